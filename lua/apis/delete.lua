@@ -1,0 +1,22 @@
+-- Delete an API. Every key of it is unknown from now on, as verification asks for the API's record; the keys' own records
+-- are removed by the sweeper in bounded steps.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  API record and list, the list of dead APIs, the audit stream
+-- ARGV[1]  api_id
+-- ARGV[2]  actor      JSON, see include/audit
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  1, or 0 when there is no such API
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/audit"
+
+local workspace, api_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+local api8 = string.sub(api_id, -8)
+if redis.call('HGET', api_record(workspace, api8), 'id') ~= api_id then return 0 end
+redis.call('UNLINK', api_record(workspace, api8))
+redis.call('ZREM', api_list(workspace), string.sub(api_id, 5))
+redis.call('RPUSH', dead_apis(workspace), api8)
+audit(workspace, now, actor, 'api', api_id)
+return 1

@@ -1,0 +1,27 @@
+-- What a root key may do. `grants` is text: a line break, then each grant followed by a line break, in the singular
+-- spelling (`api.*.verify_key`); CONTRACT §5 lists them.
+
+local function lists(grants, grant) return string.find(grants, '\n' .. grant .. '\n', 1, true) ~= nil end
+
+-- May it do `action` to the `resource` with this id? Pass '*' as id for a resource that has none or does not exist yet.
+local function holds(grants, resource, id, action)
+  return lists(grants, '*') or lists(grants, resource .. '.*.' .. action) or lists(grants, resource .. '.' .. id .. '.' .. action)
+end
+
+-- May it do `action` to any such resource at all?
+local function holds_any(grants, resource, action)
+  return lists(grants, '*') or string.find(grants, '\n' .. resource .. '%.[%w_*]+%.' .. action .. '\n') ~= nil
+end
+
+-- Reads a root key. Answers 'unauthorized', 'root_key_disabled', 'root_key_expired' or 'ok', then its grants and id.
+-- Writes down that it was used.
+local function authenticate(workspace, digest, now)
+  local record = root_key_record(workspace, digest)
+  local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'id')
+  local grants, enabled, expires, id = stored[1], stored[2], tonumber(stored[3]), stored[4]
+  if not grants then return 'unauthorized', '', '' end
+  if enabled ~= '1' then return 'root_key_disabled', grants, id end
+  if expires and now >= expires then return 'root_key_expired', grants, id end
+  redis.call('HSET', record, 'used', int(now))
+  return 'ok', grants, id
+end

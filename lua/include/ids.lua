@@ -1,0 +1,34 @@
+-- Ids and versions. Both come from the workspace's own clock and sequence, which only move forward: ascending id is
+-- order of creation whichever server asked, and no version is ever given twice, not even after a clock stepped back
+-- or the last second of an append-only file was lost (the milliseconds then differ).
+
+local BASE58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz'
+
+-- `number` below 58^8 as eight base58 characters.
+local function base58_8(number)
+  local text = ''
+  for _ = 1, 8 do
+    local digit = number % 58
+    text = string.sub(BASE58, digit + 1, digit + 1) .. text
+    number = (number - digit) / 58
+  end
+  return text
+end
+
+-- Takes `count` numbers of the workspace's sequence. Answers two functions:
+--   next_id()       sixteen characters, ascending: eight of time, eight of sequence
+--   next_version()  eight bytes, opaque, unlike any other version of the workspace
+local function take_stamps(workspace, now, count)
+  local stored = redis.call('HMGET', workspace, 'sequence', 'last')
+  local sequence, last = tonumber(stored[1]) or 0, tonumber(stored[2]) or 0
+  local at = math.max(now, last)
+  redis.call('HSET', workspace, 'sequence', int(sequence + count), 'last', int(at))
+  local time = base58_8(at)
+  local function next_number()
+    sequence = sequence + 1
+    return sequence
+  end
+  local function next_id() return time .. base58_8(next_number() % 128063081718016) end
+  local function next_version() return struct.pack('>I6I2', at, next_number() % 65536) end
+  return next_id, next_version
+end

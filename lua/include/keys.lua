@@ -1,0 +1,217 @@
+-- What the scripts that manage keys share. Every reading function runs before the first write of its script.
+
+-- The digest of the key with this id, or nil. The list of an API's keys holds id and digest together, and a key's id
+-- ends as the id of its API does, so no further index is needed.
+local function digest_of(workspace, key_id)
+  local key24 = string.sub(key_id, 5)
+  if #key24 ~= 24 or string.sub(key_id, 1, 4) ~= 'key_' then return nil end
+  local member = redis.call('ZRANGE', key_list(workspace, string.sub(key24, 17)), '[' .. key24, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  if member and string.sub(member, 1, 24) == key24 then return string.sub(member, 25) end
+end
+
+-- The id of a live API, or nil.
+local function live_api(workspace, api_id)
+  local id = redis.call('HGET', api_record(workspace, string.sub(api_id, -8)), 'id')
+  if id == api_id then return id end
+end
+
+-- Reads a live key: its record's name and its state, refilled as of now. Nil when unknown, deleted, or of a deleted API.
+local function load_key(workspace, digest, now)
+  if not digest then return nil end
+  local record = key_record(workspace, digest)
+  local packed = redis.call('HGET', record, 'state')
+  if not packed then return nil end
+  local state = read_state(packed)
+  if state.deleted then return nil end
+  local api_id = redis.call('HGET', api_record(workspace, string.sub(state.id, 17)), 'id')
+  if not api_id then return nil end
+  apply_refill(state, now)
+  return record, state, api_id
+end
+
+-- The identity that a key is linked to: its state and externalId, or nil when there is none or it was deleted.
+local function identity_of(workspace, link)
+  if link == '' then return nil end
+  local external_id = string.sub(link, 17)
+  local packed = redis.call('HGET', identity_record(workspace, external_id), 'state')
+  if not packed or string.sub(packed, 1, 16) ~= string.sub(link, 1, 16) then return nil end
+  return read_identity(packed), external_id
+end
+
+local function limit_rows(limits)
+  local rows = {}
+  for index, l in ipairs(limits) do rows[index] = { l.id, l.name, int(l.limit), int(l.duration), l.auto and 1 or 0 } end
+  return rows
+end
+
+-- An identity as {id, externalId, meta or false, limits}.
+local function show_identity(workspace, identity, external_id)
+  return { identity.id, external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(identity.limits) }
+end
+
+local function names_of_roles(workspace, roles)
+  local names, numbers = {}, numbers_in(roles)
+  if #numbers == 0 then return names end
+  for _, name in ipairs(redis.call('HMGET', role_names(workspace), unpack(numbers))) do
+    if name then names[#names + 1] = name end
+  end
+  return names
+end
+
+-- A key as {id, API id, enabled, expires, last used, limited, balance, refill amount or 0, refill day,
+-- {start, created, updated, prefix, bytes, name, meta: each false where unset}, slugs, role names, limits, identity or false}.
+local function show_key(workspace, record, state, api_id)
+  local cold = redis.call('HMGET', record, 'start', 'created', 'updated', 'prefix', 'bytes', 'name', 'meta', 'direct', 'roles')
+  local direct, roles = cold[8] or '', cold[9] or ''
+  cold[8], cold[9] = nil, nil
+  local identity, external_id = identity_of(workspace, state.identity)
+  return { 'key_' .. state.id, api_id, state.enabled and 1 or 0, int(state.expires), int(state.last_used), state.limited and 1 or 0,
+    int(state.balance), state.refilled and int(state.amount) or '0', state.refill_day, cold, effective_slugs(workspace, direct, roles),
+    names_of_roles(workspace, roles), limit_rows(state.limits), identity and show_identity(workspace, identity, external_id) or false }
+end
+
+-- Puts a refill rule (or none: nil) into a state. {interval, amount, refillDay}
+local function set_refill(state, refill, now)
+  state.refilled = refill ~= nil
+  state.amount, state.refill_day, state.due = 0, 0, 0
+  if refill then
+    state.amount = refill.amount
+    state.refill_day = refill.interval == 'monthly' and (refill.refillDay or 1) or 0
+    state.due = refill_after(now, state.refill_day)
+  end
+end
+
+-- Keeps the queue of refills in step with a state.
+local function queue_refill(workspace, digest, state)
+  if state.refilled then
+    redis.call('ZADD', refill_queue(workspace), int(state.due), digest)
+  else
+    redis.call('ZREM', refill_queue(workspace), digest)
+  end
+end
+
+-- Replaces limits by name: the same name keeps its id, and its count while the duration stays. A counter that no limit
+-- of the owner has any longer goes on for itself until it expires, and comes back with its name and duration.
+-- Answers the new limits, and the counters to be written by `keep_counters`.
+local function replace_limits(workspace, owner, old, wanted, next_id)
+  local by_name, limits, counters = {}, {}, {}
+  for _, l in ipairs(old) do by_name[l.name] = l end
+  for index, w in ipairs(wanted) do
+    local before = by_name[w.name]
+    local limit = { limit = w.limit, duration = w.duration, auto = w.autoApply == true, name = w.name,
+      id = before and before.id or next_id(), window = '' }
+    if before and before.duration == w.duration then
+      limit.window = before.window
+      by_name[w.name] = nil
+    else
+      local counter = window_counter(workspace, owner, w.duration, w.name)
+      limit.window = redis.call('GET', counter) or ''
+      if limit.window ~= '' then counters[counter] = { window = '' } end
+    end
+    limits[index] = limit
+  end
+  for _, l in pairs(by_name) do
+    if l.window ~= '' then counters[window_counter(workspace, owner, l.duration, l.name)] = { window = l.window, duration = l.duration } end
+  end
+  return limits, counters
+end
+
+local function keep_counters(counters)
+  for counter, kept in pairs(counters) do
+    if kept.window == '' then
+      redis.call('UNLINK', counter)
+    else
+      redis.call('SET', counter, kept.window, 'PX', window_ttl(kept.duration))
+    end
+  end
+end
+
+-- The link of a key to an identity: sixteen characters of its id and its externalId; '' without one.
+local function find_identity_link(workspace, external_id)
+  local packed = redis.call('HGET', identity_record(workspace, external_id), 'state')
+  return packed and string.sub(packed, 1, 16) .. external_id
+end
+
+local function create_identity(workspace, external_id, now, next_id, next_version)
+  local id16 = next_id()
+  redis.call('HSET', identity_record(workspace, external_id), 'state', pack_identity({ id = id16, version = next_version(), limits = {} }),
+    'created', int(now))
+  redis.call('ZADD', identity_list(workspace), 0, id16 .. external_id)
+  return id16 .. external_id
+end
+
+local function index_under_identity(workspace, link, key24)
+  if link ~= '' then redis.call('ZADD', identity_keys(workspace, string.sub(link, 1, 16)), 0, string.sub(key24, 17) .. string.sub(key24, 1, 16)) end
+end
+
+local function unindex_under_identity(workspace, link, key24)
+  if link ~= '' then redis.call('ZREM', identity_keys(workspace, string.sub(link, 1, 16)), string.sub(key24, 17) .. string.sub(key24, 1, 16)) end
+end
+
+-- The numbers of role names, or nil and the name that does not exist.
+local function find_roles(workspace, names)
+  if #names == 0 then return '' end
+  local numbers, seen = {}, {}
+  for index, number in ipairs(redis.call('HMGET', role_numbers(workspace), unpack(names))) do
+    if not number then return nil, names[index] end
+    if not seen[number] then
+      seen[number] = true
+      numbers[#numbers + 1] = number
+    end
+  end
+  return ',' .. table.concat(numbers, ',') .. ','
+end
+
+-- The numbers of slugs as a table slug -> number, and the slugs that do not exist, each once.
+local function find_permissions(workspace, slugs)
+  local numbers, missing = {}, {}
+  for first = 1, #slugs, 1000 do
+    local last = math.min(first + 999, #slugs)
+    for index, number in ipairs(redis.call('HMGET', permission_numbers(workspace), unpack(slugs, first, last))) do
+      local slug = slugs[first + index - 1]
+      if number then
+        numbers[slug] = number
+      elseif numbers[slug] == nil then
+        numbers[slug] = false
+        missing[#missing + 1] = slug
+      end
+    end
+  end
+  return numbers, missing
+end
+
+local function create_permission(workspace, slug, name, description, id16)
+  local number = redis.call('HINCRBY', workspace, 'permissions', 1)
+  redis.call('HSET', permission_numbers(workspace), slug, number)
+  redis.call('HSET', permission_slugs(workspace), number, slug)
+  redis.call('HSET', permission_record(workspace, number), 'id', 'perm_' .. id16, 'slug', slug, 'name', name)
+  if description then redis.call('HSET', permission_record(workspace, number), 'description', description) end
+  redis.call('ZADD', permission_list(workspace), 0, id16 .. number)
+  return number
+end
+
+-- Slugs as a list of numbers (`,3,17,`), each once, in the order given; '' for none.
+local function list_of(slugs, numbers)
+  local list, seen = {}, {}
+  for _, slug in ipairs(slugs) do
+    if not seen[slug] then
+      seen[slug] = true
+      list[#list + 1] = numbers[slug]
+    end
+  end
+  if #list == 0 then return '' end
+  return ',' .. table.concat(list, ',') .. ','
+end
+
+-- Writes a field, or removes it where the value is '' or false.
+local function write_field(record, field, value)
+  if value and value ~= '' then redis.call('HSET', record, field, value) else redis.call('HDEL', record, field) end
+end
+
+-- Removes every trace of a key but its usage history.
+local function erase_key(workspace, digest, state)
+  redis.call('UNLINK', key_record(workspace, digest))
+  redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), state.id .. digest)
+  redis.call('ZREM', refill_queue(workspace), digest)
+  unindex_under_identity(workspace, state.identity, state.id)
+end

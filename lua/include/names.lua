@@ -1,0 +1,38 @@
+-- Every name below a workspace, made here and nowhere else in lua/. `workspace` is KEYS[1], `tg:{ws_…}`, which is
+-- itself the workspace's own record. What each name holds stands in src/store/keyspace.ts.
+local function key_record(workspace, digest) return workspace .. ':k:' .. digest end
+local function key_list(workspace, api8) return workspace .. ':keys:' .. api8 end
+local function api_record(workspace, api8) return workspace .. ':api:' .. api8 end
+local function api_list(workspace) return workspace .. ':apis' end
+local function dead_apis(workspace) return workspace .. ':dead' end
+local function refill_queue(workspace) return workspace .. ':refill' end
+local function purge_queue(workspace) return workspace .. ':purge' end
+local function identity_record(workspace, external_id) return workspace .. ':i:' .. external_id end
+local function identity_list(workspace) return workspace .. ':identities' end
+local function identity_keys(workspace, identity16) return workspace .. ':ik:' .. identity16 end
+local function namespace_ids(workspace) return workspace .. ':ns' end
+local function namespace_names(workspace) return workspace .. ':nsid' end
+local function permission_numbers(workspace) return workspace .. ':pn' end
+local function permission_slugs(workspace) return workspace .. ':ps' end
+local function permission_list(workspace) return workspace .. ':permissions' end
+local function permission_record(workspace, number) return workspace .. ':perm:' .. number end
+local function role_numbers(workspace) return workspace .. ':rn' end
+local function role_names(workspace) return workspace .. ':rs' end
+local function role_permissions(workspace) return workspace .. ':rp' end
+local function role_list(workspace) return workspace .. ':roles' end
+local function role_record(workspace, number) return workspace .. ':role:' .. number end
+local function root_key_record(workspace, digest) return workspace .. ':rk:' .. digest end
+local function root_key_list(workspace) return workspace .. ':rks' end
+local function root_keys_full(workspace) return workspace .. ':rkfull' end
+local function audit_stream(workspace) return workspace .. ':audit' end
+local function window_counter(workspace, owner, duration, name)
+  return workspace .. ':w:' .. owner .. ':' .. string.format('%.0f', duration) .. ':' .. name
+end
+local function api_usage(workspace, api8, day) return workspace .. ':ua:' .. api8 .. ':' .. day end
+local function key_usage(workspace, key24, month) return workspace .. ':uk:' .. key24 .. ':' .. month end
+local function active_keys(workspace, api8) return workspace .. ':uz:' .. api8 end
+local function identity_active_keys(workspace, external_id) return workspace .. ':ui:' .. external_id end
+local function tag_usage(workspace, api8, day) return workspace .. ':ut:' .. api8 .. ':' .. day end
+local function tag_names(workspace, api8) return workspace .. ':tags:' .. api8 end
+local function namespace_usage(workspace, namespace16, day) return workspace .. ':ul:' .. namespace16 .. ':' .. day end
+local function identifier_usage(workspace, namespace16, day) return workspace .. ':ud:' .. namespace16 .. ':' .. day end

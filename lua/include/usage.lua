@@ -1,0 +1,42 @@
+-- Usage counts. A key counts the present hour inside its own state, which verification writes anyway; the next hour's
+-- first verification (or whoever deletes the key or changes its identity) appends the finished hour to the key's
+-- history of that month. Totals of an API and of a namespace are added up over a batch and written once.
+
+local HOUR_MS = 3600000
+
+-- `20261120` and `202611`, the names of the day and the month that `hour` (hours since 1970) lies in.
+local function day_and_month(hour)
+  local day = math.floor(hour / 24)
+  local year, month = month_of(day)
+  local month_name = string.format('%04d%02d', year, month + 1)
+  return month_name .. string.format('%02d', day - days_to_month(year, month) + 1), month_name
+end
+
+-- Appends an hour to the history of a key, if anything was counted in it:
+--   hour (4 bytes), a bit per outcome that was counted and 64 when credits were spent (1), each such count (4 each),
+--   credits spent (7, if any), externalId at that time (its length in 1, then itself)
+local function flush_usage(workspace, key24, external_id, usage, retention_ms)
+  local counted = { struct.unpack(STATE_USAGE, usage) }
+  local hour, spent = counted[1], counted[8]
+  if hour == 0 then return end
+  local bits, counts = 0, ''
+  for outcome = 1, 6 do
+    if counted[outcome + 1] > 0 then
+      bits, counts = bits + 2 ^ (outcome - 1), counts .. struct.pack('>I4', counted[outcome + 1])
+    end
+  end
+  if spent > 0 then bits, counts = bits + 64, counts .. struct.pack('>I7', spent) end
+  local _, month = day_and_month(hour)
+  local history = key_usage(workspace, key24, month)
+  redis.call('APPEND', history, struct.pack('>I4B', hour, bits) .. counts .. struct.pack('>Bc0', #external_id, external_id))
+  redis.call('PEXPIRE', history, int(retention_ms + 31 * DAY_MS))
+end
+
+-- Notes that a key counts in `hour`, so that usage can be listed without walking every key there is.
+local function note_active(workspace, key24, external_id, hour)
+  redis.call('ZADD', active_keys(workspace, string.sub(key24, 17)), hour, key24)
+  if external_id ~= '' then redis.call('ZADD', identity_active_keys(workspace, external_id), hour, key24) end
+end
+
+-- The externalId in the identity part of a state ('' when the key has none).
+local function external_id_of(identity) return string.sub(identity, 17) end

@@ -1,0 +1,96 @@
+-- Create keys of one API: one for createKey, up to 1000 for migrateKeys. All of them or none, but for hashes that
+-- exist already, which are left out and named.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  API, key, identity, permission and role records and their lists, the refill queue, the audit stream
+-- ARGV[1]  request    JSON {apiId, migrationId, mayCreatePermissions, keys: [{prefix, bytes, start, name, meta (JSON text),
+--                     externalId, expires, enabled, remaining, refill, ratelimits, roles, permissions}]}; fields may be absent
+-- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
+-- ARGV[3]  actor      JSON, see include/audit
+-- ARGV[4]  now_ms     '' for Redis's clock
+-- returns  {'created', key id or false per key} | {'api_not_found'} | {'role_not_found', name} | {'create_permission', slug}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/audit"
+
+local workspace, request, digests, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
+
+local api_id = live_api(workspace, request.apiId)
+if not api_id then return { 'api_not_found' } end
+local api8 = string.sub(api_id, -8)
+
+-- Read and decide.
+local stamps, all_slugs, slug_seen, links = 0, {}, {}, {}
+for index, key in ipairs(request.keys) do
+  key.digest = string.sub(digests, index * 32 - 31, index * 32)
+  key.taken = redis.call('EXISTS', key_record(workspace, key.digest)) == 1
+  local missing
+  key.role_numbers, missing = find_roles(workspace, key.roles or {})
+  if missing then return { 'role_not_found', missing } end
+  for _, slug in ipairs(key.permissions or {}) do
+    if not slug_seen[slug] then
+      slug_seen[slug] = true
+      all_slugs[#all_slugs + 1] = slug
+    end
+  end
+  if key.externalId and not key.taken and links[key.externalId] == nil then
+    links[key.externalId] = find_identity_link(workspace, key.externalId) or false
+    stamps = stamps + 2
+  end
+  stamps = stamps + 2 + #(key.ratelimits or {})
+end
+local numbers, missing_slugs = find_permissions(workspace, all_slugs)
+if #missing_slugs > 0 and not request.mayCreatePermissions then return { 'create_permission', missing_slugs[1] } end
+
+-- Write.
+local next_id, next_version = take_stamps(workspace, now, stamps + #missing_slugs)
+for _, slug in ipairs(missing_slugs) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
+
+local answer = { 'created' }
+for index, key in ipairs(request.keys) do
+  if key.taken then
+    answer[index + 1] = false
+  else
+    local link = ''
+    if key.externalId then
+      links[key.externalId] = links[key.externalId] or create_identity(workspace, key.externalId, now, next_id, next_version)
+      link = links[key.externalId]
+    end
+    local direct = list_of(key.permissions or {}, numbers)
+    local state = { id = next_id() .. api8, version = next_version(), enabled = key.enabled ~= false, expires = key.expires or 0,
+      limited = key.remaining ~= nil, balance = key.remaining or 0, last_used = 0, direct = direct ~= '', roles = key.role_numbers ~= '',
+      usage = NO_USAGE, identity = link }
+    set_refill(state, key.refill, now)
+    state.limits = replace_limits(workspace, state.id, {}, key.ratelimits or {}, next_id)
+
+    local fields = { 'state', pack_state(state), 'created', int(now), 'start', key.start }
+    for _, field in ipairs({ 'prefix', 'bytes', 'name', 'meta' }) do
+      if key[field] then
+        fields[#fields + 1] = field
+        fields[#fields + 1] = key[field]
+      end
+    end
+    local record = key_record(workspace, key.digest)
+    redis.call('HSET', record, unpack(fields))
+    if direct ~= '' then redis.call('HSET', record, 'direct', direct) end
+    if key.role_numbers ~= '' then redis.call('HSET', record, 'roles', key.role_numbers) end
+    if request.migrationId then redis.call('HSET', record, 'migration', request.migrationId) end
+    redis.call('ZADD', key_list(workspace, api8), 0, state.id .. key.digest)
+    index_under_identity(workspace, link, state.id)
+    if state.refilled then queue_refill(workspace, key.digest, state) end
+    answer[index + 1] = 'key_' .. state.id
+  end
+end
+if request.migrationId then
+  audit(workspace, now, actor, 'api', api_id)
+else
+  audit(workspace, now, actor, 'key', answer[2] or '')
+end
+return answer

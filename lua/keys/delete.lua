@@ -1,0 +1,39 @@
+-- Delete a key: from now on nobody finds it. Unless `permanent`, its record stays, invisible, so that the same secret
+-- cannot be imported again for the retention time; the sweeper then removes it.
+--
+-- KEYS[1]  workspace     `tg:{ws_…}`
+-- derives  key and API records, key list, identity's key list, refill and purge queues, usage history, the audit stream
+-- ARGV[1]  key_id
+-- ARGV[2]  permanent     0 | 1
+-- ARGV[3]  retention_ms  how long a deleted key's record stays
+-- ARGV[4]  usage_retention_ms
+-- ARGV[5]  actor         JSON, see include/audit
+-- ARGV[6]  now_ms        '' for Redis's clock
+-- returns  {'deleted'} | {'key_not_found'}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/usage"
+-- @include "include/audit"
+
+local workspace, key_id, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])
+local usage_retention_ms, actor, now = tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
+
+local digest = digest_of(workspace, key_id)
+local record, state = load_key(workspace, digest, now)
+if not record then return { 'key_not_found' } end
+
+flush_usage(workspace, state.id, external_id_of(state.identity), state.usage, usage_retention_ms)
+erase_key(workspace, digest, state)
+if not permanent then
+  state.deleted, state.usage, state.limits = true, NO_USAGE, {}
+  redis.call('HSET', record, 'state', pack_state(state))
+  redis.call('ZADD', purge_queue(workspace), int(now + retention_ms), digest)
+end
+audit(workspace, now, actor, 'key', key_id)
+return { 'deleted' }

@@ -1,0 +1,56 @@
+-- Give a key a successor with a new secret, and end the old one after a while.
+--
+-- KEYS[1]  workspace   `tg:{ws_…}`
+-- derives  key and API records, key lists, the refill queue, the audit stream
+-- ARGV[1]  key_id      the old key
+-- ARGV[2]  digest      SHA-256 of the new key string
+-- ARGV[3]  start       of the new key string
+-- ARGV[4]  expires_in  milliseconds until the old key expires; never later than it would have
+-- ARGV[5]  actor       JSON, see include/audit
+-- ARGV[6]  now_ms      '' for Redis's clock
+-- returns  {'created', key id} | {'key_not_found'}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/audit"
+
+local workspace, key_id, new_digest, start, expires_in, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
+
+local old_digest = digest_of(workspace, key_id)
+local record, old = load_key(workspace, old_digest, now)
+if not record then return { 'key_not_found' } end
+local copied = {}
+for _, field in ipairs({ 'prefix', 'bytes', 'name', 'meta', 'direct', 'roles' }) do
+  local value = redis.call('HGET', record, field)
+  if value then
+    copied[#copied + 1] = field
+    copied[#copied + 1] = value
+  end
+end
+local new = read_state(redis.call('HGET', record, 'state'))
+apply_refill(new, now)
+
+local next_id, next_version = take_stamps(workspace, now, 3 + #new.limits)
+new.id, new.version = next_id() .. string.sub(old.id, 17), next_version()
+new.usage, new.last_used = NO_USAGE, 0
+if not identity_of(workspace, new.identity) then new.identity = '' end
+for _, l in ipairs(new.limits) do l.id, l.window = next_id(), '' end
+local new_record = key_record(workspace, new_digest)
+redis.call('HSET', new_record, 'state', pack_state(new), 'created', int(now), 'start', start)
+if #copied > 0 then redis.call('HSET', new_record, unpack(copied)) end
+redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, new.id .. new_digest)
+index_under_identity(workspace, new.identity, new.id)
+if new.refilled then queue_refill(workspace, new_digest, new) end
+
+local ends = now + expires_in
+if old.expires == 0 or ends < old.expires then old.expires = ends end
+old.version = next_version()
+redis.call('HSET', record, 'state', pack_state(old), 'updated', int(now))
+audit(workspace, now, actor, 'key', key_id)
+return { 'created', 'key_' .. new.id }

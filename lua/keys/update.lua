@@ -1,0 +1,97 @@
+-- Change a key: only the fields that the request carries, all of them or none.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key, API, identity, permission and role records and their lists, window counters, the refill queue, usage
+--          history, the audit stream
+-- ARGV[1]  request    JSON {keyId, mayCreatePermissions, usageRetentionMs} and any of {name, externalId, meta (JSON text),
+--                     expires, credits {remaining, refill} (null where the contract has null), enabled, ratelimits, roles, permissions}
+-- ARGV[2]  actor      JSON, see include/audit
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'refill_unlimited'}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/usage"
+-- @include "include/audit"
+
+local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+local null = cjson.null
+
+local digest = digest_of(workspace, request.keyId)
+local record, state = load_key(workspace, digest, now)
+if not record then return { 'key_not_found' } end
+
+-- Read and decide.
+local credits = request.credits
+if credits == null or credits and credits.remaining == null then
+  state.limited, state.balance = false, 0
+  set_refill(state, nil, now)
+elseif credits then
+  if credits.remaining then state.limited, state.balance = true, credits.remaining end
+  if credits.refill == null then
+    set_refill(state, nil, now)
+  elseif credits.refill then
+    if not state.limited then return { 'refill_unlimited' } end
+    set_refill(state, credits.refill, now)
+  end
+end
+local roles, missing_role
+if request.roles then
+  roles, missing_role = find_roles(workspace, request.roles)
+  if missing_role then return { 'role_not_found', missing_role } end
+end
+local numbers, missing_slugs = {}, {}
+if request.permissions then
+  numbers, missing_slugs = find_permissions(workspace, request.permissions)
+  if #missing_slugs > 0 and not request.mayCreatePermissions then return { 'create_permission', missing_slugs[1] } end
+end
+local old_link, new_link = state.identity, nil
+if request.externalId == null then
+  new_link = ''
+elseif request.externalId then
+  new_link = find_identity_link(workspace, request.externalId)
+end
+
+-- Write.
+local wanted = request.ratelimits ~= null and request.ratelimits
+local next_id, next_version = take_stamps(workspace, now, 3 + (wanted and #wanted or 0) + #missing_slugs)
+if request.ratelimits then
+  local counters
+  state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted or {}, next_id)
+  keep_counters(counters)
+end
+if request.externalId then
+  state.identity = new_link or create_identity(workspace, request.externalId, now, next_id, next_version)
+  if state.identity ~= old_link then
+    flush_usage(workspace, state.id, external_id_of(old_link), state.usage, request.usageRetentionMs)
+    state.usage = NO_USAGE
+    unindex_under_identity(workspace, old_link, state.id)
+    index_under_identity(workspace, state.identity, state.id)
+  end
+end
+if roles then
+  write_field(record, 'roles', roles)
+  state.roles = roles ~= ''
+end
+if request.permissions then
+  for _, slug in ipairs(missing_slugs) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
+  local direct = list_of(request.permissions, numbers)
+  write_field(record, 'direct', direct)
+  state.direct = direct ~= ''
+end
+for _, field in ipairs({ 'name', 'meta' }) do
+  if request[field] then write_field(record, field, request[field] ~= null and request[field]) end
+end
+if request.expires then state.expires = request.expires ~= null and request.expires or 0 end
+if request.enabled ~= nil then state.enabled = request.enabled end
+state.version = next_version()
+redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
+queue_refill(workspace, digest, state)
+audit(workspace, now, actor, 'key', request.keyId)
+return { 'updated' }

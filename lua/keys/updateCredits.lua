@@ -1,0 +1,46 @@
+-- Set, raise or lower a key's balance by hand.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key and API records, the refill queue, the audit stream
+-- ARGV[1]  key_id
+-- ARGV[2]  operation  set | increment | decrement
+-- ARGV[3]  value      '' with set: unlimited, refill gone
+-- ARGV[4]  actor      JSON, see include/audit
+-- ARGV[5]  now_ms     '' for Redis's clock
+-- returns  {'updated', limited 0|1, balance, refill amount or 0, refill day} | {'key_not_found'} | {'unlimited'} | {'too_large'}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/audit"
+
+local workspace, key_id, operation, value, actor, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
+local SAFE_INTEGER = 9007199254740991
+
+local digest = digest_of(workspace, key_id)
+local record, state = load_key(workspace, digest, now)
+if not record then return { 'key_not_found' } end
+if operation == 'set' then
+  state.limited, state.balance = value ~= nil, value or 0
+  if not value then set_refill(state, nil, now) end
+else
+  if not state.limited then return { 'unlimited' } end
+  if operation == 'increment' then
+    if value > SAFE_INTEGER - state.balance then return { 'too_large' } end
+    state.balance = state.balance + value
+  else
+    state.balance = math.max(0, state.balance - value)
+  end
+end
+
+local _, next_version = take_stamps(workspace, now, 1)
+state.version = next_version()
+redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
+queue_refill(workspace, digest, state)
+audit(workspace, now, actor, 'key', key_id)
+return { 'updated', state.limited and 1 or 0, int(state.balance), state.refilled and int(state.amount) or '0', state.refill_day }

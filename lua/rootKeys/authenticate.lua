@@ -1,0 +1,14 @@
+-- Say what a root key may do, and note that it was used.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  root key record
+-- ARGV[1]  digest     SHA-256 of the root key string
+-- ARGV[2]  now_ms     '' for Redis's clock
+-- returns  {'ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', grants, root key id}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/grants"
+
+local workspace, digest, now = KEYS[1], ARGV[1], now_ms(ARGV[2])
+return { authenticate(workspace, digest, now) }

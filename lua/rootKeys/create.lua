@@ -1,0 +1,28 @@
+-- Create a root key.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  root key record and list, the set of governing root keys, the audit stream
+-- ARGV[1]  digest     SHA-256 of the root key string
+-- ARGV[2]  request    JSON {name, start, grants (text, see include/grants), expires}; name and expires may be absent
+-- ARGV[3]  actor      JSON, see include/audit
+-- ARGV[4]  now_ms     '' for Redis's clock
+-- returns  the root key's id
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/grants"
+-- @include "include/rootKeys"
+-- @include "include/audit"
+
+local workspace, digest, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])
+local next_id = take_stamps(workspace, now, 1)
+local id16 = next_id()
+local record = root_key_record(workspace, digest)
+redis.call('HSET', record, 'id', 'root_' .. id16, 'start', request.start, 'grants', request.grants, 'enabled', '1', 'created', int(now))
+if request.name then redis.call('HSET', record, 'name', request.name) end
+if request.expires then redis.call('HSET', record, 'expires', int(request.expires)) end
+redis.call('ZADD', root_key_list(workspace), 0, id16 .. digest)
+note_governing(workspace, digest, lists(request.grants, '*') and not request.expires)
+audit(workspace, now, actor, 'root_key', 'root_' .. id16)
+return 'root_' .. id16

@@ -1,0 +1,28 @@
+-- Delete a root key; it is unknown from the next call on.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  root key list and record, the set of governing root keys, the audit stream
+-- ARGV[1]  root_key_id
+-- ARGV[2]  grants     of the caller, who must hold all that the root key holds
+-- ARGV[3]  actor      JSON, see include/audit
+-- ARGV[4]  now_ms     '' for Redis's clock
+-- returns  'deleted' | 'root_key_not_found' | 'not_covered' | 'last_root_key'
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/grants"
+-- @include "include/rootKeys"
+-- @include "include/audit"
+
+local workspace, root_key_id, caller_grants, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
+local digest = root_digest_of(workspace, root_key_id)
+if not digest then return 'root_key_not_found' end
+local record = root_key_record(workspace, digest)
+if not covers(caller_grants, redis.call('HGET', record, 'grants')) then return 'not_covered' end
+if not stays_governed(workspace, digest, false) then return 'last_root_key' end
+
+redis.call('UNLINK', record)
+redis.call('ZREM', root_key_list(workspace), string.sub(root_key_id, 6) .. digest)
+note_governing(workspace, digest, false)
+audit(workspace, now, actor, 'root_key', root_key_id)
+return 'deleted'

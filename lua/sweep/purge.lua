@@ -1,0 +1,47 @@
+-- Remove some records nobody can see any longer: deleted keys past their retention, and the keys of deleted APIs.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  the purge queue, the list of dead APIs, key lists, key records, refill queue, identities' key lists
+-- ARGV[1]  count      at most this many keys
+-- ARGV[2]  now_ms     '' for Redis's clock
+-- returns  how many keys were removed; fewer than `count` means that none is left
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+
+local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
+
+local removed = 0
+for _, digest in ipairs(redis.call('ZRANGE', purge_queue(workspace), '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)) do
+  local packed = redis.call('HGET', key_record(workspace, digest), 'state')
+  if packed and read_state(packed).deleted then redis.call('UNLINK', key_record(workspace, digest)) end
+  redis.call('ZREM', purge_queue(workspace), digest)
+  removed = removed + 1
+end
+
+local api8 = redis.call('LINDEX', dead_apis(workspace), 0)
+if api8 and removed < count then
+  local members = redis.call('ZRANGE', key_list(workspace, api8), 0, count - removed - 1)
+  for _, member in ipairs(members) do
+    local digest = string.sub(member, 25)
+    local packed = redis.call('HGET', key_record(workspace, digest), 'state')
+    if packed then
+      erase_key(workspace, digest, read_state(packed))
+    else
+      redis.call('ZREM', key_list(workspace, api8), member)
+    end
+  end
+  removed = removed + #members
+  if redis.call('EXISTS', key_list(workspace, api8)) == 0 then
+    redis.call('LPOP', dead_apis(workspace))
+    redis.call('UNLINK', active_keys(workspace, api8), tag_names(workspace, api8))
+    -- The next dead API is the next call's: say that there may be more.
+    if redis.call('LLEN', dead_apis(workspace)) > 0 then return count end
+  end
+end
+return removed

@@ -1,0 +1,29 @@
+-- Bring the stored balances of some keys up to date whose refill has come due. Whoever reads or verifies a key applies
+-- a due refill anyway; this is for balances that nobody looks at.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  the refill queue, key records
+-- ARGV[1]  count      at most this many keys
+-- ARGV[2]  now_ms     '' for Redis's clock
+-- returns  how many were due; fewer than `count` means that none is left
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/calendar"
+-- @include "include/state"
+
+local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
+local queue = refill_queue(workspace)
+local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
+for _, digest in ipairs(due) do
+  local record = key_record(workspace, digest)
+  local packed = redis.call('HGET', record, 'state')
+  local state = packed and read_state(packed)
+  if state and state.refilled and not state.deleted then
+    if apply_refill(state, now) then redis.call('HSET', record, 'state', pack_state(state)) end
+    redis.call('ZADD', queue, int(state.due), digest)
+  else
+    redis.call('ZREM', queue, digest)
+  end
+end
+return #due

@@ -1,0 +1,90 @@
+import { actions, Grants, grantsText, parseGrant } from '../domain/grants.ts';
+import { createRootKeyString, digestOf } from '../domain/keyString.ts';
+import { cliActor, type RootKeyRecord } from '../store/rootKeys.ts';
+import type { Store } from '../store/store.ts';
+import type { Said } from './index.ts';
+import { requireWorkspace } from './workspaces.ts';
+
+interface Creation {
+  workspace: string;
+  permission: string[];
+  name?: string;
+  expires?: string;
+}
+
+export async function createRootKey(store: Store, { workspace, permission, name, expires }: Creation): Promise<Said> {
+  const permissions = permission.map(readGrant);
+  if (name !== undefined && (name === '' || name.length > 255)) throw new Error('A name has 1 to 255 characters.');
+  const expiresAtMs = expires === undefined ? undefined : readExpires(expires, new Date().getTime());
+  await requireWorkspace(store, workspace);
+
+  const { key, start } = createRootKeyString(workspace);
+  const rootKey = { digest: digestOf(key), start, name, permissions, expires: expiresAtMs };
+  const rootKeyId = await store.rootKeys.create(workspace, rootKey, cliActor);
+  return {
+    words: `Created root key ${rootKeyId}. It is shown once:\n${key}`,
+    json: { rootKeyId, rootKey: key, permissions, ...(expiresAtMs !== undefined && { expires: expiresAtMs }) },
+  };
+}
+
+export async function listRootKeys(store: Store, { workspace }: { workspace: string }): Promise<Said> {
+  await requireWorkspace(store, workspace);
+  const all: RootKeyRecord[] = [];
+  for (let more = true; more; ) {
+    const page = await store.rootKeys.list(workspace, { after: all.at(-1)?.rootKeyId, count: 100 });
+    all.push(...page.rootKeys);
+    more = page.more;
+  }
+  return { words: all.map(line).join('\n') || 'There is no root key.', json: all };
+}
+
+function line({ rootKeyId, start, name, enabled, expires, permissions }: RootKeyRecord): string {
+  const state = enabled ? (expires === undefined ? 'enabled' : `until ${new Date(expires).toISOString()}`) : 'disabled';
+  return [rootKeyId, `${start}…`, state, name, permissions.join(' ')].filter(Boolean).join('  ');
+}
+
+interface Revocation {
+  workspace: string;
+  rootKeyId: string;
+}
+
+export async function revokeRootKey(store: Store, { workspace, rootKeyId }: Revocation): Promise<Said> {
+  await requireWorkspace(store, workspace);
+  const outcome = await store.rootKeys.delete(workspace, rootKeyId, everything, cliActor);
+  if (outcome === 'deleted') return { words: `Revoked root key ${rootKeyId}.`, json: { rootKeyId } };
+  if (outcome === 'last_root_key') {
+    throw new Error(
+      `${rootKeyId} is the last root key of ${workspace} that may do everything. ` +
+        'Create another first, with --permission "*" and no --expires.',
+    );
+  }
+  throw new Error(`There is no root key ${rootKeyId} in ${workspace}. \`tollgate root-key list\` shows them.`);
+}
+
+/** Whoever can run the command line can reach Redis, and so may do everything. */
+const everything = new Grants(grantsText(['*']));
+
+function readGrant(text: string): string {
+  const grant = parseGrant(text);
+  if (grant) return grant;
+  throw new Error(
+    `${text} is not a permission. One is *, or <resource>.<id or *>.<action>, such as api.*.verify_key. ` +
+      `Resources: ${Object.keys(actions).join(', ')}.`,
+  );
+}
+
+const unitMs: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+/** The end of the year 2099, as everywhere in the API. */
+const expiresMaxMs = 4_102_444_800_000;
+
+function readExpires(text: string, nowMs: number): number {
+  const [, count, unit] = /^(\d{1,9})([mhd])$/.exec(text) ?? [];
+  const isDate = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(text);
+  const ms = unit ? nowMs + Number(count) * unitMs[unit]! : isDate ? Date.parse(text) : Number.NaN;
+  if (ms > nowMs && ms <= expiresMaxMs) return ms;
+  if (ms <= nowMs) throw new Error(`--expires ${text} is in the past.`);
+  throw new Error(
+    `--expires ${text} is not accepted: a date (2027-01-31), a moment with its zone (2027-01-31T12:00Z), ` +
+      'or a length of time from now (15m, 12h, 30d), up to the end of 2099.',
+  );
+}

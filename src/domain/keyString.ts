@@ -1,0 +1,63 @@
+// Key strings (CONTRACT §3). A key string ends in a checksum of everything before it, so anyone can tell a mistyped or
+// made-up key without asking the server.
+
+import { createHash, randomBytes } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { base58 } from '@scure/base';
+
+const alphabet = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
+
+/** `number` in base58, padded on the left with `1` to `width`. */
+function base58Number(number: number, width: number): string {
+  let text = '';
+  let rest = number;
+  while (rest > 0) {
+    text = alphabet[rest % 58] + text;
+    rest = Math.floor(rest / 58);
+  }
+  return text.padStart(width, '1');
+}
+
+/** The six characters that end a key string: CRC-32 of what stands before them. */
+export const checksum = (text: string): string => base58Number(crc32(text), 6);
+
+export interface NewKeyString {
+  /** The whole string: the only time it exists in plaintext. */
+  key: string;
+  /** What may be shown of it ever after. */
+  start: string;
+}
+
+export function createKeyString({
+  prefix,
+  byteLength,
+}: {
+  prefix?: string | undefined;
+  byteLength: number;
+}): NewKeyString {
+  const head = prefix === undefined ? '' : `${prefix}_`;
+  const random = base58.encode(randomBytes(byteLength));
+  const body = head + random;
+  return { key: body + checksum(body), start: head + random.slice(0, 4) };
+}
+
+/** A root key string carries its workspace, so that a request costs no look-up to find it. */
+export const createRootKeyString = (workspaceId: string): NewKeyString =>
+  createKeyString({ prefix: `root_${workspaceId.slice('ws_'.length)}`, byteLength: 16 });
+
+const rootKeyPattern = /^root_([1-9A-HJ-NP-Za-km-z]{16})_[1-9A-HJ-NP-Za-km-z]+$/;
+
+/** The workspace a root key string names, whether or not either exists. */
+export function workspaceOfRootKey(key: string): string | undefined {
+  const part = rootKeyPattern.exec(key)?.[1];
+  return part && `ws_${part}`;
+}
+
+/** What is stored in place of a key string. */
+export const digestOf = (key: string): Buffer => createHash('sha256').update(key).digest();
+
+/** Sixteen base58 characters, eight of time and eight at random: ids that Redis does not make (requests, workspaces). */
+export function createId(prefix: 'req' | 'ws', nowMs: number): string {
+  const random = randomBytes(6).readUIntBE(0, 6) % 58 ** 8;
+  return `${prefix}_${base58Number(nowMs, 8)}${base58Number(random, 8)}`;
+}

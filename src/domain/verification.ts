@@ -1,0 +1,73 @@
+// How the outcome of a verification is told (CONTRACT §6).
+
+import { type JsonText, print } from './json.ts';
+
+/** In the order of their numbers in lua/decide.lua, from 1. */
+export const outcomes = [
+  'VALID',
+  'DISABLED',
+  'EXPIRED',
+  'INSUFFICIENT_PERMISSIONS',
+  'RATE_LIMITED',
+  'USAGE_EXCEEDED',
+  'NOT_FOUND',
+] as const;
+
+export type Outcome = (typeof outcomes)[number];
+
+/** A limit as it is configured, beside its id. */
+export interface Ratelimit {
+  id: string;
+  name: string;
+  limit: number;
+  duration: number;
+  autoApply: boolean;
+}
+
+export interface ShownIdentity {
+  id: string;
+  externalId: string;
+  meta: JsonText;
+  ratelimits: Ratelimit[];
+}
+
+/** What an answer shows beside the decision. It changes only when the version of the key's records does. */
+export interface Shown {
+  keyId: string;
+  enabled: boolean;
+  expires: number;
+  name: string | undefined;
+  meta: JsonText | undefined;
+  permissions: string[];
+  roles: string[];
+  ratelimits: Ratelimit[];
+  identity: ShownIdentity | undefined;
+}
+
+/** Shown, printed once: `fields` stands in the answer as it is, and each limit's text is continued with its state. */
+export interface ShownText {
+  fields: string;
+  keyLimits: readonly string[];
+  identityLimits: readonly string[];
+}
+
+const limitText = (limit: Ratelimit): string => print(limit).slice(0, -1);
+
+export function printShown(shown: Shown): ShownText {
+  const { keyId, enabled, name, meta, expires, permissions, roles, identity, ratelimits } = shown;
+  const fields = print({
+    keyId,
+    enabled,
+    name,
+    meta,
+    expires: expires === 0 ? undefined : expires,
+    permissions: permissions.length > 0 ? permissions : undefined,
+    roles: roles.length > 0 ? roles : undefined,
+    identity,
+  });
+  return {
+    fields: fields.slice(1, -1),
+    keyLimits: ratelimits.map(limitText),
+    identityLimits: identity?.ratelimits.map(limitText) ?? [],
+  };
+}

@@ -1,0 +1,27 @@
+/** A request as plain data: what http/server.ts copies out of uWebSockets.js, and what tests make by hand. */
+export interface Request {
+  method: string;
+  /** Without the query string. */
+  path: string;
+  /** True when the URL carries a query string (operations take none). */
+  hasQuery: boolean;
+  authorization: string;
+  contentType: string;
+  accept: string;
+  /** `req_…`, made by the adapter. */
+  requestId: string;
+  /** The whole body, or `too_large` when reading stopped at the limit. */
+  body: Buffer | 'too_large';
+}
+
+/** The answer as plain data. `body` is complete text, ready to be written. */
+export interface Response {
+  status: number;
+  contentType: string;
+  /** Beyond Content-Type and X-Request-Id, which every answer carries. */
+  headers: readonly (readonly [name: string, value: string])[];
+  body: string;
+}
+
+/** The life of a request behind one function; it never rejects. */
+export type Answer = (request: Request) => Promise<Response>;

@@ -1,0 +1,232 @@
+// The life of a request, in order. Each step passes or throws an ApiError.
+//
+//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ load ─▶ permission ─▶ handle ─▶ answer ─▶ log
+//   404 405    401         415        413     400     401 403      404        403       4xx        200
+//
+// An operation that decides on the hot path leaves everything from `root key` on to its script.
+
+import type { Logger } from 'pino';
+import type { PresentedRootKey } from '../domain/caller.ts';
+import type { Grants, Resource } from '../domain/grants.ts';
+import { memberText, print } from '../domain/json.ts';
+import { digestOf, workspaceOfRootKey } from '../domain/keyString.ts';
+import { ApiError } from '../errors.ts';
+import type { AnyOperation, Context, ManageContext, Page } from '../operation.ts';
+import type { Store } from '../store/store.ts';
+import { parseBody } from './body.ts';
+import { errorResponse, internalError } from './errorResponse.ts';
+import type { Answer, Request, Response } from './message.ts';
+import { pages } from './pages.ts';
+import { compileInput } from './validate.ts';
+
+export interface PipelineOptions {
+  store: Store;
+  log: Logger;
+  metaBytesMax: number;
+}
+
+interface Route {
+  operation: AnyOperation;
+  /** The path was the operation's second one. */
+  alias: boolean;
+  check(input: unknown): void;
+}
+
+const jsonType = 'application/json';
+
+export function createPipeline(
+  operations: readonly AnyOperation[],
+  { store, log, metaBytesMax }: PipelineOptions,
+): Answer {
+  const routes = new Map<string, Route>();
+  for (const operation of operations) {
+    const check = compileInput(operation.input);
+    routes.set(`/v2/${operation.name}`, { operation, check, alias: false });
+    if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, alias: true });
+  }
+  const rootKeys = new RootKeyReader();
+  const limits = { metaBytesMax };
+
+  return async function answer(request: Request): Promise<Response> {
+    const startedAt = performance.now();
+    const route = routes.get(request.path);
+    let caller: ManageContext['caller'] | undefined;
+    try {
+      if (!route) return servePage(request);
+      const { operation } = route;
+      if (request.method !== 'POST') throw methodNotAllowed('POST');
+      const token = bearerToken(request.authorization);
+      if (!isJson(request.contentType)) {
+        throw new ApiError('unsupported_media_type', 'Content-Type must be application/json.');
+      }
+      if (request.body === 'too_large')
+        throw new ApiError('body_too_large', 'The body is longer than this server accepts.');
+      if (request.hasQuery) throw new ApiError('invalid_input', 'Operations take no query parameters.', { fields: [] });
+      const { text, value } = parseBody(request.body);
+      route.check(value);
+
+      const rootKey = rootKeys.read(token);
+      const context: Context = {
+        store,
+        requestId: request.requestId,
+        limits,
+        alias: route.alias,
+        text: (...path) => memberText(text, path),
+      };
+      if (operation.kind === 'decides') {
+        const data = await operation.decide(value as never, rootKey, context);
+        return {
+          status: 200,
+          contentType: jsonType,
+          headers: [],
+          body: `{"meta":{"requestId":"${request.requestId}"},"data":${data}}`,
+        };
+      }
+
+      const found = await store.rootKeys.authenticate(rootKey.workspaceId, rootKey.digest);
+      if ('refused' in found) throw new ApiError(found.refused, refusalOf[found.refused]);
+      caller = found;
+      const actor = { rootKeyId: caller.rootKeyId, operation: operation.name, requestId: request.requestId };
+      const manageContext: ManageContext = { ...context, caller, actor };
+      const loaded = await authorised(operation, value, manageContext);
+      const result = await operation.handle(value as never, manageContext, loaded);
+      logCall('info', request, operation, 200, startedAt, caller);
+      const body = operation.paged ? pageBody(result as Page<unknown>) : `"data":${print(result)}`;
+      return {
+        status: 200,
+        contentType: jsonType,
+        headers: [],
+        body: `{"meta":{"requestId":"${request.requestId}"},${body}}`,
+      };
+    } catch (cause) {
+      const error = cause instanceof ApiError ? cause : internalError(cause);
+      const response = errorResponse(error, request, {
+        ...(error instanceof MethodNotAllowed && { allow: error.allow }),
+        problemJson: route?.operation.problems === true,
+      });
+      if (route) {
+        const expected = error.status < 500;
+        if (!expected || route.operation.kind === 'manages') {
+          logCall(expected ? 'info' : 'error', request, route.operation, error.status, startedAt, caller, error);
+        }
+      }
+      return response;
+    }
+  };
+
+  /** What a log line holds is named here, field by field: a body, a key or a header cannot slip in. */
+  function logCall(
+    level: 'info' | 'error',
+    request: Request,
+    operation: AnyOperation,
+    status: number,
+    startedAt: number,
+    caller?: ManageContext['caller'],
+    error?: ApiError,
+  ) {
+    log[level]({
+      requestId: request.requestId,
+      operation: operation.name,
+      status,
+      ...(caller && { workspaceId: caller.workspaceId, rootKeyId: caller.rootKeyId }),
+      ...(error && { code: error.code }),
+      ...(error && error.status >= 500 && { cause: causeOf(error) }),
+      durationMs: Math.round((performance.now() - startedAt) * 1000) / 1000,
+    });
+  }
+}
+
+/** Runs `load` and checks that the caller may: first whether it holds the actions on anything, then on this. */
+async function authorised(
+  operation: Extract<AnyOperation, { kind: 'manages' }>,
+  value: unknown,
+  context: ManageContext,
+): Promise<unknown> {
+  const { grants } = context.caller;
+  const refuse = (missing: string) => {
+    if (operation.refuseAs) return new ApiError(operation.refuseAs, 'There is no such key.');
+    return new ApiError('insufficient_permissions', `The root key lacks ${missing}.`);
+  };
+  const needed = Object.entries(operation.needs).flatMap(([resource, actions]) =>
+    actions.map((action) => ({ resource: resource as Resource, action })),
+  );
+  const lacking = needed.find(({ resource, action }) => !grants.holdsAny(resource, action));
+  if (lacking) throw refuse(`${lacking.resource}.*.${lacking.action}`);
+
+  const loaded = await operation.load?.(value as never, context);
+  const id = operation.scope(value as never, loaded);
+  const missing = needed
+    .map((need) => missingFor(grants, need.resource, id, need.action))
+    .find((text) => text !== undefined);
+  if (missing) throw refuse(missing);
+  return loaded;
+}
+
+/** Undefined when held; else the grants of which one would do. */
+function missingFor(grants: Grants, resource: Resource, id: string, action: string): string | undefined {
+  const scoped = resource === 'api' || resource === 'ratelimit' || resource === 'identity';
+  if (grants.holds(resource, scoped ? id : '*', action)) return undefined;
+  return scoped && id !== '*' ? `${resource}.*.${action} or ${resource}.${id}.${action}` : `${resource}.*.${action}`;
+}
+
+const refusalOf = {
+  unauthorized: 'The root key is unknown.',
+  root_key_disabled: 'The root key is disabled.',
+  root_key_expired: 'The root key has expired.',
+};
+
+class MethodNotAllowed extends ApiError {
+  readonly allow: string;
+
+  constructor(allow: string) {
+    super('method_not_allowed', `This path takes ${allow}.`);
+    this.allow = allow;
+  }
+}
+const methodNotAllowed = (allow: string) => new MethodNotAllowed(allow);
+
+function servePage(request: Request): Response {
+  const page = pages(request);
+  if (!page) throw new ApiError('route_not_found', 'There is no such operation.');
+  if (request.method !== 'GET') throw methodNotAllowed('GET');
+  return page;
+}
+
+function bearerToken(authorization: string): string {
+  const token = /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
+  if (token === undefined) {
+    throw new ApiError('unauthorized', 'The Authorization header must be `Bearer <root key>`.');
+  }
+  return token;
+}
+
+const isJson = (contentType: string): boolean =>
+  contentType === jsonType || /^application\/json *(;.*)?$/i.test(contentType);
+
+function pageBody({ items, cursor }: Page<unknown>): string {
+  const pagination = cursor === undefined ? { hasMore: false } : { hasMore: true, cursor };
+  return `"data":${print(items)},"pagination":${JSON.stringify(pagination)}`;
+}
+
+function causeOf(error: ApiError): string {
+  const cause = error.cause instanceof Error ? error.cause : error;
+  // An unforeseen error is told with its stack, a store that is away in a line.
+  return error.status === 500 ? (cause.stack ?? cause.message) : cause.message;
+}
+
+/** Hashing a root key costs more than remembering it: the last few hundred are remembered, in memory only. */
+class RootKeyReader {
+  readonly #known = new Map<string, PresentedRootKey>();
+
+  /** Throws for a string that names no workspace: nobody has given it out. */
+  read(token: string): PresentedRootKey {
+    const known = this.#known.get(token);
+    if (known) return known;
+    const workspaceId = workspaceOfRootKey(token);
+    if (workspaceId === undefined) throw new ApiError('unauthorized', refusalOf.unauthorized);
+    const rootKey = { workspaceId, digest: digestOf(token) };
+    if (this.#known.size >= 500) this.#known.clear();
+    this.#known.set(token, rootKey);
+    return rootKey;
+  }
+}

@@ -1,0 +1,239 @@
+// Bytes in, bytes out: the only file that knows uWebSockets.js's lifetimes.
+//
+// - A native request can be read only until its handler returns, and so all of it that is wanted is copied there.
+// - A body chunk is memory lent until its callback returns: what is kept is copied.
+// - A native response is written once, corked (one packet), and never touched after its abort.
+
+import { STATUS_CODES } from 'node:http';
+import { ApiError } from '../errors.ts';
+import { errorResponse, internalError } from './errorResponse.ts';
+import type { Answer, Request, Response } from './message.ts';
+import { type HttpRequest, type HttpResponse, uws } from './uws.ts';
+
+export interface ListenOptions {
+  host: string;
+  /** 0 = any free one. */
+  port: number;
+  /** Lets other processes listen on the same port, the kernel spreading connections. Otherwise a taken port is refused. */
+  sharePort?: boolean;
+  bodyBytesMax: number;
+  newRequestId: () => string;
+  answer: Answer;
+}
+
+export interface Server {
+  port: number;
+  /** Stops accepting, lets the requests in flight finish, then closes every connection. */
+  close(): Promise<void>;
+}
+
+export function listen(options: ListenOptions): Promise<Server> {
+  const { host, port, sharePort = false, bodyBytesMax, newRequestId, answer } = options;
+  const app = uws.App();
+  let inFlight = 0;
+  let closing = false;
+  let onIdle = () => {};
+
+  function finished() {
+    inFlight--;
+    if (inFlight === 0) onIdle();
+  }
+
+  async function answerOf(request: Request): Promise<Response> {
+    try {
+      return await answer(request);
+    } catch (cause) {
+      console.error(`${request.requestId}: answer() rejected, which it never should`, cause);
+      return errorResponse(internalError(cause), request);
+    }
+  }
+
+  function accept(native: HttpResponse, head: HttpRequest) {
+    const request = readHead(head, newRequestId());
+    const announcedBytes = bodyBytes();
+    const malformed = announcedBytes === undefined;
+    let aborted = false;
+    let answering = false;
+    let last = false;
+    let kept = empty;
+    let keptBytes = 0;
+
+    inFlight++;
+    native.onAborted(() => {
+      aborted = true;
+      if (!answering) finished();
+    });
+
+    async function respond() {
+      answering = true;
+      const response = malformed ? errorResponse(malformedRequest(), request) : await answerOf(request);
+      if (!aborted) native.cork(() => write(native, request, response, last || closing));
+      finished();
+    }
+
+    /** Reads no further, and answers as the last thing on this connection. */
+    function respondAndClose() {
+      answering = true;
+      last = true;
+      native.pause();
+      // Not in this turn: closed from within its own callback, uWebSockets.js goes on and serves the bytes it still has
+      // at hand as a next request.
+      respond();
+    }
+
+    if (malformed) {
+      respondAndClose();
+      return;
+    }
+    if (announcedBytes > bodyBytesMax) {
+      request.body = 'too_large';
+      respondAndClose();
+      return;
+    }
+    native.onData((chunk, isLast) => {
+      if (answering) return; // Was on its way already when the body was refused.
+      const endBytes = keptBytes + chunk.byteLength;
+      if (endBytes > bodyBytesMax) {
+        request.body = 'too_large';
+        respondAndClose();
+        return;
+      }
+      if (isLast && keptBytes === 0) {
+        request.body = Buffer.from(new Uint8Array(chunk));
+        respond();
+        return;
+      }
+      if (endBytes > kept.length) {
+        const larger = Buffer.allocUnsafe(Math.max(announcedBytes, endBytes, Math.min(2 * kept.length, bodyBytesMax)));
+        larger.set(kept);
+        kept = larger;
+      }
+      kept.set(new Uint8Array(chunk), keptBytes);
+      keptBytes = endBytes;
+      if (isLast) {
+        request.body = kept.subarray(0, keptBytes);
+        respond();
+      }
+    });
+  }
+
+  async function close(socket: NonNullable<unknown>) {
+    closing = true;
+    uws.us_listen_socket_close(socket);
+    while (inFlight > 0) {
+      await new Promise<void>((resolve) => {
+        onIdle = resolve;
+      });
+      // Not from within one of uWebSockets.js's own callbacks, whose socket would be closed under it.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    app.close();
+  }
+
+  app.any('/*', accept);
+  return new Promise((resolve, reject) => {
+    app.listen(host, port, sharePort ? portShared : portExclusive, (socket) => {
+      if (!socket) {
+        // uWebSockets.js does not say why.
+        const reasons = 'the port is taken, needs more rights, or the address is not one of this machine';
+        reject(new Error(`Cannot listen on ${host} port ${port}: ${reasons}.`));
+        return;
+      }
+      let closed: Promise<void> | undefined;
+      resolve({
+        port: uws.us_socket_local_port(socket),
+        close: () => (closed ??= close(socket)),
+      });
+    });
+  });
+}
+
+// uWebSockets.js's ListenOptions, an enum that only its types have.
+const portShared = 0;
+const portExclusive = 1;
+
+const empty = Buffer.alloc(0);
+const statusLines = new Map(
+  Object.entries(STATUS_CODES).map(([status, text]) => [Number(status), `${status} ${text}`]),
+);
+
+// Filled by `takeHeader` and read by `readHead` before any other request can come between: one pass over the headers,
+// with no closure made for it. `getHeader` would show the first of two headers and hide that there is a second.
+let authorization: string | undefined;
+let contentType: string | undefined;
+let contentLength: string | undefined;
+let transferEncoding: string | undefined;
+let accepts = '';
+let twice = false;
+
+function takeHeader(name: string, value: string) {
+  switch (name) {
+    case 'authorization':
+      twice ||= authorization !== undefined;
+      authorization = value;
+      break;
+    case 'content-type':
+      twice ||= contentType !== undefined;
+      contentType = value;
+      break;
+    case 'content-length':
+      twice ||= contentLength !== undefined;
+      contentLength = value;
+      break;
+    case 'transfer-encoding':
+      twice ||= transferEncoding !== undefined;
+      transferEncoding = value;
+      break;
+    case 'accept':
+      accepts = accepts === '' ? value : `${accepts}, ${value}`;
+      break;
+  }
+}
+
+/** The request, its body still to come. */
+function readHead(head: HttpRequest, requestId: string): Request {
+  authorization = contentType = contentLength = transferEncoding = undefined;
+  accepts = '';
+  twice = false;
+  head.forEach(takeHeader);
+
+  return {
+    method: head.getCaseSensitiveMethod(),
+    path: head.getUrl(),
+    hasQuery: Boolean(head.getQuery()),
+    authorization: authorization ?? '',
+    contentType: contentType ?? '',
+    accept: accepts,
+    requestId,
+    body: empty,
+  };
+}
+
+/** The announced length of the body: 0 when there is none or it comes in chunks, undefined when the headers leave it open. */
+function bodyBytes(): number | undefined {
+  if (twice) return undefined;
+  if (transferEncoding !== undefined) {
+    return contentLength === undefined && transferEncoding.toLowerCase() === 'chunked' ? 0 : undefined;
+  }
+  if (contentLength === undefined) return 0;
+  return /^\d{1,15}$/.test(contentLength) ? Number(contentLength) : undefined;
+}
+
+// Where such a request ends and the next begins is in doubt, so nothing more is read from its connection.
+const malformedRequest = () =>
+  new ApiError(
+    'malformed_request',
+    'Content-Length, Authorization and Content-Type may come once, and Transfer-Encoding only as `chunked` and alone.',
+  );
+
+/** Writes the whole answer. HEAD gets its headers alone. */
+function write(native: HttpResponse, request: Request, response: Response, closeConnection: boolean) {
+  native.writeStatus(statusLines.get(response.status) ?? String(response.status));
+  native.writeHeader('Content-Type', response.contentType);
+  native.writeHeader('X-Request-Id', request.requestId);
+  for (const [name, value] of response.headers) native.writeHeader(name, value);
+  if (request.method !== 'HEAD') native.end(response.body, closeConnection);
+  // `endWithoutBody` cannot close: given two arguments, or a length, it believes that so many bytes are still to come.
+  else if (closeConnection) native.end('', true);
+  else native.writeHeader('Content-Length', String(Buffer.byteLength(response.body))).endWithoutBody();
+}

@@ -1,0 +1,98 @@
+// The server: wires configuration, Redis, pipeline and socket, and stops them in the opposite order when told to.
+
+import { type Logger, pino } from 'pino';
+import { type Config, loadConfig, storeSettings } from './config.ts';
+import { createId } from './domain/keyString.ts';
+import { createPipeline } from './http/pipeline.ts';
+import { listen } from './http/server.ts';
+import { operations } from './operations/index.ts';
+import { startEmbedded } from './store/embedded.ts';
+import { openStore, type Store } from './store/store.ts';
+import { startSweeper } from './sweeper.ts';
+
+const stopWaitMs = 10_000;
+
+/** What is open, the last first: each is closed before what it stands on. */
+const open: (() => Promise<unknown>)[] = [];
+
+async function start() {
+  const config = loadConfig();
+  const log = createLog(config);
+
+  const embedded = config.redisUrl
+    ? undefined
+    : await startEmbedded({ dataDir: config.dataDir, onEvent: (message) => log.warn(message) });
+  if (embedded) open.unshift(() => embedded.stop());
+
+  const url = embedded?.url ?? config.redisUrl;
+  const store = await openStore({ ...storeSettings(config), url, onEvent: (message) => log.warn(message) });
+  open.unshift(() => store.close());
+
+  const sweeper = startSweeper(store, {
+    intervalMs: config.sweepIntervalMs,
+    onError: (err) => log.error({ err }, 'A sweep failed; the next one goes on where it stopped.'),
+  });
+  open.unshift(() => sweeper.stop());
+
+  const answer = createPipeline(operations, { store, log, metaBytesMax: config.metaBytesMax });
+  const { host, bodyBytesMax } = config;
+  const newRequestId = () => createId('req', Date.now());
+  const server = await listen({ host, port: config.port, answer, bodyBytesMax, newRequestId });
+  open.unshift(() => server.close());
+
+  console.log(`Tollgate listens on http://${host.includes(':') ? `[${host}]` : host}:${server.port}`);
+  await createFirstRootKey(store);
+}
+
+/** Errors are logged by name, message and stack alone: one of ioredis carries its command, and that may carry a secret. */
+function createLog({ logLevel }: Config): Logger {
+  const err = ({ name, message, stack }: Error) => ({ name, message, stack });
+  // Standard output is for the address and the first root key, which then is in no log file.
+  return pino({ level: logLevel, base: null, serializers: { err } }, pino.destination(2));
+}
+
+/** After everything else has gone well, as it is shown only once. */
+async function createFirstRootKey(store: Store) {
+  const first = await store.workspaces.createFirst('default');
+  if (first) console.log(`This is the first root key. It is shown once: ${first.rootKey}`);
+}
+
+/** What an operator can act on says it in its message; anything else is a bug, and shows where. */
+const inWords = (error: Error) => (error.constructor === Error ? error.message : error.stack);
+
+async function stop() {
+  await started;
+  for (const close of open) await close();
+}
+
+let isStopping = false;
+let isUrgent = false;
+
+function onSignal() {
+  if (isUrgent) process.exit(1);
+  if (isStopping) return;
+  isStopping = true;
+  // One Ctrl-C comes twice below npm, from the terminal and from npm. A second one of a person takes longer than this.
+  setTimeout(() => {
+    isUrgent = true;
+  }, 500).unref();
+  setTimeout(() => {
+    console.error(`tollgate: could not stop within ${stopWaitMs} ms`);
+    process.exit(1);
+  }, stopWaitMs).unref();
+  stop().then(
+    () => process.exit(process.exitCode ?? 0),
+    (error) => {
+      console.error(`tollgate: ${inWords(error)}`);
+      process.exit(1);
+    },
+  );
+}
+
+process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+
+const started = start().catch((error) => {
+  console.error(`tollgate: ${inWords(error)}`);
+  process.exitCode = 1;
+  onSignal();
+});

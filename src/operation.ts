@@ -1,0 +1,97 @@
+// What an operation is. Everything generic (routing, validation, authorisation, envelopes, the OpenAPI document, the
+// contract tests) reads these fields, so nothing generic is written twice.
+
+import type { Static, TSchema } from 'typebox';
+import type { Actor, Caller, PresentedRootKey } from './domain/caller.ts';
+import type { Action, Resource } from './domain/grants.ts';
+import type { ErrorCode } from './errors.ts';
+import type { Store } from './store/store.ts';
+
+/** The actions an operation needs, by resource: all of them. */
+export type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
+
+export interface Context {
+  store: Store;
+  requestId: string;
+  limits: { metaBytesMax: number };
+  /** The request came by the alias. */
+  alias: boolean;
+  /** The text of a member of the request body, for JSON that is stored as it came. */
+  text(...path: (string | number)[]): string | undefined;
+}
+
+export interface ManageContext extends Context {
+  caller: Caller;
+  actor: Actor;
+}
+
+interface Described<Name extends string, Input extends TSchema, Output extends TSchema> {
+  /** Also the path, `/v2/<name>`, and the file, `operations/<service>/<procedure>.ts`. */
+  name: Name;
+  /** A second path that answers alike, but for what `handle` makes of `context.alias`. */
+  alias?: string;
+  summary: string;
+  input: Input;
+  output: Output;
+  /** Errors beyond those every operation has, for the OpenAPI document. */
+  errors?: readonly ErrorCode[];
+  /** Actions the caller needs. What depends on more than the ids in the request is checked where it is known. */
+  needs: Needs;
+  /** Errors always come as application/problem+json, which the SDK expects of a few operations. */
+  problems?: true;
+}
+
+/** A list: `handle` answers items and, when there are more, the cursor of the last. */
+export interface Page<Item> {
+  items: Item[];
+  cursor: string | undefined;
+}
+
+/**
+ * An operation that manages: the pipeline authenticates, then `load` reads what the permission depends on, then the
+ * caller is authorised for `scope`, then `handle` does it.
+ */
+export interface Manages<Name extends string, Input extends TSchema, Output extends TSchema, Loaded>
+  extends Described<Name, Input, Output> {
+  kind: 'manages';
+  /** Reads what `scope` must know; throws what is absent. Left out when the input says it all. */
+  load?(input: Static<Input>, context: ManageContext): Promise<Loaded>;
+  /** The id that scoped grants must name, `*` when there is none. */
+  scope(input: Static<Input>, loaded: Loaded): string;
+  /** Answers a refusal with this instead, to hide that the resource exists. */
+  refuseAs?: ErrorCode;
+  /** The answer carries `pagination`. */
+  paged?: true;
+  handle(input: Static<Input>, context: ManageContext, loaded: Loaded): Promise<unknown>;
+}
+
+/**
+ * An operation on the hot path: its script authenticates and authorises as well as decides, so `decide` gets the root
+ * key unchecked. It answers `data` as text.
+ */
+export interface Decides<Name extends string, Input extends TSchema, Output extends TSchema>
+  extends Described<Name, Input, Output> {
+  kind: 'decides';
+  decide(input: Static<Input>, rootKey: PresentedRootKey, context: Context): Promise<string>;
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: the registry holds operations of every shape.
+export type AnyOperation = Manages<string, TSchema, TSchema, any> | Decides<string, TSchema, TSchema>;
+
+export function manages<const Name extends string, Input extends TSchema, Output extends TSchema, Loaded = undefined>(
+  operation: Omit<Manages<Name, Input, Output, Loaded>, 'kind' | 'handle'> & {
+    handle(
+      input: Static<Input>,
+      context: ManageContext,
+      loaded: Loaded,
+    ): Promise<Static<Output> extends readonly (infer Item)[] ? Page<Item> | Static<Output> : Static<Output>>;
+  },
+): Manages<Name, Input, Output, Loaded> {
+  return { kind: 'manages', ...operation } as Manages<Name, Input, Output, Loaded>;
+}
+
+export function decides<const Name extends string, Input extends TSchema, Output extends TSchema>(
+  operation: Omit<Decides<Name, Input, Output>, 'kind'>,
+): Decides<Name, Input, Output> {
+  return { kind: 'decides', ...operation };
+}

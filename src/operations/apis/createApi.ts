@@ -1,0 +1,16 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { Fields } from '../schemas.ts';
+
+export const createApi = manages({
+  name: 'apis.createApi',
+  summary: 'Create an API: a container of keys.',
+  input: Fields({ name: Type.String({ minLength: 3, maxLength: 256 }) }),
+  output: Type.Object({ apiId: Type.String() }),
+  needs: { api: ['create_api'] },
+  scope: () => '*',
+
+  async handle({ name }, { store, caller, actor }) {
+    return { apiId: await store.apis.create(caller.workspaceId, name, actor) };
+  },
+});

@@ -1,0 +1,32 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { cursorAfter, readCursor } from '../cursor.ts';
+import { apiNotFound, invalid } from '../rules.ts';
+import { ApiId, Cursor, ExternalId, Fields, KeyRecord, PageSize } from '../schemas.ts';
+
+export const listKeys = manages({
+  name: 'apis.listKeys',
+  summary: 'List the keys of an API in order of creation, all of them or those of one externalId.',
+  input: Fields({
+    apiId: ApiId,
+    limit: Type.Optional(PageSize(100)),
+    cursor: Type.Optional(Cursor),
+    externalId: Type.Optional(ExternalId),
+    decrypt: Type.Optional(Type.Boolean({ description: 'Plaintext is never kept: true is refused.' })),
+    revalidateKeysCache: Type.Optional(Type.Boolean({ description: 'Accepted and ignored: nothing is cached.' })),
+  }),
+  output: Type.Array(KeyRecord),
+  errors: ['api_not_found'],
+  needs: { api: ['read_key', 'read_api'] },
+  scope: ({ apiId }) => apiId,
+  paged: true,
+
+  async handle({ apiId, limit = 100, cursor, externalId, decrypt }, { store, caller }) {
+    if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never kept');
+    const after = readCursor('keys', cursor);
+    const page = await store.keys.list(caller.workspaceId, { apiId, externalId, after, count: limit });
+    if (!page) throw apiNotFound();
+    const last = page.keys.at(-1);
+    return { items: page.keys, cursor: page.more && last ? cursorAfter('keys', last.keyId) : undefined };
+  },
+});

@@ -1,0 +1,29 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { keyNotFound } from '../rules.ts';
+import { Empty, Fields, KeyId } from '../schemas.ts';
+import { loadKey, scopeOfKey } from './keyById.ts';
+
+export const deleteKey = manages({
+  name: 'keys.deleteKey',
+  summary: 'Delete a key: unknown from the next request on.',
+  input: Fields({
+    keyId: KeyId,
+    permanent: Type.Optional(
+      Type.Boolean({
+        default: false,
+        description: 'Keep nothing, not even what stops the same secret from being imported again.',
+      }),
+    ),
+  }),
+  output: Empty,
+  errors: ['key_not_found'],
+  needs: { api: ['delete_key'] },
+  load: loadKey,
+  scope: scopeOfKey,
+
+  async handle({ keyId, permanent = false }, { store, caller, actor }) {
+    if (!(await store.keys.delete(caller.workspaceId, { keyId, permanent }, actor))) throw keyNotFound();
+    return {};
+  },
+});

@@ -1,0 +1,24 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { invalid } from '../rules.ts';
+import { Fields, KeyId, KeyRecord } from '../schemas.ts';
+import { loadKey, scopeOfKey } from './keyById.ts';
+
+export const getKey = manages({
+  name: 'keys.getKey',
+  summary: 'Read a key by its id.',
+  input: Fields({
+    keyId: KeyId,
+    decrypt: Type.Optional(Type.Boolean({ description: 'Plaintext is never kept: true is refused.' })),
+  }),
+  output: KeyRecord,
+  errors: ['key_not_found'],
+  needs: { api: ['read_key'] },
+  load(input, context) {
+    if (input.decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never kept');
+    return loadKey(input, context);
+  },
+  scope: scopeOfKey,
+
+  handle: async (_input, _context, { key }) => key,
+});

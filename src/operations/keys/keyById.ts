@@ -1,0 +1,18 @@
+// How the operations that take a `keyId` find it and whom they allow: by the key's API.
+
+import type { ManageContext } from '../../operation.ts';
+import type { KeyRecord } from '../../store/records.ts';
+import { keyNotFound } from '../rules.ts';
+
+export interface FoundKey {
+  key: KeyRecord;
+  byteLength: number;
+}
+
+export async function loadKey({ keyId }: { keyId: string }, { store, caller }: ManageContext): Promise<FoundKey> {
+  const found = await store.keys.find(caller.workspaceId, keyId);
+  if (!found) throw keyNotFound();
+  return found;
+}
+
+export const scopeOfKey = (_input: unknown, { key }: FoundKey): string => key.apiId;

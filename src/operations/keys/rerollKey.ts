@@ -1,0 +1,32 @@
+import Type from 'typebox';
+import { createKeyString, digestOf } from '../../domain/keyString.ts';
+import { manages } from '../../operation.ts';
+import { keyNotFound } from '../rules.ts';
+import { Fields, Int, KeyId } from '../schemas.ts';
+import { loadKey, scopeOfKey } from './keyById.ts';
+
+export const rerollKey = manages({
+  name: 'keys.rerollKey',
+  summary: 'Give a key a successor with a new string and the same configuration, and let the old one expire.',
+  input: Fields({
+    keyId: KeyId,
+    expiration: Int({
+      minimum: 0,
+      maximum: 4_102_444_800_000,
+      description: 'Milliseconds from now until the old key expires; 0 is at once. Never lengthens its life.',
+    }),
+  }),
+  output: Type.Object({ keyId: Type.String(), key: Type.String() }),
+  errors: ['key_not_found'],
+  needs: { api: ['create_key'] },
+  load: loadKey,
+  scope: scopeOfKey,
+
+  async handle({ keyId, expiration }, { store, caller, actor }, { key: old, byteLength }) {
+    const { key, start } = createKeyString({ prefix: old.prefix, byteLength });
+    const request = { keyId, digest: digestOf(key), start, expiresInMs: expiration };
+    const newKeyId = await store.keys.reroll(caller.workspaceId, request, actor);
+    if (!newKeyId) throw keyNotFound();
+    return { keyId: newKeyId, key };
+  },
+});

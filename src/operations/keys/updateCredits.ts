@@ -1,0 +1,35 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { invalid, keyNotFound } from '../rules.ts';
+import { CreditsOrUnlimited, Fields, Int, KeyId, Nullable } from '../schemas.ts';
+import { loadKey, scopeOfKey } from './keyById.ts';
+
+export const updateCredits = manages({
+  name: 'keys.updateCredits',
+  summary: 'Set, raise or lower the credits of a key. Setting null makes it unlimited.',
+  input: Fields({
+    keyId: KeyId,
+    operation: Type.Enum(['set', 'increment', 'decrement']),
+    value: Type.Optional(Nullable(Int({ minimum: 0 }))),
+  }),
+  output: CreditsOrUnlimited,
+  errors: ['key_not_found'],
+  needs: { api: ['update_key'] },
+  load(input, context) {
+    if (input.value === undefined) throw invalid('body.value', 'is required', 'To make a key unlimited, set null.');
+    if (input.value === null && input.operation !== 'set')
+      throw invalid('body.value', `must be a number to ${input.operation}`);
+    return loadKey(input, context);
+  },
+  scope: scopeOfKey,
+
+  async handle({ keyId, operation, value }, { store, caller, actor }) {
+    const change = { keyId, operation: operation as 'set', value: value ?? undefined };
+    const result = await store.keys.updateCredits(caller.workspaceId, change, actor);
+    if (!('refused' in result)) return { remaining: result.remaining ?? null, refill: result.refill };
+    if (result.refused === 'key_not_found') throw keyNotFound();
+    throw result.refused === 'unlimited'
+      ? invalid('body.operation', `cannot ${operation} an unlimited key`, 'Set its credits to a number first.')
+      : invalid('body.value', `raises the balance beyond ${Number.MAX_SAFE_INTEGER}`);
+  },
+});

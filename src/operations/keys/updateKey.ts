@@ -1,0 +1,67 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import type { KeyChanges } from '../../store/keys.ts';
+import { checkCredits, checkNamesOnce, invalid, keyNotFound, mayNotCreate, metaText, roleNotFound } from '../rules.ts';
+import {
+  CreditChanges,
+  Empty,
+  Expires,
+  ExternalId,
+  Fields,
+  KeyId,
+  KeyName,
+  Meta,
+  Nullable,
+  Ratelimits,
+  RoleName,
+  Slug,
+} from '../schemas.ts';
+import { loadKey, scopeOfKey } from './keyById.ts';
+
+export const updateKey = manages({
+  name: 'keys.updateKey',
+  summary: 'Change a key. Fields left out stay; null removes what can be removed.',
+  input: Fields({
+    keyId: KeyId,
+    name: Type.Optional(Nullable(KeyName)),
+    externalId: Type.Optional(Nullable(ExternalId)),
+    meta: Type.Optional(Nullable(Meta)),
+    expires: Type.Optional(Nullable(Expires)),
+    credits: Type.Optional(Nullable(CreditChanges)),
+    ratelimits: Type.Optional(Nullable(Ratelimits)),
+    enabled: Type.Optional(Type.Boolean()),
+    roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
+    permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
+  }),
+  output: Empty,
+  errors: ['key_not_found', 'role_not_found'],
+  needs: { api: ['update_key'] },
+  load: loadKey,
+  scope: scopeOfKey,
+
+  async handle({ keyId, meta, ...input }, context) {
+    const { store, caller, actor } = context;
+    checkCredits(input.credits);
+    checkNamesOnce(input.ratelimits);
+    const text = metaText(meta, context, 'meta');
+    const changes = { ...input, meta: meta && text === undefined ? null : text } as KeyChanges;
+    const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
+    const result = await store.keys.update(caller.workspaceId, keyId, changes, mayCreatePermissions, actor);
+    switch (result.refused) {
+      case undefined:
+        return {};
+      case 'key_not_found':
+        throw keyNotFound();
+      case 'refill_unlimited':
+        throw invalid(
+          'body.credits.refill',
+          'needs a balance: an unlimited key has nothing to refill',
+          'Set remaining as well.',
+        );
+      case 'role_not_found':
+        throw roleNotFound(result.name);
+      case 'create_permission':
+        throw mayNotCreate(result.name);
+    }
+  },
+});

@@ -1,0 +1,122 @@
+import Type, { type Static } from 'typebox';
+import { digestOf } from '../../domain/keyString.ts';
+import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
+import { outcomes } from '../../domain/verification.ts';
+import { ApiError } from '../../errors.ts';
+import { decides } from '../../operation.ts';
+import type { LimitState, Verified } from '../../store/decide.ts';
+import { checkNamesOnce, invalid } from '../rules.ts';
+import { Duration, Fields, Identity, Int, KeyString, Meta, VerifiedRatelimit } from '../schemas.ts';
+
+const NamedLimit = Fields({
+  name: Type.String({
+    minLength: 3,
+    maxLength: 128,
+    description: 'A limit of the key or its identity, or one of your own for this call.',
+  }),
+  cost: Type.Optional(Int({ minimum: 0, default: 1, description: '0 looks and charges nothing.' })),
+  limit: Type.Optional(Int({ minimum: 1, description: 'With `duration`: a limit for this call only.' })),
+  duration: Type.Optional(Duration),
+});
+
+const input = Fields({
+  key: KeyString,
+  permissions: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 1000,
+      description: 'A query such as `documents.read AND (billing.* OR admin)`.',
+    }),
+  ),
+  credits: Type.Optional(Fields({ cost: Int({ minimum: 0, maximum: 1e12, description: '1 if left out.' }) })),
+  ratelimits: Type.Optional(Type.Array(NamedLimit, { maxItems: 50 })),
+  tags: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 512 }), { maxItems: 20 })),
+  migrationId: Type.Optional(Type.String({ maxLength: 256 })),
+});
+
+/** Which of them are absent depends on the key and the outcome. */
+const output = Type.Object({
+  valid: Type.Boolean(),
+  code: Type.Enum([...outcomes, 'FORBIDDEN']),
+  keyId: Type.Optional(Type.String()),
+  enabled: Type.Optional(Type.Boolean()),
+  name: Type.Optional(Type.String()),
+  meta: Type.Optional(Meta),
+  expires: Type.Optional(Type.Integer()),
+  permissions: Type.Optional(Type.Array(Type.String())),
+  roles: Type.Optional(Type.Array(Type.String())),
+  identity: Type.Optional(Identity),
+  credits: Type.Optional(Type.Integer({ description: 'The balance, after charging.' })),
+  ratelimits: Type.Optional(Type.Array(VerifiedRatelimit, { description: 'Every limit that was checked.' })),
+});
+
+export const verifyKey = decides({
+  name: 'keys.verifyKey',
+  summary: 'Verify a key and charge its credits and limits: all of them, or none.',
+  input,
+  output,
+  errors: ['permissions_query_syntax', 'precondition_failed'],
+  needs: { api: ['verify_key'] },
+
+  async decide({ key, permissions, credits, ratelimits, tags }, rootKey, { store }) {
+    const query = permissions === undefined ? undefined : parseQuery(permissions);
+    if (ratelimits) checkRatelimits(ratelimits);
+    const verified = await store.verify(rootKey, {
+      digest: digestOf(key),
+      cost: credits?.cost ?? 1,
+      query,
+      ratelimits: ratelimits?.map(({ cost = 1, ...rest }) => ({ cost, ...rest })),
+      tags,
+    });
+    return printVerified(verified, ratelimits);
+  },
+});
+
+function parseQuery(permissions: string): PostfixQuery {
+  try {
+    return parsePermissionQuery(permissions);
+  } catch (error) {
+    if (!(error instanceof QuerySyntaxError)) throw error;
+    const message = `${error.message} at position ${error.position}`;
+    throw new ApiError('permissions_query_syntax', `${message}.`, {
+      fields: [{ location: 'body.permissions', message }],
+      cause: error,
+    });
+  }
+}
+
+type NamedLimits = Static<typeof NamedLimit>[];
+
+function checkRatelimits(ratelimits: NamedLimits) {
+  checkNamesOnce(ratelimits);
+  for (const [index, { limit, duration }] of ratelimits.entries()) {
+    if ((limit === undefined) !== (duration === undefined)) {
+      const missing = limit === undefined ? 'limit' : 'duration';
+      throw invalid(`body.ratelimits[${index}].${missing}`, 'is missing: limit and duration go together');
+    }
+  }
+}
+
+/** Text around text: what is shown of the key was printed when its version was first seen. */
+function printVerified({ outcome, shown, credits, ratelimits }: Verified, requested: NamedLimits | undefined): string {
+  if (!shown) return `{"valid":false,"code":"${outcome}"}`;
+  let text = `{"valid":${outcome === 'VALID'},"code":"${outcome}",${shown.fields}`;
+  if (credits !== undefined) text += `,"credits":${credits}`;
+  for (let index = 0; index < ratelimits.length; index++) {
+    const state = ratelimits[index]!;
+    text += index === 0 ? ',"ratelimits":[' : ',';
+    text += `${limitText(state, shown, requested)},"exceeded":${state.exceeded},"remaining":${state.remaining},"reset":${state.resetAtMs}}`;
+  }
+  return ratelimits.length > 0 ? `${text}]}` : `${text}}`;
+}
+
+function limitText(
+  { of, index }: LimitState,
+  shown: NonNullable<Verified['shown']>,
+  requested: NamedLimits | undefined,
+): string {
+  if (of === 'key') return shown.keyLimits[index]!;
+  if (of === 'identity') return shown.identityLimits[index]!;
+  const { name, limit, duration } = requested![index]!;
+  return `{"id":"","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":false`;
+}

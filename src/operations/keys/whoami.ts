@@ -1,0 +1,23 @@
+import { digestOf } from '../../domain/keyString.ts';
+import { manages } from '../../operation.ts';
+import { keyNotFound } from '../rules.ts';
+import { Fields, KeyRecord, KeyString } from '../schemas.ts';
+import { type FoundKey, scopeOfKey } from './keyById.ts';
+
+export const whoami = manages({
+  name: 'keys.whoami',
+  summary: 'Read a key by its string. Nothing is charged, and disabled and expired keys are found too.',
+  input: Fields({ key: KeyString }),
+  output: KeyRecord,
+  errors: ['key_not_found'],
+  needs: { api: ['read_key'] },
+  async load({ key }, { store, caller }): Promise<FoundKey> {
+    const found = await store.keys.findByDigest(caller.workspaceId, digestOf(key));
+    if (!found) throw keyNotFound();
+    return found;
+  },
+  scope: scopeOfKey,
+  refuseAs: 'key_not_found',
+
+  handle: async (_input, _context, { key }) => key,
+});

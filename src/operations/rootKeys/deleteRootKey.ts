@@ -1,0 +1,19 @@
+import { manages } from '../../operation.ts';
+import { Empty, Fields, RootKeyId } from '../schemas.ts';
+import { refuseRootKey } from './grantList.ts';
+
+export const deleteRootKey = manages({
+  name: 'rootKeys.deleteRootKey',
+  summary: 'Delete a root key: unknown from the next request on.',
+  input: Fields({ rootKeyId: RootKeyId }),
+  output: Empty,
+  errors: ['root_key_not_found', 'precondition_failed'],
+  needs: { root_key: ['delete_root_key'] },
+  scope: () => '*',
+
+  async handle({ rootKeyId }, { store, caller, actor }) {
+    const outcome = await store.rootKeys.delete(caller.workspaceId, rootKeyId, caller.grants, actor);
+    if (outcome !== 'deleted') refuseRootKey(outcome);
+    return {};
+  },
+});

@@ -1,0 +1,72 @@
+// Rules of CONTRACT §4 that a JSON schema cannot say, in the words a caller reads.
+
+import { ApiError, type FieldError } from '../errors.ts';
+import type { Context } from '../operation.ts';
+
+export const invalid = (location: string, message: string, fix?: string): ApiError =>
+  new ApiError('invalid_input', `${location} ${message}.`, {
+    fields: [{ location, message, ...(fix && { fix }) } satisfies FieldError],
+  });
+
+interface CreditFields {
+  remaining?: number | null | undefined;
+  refill?: { interval: string; refillDay?: number | undefined } | null | undefined;
+}
+
+/** `refillDay` goes with monthly refills, and refills with a balance. */
+export function checkCredits(credits: CreditFields | null | undefined, location = 'body.credits') {
+  if (!credits?.refill) return;
+  if (credits.refill.refillDay !== undefined && credits.refill.interval !== 'monthly') {
+    throw invalid(
+      `${location}.refill.refillDay`,
+      'is for monthly refills only',
+      'Leave it out, or set interval to monthly.',
+    );
+  }
+  if (credits.remaining === null) {
+    throw invalid(
+      `${location}.refill`,
+      'needs a balance: an unlimited key has nothing to refill',
+      'Set remaining to a number.',
+    );
+  }
+}
+
+export function checkNamesOnce(items: readonly { name: string }[] | null | undefined, location = 'body.ratelimits') {
+  const seen = new Set<string>();
+  for (const [index, { name }] of (items ?? []).entries()) {
+    if (seen.has(name))
+      throw invalid(
+        `${location}[${index}].name`,
+        `repeats ${JSON.stringify(name)}`,
+        'Give each limit a name of its own.',
+      );
+    seen.add(name);
+  }
+}
+
+/** The text of a metadata object in the request, checked for its size; undefined when there is none, null for null. */
+export function metaText(
+  value: object | null | undefined,
+  context: Context,
+  ...path: (string | number)[]
+): string | null | undefined {
+  if (value === null || value === undefined) return value;
+  const text = context.text(...path)!;
+  const bytes = Buffer.byteLength(text);
+  const { metaBytesMax } = context.limits;
+  const location = `body.${path.join('.')}`;
+  if (bytes > metaBytesMax) throw invalid(location, `is ${bytes} bytes as JSON; at most ${metaBytesMax} are kept`);
+  // What is empty is not kept, as empty metadata is left out of answers.
+  return text === '{}' ? undefined : text;
+}
+
+export const keyNotFound = () => new ApiError('key_not_found', 'There is no such key.');
+export const apiNotFound = () => new ApiError('api_not_found', 'There is no such API.');
+export const roleNotFound = (name: string) =>
+  new ApiError('role_not_found', `There is no role ${JSON.stringify(name)}.`);
+export const mayNotCreate = (slug: string) =>
+  new ApiError(
+    'insufficient_permissions',
+    `The permission ${JSON.stringify(slug)} does not exist, and the root key lacks rbac.*.create_permission to create it.`,
+  );

@@ -1,0 +1,183 @@
+// The typed faces of lua/keys/.
+
+import type { Actor } from '../domain/caller.ts';
+import { type KeyRecord, type KeyRow, type Refill, readKey, readRefill } from './records.ts';
+import type { StoreContext } from './store.ts';
+
+export interface NewLimit {
+  name: string;
+  limit: number;
+  duration: number;
+  autoApply?: boolean;
+}
+
+export interface NewKey {
+  digest: Buffer;
+  start: string;
+  prefix?: string | undefined;
+  /** Random bytes in its string, so that a successor can be made alike. */
+  byteLength?: number | undefined;
+  name?: string | undefined;
+  externalId?: string | undefined;
+  /** JSON text. */
+  meta?: string | undefined;
+  enabled?: boolean | undefined;
+  expires?: number | undefined;
+  /** Undefined is unlimited. */
+  remaining?: number | undefined;
+  refill?: Refill | undefined;
+  ratelimits?: readonly NewLimit[] | undefined;
+  roles?: readonly string[] | undefined;
+  permissions?: readonly string[] | undefined;
+}
+
+export interface CreateKeys {
+  apiId: string;
+  keys: readonly NewKey[];
+  /** Of keys.migrateKeys only. */
+  migrationId?: string;
+  /** Whether slugs that do not exist yet are made, or refused. */
+  mayCreatePermissions: boolean;
+}
+
+export type Created =
+  | { created: (string | null)[] }
+  | { refused: 'api_not_found' }
+  | { refused: 'role_not_found' | 'create_permission'; name: string };
+
+/** Null and absent differ, as in CONTRACT §6. */
+export interface KeyChanges {
+  name?: string | null | undefined;
+  externalId?: string | null | undefined;
+  /** JSON text. */
+  meta?: string | null | undefined;
+  expires?: number | null | undefined;
+  credits?: { remaining?: number | null | undefined; refill?: Refill | null | undefined } | null | undefined;
+  enabled?: boolean | undefined;
+  ratelimits?: readonly NewLimit[] | null | undefined;
+  roles?: readonly string[] | undefined;
+  permissions?: readonly string[] | undefined;
+}
+
+export type Updated =
+  | { refused?: undefined }
+  | { refused: 'key_not_found' | 'refill_unlimited' }
+  | { refused: 'role_not_found' | 'create_permission'; name: string };
+
+export interface Balance {
+  /** Undefined is unlimited. */
+  remaining: number | undefined;
+  refill: Refill | undefined;
+}
+
+export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetentionMs }: StoreContext) {
+  async function read(
+    workspaceId: string,
+    keyId: string,
+    digest: Buffer | '',
+  ): Promise<{ key: KeyRecord; byteLength: number } | undefined> {
+    const row = (await scripts.run('keys/read', workspaceId, [keyId, digest, now()])) as KeyRow | null;
+    return row ? { key: readKey(row), byteLength: Number(row[9][4] ?? 16) } : undefined;
+  }
+
+  return {
+    /** A live key by its id, and how many random bytes its string has. */
+    find: (workspaceId: string, keyId: string) => read(workspaceId, keyId, ''),
+
+    /** A live key by the digest of its string. */
+    findByDigest: (workspaceId: string, digest: Buffer) => read(workspaceId, '', digest),
+
+    /** A page of keys in order of creation; undefined when there is no such API. `after` is a key id. */
+    async list(
+      workspaceId: string,
+      page: { apiId: string; externalId?: string | undefined; after?: string | undefined; count: number },
+    ) {
+      const after = page.after?.slice('key_'.length) ?? '';
+      const reply = (await scripts.run('keys/list', workspaceId, [
+        page.apiId,
+        page.externalId ?? '',
+        after,
+        page.count,
+        now(),
+      ])) as [KeyRow[], 0 | 1] | null;
+      return reply ? { keys: reply[0].map(readKey), more: reply[1] === 1 } : undefined;
+    },
+
+    /** All of them or none, but for digests that exist: their ids are null. */
+    async create(workspaceId: string, request: CreateKeys, actor: Actor): Promise<Created> {
+      const { keys, ...rest } = request;
+      const digests = Buffer.concat(keys.map((key) => key.digest));
+      const text = JSON.stringify({
+        ...rest,
+        keys: keys.map(({ digest: _digest, byteLength, ...key }) => ({ ...key, bytes: byteLength })),
+      });
+      const [outcome, ...answer] = (await scripts.run('keys/create', workspaceId, [
+        text,
+        digests,
+        actorText(actor),
+        now(),
+      ])) as [string, ...(string | null)[]];
+      if (outcome === 'created') return { created: answer };
+      if (outcome === 'api_not_found') return { refused: outcome };
+      return { refused: outcome as 'role_not_found' | 'create_permission', name: answer[0]! };
+    },
+
+    async update(
+      workspaceId: string,
+      keyId: string,
+      changes: KeyChanges,
+      mayCreatePermissions: boolean,
+      actor: Actor,
+    ): Promise<Updated> {
+      const text = JSON.stringify({ ...changes, keyId, mayCreatePermissions, usageRetentionMs });
+      const [outcome, name] = (await scripts.run('keys/update', workspaceId, [text, actorText(actor), now()])) as [
+        string,
+        string?,
+      ];
+      if (outcome === 'updated') return {};
+      if (outcome === 'key_not_found' || outcome === 'refill_unlimited') return { refused: outcome };
+      return { refused: outcome as 'role_not_found' | 'create_permission', name: name! };
+    },
+
+    /** `value` undefined makes the key unlimited. */
+    async updateCredits(
+      workspaceId: string,
+      change: { keyId: string; operation: 'set' | 'increment' | 'decrement'; value: number | undefined },
+      actor: Actor,
+    ): Promise<Balance | { refused: 'key_not_found' | 'unlimited' | 'too_large' }> {
+      const { keyId, operation, value } = change;
+      const reply = (await scripts.run('keys/updateCredits', workspaceId, [
+        keyId,
+        operation,
+        value ?? '',
+        actorText(actor),
+        now(),
+      ])) as ['updated', 0 | 1, string, string, number] | ['key_not_found' | 'unlimited' | 'too_large'];
+      if (reply[0] !== 'updated') return { refused: reply[0] };
+      const [, limited, balance, amount, day] = reply;
+      return { remaining: limited === 1 ? Number(balance) : undefined, refill: readRefill(amount, day) };
+    },
+
+    /** False when there is no such key. */
+    async delete(
+      workspaceId: string,
+      { keyId, permanent }: { keyId: string; permanent: boolean },
+      actor: Actor,
+    ): Promise<boolean> {
+      const args = [keyId, permanent ? 1 : 0, keyRetentionMs, usageRetentionMs, actorText(actor), now()];
+      const [outcome] = (await scripts.run('keys/delete', workspaceId, args)) as [string];
+      return outcome === 'deleted';
+    },
+
+    /** The successor's id; undefined when there is no such key. */
+    async reroll(
+      workspaceId: string,
+      request: { keyId: string; digest: Buffer; start: string; expiresInMs: number },
+      actor: Actor,
+    ): Promise<string | undefined> {
+      const args = [request.keyId, request.digest, request.start, request.expiresInMs, actorText(actor), now()];
+      const [outcome, keyId] = (await scripts.run('keys/reroll', workspaceId, args)) as [string, string];
+      return outcome === 'created' ? keyId : undefined;
+    },
+  };
+}

@@ -1,0 +1,116 @@
+// Everything there is in Redis. Names are made in lua/include/names.lua, below the name of a workspace, which is made
+// here; the test harness checks that nothing else is ever left in Redis.
+//
+// The braces are the hash tag: all of a workspace lies in one slot, so one script may touch any of it.
+
+/** The workspace itself, and the beginning of every name in it. */
+export const workspaceKey = (workspaceId: string): string => `tg:{${workspaceId}}`;
+
+/** Every workspace id, by time of creation. Zset. The only names outside of a workspace: */
+export const workspacesKey = 'tg:workspaces';
+/** Held for seconds by whoever makes the first workspace. String, expires. */
+export const setupKey = 'tg:setup';
+
+export interface KeyspaceEntry {
+  /** What follows `tg:{ws_…}`. `<api8>` is the last eight characters of an API's id, `<id16>` an id without prefix. */
+  name: string;
+  type: 'hash' | 'zset' | 'string' | 'list' | 'set' | 'stream';
+  holds: string;
+  /** When it goes by itself; otherwise it stays until an operation or the sweeper removes it. */
+  expires?: string;
+}
+
+export const keyspace: readonly KeyspaceEntry[] = [
+  {
+    name: '',
+    type: 'hash',
+    holds:
+      'the workspace: name, created, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers)',
+  },
+  { name: ':rk:<digest>', type: 'hash', holds: 'a root key: id, name, start, grants, enabled, expires, created, used' },
+  { name: ':rks', type: 'zset', holds: 'root keys in order: id16, digest' },
+  { name: ':rkfull', type: 'set', holds: 'digests of the enabled, unexpiring root keys with the grant `*`' },
+  { name: ':apis', type: 'zset', holds: 'APIs in order: id16' },
+  { name: ':api:<api8>', type: 'hash', holds: 'an API: id, name, created' },
+  { name: ':keys:<api8>', type: 'zset', holds: 'keys of an API in order: key id without `key_` (24), digest' },
+  { name: ':dead', type: 'list', holds: 'deleted APIs (api8) whose keys wait to be removed' },
+  {
+    name: ':k:<digest>',
+    type: 'hash',
+    holds:
+      'a key: state (packed, see lua/include/state.lua), start, created, updated, prefix, bytes, name, meta, direct (permission numbers), roles (role numbers), migration',
+  },
+  { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
+  { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time their record may go' },
+  {
+    name: ':i:<externalId>',
+    type: 'hash',
+    holds: 'an identity: state (packed: id, version, limits with their windows), created, meta',
+  },
+  { name: ':identities', type: 'zset', holds: 'identities in order: id16, externalId' },
+  {
+    name: ':ik:<id16>',
+    type: 'zset',
+    holds: 'keys of an identity by API, in order: api8, then the first 16 of the key id',
+  },
+  { name: ':ns', type: 'hash', holds: 'namespaces: name to id16' },
+  { name: ':nsid', type: 'hash', holds: 'namespaces: id16 to name' },
+  {
+    name: ':w:<owner>:<duration>:<name>',
+    type: 'string',
+    holds:
+      'a window (lua/include/window.lua) that no record carries: of a namespace (owner id16, name the identifier) or an ad hoc limit (owner the key)',
+    expires: 'two durations and a minute after the last charge',
+  },
+  { name: ':pn', type: 'hash', holds: 'permissions: slug to number' },
+  { name: ':ps', type: 'hash', holds: 'permissions: number to slug' },
+  { name: ':permissions', type: 'zset', holds: 'permissions in order: id16, number' },
+  { name: ':perm:<number>', type: 'hash', holds: 'a permission: id, slug, name, description' },
+  { name: ':rn', type: 'hash', holds: 'roles: name to number' },
+  { name: ':rs', type: 'hash', holds: 'roles: number to name' },
+  { name: ':rp', type: 'hash', holds: 'roles: number to permission numbers' },
+  { name: ':roles', type: 'zset', holds: 'roles in order: id16, number' },
+  { name: ':role:<number>', type: 'hash', holds: 'a role: id, name, description' },
+  {
+    name: ':audit',
+    type: 'stream',
+    holds: 'management changes: time, rootKeyId, operation, type, id, requestId; bounded in number',
+  },
+  {
+    name: ':ua:<api8>:<day>',
+    type: 'hash',
+    holds: 'usage of an API: hour and outcome to count, `s` before it for credits spent',
+    expires: 'after the usage retention',
+  },
+  {
+    name: ':uk:<key24>:<month>',
+    type: 'string',
+    holds: 'usage of a key by hour (lua/include/usage.lua); the present hour is in its state',
+    expires: 'after the usage retention',
+  },
+  { name: ':uz:<api8>', type: 'zset', holds: 'keys of an API by the last hour in which they were verified' },
+  {
+    name: ':ui:<externalId>',
+    type: 'zset',
+    holds: 'keys by the last hour in which they were verified under this externalId',
+  },
+  {
+    name: ':ut:<api8>:<day>',
+    type: 'hash',
+    holds: 'usage by tag: hour, outcome, key, externalId and tag to count',
+    expires: 'after the usage retention',
+  },
+  {
+    name: ':tags:<api8>',
+    type: 'set',
+    holds: 'tags an API counts, bounded in number',
+    expires: 'after the usage retention without a tagged verification',
+  },
+  {
+    name: ':ul:<id16>:<day>',
+    type: 'hash',
+    holds: 'usage of a namespace: hour and p (passed) or b (blocked) to count',
+    expires: 'after the usage retention',
+  },
+  { name: ':ud:<id16>:<day>', type: 'hash', holds: 'the same by identifier', expires: 'after the usage retention' },
+];

@@ -1,0 +1,75 @@
+// Everything about Redis. Operations see only these functions.
+
+import type { Actor } from '../domain/caller.ts';
+import { openApis } from './apis.ts';
+import { openDecide } from './decide.ts';
+import { openKeys } from './keys.ts';
+import { workspaceKey } from './keyspace.ts';
+import { connect, type RedisClient, storeError } from './redis.ts';
+import { openRootKeys } from './rootKeys.ts';
+import { loadScripts, type Scripts } from './scripts.ts';
+import { openSweep } from './sweep.ts';
+import { openWorkspaces } from './workspaces.ts';
+
+export interface StoreOptions {
+  url: string;
+  commandTimeoutMs: number;
+  /** How long the record of a deleted key stays. */
+  keyRetentionMs: number;
+  usageRetentionMs: number;
+  auditEventsMax: number;
+  /** Tags an API counts at most. */
+  tagsMax: number;
+  /** For tests that hold the clock; otherwise Redis's own decides. */
+  nowMs?: (() => number | undefined) | undefined;
+  onEvent?: ((message: string) => void) | undefined;
+}
+
+/** What the parts of the store share. */
+export interface StoreContext {
+  redis: RedisClient;
+  scripts: Scripts;
+  /** The scripts' clock argument: '' is Redis's own. */
+  now: () => number | '';
+  /** An actor as lua/include/audit.lua reads it. */
+  actorText(actor: Actor): string;
+  keyRetentionMs: number;
+  usageRetentionMs: number;
+}
+
+export async function openStore(options: StoreOptions) {
+  const redis = await connect(options.url, options);
+  const scripts = await loadScripts(redis, workspaceKey);
+  const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax } = options;
+  const now = () => options.nowMs?.() ?? '';
+  const context: StoreContext = {
+    redis,
+    scripts,
+    now,
+    actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax }),
+    keyRetentionMs,
+    usageRetentionMs,
+  };
+
+  const rootKeys = openRootKeys(context);
+  return {
+    ...openDecide({ scripts, usageRetentionMs, tagsMax, now }),
+    apis: openApis(context),
+    keys: openKeys(context),
+    rootKeys,
+    workspaces: openWorkspaces(context, () => rootKeys),
+    sweep: openSweep(context),
+
+    /** Rejects when Redis does not answer. */
+    async ping(): Promise<void> {
+      await redis.ping().catch((cause) => Promise.reject(storeError(cause)));
+    },
+
+    async close(): Promise<void> {
+      // What was sent is answered first; a connection that is away has nothing to answer.
+      await redis.quit().catch(() => redis.disconnect());
+    },
+  };
+}
+
+export type Store = Awaited<ReturnType<typeof openStore>>;

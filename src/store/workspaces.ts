@@ -1,0 +1,61 @@
+// Workspaces: made from the command line and at the first start, never over HTTP.
+
+import { randomBytes } from 'node:crypto';
+import { createId, createRootKeyString, digestOf } from '../domain/keyString.ts';
+import { setupKey, workspaceKey, workspacesKey } from './keyspace.ts';
+import { storeError } from './redis.ts';
+import { cliActor } from './rootKeys.ts';
+import type { Store, StoreContext } from './store.ts';
+
+export interface Workspace {
+  workspaceId: string;
+  name: string;
+  createdAt: number;
+}
+
+export function openWorkspaces({ redis, scripts, now }: StoreContext, rootKeys: () => Store['rootKeys']) {
+  const command = async <T>(run: () => Promise<T>): Promise<T> =>
+    run().catch((cause) => Promise.reject(storeError(cause)));
+
+  async function create(name: string): Promise<Workspace> {
+    const [seconds, micros] = await command(() => redis.time());
+    const workspaceId = createId('ws', Number(seconds) * 1000 + Math.floor(Number(micros) / 1000));
+    const sequence = randomBytes(6).readUIntBE(0, 6) % 2 ** 46;
+    const createdAt = Number(await scripts.run('workspaces/create', workspaceId, [name, sequence, now()]));
+    await command(() => redis.zadd(workspacesKey, `${createdAt}`, workspaceId));
+    return { workspaceId, name, createdAt };
+  }
+
+  async function list(): Promise<Workspace[]> {
+    const ids = await command(() => redis.zrange(workspacesKey, '0', '-1'));
+    return Promise.all(
+      ids.map(async (workspaceId) => {
+        const [name, created] = await command(() => redis.hmget(workspaceKey(workspaceId), 'name', 'created'));
+        return { workspaceId, name: name ?? '', createdAt: Number(created) };
+      }),
+    );
+  }
+
+  return {
+    create,
+    list,
+
+    /**
+     * In an empty store, makes a workspace and a root key that may do everything, and answers its string, which exists
+     * nowhere else. Undefined when there is a workspace, or another server is making one.
+     */
+    async createFirst(name: string): Promise<{ workspaceId: string; rootKey: string } | undefined> {
+      if ((await command(() => redis.zcard(workspacesKey))) > 0) return undefined;
+      if ((await command(() => redis.set(setupKey, '1', 'PX', 10_000, 'NX'))) === null) return undefined;
+      if ((await command(() => redis.zcard(workspacesKey))) > 0) return undefined;
+      const { workspaceId } = await create(name);
+      const { key, start } = createRootKeyString(workspaceId);
+      await rootKeys().create(
+        workspaceId,
+        { digest: digestOf(key), start, name: 'first', permissions: ['*'] },
+        cliActor,
+      );
+      return { workspaceId, rootKey: key };
+    },
+  };
+}

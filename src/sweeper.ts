@@ -1,0 +1,46 @@
+// Does in the background what nobody waits for: refills of keys that are not used, and records nobody sees any longer.
+// It works in bounded steps, so that requests get between them, and any number of servers may do it at once.
+
+import type { Logger } from 'pino';
+import type { Store } from './store/store.ts';
+
+export interface SweeperOptions {
+  intervalMs: number;
+  log: Logger;
+}
+
+export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { intervalMs, log }: SweeperOptions) {
+  let timer: NodeJS.Timeout | undefined;
+  let stopped = false;
+
+  async function sweep() {
+    try {
+      for (const { workspaceId } of await store.workspaces.list()) {
+        for (const step of [store.sweep.refill, store.sweep.purge]) {
+          while (!stopped && (await step(workspaceId))) await new Promise((resolve) => setImmediate(resolve));
+        }
+      }
+    } catch (error) {
+      if (!stopped) log.error(error, 'The sweeper will try again.');
+    }
+  }
+
+  let running = Promise.resolve();
+  const schedule = () => {
+    if (stopped) return;
+    timer = setTimeout(() => {
+      running = sweep().finally(schedule);
+    }, intervalMs);
+    timer.unref();
+  };
+  schedule();
+
+  return {
+    /** Resolves when no step is under way. */
+    async stop(): Promise<void> {
+      stopped = true;
+      clearTimeout(timer);
+      await running;
+    },
+  };
+}

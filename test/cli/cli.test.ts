@@ -1,0 +1,201 @@
+// The command line as a process, on a data directory of its own.
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { loadConfig, storeSettings } from '../../src/config.ts';
+import { digestOf } from '../../src/domain/keyString.ts';
+import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/store/embedded.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+
+const dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+let redis: EmbeddedRedis;
+let store: Store;
+
+interface Outcome {
+  code: number;
+  out: string;
+  err: string;
+}
+
+const run = (args: string[], env: Record<string, string> = {}) =>
+  new Promise<Outcome>((resolve) => {
+    const options = { env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir, ...env } };
+    execFile(process.execPath, ['bin/tollgate.mjs', ...args], options, (error, out, err) =>
+      resolve({ code: error ? Number(error.code) : 0, out, err }),
+    );
+  });
+
+async function json(...args: string[]) {
+  const { code, out, err } = await run([...args, '--json']);
+  expect(err).toBe('');
+  expect(code).toBe(0);
+  return JSON.parse(out);
+}
+
+beforeAll(async () => {
+  await run(['--help']); // Builds what has changed, and says so, before a test listens.
+  redis = await startEmbedded({ dataDir });
+  store = await openStore({ ...storeSettings(loadConfig({})), url: redis.url });
+});
+
+afterAll(async () => {
+  await store.close();
+  await redis.stop();
+  rmSync(dataDir, { recursive: true });
+});
+
+test('workspace create makes a workspace that workspace list shows', async () => {
+  const { workspaceId } = await json('workspace', 'create', 'production');
+
+  expect(await json('workspace', 'list')).toContainEqual({
+    workspaceId,
+    name: 'production',
+    createdAt: expect.any(Number),
+  });
+  expect((await run(['workspace', 'list'])).out).toContain(`${workspaceId}  20`);
+});
+
+describe('root-key', () => {
+  let workspace: string[];
+  let workspaceId: string;
+
+  beforeAll(async () => {
+    ({ workspaceId } = await store.workspaces.create('test'));
+    workspace = ['--workspace', workspaceId];
+  });
+
+  const authenticate = (rootKey: string) => store.rootKeys.authenticate(workspaceId, digestOf(rootKey));
+
+  test('create makes one that works, with its permissions in their one spelling', async () => {
+    const permissions = ['--permission', 'apis.*.verify_key', 'api.*.create_key'];
+    const created = await json('root-key', 'create', ...workspace, ...permissions, '--name', 'gateway');
+
+    expect(created).toMatchObject({ permissions: ['api.*.verify_key', 'api.*.create_key'] });
+    expect(await authenticate(created.rootKey)).toMatchObject({ rootKeyId: created.rootKeyId });
+  });
+
+  test('create in words shows the key once, by itself on a line', async () => {
+    const { out } = await run(['root-key', 'create', ...workspace, '--permission', '*']);
+    expect(out).toMatch(/^Created root key root_\w+\. It is shown once:\nroot_\w{16}_\w+\n$/);
+  });
+
+  test.each([
+    ['2099-12-31', 4_102_358_400_000],
+    ['2099-12-31T12:00Z', 4_102_401_600_000],
+    ['2099-12-31T12:00:00+02:00', 4_102_394_400_000],
+  ])('--expires %s is that moment', async (text, expires) => {
+    const created = await json('root-key', 'create', ...workspace, '--permission', '*', '--expires', text);
+    expect(created.expires).toBe(expires);
+  });
+
+  test.each([
+    ['15m', 900_000],
+    ['12h', 43_200_000],
+    ['30d', 2_592_000_000],
+  ])('--expires %s is so long from now', async (text, lengthMs) => {
+    const beforeMs = Date.now();
+    const created = await json('root-key', 'create', ...workspace, '--permission', '*', '--expires', text);
+    expect(created.expires).toBeGreaterThanOrEqual(beforeMs + lengthMs);
+    expect(created.expires).toBeLessThanOrEqual(Date.now() + lengthMs);
+  });
+
+  test.each(['soon', '30', '5w', '2099-12-31T12:00', '2101-01-01', '2020-01-01'])(
+    '--expires %s is refused, and nothing is made',
+    async (text) => {
+      const before = await store.rootKeys.list(workspaceId, { count: 100 });
+      const { code, out, err } = await run([
+        'root-key',
+        'create',
+        ...workspace,
+        '--permission',
+        '*',
+        '--expires',
+        text,
+      ]);
+      expect({ code, out }).toEqual({ code: 1, out: '' });
+      expect(err).toMatch(/^tollgate: --expires .*\n$/);
+      expect(await store.rootKeys.list(workspaceId, { count: 100 })).toEqual(before);
+    },
+  );
+
+  test('list shows what was made, never the key', async () => {
+    const created = await json('root-key', 'create', ...workspace, '--permission', '*', '--name', 'listed');
+    const { out } = await run(['root-key', 'list', ...workspace]);
+    expect(out).toContain(`${created.rootKeyId}  ${created.rootKey.slice(0, 26)}…  enabled  listed  *\n`);
+    expect(out).not.toContain(created.rootKey);
+    expect(await json('root-key', 'list', ...workspace)).toContainEqual(
+      expect.objectContaining({ rootKeyId: created.rootKeyId, name: 'listed', enabled: true, permissions: ['*'] }),
+    );
+  });
+
+  test('list shows all, beyond the first page', async () => {
+    const { workspaceId } = await store.workspaces.create('large');
+    for (let i = 0; i < 101; i++) {
+      const rootKey = { digest: digestOf(`${i}`), start: 'root_', permissions: ['*'] };
+      await store.rootKeys.create(workspaceId, rootKey, { rootKeyId: 'test', operation: 'test', requestId: '' });
+    }
+    expect(await json('root-key', 'list', '--workspace', workspaceId)).toHaveLength(101);
+  });
+
+  test('revoke counts from the next request on', async () => {
+    await json('root-key', 'create', ...workspace, '--permission', '*');
+    const { rootKeyId, rootKey } = await json('root-key', 'create', ...workspace, '--permission', '*');
+    expect(await json('root-key', 'revoke', rootKeyId, ...workspace)).toEqual({ rootKeyId });
+    expect(await authenticate(rootKey)).toEqual({ refused: 'unauthorized' });
+  });
+
+  test('revoke keeps the last one that may do everything', async () => {
+    const { workspaceId } = await store.workspaces.create('small');
+    const own = ['--workspace', workspaceId];
+    const { rootKeyId } = await json('root-key', 'create', ...own, '--permission', '*');
+    const { code, err } = await run(['root-key', 'revoke', rootKeyId, ...own]);
+    expect({ code, err }).toMatchObject({ code: 1, err: expect.stringContaining('is the last root key') });
+    expect(await json('root-key', 'list', ...own)).toHaveLength(1);
+  });
+
+  test.each([
+    [
+      'an unknown workspace',
+      ['list', '--workspace', 'ws_nothing'],
+      /^tollgate: There is no workspace ws_nothing\..*\n$/,
+    ],
+    [
+      'an unknown permission',
+      ['create', '--workspace', 'ws_1', '--permission', 'api.*.fly'],
+      /^tollgate: api\.\*\.fly is not .*\n$/,
+    ],
+    ['a missing option', ['create', '--permission', '*'], /^error: required option '--workspace <id>' not specified\n/],
+  ])('%s is one line on stderr', async (_, args, line) => {
+    const { code, out, err } = await run(['root-key', ...args]);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toMatch(line);
+  });
+
+  test('an unknown root key is one line on stderr', async () => {
+    const { code, err } = await run(['root-key', 'revoke', 'root_1111111111111111', ...workspace]);
+    expect(code).toBe(1);
+    expect(err).toMatch(/^tollgate: There is no root key root_1111111111111111 in ws_\w+\..*\n$/);
+  });
+});
+
+test('a wrong setting is an error that names it', async () => {
+  const { code, err } = await run(['workspace', 'list'], { REDIS_URL: 'localhost' });
+  expect({ code, err }).toMatchObject({ code: 1, err: expect.stringContaining('REDIS_URL=localhost must be') });
+});
+
+test('a Redis that is away is an error, not a wait', async () => {
+  const { code, err } = await run(['workspace', 'list'], { REDIS_URL: 'unix:/nowhere/redis.sock' });
+  expect(code).toBe(1);
+  expect(err).toMatch(/^tollgate: Cannot reach Redis: .*\n$/);
+});
+
+test('with no server running, it starts the Redis of the data directory for the moment', async () => {
+  const env = { TOLLGATE_DATA_DIR: join(dataDir, 'other') };
+  const { out } = await run(['workspace', 'create', 'alone', '--json'], env);
+
+  expect(await embeddedUrlIfRunning(env.TOLLGATE_DATA_DIR)).toBeUndefined();
+  expect(readdirSync(join(env.TOLLGATE_DATA_DIR, 'redis'))).not.toContain('redis.sock');
+  expect(JSON.parse((await run(['workspace', 'list', '--json'], env)).out)).toEqual([JSON.parse(out)]);
+});

@@ -1,0 +1,76 @@
+import { describe, expect, test } from 'vitest';
+import { loadConfig, settings, storeSettings } from '../src/config.ts';
+
+test('an empty environment gives the defaults', () => {
+  expect(loadConfig({})).toEqual({
+    host: '127.0.0.1',
+    port: 8080,
+    redisUrl: '',
+    dataDir: './data',
+    redisTimeoutMs: 1000,
+    bodyBytesMax: 1_048_576,
+    metaBytesMax: 10_240,
+    keyRetentionDays: 30,
+    auditEventsMax: 100_000,
+    usageRetentionDays: 90,
+    tagsMax: 1000,
+    logLevel: 'info',
+    sweepIntervalMs: 1000,
+  });
+});
+
+test('an empty variable counts as unset', () => {
+  expect(loadConfig({ PORT: '', REDIS_URL: '' })).toEqual(loadConfig({}));
+});
+
+describe.each([
+  ['PORT', '0', 'port', 0],
+  ['PORT', '65535', 'port', 65_535],
+  ['REDIS_URL', 'redis://localhost:6379/2', 'redisUrl', 'redis://localhost:6379/2'],
+  ['REDIS_URL', 'rediss://:secret@cache.example', 'redisUrl', 'rediss://:secret@cache.example'],
+  ['REDIS_URL', 'unix:/run/redis.sock?db=3', 'redisUrl', 'unix:/run/redis.sock?db=3'],
+  ['LOG_LEVEL', 'silent', 'logLevel', 'silent'],
+] as const)('%s=%s', (variable, text, name, value) => {
+  test('is accepted', () => expect(loadConfig({ [variable]: text })[name]).toBe(value));
+});
+
+test.each([
+  ['PORT', '65536'],
+  ['PORT', '-1'],
+  ['PORT', '1e3'],
+  ['PORT', '80 '],
+  ['REDIS_TIMEOUT_MS', '9'],
+  ['REDIS_URL', 'localhost:6379'],
+  ['REDIS_URL', 'unix:run/redis.sock'],
+  ['REDIS_URL', 'redis://'],
+  ['HOST', ' '],
+  ['LOG_LEVEL', 'loud'],
+])('%s=%s is refused', (variable, text) => {
+  expect(() => loadConfig({ [variable]: text })).toThrow(`${variable}=${text} must be `);
+});
+
+test('one error names every wrong variable, its value and what is accepted', () => {
+  expect(() => loadConfig({ PORT: 'http', LOG_LEVEL: 'loud', HOST: '::1' })).toThrow(
+    new Error(
+      'Some settings are not accepted:\n' +
+        '  PORT=http must be a whole number from 0 to 65535\n' +
+        '  LOG_LEVEL=loud must be one of fatal, error, warn, info, debug, trace, silent',
+    ),
+  );
+});
+
+test('the password of a mistyped URL stays out of the error', () => {
+  expect(() => loadConfig({ REDIS_URL: 'http://tollgate:s3cret@cache' })).toThrow(
+    /^(?!.*s3cret)[^]*REDIS_URL=http:\/\/…@cache/,
+  );
+});
+
+test('every setting says what it means, and no variable comes twice', () => {
+  for (const { meaning } of settings) expect(meaning).toMatch(/^.{10,}[.]$/);
+  expect(new Set(settings.map(({ variable }) => variable)).size).toBe(settings.length);
+});
+
+test('the store gets lengths of time in milliseconds', () => {
+  const config = loadConfig({ KEY_RETENTION_DAYS: '2', USAGE_RETENTION_DAYS: '3' });
+  expect(storeSettings(config)).toMatchObject({ keyRetentionMs: 172_800_000, usageRetentionMs: 259_200_000 });
+});

@@ -1,0 +1,483 @@
+// http/server.ts on a real socket: what uWebSockets.js lets through, and what the adapter makes of it.
+
+import { once } from 'node:events';
+import { connect, createServer, type Socket } from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
+import { afterEach, expect, test, vi } from 'vitest';
+import type { Answer, Request, Response } from '../../src/http/message.ts';
+import { listen, type Server } from '../../src/http/server.ts';
+
+const bodyBytesMax = 1_000;
+
+let server: Server;
+let answered: Request[];
+let requests: number;
+const sockets: Socket[] = [];
+
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  await server?.close();
+});
+
+async function serve(answer: Answer = async (request) => says(request.body.toString())) {
+  answered = [];
+  requests = 0;
+  server = await listen({
+    host: '127.0.0.1',
+    port: 0,
+    bodyBytesMax,
+    newRequestId: () => `req_${++requests}`,
+    answer: (request) => {
+      answered.push(request);
+      return answer(request);
+    },
+  });
+}
+
+const says = (body: string, status = 200): Response => ({ status, contentType: 'application/json', headers: [], body });
+
+const post = (body: string | Buffer) =>
+  fetch(`http://127.0.0.1:${server.port}/v2/x`, {
+    method: 'POST',
+    body: new Uint8Array(Buffer.from(body)),
+    headers: { 'content-type': 'application/json' },
+  });
+
+const head = (...headers: string[]) => `POST /v2/x HTTP/1.1\r\n${['Host: tollgate', ...headers].join('\r\n')}\r\n\r\n`;
+
+/** A connection that shows the bytes. */
+async function dial() {
+  const socket = connect(server.port, '127.0.0.1').setNoDelay();
+  sockets.push(socket);
+  socket.on('error', () => {}); // A reset is one way to see a connection closed.
+  let text = '';
+  socket.on('data', (data) => {
+    text += data.toString('latin1');
+  });
+  const closed = new Promise<string>((resolve) => socket.once('close', () => resolve(text)));
+  await once(socket, 'connect');
+
+  return {
+    socket,
+    /** Each part in a packet of its own. */
+    async send(...parts: (string | Buffer)[]) {
+      for (const part of parts) {
+        await new Promise((resolve) => socket.write(part, resolve));
+        for (let i = 0; i < 5; i++) await turn();
+      }
+    },
+    /** The next whole answer. */
+    async answer() {
+      for (;;) {
+        const [, before, bytes] = /^([\s\S]*?content-length: (\d+)[\s\S]*?\r\n\r\n)/i.exec(text) ?? [];
+        const end = before === undefined ? Number.POSITIVE_INFINITY : before.length + Number(bytes);
+        if (text.length >= end) {
+          const answer = text.slice(0, end);
+          text = text.slice(end);
+          return answer;
+        }
+        await once(socket, 'data');
+      }
+    },
+    /** All that came, once the server has closed the connection. */
+    closed,
+  };
+}
+
+/** An answer the test gives when it likes. */
+function held() {
+  let release = (_response: Response) => {};
+  const answer: Answer = () =>
+    new Promise((resolve) => {
+      release = resolve;
+    });
+  return { answer, release: (response: Response) => release(response) };
+}
+
+const untilRequest = (n: number) => vi.waitUntil(() => requests >= n, { interval: 1, timeout: 4_000 });
+const untilAnswering = (n: number) => vi.waitUntil(() => answered.length >= n, { interval: 1, timeout: 4_000 });
+
+test('hands over method, path, headers and body, and writes the answer', async () => {
+  await serve(async () => ({ ...says('{"a":1}', 405), headers: [['Allow', 'POST']] }));
+  const client = await dial();
+  await client.send(
+    'PUT /v2/%78?a=1 HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer k\r\nContent-Type: text/plain\r\nAccept: a\r\nACCEPT: b\r\nContent-Length: 2\r\n\r\nhi',
+  );
+  expect(await client.answer()).toMatch(
+    /^HTTP\/1\.1 405 Method Not Allowed\r\nContent-Type: application\/json\r\nX-Request-Id: req_1\r\nAllow: POST\r\n[\s\S]*Content-Length: 7\r\n\r\n\{"a":1\}$/,
+  );
+  expect(answered).toEqual([
+    {
+      method: 'PUT',
+      path: '/v2/%78',
+      hasQuery: true,
+      authorization: 'Bearer k',
+      contentType: 'text/plain',
+      accept: 'a, b',
+      requestId: 'req_1',
+      body: Buffer.from('hi'),
+    },
+  ]);
+});
+
+test('absent headers, body and query are empty', async () => {
+  await serve();
+  const client = await dial();
+  await client.send('GET / HTTP/1.1\r\nHost: t\r\n\r\n');
+  await client.answer();
+  expect(answered).toEqual([
+    {
+      method: 'GET',
+      path: '/',
+      hasQuery: false,
+      authorization: '',
+      contentType: '',
+      accept: '',
+      requestId: 'req_1',
+      body: Buffer.alloc(0),
+    },
+  ]);
+});
+
+test('headers of one request are not seen in the next', async () => {
+  await serve();
+  const client = await dial();
+  await client.send(head('Authorization: Bearer k', 'Content-Type: a', 'Accept: a', 'Content-Length: 0'));
+  await client.answer();
+  await client.send('GET / HTTP/1.1\r\nHost: t\r\n\r\n');
+  await client.answer();
+  expect(answered[1]).toMatchObject({ authorization: '', contentType: '', accept: '' });
+});
+
+test('HEAD is answered with the headers alone, and the connection goes on', async () => {
+  await serve(async () => says('{"a":"ż"}'));
+  const client = await dial();
+  await client.send(
+    'HEAD /v2/x HTTP/1.1\r\nHost: t\r\n\r\n',
+    'GET /v2/y HTTP/1.1\r\nHost: t\r\n\r\n',
+    'OPTIONS /v2/z HTTP/1.1\r\nHost: t\r\n\r\n',
+  );
+  await untilAnswering(3);
+  await post('by now the third is answered too');
+  client.socket.end();
+  const answers = (await client.closed).split(/(?=HTTP\/1\.1)/);
+  expect(answers[0]).toMatch(/Content-Length: 10\r\n[\s\S]*\r\n\r\n$/);
+  expect(answers[0]!.match(/content-length/gi)).toHaveLength(1);
+  expect(answers[1]).toMatch(/"\}$/);
+  expect(answered.map(({ method }) => method)).toEqual(['HEAD', 'GET', 'OPTIONS', 'POST']);
+});
+
+test('HEAD with a body that is too large is closed too', async () => {
+  await serve(async () => says('{"a":1}', 404));
+  const client = await dial();
+  await client.send('HEAD /v2/x HTTP/1.1\r\nHost: t\r\nContent-Length: 9999\r\n\r\n');
+  expect(await client.closed).toMatch(/^HTTP\/1\.1 404 [\s\S]*Connection: close[\s\S]*\r\n\r\n$/i);
+});
+
+test('a body split over packets arrives whole', async () => {
+  await serve();
+  const client = await dial();
+  await client.send(head('Content-Length: 9'), 'abc', 'def', 'ghi');
+  expect(await client.answer()).toMatch(/\r\n\r\nabcdefghi$/);
+});
+
+test('a chunked body arrives whole, also when it outgrows what was set aside', async () => {
+  await serve();
+  const client = await dial();
+  await client.send(
+    head('Transfer-Encoding: Chunked'),
+    '1\r\na\r\n',
+    '2\r\nbc\r\n3\r\ndef\r\n',
+    `64\r\n${'g'.repeat(100)}\r\n`,
+    '1\r\nh\r\n',
+    '0\r\n\r\n',
+  );
+  expect((await client.answer()).split('\r\n\r\n')[1]).toBe(`abcdef${'g'.repeat(100)}h`);
+});
+
+test('a body is bytes: NUL, invalid UTF-8 and the next request leave it alone', async () => {
+  await serve();
+  const client = await dial();
+  const bytes = Buffer.from([0, 255, 0xc3, 0x28, 13, 10]);
+  await client.send(Buffer.concat([Buffer.from(head('Content-Length: 6')), bytes]));
+  await client.answer();
+  await client.send(Buffer.concat([Buffer.from(head('Content-Length: 6')), Buffer.alloc(6, 'x')]));
+  await client.answer();
+  expect(answered[0]!.body).toEqual(bytes);
+});
+
+test('Content-Length counts bytes, not characters', async () => {
+  await serve();
+  const client = await dial();
+  const text = 'żółć 🔑';
+  await client.send(head(`Content-Length: ${Buffer.byteLength(text)}`) + text);
+  const answer = await client.answer();
+  expect(answer).toContain(`Content-Length: ${Buffer.byteLength(text)}\r\n`);
+  expect(Buffer.from(answer.split('\r\n\r\n')[1]!, 'latin1').toString()).toBe(text);
+});
+
+test('Expect: 100-continue is told to continue', async () => {
+  await serve();
+  const client = await dial();
+  await client.send(head('Expect: 100-continue', 'Content-Length: 2'), 'hi');
+  expect(await client.answer()).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK\r\n[\s\S]*\r\n\r\nhi$/);
+});
+
+test.each(['one piece', 'two pieces', 'chunks'])('a body of exactly the limit passes, in %s', async (form) => {
+  await serve();
+  const client = await dial();
+  const half = 'x'.repeat(bodyBytesMax / 2);
+  if (form === 'one piece') await client.send(head(`Content-Length: ${bodyBytesMax}`) + half + half);
+  if (form === 'two pieces') await client.send(head(`Content-Length: ${bodyBytesMax}`), half, half);
+  if (form === 'chunks')
+    await client.send(head('Transfer-Encoding: chunked'), `1f4\r\n${half}\r\n`, `1f4\r\n${half}\r\n0\r\n\r\n`);
+  expect((await client.answer()).split('\r\n\r\n')[1]).toBe(half + half);
+});
+
+test.each([
+  ['announced', head(`Content-Length: ${bodyBytesMax + 1}`), ''],
+  ['sent in one piece', head(`Content-Length: ${bodyBytesMax + 1}`) + 'x'.repeat(bodyBytesMax + 1), ''],
+  ['in chunks', head('Transfer-Encoding: chunked'), `3e8\r\n${'x'.repeat(bodyBytesMax)}\r\n1\r\nx\r\n1\r\ny\r\n`],
+  ['announced beyond all bounds', head('Content-Length: 999999999999999'), ''],
+])('one byte more is too large, and the connection is closed: %s', async (_, start, rest) => {
+  await serve(async (request) => says('too large', request.body === 'too_large' ? 413 : 200));
+  const client = await dial();
+  await client.send(start, ...(rest === '' ? [] : [rest]));
+  expect(await client.closed).toMatch(/^HTTP\/1\.1 413 [\s\S]*Connection: close[\s\S]*\r\n\r\ntoo large$/i);
+  expect(answered).toMatchObject([{ body: 'too_large' }]);
+});
+
+test('fetch sees the answer to a body far too large', async () => {
+  await serve(async () => says('no such path', 404));
+  const answer = await post(Buffer.alloc(8_000_000));
+  expect([answer.status, await answer.text()]).toEqual([404, 'no such path']);
+});
+
+test('no more is read of a body that is too large, however long the answer takes', async () => {
+  const { answer, release } = held();
+  await serve(answer);
+  const client = await dial();
+  await client.send(head('Transfer-Encoding: chunked'), `7d0\r\n${'x'.repeat(2_000)}\r\n`);
+  await untilAnswering(1);
+  // Far more than the kernel holds for a connection. A server that went on reading would be through in a hundred turns.
+  let swallowed = false;
+  client.socket.write(`4000000\r\n${'x'.repeat(0x4000000)}\r\n`, () => {
+    swallowed = true;
+  });
+  for (let i = 0; i < 3_000; i++) await turn();
+  expect(swallowed).toBe(false);
+  release(says('', 413));
+  await client.closed;
+});
+
+const ambiguous = [
+  ['two lengths', 'Content-Length: 2\r\nContent-Length: 3'],
+  ['the same length twice', 'Content-Length: 2\r\nContent-Length: 2'],
+  ['an empty length', 'Content-Length:'],
+  ['two authorizations', 'Authorization: Bearer a\r\nAuthorization: Bearer b\r\nContent-Length: 2'],
+  ['an empty authorization and another', 'Authorization:\r\nAuthorization: Bearer b\r\nContent-Length: 2'],
+  ['two content types', 'Content-Type: a\r\nContent-Type: b\r\nContent-Length: 2'],
+  ['two encodings', 'Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked'],
+  ['chunks and an empty length', 'Transfer-Encoding: chunked\r\nContent-Length:'],
+  ['an encoding we do not speak', 'Transfer-Encoding: gzip, chunked'],
+  ['identity encoding', 'Transfer-Encoding: identity'],
+  ['an empty encoding with a length', 'Transfer-Encoding:\r\nContent-Length: 2'],
+] as const;
+
+test.each(ambiguous)('400 in the envelope, and the connection closed: %s', async (_, headers) => {
+  await serve();
+  const client = await dial();
+  await client.send(head('Accept: application/problem+json', headers));
+  const [top, body] = (await client.closed).split('\r\n\r\n');
+  expect(top).toMatch(
+    /^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/problem\+json\r\nX-Request-Id: req_1\r\n[\s\S]*Connection: close/i,
+  );
+  expect(JSON.parse(body!)).toMatchObject({
+    meta: { requestId: 'req_1' },
+    error: { status: 400, type: '/errors/malformed_request' },
+  });
+  expect(answered).toEqual([]);
+});
+
+test.each(ambiguous)('a request hidden behind a doubtful one is never answered: %s', async (_, headers) => {
+  await serve();
+  const client = await dial();
+  await client.send(`${head(headers)}hiGET /hidden HTTP/1.1\r\nHost: t\r\n\r\n`);
+  expect(await client.closed).not.toMatch(/200 OK/);
+  expect(answered).toEqual([]);
+});
+
+test.each([
+  [
+    'Transfer-Encoding with Content-Length',
+    `${head('Transfer-Encoding: chunked', 'Content-Length: 2')}2\r\nhi\r\n0\r\n\r\n`,
+    400,
+  ],
+  ['a list of lengths', head('Content-Length: 2, 2'), 400],
+  ['a negative length', head('Content-Length: -2'), 400],
+  ['a length with a sign', head('Content-Length: +2'), 400],
+  ['a hexadecimal length', head('Content-Length: 0x2'), 400],
+  ['a length past all integers', head('Content-Length: 99999999999999999999'), 400],
+  ['no Host', 'POST /v2/x HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi', 400],
+  ['NUL in a header', head('Authorization: Bearer \0'), 400],
+  ['NUL in the path', 'GET /\0 HTTP/1.1\r\nHost: t\r\n\r\n', 505],
+  ['bytes that are not HTTP', Buffer.from([0x16, 3, 1, 2, 0, 1, 13, 10, 13, 10]), 505],
+  ['HTTP/1.0', 'POST /v2/x HTTP/1.0\r\nHost: t\r\nContent-Length: 2\r\n\r\nhi', 505],
+  ['headers too long', head(`X-Long: ${'x'.repeat(5_000)}`), 431],
+  ['too many headers', head(...Array.from({ length: 120 }, (_, i) => `X-${i}: x`)), 431],
+])('uWebSockets.js itself refuses and closes: %s', async (_, bytes, status) => {
+  await serve();
+  const client = await dial();
+  await client.send(bytes);
+  expect(await client.closed).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+  expect(answered).toEqual([]);
+  expect(await (await post('still here')).text()).toBe('still here');
+});
+
+test('a request abandoned before its body was whole is not answered, and is not in flight', async () => {
+  await serve();
+  const client = await dial();
+  await client.send(head('Content-Length: 10'), 'abc');
+  await untilRequest(1);
+  client.socket.destroy();
+  await server.close();
+  expect(answered).toEqual([]);
+});
+
+test('a broken chunk abandons the request', async () => {
+  await serve();
+  const client = await dial();
+  await client.send(head('Transfer-Encoding: chunked'), 'zz\r\n');
+  expect(await client.closed).toMatch(/^HTTP\/1\.1 400 /);
+  expect(answered).toEqual([]);
+});
+
+test('a caller who leaves while the answer is made harms nobody', async () => {
+  const { answer, release } = held();
+  await serve(async (request) => (request.path === '/slow' ? answer(request) : says('ok')));
+  const client = await dial();
+  await client.send('GET /slow HTTP/1.1\r\nHost: t\r\n\r\n');
+  await untilAnswering(1);
+  client.socket.destroy();
+  await post('the server has seen the other one leave by the time it answers this');
+  release(says('to nobody'));
+  expect(await (await post('')).text()).toBe('ok');
+});
+
+test('a connection serves one request after another', async () => {
+  await serve();
+  const client = await dial();
+  for (const body of ['one', 'two', 'three']) {
+    await client.send(head(`Content-Length: ${body.length}`) + body);
+    const answer = await client.answer();
+    expect(answer).toMatch(new RegExp(`\r\n\r\n${body}$`));
+    expect(answer).not.toMatch(/connection: close/i);
+  }
+});
+
+test('two hundred at once each get their own answer', async () => {
+  await serve(async (request) => {
+    await turn();
+    return says(`${request.requestId} ${request.body}`);
+  });
+  const bodies = Array.from({ length: 200 }, (_, i) => `body ${i} ${'x'.repeat(i)}`);
+  const answers = await Promise.all(bodies.map(post));
+  for (const [i, answer] of answers.entries()) {
+    expect(await answer.text()).toBe(`${answer.headers.get('x-request-id')} ${bodies[i]}`);
+  }
+  expect(new Set(answers.map((answer) => answer.headers.get('x-request-id'))).size).toBe(200);
+});
+
+test.each([
+  ['rejects', () => Promise.reject(new Error('secret'))],
+  [
+    'throws',
+    () => {
+      throw new Error('secret');
+    },
+  ],
+])('500 in the envelope when answer() %s', async (_, answer) => {
+  const log = vi.spyOn(console, 'error').mockImplementation(() => {});
+  await serve(answer);
+  const response = await post('{}');
+  expect(response.status).toBe(500);
+  const body = await response.text();
+  expect(JSON.parse(body)).toMatchObject({
+    meta: { requestId: 'req_1' },
+    error: { status: 500, type: '/errors/internal' },
+  });
+  expect(body).not.toContain('secret');
+  expect(String(log.mock.calls)).toContain('secret');
+  log.mockRestore();
+});
+
+test('close() refuses newcomers, waits for the requests in flight, tells them so, and closes idle connections', async () => {
+  const { answer, release } = held();
+  await serve(async (request) => (request.path === '/slow' ? answer(request) : says('ok')));
+  const idle = await dial();
+  await idle.send('GET / HTTP/1.1\r\nHost: t\r\n\r\n');
+  expect(await idle.answer()).toMatch(/ok$/);
+  const busy = await dial();
+  await busy.send('GET /slow HTTP/1.1\r\nHost: t\r\n\r\n');
+  await untilAnswering(2);
+
+  let closed = false;
+  const closing = server.close().then(() => {
+    closed = true;
+  });
+  await expect(dial()).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+  expect(closed).toBe(false);
+
+  release(says('finished'));
+  await closing;
+  expect(await busy.closed).toMatch(/^HTTP\/1\.1 200 OK\r\n[\s\S]*Connection: close[\s\S]*finished$/i);
+  expect(await idle.closed).toBe('');
+});
+
+test('close() also waits for an answer whose caller has left', async () => {
+  const { answer, release } = held();
+  await serve(async (request) => (request.path === '/slow' ? answer(request) : says('ok')));
+  const client = await dial();
+  await client.send('GET /slow HTTP/1.1\r\nHost: t\r\n\r\n');
+  await untilAnswering(1);
+  client.socket.destroy();
+  await post('the server has seen the other one leave by the time it answers this');
+
+  let closed = false;
+  const closing = server.close().then(() => {
+    closed = true;
+  });
+  for (let i = 0; i < 5; i++) await turn();
+  expect(closed).toBe(false);
+  release(says('to nobody'));
+  await closing;
+});
+
+test('close() called twice closes once', async () => {
+  await serve();
+  expect(server.close()).toBe(server.close());
+});
+
+test('a port that is taken is refused, whoever has it, unless it is shared', async () => {
+  await serve();
+  const at = { host: '127.0.0.1', bodyBytesMax, newRequestId: () => 'req_1', answer: async () => says('') };
+  await expect(listen({ ...at, port: server.port })).rejects.toThrow(
+    `Cannot listen on 127.0.0.1 port ${server.port}: `,
+  );
+
+  const stranger = createServer().listen(0, '127.0.0.1');
+  await once(stranger, 'listening');
+  const { port } = stranger.address() as { port: number };
+  await expect(listen({ ...at, port })).rejects.toThrow('Cannot listen');
+  stranger.close();
+  await once(stranger, 'close');
+
+  const alone = await listen({ ...at, port });
+  await expect(listen({ ...at, port })).rejects.toThrow('Cannot listen');
+  await alone.close();
+
+  const first = await listen({ ...at, port, sharePort: true });
+  const second = await listen({ ...at, port, sharePort: true });
+  expect([first.port, second.port]).toEqual([port, port]);
+  await Promise.all([first.close(), second.close()]);
+});

@@ -1,0 +1,153 @@
+// The server as a process: how it starts, what it prints, how it stops.
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, createServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { embeddedUrlIfRunning } from '../src/store/embedded.ts';
+
+const waiting = { timeout: 10_000, interval: 20 };
+
+let dataDir: string;
+let servers: Server[];
+
+interface Server {
+  child: ChildProcess;
+  out: string;
+  err: string;
+}
+
+beforeAll(() => {
+  spawnSync(process.execPath, ['bin/tollgate.mjs', '--help']); // Builds what has changed.
+});
+
+beforeEach(() => {
+  dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  servers = [];
+});
+
+afterEach(async () => {
+  await Promise.all(servers.map((server) => stop(server, 'SIGTERM')));
+  rmSync(dataDir, { recursive: true });
+});
+
+function start(env: Record<string, string> = {}): Server {
+  const options = { env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir, PORT: '0', ...env } };
+  const child = spawn(process.execPath, ['dist/main.js'], options);
+  const server: Server = { child, out: '', err: '' };
+  child.stdout.on('data', (bytes) => (server.out += bytes));
+  child.stderr.on('data', (bytes) => (server.err += bytes));
+  servers.push(server);
+  return server;
+}
+
+async function untilListening(server: Server): Promise<number> {
+  await vi.waitFor(() => expect(server.out).toMatch(/listens on .*\n/), waiting);
+  return Number(/listens on http:\/\/127\.0\.0\.1:(\d+)\n/.exec(server.out)![1]);
+}
+
+async function exitCode({ child }: Server): Promise<number | null> {
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+  return child.exitCode;
+}
+
+function stop(server: Server, signal: NodeJS.Signals) {
+  server.child.kill(signal);
+  return exitCode(server);
+}
+
+const firstRootKey = /^This is the first root key\. It is shown once: (root_\w+)$/m;
+
+test('an empty store gets a first root key, which works, is shown once and is in no log', async () => {
+  const first = start({ LOG_LEVEL: 'trace' });
+  const port = await untilListening(first);
+  await vi.waitFor(() => expect(first.out).toMatch(firstRootKey), waiting);
+  const rootKey = firstRootKey.exec(first.out)![1]!;
+  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+  const request = { method: 'POST', headers, body: '{"name":"first"}' };
+  expect((await fetch(`http://127.0.0.1:${port}/v2/apis.createApi`, request)).status).toBe(200);
+  expect(await stop(first, 'SIGTERM')).toBe(0);
+  expect(first.err).not.toContain(rootKey);
+
+  const second = start();
+  await untilListening(second);
+  expect(await stop(second, 'SIGTERM')).toBe(0);
+  expect(second.out).not.toMatch(firstRootKey);
+});
+
+test.each(['SIGTERM', 'SIGINT'] as const)('%s stops it with exit code 0, and its Redis with it', async (signal) => {
+  const server = start();
+  await untilListening(server);
+  expect(await stop(server, signal)).toBe(0);
+  expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
+});
+
+test('Ctrl-C below npm, which signals twice, is one signal', async () => {
+  const server = start();
+  await untilListening(server);
+  server.child.kill('SIGINT');
+  expect(await stop(server, 'SIGINT')).toBe(0);
+});
+
+test('a signal in the middle of the start leaves no Redis behind', async () => {
+  const server = start();
+  await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeDefined(), waiting);
+  expect(await stop(server, 'SIGTERM')).toBe(0);
+  expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
+});
+
+test('what is in flight is answered before it stops', async () => {
+  const server = start();
+  const port = await untilListening(server);
+  const client = connect(port, '127.0.0.1');
+  let answer = '';
+  client.on('data', (bytes) => (answer += bytes));
+  await send(client, 'POST /v2/keys.verifyKey HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{');
+  server.child.kill('SIGTERM');
+  await vi.waitFor(() => expect(reachable(port)).resolves.toBe(false), waiting);
+  await send(client, '}');
+
+  expect(await exitCode(server)).toBe(0);
+  expect(answer).toMatch(/^HTTP\/1\.1 401 /);
+});
+
+const send = (socket: Socket, text: string) => new Promise<void>((resolve) => socket.write(text, () => resolve()));
+
+async function reachable(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1');
+  return once(socket, 'connect').then(
+    () => !socket.destroy().connecting,
+    () => false,
+  );
+}
+
+test('a second server on the same data directory is refused', async () => {
+  const first = start();
+  await untilListening(first);
+  const second = start();
+  expect(await exitCode(second)).toBe(1);
+  expect(second.err).toMatch(/^tollgate: The data directory .* is in use by another Tollgate \(process \d+\)\./);
+});
+
+test('a port that is taken is an error in words, and its Redis is stopped', async () => {
+  const other = createServer().listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  const { port } = other.address() as { port: number };
+
+  const server = start({ PORT: String(port) });
+  expect(await exitCode(server)).toBe(1);
+  expect(server.err).toMatch(new RegExp(`^tollgate: Cannot listen on 127\\.0\\.0\\.1 port ${port}: .*\\n$`));
+  expect(server.out).toBe('');
+  expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
+  other.close();
+});
+
+test('wrong settings are an error in words', async () => {
+  const server = start({ PORT: 'http' });
+  expect(await exitCode(server)).toBe(1);
+  expect(server.err).toBe(
+    'tollgate: Some settings are not accepted:\n  PORT=http must be a whole number from 0 to 65535\n',
+  );
+});

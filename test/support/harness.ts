@@ -1,0 +1,167 @@
+// The front door without a socket: the real pipeline, scripts and Redis, a workspace of its own, and a clock that the
+// test holds. `call` is the one function through which tests reach the API.
+
+import { pino } from 'pino';
+import type { Static } from 'typebox';
+import { afterAll, beforeAll } from 'vitest';
+import { parseGrant } from '../../src/domain/grants.ts';
+import { createId, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
+import type { Answer, Request } from '../../src/http/message.ts';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { type OperationName, type Operations, operations } from '../../src/operations/index.ts';
+import { cliActor } from '../../src/store/rootKeys.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { testRedisUrl } from './redis.ts';
+
+type Named<Name extends OperationName> = Extract<Operations[number], { name: Name }>;
+export type InputOf<Name extends OperationName> = Static<Named<Name>['input']>;
+export type OutputOf<Name extends OperationName> = Static<Named<Name>['output']>;
+
+export interface ErrorBody {
+  title: string;
+  detail: string;
+  status: number;
+  type: string;
+  errors: { location: string; message: string; fix?: string }[];
+}
+
+export interface Called<Data> {
+  status: number;
+  /** The end of the error's `type`; undefined on success. */
+  code: string | undefined;
+  data: Data;
+  error: ErrorBody;
+  pagination: { hasMore: boolean; cursor?: string };
+  requestId: string;
+}
+
+export const hourMs = 3_600_000;
+export const dayMs = 24 * hourMs;
+
+/** 2026-01-15T12:00:00Z: mid-hour, mid-month, mid-year-of-no-leap-day. */
+const startMs = Date.UTC(2026, 0, 15, 12);
+
+export const testSettings = {
+  commandTimeoutMs: 5000,
+  keyRetentionMs: 30 * dayMs,
+  usageRetentionMs: 90 * dayMs,
+  auditEventsMax: 100_000,
+  tagsMax: 100,
+};
+
+/** Call in the body of a test file. Everything it answers is usable inside tests. */
+export function harness() {
+  const clock = {
+    now: startMs,
+    advance(ms: number) {
+      clock.now += ms;
+    },
+  };
+  const state = {} as { store: Store; answer: Answer; workspaceId: string; rootKey: string };
+
+  beforeAll(async () => {
+    state.store = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now });
+    state.answer = createPipeline(operations, {
+      store: state.store,
+      log: pino({ level: 'silent' }),
+      metaBytesMax: 10_240,
+    });
+    Object.assign(state, await createWorkspace());
+  });
+  afterAll(() => state.store.close());
+
+  async function createWorkspace() {
+    const { workspaceId } = await state.store.workspaces.create('test');
+    return { workspaceId, rootKey: await createRootKey(['*'], workspaceId) };
+  }
+
+  /** A root key string with these grants, made beside the API. */
+  async function createRootKey(
+    permissions: string[],
+    workspaceId = state.workspaceId,
+    expires?: number,
+  ): Promise<string> {
+    const { key, start } = createRootKeyString(workspaceId);
+    const grants = permissions.map((grant) => {
+      const parsed = parseGrant(grant);
+      if (!parsed) throw new Error(`no such grant: ${grant}`);
+      return parsed;
+    });
+    await state.store.rootKeys.create(
+      workspaceId,
+      { digest: digestOf(key), start, permissions: grants, expires },
+      cliActor,
+    );
+    return key;
+  }
+
+  /** A request as given, but for what is left out. */
+  async function send(path: string, options: Partial<Omit<Request, 'body'>> & { body?: string | Buffer } = {}) {
+    const response = await state.answer({
+      method: 'POST',
+      path,
+      hasQuery: false,
+      authorization: `Bearer ${state.rootKey}`,
+      contentType: 'application/json',
+      accept: '',
+      requestId: createId('req', clock.now),
+      ...options,
+      body: Buffer.from(options.body ?? '{}'),
+    });
+    return { ...response, json: response.contentType.includes('json') ? JSON.parse(response.body) : undefined };
+  }
+
+  /** Calls an operation as the workspace's first root key, or as `as`: a root key string, or grants to make one of. */
+  async function call<Name extends OperationName>(
+    name: Name,
+    input: InputOf<Name>,
+    as?: string | string[],
+  ): Promise<Called<OutputOf<Name>>> {
+    const rootKey = Array.isArray(as) ? await createRootKey(as) : (as ?? state.rootKey);
+    const { status, json } = await send(`/v2/${name}`, {
+      body: JSON.stringify(input),
+      authorization: `Bearer ${rootKey}`,
+    });
+    const code = json.error?.type.split('/').at(-1);
+    return {
+      status,
+      code,
+      data: json.data,
+      error: json.error,
+      pagination: json.pagination,
+      requestId: json.meta.requestId,
+    };
+  }
+
+  /** The data of a call that must succeed. */
+  async function ok<Name extends OperationName>(name: Name, input: InputOf<Name>): Promise<OutputOf<Name>> {
+    const { status, error, data } = await call(name, input);
+    if (status !== 200) throw new Error(`${name}: ${status} ${error.detail}`);
+    return data;
+  }
+
+  /** A key, in an API of its own unless one is named. */
+  async function createKey(input: Omit<InputOf<'keys.createKey'>, 'apiId'> & { apiId?: string } = {}) {
+    const apiId = input.apiId ?? (await ok('apis.createApi', { name: 'test' })).apiId;
+    return { apiId, ...(await ok('keys.createKey', { ...input, apiId })) };
+  }
+
+  return {
+    clock,
+    call,
+    ok,
+    send,
+    createKey,
+    createRootKey,
+    createWorkspace,
+    get store() {
+      return state.store;
+    },
+    get workspaceId() {
+      return state.workspaceId;
+    },
+    get rootKey() {
+      return state.rootKey;
+    },
+  };
+}

@@ -1,0 +1,73 @@
+// One private Redis for the whole run: a redis-server or valkey-server from the PATH on a Unix socket in a temporary
+// directory, or else a container. It keeps nothing. No test touches a Redis that was not started here.
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { inject } from 'vitest';
+import type { TestProject } from 'vitest/node';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    redisUrl: string;
+  }
+}
+
+const databases = 64;
+
+/** What the embedded server sets for the compact encodings, and no persistence. */
+const settings = `--save "" --appendonly no --databases ${databases} --hash-max-listpack-value 16384`;
+
+/** For use inside tests: the run's Redis, in the database of this vitest worker. */
+export function testRedisUrl(): string {
+  const database = Number(process.env.VITEST_POOL_ID) % databases;
+  const url = inject('redisUrl');
+  return url.startsWith('unix:') ? `${url}?db=${database}` : `${url}/${database}`;
+}
+
+/** vitest's globalSetup: what it returns is run at the end. */
+export default async function setup(project: TestProject) {
+  const binary = ['redis-server', 'valkey-server'].find((name) => spawnSync(name, ['--version']).status === 0);
+  const { url, stop } = binary ? await startProcess(binary) : await startContainer();
+  project.provide('redisUrl', url);
+  return stop;
+}
+
+async function startProcess(binary: string) {
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const socket = join(dir, 'redis.sock');
+  const options = `--port 0 --unixsocket ${socket} --unixsocketperm 700 --dir ${dir} ${settings}`.split(' ');
+  const redis = spawn(
+    binary,
+    options.map((word) => word.replace('""', '')),
+    { stdio: ['ignore', 'ignore', 'inherit'] },
+  );
+  const exit = once(redis, 'exit');
+  while (!existsSync(socket)) {
+    if (redis.exitCode !== null) throw new Error(`${binary} ended with exit code ${redis.exitCode}.`);
+    await delay(10);
+  }
+  return {
+    url: `unix:${socket}`,
+    async stop() {
+      redis.kill('SIGTERM');
+      await exit;
+      rmSync(dir, { recursive: true });
+    },
+  };
+}
+
+async function startContainer() {
+  const { GenericContainer, Wait } = await import('testcontainers');
+  const container = await new GenericContainer('redis:7.4-alpine')
+    .withCommand(['sh', '-c', `redis-server ${settings}`])
+    .withExposedPorts(6379)
+    .withWaitStrategy(Wait.forLogMessage('Ready to accept connections'))
+    .start();
+  return {
+    url: `redis://${container.getHost()}:${container.getMappedPort(6379)}`,
+    stop: async () => void (await container.stop()),
+  };
+}
