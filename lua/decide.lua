@@ -18,7 +18,7 @@
 --   limit     outcome (1), number of checks (1), each: passed (1), limit (7), remaining (7), reset (7), length of the
 --             override's id (1), itself
 --   other outcomes, see OUTCOMES: the outcome byte and what the refusal is about as text
---   shown     version, key id, API id, enabled, expires, name, meta, slugs, role names, limits, identity
+--   shown     version, key id, API id, enabled, expires or false, name, meta, slugs, role names, limits, identity
 --
 -- Why one script for both: what arrives in one turn of the event loop travels, and is answered, as one call.
 
@@ -184,7 +184,7 @@ local function shown_of(record, version, key24, api_id, enabled, expires, limits
   if identity then
     who = { identity.id, external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), rows(identity.limits) }
   end
-  return { version, key24, api_id, enabled and 1 or 0, int(expires), cold[1], cold[2],
+  return { version, key24, api_id, enabled and 1 or 0, expires < NEVER and int(expires), cold[1], cold[2],
     effective_slugs(workspace, cold[3] or '', cold[4] or ''), roles, rows(limits), who }
 end
 
@@ -238,11 +238,16 @@ local function verify(item)
   local enabled, limited = has_flag(flags, ENABLED), has_flag(flags, LIMITED)
   if has_flag(flags, REFILLED) and now >= due then balance, due = amount, refill_after(now, refill_day) end
 
+  -- What was counted under an identity that is gone stays with it; what follows is not its.
+  local forgotten = link ~= '' and not identity
+  local former_link = link
+  if forgotten then link = '' end
+
   -- Decide, in the order of CONTRACT §6; the first hit wins.
   local outcome, selected = VALID, {}
   if not enabled then
     outcome = DISABLED
-  elseif expires > 0 and now >= expires then
+  elseif now >= expires then
     outcome = EXPIRED
   elseif request.query then
     local lists = redis.call('HMGET', record, 'direct', 'roles')
@@ -291,7 +296,7 @@ local function verify(item)
 
   -- Count, in the hour this falls into.
   local usage = { struct.unpack(STATE_USAGE, packed, STATE_HEAD_BYTES + 1) }
-  local rolled = usage[1] ~= hour
+  local rolled = usage[1] ~= hour or forgotten
   local usage_before = rolled and string.sub(packed, STATE_HEAD_BYTES + 1, STATE_REST - 1)
   if rolled then usage = { hour, 0, 0, 0, 0, 0, 0, 0 } end
   usage[outcome + 1], usage[8] = usage[outcome + 1] + 1, usage[8] + spent
@@ -299,7 +304,7 @@ local function verify(item)
   redis.call('HSET', record, 'state',
     struct.pack(STATE_HEAD, key24, version, flags, expires, balance, amount, refill_day, due, last_used)
     .. struct.pack(STATE_USAGE, unpack(usage, 1, 8))
-    .. (key_charged and struct.pack('>I2c0', #link, link) .. pack_limits(limits) or string.sub(packed, STATE_REST)))
+    .. ((key_charged or forgotten) and struct.pack('>I2c0', #link, link) .. pack_limits(limits) or string.sub(packed, STATE_REST)))
   if identity_charged then
     redis.call('HSET', identity_record(workspace, external_id), 'state', pack_identity(identity))
   end
@@ -309,7 +314,7 @@ local function verify(item)
     end
   end
   if rolled then
-    flush_usage(workspace, key24, external_id_of(link), usage_before, retention)
+    flush_usage(workspace, key24, external_id_of(former_link), usage_before, retention)
     note_active(workspace, key24, external_id, hour)
   end
   local record_of_day, field = api_usage(workspace, api8, day), string.format('%02d', hour % 24) .. outcome
@@ -324,15 +329,10 @@ local function verify(item)
   return shown and { table.concat(answer), shown } or table.concat(answer)
 end
 
--- A namespace by name or id: {id, created} or nil.
 local function namespace_at(name)
   local found = namespaces[name]
   if found == nil then
-    local id16 = redis.call('HGET', namespace_ids(workspace), name)
-    if not id16 and string.sub(name, 1, 5) == 'rlns_' and redis.call('HEXISTS', namespace_names(workspace), string.sub(name, 6)) == 1 then
-      id16 = string.sub(name, 6)
-    end
-    found = id16 and { id16 = id16 } or false
+    found = find_namespace(workspace, name) or false
     namespaces[name] = found
   end
   return found

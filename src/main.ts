@@ -11,6 +11,8 @@ import { openStore, type Store } from './store/store.ts';
 import { startSweeper } from './sweeper.ts';
 
 const stopWaitMs = 10_000;
+/** One Ctrl-C comes twice below npm, from the terminal and from npm: only a later signal is a second one. */
+const urgentAfterMs = 1_000;
 
 /** What is open, the last first: each is closed before what it stands on. */
 const open: (() => Promise<unknown>)[] = [];
@@ -28,10 +30,7 @@ async function start() {
   const store = await openStore({ ...storeSettings(config), url, onEvent: (message) => log.warn(message) });
   open.unshift(() => store.close());
 
-  const sweeper = startSweeper(store, {
-    intervalMs: config.sweepIntervalMs,
-    onError: (err) => log.error({ err }, 'A sweep failed; the next one goes on where it stopped.'),
-  });
+  const sweeper = startSweeper(store, { intervalMs: config.sweepIntervalMs, log });
   open.unshift(() => sweeper.stop());
 
   const answer = createPipeline(operations, { store, log, metaBytesMax: config.metaBytesMax });
@@ -72,10 +71,9 @@ function onSignal() {
   if (isUrgent) process.exit(1);
   if (isStopping) return;
   isStopping = true;
-  // One Ctrl-C comes twice below npm, from the terminal and from npm. A second one of a person takes longer than this.
   setTimeout(() => {
     isUrgent = true;
-  }, 500).unref();
+  }, urgentAfterMs).unref();
   setTimeout(() => {
     console.error(`tollgate: could not stop within ${stopWaitMs} ms`);
     process.exit(1);

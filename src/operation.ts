@@ -14,8 +14,6 @@ export interface Context {
   store: Store;
   requestId: string;
   limits: { metaBytesMax: number };
-  /** The request came by the alias. */
-  alias: boolean;
   /** The text of a member of the request body, for JSON that is stored as it came. */
   text(...path: (string | number)[]): string | undefined;
 }
@@ -23,12 +21,14 @@ export interface Context {
 export interface ManageContext extends Context {
   caller: Caller;
   actor: Actor;
+  /** Where a list goes on: after the item with this id. */
+  after: string | undefined;
 }
 
 interface Described<Name extends string, Input extends TSchema, Output extends TSchema> {
   /** Also the path, `/v2/<name>`, and the file, `operations/<service>/<procedure>.ts`. */
   name: Name;
-  /** A second path that answers alike, but for what `handle` makes of `context.alias`. */
+  /** A second path that answers alike, but for `wrapItems`. */
   alias?: string;
   summary: string;
   input: Input;
@@ -41,10 +41,10 @@ interface Described<Name extends string, Input extends TSchema, Output extends T
   problems?: true;
 }
 
-/** A list: `handle` answers items and, when there are more, the cursor of the last. */
+/** A page of a list: its items, and the id to go on after when there are more. */
 export interface Page<Item> {
   items: Item[];
-  cursor: string | undefined;
+  next: string | undefined;
 }
 
 /**
@@ -54,14 +54,24 @@ export interface Page<Item> {
 export interface Manages<Name extends string, Input extends TSchema, Output extends TSchema, Loaded>
   extends Described<Name, Input, Output> {
   kind: 'manages';
+  /** Refuses input by rules that a schema cannot say. Comes before anything is known of the caller. */
+  check?(input: Static<Input>, context: Context): void;
   /** Reads what `scope` must know; throws what is absent. Left out when the input says it all. */
   load?(input: Static<Input>, context: ManageContext): Promise<Loaded>;
-  /** The id that scoped grants must name, `*` when there is none. */
-  scope(input: Static<Input>, loaded: Loaded): string;
+  /**
+   * The id that scoped grants must name; `*` when there is none. Undefined where the operation itself answers no more
+   * than the grants name.
+   */
+  scope(input: Static<Input>, loaded: Loaded): string | undefined;
   /** Answers a refusal with this instead, to hide that the resource exists. */
   refuseAs?: ErrorCode;
-  /** The answer carries `pagination`. */
-  paged?: true;
+  /**
+   * The operation lists: its input has a `cursor`, `context.after` the id that stands for, and `handle` answers a page.
+   * This names the list, in one word: a cursor is good only for the list it came from.
+   */
+  list?(input: Static<Input>): string;
+  /** The list is a member of this name in `data`, but for calls by the alias. */
+  wrapItems?: string;
   handle(input: Static<Input>, context: ManageContext, loaded: Loaded): Promise<unknown>;
 }
 

@@ -84,13 +84,6 @@ test.each(['SIGTERM', 'SIGINT'] as const)('%s stops it with exit code 0, and its
   expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
 });
 
-test('Ctrl-C below npm, which signals twice, is one signal', async () => {
-  const server = start();
-  await untilListening(server);
-  server.child.kill('SIGINT');
-  expect(await stop(server, 'SIGINT')).toBe(0);
-});
-
 test('a signal in the middle of the start leaves no Redis behind', async () => {
   const server = start();
   await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeDefined(), waiting);
@@ -98,20 +91,19 @@ test('a signal in the middle of the start leaves no Redis behind', async () => {
   expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
 });
 
-test('what is in flight is answered before it stops', async () => {
-  const server = start();
+/** Sends the first half of a request, then a signal; answers when the server has begun to stop. */
+async function interruptRequest(server: Server, signal: NodeJS.Signals) {
   const port = await untilListening(server);
-  const client = connect(port, '127.0.0.1');
+  const client = connect(port, '127.0.0.1').on('error', () => {});
   let answer = '';
   client.on('data', (bytes) => (answer += bytes));
   await send(client, 'POST /v2/keys.verifyKey HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{');
-  server.child.kill('SIGTERM');
+  // Answered on another connection: the half is read by now.
+  await fetch(`http://127.0.0.1:${port}/`);
+  server.child.kill(signal);
   await vi.waitFor(() => expect(reachable(port)).resolves.toBe(false), waiting);
-  await send(client, '}');
-
-  expect(await exitCode(server)).toBe(0);
-  expect(answer).toMatch(/^HTTP\/1\.1 401 /);
-});
+  return { finish: () => send(client, '}'), answer: () => answer };
+}
 
 const send = (socket: Socket, text: string) => new Promise<void>((resolve) => socket.write(text, () => resolve()));
 
@@ -122,6 +114,35 @@ async function reachable(port: number): Promise<boolean> {
     () => false,
   );
 }
+
+test('what is in flight is answered before it stops', async () => {
+  const server = start();
+  const request = await interruptRequest(server, 'SIGTERM');
+  await request.finish();
+
+  expect(await exitCode(server)).toBe(0);
+  expect(request.answer()).toMatch(/^HTTP\/1\.1 401 /);
+});
+
+test('Ctrl-C below npm, which signals twice, is one signal', async () => {
+  const server = start();
+  const request = await interruptRequest(server, 'SIGINT');
+  server.child.kill('SIGINT');
+  await request.finish();
+
+  expect(await exitCode(server)).toBe(0);
+});
+
+test('a later signal ends it at once, and its Redis with it', async () => {
+  const server = start();
+  await interruptRequest(server, 'SIGINT');
+  await vi.waitFor(() => {
+    server.child.kill('SIGINT');
+    expect(server.child.exitCode).toBe(1);
+  }, waiting);
+  expect(server.err).not.toContain('could not stop within');
+  await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeUndefined(), waiting);
+});
 
 test('a second server on the same data directory is refused', async () => {
   const first = start();

@@ -22,13 +22,19 @@ local function take_stamps(workspace, now, count)
   local stored = redis.call('HMGET', workspace, 'sequence', 'last')
   local sequence, last = tonumber(stored[1]) or 0, tonumber(stored[2]) or 0
   local at = math.max(now, last)
-  redis.call('HSET', workspace, 'sequence', int(sequence + count), 'last', int(at))
+  -- A version holds the two low bytes of its number; its time counts how often these rolled over, so that they may roll
+  -- over while the clock stands still.
+  local round = math.floor(sequence / 65536)
+  redis.call('HSET', workspace, 'sequence', int(sequence + count), 'last', int(at + math.floor((sequence + count) / 65536) - round))
   local time = base58_8(at)
   local function next_number()
     sequence = sequence + 1
     return sequence
   end
   local function next_id() return time .. base58_8(next_number() % 128063081718016) end
-  local function next_version() return struct.pack('>I6I2', at, next_number() % 65536) end
+  local function next_version()
+    local number = next_number()
+    return struct.pack('>I6I2', at + math.floor(number / 65536) - round, number % 65536)
+  end
   return next_id, next_version
 end

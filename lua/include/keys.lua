@@ -58,14 +58,14 @@ local function names_of_roles(workspace, roles)
   return names
 end
 
--- A key as {id, API id, enabled, expires, last used, limited, balance, refill amount or 0, refill day,
+-- A key as {id, API id, enabled, expires or false, last used, limited, balance, refill amount or 0, refill day,
 -- {start, created, updated, prefix, bytes, name, meta: each false where unset}, slugs, role names, limits, identity or false}.
 local function show_key(workspace, record, state, api_id)
   local cold = redis.call('HMGET', record, 'start', 'created', 'updated', 'prefix', 'bytes', 'name', 'meta', 'direct', 'roles')
   local direct, roles = cold[8] or '', cold[9] or ''
   cold[8], cold[9] = nil, nil
   local identity, external_id = identity_of(workspace, state.identity)
-  return { 'key_' .. state.id, api_id, state.enabled and 1 or 0, int(state.expires), int(state.last_used), state.limited and 1 or 0,
+  return { 'key_' .. state.id, api_id, state.enabled and 1 or 0, state.expires < NEVER and int(state.expires), int(state.last_used), state.limited and 1 or 0,
     int(state.balance), state.refilled and int(state.amount) or '0', state.refill_day, cold, effective_slugs(workspace, direct, roles),
     names_of_roles(workspace, roles), limit_rows(state.limits), identity and show_identity(workspace, identity, external_id) or false }
 end

@@ -2,7 +2,7 @@
 -- the key record, so that verifying reads one value and writes one value. What is only shown (name, meta, …) lies
 -- beside it in fields of its own and is read when the version has moved on.
 --
---   head      id (24: the key id without `key_`), version, flags, expires (0 never), balance, refill amount,
+--   head      id (24: the key id without `key_`), version, flags, expires (or NEVER), balance, refill amount,
 --             refill day (0 daily, 1 to 31 monthly), refill due (0 none), last used (0 never)
 --   usage     hour, six outcome counts of that hour, credits spent in it: flushed to the key's history by the next hour
 --   identity  '' or sixteen characters of its id, then its externalId
@@ -11,6 +11,8 @@
 local STATE_HEAD, STATE_HEAD_BYTES = '>c24c8BI6I7I7BI6I6', 66
 local STATE_USAGE, STATE_USAGE_BYTES = '>I4I4I4I4I4I4I4I7', 35
 local STATE_REST = STATE_HEAD_BYTES + STATE_USAGE_BYTES + 1
+-- An `expires` that does not come; 0 is a time like any other, long past.
+local NEVER = 2 ^ 48 - 1
 local NO_USAGE = string.rep('\0', STATE_USAGE_BYTES)
 
 -- Flags. A key with none of DIRECT and ROLES never reads a permission; one without LIMITED has no balance; REFILLED

@@ -64,7 +64,7 @@ for index, key in ipairs(request.keys) do
       link = links[key.externalId]
     end
     local direct = list_of(key.permissions or {}, numbers)
-    local state = { id = next_id() .. api8, version = next_version(), enabled = key.enabled ~= false, expires = key.expires or 0,
+    local state = { id = next_id() .. api8, version = next_version(), enabled = key.enabled ~= false, expires = key.expires or NEVER,
       limited = key.remaining ~= nil, balance = key.remaining or 0, last_used = 0, direct = direct ~= '', roles = key.role_numbers ~= '',
       usage = NO_USAGE, identity = link }
     set_refill(state, key.refill, now)

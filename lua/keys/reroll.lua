@@ -48,8 +48,7 @@ redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, new.id .. new
 index_under_identity(workspace, new.identity, new.id)
 if new.refilled then queue_refill(workspace, new_digest, new) end
 
-local ends = now + expires_in
-if old.expires == 0 or ends < old.expires then old.expires = ends end
+old.expires = math.min(old.expires, now + expires_in)
 old.version = next_version()
 redis.call('HSET', record, 'state', pack_state(old), 'updated', int(now))
 audit(workspace, now, actor, 'key', key_id)

@@ -88,7 +88,7 @@ end
 for _, field in ipairs({ 'name', 'meta' }) do
   if request[field] then write_field(record, field, request[field] ~= null and request[field]) end
 end
-if request.expires then state.expires = request.expires ~= null and request.expires or 0 end
+if request.expires then state.expires = request.expires ~= null and request.expires or NEVER end
 if request.enabled ~= nil then state.enabled = request.enabled end
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))

@@ -91,8 +91,8 @@ process.once('SIGINT', () => process.exit(130)).once('SIGTERM', () => process.ex
 try {
   await program.parseAsync();
 } catch (error) {
-  const { constructor, message, stack } = error as Error;
-  // A TypeError and its like are bugs: they show where.
-  console.error(`tollgate: ${constructor === TypeError || constructor === RangeError ? stack : message}`);
+  // A TypeError and its like are bugs: they show where. What an operator can act on is said in words.
+  const isBug = error instanceof TypeError || error instanceof RangeError;
+  console.error(`tollgate: ${isBug ? error.stack : (error as Error).message}`);
   process.exitCode = 1;
 }

@@ -15,7 +15,7 @@ interface Creation {
 export async function createRootKey(store: Store, { workspace, permission, name, expires }: Creation): Promise<Said> {
   const permissions = permission.map(readGrant);
   if (name !== undefined && (name === '' || name.length > 255)) throw new Error('A name has 1 to 255 characters.');
-  const expiresAtMs = expires === undefined ? undefined : readExpires(expires, new Date().getTime());
+  const expiresAtMs = expires === undefined ? undefined : readExpires(expires, new Date());
   await requireWorkspace(store, workspace);
 
   const { key, start } = createRootKeyString(workspace);
@@ -77,7 +77,8 @@ const unitMs: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 
 /** The end of the year 2099, as everywhere in the API. */
 const expiresMaxMs = 4_102_444_800_000;
 
-function readExpires(text: string, nowMs: number): number {
+function readExpires(text: string, now: Date): number {
+  const nowMs = now.getTime();
   const [, count, unit] = /^(\d{1,9})([mhd])$/.exec(text) ?? [];
   const isDate = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(text);
   const ms = unit ? nowMs + Number(count) * unitMs[unit]! : isDate ? Date.parse(text) : Number.NaN;

@@ -35,7 +35,7 @@ export interface ShownIdentity {
 export interface Shown {
   keyId: string;
   enabled: boolean;
-  expires: number;
+  expires: number | undefined;
   name: string | undefined;
   meta: JsonText | undefined;
   permissions: string[];
@@ -60,7 +60,7 @@ export function printShown(shown: Shown): ShownText {
     enabled,
     name,
     meta,
-    expires: expires === 0 ? undefined : expires,
+    expires,
     permissions: permissions.length > 0 ? permissions : undefined,
     roles: roles.length > 0 ? roles : undefined,
     identity,

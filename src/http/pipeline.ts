@@ -14,6 +14,7 @@ import { ApiError } from '../errors.ts';
 import type { AnyOperation, Context, ManageContext, Page } from '../operation.ts';
 import type { Store } from '../store/store.ts';
 import { parseBody } from './body.ts';
+import { cursorAfter, readCursor } from './cursor.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
 import type { Answer, Request, Response } from './message.ts';
 import { pages } from './pages.ts';
@@ -70,7 +71,6 @@ export function createPipeline(
         store,
         requestId: request.requestId,
         limits,
-        alias: route.alias,
         text: (...path) => memberText(text, path),
       };
       if (operation.kind === 'decides') {
@@ -83,15 +83,21 @@ export function createPipeline(
         };
       }
 
+      operation.check?.(value as never, context);
+      const list = operation.list?.(value as never);
+      const after = list === undefined ? undefined : readCursor(list, (value as { cursor?: string }).cursor);
       const found = await store.rootKeys.authenticate(rootKey.workspaceId, rootKey.digest);
       if ('refused' in found) throw new ApiError(found.refused, refusalOf[found.refused]);
       caller = found;
       const actor = { rootKeyId: caller.rootKeyId, operation: operation.name, requestId: request.requestId };
-      const manageContext: ManageContext = { ...context, caller, actor };
+      const manageContext: ManageContext = { ...context, caller, actor, after };
       const loaded = await authorised(operation, value, manageContext);
       const result = await operation.handle(value as never, manageContext, loaded);
       logCall('info', request, operation, 200, startedAt, caller);
-      const body = operation.paged ? pageBody(result as Page<unknown>) : `"data":${print(result)}`;
+      const body =
+        list === undefined
+          ? `"data":${print(result)}`
+          : pageBody(list, result as Page<unknown>, route.alias ? undefined : operation.wrapItems);
       return {
         status: 200,
         contentType: jsonType,
@@ -155,6 +161,7 @@ async function authorised(
 
   const loaded = await operation.load?.(value as never, context);
   const id = operation.scope(value as never, loaded);
+  if (id === undefined) return loaded;
   const missing = needed
     .map((need) => missingFor(grants, need.resource, id, need.action))
     .find((text) => text !== undefined);
@@ -203,9 +210,10 @@ function bearerToken(authorization: string): string {
 const isJson = (contentType: string): boolean =>
   contentType === jsonType || /^application\/json *(;.*)?$/i.test(contentType);
 
-function pageBody({ items, cursor }: Page<unknown>): string {
-  const pagination = cursor === undefined ? { hasMore: false } : { hasMore: true, cursor };
-  return `"data":${print(items)},"pagination":${JSON.stringify(pagination)}`;
+function pageBody(list: string, { items, next }: Page<unknown>, wrapItems: string | undefined): string {
+  const data = print(wrapItems === undefined ? items : { [wrapItems]: items });
+  const pagination = next === undefined ? { hasMore: false } : { hasMore: true, cursor: cursorAfter(list, next) };
+  return `"data":${data},"pagination":${JSON.stringify(pagination)}`;
 }
 
 function causeOf(error: ApiError): string {

@@ -78,7 +78,7 @@ export function listen(options: ListenOptions): Promise<Server> {
       native.pause();
       // Not in this turn: closed from within its own callback, uWebSockets.js goes on and serves the bytes it still has
       // at hand as a next request.
-      respond();
+      setImmediate(respond);
     }
 
     if (malformed) {

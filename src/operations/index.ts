@@ -1,18 +1,47 @@
 // Every operation there is. Adding one: write its file, then name it here.
 
+import { getRatelimits } from './analytics/getRatelimits.ts';
+import { getVerifications } from './analytics/getVerifications.ts';
 import { createApi } from './apis/createApi.ts';
 import { deleteApi } from './apis/deleteApi.ts';
 import { getApi } from './apis/getApi.ts';
 import { listKeys } from './apis/listKeys.ts';
+import { listEvents } from './audit/listEvents.ts';
+import { createIdentity } from './identities/createIdentity.ts';
+import { deleteIdentity } from './identities/deleteIdentity.ts';
+import { getIdentity } from './identities/getIdentity.ts';
+import { listIdentities } from './identities/listIdentities.ts';
+import { updateIdentity } from './identities/updateIdentity.ts';
+import { addPermissions } from './keys/addPermissions.ts';
+import { addRoles } from './keys/addRoles.ts';
 import { createKey } from './keys/createKey.ts';
 import { deleteKey } from './keys/deleteKey.ts';
 import { getKey } from './keys/getKey.ts';
+import { migrateKeys } from './keys/migrateKeys.ts';
+import { removePermissions } from './keys/removePermissions.ts';
+import { removeRoles } from './keys/removeRoles.ts';
 import { rerollKey } from './keys/rerollKey.ts';
+import { setPermissions } from './keys/setPermissions.ts';
+import { setRoles } from './keys/setRoles.ts';
 import { updateCredits } from './keys/updateCredits.ts';
 import { updateKey } from './keys/updateKey.ts';
 import { verifyKey } from './keys/verifyKey.ts';
 import { whoami } from './keys/whoami.ts';
+import { createPermission } from './permissions/createPermission.ts';
+import { createRole } from './permissions/createRole.ts';
+import { deletePermission } from './permissions/deletePermission.ts';
+import { deleteRole } from './permissions/deleteRole.ts';
+import { getPermission } from './permissions/getPermission.ts';
+import { getRole } from './permissions/getRole.ts';
+import { listPermissions } from './permissions/listPermissions.ts';
+import { listRoles } from './permissions/listRoles.ts';
+import { setRolePermissions } from './permissions/setRolePermissions.ts';
+import { deleteOverride } from './ratelimits/deleteOverride.ts';
+import { getOverride } from './ratelimits/getOverride.ts';
 import { limit } from './ratelimits/limit.ts';
+import { listOverrides } from './ratelimits/listOverrides.ts';
+import { multiLimit } from './ratelimits/multiLimit.ts';
+import { setOverride } from './ratelimits/setOverride.ts';
 import { createRootKey } from './rootKeys/createRootKey.ts';
 import { deleteRootKey } from './rootKeys/deleteRootKey.ts';
 import { listRootKeys } from './rootKeys/listRootKeys.ts';
@@ -31,11 +60,40 @@ export const operations = [
   updateCredits,
   deleteKey,
   rerollKey,
+  migrateKeys,
+  addPermissions,
+  removePermissions,
+  setPermissions,
+  addRoles,
+  removeRoles,
+  setRoles,
   limit,
+  multiLimit,
+  setOverride,
+  getOverride,
+  listOverrides,
+  deleteOverride,
+  createIdentity,
+  getIdentity,
+  listIdentities,
+  updateIdentity,
+  deleteIdentity,
+  createPermission,
+  getPermission,
+  listPermissions,
+  deletePermission,
+  createRole,
+  getRole,
+  listRoles,
+  deleteRole,
+  setRolePermissions,
+  getVerifications,
+  getRatelimits,
   createRootKey,
   listRootKeys,
   updateRootKey,
   deleteRootKey,
+  listEvents,
 ] as const;
 
 export type Operations = typeof operations;

@@ -65,6 +65,8 @@ export const keyNotFound = () => new ApiError('key_not_found', 'There is no such
 export const apiNotFound = () => new ApiError('api_not_found', 'There is no such API.');
 export const roleNotFound = (name: string) =>
   new ApiError('role_not_found', `There is no role ${JSON.stringify(name)}.`);
+export const permissionNotFound = (slug: string) =>
+  new ApiError('permission_not_found', `There is no permission ${JSON.stringify(slug)}.`);
 export const mayNotCreate = (slug: string) =>
   new ApiError(
     'insufficient_permissions',

@@ -164,7 +164,7 @@ export const Empty = Type.Object({});
 
 export const Cursor = Type.String({
   minLength: 1,
-  maxLength: 1024,
+  maxLength: 2048,
   description: 'Of the page before: continues after it.',
 });
 export const PageSize = (standard: number) => Int({ minimum: 1, maximum: 100, default: standard });
@@ -173,4 +173,59 @@ export const Grant = Type.String({
   minLength: 1,
   maxLength: 512,
   description: `\`<resource>.<id or *>.<action>\`, or \`*\` for everything. Resources: ${(Object.keys(actions) as Resource[]).join(', ')}.`,
+});
+
+export const Description = Type.String({ maxLength: 512 });
+export const Search = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  description: 'A text to be contained, in any case.',
+});
+
+export const PermissionRef = Type.String({
+  minLength: 3,
+  maxLength: 255,
+  description: 'The id, `perm_…`, or the slug of a permission.',
+});
+export const RoleRef = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  description: 'The id, `role_…`, or the name of a role.',
+});
+export const IdentityRef = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  description: 'The id, `id_…`, or the externalId of an identity.',
+});
+export const NamespaceRef = Type.String({
+  minLength: 1,
+  maxLength: 512,
+  description: 'The name of a namespace, or its id, `rlns_…`.',
+});
+export const Identifier = Type.String({ minLength: 1, maxLength: 512, description: 'Whom or what to limit.' });
+export const Tag = Type.String({ minLength: 1, maxLength: 512 });
+export const SqlQuery = Type.String({ description: 'Refused: there is no SQL here.' });
+
+export const Permission = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  slug: Type.String(),
+  description: Type.Optional(Type.String()),
+});
+
+export const Role = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  description: Type.Optional(Type.String()),
+  permissions: Type.Array(Permission),
+});
+
+export const Override = Type.Object({
+  overrideId: Type.String(),
+  namespace: Type.String({ description: 'Its name.' }),
+  namespaceId: Type.String(),
+  identifier: Type.String(),
+  limit: Type.Integer(),
+  duration: Type.Integer(),
+  createdAt: Type.Integer(),
 });

@@ -358,7 +358,7 @@ function readShown(reply: unknown[]) {
   return {
     keyId: `key_${textOf(key24)}`,
     enabled: enabled === 1,
-    expires: Number(textOf(expires)),
+    expires: expires ? Number(textOf(expires)) : undefined,
     name: name ? textOf(name) : undefined,
     meta: meta ? new JsonText(textOf(meta)) : undefined,
     permissions: (slugs as Buffer[]).map(textOf),

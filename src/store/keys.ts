@@ -4,6 +4,10 @@ import type { Actor } from '../domain/caller.ts';
 import { type KeyRecord, type KeyRow, type Refill, readKey, readRefill } from './records.ts';
 import type { StoreContext } from './store.ts';
 
+/** What a key carries at most, by whatever operation. */
+export const permissionsMax = 1000;
+export const rolesMax = 100;
+
 export interface NewLimit {
   name: string;
   limit: number;
@@ -167,6 +171,50 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
       const args = [keyId, permanent ? 1 : 0, keyRetentionMs, usageRetentionMs, actorText(actor), now()];
       const [outcome] = (await scripts.run('keys/delete', workspaceId, args)) as [string];
       return outcome === 'deleted';
+    },
+
+    /** Answers the direct permissions of the key afterwards, as a list of their numbers. */
+    async setPermissions(
+      workspaceId: string,
+      mode: 'add' | 'remove' | 'set',
+      request: { keyId: string; permissions: readonly string[]; mayCreatePermissions: boolean },
+      actor: Actor,
+    ): Promise<
+      | { numbers: string }
+      | { refused: 'key_not_found' | 'too_many' }
+      | { refused: 'create_permission' | 'permission_not_found'; name: string }
+    > {
+      const text = JSON.stringify({ ...request, permissionsMax });
+      const [outcome, about] = (await scripts.run('keys/setPermissions', workspaceId, [
+        mode,
+        text,
+        actorText(actor),
+        now(),
+      ])) as [string, string];
+      if (outcome === 'set') return { numbers: about };
+      if (outcome === 'key_not_found' || outcome === 'too_many') return { refused: outcome };
+      return { refused: outcome as 'create_permission' | 'permission_not_found', name: about };
+    },
+
+    /** Answers the roles of the key afterwards, as a list of their numbers. */
+    async setRoles(
+      workspaceId: string,
+      mode: 'add' | 'remove' | 'set',
+      request: { keyId: string; roles: readonly string[] },
+      actor: Actor,
+    ): Promise<
+      { numbers: string } | { refused: 'key_not_found' | 'too_many' } | { refused: 'role_not_found'; name: string }
+    > {
+      const text = JSON.stringify({ ...request, rolesMax });
+      const [outcome, about] = (await scripts.run('keys/setRoles', workspaceId, [
+        mode,
+        text,
+        actorText(actor),
+        now(),
+      ])) as [string, string];
+      if (outcome === 'set') return { numbers: about };
+      if (outcome === 'role_not_found') return { refused: outcome, name: about };
+      return { refused: outcome as 'key_not_found' | 'too_many' };
     },
 
     /** The successor's id; undefined when there is no such key. */

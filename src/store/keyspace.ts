@@ -53,8 +53,15 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'zset',
     holds: 'keys of an identity by API, in order: api8, then the first 16 of the key id',
   },
-  { name: ':ns', type: 'hash', holds: 'namespaces: name to id16' },
+  { name: ':ns', type: 'hash', holds: 'namespaces: name to id16, then `e` and `w` for the kinds of overrides it has' },
   { name: ':nsid', type: 'hash', holds: 'namespaces: id16 to name' },
+  {
+    name: ':ov:<id16>',
+    type: 'hash',
+    holds: 'overrides of a namespace: identifier to id16, limit, duration, created (packed)',
+  },
+  { name: ':ovl:<id16>', type: 'zset', holds: 'overrides in order: id16, identifier' },
+  { name: ':ovw:<id16>', type: 'zset', holds: 'those with a `*`, most literal characters first: id16, identifier' },
   {
     name: ':w:<owner>:<duration>:<name>',
     type: 'string',

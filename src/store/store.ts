@@ -1,10 +1,15 @@
 // Everything about Redis. Operations see only these functions.
 
 import type { Actor } from '../domain/caller.ts';
+import { openAnalytics } from './analytics.ts';
 import { openApis } from './apis.ts';
+import { openAudit } from './audit.ts';
 import { openDecide } from './decide.ts';
+import { openIdentities } from './identities.ts';
 import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
+import { openOverrides } from './overrides.ts';
+import { openRbac } from './rbac.ts';
 import { connect, type RedisClient, storeError } from './redis.ts';
 import { openRootKeys } from './rootKeys.ts';
 import { loadScripts, type Scripts } from './scripts.ts';
@@ -54,7 +59,12 @@ export async function openStore(options: StoreOptions) {
   const rootKeys = openRootKeys(context);
   return {
     ...openDecide({ scripts, usageRetentionMs, tagsMax, now }),
+    ...openRbac(context),
+    analytics: openAnalytics(context),
     apis: openApis(context),
+    audit: openAudit(context),
+    identities: openIdentities(context),
+    overrides: openOverrides(context),
     keys: openKeys(context),
     rootKeys,
     workspaces: openWorkspaces(context, () => rootKeys),

@@ -234,7 +234,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     mkdirSync(join(dataDir, 'redis', 'appendonlydir'), { recursive: true });
     const manifest = join(dataDir, 'redis', 'appendonlydir', 'appendonly.aof.manifest');
     writeFileSync(manifest, 'nonsense\n');
-    await expect(start()).rejects.toThrow(/did not start \(exit code 1\)[^]*manifest/);
+    await expect(start()).rejects.toThrow(/did not start \(exit code 1\)[\s\S]*manifest/);
 
     rmSync(manifest);
     await expect(start()).resolves.toBeDefined();

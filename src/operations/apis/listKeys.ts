@@ -1,6 +1,5 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { cursorAfter, readCursor } from '../cursor.ts';
 import { apiNotFound, invalid } from '../rules.ts';
 import { ApiId, Cursor, ExternalId, Fields, KeyRecord, PageSize } from '../schemas.ts';
 
@@ -19,14 +18,14 @@ export const listKeys = manages({
   errors: ['api_not_found'],
   needs: { api: ['read_key', 'read_api'] },
   scope: ({ apiId }) => apiId,
-  paged: true,
-
-  async handle({ apiId, limit = 100, cursor, externalId, decrypt }, { store, caller }) {
+  list: ({ apiId, externalId = '' }) => `keys:${apiId}:${externalId}`,
+  check({ decrypt }) {
     if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never kept');
-    const after = readCursor('keys', cursor);
+  },
+
+  async handle({ apiId, limit = 100, externalId }, { store, caller, after }) {
     const page = await store.keys.list(caller.workspaceId, { apiId, externalId, after, count: limit });
     if (!page) throw apiNotFound();
-    const last = page.keys.at(-1);
-    return { items: page.keys, cursor: page.more && last ? cursorAfter('keys', last.keyId) : undefined };
+    return { items: page.keys, next: page.more ? page.keys.at(-1)?.keyId : undefined };
   },
 });

@@ -40,6 +40,12 @@ export const createKey = manages({
   errors: ['api_not_found', 'role_not_found'],
   needs: { api: ['create_key'] },
   scope: ({ apiId }) => apiId,
+  check({ recoverable, credits, ratelimits, meta }, context) {
+    if (recoverable) throw invalid('body.recoverable', 'cannot be true: the plaintext of a key is never kept');
+    checkCredits(credits);
+    checkNamesOnce(ratelimits);
+    metaText(meta, context, 'meta');
+  },
 
   async handle(input, context) {
     const {
@@ -56,10 +62,6 @@ export const createKey = manages({
       permissions,
     } = input;
     const { store, caller, actor } = context;
-    if (input.recoverable) throw invalid('body.recoverable', 'cannot be true: the plaintext of a key is never kept');
-    checkCredits(credits);
-    checkNamesOnce(ratelimits);
-
     const { key, start } = createKeyString({ prefix, byteLength });
     const result = await store.keys.create(
       caller.workspaceId,

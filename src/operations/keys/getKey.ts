@@ -14,10 +14,10 @@ export const getKey = manages({
   output: KeyRecord,
   errors: ['key_not_found'],
   needs: { api: ['read_key'] },
-  load(input, context) {
-    if (input.decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never kept');
-    return loadKey(input, context);
+  check({ decrypt }) {
+    if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never kept');
   },
+  load: loadKey,
   scope: scopeOfKey,
 
   handle: async (_input, _context, { key }) => key,

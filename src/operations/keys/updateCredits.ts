@@ -15,12 +15,11 @@ export const updateCredits = manages({
   output: CreditsOrUnlimited,
   errors: ['key_not_found'],
   needs: { api: ['update_key'] },
-  load(input, context) {
-    if (input.value === undefined) throw invalid('body.value', 'is required', 'To make a key unlimited, set null.');
-    if (input.value === null && input.operation !== 'set')
-      throw invalid('body.value', `must be a number to ${input.operation}`);
-    return loadKey(input, context);
+  check({ operation, value }) {
+    if (value === undefined) throw invalid('body.value', 'is required', 'To make a key unlimited, set null.');
+    if (value === null && operation !== 'set') throw invalid('body.value', `must be a number to ${operation}`);
   },
+  load: loadKey,
   scope: scopeOfKey,
 
   async handle({ keyId, operation, value }, { store, caller, actor }) {

@@ -36,13 +36,16 @@ export const updateKey = manages({
   output: Empty,
   errors: ['key_not_found', 'role_not_found'],
   needs: { api: ['update_key'] },
+  check({ credits, ratelimits, meta }, context) {
+    checkCredits(credits);
+    checkNamesOnce(ratelimits);
+    metaText(meta, context, 'meta');
+  },
   load: loadKey,
   scope: scopeOfKey,
 
   async handle({ keyId, meta, ...input }, context) {
     const { store, caller, actor } = context;
-    checkCredits(input.credits);
-    checkNamesOnce(input.ratelimits);
     const text = metaText(meta, context, 'meta');
     const changes = { ...input, meta: meta && text === undefined ? null : text } as KeyChanges;
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');

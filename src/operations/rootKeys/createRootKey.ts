@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { createRootKeyString, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
 import { Expires, Fields, KeyName } from '../schemas.ts';
-import { checkGrants, GrantList } from './grantList.ts';
+import { checkGrants, GrantList, parseGrants } from './grantList.ts';
 
 export const createRootKey = manages({
   name: 'rootKeys.createRootKey',
@@ -11,6 +11,9 @@ export const createRootKey = manages({
   output: Type.Object({ rootKeyId: Type.String(), key: Type.String() }),
   needs: { root_key: ['create_root_key'] },
   scope: () => '*',
+  check({ permissions }) {
+    parseGrants(permissions);
+  },
 
   async handle({ name, permissions, expires }, { store, caller, actor }) {
     const grants = checkGrants(permissions, caller);

@@ -7,14 +7,19 @@ import { Grant } from '../schemas.ts';
 
 export const GrantList = Type.Array(Grant, { minItems: 1, maxItems: 1000 });
 
-/** Grants in their one spelling; refuses what is no grant, and what the caller does not hold itself. */
-export function checkGrants(permissions: readonly string[], caller: Caller): string[] {
-  const grants = permissions.map((text, index) => {
+/** Grants in their one spelling; refuses what is no grant. */
+export function parseGrants(permissions: readonly string[]): string[] {
+  return permissions.map((text, index) => {
     const grant = parseGrant(text);
     if (grant === undefined)
       throw invalid(`body.permissions[${index}]`, `names no such resource and action: ${JSON.stringify(text)}`);
     return grant;
   });
+}
+
+/** The same, and refuses what the caller does not hold itself. */
+export function checkGrants(permissions: readonly string[], caller: Caller): string[] {
+  const grants = parseGrants(permissions);
   const lacking = grants.find((grant) => !caller.grants.covers(grant));
   if (lacking !== undefined)
     throw new ApiError('insufficient_permissions', `The root key lacks ${lacking}, so it cannot grant it.`);

@@ -1,6 +1,5 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { cursorAfter, readCursor } from '../cursor.ts';
 import { Cursor, Fields, PageSize } from '../schemas.ts';
 
 export const listRootKeys = manages({
@@ -21,14 +20,10 @@ export const listRootKeys = manages({
   ),
   needs: { root_key: ['read_root_key'] },
   scope: () => '*',
-  paged: true,
+  list: () => 'rootKeys',
 
-  async handle({ limit = 100, cursor }, { store, caller }) {
-    const { rootKeys, more } = await store.rootKeys.list(caller.workspaceId, {
-      after: readCursor('rootKeys', cursor),
-      count: limit,
-    });
-    const last = rootKeys.at(-1);
-    return { items: rootKeys, cursor: more && last ? cursorAfter('rootKeys', last.rootKeyId) : undefined };
+  async handle({ limit = 100 }, { store, caller, after }) {
+    const { rootKeys, more } = await store.rootKeys.list(caller.workspaceId, { after, count: limit });
+    return { items: rootKeys, next: more ? rootKeys.at(-1)?.rootKeyId : undefined };
   },
 });

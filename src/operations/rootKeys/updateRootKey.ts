@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { Empty, Expires, Fields, KeyName, Nullable, RootKeyId } from '../schemas.ts';
-import { checkGrants, GrantList, refuseRootKey } from './grantList.ts';
+import { checkGrants, GrantList, parseGrants, refuseRootKey } from './grantList.ts';
 
 export const updateRootKey = manages({
   name: 'rootKeys.updateRootKey',
@@ -18,6 +18,9 @@ export const updateRootKey = manages({
   errors: ['root_key_not_found', 'precondition_failed'],
   needs: { root_key: ['update_root_key'] },
   scope: () => '*',
+  check({ permissions }) {
+    if (permissions) parseGrants(permissions);
+  },
 
   async handle({ rootKeyId, permissions, ...changes }, { store, caller, actor }) {
     const grants = permissions && checkGrants(permissions, caller);

@@ -1,0 +1,35 @@
+-- Change an identity: only the fields that the request carries.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  identity record and list, window counters, the audit stream
+-- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits}
+-- ARGV[2]  actor      JSON, see include/audit
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  {id, externalId, meta or false, limits}, or false when there is no such identity
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/identities"
+-- @include "include/audit"
+
+local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+local external_id = external_id_for(workspace, request.identity)
+if not external_id then return false end
+local record, identity = identity_record(workspace, external_id), load_identity(workspace, external_id)
+local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
+if request.ratelimits then
+  local counters
+  identity.limits, counters = replace_limits(workspace, identity.id, identity.limits, request.ratelimits, next_id)
+  keep_counters(counters)
+end
+identity.version = next_version()
+redis.call('HSET', record, 'state', pack_identity(identity))
+if request.meta then write_field(record, 'meta', request.meta) end
+audit(workspace, now, actor, 'identity', 'id_' .. identity.id)
+return show_identity(workspace, identity, external_id)

@@ -1,0 +1,47 @@
+-- Add, remove or replace the direct permissions of a key.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key and API records, permissions and their list, the audit stream
+-- ARGV[1]  mode       add | remove | set
+-- ARGV[2]  request    JSON {keyId, permissions (slugs), mayCreatePermissions, permissionsMax}
+-- ARGV[3]  actor      JSON, see include/audit
+-- ARGV[4]  now_ms     '' for Redis's clock
+-- returns  {'set', permission numbers as a list} | {'key_not_found'} | {'create_permission', slug} |
+--          {'permission_not_found', slug} | {'too_many'}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/rbac"
+-- @include "include/audit"
+
+local workspace, mode, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])
+local record, state = load_key(workspace, digest_of(workspace, request.keyId), now)
+if not record then return { 'key_not_found' } end
+local numbers, missing = find_permissions(workspace, request.permissions)
+if #missing > 0 then
+  if mode == 'remove' then return { 'permission_not_found', missing[1] } end
+  if not request.mayCreatePermissions then return { 'create_permission', missing[1] } end
+end
+local had = live_numbers(permission_slugs(workspace), redis.call('HGET', record, 'direct') or '')
+local known = {}
+for _, slug in ipairs(request.permissions) do
+  if numbers[slug] then known[#known + 1] = numbers[slug] end
+end
+if #combine(mode, had, known) + #missing > request.permissionsMax then return { 'too_many' } end
+
+local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
+for _, slug in ipairs(missing) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
+local given = {}
+for index, slug in ipairs(request.permissions) do given[index] = tostring(numbers[slug]) end
+local list = as_list(combine(mode, had, given))
+write_field(record, 'direct', list)
+state.direct, state.version = list ~= '', next_version()
+redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
+audit(workspace, now, actor, 'key', request.keyId)
+return { 'set', list }

@@ -1,0 +1,37 @@
+-- Add, remove or replace the roles of a key.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key and API records, roles, the audit stream
+-- ARGV[1]  mode       add | remove | set
+-- ARGV[2]  request    JSON {keyId, roles (names), rolesMax}
+-- ARGV[3]  actor      JSON, see include/audit
+-- ARGV[4]  now_ms     '' for Redis's clock
+-- returns  {'set', role numbers as a list} | {'key_not_found'} | {'role_not_found', name} | {'too_many'}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/rbac"
+-- @include "include/audit"
+
+local workspace, mode, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])
+local record, state = load_key(workspace, digest_of(workspace, request.keyId), now)
+if not record then return { 'key_not_found' } end
+local given, missing = find_roles(workspace, request.roles)
+if missing then return { 'role_not_found', missing } end
+local had = live_numbers(role_names(workspace), redis.call('HGET', record, 'roles') or '')
+local combined = combine(mode, had, numbers_in(given))
+if #combined > request.rolesMax then return { 'too_many' } end
+
+local _, next_version = take_stamps(workspace, now, 1)
+local list = as_list(combined)
+write_field(record, 'roles', list)
+state.roles, state.version = list ~= '', next_version()
+redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
+audit(workspace, now, actor, 'key', request.keyId)
+return { 'set', list }

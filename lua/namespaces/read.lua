@@ -1,0 +1,14 @@
+#!lua flags=no-writes
+-- Find a namespace, by name or id.
+--
+-- KEYS[1]  workspace   `tg:{ws_…}`
+-- derives  namespace names and ids
+-- ARGV[1]  name_or_id
+-- returns  {id without `rlns_`, name} | false
+
+-- @include "include/names"
+-- @include "include/overrides"
+
+local workspace, name_or_id = KEYS[1], ARGV[1]
+local namespace = find_namespace(workspace, name_or_id)
+return namespace and { namespace.id16, namespace.name }

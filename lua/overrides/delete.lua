@@ -1,0 +1,25 @@
+-- Delete the override for exactly this identifier.
+--
+-- KEYS[1]  workspace   `tg:{ws_…}`
+-- derives  namespaces, overrides and their lists, the audit stream
+-- ARGV[1]  namespace   name or id
+-- ARGV[2]  identifier
+-- ARGV[3]  actor       JSON, see include/audit
+-- ARGV[4]  now_ms      '' for Redis's clock
+-- returns  1, or 0 when there is none
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/overrides"
+-- @include "include/audit"
+
+local workspace, name, identifier, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
+local namespace = find_namespace(workspace, name)
+local override = namespace and read_override(workspace, namespace, identifier)
+if not override then return 0 end
+redis.call('HDEL', overrides(workspace, namespace.id16), identifier)
+redis.call('ZREM', override_list(workspace, namespace.id16), override.id16 .. identifier)
+redis.call('ZREM', wildcard_overrides(workspace, namespace.id16), override.id16 .. identifier)
+note_overrides(workspace, namespace)
+audit(workspace, now, actor, 'override', 'rlor_' .. override.id16)
+return 1

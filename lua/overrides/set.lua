@@ -1,0 +1,41 @@
+-- Create or change the override for an identifier, in a namespace that is made if need be.
+--
+-- KEYS[1]  workspace    `tg:{ws_…}`
+-- derives  namespaces, overrides and their lists, the audit stream
+-- ARGV[1]  namespace    name or id
+-- ARGV[2]  identifier   a `*` stands for any run of characters
+-- ARGV[3]  limit        0 blocks completely
+-- ARGV[4]  duration     milliseconds
+-- ARGV[5]  literals     how many characters of the identifier are not `*`
+-- ARGV[6]  wildcards_max  how many overrides with a `*` a namespace may have
+-- ARGV[7]  actor        JSON, see include/audit
+-- ARGV[8]  now_ms       '' for Redis's clock
+-- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/overrides"
+-- @include "include/audit"
+
+local workspace, name, identifier, limit, duration = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local literals, wildcards_max, actor, now = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], now_ms(ARGV[8])
+
+local namespace = find_namespace(workspace, name)
+if not namespace and string.sub(name, 1, 5) == 'rlns_' then return { 'namespace_not_found' } end
+local before = namespace and read_override(workspace, namespace, identifier)
+local is_wild = string.find(identifier, '*', 1, true) ~= nil
+if is_wild and not before and namespace and redis.call('ZCARD', wildcard_overrides(workspace, namespace.id16)) >= wildcards_max then
+  return { 'too_many' }
+end
+
+local next_id = take_stamps(workspace, now, 2)
+namespace = namespace or create_namespace(workspace, name, next_id())
+local id16 = before and before.id16 or next_id()
+redis.call('HSET', overrides(workspace, namespace.id16), identifier,
+  struct.pack(OVERRIDE, id16, limit, duration, before and before.created or now))
+redis.call('ZADD', override_list(workspace, namespace.id16), 0, id16 .. identifier)
+if is_wild then redis.call('ZADD', wildcard_overrides(workspace, namespace.id16), -literals, id16 .. identifier) end
+note_overrides(workspace, namespace)
+audit(workspace, now, actor, 'override', 'rlor_' .. id16)
+return { 'set', id16 }

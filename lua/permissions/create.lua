@@ -1,0 +1,26 @@
+-- Create a permission.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  permissions and their list, the audit stream
+-- ARGV[1]  request    JSON {slug, name, description}; description may be absent
+-- ARGV[2]  actor      JSON, see include/audit
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  the permission's id, or false when the slug exists
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/audit"
+
+local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+if redis.call('HEXISTS', permission_numbers(workspace), request.slug) == 1 then return false end
+local next_id = take_stamps(workspace, now, 1)
+local id16 = next_id()
+create_permission(workspace, request.slug, request.name, request.description, id16)
+audit(workspace, now, actor, 'permission', 'perm_' .. id16)
+return 'perm_' .. id16

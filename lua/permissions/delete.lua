@@ -1,0 +1,28 @@
+-- Delete a permission. Its number stands for nothing from now on, so it is off every key and role at once.
+--
+-- KEYS[1]  workspace   `tg:{ws_…}`
+-- derives  permissions and their list, the audit stream
+-- ARGV[1]  id_or_slug
+-- ARGV[2]  actor       JSON, see include/audit
+-- ARGV[3]  now_ms      '' for Redis's clock
+-- returns  1, or 0 when there is no such permission
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/permissions"
+-- @include "include/rbac"
+-- @include "include/audit"
+
+local workspace, id_or_slug, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+local number = permission_number(workspace, id_or_slug)
+local row = number and show_permission(workspace, number)
+if not row then return 0 end
+local _, next_version = take_stamps(workspace, now, 1)
+touch_rbac(workspace, next_version)
+redis.call('HDEL', permission_numbers(workspace), row[3])
+redis.call('HDEL', permission_slugs(workspace), number)
+redis.call('UNLINK', permission_record(workspace, number))
+redis.call('ZREM', permission_list(workspace), string.sub(row[1], 6) .. number)
+audit(workspace, now, actor, 'permission', row[1])
+return 1

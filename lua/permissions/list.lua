@@ -1,0 +1,19 @@
+#!lua flags=no-writes
+-- A page of permissions in order of creation.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  permissions and their list
+-- ARGV[1]  after      the last id of the page before (without `perm_`), or ''
+-- ARGV[2]  count      at most this many
+-- returns  {{{id, name, slug, description or false}…}, 1 if there are more}
+
+-- @include "include/names"
+-- @include "include/permissions"
+-- @include "include/rbac"
+
+local workspace, after, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local from = after == '' and '-' or '(' .. after .. '\255'
+local members = redis.call('ZRANGE', permission_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
+local rows = {}
+for index = 1, math.min(count, #members) do rows[index] = show_permission(workspace, string.sub(members[index], 17)) end
+return { rows, #members > count and 1 or 0 }

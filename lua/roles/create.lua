@@ -1,0 +1,36 @@
+-- Create a role, with permissions if wanted.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  roles, permissions and their lists, the audit stream
+-- ARGV[1]  request    JSON {name, description, permissions (slugs), mayCreatePermissions}; description may be absent
+-- ARGV[2]  actor      JSON, see include/audit
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  {'created', role id} | {'exists'} | {'create_permission', slug}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/audit"
+
+local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+if redis.call('HEXISTS', role_numbers(workspace), request.name) == 1 then return { 'exists' } end
+local numbers, missing = find_permissions(workspace, request.permissions)
+if #missing > 0 and not request.mayCreatePermissions then return { 'create_permission', missing[1] } end
+
+local next_id = take_stamps(workspace, now, 1 + #missing)
+local id16 = next_id()
+for _, slug in ipairs(missing) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
+local number = redis.call('HINCRBY', workspace, 'roles', 1)
+redis.call('HSET', role_numbers(workspace), request.name, number)
+redis.call('HSET', role_names(workspace), number, request.name)
+redis.call('HSET', role_record(workspace, number), 'id', 'role_' .. id16, 'name', request.name)
+if request.description then redis.call('HSET', role_record(workspace, number), 'description', request.description) end
+if #request.permissions > 0 then redis.call('HSET', role_permissions(workspace), number, list_of(request.permissions, numbers)) end
+redis.call('ZADD', role_list(workspace), 0, id16 .. number)
+audit(workspace, now, actor, 'role', 'role_' .. id16)
+return { 'created', 'role_' .. id16 }

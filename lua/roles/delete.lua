@@ -1,0 +1,30 @@
+-- Delete a role. Its number stands for nothing from now on, so it is off every key at once.
+--
+-- KEYS[1]  workspace   `tg:{ws_…}`
+-- derives  roles and their list, the audit stream
+-- ARGV[1]  id_or_name
+-- ARGV[2]  actor       JSON, see include/audit
+-- ARGV[3]  now_ms      '' for Redis's clock
+-- returns  1, or 0 when there is no such role
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/permissions"
+-- @include "include/rbac"
+-- @include "include/roles"
+-- @include "include/audit"
+
+local workspace, id_or_name, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+local number = role_number(workspace, id_or_name)
+local row = number and show_role(workspace, number)
+if not row then return 0 end
+local _, next_version = take_stamps(workspace, now, 1)
+touch_rbac(workspace, next_version)
+redis.call('HDEL', role_numbers(workspace), row[2])
+redis.call('HDEL', role_names(workspace), number)
+redis.call('HDEL', role_permissions(workspace), number)
+redis.call('UNLINK', role_record(workspace, number))
+redis.call('ZREM', role_list(workspace), string.sub(row[1], 6) .. number)
+audit(workspace, now, actor, 'role', row[1])
+return 1

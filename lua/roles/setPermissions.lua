@@ -1,0 +1,33 @@
+-- Replace the permissions of a role.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  roles, permissions and their lists, the audit stream
+-- ARGV[1]  request    JSON {roleId, permissions (slugs), mayCreatePermissions}
+-- ARGV[2]  actor      JSON, see include/audit
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  {'set', permission numbers as a list} | {'role_not_found'} | {'create_permission', slug}
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/ids"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/rbac"
+-- @include "include/audit"
+
+local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+local number = role_number(workspace, request.roleId)
+if not number then return { 'role_not_found' } end
+local numbers, missing = find_permissions(workspace, request.permissions)
+if #missing > 0 and not request.mayCreatePermissions then return { 'create_permission', missing[1] } end
+
+local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
+touch_rbac(workspace, next_version)
+for _, slug in ipairs(missing) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
+local list = list_of(request.permissions, numbers)
+write_field(role_permissions(workspace), number, list)
+audit(workspace, now, actor, 'role', redis.call('HGET', role_record(workspace, number), 'id'))
+return { 'set', list }

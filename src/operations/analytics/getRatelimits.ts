@@ -1,0 +1,48 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { Fields, Identifier, NamespaceRef, SqlQuery } from '../schemas.ts';
+import { addUp, bucketOf, type Granularity, periodOf, refuseSql, timeFields } from './buckets.ts';
+
+export const getRatelimits = manages({
+  name: 'analytics.getRatelimits',
+  summary: 'Count rate-limit checks that passed and that were blocked, by time and namespace.',
+  input: Fields({
+    namespace: Type.Optional(NamespaceRef),
+    identifier: Type.Optional(Identifier),
+    ...timeFields,
+    query: Type.Optional(SqlQuery),
+  }),
+  output: Type.Array(
+    Type.Object({
+      time: Type.Integer({ description: 'When the hour, day or month begins, Unix milliseconds.' }),
+      namespace: Type.String(),
+      identifier: Type.Optional(Type.String()),
+      passed: Type.Integer(),
+      blocked: Type.Integer(),
+    }),
+    { description: 'In order of time.' },
+  ),
+  needs: { ratelimit: ['read_analytics'] },
+  // A caller with some namespaces only gets their rows.
+  scope: () => undefined,
+  check({ query }) {
+    refuseSql(query, 'Use namespace, identifier, start, end and granularity.');
+  },
+
+  async handle({ namespace, identifier, start, end, granularity = 'hour' }, { store, caller }) {
+    const period = periodOf({ start, end }, granularity as Granularity, await store.analytics.currentMs());
+    const readable = caller.grants.idsFor('ratelimit', 'read_analytics');
+    let namespaceIds = readable;
+    if (namespace !== undefined) {
+      const found = await store.overrides.findNamespace(caller.workspaceId, namespace);
+      namespaceIds = found && (readable === true || readable.includes(found.id)) ? [found.id] : [];
+    }
+    const counts = await store.analytics.ratelimits(caller.workspaceId, { ...period, namespaceIds, identifier });
+    const rows = counts.map(({ hour, ...count }) => ({
+      time: bucketOf(hour, granularity as Granularity),
+      ...count,
+      ...(identifier !== undefined && { identifier }),
+    }));
+    return addUp(rows, ['passed', 'blocked']);
+  },
+});

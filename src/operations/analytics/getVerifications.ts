@@ -1,0 +1,70 @@
+import Type from 'typebox';
+import { outcomes } from '../../domain/verification.ts';
+import { manages } from '../../operation.ts';
+import { ApiId, ExternalId, Fields, KeyId, SqlQuery, Tag } from '../schemas.ts';
+import { addUp, bucketOf, type Granularity, periodOf, refuseSql, timeFields } from './buckets.ts';
+
+const groups = ['apiId', 'keyId', 'externalId', 'outcome', 'tag'] as const;
+
+export const getVerifications = manages({
+  name: 'analytics.getVerifications',
+  summary: 'Count verifications and the credits they spent, by time and whatever they are grouped by.',
+  input: Fields({
+    apiId: Type.Optional(ApiId),
+    keyId: Type.Optional(KeyId),
+    externalId: Type.Optional(ExternalId),
+    tag: Type.Optional(Tag),
+    ...timeFields,
+    groupBy: Type.Optional(Type.Array(Type.Enum([...groups]), { maxItems: groups.length, default: ['outcome'] })),
+    query: Type.Optional(SqlQuery),
+  }),
+  output: Type.Array(
+    Type.Object({
+      time: Type.Integer({ description: 'When the hour, day or month begins, Unix milliseconds.' }),
+      apiId: Type.Optional(Type.String()),
+      keyId: Type.Optional(Type.String()),
+      externalId: Type.Optional(Type.String()),
+      outcome: Type.Optional(Type.Enum(outcomes.filter((outcome) => outcome !== 'NOT_FOUND'))),
+      tag: Type.Optional(Type.String()),
+      count: Type.Integer(),
+      spentCredits: Type.Integer(),
+    }),
+    { description: 'In order of time. A verification with several tags is in the rows of each.' },
+  ),
+  needs: { api: ['read_analytics'] },
+  // A caller with some APIs only gets their rows.
+  scope: () => undefined,
+  check({ query }) {
+    refuseSql(query, 'Use apiId, keyId, externalId, tag, start, end, granularity and groupBy.');
+  },
+
+  async handle(
+    { apiId, keyId, externalId, tag, start, end, granularity = 'hour', groupBy = ['outcome'] },
+    { store, caller },
+  ) {
+    const period = periodOf({ start, end }, granularity as Granularity, await store.analytics.currentMs());
+    const readable = caller.grants.idsFor('api', 'read_analytics');
+    const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
+    const by = (group: (typeof groups)[number]) => groupBy.includes(group);
+    const counts = await store.analytics.verifications(caller.workspaceId, {
+      ...period,
+      apiIds,
+      keyId,
+      externalId,
+      tag,
+      by: { key: by('keyId'), externalId: by('externalId'), tag: by('tag') },
+    });
+    const rows = counts.map(({ hour, count, spentCredits, ...groupsOf }) => ({
+      time: bucketOf(hour, granularity as Granularity),
+      ...(by('apiId') && { apiId: groupsOf.apiId }),
+      ...(by('keyId') && { keyId: groupsOf.keyId }),
+      // What had no identity is a group of its own, without the field.
+      ...(by('externalId') && groupsOf.externalId && { externalId: groupsOf.externalId }),
+      ...(by('outcome') && { outcome: groupsOf.outcome }),
+      ...(by('tag') && { tag: groupsOf.tag }),
+      count,
+      spentCredits,
+    }));
+    return addUp(rows, ['count', 'spentCredits']) as never;
+  },
+});

@@ -1,0 +1,30 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { Cursor, Fields, PageSize } from '../schemas.ts';
+
+export const listEvents = manages({
+  name: 'audit.listEvents',
+  summary: 'List what was changed, when and by which root key.',
+  input: Fields({
+    limit: Type.Optional(PageSize(100)),
+    cursor: Type.Optional(Cursor),
+    order: Type.Optional(Type.Enum(['asc', 'desc'], { default: 'asc' })),
+  }),
+  output: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      time: Type.Integer(),
+      rootKeyId: Type.String(),
+      operation: Type.String(),
+      resource: Type.Object({ type: Type.String(), id: Type.String() }),
+      requestId: Type.String(),
+    }),
+  ),
+  needs: { audit: ['read_audit'] },
+  scope: () => '*',
+  // A cursor goes on in the direction it came from.
+  list: ({ order = 'asc' }) => `audit-${order}`,
+
+  handle: ({ limit = 100, order = 'asc' }, { store, caller, after }) =>
+    store.audit.list(caller.workspaceId, { after, count: limit, order: order as 'asc' | 'desc' }),
+});

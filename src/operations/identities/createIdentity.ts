@@ -1,0 +1,28 @@
+import Type from 'typebox';
+import { ApiError } from '../../errors.ts';
+import { manages } from '../../operation.ts';
+import { checkNamesOnce, metaText } from '../rules.ts';
+import { ExternalId, Fields, Meta, Ratelimits } from '../schemas.ts';
+
+export const createIdentity = manages({
+  name: 'identities.createIdentity',
+  summary: 'Create an identity: whose keys they are, with metadata and limits that all of them share.',
+  input: Fields({ externalId: ExternalId, meta: Type.Optional(Meta), ratelimits: Type.Optional(Ratelimits) }),
+  output: Type.Object({ identityId: Type.String() }),
+  errors: ['identity_already_exists'],
+  needs: { identity: ['create_identity'] },
+  scope: () => '*',
+  check({ meta, ratelimits }, context) {
+    checkNamesOnce(ratelimits);
+    metaText(meta, context, 'meta');
+  },
+
+  async handle({ externalId, meta, ratelimits = [] }, context) {
+    const { store, caller, actor } = context;
+    const identity = { externalId, meta: metaText(meta, context, 'meta') ?? undefined, ratelimits };
+    const identityId = await store.identities.create(caller.workspaceId, identity, actor);
+    if (!identityId)
+      throw new ApiError('identity_already_exists', `There is an identity ${JSON.stringify(externalId)}.`);
+    return { identityId };
+  },
+});

@@ -1,0 +1,20 @@
+import { manages } from '../../operation.ts';
+import { Empty, Fields, IdentityRef } from '../schemas.ts';
+import { identityNotFound, loadIdentity, scopeOfIdentity } from './identityByRef.ts';
+
+export const deleteIdentity = manages({
+  name: 'identities.deleteIdentity',
+  summary: 'Delete an identity. Its keys stay valid, without its data and limits.',
+  input: Fields({ identity: IdentityRef }),
+  output: Empty,
+  errors: ['identity_not_found'],
+  needs: { identity: ['delete_identity'] },
+  problems: true,
+  load: loadIdentity,
+  scope: scopeOfIdentity,
+
+  async handle(_input, { store, caller, actor }, { id }) {
+    if (!(await store.identities.delete(caller.workspaceId, id, actor))) throw identityNotFound();
+    return {};
+  },
+});

@@ -1,0 +1,16 @@
+import { manages } from '../../operation.ts';
+import { Fields, Identity, IdentityRef } from '../schemas.ts';
+import { loadIdentity, scopeOfIdentity } from './identityByRef.ts';
+
+export const getIdentity = manages({
+  name: 'identities.getIdentity',
+  summary: 'Read an identity by its id or externalId.',
+  input: Fields({ identity: IdentityRef }),
+  output: Identity,
+  errors: ['identity_not_found'],
+  needs: { identity: ['read_identity'] },
+  load: loadIdentity,
+  scope: scopeOfIdentity,
+
+  handle: async (_input, _context, identity) => identity,
+});

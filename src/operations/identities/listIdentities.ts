@@ -1,0 +1,20 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { Cursor, Fields, Identity, PageSize, Search } from '../schemas.ts';
+
+export const listIdentities = manages({
+  name: 'identities.listIdentities',
+  summary: 'List identities in order of creation, or those whose id or externalId contains a text.',
+  input: Fields({
+    limit: Type.Optional(PageSize(100)),
+    cursor: Type.Optional(Cursor),
+    search: Type.Optional(Search),
+  }),
+  output: Type.Array(Identity),
+  needs: { identity: ['read_identity'] },
+  scope: () => '*',
+  list: () => 'identities',
+
+  handle: ({ limit = 100, search }, { store, caller, after }) =>
+    store.identities.list(caller.workspaceId, { after, count: limit, search }),
+});

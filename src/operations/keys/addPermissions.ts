@@ -1,0 +1,17 @@
+import { manages } from '../../operation.ts';
+import { Fields } from '../schemas.ts';
+import { loadKey, scopeOfKey } from './keyById.ts';
+import { changePermissions, input, output } from './keyPermissions.ts';
+
+export const addPermissions = manages({
+  name: 'keys.addPermissions',
+  summary: 'Give a key permissions beside those it has. Unknown ones are created if the caller may.',
+  input: Fields(input(1)),
+  output,
+  errors: ['key_not_found'],
+  needs: { api: ['update_key'], rbac: ['add_permission_to_key'] },
+  load: loadKey,
+  scope: scopeOfKey,
+
+  handle: (input, context) => changePermissions('add', input, context),
+});

@@ -1,0 +1,17 @@
+import { manages } from '../../operation.ts';
+import { Fields } from '../schemas.ts';
+import { loadKey, scopeOfKey } from './keyById.ts';
+import { changeRoles, input, output } from './keyRoles.ts';
+
+export const addRoles = manages({
+  name: 'keys.addRoles',
+  summary: 'Give a key roles beside those it has.',
+  input: Fields(input(1)),
+  output,
+  errors: ['key_not_found', 'role_not_found'],
+  needs: { api: ['update_key'], rbac: ['add_role_to_key'] },
+  load: loadKey,
+  scope: scopeOfKey,
+
+  handle: (input, context) => changeRoles('add', input, context),
+});

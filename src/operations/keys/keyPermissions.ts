@@ -1,0 +1,35 @@
+// What keys.addPermissions, removePermissions and setPermissions have in common.
+
+import Type from 'typebox';
+import type { ManageContext } from '../../operation.ts';
+import { permissionsMax } from '../../store/keys.ts';
+import type { Permission as PermissionRecord } from '../../store/rbac.ts';
+import { invalid, keyNotFound, mayNotCreate, permissionNotFound } from '../rules.ts';
+import { KeyId, Permission, Slug } from '../schemas.ts';
+
+export const input = (minItems: 0 | 1) => ({
+  keyId: KeyId,
+  permissions: Type.Array(Slug, { minItems, maxItems: permissionsMax }),
+});
+export const output = Type.Array(Permission, { description: 'All direct permissions of the key, after the call.' });
+
+export async function changePermissions(
+  mode: 'add' | 'remove' | 'set',
+  { keyId, permissions }: { keyId: string; permissions: string[] },
+  { store, caller, actor }: ManageContext,
+): Promise<PermissionRecord[]> {
+  const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
+  const request = { keyId, permissions, mayCreatePermissions };
+  const result = await store.keys.setPermissions(caller.workspaceId, mode, request, actor);
+  if (!('refused' in result)) return store.permissions.ofNumbers(caller.workspaceId, result.numbers);
+  switch (result.refused) {
+    case 'key_not_found':
+      throw keyNotFound();
+    case 'too_many':
+      throw invalid('body.permissions', `would leave the key with more than ${permissionsMax} direct permissions`);
+    case 'permission_not_found':
+      throw permissionNotFound(result.name);
+    case 'create_permission':
+      throw mayNotCreate(result.name);
+  }
+}

@@ -1,0 +1,27 @@
+// What keys.addRoles, removeRoles and setRoles have in common.
+
+import Type from 'typebox';
+import type { ManageContext } from '../../operation.ts';
+import { rolesMax } from '../../store/keys.ts';
+import type { Role as RoleRecord } from '../../store/rbac.ts';
+import { invalid, keyNotFound, roleNotFound } from '../rules.ts';
+import { KeyId, Role, RoleName } from '../schemas.ts';
+
+export const input = (minItems: 0 | 1) => ({
+  keyId: KeyId,
+  roles: Type.Array(RoleName, { minItems, maxItems: rolesMax }),
+});
+export const output = Type.Array(Role, { description: 'All roles of the key, after the call.' });
+
+export async function changeRoles(
+  mode: 'add' | 'remove' | 'set',
+  { keyId, roles }: { keyId: string; roles: string[] },
+  { store, caller, actor }: ManageContext,
+): Promise<RoleRecord[]> {
+  const result = await store.keys.setRoles(caller.workspaceId, mode, { keyId, roles }, actor);
+  if (!('refused' in result)) return store.roles.ofNumbers(caller.workspaceId, result.numbers);
+  if (result.refused === 'role_not_found') throw roleNotFound(result.name);
+  throw result.refused === 'key_not_found'
+    ? keyNotFound()
+    : invalid('body.roles', `would leave the key with more than ${rolesMax} roles`);
+}

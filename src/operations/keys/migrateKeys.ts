@@ -1,0 +1,93 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { apiNotFound, checkCredits, checkNamesOnce, invalid, mayNotCreate, metaText, roleNotFound } from '../rules.ts';
+import {
+  ApiId,
+  Expires,
+  ExternalId,
+  Fields,
+  KeyName,
+  Meta,
+  NewCredits,
+  Ratelimits,
+  RoleName,
+  Slug,
+} from '../schemas.ts';
+
+export const migrateKeys = manages({
+  name: 'keys.migrateKeys',
+  summary:
+    'Import keys by the hashes of their strings, so that they verify here at once. All of the call or nothing, but for hashes that exist.',
+  input: Fields({
+    migrationId: Type.String({ minLength: 3, maxLength: 255, description: 'Recorded with the keys.' }),
+    apiId: ApiId,
+    keys: Type.Array(
+      Fields({
+        hash: Type.String({ maxLength: 64, description: 'Base64 of the SHA-256 of the whole key string.' }),
+        name: Type.Optional(KeyName),
+        externalId: Type.Optional(ExternalId),
+        meta: Type.Optional(Meta),
+        roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
+        permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
+        expires: Type.Optional(Expires),
+        enabled: Type.Optional(Type.Boolean({ default: true })),
+        credits: Type.Optional(NewCredits),
+        ratelimits: Type.Optional(Ratelimits),
+      }),
+      { minItems: 1, maxItems: 1000 },
+    ),
+  }),
+  output: Type.Object({
+    migrated: Type.Array(Type.Object({ hash: Type.String(), keyId: Type.String() })),
+    failed: Type.Array(Type.String(), { description: 'Hashes that exist in the workspace.' }),
+  }),
+  errors: ['api_not_found', 'role_not_found'],
+  needs: { api: ['create_key'] },
+  scope: ({ apiId }) => apiId,
+  check({ keys }, context) {
+    const seen = new Set<string>();
+    for (const [index, { hash, credits, ratelimits, meta }] of keys.entries()) {
+      const at = `body.keys[${index}]`;
+      const digest = Buffer.from(hash, 'base64');
+      if (digest.length !== 32 || digest.toString('base64') !== hash)
+        throw invalid(`${at}.hash`, 'is not the base64 of 32 bytes');
+      if (seen.has(hash)) throw invalid(`${at}.hash`, 'stands twice in the call');
+      seen.add(hash);
+      checkCredits(credits, `${at}.credits`);
+      checkNamesOnce(ratelimits, `${at}.ratelimits`);
+      metaText(meta, context, 'keys', index, 'meta');
+    }
+  },
+
+  async handle({ migrationId, apiId, keys }, context) {
+    const { store, caller, actor } = context;
+    const result = await store.keys.create(
+      caller.workspaceId,
+      {
+        apiId,
+        migrationId,
+        mayCreatePermissions: caller.grants.holds('rbac', '*', 'create_permission'),
+        keys: keys.map(({ hash, meta, credits, ...key }, index) => ({
+          ...key,
+          digest: Buffer.from(hash, 'base64'),
+          start: '',
+          meta: metaText(meta, context, 'keys', index, 'meta') ?? undefined,
+          remaining: credits?.remaining ?? undefined,
+          refill: credits?.refill,
+        })),
+      },
+      actor,
+    );
+    if ('created' in result) {
+      const answer = { migrated: [] as { hash: string; keyId: string }[], failed: [] as string[] };
+      for (const [index, { hash }] of keys.entries()) {
+        const keyId = result.created[index];
+        if (keyId) answer.migrated.push({ hash, keyId });
+        else answer.failed.push(hash);
+      }
+      return answer;
+    }
+    if (result.refused === 'api_not_found') throw apiNotFound();
+    throw result.refused === 'role_not_found' ? roleNotFound(result.name) : mayNotCreate(result.name);
+  },
+});

@@ -1,0 +1,17 @@
+import { manages } from '../../operation.ts';
+import { Fields } from '../schemas.ts';
+import { loadKey, scopeOfKey } from './keyById.ts';
+import { changePermissions, input, output } from './keyPermissions.ts';
+
+export const removePermissions = manages({
+  name: 'keys.removePermissions',
+  summary: 'Take direct permissions off a key.',
+  input: Fields(input(1)),
+  output,
+  errors: ['key_not_found', 'permission_not_found'],
+  needs: { api: ['update_key'], rbac: ['remove_permission_from_key'] },
+  load: loadKey,
+  scope: scopeOfKey,
+
+  handle: (input, context) => changePermissions('remove', input, context),
+});

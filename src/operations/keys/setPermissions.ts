@@ -1,0 +1,17 @@
+import { manages } from '../../operation.ts';
+import { Fields } from '../schemas.ts';
+import { loadKey, scopeOfKey } from './keyById.ts';
+import { changePermissions, input, output } from './keyPermissions.ts';
+
+export const setPermissions = manages({
+  name: 'keys.setPermissions',
+  summary: 'Replace the direct permissions of a key.',
+  input: Fields(input(0)),
+  output,
+  errors: ['key_not_found'],
+  needs: { api: ['update_key'], rbac: ['add_permission_to_key', 'remove_permission_from_key'] },
+  load: loadKey,
+  scope: scopeOfKey,
+
+  handle: (input, context) => changePermissions('set', input, context),
+});

@@ -1,0 +1,26 @@
+import Type from 'typebox';
+import { ApiError } from '../../errors.ts';
+import { manages } from '../../operation.ts';
+import { Description, Fields, Slug } from '../schemas.ts';
+
+export const createPermission = manages({
+  name: 'permissions.createPermission',
+  summary: 'Create a permission.',
+  input: Fields({
+    name: Type.String({ minLength: 1, maxLength: 512 }),
+    slug: Slug,
+    description: Type.Optional(Description),
+  }),
+  output: Type.Object({ permissionId: Type.String() }),
+  errors: ['permission_already_exists'],
+  needs: { rbac: ['create_permission'] },
+  scope: () => '*',
+
+  async handle(permission, { store, caller, actor }) {
+    const permissionId = await store.permissions.create(caller.workspaceId, permission, actor);
+    if (!permissionId) {
+      throw new ApiError('permission_already_exists', `There is a permission ${JSON.stringify(permission.slug)}.`);
+    }
+    return { permissionId };
+  },
+});

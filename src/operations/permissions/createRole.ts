@@ -1,0 +1,32 @@
+import Type from 'typebox';
+import { ApiError } from '../../errors.ts';
+import { manages } from '../../operation.ts';
+import { mayNotCreate } from '../rules.ts';
+import { Description, Fields, RoleName, Slug } from '../schemas.ts';
+
+export const createRole = manages({
+  name: 'permissions.createRole',
+  summary: 'Create a role, with permissions if wanted.',
+  input: Fields({
+    name: RoleName,
+    description: Type.Optional(Description),
+    permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
+  }),
+  output: Type.Object({ roleId: Type.String() }),
+  errors: ['role_already_exists'],
+  needs: { rbac: ['create_role'] },
+  scope: () => '*',
+
+  async handle({ name, description, permissions = [] }, { store, caller, actor }) {
+    if (permissions.length > 0 && !caller.grants.holds('rbac', '*', 'add_permission_to_role')) {
+      throw new ApiError('insufficient_permissions', 'The root key lacks rbac.*.add_permission_to_role.');
+    }
+    const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
+    const role = { name, description, permissions };
+    const result = await store.roles.create(caller.workspaceId, role, mayCreatePermissions, actor);
+    if (!('refused' in result)) return result;
+    throw result.refused === 'exists'
+      ? new ApiError('role_already_exists', `There is a role ${JSON.stringify(name)}.`)
+      : mayNotCreate(result.name);
+  },
+});

@@ -1,0 +1,18 @@
+import { manages } from '../../operation.ts';
+import { permissionNotFound } from '../rules.ts';
+import { Empty, Fields, PermissionRef } from '../schemas.ts';
+
+export const deletePermission = manages({
+  name: 'permissions.deletePermission',
+  summary: 'Delete a permission by its id or slug. It is off all keys and roles from the next verification on.',
+  input: Fields({ permission: PermissionRef }),
+  output: Empty,
+  errors: ['permission_not_found'],
+  needs: { rbac: ['delete_permission'] },
+  scope: () => '*',
+
+  async handle({ permission }, { store, caller, actor }) {
+    if (!(await store.permissions.delete(caller.workspaceId, permission, actor))) throw permissionNotFound(permission);
+    return {};
+  },
+});

@@ -1,0 +1,20 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { Cursor, Fields, PageSize, Permission, Search } from '../schemas.ts';
+
+export const listPermissions = manages({
+  name: 'permissions.listPermissions',
+  summary: 'List permissions in order of creation, or those whose id, name, slug or description contains a text.',
+  input: Fields({
+    limit: Type.Optional(PageSize(100)),
+    cursor: Type.Optional(Cursor),
+    search: Type.Optional(Search),
+  }),
+  output: Type.Array(Permission),
+  needs: { rbac: ['read_permission'] },
+  scope: () => '*',
+  list: () => 'permissions',
+
+  handle: ({ limit = 100, search }, { store, caller, after }) =>
+    store.permissions.list(caller.workspaceId, { after, count: limit, search }),
+});

@@ -1,0 +1,25 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { mayNotCreate, roleNotFound } from '../rules.ts';
+import { Fields, Permission, RoleRef, Slug } from '../schemas.ts';
+
+export const setRolePermissions = manages({
+  name: 'permissions.setRolePermissions',
+  summary: 'Replace the permissions of a role. Counts from the next verification on.',
+  input: Fields({ roleId: RoleRef, permissions: Type.Array(Slug, { maxItems: 1000 }) }),
+  output: Type.Array(Permission, { description: 'All permissions of the role, after the call.' }),
+  errors: ['role_not_found'],
+  needs: { rbac: ['add_permission_to_role', 'remove_permission_from_role'] },
+  scope: () => '*',
+
+  async handle({ roleId, permissions }, { store, caller, actor }) {
+    const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
+    const result = await store.roles.setPermissions(
+      caller.workspaceId,
+      { roleId, permissions, mayCreatePermissions },
+      actor,
+    );
+    if (Array.isArray(result)) return result;
+    throw result.refused === 'role_not_found' ? roleNotFound(roleId) : mayNotCreate(result.name);
+  },
+});

@@ -1,0 +1,21 @@
+import { manages } from '../../operation.ts';
+import { Empty, Fields, Identifier, NamespaceRef } from '../schemas.ts';
+import { loadNamespace, overrideNotFound, scopeOfNamespace } from './namespaceByRef.ts';
+
+export const deleteOverride = manages({
+  name: 'ratelimits.deleteOverride',
+  alias: 'ratelimit.deleteOverride',
+  summary: 'Delete the override for exactly this identifier.',
+  input: Fields({ namespace: NamespaceRef, identifier: Identifier }),
+  output: Empty,
+  errors: ['namespace_not_found', 'override_not_found'],
+  needs: { ratelimit: ['delete_override'] },
+  load: loadNamespace,
+  scope: scopeOfNamespace,
+
+  async handle({ identifier }, { store, caller, actor }, namespace) {
+    if (!(await store.overrides.delete(caller.workspaceId, namespace.name, identifier, actor)))
+      throw overrideNotFound();
+    return {};
+  },
+});

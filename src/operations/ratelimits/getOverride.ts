@@ -1,0 +1,21 @@
+import { manages } from '../../operation.ts';
+import { Fields, Identifier, NamespaceRef, Override } from '../schemas.ts';
+import { loadNamespace, overrideNotFound, scopeOfNamespace, showOverride } from './namespaceByRef.ts';
+
+export const getOverride = manages({
+  name: 'ratelimits.getOverride',
+  alias: 'ratelimit.getOverride',
+  summary: 'Read the override for exactly this identifier.',
+  input: Fields({ namespace: NamespaceRef, identifier: Identifier }),
+  output: Override,
+  errors: ['namespace_not_found', 'override_not_found'],
+  needs: { ratelimit: ['read_override'] },
+  load: loadNamespace,
+  scope: scopeOfNamespace,
+
+  async handle({ identifier }, { store, caller }, namespace) {
+    const override = await store.overrides.find(caller.workspaceId, namespace.name, identifier);
+    if (!override) throw overrideNotFound();
+    return showOverride(override, namespace);
+  },
+});

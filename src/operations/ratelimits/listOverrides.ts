@@ -1,0 +1,25 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { Cursor, Fields, NamespaceRef, Override, PageSize } from '../schemas.ts';
+import { loadNamespace, namespaceNotFound, scopeOfNamespace, showOverride } from './namespaceByRef.ts';
+
+export const listOverrides = manages({
+  name: 'ratelimits.listOverrides',
+  alias: 'ratelimit.listOverrides',
+  summary: 'List the overrides of a namespace in order of creation.',
+  input: Fields({ namespace: NamespaceRef, limit: Type.Optional(PageSize(10)), cursor: Type.Optional(Cursor) }),
+  output: Type.Array(Override),
+  errors: ['namespace_not_found'],
+  needs: { ratelimit: ['read_override'] },
+  load: loadNamespace,
+  scope: scopeOfNamespace,
+  list: ({ namespace }) => `overrides:${Buffer.from(namespace).toString('base64url')}`,
+  // The SDK, which calls the alias, expects the bare list.
+  wrapItems: 'overrides',
+
+  async handle({ limit = 10 }, { store, caller, after }, namespace) {
+    const page = await store.overrides.list(caller.workspaceId, { namespace: namespace.name, after, count: limit });
+    if (!page) throw namespaceNotFound(namespace.name);
+    return { items: page.items.map((override) => showOverride(override, namespace)), next: page.next };
+  },
+});

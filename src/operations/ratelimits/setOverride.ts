@@ -1,0 +1,46 @@
+import Type from 'typebox';
+import { ApiError } from '../../errors.ts';
+import { manages } from '../../operation.ts';
+import { wildcardsMax } from '../../store/overrides.ts';
+import { invalid } from '../rules.ts';
+import { Duration, Fields, Identifier, Int, NamespaceRef } from '../schemas.ts';
+import { namespaceNotFound } from './namespaceByRef.ts';
+
+export const setOverride = manages({
+  name: 'ratelimits.setOverride',
+  alias: 'ratelimit.setOverride',
+  summary: 'Give an identifier, or all that match a wildcard, a limit of its own in a namespace.',
+  input: Fields({
+    namespace: NamespaceRef,
+    identifier: Identifier,
+    limit: Int({ minimum: 0, description: '0 blocks completely.' }),
+    duration: Duration,
+  }),
+  output: Type.Object({ overrideId: Type.String() }),
+  errors: ['namespace_not_found'],
+  needs: { ratelimit: ['set_override'] },
+
+  /** A namespace that does not exist yet is made by callers who may make any. */
+  async load({ namespace }, { store, caller }) {
+    const found = await store.overrides.findNamespace(caller.workspaceId, namespace);
+    if (found) return found;
+    if (namespace.startsWith('rlns_')) throw namespaceNotFound(namespace);
+    if (!caller.grants.holds('ratelimit', '*', 'create_namespace')) {
+      throw new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');
+    }
+    return undefined;
+  },
+  scope: (_input, namespace) => namespace?.id ?? '*',
+
+  async handle({ namespace, identifier, limit, duration }, { store, caller, actor }) {
+    const result = await store.overrides.set(
+      caller.workspaceId,
+      { namespace, identifier, limit, durationMs: duration },
+      actor,
+    );
+    if (!('refused' in result)) return result;
+    throw result.refused === 'namespace_not_found'
+      ? namespaceNotFound(namespace)
+      : invalid('body.identifier', `is one wildcard too many: a namespace has at most ${wildcardsMax}`);
+  },
+});

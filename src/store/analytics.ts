@@ -1,0 +1,346 @@
+// Reads usage counts (lua/include/usage.lua writes them). Counts lie by hour; a reader asks only for what can answer the
+// question: the totals of an API, the histories of keys, or the counts by tag. Nothing here is one long script: a query
+// is many short commands, of which at most `readsMax` are made.
+
+import { type Outcome, outcomes } from '../domain/verification.ts';
+import { ApiError } from '../errors.ts';
+import { workspaceKey } from './keyspace.ts';
+import { storeError } from './redis.ts';
+import type { StoreContext } from './store.ts';
+
+export interface Period {
+  /** Hours since 1970, from and to, the last not included. */
+  fromHour: number;
+  toHour: number;
+}
+
+/** One count: of an hour, an outcome, and what else the query asked to be told apart. */
+export interface UsageCount {
+  hour: number;
+  outcome: Outcome;
+  count: number;
+  spentCredits: number;
+  apiId: string;
+  keyId?: string;
+  externalId?: string;
+  tag?: string;
+}
+
+export interface UsageQuery extends Period {
+  /** True: of every API there is. */
+  apiIds: true | readonly string[];
+  keyId?: string | undefined;
+  externalId?: string | undefined;
+  tag?: string | undefined;
+  /** What must be told apart, beyond the API. */
+  by: { key: boolean; externalId: boolean; tag: boolean };
+}
+
+export interface NamespaceCount {
+  hour: number;
+  namespace: string;
+  passed: number;
+  blocked: number;
+}
+
+const hourMs = 3_600_000;
+const readsMax = 200_000;
+/** Commands sent at once. */
+const pipelineMax = 500;
+
+const dayOf = (hour: number): string => new Date(hour * hourMs).toISOString().slice(0, 10).replaceAll('-', '');
+const monthOf = (hour: number): string => dayOf(hour).slice(0, 6);
+
+/** The names that `nameOf` gives the hours of a period, each once. */
+function namesIn({ fromHour, toHour }: Period, nameOf: (hour: number) => string): string[] {
+  const names = new Set<string>();
+  for (let hour = fromHour; hour < toHour; hour += 24) names.add(nameOf(hour));
+  if (toHour > fromHour) names.add(nameOf(toHour - 1));
+  return [...names];
+}
+
+const hourOf = (day: string, hourOfDay: string): number =>
+  Date.UTC(Number(day.slice(0, 4)), Number(day.slice(4, 6)) - 1, Number(day.slice(6)), Number(hourOfDay)) / hourMs;
+
+const tooMuch = () =>
+  new ApiError(
+    'invalid_input',
+    'The query covers too much to be read at once; narrow it by time, API, key, identity or namespace.',
+    {
+      fields: [
+        {
+          location: 'body',
+          message: 'covers too much to be read at once',
+          fix: 'Narrow it by time, API, key, identity or namespace.',
+        },
+      ],
+    },
+  );
+
+export function openAnalytics({ redis, scripts, now, usageRetentionMs }: StoreContext) {
+  type Commands = ReturnType<typeof redis.pipeline>;
+
+  /** Sends one command for each item, in bounded pipelines. */
+  async function readAll<Item, Reply>(
+    items: readonly Item[],
+    add: (commands: Commands, item: Item) => void,
+  ): Promise<Reply[]> {
+    if (items.length > readsMax) throw tooMuch();
+    const replies: Reply[] = [];
+    for (let first = 0; first < items.length; first += pipelineMax) {
+      const commands = redis.pipeline();
+      for (const item of items.slice(first, first + pipelineMax)) add(commands, item);
+      const answers = await commands.exec().catch((cause) => Promise.reject(storeError(cause)));
+      for (const [error, reply] of answers ?? []) {
+        if (error) throw storeError(error);
+        replies.push(reply as Reply);
+      }
+    }
+    return replies;
+  }
+
+  const command = <T>(reply: Promise<T>): Promise<T> => reply.catch((cause) => Promise.reject(storeError(cause)));
+
+  /** Counts older than the retention are gone, so there is no use in asking for them. */
+  async function clampPeriod({ fromHour, toHour }: Period): Promise<Period> {
+    const nowHour = Math.floor((await currentMs()) / hourMs);
+    const oldest = nowHour - Math.ceil(usageRetentionMs / hourMs) - 24 * 32;
+    return { fromHour: Math.max(fromHour, oldest), toHour: Math.min(toHour, nowHour + 24 * 32) };
+  }
+
+  /** Redis's time, in milliseconds. */
+  async function currentMs(): Promise<number> {
+    const held = now();
+    if (held !== '') return held;
+    const [seconds, micros] = await command(redis.time());
+    return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+  }
+
+  async function liveApis(workspaceId: string, wanted: true | readonly string[]): Promise<string[]> {
+    if (wanted === true) {
+      const ids = await command(redis.zrange(`${workspaceKey(workspaceId)}:apis`, '0', '-1'));
+      return ids.map((id16) => `api_${id16}`);
+    }
+    const found = await readAll<string, string | null>(wanted, (commands, apiId) =>
+      commands.hget(`${workspaceKey(workspaceId)}:api:${apiId.slice(-8)}`, 'id'),
+    );
+    return wanted.filter((apiId, index) => found[index] === apiId);
+  }
+
+  /** From the totals of APIs. */
+  async function byApi(workspaceId: string, apiIds: readonly string[], period: Period): Promise<UsageCount[]> {
+    const wanted = apiIds.flatMap((apiId) => namesIn(period, dayOf).map((day) => ({ apiId, day })));
+    const days = await readAll<(typeof wanted)[number], Record<string, string>>(wanted, (commands, { apiId, day }) =>
+      commands.hgetall(`${workspaceKey(workspaceId)}:ua:${apiId.slice(-8)}:${day}`),
+    );
+    return wanted.flatMap(({ apiId, day }, index) =>
+      Object.entries(days[index]!)
+        .filter(([field]) => !field.startsWith('s'))
+        .map(([field, count]) => ({
+          hour: hourOf(day, field.slice(0, 2)),
+          outcome: outcomes[Number(field[2]) - 1]!,
+          count: Number(count),
+          spentCredits: Number(days[index]![`s${field}`] ?? 0),
+          apiId,
+        })),
+    );
+  }
+
+  /** From the histories of keys, and what they carry of the present hour. */
+  async function byKey(
+    workspaceId: string,
+    apiIds: readonly string[],
+    query: UsageQuery,
+    period: Period,
+  ): Promise<UsageCount[]> {
+    const workspace = workspaceKey(workspaceId);
+    const apiOf = new Map(apiIds.map((apiId) => [apiId.slice(-8), apiId]));
+    let keys: string[];
+    if (query.keyId !== undefined) {
+      keys = [query.keyId.slice('key_'.length)];
+    } else {
+      const lists =
+        query.externalId === undefined
+          ? apiIds.map((apiId) => `${workspace}:uz:${apiId.slice(-8)}`)
+          : [`${workspace}:ui:${query.externalId}`];
+      keys = [];
+      for (const list of lists) {
+        if ((await command(redis.zcount(list, period.fromHour, '+inf'))) + keys.length > readsMax / 4) throw tooMuch();
+        keys.push(...(await command(redis.zrange(list, period.fromHour, '+inf', 'BYSCORE'))));
+      }
+    }
+    keys = keys.filter((key) => key.length === 24 && apiOf.has(key.slice(16)));
+
+    const counts: UsageCount[] = [];
+    const add = (
+      key: string,
+      usage: { hour: number; counts: readonly number[]; spent: number; externalId: string },
+    ) => {
+      for (const [index, count] of usage.counts.entries()) {
+        if (count === 0) continue;
+        counts.push({
+          hour: usage.hour,
+          outcome: outcomes[index]!,
+          count,
+          // Only what passes is charged.
+          spentCredits: outcomes[index] === 'VALID' ? usage.spent : 0,
+          apiId: apiOf.get(key.slice(16))!,
+          keyId: `key_${key}`,
+          externalId: usage.externalId,
+        });
+      }
+    };
+
+    const months = keys.flatMap((key) => namesIn(period, monthOf).map((month) => ({ key, month })));
+    const histories = await readAll<(typeof months)[number], Buffer | null>(months, (commands, { key, month }) =>
+      commands.getBuffer(`${workspace}:uk:${key}:${month}`),
+    );
+    for (const [index, { key }] of months.entries()) {
+      const history = histories[index];
+      if (history) for (const usage of readHistory(history)) add(key, usage);
+    }
+    for (let first = 0; first < keys.length; first += pipelineMax) {
+      const some = keys.slice(first, first + pipelineMax);
+      const rows = (await scripts.run('analytics/hour', workspaceId, [some.join('')])) as ([...number[]] | null)[];
+      for (const [index, row] of rows.entries()) {
+        if (row && row[0] !== 0) {
+          const externalId = row[8] as unknown as string;
+          add(some[index]!, { hour: row[0]!, counts: row.slice(1, 7), spent: Number(row[7]), externalId });
+        }
+      }
+    }
+    return counts;
+  }
+
+  /** From the counts by tag, which tell everything else apart as well. */
+  async function byTag(workspaceId: string, apiIds: readonly string[], period: Period): Promise<UsageCount[]> {
+    const counts: UsageCount[] = [];
+    const wanted = apiIds.flatMap((apiId) => namesIn(period, dayOf).map((day) => ({ apiId, day })));
+    if (wanted.length > readsMax) throw tooMuch();
+    const sizes = await readAll<(typeof wanted)[number], number>(wanted, (commands, { apiId, day }) =>
+      commands.hlen(`${workspaceKey(workspaceId)}:ut:${apiId.slice(-8)}:${day}`),
+    );
+    if (sizes.reduce((sum, size) => sum + size, 0) > readsMax) throw tooMuch();
+    for (const [index, { apiId, day }] of wanted.entries()) {
+      if (sizes[index] === 0) continue;
+      const fields = new Map<string, { field: Buffer; count: number }>();
+      let cursor = '0';
+      do {
+        const [next, pairs] = await command(
+          redis.hscanBuffer(`${workspaceKey(workspaceId)}:ut:${apiId.slice(-8)}:${day}`, cursor, 'COUNT', 1000),
+        );
+        cursor = next.toString();
+        for (let at = 0; at < pairs.length; at += 2) {
+          fields.set(pairs[at]!.toString('latin1'), { field: pairs[at]!, count: Number(pairs[at + 1]!.toString()) });
+        }
+      } while (cursor !== '0');
+      for (const [name, { field, count }] of fields) {
+        if (name.startsWith('s')) continue;
+        const externalIdBytes = field[27]!;
+        counts.push({
+          hour: hourOf(day, name.slice(0, 2)),
+          outcome: outcomes[Number(name[2]) - 1]!,
+          count,
+          spentCredits: fields.get(`s${name}`)?.count ?? 0,
+          apiId,
+          keyId: `key_${name.slice(3, 27)}`,
+          externalId: field.toString('utf8', 28, 28 + externalIdBytes),
+          tag: field.toString('utf8', 28 + externalIdBytes),
+        });
+      }
+    }
+    return counts;
+  }
+
+  return {
+    currentMs,
+
+    /** Counts of verifications, in no order; those of one hour may come in several parts. */
+    async verifications(workspaceId: string, query: UsageQuery): Promise<UsageCount[]> {
+      const period = await clampPeriod(query);
+      const apiIds = await liveApis(workspaceId, query.apiIds);
+      let counts: UsageCount[];
+      if (query.by.tag || query.tag !== undefined) counts = await byTag(workspaceId, apiIds, period);
+      else if (query.by.key || query.by.externalId || query.keyId !== undefined || query.externalId !== undefined) {
+        counts = await byKey(workspaceId, apiIds, query, period);
+      } else counts = await byApi(workspaceId, apiIds, period);
+      return counts.filter(
+        (count) =>
+          count.hour >= period.fromHour &&
+          count.hour < period.toHour &&
+          (query.keyId === undefined || count.keyId === query.keyId) &&
+          (query.externalId === undefined || count.externalId === query.externalId) &&
+          (query.tag === undefined || count.tag === query.tag),
+      );
+    },
+
+    /** Counts of limit checks, of all identifiers or of one. `namespaces` are ids without `rlns_`, or all there are. */
+    async ratelimits(
+      workspaceId: string,
+      query: Period & { namespaceIds: true | readonly string[]; identifier?: string | undefined },
+    ): Promise<NamespaceCount[]> {
+      const workspace = workspaceKey(workspaceId);
+      const period = await clampPeriod(query);
+      const names = new Map<string, string>();
+      if (query.namespaceIds === true) {
+        for (const [id16, name] of Object.entries(await command(redis.hgetall(`${workspace}:nsid`))))
+          names.set(id16, name);
+      } else {
+        const ids = query.namespaceIds.map((id) => id.slice('rlns_'.length));
+        const found = await readAll<string, string | null>(ids, (commands, id16) =>
+          commands.hget(`${workspace}:nsid`, id16),
+        );
+        for (const [index, id16] of ids.entries()) if (found[index] !== null) names.set(id16, found[index]!);
+      }
+      const wanted = [...names].flatMap(([id16, namespace]) =>
+        namesIn(period, dayOf).map((day) => ({ id16, namespace, day })),
+      );
+      const { identifier } = query;
+      const hoursOfDay = Array.from({ length: 24 }, (_, hour) => String(hour).padStart(2, '0'));
+      const fields = hoursOfDay.flatMap((hour) => [`${hour}p${identifier}`, `${hour}b${identifier}`]);
+      const days = await readAll<(typeof wanted)[number], Record<string, string> | (string | null)[]>(
+        wanted,
+        (commands, { id16, day }) =>
+          identifier === undefined
+            ? commands.hgetall(`${workspace}:ul:${id16}:${day}`)
+            : commands.hmget(`${workspace}:ud:${id16}:${day}`, ...fields),
+      );
+      return wanted
+        .flatMap(({ namespace, day }, index) => {
+          const counted = days[index]!;
+          return hoursOfDay.map((hourOfDay, at) => ({
+            hour: hourOf(day, hourOfDay),
+            namespace,
+            passed: Number((Array.isArray(counted) ? counted[2 * at] : counted[`${hourOfDay}p`]) ?? 0),
+            blocked: Number((Array.isArray(counted) ? counted[2 * at + 1] : counted[`${hourOfDay}b`]) ?? 0),
+          }));
+        })
+        .filter(({ hour, passed, blocked }) => passed + blocked > 0 && hour >= period.fromHour && hour < period.toHour);
+    },
+  };
+}
+
+/** The entries of lua/include/usage.lua's flush_usage. */
+function* readHistory(history: Buffer) {
+  for (let at = 0; at < history.length; ) {
+    const hour = history.readUInt32BE(at);
+    const bits = history[at + 4]!;
+    at += 5;
+    const counts = [0, 0, 0, 0, 0, 0];
+    for (let outcome = 0; outcome < 6; outcome++) {
+      if (bits & (1 << outcome)) {
+        counts[outcome] = history.readUInt32BE(at);
+        at += 4;
+      }
+    }
+    let spent = 0;
+    if (bits & 64) {
+      spent = history.readUIntBE(at, 3) * 2 ** 32 + history.readUInt32BE(at + 3);
+      at += 7;
+    }
+    const externalIdBytes = history[at]!;
+    const externalId = history.toString('utf8', at + 1, at + 1 + externalIdBytes);
+    at += 1 + externalIdBytes;
+    yield { hour, counts, spent, externalId };
+  }
+}

@@ -1,0 +1,69 @@
+// The typed faces of lua/identities/.
+
+import type { Actor } from '../domain/caller.ts';
+import type { NewLimit } from './keys.ts';
+import type { PageOf } from './pages.ts';
+import { type Identity, type IdentityRow, readIdentity } from './records.ts';
+import type { StoreContext } from './store.ts';
+
+/** A search looks at so many identities in a step, and takes so many steps, before it hands back a cursor. */
+const stepMax = 1000;
+const stepsMax = 20;
+
+export function openIdentities({ scripts, now, actorText }: StoreContext) {
+  const readOptional = (row: unknown): Identity | undefined => (row ? readIdentity(row as IdentityRow) : undefined);
+
+  return {
+    /** Its id; undefined when the externalId exists. `meta` is JSON text. */
+    async create(
+      workspaceId: string,
+      identity: { externalId: string; meta?: string | undefined; ratelimits: readonly NewLimit[] },
+      actor: Actor,
+    ): Promise<string | undefined> {
+      const args = [JSON.stringify(identity), actorText(actor), now()];
+      return ((await scripts.run('identities/create', workspaceId, args)) as string | null) ?? undefined;
+    },
+
+    /** By id or externalId. */
+    find: async (workspaceId: string, identity: string): Promise<Identity | undefined> =>
+      readOptional(await scripts.run('identities/read', workspaceId, [identity])),
+
+    /** A page in order of creation, of those whose id or externalId contains `search` if that is given. */
+    async list(
+      workspaceId: string,
+      page: { after?: string | undefined; count: number; search?: string | undefined },
+    ): Promise<PageOf<Identity>> {
+      const search = page.search?.toLowerCase() ?? '';
+      const found: Identity[] = [];
+      let after = page.after?.slice('id_'.length) ?? '';
+      for (let step = 0; step < stepsMax; step++) {
+        const wanted = page.count - found.length;
+        const args = [after, search === '' ? wanted : stepMax, search, wanted];
+        const [rows, last, more] = (await scripts.run('identities/list', workspaceId, args)) as [
+          IdentityRow[],
+          string,
+          0 | 1,
+        ];
+        found.push(...rows.map(readIdentity));
+        if (more === 0) return { items: found, next: undefined };
+        after = last;
+        if (found.length === page.count) break;
+      }
+      return { items: found, next: `id_${after}` };
+    },
+
+    /** What is left out stays; `meta` is JSON text, '' removes it. Undefined when there is no such identity. */
+    async update(
+      workspaceId: string,
+      changes: { identity: string; meta?: string | undefined; ratelimits?: readonly NewLimit[] | undefined },
+      actor: Actor,
+    ): Promise<Identity | undefined> {
+      const args = [JSON.stringify(changes), actorText(actor), now()];
+      return readOptional(await scripts.run('identities/update', workspaceId, args));
+    },
+
+    /** False when there is no such identity. */
+    delete: async (workspaceId: string, identity: string, actor: Actor): Promise<boolean> =>
+      (await scripts.run('identities/delete', workspaceId, [identity, actorText(actor), now()])) === 1,
+  };
+}

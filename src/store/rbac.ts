@@ -1,0 +1,163 @@
+// The typed faces of lua/permissions/ and lua/roles/.
+
+import type { Actor } from '../domain/caller.ts';
+import { type PageOf, searchPages } from './pages.ts';
+import type { StoreContext } from './store.ts';
+
+export interface Permission {
+  id: string;
+  name: string;
+  slug: string;
+  description?: string;
+}
+
+export interface Role {
+  id: string;
+  name: string;
+  description?: string;
+  permissions: Permission[];
+}
+
+type PermissionRow = [id: string, name: string, slug: string, description: string | null];
+type RoleRow = [id: string, name: string, description: string | null, numbers: string];
+
+/** How many permissions are read in one step. */
+const stepMax = 500;
+
+const readPermission = ([id, name, slug, description]: PermissionRow): Permission => ({
+  id,
+  name,
+  slug,
+  ...(description !== null && { description }),
+});
+
+export function openRbac({ scripts, now, actorText }: StoreContext) {
+  /** The permissions with these numbers, by number. */
+  async function describe(workspaceId: string, numbers: readonly string[]): Promise<Map<string, Permission>> {
+    const found = new Map<string, Permission>();
+    const distinct = [...new Set(numbers)];
+    for (let first = 0; first < distinct.length; first += stepMax) {
+      const list = distinct.slice(first, first + stepMax).join(',');
+      const rows = (await scripts.run('permissions/read', workspaceId, ['', list])) as [string, PermissionRow][];
+      for (const [number, row] of rows) found.set(number, readPermission(row));
+    }
+    return found;
+  }
+
+  const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
+
+  async function permissionsOf(workspaceId: string, list: string): Promise<Permission[]> {
+    const numbers = numbersIn(list);
+    const found = await describe(workspaceId, numbers);
+    return numbers.map((number) => found.get(number)).filter((permission) => permission !== undefined);
+  }
+
+  async function rolesOf(workspaceId: string, rows: readonly RoleRow[]): Promise<Role[]> {
+    const found = await describe(
+      workspaceId,
+      rows.flatMap(([, , , list]) => numbersIn(list)),
+    );
+    return rows.map(([id, name, description, list]) => ({
+      id,
+      name,
+      ...(description !== null && { description }),
+      permissions: numbersIn(list)
+        .map((number) => found.get(number))
+        .filter((permission) => permission !== undefined),
+    }));
+  }
+
+  const permissions = {
+    /** Its id; undefined when the slug exists. */
+    async create(
+      workspaceId: string,
+      permission: { slug: string; name: string; description?: string | undefined },
+      actor: Actor,
+    ) {
+      const args = [JSON.stringify(permission), actorText(actor), now()];
+      return ((await scripts.run('permissions/create', workspaceId, args)) as string | null) ?? undefined;
+    },
+
+    async find(workspaceId: string, idOrSlug: string): Promise<Permission | undefined> {
+      const rows = (await scripts.run('permissions/read', workspaceId, [idOrSlug, ''])) as [string, PermissionRow][];
+      return rows[0] && readPermission(rows[0][1]);
+    },
+
+    /** A page in order of creation, of those that contain `search` if that is given. `after` is a permission id. */
+    list(
+      workspaceId: string,
+      page: { after?: string | undefined; count: number; search?: string | undefined },
+    ): Promise<PageOf<Permission>> {
+      return searchPages(page, async (after, count) => {
+        const args = [after?.slice('perm_'.length) ?? '', count];
+        const [rows, more] = (await scripts.run('permissions/list', workspaceId, args)) as [PermissionRow[], 0 | 1];
+        return { items: rows.map(readPermission), more: more === 1 };
+      });
+    },
+
+    /** False when there is no such permission. */
+    delete: async (workspaceId: string, idOrSlug: string, actor: Actor): Promise<boolean> =>
+      (await scripts.run('permissions/delete', workspaceId, [idOrSlug, actorText(actor), now()])) === 1,
+
+    /** Those in a list of numbers as other scripts answer it. */
+    ofNumbers: permissionsOf,
+  };
+
+  const roles = {
+    async create(
+      workspaceId: string,
+      role: { name: string; description?: string | undefined; permissions: readonly string[] },
+      mayCreatePermissions: boolean,
+      actor: Actor,
+    ): Promise<{ roleId: string } | { refused: 'exists' } | { refused: 'create_permission'; name: string }> {
+      const args = [JSON.stringify({ ...role, mayCreatePermissions }), actorText(actor), now()];
+      const [outcome, about] = (await scripts.run('roles/create', workspaceId, args)) as [string, string];
+      if (outcome === 'created') return { roleId: about };
+      return outcome === 'exists' ? { refused: outcome } : { refused: 'create_permission', name: about };
+    },
+
+    async find(workspaceId: string, idOrName: string): Promise<Role | undefined> {
+      const rows = (await scripts.run('roles/read', workspaceId, [idOrName, ''])) as RoleRow[];
+      return (await rolesOf(workspaceId, rows))[0];
+    },
+
+    /** A page in order of creation, of those that contain `search` if that is given. `after` is a role id. */
+    async list(
+      workspaceId: string,
+      page: { after?: string | undefined; count: number; search?: string | undefined },
+    ): Promise<PageOf<Role>> {
+      const found = await searchPages(page, async (after, count) => {
+        const args = [after?.slice('role_'.length) ?? '', count];
+        const [rows, more] = (await scripts.run('roles/list', workspaceId, args)) as [RoleRow[], 0 | 1];
+        return {
+          items: rows.map((row) => ({ id: row[0], name: row[1], description: row[2], row })),
+          more: more === 1,
+        };
+      });
+      const rows = found.items.map(({ row }) => row);
+      return { ...found, items: await rolesOf(workspaceId, rows) };
+    },
+
+    /** False when there is no such role. */
+    delete: async (workspaceId: string, idOrName: string, actor: Actor): Promise<boolean> =>
+      (await scripts.run('roles/delete', workspaceId, [idOrName, actorText(actor), now()])) === 1,
+
+    async setPermissions(
+      workspaceId: string,
+      request: { roleId: string; permissions: readonly string[]; mayCreatePermissions: boolean },
+      actor: Actor,
+    ): Promise<Permission[] | { refused: 'role_not_found' } | { refused: 'create_permission'; name: string }> {
+      const args = [JSON.stringify(request), actorText(actor), now()];
+      const [outcome, about] = (await scripts.run('roles/setPermissions', workspaceId, args)) as [string, string];
+      if (outcome === 'set') return permissionsOf(workspaceId, about);
+      return outcome === 'role_not_found' ? { refused: outcome } : { refused: 'create_permission', name: about };
+    },
+
+    /** Those in a list of numbers as other scripts answer it. */
+    async ofNumbers(workspaceId: string, list: string): Promise<Role[]> {
+      return rolesOf(workspaceId, (await scripts.run('roles/read', workspaceId, ['', list])) as RoleRow[]);
+    },
+  };
+
+  return { permissions, roles };
+}

@@ -1,0 +1,95 @@
+// lua/include/ids.lua: what must hold of ids and versions however the clock behaves.
+
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { snippets } from '../../support/snippet.ts';
+
+const { run } = snippets();
+const base58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
+const noonMs = Date.UTC(2026, 0, 15, 12);
+
+interface Take {
+  now: number;
+  ids: number;
+  versions: number;
+}
+
+let workspaces = 0;
+/** Takes stamps again and again in a fresh workspace whose sequence starts at `sequence`. */
+async function take(sequence: number, takes: readonly Take[]) {
+  const workspace = `tg:{ids${process.env.VITEST_POOL_ID}_${++workspaces}}`;
+  const [ids, versions] = (await run(
+    ['clock', 'ids'],
+    `redis.call('HSET', KEYS[1], 'sequence', ARGV[1])
+     local ids, versions = {}, {}
+     for index = 2, #ARGV, 3 do
+       local next_id, next_version = take_stamps(KEYS[1], tonumber(ARGV[index]), ARGV[index + 1] + ARGV[index + 2])
+       for _ = 1, ARGV[index + 1] do ids[#ids + 1] = next_id() end
+       for _ = 1, ARGV[index + 2] do
+         versions[#versions + 1] = string.gsub(next_version(), '.', function(c) return string.format('%02x', string.byte(c)) end)
+       end
+     end
+     redis.call('UNLINK', KEYS[1])
+     return { ids, versions }`,
+    workspace,
+    [sequence, ...takes.flatMap(({ now, ids, versions }) => [now, ids, versions])],
+  )) as [string[], string[]];
+  return { ids, versions };
+}
+
+/** A clock that mostly creeps on, and at times jumps ahead or back. */
+const histories = fc
+  .array(
+    fc.record({
+      step: fc.oneof(
+        { weight: 4, arbitrary: fc.integer({ min: 0, max: 2 }) },
+        { weight: 1, arbitrary: fc.integer({ min: -100_000, max: 100_000 }) },
+      ),
+      ids: fc.integer({ min: 0, max: 5 }),
+      versions: fc.integer({ min: 0, max: 5 }),
+    }),
+    { maxLength: 60 },
+  )
+  .map((steps) => {
+    let now = noonMs;
+    return steps.map(({ step, ids, versions }): Take => {
+      now += step;
+      return { now, ids, versions };
+    });
+  });
+
+/** Where a workspace's sequence may start (store/workspaces.ts), with the places where its lower digits roll over. */
+const sequences = fc.oneof(
+  fc.integer({ min: 0, max: 2 ** 46 }),
+  fc.integer({ min: 1, max: 2 ** 14 }).map((n) => n * 65_536 - 3),
+  fc.integer({ min: 1, max: 2 ** 14 }).map((n) => n * 58 ** 4 - 3),
+);
+
+test('ids ascend with creation and versions never repeat, also when the clock steps back', async () => {
+  await fc.assert(
+    fc.asyncProperty(sequences, histories, async (sequence, takes) => {
+      const { ids, versions } = await take(sequence, takes);
+      for (const id of ids) expect(id).toMatch(/^[1-9A-HJ-NP-Za-km-z]{16}$/);
+      // Byte order, which is the order of the lists in Redis.
+      for (const [index, id] of ids.entries()) if (index > 0) expect(id > ids[index - 1]!).toBe(true);
+      expect(new Set(versions).size).toBe(versions.length);
+      for (const version of versions) expect(version).toMatch(/^[0-9a-f]{16}$/);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('no version repeats while the clock stands still or is behind, however many are taken', async () => {
+  for (const sequence of [0, 65_530]) {
+    const takes = Array.from({ length: 280 }, (_, index) => ({ now: noonMs - index, ids: 0, versions: 500 }));
+    const { versions } = await take(sequence, takes);
+    expect(versions.length).toBe(140_000);
+    expect(new Set(versions).size).toBe(versions.length);
+  }
+});
+
+test('the first half of an id is the time of its creation, in base58', async () => {
+  const { ids } = await take(7, [{ now: noonMs, ids: 2, versions: 0 }]);
+  const times = ids.map((id) => [...id.slice(0, 8)].reduce((sum, digit) => sum * 58 + base58.indexOf(digit), 0));
+  expect(times).toEqual([noonMs, noonMs]);
+});

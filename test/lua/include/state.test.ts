@@ -1,0 +1,190 @@
+// lua/include/state.lua and replace_limits: what is packed is read back to the last bit, and replacing a key's limits
+// loses no id and no count.
+
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { snippets } from '../../support/snippet.ts';
+
+const { run } = snippets();
+const includes = ['clock', 'names', 'calendar', 'state', 'window', 'permissions', 'keys'];
+
+const hex = (text: string) => Buffer.from(text, 'latin1').toString('hex');
+/** Bytes travel as hex: cjson wants text. */
+const bytesOfHex = `local function bytes(hex) return (string.gsub(hex, '..', function(c) return string.char(tonumber(c, 16)) end)) end
+  local function hex(bytes) return (string.gsub(bytes, '.', function(c) return string.format('%02x', string.byte(c)) end)) end`;
+
+const anyByte = fc.integer({ min: 0, max: 255 }).map((code) => String.fromCharCode(code));
+const bytes = (minLength: number, maxLength: number) => fc.string({ unit: anyByte, minLength, maxLength });
+const safeInteger = fc.oneof(
+  fc.maxSafeNat(),
+  fc.constantFrom(0, 1, 255, 256, 65_535, 2 ** 32, Number.MAX_SAFE_INTEGER),
+);
+const time = fc.oneof(fc.integer({ min: 0, max: 4_102_444_800_000 }), fc.constantFrom(0, 4_102_444_800_000));
+
+const limits = fc.array(
+  fc.record({
+    id: bytes(16, 16),
+    name: bytes(3, 512),
+    limit: safeInteger,
+    duration: safeInteger,
+    auto: fc.boolean(),
+    window: bytes(0, 2048),
+  }),
+  { maxLength: 50, size: 'medium' },
+);
+const states = fc.record({
+  id: bytes(24, 24),
+  version: bytes(8, 8),
+  enabled: fc.boolean(),
+  limited: fc.boolean(),
+  refilled: fc.boolean(),
+  direct: fc.boolean(),
+  roles: fc.boolean(),
+  deleted: fc.boolean(),
+  expires: time,
+  balance: safeInteger,
+  amount: safeInteger,
+  refill_day: fc.integer({ min: 0, max: 31 }),
+  due: time,
+  last_used: time,
+  usage: bytes(35, 35),
+  identity: fc.oneof(fc.constant(''), bytes(17, 271)),
+  limits,
+});
+
+/** Strings as hex and numbers as decimal text, which is what the snippets take and answer. */
+const asText = (value: unknown): unknown => {
+  if (typeof value === 'string') return hex(value);
+  if (typeof value === 'number') return String(value);
+  if (Array.isArray(value)) return value.map(asText);
+  if (typeof value === 'object')
+    return Object.fromEntries(Object.entries(value as object).map(([k, v]) => [k, asText(v)]));
+  return value;
+};
+
+const textToLua = `
+  local texts = { id = true, version = true, usage = true, identity = true, name = true, window = true }
+  local function from_text(t)
+    for field, value in pairs(t) do
+      if texts[field] then t[field] = bytes(value)
+      elseif type(value) == 'table' then for _, l in ipairs(value) do from_text(l) end
+      elseif type(value) == 'string' then t[field] = tonumber(value) end
+    end
+    return t
+  end
+  local function to_text(t)
+    for field, value in pairs(t) do
+      if texts[field] then t[field] = hex(value)
+      elseif type(value) == 'table' then for _, l in ipairs(value) do to_text(l) end
+      elseif type(value) == 'number' then t[field] = int(value) end
+    end
+    return t
+  end`;
+
+test('a key state is read as it was packed', async () => {
+  await fc.assert(
+    fc.asyncProperty(states, async (state) => {
+      const [read, again] = (await run(
+        includes,
+        `${bytesOfHex} ${textToLua}
+         local packed = pack_state(from_text(cjson.decode(ARGV[1])))
+         return { cjson.encode(to_text(read_state(packed))), pack_state(read_state(packed)) == packed and 1 or 0 }`,
+        'tg:{none}',
+        [JSON.stringify(asText(state))],
+      )) as [string, number];
+      const { limits, ...rest } = JSON.parse(read) as { limits: unknown };
+      // cjson prints an empty list as an empty object.
+      expect({ ...rest, limits: state.limits.length === 0 ? [] : limits }).toEqual(asText(state));
+      expect(again).toBe(1);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('an identity is read as it was packed', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.record({ id: bytes(16, 16), version: bytes(8, 8), limits }), async (identity) => {
+      const read = await run(
+        includes,
+        `${bytesOfHex} ${textToLua}
+         return cjson.encode(to_text(read_identity(pack_identity(from_text(cjson.decode(ARGV[1]))))))`,
+        'tg:{none}',
+        [JSON.stringify(asText(identity))],
+      );
+      const { limits, ...rest } = JSON.parse(read as string) as { limits: unknown };
+      expect({ ...rest, limits: identity.limits.length === 0 ? [] : limits }).toEqual(asText(identity));
+    }),
+    { numRuns: 100 },
+  );
+});
+
+/** One list of limits after another; between two of them some counters are charged: they get a window of their own. */
+const replacements = fc.array(
+  fc.record({
+    wanted: fc.uniqueArray(
+      fc.record({
+        name: fc.constantFrom('one', 'two', 'three', 'four'),
+        limit: fc.integer({ min: 1, max: 1000 }),
+        duration: fc.constantFrom(1000, 60_000, Number.MAX_SAFE_INTEGER),
+        autoApply: fc.boolean(),
+      }),
+      { selector: ({ name }) => name },
+    ),
+    charged: fc.array(fc.constantFrom('one', 'two', 'three', 'four'), { maxLength: 3 }),
+  }),
+  { minLength: 1, maxLength: 12 },
+);
+
+let workspaces = 0;
+
+test('replacing limits keeps the id of a name, and the count of a name and duration, also of one that was away', async () => {
+  await fc.assert(
+    fc.asyncProperty(replacements, async (steps) => {
+      const found = (await run(
+        includes,
+        `${bytesOfHex}
+         local ids = 0
+         local function next_id()
+           ids = ids + 1
+           return string.format('%016d', ids)
+         end
+         local limits, found = {}, {}
+         for index, step in ipairs(cjson.decode(ARGV[1])) do
+           local counters
+           limits, counters = replace_limits(KEYS[1], 'owner', limits, step.wanted, next_id)
+           keep_counters(counters)
+           local row = {}
+           for at, l in ipairs(limits) do
+             row[at] = { l.id, l.name, int(l.limit), int(l.duration), l.auto and 1 or 0, l.window }
+             for _, name in ipairs(step.charged) do
+               if name == l.name then l.window = 'charged in step ' .. index .. ' ' .. name end
+             end
+           end
+           limits = read_limits(pack_limits(limits), 1)
+           found[index] = row
+         end
+         return found`,
+        `tg:{state${process.env.VITEST_POOL_ID}_${++workspaces}}`,
+        [JSON.stringify(steps)],
+      )) as string[][][];
+
+      let lastId = 0;
+      let ids = new Map<string, string>();
+      const windows = new Map<string, string>();
+      const expected = steps.map(({ wanted, charged }, index) => {
+        const idOf = ({ name }: { name: string }) => ids.get(name) ?? String(++lastId).padStart(16, '0');
+        const rows = wanted.map((limit) => {
+          const window = windows.get(`${limit.name} ${limit.duration}`) ?? '';
+          return [idOf(limit), limit.name, `${limit.limit}`, `${limit.duration}`, limit.autoApply ? 1 : 0, window];
+        });
+        ids = new Map(rows.map(([id, name]) => [name as string, id as string]));
+        for (const { name, duration } of wanted) {
+          if (charged.includes(name)) windows.set(`${name} ${duration}`, `charged in step ${index + 1} ${name}`);
+        }
+        return rows;
+      });
+      expect(found).toEqual(expected);
+    }),
+    { numRuns: 300 },
+  );
+});

@@ -1,0 +1,447 @@
+// lua/include/window.lua, as ratelimits.limit and keys.verifyKey use it, against the plainest log of events: every unit
+// admitted is written down with the moment it leaves, nothing is ever merged, and all of it is added up each time.
+// A failure prints its seed and the smallest history that shows it.
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { digestOf } from '../../../src/domain/keyString.ts';
+import { workspaceKey } from '../../../src/store/keyspace.ts';
+import { harness, hourMs } from '../../support/harness.ts';
+import { snippets } from '../../support/snippet.ts';
+
+const h = harness();
+const lua = snippets();
+const { clock } = h;
+const startMs = clock.now;
+
+interface Answer {
+  passed: boolean;
+  remaining: number;
+  reset: number;
+}
+
+interface Admitted {
+  units: number;
+  /** The latest time this counter had been charged at by then: what is charged after a step back counts as of then. */
+  at: number;
+  /** The end of its slice (DESIGN, "Window"). */
+  end: number;
+}
+
+const sum = (events: readonly { units: number }[]) => events.reduce((total, { units }) => total + units, 0);
+const latest = (events: readonly Admitted[]) => events.at(-1)?.at ?? Number.NEGATIVE_INFINITY;
+
+class Log {
+  readonly events: Admitted[] = [];
+  readonly duration: number;
+
+  constructor(duration: number) {
+    this.duration = duration;
+  }
+
+  #counted(now: number): Admitted[] {
+    return this.events.filter(({ end }) => end + this.duration > Math.max(now, latest(this.events)));
+  }
+
+  fits(now: number, limit: number, cost: number): boolean {
+    return sum(this.#counted(now)) + cost <= limit;
+  }
+
+  charge(now: number, limit: number, units: number) {
+    if (units === 0) return;
+    const slice = limit <= 64 ? 1 : Math.floor(this.duration / 64);
+    const end = Math.max(Math.floor(now / slice) * slice + slice, ...this.events.map((event) => event.end));
+    this.events.push({ units, at: Math.max(now, latest(this.events)), end });
+  }
+
+  /** What is said of a check that was decided. */
+  tell(now: number, limit: number, cost: number, fitted: boolean): Answer {
+    const counted = this.#counted(now);
+    const moments = counted.map(({ end }) => end + this.duration);
+    const usedAt = (moment: number) => sum(counted.filter(({ end }) => end + this.duration > moment));
+    let reset = moments[0] ?? now;
+    if (!fitted) reset = cost > limit ? now + this.duration : moments.find((m) => usedAt(m) + cost <= limit)!;
+    return { passed: fitted, remaining: Math.max(0, limit - sum(counted)), reset };
+  }
+
+  check(now: number, limit: number, cost: number): Answer {
+    const fits = this.fits(now, limit, cost);
+    if (fits) this.charge(now, limit, cost);
+    return this.tell(now, limit, cost, fits);
+  }
+
+  /** The promise, in which no slice appears: in no interval of the duration more than the limit. */
+  expectNeverMoreThan(limit: number) {
+    for (let first = 0; first < this.events.length; first++) {
+      let units = 0;
+      for (let last = first; last < this.events.length; last++) {
+        // Both moments are cut to milliseconds, so the interval may be a hair shorter than it looks.
+        if (this.events[last]!.at - this.events[first]!.at > this.duration) break;
+        units += this.events[last]!.units;
+        if (units > limit) expect({ first, last, units }).toEqual({ first, last, units: `at most ${limit}` });
+      }
+    }
+  }
+
+  /** Units that must be back by `now`, and units that must not be. */
+  bounds(now: number): { used: [atLeast: number, atMost: number] } {
+    const late = Math.max(1, this.duration / 64);
+    const time = Math.max(now, latest(this.events));
+    return {
+      used: [
+        sum(this.events.filter(({ at }) => at + this.duration >= time)),
+        sum(this.events.filter(({ at }) => at + this.duration + late > time)),
+      ],
+    };
+  }
+}
+
+let runs = 0;
+/** Identifiers nobody has used. */
+const fresh = (count: number) => {
+  runs++;
+  return Array.from({ length: count }, (_, index) => `run ${runs} identifier ${index}`);
+};
+
+async function limit(identifier: string, durationMs: number, most: number, cost: number): Promise<Answer> {
+  const rootKey = { workspaceId: h.workspaceId, digest: digestOf(h.rootKey) };
+  const check = { namespace: 'window', identifier, limit: most, durationMs, cost };
+  const { passed, checks } = await h.store.limit(rootKey, [check]);
+  expect(checks[0]!.passed).toBe(passed);
+  return { passed, remaining: checks[0]!.remaining, reset: checks[0]!.resetAtMs };
+}
+
+/** Bytes of the one string that holds a counter. */
+async function storedBytes(identifier: string, duration: number): Promise<number> {
+  const workspace = workspaceKey(h.workspaceId);
+  const bytes = await lua.run(
+    ['names'],
+    `local id16 = redis.call('HGET', namespace_ids(KEYS[1]), 'window')
+     return redis.call('STRLEN', window_counter(KEYS[1], id16, tonumber(ARGV[2]), ARGV[1]))`,
+    workspace,
+    [identifier, duration],
+  );
+  return bytes as number;
+}
+
+const durations = fc.constantFrom(1000, 1001, 1063, 6400, 60_000, 2_592_000_000);
+const anyLimit = fc.oneof(
+  fc.integer({ min: 1, max: 5 }),
+  fc.integer({ min: 60, max: 70 }),
+  fc.integer({ min: 1, max: 1000 }),
+  fc.constantFrom(64, 65, 1e9, Number.MAX_SAFE_INTEGER),
+);
+/** A few units, or so many eighths of the limit (nine are too many). */
+const costs = fc.oneof(
+  fc.integer({ min: 0, max: 3 }).map((cost) => () => cost),
+  fc.integer({ min: 0, max: 9 }).map((eighths) => (most: number) => {
+    return Math.min(Math.floor((most / 8) * eighths), Number.MAX_SAFE_INTEGER);
+  }),
+);
+/** How far the clock goes from one step to the next, as a share of the duration. */
+const steps = (back: boolean) =>
+  fc.oneof(
+    { weight: 3, arbitrary: fc.integer({ min: 0, max: 2 }).map((ms) => () => ms) },
+    { weight: 4, arbitrary: fc.double({ min: 0, max: 1 / 16, noNaN: true }).map(share) },
+    { weight: 2, arbitrary: fc.double({ min: 0, max: 1.1, noNaN: true }).map(share) },
+    { weight: back ? 2 : 0, arbitrary: fc.double({ min: -1.1, max: 0, noNaN: true }).map(share) },
+    { weight: back ? 1 : 0, arbitrary: fc.integer({ min: -3, max: -1 }).map((ms) => () => ms) },
+  );
+const share = (part: number) => (duration: number) => Math.round(part * duration);
+
+const identifiers = 10;
+/** Ten counters live through the same times, each with its own limits and costs: a round trip takes them all along. */
+const histories = (limits: fc.Arbitrary<number[]>) =>
+  fc.boolean().chain((back) =>
+    fc.record({
+      duration: durations,
+      limits: fc.array(limits, { minLength: identifiers, maxLength: identifiers }),
+      steps: fc.array(
+        fc.record({
+          step: steps(back),
+          checks: fc.array(fc.record({ which: fc.nat(), cost: costs }), {
+            minLength: identifiers,
+            maxLength: identifiers,
+          }),
+        }),
+        { minLength: 1, maxLength: 50, size: 'max' },
+      ),
+    }),
+  );
+
+/** Lives through a history, holding every answer against the log; `also` sees each answer beside its log. */
+async function live(
+  { duration, limits, steps }: fc.infer<ReturnType<typeof histories>>,
+  also: (log: Log, most: number, cost: number, answer: Answer, before: Log['bounds']) => void = () => {},
+) {
+  clock.now = startMs;
+  const names = fresh(identifiers);
+  const logs = names.map(() => new Log(duration));
+  let last: { most: number; cost: number; answer: Answer }[] = [];
+  for (const { step, checks } of steps) {
+    clock.advance(step(duration));
+    const asked = checks.map(({ which, cost }, index) => {
+      const most = limits[index]![which % limits[index]!.length]!;
+      return { most, cost: cost(most) };
+    });
+    const answers = await Promise.all(asked.map(({ most, cost }, index) => limit(names[index]!, duration, most, cost)));
+    last = asked.map((check, index) => ({ ...check, answer: answers[index]! }));
+    for (const [index, log] of logs.entries()) {
+      const { most, cost, answer } = last[index]!;
+      const bounds = log.bounds(clock.now);
+      also(log, most, cost, answer, () => bounds);
+      expect(answer, `identifier ${index}`).toEqual(log.check(clock.now, most, cost));
+    }
+  }
+  return { names, logs, last };
+}
+
+describe('the promise', () => {
+  test('in no interval of the duration is more than the limit admitted, and capacity comes back in time', async () => {
+    await fc.assert(
+      fc.asyncProperty(histories(anyLimit.map((one) => [one])), async (history) => {
+        const { logs } = await live(history, (_log, most, cost, { passed, remaining }, bounds) => {
+          const [atLeast, atMost] = bounds().used;
+          // Before this check: what must count counts, and what must be back is back.
+          if (passed) expect(atLeast + cost).toBeLessThanOrEqual(most);
+          else expect(atMost + cost).toBeGreaterThan(most);
+          const charged = passed ? cost : 0;
+          expect(remaining).toBeLessThanOrEqual(Math.max(0, most - atLeast - charged));
+          expect(remaining).toBeGreaterThanOrEqual(Math.max(0, most - atMost - charged));
+        });
+        for (const [index, log] of logs.entries()) log.expectNeverMoreThan(history.limits[index]![0]!);
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  test('it holds of every limit asked for on one counter, and the counter stays small', async () => {
+    await fc.assert(
+      fc.asyncProperty(histories(fc.array(anyLimit, { minLength: 2, maxLength: 3 })), async (history) => {
+        const { names } = await live(history, (_log, most, cost, { passed }, bounds) => {
+          if (passed) expect(bounds().used[0] + cost).toBeLessThanOrEqual(most);
+        });
+        for (const name of names) expect(await storedBytes(name, history.duration)).toBeLessThanOrEqual(2048);
+      }),
+      { numRuns: 25 },
+    );
+  });
+
+  test("a denied check's reset is the earliest moment at which it is admitted", async () => {
+    await fc.assert(
+      fc.asyncProperty(histories(fc.array(anyLimit, { minLength: 1, maxLength: 2 })), async (history) => {
+        const { names, last } = await live(history);
+        for (const [index, { most, cost, answer }] of last.entries()) {
+          if (answer.passed || cost > most) continue;
+          clock.now = answer.reset - 1;
+          expect((await limit(names[index]!, history.duration, most, cost)).passed).toBe(false);
+          clock.now = answer.reset;
+          expect((await limit(names[index]!, history.duration, most, cost)).passed).toBe(true);
+        }
+      }),
+      { numRuns: 25 },
+    );
+  });
+
+  test('`remaining` fits, and one more does not', async () => {
+    await fc.assert(
+      fc.asyncProperty(histories(anyLimit.map((one) => [one])), async (history) => {
+        const { names, last } = await live(history);
+        for (const [index, { most, answer }] of last.entries()) {
+          const check = (cost: number) => limit(names[index]!, history.duration, most, cost);
+          if (answer.remaining < Number.MAX_SAFE_INTEGER) {
+            expect((await check(answer.remaining + 1)).passed).toBe(false);
+          }
+          expect(await check(answer.remaining)).toMatchObject({ passed: true, remaining: 0 });
+        }
+      }),
+      { numRuns: 15 },
+    );
+  });
+});
+
+describe('memory', () => {
+  // As many entries as can be: 64 single units, then the many slices of a large limit, and so on for three durations.
+  test.each([1000, 1063, 64_000, 2_592_000_000])('a counter of %i ms stays below 2 KB', async (duration) => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    const slice = Math.floor(duration / 64);
+    let largest = 0;
+    for (let round = 0; round < 3; round++) {
+      for (let unit = 0; unit < 64; unit++) {
+        await limit(name, duration, 64, 1);
+        clock.advance(1);
+      }
+      for (let index = 0; index < 67; index++) {
+        clock.advance(slice - (index === 0 ? clock.now % slice : 0));
+        await limit(name, duration, 1e9, 1);
+        largest = Math.max(largest, await storedBytes(name, duration));
+      }
+    }
+    expect(largest).toBeGreaterThan(64 * 13);
+    expect(largest).toBeLessThanOrEqual(2048);
+  });
+
+  test('a counter goes by itself some time after it is last charged', async () => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    await limit(name, 60_000, 5, 1);
+    const ttl = await lua.run(
+      ['names'],
+      `local id16 = redis.call('HGET', namespace_ids(KEYS[1]), 'window')
+       return redis.call('PTTL', window_counter(KEYS[1], id16, 60000, ARGV[1]))`,
+      workspaceKey(h.workspaceId),
+      [name],
+    );
+    expect(ttl).toBeGreaterThan(2 * 60_000);
+    expect(ttl).toBeLessThanOrEqual(3 * 60_000);
+  });
+});
+
+describe('by example', () => {
+  const check = (name: string, most: number, cost: number) => limit(name, 1000, most, cost);
+
+  test('a small limit is exact to the millisecond: a unit taken at 0 is back at 1001', async () => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    expect(await check(name, 1, 1)).toEqual({ passed: true, remaining: 0, reset: startMs + 1001 });
+    clock.now = startMs + 1000;
+    expect(await check(name, 1, 1)).toEqual({ passed: false, remaining: 0, reset: startMs + 1001 });
+    clock.now = startMs + 1001;
+    expect(await check(name, 1, 1)).toEqual({ passed: true, remaining: 0, reset: startMs + 2002 });
+  });
+
+  test('a denied check charges nothing: a smaller one still fits', async () => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    expect(await check(name, 10, 8)).toMatchObject({ passed: true, remaining: 2 });
+    expect(await check(name, 10, 3)).toMatchObject({ passed: false, remaining: 2 });
+    expect(await check(name, 10, 2)).toMatchObject({ passed: true, remaining: 0 });
+  });
+
+  test('cost 0 looks: it leaves nothing behind, and on an untouched counter resets now', async () => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    expect(await check(name, 10, 0)).toEqual({ passed: true, remaining: 10, reset: startMs });
+    expect(await storedBytes(name, 1000)).toBe(0);
+    await check(name, 10, 10);
+    expect(await check(name, 10, 0)).toEqual({ passed: true, remaining: 0, reset: startMs + 1001 });
+  });
+
+  test('a cost above the limit is denied, also by an empty counter, until one duration from now', async () => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    expect(await check(name, 10, 11)).toEqual({ passed: false, remaining: 10, reset: startMs + 1000 });
+  });
+
+  test('a clock that steps back opens nothing, and what is taken meanwhile leaves with the newest', async () => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    await check(name, 3, 2);
+    clock.now = startMs - hourMs;
+    expect(await check(name, 3, 2)).toEqual({ passed: false, remaining: 1, reset: startMs + 1001 });
+    expect(await check(name, 3, 1)).toEqual({ passed: true, remaining: 0, reset: startMs + 1001 });
+    clock.now = startMs + 1000;
+    expect(await check(name, 3, 1)).toMatchObject({ passed: false, remaining: 0 });
+    clock.now = startMs + 1001;
+    expect(await check(name, 3, 3)).toMatchObject({ passed: true, remaining: 0 });
+  });
+
+  test('another limit counts the same units; another duration is another counter', async () => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    await check(name, 10, 8);
+    expect(await check(name, 5, 1)).toMatchObject({ passed: false, remaining: 0 });
+    expect(await check(name, 100, 1)).toMatchObject({ passed: true, remaining: 91 });
+    expect(await limit(name, 1001, 10, 1)).toMatchObject({ passed: true, remaining: 9 });
+  });
+});
+
+describe('in the state of keys and identities', () => {
+  const owned = fc.record({
+    limits: fc.tuple(anyLimit, anyLimit, anyLimit),
+    steps: fc.array(
+      fc.record({
+        step: steps(true),
+        // Which key, and the costs of its own two limits and the one it shares.
+        checks: fc.array(fc.tuple(fc.integer({ min: 0, max: 2 }), fc.tuple(costs, costs, costs)), {
+          minLength: 1,
+          maxLength: 4,
+        }),
+      }),
+      { minLength: 1, maxLength: 25, size: 'max' },
+    ),
+  });
+
+  test('every limit of a verification is charged or none, and keys share what their identity carries', async () => {
+    const duration = 6400;
+    const { apiId } = await h.ok('apis.createApi', { name: 'window' });
+    let identities = 0;
+    await fc.assert(
+      fc.asyncProperty(owned, async ({ limits: [small, large, shared], steps }) => {
+        clock.now = startMs;
+        const externalId = `window_${++identities}`;
+        const ratelimits = [
+          { name: 'small', limit: small, duration },
+          { name: 'large', limit: large, duration, autoApply: true },
+        ];
+        const keys = await Promise.all(
+          [0, 1, 2].map(() => h.createKey({ apiId, externalId, ratelimits, credits: { remaining: 20 } })),
+        );
+        await shareLimit(externalId, shared, duration);
+
+        const sharedLog = new Log(duration);
+        const logs = keys.map(() => [new Log(duration), new Log(duration), sharedLog] as const);
+        const mosts = [small, large, shared] as const;
+        const balances = keys.map(() => 20);
+        for (const { step, checks } of steps) {
+          clock.advance(step(duration));
+          const asked = checks.map(([which, costsOf]) => ({
+            which,
+            costs: costsOf.map((cost, index) => cost(mosts[index]!)),
+          }));
+          const answers = await Promise.all(
+            asked.map(({ which, costs: [a, b, c] }) =>
+              h.ok('keys.verifyKey', {
+                key: keys[which]!.key,
+                ratelimits: [
+                  { name: 'small', cost: a! },
+                  { name: 'large', cost: b! },
+                  { name: 'shared', cost: c! },
+                ],
+              }),
+            ),
+          );
+          for (const [index, { which, costs }] of asked.entries()) {
+            const fits = logs[which]!.map((log, at) => log.fits(clock.now, mosts[at]!, costs[at]!));
+            const passed = fits.every((fit) => fit) && balances[which]! > 0;
+            if (passed) {
+              for (const [at, log] of logs[which]!.entries()) log.charge(clock.now, mosts[at]!, costs[at]!);
+              balances[which]!--;
+            }
+            const code = passed ? 'VALID' : fits.includes(false) ? 'RATE_LIMITED' : 'USAGE_EXCEEDED';
+            const states = logs[which]!.map((log, at) => {
+              const { remaining, reset } = log.tell(clock.now, mosts[at]!, costs[at]!, fits[at]!);
+              return { name: ['small', 'large', 'shared'][at], exceeded: !fits[at], remaining, reset };
+            });
+            expect(answers[index]).toMatchObject({ code, credits: balances[which], ratelimits: states });
+          }
+        }
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  /** Gives an identity a limit, beside the API. */
+  const shareLimit = (externalId: string, most: number, duration: number) =>
+    lua.run(
+      ['clock', 'names', 'state'],
+      `local record = identity_record(KEYS[1], ARGV[1])
+       local identity = read_identity(redis.call('HGET', record, 'state'))
+       identity.limits = { { limit = tonumber(ARGV[2]), duration = tonumber(ARGV[3]), auto = false, id = 'windowwindowwind',
+         name = 'shared', window = '' } }
+       return redis.call('HSET', record, 'state', pack_identity(identity))`,
+      workspaceKey(h.workspaceId),
+      [externalId, most, duration],
+    );
+});

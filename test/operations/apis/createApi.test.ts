@@ -1,0 +1,59 @@
+import { describe, expect, test } from 'vitest';
+import { harness } from '../../support/harness.ts';
+
+const { call, ok } = harness();
+
+describe('200', () => {
+  test('makes an API that can be read and that takes keys at once', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'payments' });
+    expect(apiId).toMatch(/^api_[1-9A-HJ-NP-Za-km-z]{16}$/);
+    expect(await ok('apis.getApi', { apiId })).toEqual({ id: apiId, name: 'payments' });
+    expect((await call('keys.createKey', { apiId })).status).toBe(200);
+  });
+
+  test('the same name again makes another API', async () => {
+    const [first, second] = [
+      await ok('apis.createApi', { name: 'twice' }),
+      await ok('apis.createApi', { name: 'twice' }),
+    ];
+    expect(second.apiId).not.toBe(first.apiId);
+  });
+
+  test('ids ascend, also within one millisecond', async () => {
+    const ids = await Promise.all(Array.from({ length: 50 }, () => ok('apis.createApi', { name: 'many' })));
+    const apiIds = ids.map(({ apiId }) => apiId);
+    expect(new Set(apiIds).size).toBe(50);
+    expect([...apiIds].sort()).toEqual(apiIds);
+  });
+
+  test.each(['abc', 'a'.repeat(256), '\u{1f511}'.repeat(3), '\u{1f511}'.repeat(256), 'a b\n"\u0000\u2028{}'])(
+    'the name %j comes back as it is',
+    async (name) => {
+      const { apiId } = await ok('apis.createApi', { name });
+      expect((await ok('apis.getApi', { apiId })).name).toBe(name);
+    },
+  );
+});
+
+describe('400', () => {
+  test.each([
+    'ab',
+    '',
+    'a'.repeat(257),
+    // Lengths are counted in characters, of which each is two UTF-16 units.
+    '\u{1f511}'.repeat(2),
+    '\u{1f511}'.repeat(257),
+  ])('the name %j', async (name) => {
+    const { status, code, error } = await call('apis.createApi', { name });
+    expect({ status, code }).toEqual({ status: 400, code: 'invalid_input' });
+    expect(error.errors).toEqual([expect.objectContaining({ location: 'body.name' })]);
+  });
+});
+
+test('403: creating is granted for all APIs or not at all', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'theirs' });
+  const { status, code, error } = await call('apis.createApi', { name: 'new' }, [`api.${apiId}.create_api`]);
+  expect({ status, code }).toEqual({ status: 403, code: 'insufficient_permissions' });
+  expect(error.detail).toContain('api.*.create_api');
+  expect((await call('apis.createApi', { name: 'new' }, ['api.*.create_api'])).status).toBe(200);
+});

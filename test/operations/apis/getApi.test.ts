@@ -1,0 +1,58 @@
+import { describe, expect, test } from 'vitest';
+import { harness } from '../../support/harness.ts';
+
+const { call, ok } = harness();
+
+test('200: its id and name', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'payments' });
+  expect(await ok('apis.getApi', { apiId })).toEqual({ id: apiId, name: 'payments' });
+});
+
+describe('404', () => {
+  test.each(['api_1111111111111111', 'api', '123', '*'.repeat(3).replaceAll('*', 'x'), 'a'.repeat(255)])(
+    'the id %s',
+    async (apiId) => {
+      expect(await call('apis.getApi', { apiId })).toMatchObject({ status: 404, code: 'api_not_found' });
+    },
+  );
+
+  test('another id that ends like an API\u2019s', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'payments' });
+    for (const id of [`x${apiId}`, apiId.slice(4), `api_11111111${apiId.slice(-8)}`, apiId.slice(-8)]) {
+      expect(await call('apis.getApi', { apiId: id })).toMatchObject({ status: 404, code: 'api_not_found' });
+    }
+  });
+
+  test('once it is deleted', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'payments' });
+    await ok('apis.deleteApi', { apiId });
+    expect(await call('apis.getApi', { apiId })).toMatchObject({ status: 404, code: 'api_not_found' });
+  });
+});
+
+describe('400', () => {
+  test.each(['', 'ab', 'a'.repeat(256), 'api-1', 'api 1', 'api_1\n', 'äpi'])('the id %j', async (apiId) => {
+    const { status, error } = await call('apis.getApi', { apiId });
+    expect(status).toBe(400);
+    expect(error.errors.map(({ location }) => location)).toEqual(
+      // What is too short and of other characters fails twice.
+      expect.arrayContaining(['body.apiId']),
+    );
+  });
+});
+
+describe('403', () => {
+  test('names both grants that would do', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'payments' });
+    const { status, error } = await call('apis.getApi', { apiId }, ['api.api_other.read_api']);
+    expect(status).toBe(403);
+    expect(error.detail).toContain(`api.*.read_api or api.${apiId}.read_api`);
+  });
+
+  test('comes before 404, so that nothing is told about APIs one may not read', async () => {
+    const answer = await call('apis.getApi', { apiId: 'api_unknown' }, ['api.api_other.read_api']);
+    expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+    const mine = await call('apis.getApi', { apiId: 'api_unknown' }, ['api.api_unknown.read_api']);
+    expect(mine).toMatchObject({ status: 404, code: 'api_not_found' });
+  });
+});

@@ -1,0 +1,296 @@
+import { describe, expect, test } from 'vitest';
+import { harness, type InputOf } from '../../support/harness.ts';
+
+const { call, ok, createKey, createWorkspace, clock } = harness();
+
+const newApi = async () => (await ok('apis.createApi', { name: 'listed' })).apiId;
+
+/** Ids of `count` keys, in order of creation, not all of one millisecond. */
+async function createKeys(apiId: string, count: number, input: Omit<InputOf<'keys.createKey'>, 'apiId'> = {}) {
+  const keyIds: string[] = [];
+  for (let index = 0; index < count; index++) {
+    keyIds.push((await createKey({ apiId, ...input })).keyId);
+    if (index % 3 === 2) clock.advance(1);
+  }
+  return keyIds;
+}
+
+/** All pages, one after the other. */
+async function listAll(input: InputOf<'apis.listKeys'>, between: (page: number) => Promise<unknown> = async () => {}) {
+  const pages: string[][] = [];
+  let cursor: string | undefined;
+  do {
+    const { status, data, pagination } = await call('apis.listKeys', { ...input, ...(cursor && { cursor }) });
+    expect(status).toBe(200);
+    expect(pagination.hasMore).toBe(pagination.cursor !== undefined);
+    pages.push(data.map(({ keyId }) => keyId));
+    cursor = pagination.cursor;
+    await between(pages.length);
+  } while (cursor);
+  return pages;
+}
+
+describe('200', () => {
+  test('an API without keys', async () => {
+    const { data, pagination } = await call('apis.listKeys', { apiId: await newApi() });
+    expect(data).toEqual([]);
+    expect(pagination).toEqual({ hasMore: false });
+  });
+
+  test('each key as getKey shows it', async () => {
+    const apiId = await newApi();
+    const { keyId, key } = await createKey({
+      apiId,
+      prefix: 'pk',
+      name: 'all of it',
+      externalId: 'user_1',
+      meta: { b: 1, a: [null, 1.5, 'ü'] },
+      expires: clock.now + 1000,
+      credits: { remaining: 7, refill: { interval: 'monthly', amount: 9, refillDay: 31 } },
+      ratelimits: [{ name: 'requests', limit: 3, duration: 1000, autoApply: true }],
+      permissions: ['documents.read'],
+    });
+    await ok('keys.verifyKey', { key });
+    await ok('keys.updateKey', { keyId, enabled: false });
+    const plain = await createKey({ apiId });
+    const data = await ok('apis.listKeys', { apiId });
+    expect(data).toEqual([await ok('keys.getKey', { keyId }), await ok('keys.getKey', { keyId: plain.keyId })]);
+    expect(data[1]).toEqual({
+      keyId: plain.keyId,
+      apiId,
+      start: expect.stringMatching(/^.{4}$/),
+      enabled: true,
+      createdAt: clock.now,
+    });
+  });
+
+  test('pages follow each other in order of creation, whatever their size', async () => {
+    const apiId = await newApi();
+    const keyIds = await createKeys(apiId, 13);
+    for (const limit of [1, 2, 5, 12, 13, 14, 100]) {
+      const pages = await listAll({ apiId, limit });
+      expect(pages.flat()).toEqual(keyIds);
+      expect(pages.map((page) => page.length)).toEqual(
+        Array.from({ length: Math.ceil(13 / limit) }, (_, index) => Math.min(limit, 13 - index * limit)),
+      );
+    }
+  });
+
+  test('a hundred keys are a page when none is asked for', async () => {
+    const apiId = await newApi();
+    const keyIds = await createKeys(apiId, 101);
+    expect((await listAll({ apiId })).map((page) => page.length)).toEqual([100, 1]);
+    expect((await listAll({ apiId })).flat()).toEqual(keyIds);
+  });
+
+  test('each key that is there all along comes exactly once while others come and go', async () => {
+    const apiId = await newApi();
+    const keyIds = await createKeys(apiId, 20);
+    const created: string[] = [];
+    const deleted: string[] = [];
+    const pages = await listAll({ apiId, limit: 4 }, async (page) => {
+      // Some behind the cursor, the key the cursor stands on, and some ahead.
+      for (const index of [page * 4 - 4, page * 4 - 1, page * 4 + 1]) {
+        const keyId = keyIds[index];
+        if (!keyId) continue;
+        await ok('keys.deleteKey', { keyId, permanent: index % 2 === 0 });
+        deleted.push(keyId);
+      }
+      if (page <= 3) created.push(...(await createKeys(apiId, 2)));
+    });
+    const listed = pages.flat();
+    expect(new Set(listed).size).toBe(listed.length);
+    expect([...listed].sort()).toEqual(listed);
+    const stayed = keyIds.filter((keyId) => !deleted.includes(keyId));
+    expect(listed.filter((keyId) => stayed.includes(keyId))).toEqual(stayed);
+    expect(listed.slice(-created.length)).toEqual(created);
+    expect((await listAll({ apiId })).flat()).toEqual([...stayed, ...created]);
+  });
+
+  test('keys of other APIs are not in it', async () => {
+    const [apiId, other] = [await newApi(), await newApi()];
+    const keyIds: string[] = [];
+    for (let index = 0; index < 4; index++) {
+      keyIds.push(...(await createKeys(apiId, 1, { externalId: 'shared' })));
+      await createKeys(other, 1, { externalId: 'shared' });
+    }
+    expect((await listAll({ apiId, limit: 2 })).flat()).toEqual(keyIds);
+    expect((await listAll({ apiId, limit: 2, externalId: 'shared' })).flat()).toEqual(keyIds);
+  });
+
+  test('disabled and expired keys are in it', async () => {
+    const apiId = await newApi();
+    await createKey({ apiId, enabled: false });
+    await createKey({ apiId, expires: 0 });
+    expect(await ok('apis.listKeys', { apiId })).toMatchObject([{ enabled: false }, { expires: 0 }]);
+  });
+
+  test('balances are shown refilled, before any sweep', async () => {
+    const apiId = await newApi();
+    await createKey({ apiId, credits: { remaining: 1, refill: { interval: 'daily', amount: 10 } } });
+    clock.advance(86_400_000);
+    expect(await ok('apis.listKeys', { apiId })).toMatchObject([{ credits: { remaining: 10 } }]);
+  });
+
+  test('revalidateKeysCache and decrypt: false change nothing', async () => {
+    const apiId = await newApi();
+    const keyIds = await createKeys(apiId, 2);
+    for (const revalidateKeysCache of [true, false]) {
+      const data = await ok('apis.listKeys', { apiId, revalidateKeysCache, decrypt: false });
+      expect(data.map(({ keyId }) => keyId)).toEqual(keyIds);
+    }
+  });
+});
+
+describe('200, of one externalId', () => {
+  test('only its keys, page by page', async () => {
+    const apiId = await newApi();
+    const alice = await createKeys(apiId, 5, { externalId: 'alice' });
+    await createKeys(apiId, 3, { externalId: 'alice.b' });
+    await createKeys(apiId, 3);
+    alice.push(...(await createKeys(apiId, 2, { externalId: 'alice' })));
+    const pages = await listAll({ apiId, externalId: 'alice', limit: 3 });
+    expect(pages.map((page) => page.length)).toEqual([3, 3, 1]);
+    expect(pages.flat()).toEqual(alice);
+  });
+
+  test.each(['nobody', 'Alice', 'alic', '*'.replace('*', 'a.e')])('an empty list for %s', async (externalId) => {
+    const apiId = await newApi();
+    await createKeys(apiId, 1, { externalId: 'alice' });
+    const { status, data, pagination } = await call('apis.listKeys', { apiId, externalId });
+    expect({ status, data, pagination }).toEqual({ status: 200, data: [], pagination: { hasMore: false } });
+  });
+
+  test('follows keys that are linked and unlinked, and those that are deleted', async () => {
+    const apiId = await newApi();
+    const [first, second, third] = (await createKeys(apiId, 3, { externalId: 'carol' })) as [string, string, string];
+    const [late] = (await createKeys(apiId, 1)) as [string];
+    await ok('keys.updateKey', { keyId: first, externalId: null });
+    await ok('keys.deleteKey', { keyId: second });
+    await ok('keys.updateKey', { keyId: late, externalId: 'carol' });
+    expect((await listAll({ apiId, externalId: 'carol' })).flat()).toEqual([third, late]);
+    expect((await listAll({ apiId, externalId: 'carol', limit: 1 })).flat()).toEqual([third, late]);
+  });
+
+  test('each key exactly once while others come and go', async () => {
+    const apiId = await newApi();
+    const keyIds = await createKeys(apiId, 8, { externalId: 'dave' });
+    const pages = await listAll({ apiId, externalId: 'dave', limit: 2 }, async (page) => {
+      if (page > 3) return;
+      await ok('keys.deleteKey', { keyId: keyIds[page * 2 - 1]! });
+      await createKeys(apiId, 1, { externalId: 'dave' });
+    });
+    const listed = pages.flat();
+    expect(new Set(listed).size).toBe(listed.length);
+    expect(listed.slice(0, 8)).toEqual(keyIds);
+    expect(listed).toHaveLength(11);
+  });
+});
+
+describe('400', () => {
+  const encoded = (text: string) => Buffer.from(text).toString('base64url');
+
+  test('a cursor that is none', async () => {
+    const apiId = await newApi();
+    const keyIds = await createKeys(apiId, 3);
+    const cursor = (await call('apis.listKeys', { apiId, limit: 1 })).pagination.cursor!;
+    const list = Buffer.from(cursor, 'base64url').toString().split(' ')[0]!;
+    const bad = [
+      'x',
+      '!!!',
+      keyIds[0]!,
+      `${cursor}x`,
+      `${cursor}=`,
+      ` ${cursor}`,
+      cursor.slice(1),
+      cursor.slice(0, 4),
+      cursor.toLowerCase(),
+      encoded(''),
+      encoded(list),
+      encoded(`${list} `),
+      encoded(`${list} x`),
+      encoded(`${list} key_`),
+      encoded(`${list} ${keyIds[0]} more`),
+      encoded(`${list} ${keyIds[0]}\0`),
+      encoded(`${list} key_${'\u00ff'.repeat(24)}`),
+    ].filter((text) => text !== '');
+    for (const wrong of bad) {
+      const answer = await call('apis.listKeys', { apiId, cursor: wrong });
+      expect(answer, wrong).toMatchObject({ status: 400, code: 'invalid_input' });
+      expect(answer.error.errors).toEqual([expect.objectContaining({ location: 'body.cursor' })]);
+    }
+    expect((await call('apis.listKeys', { apiId, cursor: '' })).status).toBe(400);
+  });
+
+  test('a cursor of another list', async () => {
+    const apiId = await newApi();
+    await ok('rootKeys.createRootKey', { permissions: ['*'] });
+    const { cursor } = (await call('rootKeys.listRootKeys', { limit: 1 })).pagination;
+    expect(cursor).toBeDefined();
+    const answer = await call('apis.listKeys', { apiId, cursor: cursor! });
+    expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(answer.error.errors).toEqual([expect.objectContaining({ location: 'body.cursor' })]);
+  });
+
+  test('a cursor of another API, or of other keys of the same', async () => {
+    const [apiId, other] = [await newApi(), await newApi()];
+    await createKeys(apiId, 3, { externalId: 'frank' });
+    const all = (await call('apis.listKeys', { apiId, limit: 1 })).pagination.cursor!;
+    const franks = (await call('apis.listKeys', { apiId, limit: 1, externalId: 'frank' })).pagination.cursor!;
+    expect((await call('apis.listKeys', { apiId: other, cursor: all })).status).toBe(400);
+    expect((await call('apis.listKeys', { apiId, externalId: 'frank', cursor: all })).status).toBe(400);
+    expect((await call('apis.listKeys', { apiId, cursor: franks })).status).toBe(400);
+  });
+
+  test.each([0, 101, -1, 1.5, Number.MAX_SAFE_INTEGER])('the page size %d', async (limit) => {
+    const { status, error } = await call('apis.listKeys', { apiId: 'api_any', limit });
+    expect(status).toBe(400);
+    expect(error.errors).toEqual([expect.objectContaining({ location: 'body.limit' })]);
+  });
+
+  test('decrypt: true', async () => {
+    const { status, error } = await call('apis.listKeys', { apiId: await newApi(), decrypt: true });
+    expect(status).toBe(400);
+    expect(error.errors).toEqual([expect.objectContaining({ location: 'body.decrypt' })]);
+  });
+
+  test.each(['', 'a b', 'ä', 'a/b', 'a'.repeat(256)])('the externalId %j', async (externalId) => {
+    expect((await call('apis.listKeys', { apiId: await newApi(), externalId })).status).toBe(400);
+  });
+});
+
+describe('404', () => {
+  test('an API that is unknown or deleted', async () => {
+    const apiId = await newApi();
+    await ok('apis.deleteApi', { apiId });
+    for (const unknown of ['api_unknown', apiId]) {
+      expect(await call('apis.listKeys', { apiId: unknown })).toMatchObject({ status: 404, code: 'api_not_found' });
+    }
+  });
+
+  test('an API of another workspace, also with an externalId that both know', async () => {
+    const { apiId } = await createKey({ externalId: 'erin' });
+    const { rootKey } = await createWorkspace();
+    const answer = await call('apis.listKeys', { apiId, externalId: 'erin' }, rootKey);
+    expect(answer).toMatchObject({ status: 404, code: 'api_not_found' });
+  });
+});
+
+describe('403', () => {
+  test.each([
+    ['read_key', ['api.*.read_api']],
+    ['read_api', ['api.*.read_key']],
+  ])('without %s', async (lacking, grants) => {
+    const { status, error } = await call('apis.listKeys', { apiId: await newApi() }, grants);
+    expect(status).toBe(403);
+    expect(error.detail).toContain(lacking);
+  });
+
+  test('both for this API are enough', async () => {
+    const apiId = await newApi();
+    const grants = [`api.${apiId}.read_api`, `api.${apiId}.read_key`];
+    expect((await call('apis.listKeys', { apiId }, grants)).status).toBe(200);
+    expect((await call('apis.listKeys', { apiId: await newApi() }, grants)).status).toBe(403);
+    expect((await call('apis.listKeys', { apiId: 'api_unknown' }, grants)).status).toBe(403);
+  });
+});

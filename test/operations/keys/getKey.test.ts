@@ -1,0 +1,135 @@
+import { describe, expect, test } from 'vitest';
+import { harness } from '../../support/harness.ts';
+
+const { clock, call, ok, send, createKey, createWorkspace } = harness();
+
+const get = (input: object, as?: string | string[]) => call('keys.getKey', input as never, as);
+
+describe('200', () => {
+  test('answers the record, and never the key string', async () => {
+    const { apiId, keyId, key } = await createKey({ prefix: 'live', name: 'Alice' });
+    const { status, json, body } = await send('/v2/keys.getKey', { body: JSON.stringify({ keyId }) });
+    expect(status).toBe(200);
+    expect(json).toEqual({
+      meta: { requestId: expect.stringMatching(/^req_/) },
+      data: {
+        keyId,
+        apiId,
+        start: key.slice(0, 9),
+        enabled: true,
+        createdAt: clock.now,
+        prefix: 'live',
+        name: 'Alice',
+      },
+    });
+    expect(body).not.toContain(key.slice(9, -6));
+  });
+
+  test('decrypt: false asks for nothing', async () => {
+    const { keyId } = await createKey();
+    expect((await get({ keyId, decrypt: false })).status).toBe(200);
+  });
+
+  test('lastUsedAt is the last VALID verification, and no other outcome', async () => {
+    const { keyId, key } = await createKey({ credits: { remaining: 1 } });
+    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('lastUsedAt');
+    clock.advance(5);
+    const usedAt = clock.now;
+    expect((await ok('keys.verifyKey', { key })).code).toBe('VALID');
+    clock.advance(5);
+    expect((await ok('keys.verifyKey', { key })).code).toBe('USAGE_EXCEEDED');
+    expect((await ok('keys.getKey', { keyId })).lastUsedAt).toBe(usedAt);
+  });
+
+  test('updatedAt is absent until the first update; a verification is none', async () => {
+    const { keyId, key } = await createKey();
+    clock.advance(5);
+    await ok('keys.verifyKey', { key });
+    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('updatedAt');
+    await ok('keys.updateKey', { keyId, name: 'Bob' });
+    expect((await ok('keys.getKey', { keyId })).updatedAt).toBe(clock.now);
+  });
+
+  test('reading is no update and no use', async () => {
+    const { keyId } = await createKey();
+    const before = await ok('keys.getKey', { keyId });
+    clock.advance(5);
+    expect(await ok('keys.getKey', { keyId })).toEqual(before);
+  });
+
+  test('a key that is disabled and expired is read like any other', async () => {
+    const { keyId } = await createKey({ enabled: false, expires: 1 });
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({ enabled: false, expires: 1 });
+  });
+
+  test('read_key for the API of the key is enough', async () => {
+    const { keyId, apiId } = await createKey();
+    expect((await get({ keyId }, [`api.${apiId}.read_key`])).status).toBe(200);
+  });
+});
+
+describe('refusals', () => {
+  test.each<[string, object, string]>([
+    ['no keyId', {}, 'body.keyId'],
+    ['a keyId of 2', { keyId: 'ke' }, 'body.keyId'],
+    ['a keyId of 256', { keyId: 'k'.repeat(256) }, 'body.keyId'],
+    ['a keyId with a dash', { keyId: 'key-1' }, 'body.keyId'],
+    ['a null keyId', { keyId: null }, 'body.keyId'],
+    ['decrypt: true', { keyId: 'key_unknown', decrypt: true }, 'body.decrypt'],
+    ['an unknown field', { keyId: 'key_unknown', apiId: 'api_1' }, 'body.apiId'],
+  ])('400 for %s', async (_title, input, location) => {
+    const answer = await get(input);
+    expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(answer.error.errors).toMatchObject([{ location }]);
+  });
+
+  test.each(['key_unknown', `key_${'1'.repeat(24)}`, 'k'.repeat(255), 'api_1'])(
+    '404 for the unknown id %s',
+    async (keyId) => {
+      expect(await get({ keyId })).toMatchObject({ status: 404, code: 'key_not_found' });
+    },
+  );
+
+  test('404 for ids that come before, after and around a key that exists', async () => {
+    const { keyId } = await createKey();
+    const last = keyId.at(-9)!;
+    const neighbours = ['1', 'z'].filter((c) => c !== last).map((c) => keyId.slice(0, -9) + c + keyId.slice(-8));
+    for (const id of [...neighbours, `${keyId}1`, keyId.slice(0, -1), `KEY_${keyId.slice(4)}`]) {
+      expect(await get({ keyId: id })).toMatchObject({ status: 404 });
+    }
+  });
+
+  test('404 for a key of another workspace', async () => {
+    const { keyId } = await createKey();
+    const { rootKey } = await createWorkspace();
+    expect(await get({ keyId }, rootKey)).toMatchObject({ status: 404, code: 'key_not_found' });
+  });
+
+  test('404 for a key that was deleted', async () => {
+    const { keyId } = await createKey();
+    await ok('keys.deleteKey', { keyId });
+    expect(await get({ keyId })).toMatchObject({ status: 404, code: 'key_not_found' });
+  });
+
+  test('404 for a key whose API was deleted', async () => {
+    const { keyId, apiId } = await createKey();
+    await ok('apis.deleteApi', { apiId });
+    expect(await get({ keyId })).toMatchObject({ status: 404, code: 'key_not_found' });
+  });
+
+  test('403 without read_key on anything, whether the key exists or not', async () => {
+    const { keyId } = await createKey();
+    for (const id of [keyId, 'key_unknown']) {
+      const answer = await get({ keyId: id }, ['api.*.verify_key']);
+      expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+      expect(answer.error.detail).toContain('api.*.read_key');
+    }
+  });
+
+  test('403 with read_key for another API', async () => {
+    const { keyId, apiId } = await createKey();
+    const answer = await get({ keyId }, ['api.api_other.read_key']);
+    expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+    expect(answer.error.detail).toContain(`api.*.read_key or api.${apiId}.read_key`);
+  });
+});

@@ -1,0 +1,1040 @@
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
+
+const app = harness();
+const { clock, call, ok, send, createKey, createRootKey, createWorkspace } = app;
+
+const startMs = clock.now;
+const minuteMs = 60_000;
+let apiId: string;
+beforeAll(async () => {
+  ({ apiId } = await ok('apis.createApi', { name: 'test' }));
+});
+beforeEach(() => {
+  clock.now = startMs;
+});
+
+type Extras = Omit<InputOf<'keys.verifyKey'>, 'key'>;
+type NewKey = Parameters<typeof createKey>[0];
+
+const verify = (key: string, extras: Extras = {}) => ok('keys.verifyKey', { key, ...extras });
+const tryVerify = (key: string, extras: object = {}, as?: string | string[]) =>
+  call('keys.verifyKey', { key, ...extras } as never, as);
+const newKey = async (input: NewKey = {}) => (await createKey({ apiId, ...input })).key;
+/** Looks at the balance and at these limits, charging nothing. */
+const look = (key: string, ...names: string[]) =>
+  verify(key, { credits: { cost: 0 }, ratelimits: names.map((name) => ({ name, cost: 0 })) });
+
+const perMinute = (name: string, limit: number, autoApply = false) => ({ name, limit, duration: minuteMs, autoApply });
+
+describe('the answer', () => {
+  test('of a plain key says whose it is and little else', async () => {
+    const { keyId, key } = await createKey({ apiId });
+    expect(await verify(key)).toEqual({ valid: true, code: 'VALID', keyId, enabled: true });
+  });
+
+  test('of a key with everything has everything', async () => {
+    const { keyId, key } = await createKey({
+      apiId,
+      name: 'Café 😀',
+      meta: { plan: 'pro' },
+      externalId: 'alice',
+      expires: clock.now + hourMs,
+      credits: { remaining: 10 },
+      ratelimits: [perMinute('requests', 5, true), perMinute('reports', 2)],
+      permissions: ['documents.read', 'documents.write'],
+    });
+    expect(await verify(key, { tags: ['path=/v1'], migrationId: 'm1' })).toEqual({
+      valid: true,
+      code: 'VALID',
+      keyId,
+      enabled: true,
+      name: 'Café 😀',
+      meta: { plan: 'pro' },
+      expires: clock.now + hourMs,
+      credits: 9,
+      permissions: ['documents.read', 'documents.write'],
+      identity: { id: expect.stringMatching(/^id_/), externalId: 'alice', meta: {}, ratelimits: [] },
+      ratelimits: [
+        {
+          id: expect.stringMatching(/^rl_/),
+          ...perMinute('requests', 5, true),
+          exceeded: false,
+          remaining: 4,
+          reset: expect.any(Number),
+        },
+      ],
+    });
+  });
+
+  test('repeats itself for a key that was seen before', async () => {
+    const key = await newKey({ name: 'Alice', externalId: 'alice', permissions: ['documents.read'] });
+    const first = await verify(key);
+    expect(await verify(key)).toEqual(first);
+    expect(await verify(key)).toEqual(first);
+  });
+
+  test('of an unknown key is NOT_FOUND and nothing else', async () => {
+    expect(await verify('unknown')).toEqual({ valid: false, code: 'NOT_FOUND' });
+  });
+
+  test.each<[string, NewKey, Extras]>([
+    ['DISABLED', { enabled: false }, {}],
+    ['EXPIRED', { expires: 1 }, {}],
+    ['INSUFFICIENT_PERMISSIONS', {}, { permissions: 'documents.read' }],
+    ['USAGE_EXCEEDED', {}, { credits: { cost: 8 } }],
+  ])('of a key that is %s still says whose it is', async (code, input, extras) => {
+    const key = await newKey({ name: 'Alice', meta: { a: 1 }, externalId: 'alice', credits: { remaining: 7 }, ...input });
+    const answer = await verify(key, extras);
+    expect(answer).toMatchObject({ valid: false, code, name: 'Alice', meta: { a: 1 }, credits: 7 });
+    expect(answer.identity?.externalId).toBe('alice');
+    expect(answer).not.toHaveProperty('ratelimits');
+  });
+
+  test('is the whole body, for a key string of any characters and a content type with a charset', async () => {
+    const body = JSON.stringify({ key: '\0"\\😀\u2028' });
+    const { status, json } = await send('/v2/keys.verifyKey', { body, contentType: 'application/json; charset=utf-8' });
+    expect({ status, json }).toEqual({
+      status: 200,
+      json: { meta: { requestId: expect.stringMatching(/^req_/) }, data: { valid: false, code: 'NOT_FOUND' } },
+    });
+  });
+});
+
+describe('NOT_FOUND', () => {
+  test('for a deleted key and for a key of a deleted API', async () => {
+    const deleted = await createKey();
+    const orphaned = await createKey();
+    await verify(deleted.key);
+    await verify(orphaned.key);
+    await ok('keys.deleteKey', { keyId: deleted.keyId });
+    await ok('apis.deleteApi', { apiId: orphaned.apiId });
+    expect(await verify(deleted.key)).toEqual({ valid: false, code: 'NOT_FOUND' });
+    expect(await verify(orphaned.key)).toEqual({ valid: false, code: 'NOT_FOUND' });
+  });
+
+  test('for a key of another workspace', async () => {
+    const { rootKey } = await createWorkspace();
+    const { data } = await tryVerify(await newKey(), {}, rootKey);
+    expect(data).toEqual({ valid: false, code: 'NOT_FOUND' });
+  });
+
+  test('for a key of an API that the root key may not verify, which charges nothing', async () => {
+    const key = await newKey({ credits: { remaining: 5 } });
+    const other = await ok('apis.createApi', { name: 'other' });
+    const { status, data } = await tryVerify(key, {}, [`api.${other.apiId}.verify_key`]);
+    expect({ status, data }).toEqual({ status: 200, data: { valid: false, code: 'NOT_FOUND' } });
+    expect(await look(key)).toMatchObject({ credits: 5 });
+  });
+
+  test('also where a limit is named that nobody has', async () => {
+    expect(await verify('unknown', { ratelimits: [{ name: 'nope' }] })).toEqual({ valid: false, code: 'NOT_FOUND' });
+  });
+});
+
+describe('the caller', () => {
+  test.each([['api.*.verify_key'], ['apis.*.verify_key'], ['*']])('%s verifies any key', async (grant) => {
+    expect((await tryVerify(await newKey(), {}, [grant])).data).toMatchObject({ valid: true });
+  });
+
+  test('verify_key for the API of the key is enough', async () => {
+    expect((await tryVerify(await newKey(), {}, [`api.${apiId}.verify_key`])).data).toMatchObject({ valid: true });
+  });
+
+  test('403 without verify_key on any API, naming it, whether the key exists or not', async () => {
+    const rootKey = await createRootKey(['api.*.read_key', 'ratelimit.*.limit']);
+    for (const key of [await newKey(), 'unknown']) {
+      const answer = await tryVerify(key, {}, rootKey);
+      expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+      expect(answer.error.detail).toContain('api.*.verify_key');
+    }
+  });
+
+  test('401 for a key that is none, that is unknown, and that is an end user’s', async () => {
+    const key = await newKey();
+    const unknown = `${app.rootKey.slice(0, -1)}${app.rootKey.endsWith('a') ? 'b' : 'a'}`;
+    for (const rootKey of ['nonsense', unknown, key]) {
+      expect(await tryVerify(key, {}, rootKey)).toMatchObject({ status: 401, code: 'unauthorized' });
+    }
+  });
+
+  test('403 for a root key that has expired, to the millisecond', async () => {
+    const key = await newKey();
+    const rootKey = await createRootKey(['*'], app.workspaceId, clock.now + 10);
+    clock.advance(9);
+    expect((await tryVerify(key, {}, rootKey)).status).toBe(200);
+    clock.advance(1);
+    expect(await tryVerify(key, {}, rootKey)).toMatchObject({ status: 403, code: 'root_key_expired' });
+  });
+
+  test('each item of a turn is decided under its own root key', async () => {
+    const key = await newKey();
+    const may = await createRootKey([`api.${apiId}.verify_key`]);
+    const mayNot = await createRootKey(['api.*.read_key']);
+    const elsewhere = await createRootKey(['api.api_other.verify_key']);
+    const rootKeys = [may, mayNot, elsewhere, may, elsewhere, mayNot];
+    const answers = await Promise.all(rootKeys.map((rootKey) => tryVerify(key, {}, rootKey)));
+    expect(answers.map(({ status, data }) => (data ? data.code : status))).toEqual([
+      'VALID',
+      403,
+      'NOT_FOUND',
+      'VALID',
+      'NOT_FOUND',
+      403,
+    ]);
+  });
+});
+
+describe('the order of checks', () => {
+  // A request that fails every check; each line mends what the line before failed on.
+  const mends: [string, NewKey, Extras][] = [
+    ['DISABLED', {}, {}],
+    ['EXPIRED', { enabled: true }, {}],
+    ['INSUFFICIENT_PERMISSIONS', { expires: startMs + 1 }, {}],
+    ['precondition_failed', { permissions: ['documents.read'] }, {}],
+    ['RATE_LIMITED', {}, { ratelimits: [{ name: 'requests', cost: 2 }] }],
+    ['USAGE_EXCEEDED', {}, { ratelimits: [{ name: 'requests', cost: 1 }] }],
+    ['VALID', { credits: { remaining: 1 } }, {}],
+  ];
+  test.each(mends.map(([code], index) => [code, index] as const))('%s', async (code, index) => {
+    const input: NewKey = {
+      enabled: false,
+      expires: startMs,
+      credits: { remaining: 0 },
+      ratelimits: [perMinute('requests', 1)],
+    };
+    const extras: Extras = {
+      permissions: 'documents.read',
+      ratelimits: [{ name: 'requests', cost: 2 }, { name: 'unknown' }],
+    };
+    for (const [, key, request] of mends.slice(0, index + 1)) {
+      Object.assign(input, key);
+      Object.assign(extras, request);
+    }
+    const answer = await tryVerify(await newKey(input), extras);
+    expect(answer.data ? answer.data.code : answer.code).toBe(code);
+    expect(answer.status).toBe(code === 'precondition_failed' ? 412 : 200);
+  });
+
+  test('expires is over when its millisecond begins', async () => {
+    const key = await newKey({ expires: startMs + 1000 });
+    clock.advance(999);
+    expect(await verify(key)).toMatchObject({ code: 'VALID' });
+    clock.advance(1);
+    expect(await verify(key)).toMatchObject({ valid: false, code: 'EXPIRED' });
+  });
+});
+
+describe('400', () => {
+  test.each<[string, object, string]>([
+    ['no key', { key: undefined }, 'body.key'],
+    ['an empty key', { key: '' }, 'body.key'],
+    ['a key of 513', { key: '😀'.repeat(513) }, 'body.key'],
+    ['a null key', { key: null }, 'body.key'],
+    ['apiId', { apiId: 'api_1' }, 'body.apiId'],
+    ['an empty query', { permissions: '' }, 'body.permissions'],
+    ['a query of 1001', { permissions: 'x'.repeat(1001) }, 'body.permissions'],
+    ['a list as query', { permissions: ['a.b'] }, 'body.permissions'],
+    ['a null query', { permissions: null }, 'body.permissions'],
+    ['null credits', { credits: null }, 'body.credits'],
+    ['credits without cost', { credits: {} }, 'body.credits.cost'],
+    ['a negative cost', { credits: { cost: -1 } }, 'body.credits.cost'],
+    ['a cost beyond 1e12', { credits: { cost: 1e12 + 1 } }, 'body.credits.cost'],
+    ['half a credit', { credits: { cost: 0.5 } }, 'body.credits.cost'],
+    ['null limits', { ratelimits: null }, 'body.ratelimits'],
+    ['51 limits', { ratelimits: Array.from({ length: 51 }, (_, i) => ({ name: `limit${i}` })) }, 'body.ratelimits'],
+    ['a limit without name', { ratelimits: [{ cost: 1 }] }, 'body.ratelimits[0].name'],
+    ['a limit name of 2', { ratelimits: [{ name: 'ab' }] }, 'body.ratelimits[0].name'],
+    ['a limit name of 129', { ratelimits: [{ name: 'x'.repeat(129) }] }, 'body.ratelimits[0].name'],
+    ['a negative cost of a limit', { ratelimits: [{ name: 'abc', cost: -1 }] }, 'body.ratelimits[0].cost'],
+    ['a null cost of a limit', { ratelimits: [{ name: 'abc', cost: null }] }, 'body.ratelimits[0].cost'],
+    ['a limit of 0', { ratelimits: [{ name: 'abc', limit: 0, duration: 1000 }] }, 'body.ratelimits[0].limit'],
+    ['a duration of 999', { ratelimits: [{ name: 'abc', limit: 1, duration: 999 }] }, 'body.ratelimits[0].duration'],
+    ['a limit without duration', { ratelimits: [{ name: 'abc', limit: 1 }] }, 'body.ratelimits[0].duration'],
+    ['a duration without limit', { ratelimits: [{ name: 'xyz' }, { name: 'abc', duration: 1000 }] }, 'body.ratelimits[1].limit'],
+    ['a name twice', { ratelimits: [{ name: 'abc' }, { name: 'xyz' }, { name: 'abc' }] }, 'body.ratelimits[2].name'],
+    ['a name twice, once ad hoc', { ratelimits: [{ name: 'abc' }, { name: 'abc', limit: 1, duration: 1000 }] }, 'body.ratelimits[1].name'],
+    ['autoApply in a request', { ratelimits: [{ name: 'abc', autoApply: true }] }, 'body.ratelimits[0].autoApply'],
+    ['21 tags', { tags: Array.from({ length: 21 }, (_, i) => `t${i}`) }, 'body.tags'],
+    ['an empty tag', { tags: [''] }, 'body.tags[0]'],
+    ['a tag of 513', { tags: ['a', 'x'.repeat(513)] }, 'body.tags[1]'],
+    ['a migrationId of 257', { migrationId: 'x'.repeat(257) }, 'body.migrationId'],
+    ['a null migrationId', { migrationId: null }, 'body.migrationId'],
+  ])('for %s, whatever the key', async (_title, input, location) => {
+    const answer = await tryVerify('unknown', input);
+    expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(answer.error.errors.map((error) => error.location)).toContain(location);
+  });
+
+  test.each<[string, object]>([
+    ['a key of 512', { key: '😀'.repeat(512) }],
+    ['a query of 1000', { permissions: 'x'.repeat(1000) }],
+    ['a cost of 1e12', { credits: { cost: 1e12 } }],
+    ['50 limits', { ratelimits: Array.from({ length: 50 }, (_, i) => ({ name: `limit${i}` })) }],
+    ['a limit name of 128', { ratelimits: [{ name: '😀'.repeat(128) }] }],
+    ['20 tags of 512', { tags: Array.from({ length: 20 }, (_, i) => `${i}`.padEnd(512, 'x')) }],
+    ['a tag twice', { tags: ['a', 'a'] }],
+    ['an empty migrationId', { migrationId: '' }],
+    ['a migrationId of 256', { migrationId: 'x'.repeat(256) }],
+  ])('but not for %s', async (_title, input) => {
+    expect((await tryVerify('unknown', input)).data).toEqual({ valid: false, code: 'NOT_FOUND' });
+  });
+
+  test('is no charge', async () => {
+    const key = await newKey({ credits: { remaining: 5 }, ratelimits: [perMinute('requests', 5, true)] });
+    await tryVerify(key, { permissions: 'a AND' });
+    await tryVerify(key, { ratelimits: [{ name: 'requests', limit: 1 }] });
+    expect(await look(key, 'requests')).toMatchObject({ credits: 5, ratelimits: [{ remaining: 5 }] });
+  });
+});
+
+describe('412', () => {
+  test('for a limit that the key does not have, naming it; nothing is charged', async () => {
+    const key = await newKey({ credits: { remaining: 5 }, ratelimits: [perMinute('requests', 5, true)] });
+    const answer = await tryVerify(key, { ratelimits: [{ name: 'requests' }, { name: 'unknown' }] });
+    expect(answer).toMatchObject({ status: 412, code: 'precondition_failed' });
+    expect(answer.error.detail).toContain('"unknown"');
+    expect(await look(key, 'requests')).toMatchObject({ credits: 5, ratelimits: [{ remaining: 5 }] });
+  });
+
+  test('also at cost 0, and by case', async () => {
+    const key = await newKey({ ratelimits: [perMinute('requests', 5)] });
+    expect((await tryVerify(key, { ratelimits: [{ name: 'unknown', cost: 0 }] })).status).toBe(412);
+    expect((await tryVerify(key, { ratelimits: [{ name: 'Requests' }] })).status).toBe(412);
+  });
+
+  test('is no use of the key', async () => {
+    const { key, keyId } = await createKey({ apiId });
+    await tryVerify(key, { ratelimits: [{ name: 'unknown' }] });
+    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('lastUsedAt');
+  });
+});
+
+describe('credits', () => {
+  test('cost 1 when left out', async () => {
+    expect(await verify(await newKey({ credits: { remaining: 5 } }))).toMatchObject({ credits: 4 });
+  });
+
+  test('cost what is said', async () => {
+    const key = await newKey({ credits: { remaining: 5 } });
+    expect(await verify(key, { credits: { cost: 3 } })).toMatchObject({ credits: 2 });
+    expect(await verify(key, { credits: { cost: 2 } })).toMatchObject({ valid: true, credits: 0 });
+  });
+
+  test('never go below 0: what costs more than is left is refused and leaves it', async () => {
+    const key = await newKey({ credits: { remaining: 5 } });
+    const answer = await verify(key, { credits: { cost: 6 } });
+    expect(answer).toMatchObject({ valid: false, code: 'USAGE_EXCEEDED', credits: 5 });
+    expect(await verify(key, { credits: { cost: 5 } })).toMatchObject({ valid: true, credits: 0 });
+    expect(await verify(key)).toMatchObject({ valid: false, code: 'USAGE_EXCEEDED', credits: 0 });
+  });
+
+  test('cost 0 always passes', async () => {
+    const key = await newKey({ credits: { remaining: 0 } });
+    expect(await verify(key, { credits: { cost: 0 } })).toMatchObject({ valid: true, credits: 0 });
+  });
+
+  test('of an unlimited key are neither charged nor shown', async () => {
+    const answer = await verify(await newKey(), { credits: { cost: 1e12 } });
+    expect(answer.valid).toBe(true);
+    expect(answer).not.toHaveProperty('credits');
+  });
+
+  test('are exact up to the largest safe integer', async () => {
+    const key = await newKey({ credits: { remaining: Number.MAX_SAFE_INTEGER } });
+    expect(await verify(key)).toMatchObject({ credits: Number.MAX_SAFE_INTEGER - 1 });
+    expect(await verify(key, { credits: { cost: 1e12 } })).toMatchObject({
+      credits: Number.MAX_SAFE_INTEGER - 1 - 1e12,
+    });
+  });
+
+  test('are the same in getKey', async () => {
+    const { key, keyId } = await createKey({ apiId, credits: { remaining: 5 } });
+    await verify(key, { credits: { cost: 2 } });
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({ credits: { remaining: 3 } });
+  });
+});
+
+describe('charged together or not at all', () => {
+  const both = { credits: { remaining: 3 }, ratelimits: [perMinute('small', 2, true), perMinute('large', 9, true)] };
+  const untouched = { credits: 3, ratelimits: [{ remaining: 2 }, { remaining: 9 }] };
+
+  test('VALID charges every limit and the balance', async () => {
+    const key = await newKey(both);
+    await verify(key);
+    expect(await look(key, 'small', 'large')).toMatchObject({ credits: 2, ratelimits: [{ remaining: 1 }, { remaining: 8 }] });
+  });
+
+  test('a limit that is exceeded leaves the other limit and the balance', async () => {
+    const key = await newKey(both);
+    const answer = await verify(key, { ratelimits: [{ name: 'small', cost: 3 }] });
+    expect(answer).toMatchObject({
+      code: 'RATE_LIMITED',
+      credits: 3,
+      ratelimits: [
+        { name: 'small', exceeded: true, remaining: 2 },
+        { name: 'large', exceeded: false, remaining: 9 },
+      ],
+    });
+    expect(await look(key, 'small', 'large')).toMatchObject(untouched);
+  });
+
+  test('a balance that is too low leaves the limits', async () => {
+    const key = await newKey(both);
+    const answer = await verify(key, { credits: { cost: 4 } });
+    expect(answer).toMatchObject({ code: 'USAGE_EXCEEDED', credits: 3 });
+    expect(answer.ratelimits).toMatchObject([
+      { exceeded: false, remaining: 2, reset: clock.now },
+      { exceeded: false, remaining: 9, reset: clock.now },
+    ]);
+    expect(await look(key, 'small', 'large')).toMatchObject(untouched);
+  });
+
+  test.each<[string, object, Extras]>([
+    ['DISABLED', { enabled: false }, {}],
+    ['EXPIRED', { expires: 1 }, {}],
+    ['INSUFFICIENT_PERMISSIONS', {}, { permissions: 'documents.read' }],
+  ])('%s leaves all of it', async (code, changes, extras) => {
+    const { key, keyId } = await createKey({ apiId, ...both });
+    await ok('keys.updateKey', { keyId, ...changes });
+    expect(await verify(key, { ...extras, ratelimits: [{ name: 'small', cost: 2 }] })).toMatchObject({ code });
+    await ok('keys.updateKey', { keyId, enabled: true, expires: null });
+    expect(await look(key, 'small', 'large')).toMatchObject(untouched);
+  });
+
+  test('an ad hoc limit that is exceeded leaves the others, and is left by them', async () => {
+    const key = await newKey(both);
+    const adHoc = { name: 'burst', limit: 5, duration: 1000 };
+    expect(await verify(key, { ratelimits: [{ ...adHoc, cost: 6 }] })).toMatchObject({ code: 'RATE_LIMITED' });
+    expect(await verify(key, { credits: { cost: 4 }, ratelimits: [adHoc] })).toMatchObject({ code: 'USAGE_EXCEEDED' });
+    expect(await look(key, 'small', 'large')).toMatchObject(untouched);
+    expect(await verify(key, { ratelimits: [{ ...adHoc, cost: 0 }] })).toMatchObject({ ratelimits: [{}, {}, { remaining: 5 }] });
+  });
+});
+
+describe('which limits are checked', () => {
+  test('only those with autoApply when none is named', async () => {
+    const key = await newKey({ ratelimits: [perMinute('named', 5), perMinute('auto', 5, true)] });
+    expect((await verify(key)).ratelimits).toMatchObject([{ name: 'auto', autoApply: true, remaining: 4 }]);
+    expect((await look(key, 'named')).ratelimits).toMatchObject([{ name: 'named', remaining: 5 }, { name: 'auto' }]);
+  });
+
+  test('no ratelimits are answered where none is checked', async () => {
+    const key = await newKey({ ratelimits: [perMinute('named', 5)] });
+    expect(await verify(key)).not.toHaveProperty('ratelimits');
+  });
+
+  test('every named one, at cost 1 unless it says otherwise', async () => {
+    const key = await newKey({ ratelimits: [perMinute('one', 5), perMinute('two', 5), perMinute('three', 5)] });
+    const answer = await verify(key, { ratelimits: [{ name: 'three', cost: 4 }, { name: 'one' }] });
+    expect(answer.ratelimits).toHaveLength(2);
+    expect(answer.ratelimits).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ name: 'one', remaining: 4 }),
+        expect.objectContaining({ name: 'three', remaining: 1 }),
+      ]),
+    );
+  });
+
+  test('naming an auto limit replaces its cost: it is charged once', async () => {
+    const key = await newKey({ ratelimits: [perMinute('requests', 10, true)] });
+    const answer = await verify(key, { ratelimits: [{ name: 'requests', cost: 4 }] });
+    expect(answer.ratelimits).toMatchObject([{ name: 'requests', remaining: 6 }]);
+    expect(answer.ratelimits).toHaveLength(1);
+  });
+
+  test('naming an auto limit at cost 0 charges it nothing', async () => {
+    const key = await newKey({ ratelimits: [perMinute('requests', 1, true)] });
+    await verify(key, { ratelimits: [{ name: 'requests', cost: 0 }] });
+    expect((await verify(key)).ratelimits).toMatchObject([{ remaining: 0, exceeded: false }]);
+  });
+
+  test('a limit at cost 0 that is full does not refuse', async () => {
+    const key = await newKey({ ratelimits: [perMinute('requests', 1)] });
+    await verify(key, { ratelimits: [{ name: 'requests' }] });
+    expect(await look(key, 'requests')).toMatchObject({ valid: true, ratelimits: [{ exceeded: false, remaining: 0 }] });
+  });
+
+  test('50 auto limits are all charged', async () => {
+    const ratelimits = Array.from({ length: 50 }, (_, i) => perMinute(`limit${i}`, i + 1, true));
+    const answer = await verify(await newKey({ ratelimits }));
+    expect(answer.ratelimits?.map(({ remaining }) => remaining)).toEqual(ratelimits.map((_, i) => i));
+  });
+
+  test('limits are counted for each key on its own', async () => {
+    const [one, two] = [await newKey({ ratelimits: [perMinute('requests', 1, true)] }), await newKey({ ratelimits: [perMinute('requests', 1, true)] })];
+    await verify(one);
+    expect(await verify(two)).toMatchObject({ valid: true });
+    expect(await verify(one)).toMatchObject({ code: 'RATE_LIMITED' });
+  });
+
+  test('any name will do, also one that looks like something else', async () => {
+    for (const name of ['__proto__', 'constructor', 'a:b:c', '"\\\n', '😀😀😀', 'null']) {
+      const key = await newKey({ ratelimits: [perMinute(name, 5)] });
+      const answer = await verify(key, { ratelimits: [{ name, cost: 2 }] });
+      expect(answer.ratelimits).toMatchObject([{ name, remaining: 3 }]);
+    }
+  });
+});
+
+describe('ad hoc limits', () => {
+  const adHoc = { name: 'exports', limit: 3, duration: minuteMs };
+
+  test('count on from call to call, and are told apart by an empty id', async () => {
+    const key = await newKey();
+    await verify(key, { ratelimits: [adHoc] });
+    expect((await verify(key, { ratelimits: [{ ...adHoc, cost: 2 }] })).ratelimits).toEqual([
+      { id: '', ...adHoc, autoApply: false, exceeded: false, remaining: 0, reset: expect.any(Number) },
+    ]);
+    expect(await verify(key, { ratelimits: [adHoc] })).toMatchObject({ code: 'RATE_LIMITED' });
+  });
+
+  test('are for one call: the key does not have them afterwards', async () => {
+    const { key, keyId } = await createKey({ apiId });
+    await verify(key, { ratelimits: [adHoc] });
+    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('ratelimits');
+    expect(await verify(key)).not.toHaveProperty('ratelimits');
+    expect((await tryVerify(key, { ratelimits: [{ name: 'exports' }] })).status).toBe(412);
+  });
+
+  test('keep their count under another limit, and have another under another duration', async () => {
+    const key = await newKey();
+    await verify(key, { ratelimits: [{ ...adHoc, cost: 3 }] });
+    const answer = await verify(key, { ratelimits: [{ ...adHoc, limit: 10 }] });
+    expect(answer.ratelimits).toMatchObject([{ limit: 10, remaining: 6 }]);
+    const longer = await verify(key, { ratelimits: [{ ...adHoc, duration: minuteMs + 1 }] });
+    expect(longer.ratelimits).toMatchObject([{ remaining: 2 }]);
+  });
+
+  test('are counted for each key on its own, also below one identity', async () => {
+    const [one, two] = [await newKey({ externalId: 'shared' }), await newKey({ externalId: 'shared' })];
+    await verify(one, { ratelimits: [{ ...adHoc, cost: 3 }] });
+    expect((await verify(two, { ratelimits: [adHoc] })).ratelimits).toMatchObject([{ remaining: 2 }]);
+  });
+
+  test('of the name and duration of a configured limit are on its counter, both ways', async () => {
+    const key = await newKey({ ratelimits: [{ name: 'exports', limit: 10, duration: minuteMs }] });
+    await verify(key, { ratelimits: [{ name: 'exports', cost: 4 }] });
+    const answer = await verify(key, { ratelimits: [{ ...adHoc, limit: 6 }] });
+    expect(answer.ratelimits).toMatchObject([{ id: '', limit: 6, remaining: 1 }]);
+    expect((await look(key, 'exports')).ratelimits).toMatchObject([{ limit: 10, remaining: 5 }]);
+  });
+
+  test('of the name of a configured limit but another duration are on a counter of their own', async () => {
+    const key = await newKey({ ratelimits: [{ name: 'exports', limit: 10, duration: hourMs }] });
+    await verify(key, { ratelimits: [{ name: 'exports', cost: 4 }] });
+    expect((await verify(key, { ratelimits: [adHoc] })).ratelimits).toMatchObject([{ remaining: 2 }]);
+    expect((await look(key, 'exports')).ratelimits).toMatchObject([{ remaining: 6 }]);
+  });
+
+  test('stand in for the auto limit of their name, for this call', async () => {
+    const key = await newKey({ ratelimits: [perMinute('exports', 1, true)] });
+    const answer = await verify(key, { ratelimits: [{ ...adHoc, cost: 2 }] });
+    expect(answer.ratelimits).toMatchObject([{ id: '', limit: 3, remaining: 1 }]);
+    expect(answer.ratelimits).toHaveLength(1);
+  });
+
+  test('come beside the auto limits of other names', async () => {
+    const key = await newKey({ ratelimits: [perMinute('requests', 5, true)] });
+    expect((await verify(key, { ratelimits: [adHoc] })).ratelimits).toMatchObject([
+      { name: 'requests', remaining: 4 },
+      { name: 'exports', remaining: 2 },
+    ]);
+  });
+
+  test('50 of them in one call are all charged', async () => {
+    const key = await newKey();
+    const ratelimits = Array.from({ length: 50 }, (_, i) => ({ name: `limit${i}`, limit: i + 1, duration: 1000 + i }));
+    const answer = await verify(key, { ratelimits });
+    expect(answer.ratelimits?.map(({ remaining }) => remaining)).toEqual(ratelimits.map((_, i) => i));
+    expect(await verify(key, { ratelimits })).toMatchObject({ code: 'RATE_LIMITED' });
+  });
+});
+
+describe('remaining and reset', () => {
+  /** What a unit taken now may be late in leaving, at most. */
+  const latest = (duration: number) => clock.now + duration + Math.max(1, duration / 64);
+  const at = async (key: string, cost: number) =>
+    (await verify(key, { ratelimits: [{ name: 'requests', cost }] })).ratelimits![0]!;
+
+  test('with nothing counted: all of it remains, and reset is now', async () => {
+    const key = await newKey({ ratelimits: [perMinute('requests', 5)] });
+    expect(await at(key, 0)).toMatchObject({ exceeded: false, remaining: 5, reset: clock.now });
+  });
+
+  test.each([
+    ['a small limit', 5],
+    ['a large limit', 5000],
+  ])('after admission by %s: reset is when the oldest unit leaves, to the millisecond', async (_title, limit) => {
+    const key = await newKey({ ratelimits: [perMinute('requests', limit)] });
+    clock.advance(123);
+    const first = await at(key, 2);
+    expect(first).toMatchObject({ exceeded: false, remaining: limit - 2 });
+    expect(first.reset).toBeGreaterThanOrEqual(clock.now + minuteMs);
+    expect(first.reset).toBeLessThanOrEqual(latest(minuteMs));
+
+    clock.advance(5000);
+    expect(await at(key, 1)).toMatchObject({ remaining: limit - 3, reset: first.reset });
+    clock.now = first.reset - 1;
+    expect(await at(key, 0)).toMatchObject({ remaining: limit - 3 });
+    clock.now = first.reset;
+    expect(await at(key, 0)).toMatchObject({ remaining: limit - 1 });
+  });
+
+  test.each([
+    ['a small limit', 4],
+    ['a large limit', 4000],
+  ])('after denial by %s: reset is the first moment at which this cost fits', async (_title, limit) => {
+    const quarter = limit / 4;
+    const key = await newKey({ ratelimits: [perMinute('requests', limit)] });
+    for (let i = 0; i < 3; i++) {
+      await at(key, quarter);
+      clock.advance(3000);
+    }
+    // Three quarters are taken, 3 s apart; three at once fit when two of them have left.
+    const denied = await at(key, 3 * quarter);
+    expect(denied).toMatchObject({ exceeded: true, remaining: quarter });
+    clock.now = denied.reset - 1;
+    expect(await at(key, 3 * quarter)).toMatchObject({ exceeded: true, reset: denied.reset });
+    clock.now = denied.reset;
+    expect(await at(key, 3 * quarter)).toMatchObject({ exceeded: false, remaining: 0 });
+    expect(denied.reset).toBeGreaterThanOrEqual(startMs + 3000 + minuteMs);
+    expect(denied.reset).toBeLessThanOrEqual(startMs + 3000 + minuteMs * (1 + 1 / 64));
+  });
+
+  test('a cost above the limit is denied, now and a duration later', async () => {
+    const key = await newKey({ ratelimits: [perMinute('requests', 5)] });
+    const answer = await verify(key, { ratelimits: [{ name: 'requests', cost: 6 }] });
+    expect(answer).toMatchObject({ code: 'RATE_LIMITED' });
+    expect(answer.ratelimits).toMatchObject([{ exceeded: true, remaining: 5, reset: clock.now + minuteMs }]);
+  });
+
+  test('a denied request charges nothing: a smaller one still fits', async () => {
+    const key = await newKey({ ratelimits: [perMinute('requests', 10)] });
+    await at(key, 8);
+    expect(await at(key, 3)).toMatchObject({ exceeded: true, remaining: 2 });
+    expect(await at(key, 2)).toMatchObject({ exceeded: false, remaining: 0 });
+  });
+
+  test('the window slides: a burst at the end of a minute is still counted in the next', async () => {
+    const key = await newKey({ ratelimits: [perMinute('requests', 10)] });
+    clock.now = startMs + minuteMs - 1;
+    expect(await at(key, 10)).toMatchObject({ exceeded: false });
+    for (const later of [1, minuteMs / 2, minuteMs - 1]) {
+      clock.now = startMs + minuteMs - 1 + later;
+      expect(await at(key, 1)).toMatchObject({ exceeded: true });
+    }
+    clock.now = latest(minuteMs);
+    expect(await at(key, 10)).toMatchObject({ exceeded: false });
+  });
+
+  test('a limit that another limit stopped tells its own', async () => {
+    const key = await newKey({ ratelimits: [perMinute('requests', 5, true), perMinute('exports', 1)] });
+    const first = await verify(key, { ratelimits: [{ name: 'exports' }] });
+    clock.advance(1000);
+    const second = await verify(key, { ratelimits: [{ name: 'exports' }] });
+    expect(second.ratelimits).toMatchObject([
+      { name: 'requests', exceeded: false, remaining: 4, reset: first.ratelimits![0]!.reset },
+      { name: 'exports', exceeded: true, remaining: 0, reset: first.ratelimits![1]!.reset },
+    ]);
+  });
+
+  test('the largest limit counts exactly', async () => {
+    const most = Number.MAX_SAFE_INTEGER;
+    const key = await newKey({ ratelimits: [{ name: 'requests', limit: most, duration: dayMs }] });
+    expect(await at(key, most - 1)).toMatchObject({ exceeded: false, remaining: 1 });
+    expect(await at(key, 2)).toMatchObject({ exceeded: true, remaining: 1 });
+    expect(await at(key, 1)).toMatchObject({ exceeded: false, remaining: 0 });
+  });
+});
+
+describe('the permission query', () => {
+  const granted = ['documents.read', 'billing.*', 'Case.read', 'a:b-c_d', 'x.y.*', 'reports*'];
+  let key: string;
+  beforeAll(async () => {
+    key = await newKey({ permissions: granted });
+  });
+
+  test.each([
+    ['documents.read', true],
+    ['documents.write', false],
+    ['documents', false],
+    ['documents.*', false],
+    ['documents.read.own', false],
+    ['billing.read', true],
+    ['billing.read.own', true],
+    ['billing.*', true],
+    ['billing', false],
+    ['billing.', true],
+    ['billingx.read', false],
+    ['x.y.z', true],
+    ['x.y', false],
+    ['x.z', false],
+    ['x.*', false],
+    ['reports', false],
+    ['reports*', true],
+    ['reports.read', false],
+    ['Case.read', true],
+    ['case.read', false],
+    ['a:b-c_d', true],
+    ['a/b', false],
+    ['never.heard.of', false],
+    ['documents.read AND billing.read', true],
+    ['documents.read AND nope.nope', false],
+    ['nope.nope OR billing.read', true],
+    ['nope.nope OR nope.nape', false],
+    ['documents.read and billing.read aNd x.y.z', true],
+    ['nope.nope or documents.read', true],
+    // AND binds tighter than OR.
+    ['documents.read OR nope.nope AND nope.nope', true],
+    ['nope.nope AND nope.nope OR documents.read', true],
+    ['(documents.read OR nope.nope) AND nope.nope', false],
+    ['nope.nope AND (nope.nope OR documents.read)', false],
+    ['documents.read AND (nope.nope OR billing.read)', true],
+    ['((documents.read))', true],
+    ['(documents.read)AND(billing.read)', true],
+    ['  documents.read\n\tAND  billing.read ', true],
+    // Operators are whole words.
+    ['android.read', false],
+    ['android.read OR documents.read', true],
+    ['or.and', false],
+  ])('%j: %s', async (permissions, holds) => {
+    expect(await verify(key, { permissions })).toMatchObject({
+      valid: holds,
+      code: holds ? 'VALID' : 'INSUFFICIENT_PERMISSIONS',
+    });
+  });
+
+  test('takes 100 slugs and no more', async () => {
+    const slugs = (count: number) => Array.from({ length: count }, () => 'abc').join(' OR ');
+    expect(await verify(key, { permissions: `${slugs(99)} OR a:b-c_d` })).toMatchObject({ valid: true });
+    const answer = await tryVerify(key, { permissions: slugs(101) });
+    expect(answer).toMatchObject({ status: 400, code: 'permissions_query_syntax' });
+    expect(answer.error.detail).toContain('700');
+  });
+
+  test('a key without any permission holds none', async () => {
+    expect(await verify(await newKey(), { permissions: 'documents.read' })).toMatchObject({ valid: false });
+  });
+
+  test.each([
+    ['AND', 0],
+    [' ', 1],
+    ['a.b AND', 7],
+    ['a.b OR OR c.d', 7],
+    ['a.b c.d', 4],
+    ['(a.b', 4],
+    ['a.b)', 3],
+    ['()', 1],
+    ['a.b AND (c.d OR )', 16],
+    ['a.b & c.d', 4],
+    ['a.b AND "c.d"', 8],
+    ['NOT a.b', 4],
+    ['a.b AND 😀', 8],
+  ])('400 for %j, at position %i', async (permissions, position) => {
+    for (const presented of [key, 'unknown']) {
+      const answer = await tryVerify(presented, { permissions });
+      expect(answer).toMatchObject({ status: 400, code: 'permissions_query_syntax' });
+      expect(answer.error.detail).toMatch(new RegExp(`\\b${position}\\b`));
+      expect(answer.error.errors).toMatchObject([{ location: 'body.permissions' }]);
+    }
+  });
+});
+
+describe('metadata is answered as the text that came', () => {
+  test.each([
+    '{"10":1,"2":2}',
+    '{"b":1,"a":{"z":1,"10":2,"9":3}}',
+    '{"a":1.0,"b":1e3,"c":0.1000,"d":-0}',
+    '{"large":123456789012345678901234567890,"small":1e-400}',
+    '{"é":"\\u00e9 😀 \\ud83d\\ude00","quoted":"\\"\\\\\\/\\n\\u0000"}',
+    '{"__proto__":{"a":1},"constructor":{"prototype":2}}',
+    '{"":"","a":[1,{"b":[null,true]},[]],"o":{}}',
+    '{"text":"a } ] , : b"}',
+  ])('%s', async (meta) => {
+    const { json } = await send('/v2/keys.createKey', { body: `{"meta":${meta},"apiId":"${apiId}"}` });
+    const { key, keyId } = json.data;
+    const said = async (path: string, input: object) => (await send(path, { body: JSON.stringify(input) })).body;
+    expect(await said('/v2/keys.verifyKey', { key })).toContain(`"meta":${meta}`);
+    expect(await said('/v2/keys.verifyKey', { key })).toContain(`"meta":${meta}`);
+    expect(await said('/v2/keys.getKey', { keyId })).toContain(`"meta":${meta}`);
+    expect(await said('/v2/keys.whoami', { key })).toContain(`"meta":${meta}`);
+  });
+
+  test('without the white space between its tokens', async () => {
+    const body = `{ "apiId" : "${apiId}" , "meta" : { "a b" : [ 1 , " c " ] ,\n\t"d" : { } } }`;
+    const { json } = await send('/v2/keys.createKey', { body });
+    const answer = await send('/v2/keys.verifyKey', { body: JSON.stringify({ key: json.data.key }) });
+    expect(answer.body).toContain('"meta":{"a b":[1," c "],"d":{}}');
+  });
+});
+
+describe('roles', () => {
+  test('are answered with what they permit, each permission once, and count in the query', async () => {
+    await ok('permissions.createRole', { name: 'editor', permissions: ['pages.read', 'pages.write'] });
+    const key = await newKey({ permissions: ['pages.read', 'pages.list'], roles: ['editor', 'editor'] });
+    const answer = await verify(key, { permissions: 'pages.write AND pages.list' });
+    expect(answer).toMatchObject({ valid: true, roles: ['editor'] });
+    expect(answer.permissions?.toSorted()).toEqual(['pages.list', 'pages.read', 'pages.write']);
+  });
+
+  test('count from the next verification on when their permissions change', async () => {
+    const { roleId } = await ok('permissions.createRole', { name: 'viewer', permissions: ['views.read'] });
+    const key = await newKey({ roles: ['viewer'] });
+    expect(await verify(key)).toMatchObject({ permissions: ['views.read'] });
+    await ok('permissions.setRolePermissions', { roleId, permissions: ['views.all'] });
+    expect(await verify(key)).toMatchObject({ permissions: ['views.all'] });
+    expect(await verify(key, { permissions: 'views.read' })).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+    await ok('permissions.deleteRole', { role: 'viewer' });
+    expect(await verify(key)).not.toHaveProperty('roles');
+  });
+});
+
+describe('identity', () => {
+  let count = 0;
+  /** An identity with these limits, of a name of its own. */
+  async function withLimits(ratelimits: ReturnType<typeof perMinute>[], meta = {}) {
+    const externalId = `holder_${++count}`;
+    await ok('identities.createIdentity', { externalId, meta, ratelimits });
+    return externalId;
+  }
+
+  test('its limits are counted for all of its keys together', async () => {
+    const externalId = await withLimits([perMinute('shared', 3, true)]);
+    const [one, two] = [await newKey({ externalId }), await newKey({ externalId })];
+    expect((await verify(one)).ratelimits).toMatchObject([{ name: 'shared', remaining: 2 }]);
+    expect((await verify(two, { ratelimits: [{ name: 'shared', cost: 2 }] })).ratelimits).toMatchObject([{ remaining: 0 }]);
+    expect(await verify(one)).toMatchObject({ code: 'RATE_LIMITED' });
+  });
+
+  test('its limits can be named, and those without autoApply are checked only then', async () => {
+    const key = await newKey({ externalId: await withLimits([perMinute('shared', 3)]) });
+    expect(await verify(key)).not.toHaveProperty('ratelimits');
+    expect((await verify(key, { ratelimits: [{ name: 'shared' }] })).ratelimits).toMatchObject([
+      { id: expect.stringMatching(/^rl_/), name: 'shared', remaining: 2 },
+    ]);
+  });
+
+  test('the limit of the key wins over the one of its name, which is left alone', async () => {
+    const externalId = await withLimits([perMinute('requests', 3, true)]);
+    const own = await newKey({ externalId, ratelimits: [perMinute('requests', 9, true)] });
+    const other = await newKey({ externalId });
+    expect((await verify(own)).ratelimits).toMatchObject([{ limit: 9, remaining: 8 }]);
+    expect((await verify(other)).ratelimits).toMatchObject([{ limit: 3, remaining: 2 }]);
+  });
+
+  test('the limit of the key wins also without autoApply: then none of the name is checked by itself', async () => {
+    const externalId = await withLimits([perMinute('requests', 3, true)]);
+    const key = await newKey({ externalId, ratelimits: [perMinute('requests', 9)] });
+    expect(await verify(key)).not.toHaveProperty('ratelimits');
+    expect((await look(key, 'requests')).ratelimits).toMatchObject([{ limit: 9 }]);
+  });
+
+  test('limits of both are charged together or not at all', async () => {
+    const externalId = await withLimits([perMinute('shared', 2, true)]);
+    const key = await newKey({ externalId, credits: { remaining: 9 }, ratelimits: [perMinute('requests', 9, true)] });
+    expect(await verify(key, { ratelimits: [{ name: 'shared', cost: 3 }] })).toMatchObject({ code: 'RATE_LIMITED' });
+    expect(await verify(key, { ratelimits: [{ name: 'requests', cost: 10 }] })).toMatchObject({ code: 'RATE_LIMITED' });
+    expect(await verify(key, { credits: { cost: 10 } })).toMatchObject({ code: 'USAGE_EXCEEDED' });
+    expect(await look(key, 'shared', 'requests')).toMatchObject({ credits: 9, ratelimits: [{ remaining: 9 }, { remaining: 2 }] });
+    await verify(key);
+    expect(await look(key, 'shared', 'requests')).toMatchObject({ credits: 8, ratelimits: [{ remaining: 8 }, { remaining: 1 }] });
+  });
+
+  test('an ad hoc limit of the name of its limit is on the counter of the key', async () => {
+    const externalId = await withLimits([perMinute('shared', 5, true)]);
+    const key = await newKey({ externalId });
+    await verify(key);
+    const answer = await verify(key, { ratelimits: [{ name: 'shared', limit: 9, duration: minuteMs }] });
+    expect(answer.ratelimits).toMatchObject([{ id: '', remaining: 8 }]);
+    expect(answer.ratelimits).toHaveLength(1);
+    expect((await look(key, 'shared')).ratelimits).toMatchObject([{ limit: 5, remaining: 4 }]);
+  });
+
+  test('many keys of one identity in one turn admit its limit exactly', async () => {
+    const externalId = await withLimits([perMinute('shared', 30, true)]);
+    const keys = await Promise.all(Array.from({ length: 20 }, () => newKey({ externalId })));
+    const answers = await Promise.all(Array.from({ length: 100 }, (_, i) => verify(keys[i % 20]!)));
+    expect(answers.filter(({ valid }) => valid)).toHaveLength(30);
+  });
+
+  test('its metadata and limits are answered with it', async () => {
+    const externalId = await withLimits([perMinute('shared', 5)], { plan: 'pro' });
+    expect(await verify(await newKey({ externalId }))).toMatchObject({
+      identity: { externalId, meta: { plan: 'pro' }, ratelimits: [perMinute('shared', 5)] },
+    });
+  });
+
+  test('a change of it is seen by the next verification', async () => {
+    const externalId = await withLimits([perMinute('shared', 5, true)], { plan: 'pro' });
+    const key = await newKey({ externalId });
+    await verify(key);
+    await ok('identities.updateIdentity', { identity: externalId, meta: { plan: 'free' }, ratelimits: [perMinute('shared', 2, true)] });
+    expect(await verify(key)).toMatchObject({
+      identity: { meta: { plan: 'free' }, ratelimits: [{ limit: 2 }] },
+      ratelimits: [{ limit: 2, remaining: 0 }],
+    });
+    expect(await verify(key)).toMatchObject({ code: 'RATE_LIMITED' });
+  });
+
+  test('once deleted it is off the key, and a new one of its name is not on it', async () => {
+    const externalId = await withLimits([perMinute('shared', 1, true)]);
+    const { key, keyId } = await createKey({ apiId, externalId });
+    await verify(key);
+    await ok('identities.deleteIdentity', { identity: externalId });
+    const after = await verify(key);
+    expect(after).toEqual({ valid: true, code: 'VALID', keyId, enabled: true });
+    await ok('identities.createIdentity', { externalId, ratelimits: [perMinute('shared', 1, true)] });
+    expect(await verify(key)).toEqual(after);
+    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('externalId');
+  });
+
+  test('keys of one externalId answer the same identity', async () => {
+    const [one, two] = [await verify(await newKey({ externalId: 'bob' })), await verify(await newKey({ externalId: 'bob' }))];
+    expect(one.identity).toEqual({ id: expect.stringMatching(/^id_/), externalId: 'bob', meta: {}, ratelimits: [] });
+    expect(two.identity).toEqual(one.identity);
+  });
+
+  test('a key without externalId answers none', async () => {
+    expect(await verify(await newKey())).not.toHaveProperty('identity');
+  });
+});
+
+describe('refill', () => {
+  const at = (...parts: [number, number, number?, number?, number?, number?, number?]) =>
+    Date.UTC(parts[0], parts[1] - 1, ...(parts.slice(2) as []));
+  const daily = { interval: 'daily', amount: 9 };
+  const monthly = (refillDay?: number) => ({ interval: 'monthly', amount: 9, ...(refillDay && { refillDay }) });
+
+  test.each<[string, object, number, number]>([
+    ['daily, at midnight UTC', daily, at(2026, 1, 15, 12), at(2026, 1, 16)],
+    ['daily, in the last millisecond of a year', daily, at(2026, 12, 31, 23, 59, 59, 999), at(2027, 1, 1)],
+    ['daily, from midnight on: the next one', daily, at(2026, 1, 15), at(2026, 1, 16)],
+    ['daily, into a leap day', daily, at(2028, 2, 28, 12), at(2028, 2, 29)],
+    ['monthly, on the first unless told', monthly(), at(2026, 1, 15), at(2026, 2, 1)],
+    ['monthly, on a day still to come', monthly(20), at(2026, 1, 15), at(2026, 1, 20)],
+    ['monthly, on a day that has passed', monthly(10), at(2026, 1, 15), at(2026, 2, 10)],
+    ['monthly, on the day it is', monthly(15), at(2026, 1, 15, 12), at(2026, 2, 15)],
+    ['monthly, over the end of a year', monthly(5), at(2026, 12, 6), at(2027, 1, 5)],
+    ['monthly, on the 31st of a short month', monthly(31), at(2026, 4, 1), at(2026, 4, 30)],
+    ['monthly, on the 31st in February', monthly(31), at(2026, 1, 31, 12), at(2026, 2, 28)],
+    ['monthly, on the 30th in a leap February', monthly(30), at(2028, 2, 1), at(2028, 2, 29)],
+    ['monthly, on the 31st after February', monthly(31), at(2026, 2, 28), at(2026, 3, 31)],
+    ['monthly, on the 29th of a February without it', monthly(29), at(2026, 2, 28, 1), at(2026, 3, 29)],
+  ])('%s: seen to the millisecond', async (_title, refill, createdAt, due) => {
+    clock.now = createdAt;
+    const { key, keyId } = await createKey({ apiId, credits: { remaining: 2, refill } as never });
+    clock.now = due - 1;
+    expect(await verify(key)).toMatchObject({ credits: 1 });
+    clock.now = due;
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({ credits: { remaining: 9 } });
+    expect(await verify(key)).toMatchObject({ credits: 8 });
+    expect(await verify(key)).toMatchObject({ credits: 7 });
+  });
+
+  test('lowers a balance that is above the amount', async () => {
+    const key = await newKey({ credits: { remaining: 100, refill: { interval: 'daily', amount: 9 } } });
+    clock.advance(dayMs);
+    expect(await verify(key)).toMatchObject({ credits: 8 });
+  });
+
+  test('comes once for all the days that were missed, and again on the next', async () => {
+    const key = await newKey({ credits: { remaining: 0, refill: { interval: 'daily', amount: 9 } } });
+    clock.advance(10 * dayMs);
+    expect(await verify(key, { credits: { cost: 9 } })).toMatchObject({ valid: true, credits: 0 });
+    clock.now = at(2026, 1, 26) - 1;
+    expect(await verify(key)).toMatchObject({ code: 'USAGE_EXCEEDED' });
+    clock.advance(1);
+    expect(await verify(key)).toMatchObject({ valid: true, credits: 8 });
+  });
+
+  test('month after month falls on the day, shorter months in between', async () => {
+    clock.now = at(2026, 1, 31, 1);
+    const key = await newKey({ credits: { remaining: 0, refill: { interval: 'monthly', amount: 9, refillDay: 31 } } });
+    for (const due of [at(2026, 2, 28), at(2026, 3, 31), at(2026, 4, 30), at(2026, 5, 31)]) {
+      clock.now = due - 1;
+      expect(await look(key)).toMatchObject({ credits: 0 });
+      clock.now = due;
+      expect(await verify(key, { credits: { cost: 9 } })).toMatchObject({ valid: true, credits: 0 });
+    }
+  });
+
+  test.each<[string, NewKey]>([
+    ['disabled', { enabled: false }],
+    ['expired', { expires: 1 }],
+  ])('reaches %s keys too', async (_title, input) => {
+    const key = await newKey({ ...input, credits: { remaining: 0, refill: { interval: 'daily', amount: 9 } } });
+    clock.advance(dayMs);
+    expect(await verify(key)).toMatchObject({ valid: false, credits: 9 });
+    expect(await ok('keys.whoami', { key })).toMatchObject({ credits: { remaining: 9 } });
+  });
+
+  test('a refused verification after it neither loses nor repeats it', async () => {
+    const key = await newKey({ credits: { remaining: 0, refill: { interval: 'daily', amount: 9 } } });
+    clock.advance(dayMs);
+    expect(await verify(key, { credits: { cost: 10 } })).toMatchObject({ code: 'USAGE_EXCEEDED', credits: 9 });
+    expect(await verify(key, { credits: { cost: 9 } })).toMatchObject({ code: 'VALID', credits: 0 });
+    expect(await verify(key)).toMatchObject({ code: 'USAGE_EXCEEDED', credits: 0 });
+  });
+
+  test('by the sweeper and by verification is one', async () => {
+    const key = await newKey({ credits: { remaining: 0, refill: { interval: 'daily', amount: 9 } } });
+    clock.advance(dayMs);
+    await verify(key, { credits: { cost: 5 } });
+    while (await app.store.sweep.refill(app.workspaceId));
+    expect(await look(key)).toMatchObject({ credits: 4 });
+  });
+});
+
+describe('one turn of the event loop', () => {
+  test('300 verifications of a key with 100 credits and a limit of 60: exactly 60 pass', async () => {
+    const key = await newKey({ credits: { remaining: 100 }, ratelimits: [perMinute('requests', 60, true)] });
+    const answers = await Promise.all(Array.from({ length: 300 }, () => verify(key)));
+    expect(answers.filter(({ code }) => code === 'VALID')).toHaveLength(60);
+    expect(answers.filter(({ code }) => code === 'RATE_LIMITED')).toHaveLength(240);
+    expect(answers.slice(0, 60).map(({ credits }) => credits)).toEqual(Array.from({ length: 60 }, (_, i) => 99 - i));
+    expect(await look(key, 'requests')).toMatchObject({ credits: 40, ratelimits: [{ remaining: 0 }] });
+  });
+
+  test('each answer is its own: many keys, costs and refusals at once', async () => {
+    const keys = await Promise.all(
+      Array.from({ length: 40 }, (_, i) => newKey({ name: `key ${i}`, credits: { remaining: i } })),
+    );
+    const requests = Array.from({ length: 200 }, (_, i) => i);
+    const answers = await Promise.all(
+      requests.map((i) => {
+        if (i % 7 === 3) return tryVerify(keys[i % 40]!, { ratelimits: [{ name: 'unknown' }] });
+        if (i % 7 === 5) return tryVerify(`unknown ${i}`);
+        return tryVerify(keys[i % 40]!, { credits: { cost: 0 }, permissions: i % 7 === 1 ? 'a.b' : undefined });
+      }),
+    );
+    for (const [i, { status, data }] of answers.entries()) {
+      if (i % 7 === 3) expect(status).toBe(412);
+      else if (i % 7 === 5) expect(data).toEqual({ valid: false, code: 'NOT_FOUND' });
+      else expect(data).toMatchObject({ name: `key ${i % 40}`, credits: i % 40, valid: i % 7 !== 1 });
+    }
+  });
+
+  test('an update between two verifications is seen by the second', async () => {
+    const { key, keyId } = await createKey({ apiId, name: 'before' });
+    await verify(key);
+    const [, , after] = await Promise.all([
+      verify(key),
+      ok('keys.updateKey', { keyId, name: 'after' }),
+      ok('keys.getKey', { keyId }),
+    ]);
+    expect(after.keyId).toBe(keyId);
+    expect(await verify(key)).toMatchObject({ name: 'after' });
+  });
+});
+
+describe('lastUsedAt', () => {
+  test('does not go back when the clock does', async () => {
+    const { key, keyId } = await createKey({ apiId });
+    clock.advance(10);
+    await verify(key);
+    clock.advance(-5);
+    await verify(key);
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({ lastUsedAt: startMs + 10 });
+  });
+});

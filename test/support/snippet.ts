@@ -1,0 +1,40 @@
+// Lua of a few lines on top of the includes, run as it stands in the run's Redis: how the tests reach what scripts share.
+
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll } from 'vitest';
+import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { assemble, locate } from '../../src/store/scripts.ts';
+import { testRedisUrl } from './redis.ts';
+
+const lua = (path: string) => readFileSync(new URL(`../../lua/${path}.lua`, import.meta.url), 'utf8');
+
+/** Call in the body of a test file. */
+export function snippets() {
+  const state = {} as { redis: RedisClient };
+  beforeAll(async () => {
+    state.redis = await connect(testRedisUrl(), { commandTimeoutMs: 10_000 });
+  });
+  afterAll(async () => void (await state.redis.quit()));
+
+  return {
+    get redis() {
+      return state.redis;
+    },
+
+    /** Runs `body`, which sees the includes, KEYS[1] (a workspace's name) and ARGV. */
+    async run(
+      includes: readonly string[],
+      body: string,
+      workspace: string,
+      args: readonly (string | number | Buffer)[],
+    ) {
+      const text = [...includes.map((name) => `-- @include "include/${name}"`), body].join('\n');
+      const script = assemble('snippet', (path) => (path === 'snippet' ? text : lua(path)));
+      try {
+        return await state.redis.eval(script.source, 1, workspace, ...args);
+      } catch (cause) {
+        throw new Error(locate(script, (cause as Error).message), { cause });
+      }
+    },
+  };
+}
