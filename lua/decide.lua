@@ -7,17 +7,18 @@
 -- ARGV[2]  tags_max    how many tags an API may count
 -- ARGV[3]  digests     SHA-256 of each distinct root key of the batch, 32 bytes each
 -- ARGV[4]  now_ms      '' for Redis's clock
--- ARGV[5…] items       packed; the first byte is the kind:
---   1 verify  root (1, index into digests from 1), key digest (32), cost (7), length of known version (1), known version,
---             then nothing or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}
---   2 limit   root (1), number of checks (1), each: cost (7), limit (7), duration (7), namespace and identifier (each
---             length in 2, then itself). All checks pass and are charged, or none is.
--- returns  for each item a packed answer, or {packed answer, shown} where the caller's known version is out of date:
+-- ARGV[5]  items       packed, one after the other: bytes that follow (4), kind (1), root (1, index into digests from 1), then
+--   1 verify  key digest (32), cost (7), known version (its length in 1, then itself), then nothing or JSON {query,
+--             limits: [[name, cost] or [name, cost, limit, duration]], tags}
+--   2 limit   number of checks (1), each: cost (7), limit (7), duration (7), namespace and identifier (each its length
+--             in 2, then itself). All checks pass and are charged, or none is.
+-- returns  {packed answers, one after the other, then position and shown of each whose known version is out of date}
 --   verify    outcome (1), 1 if the key has a balance (1), balance (7), number of limits (1), each: which (1: up to 50
 --             of the key, 100 + n of the identity, 200 + n the request's n-th), exceeded (1), remaining (7), reset (7)
---   limit     outcome (1), number of checks (1), each: passed (1), limit (7), remaining (7), reset (7), length of the
---             override's id (1), itself
---   other outcomes, see OUTCOMES: the outcome byte and what the refusal is about as text
+--   limit     outcome (1), number of checks (1), each: passed (1), limit (7), remaining (7), reset (7), the override's id
+--             (its length in 1, then itself)
+--   not found its outcome (1)
+--   refused   see REFUSED (1), what it is about as text (its length in 2, then itself)
 --   shown     version, key id, API id, enabled, expires or false, name, meta, slugs, role names, limits, identity
 --
 -- Why one script for both: what arrives in one turn of the event loop travels, and is answered, as one call.
@@ -33,8 +34,7 @@
 -- @include "include/overrides"
 -- @include "include/usage"
 
-local workspace, retention, tags_max, digests, now = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[4])
-local items, FIRST_ITEM = ARGV, 5
+local workspace, retention, tags_max, digests, now, items = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[4]), ARGV[5]
 
 -- Outcomes 1 to 6 are counted in a key's usage under that number.
 local VALID, DISABLED, EXPIRED, INSUFFICIENT_PERMISSIONS, RATE_LIMITED, USAGE_EXCEEDED, NOT_FOUND = 1, 2, 3, 4, 5, 6, 7
@@ -46,11 +46,15 @@ local ok_limit, ok_blocked = 10, 11
 
 local hour = math.floor(now / HOUR_MS)
 local day = day_and_month(hour)
+local hour_of_day = string.format('%02d', hour % 24)
 
-local function refuse(reason, about) return struct.pack('>B', REFUSED[reason]) .. (about or '') end
+local function refuse(reason, about)
+  about = about or ''
+  return struct.pack('>BI2c0', REFUSED[reason], #about, about)
+end
 
 -- What several items of a batch share is read once.
-local roots, apis, namespaces, rbac_version = {}, {}, {}, nil
+local roots, apis, namespaces, flag_sets, rbac_version = {}, {}, {}, {}, nil
 
 local function root_at(index)
   local root = roots[index]
@@ -64,14 +68,14 @@ local function root_at(index)
   return root
 end
 
--- The id of an API, or false when it was deleted.
+-- An API with what this batch counts for it: {id or false when it was deleted, counts and spent by outcome}.
 local function api_at(api8)
-  local id = apis[api8]
-  if id == nil then
-    id = redis.call('HGET', api_record(workspace, api8), 'id')
-    apis[api8] = id
+  local api = apis[api8]
+  if not api then
+    api = { id = redis.call('HGET', api_record(workspace, api8), 'id'), counts = {}, spent = {} }
+    apis[api8] = api
   end
-  return id
+  return api
 end
 
 local function may_verify(root, api8, api_id)
@@ -84,7 +88,17 @@ local function may_verify(root, api8, api_id)
   return may
 end
 
--- Totals of this batch, by Redis key and field, written at its end.
+local function flags_at(number)
+  local flags = flag_sets[number]
+  if not flags then
+    flags = { enabled = has_flag(number, ENABLED), limited = has_flag(number, LIMITED), refilled = has_flag(number, REFILLED),
+      deleted = has_flag(number, DELETED), permissions = has_flag(number, DIRECT) or has_flag(number, ROLES) }
+    flag_sets[number] = flags
+  end
+  return flags
+end
+
+-- Other totals of this batch, by Redis key and field, written at its end.
 local totals = {}
 local function add_total(record, field, amount)
   local fields = totals[record]
@@ -95,121 +109,157 @@ local function add_total(record, field, amount)
   fields[field] = (fields[field] or 0) + amount
 end
 
--- A limit takes part: decide whether `cost` fits into its counter.
-local function weigh(which, limit, duration, cost, stored)
-  local total, window = window_at(stored, now, duration)
-  return { which = which, limit = limit, duration = duration, cost = cost, total = total, window = window, exceeded = total + cost > limit }
+-- The limits that a verification takes part in, in columns that every item of the batch uses again: a table for each
+-- limit of each verification would be most of the work.
+--   which      as it is answered, see above
+--   window     the counter: as it counts now, and after charging
+--   oldest     the end of its oldest slice
+--   from, to   where its bytes lie in the state of the key or identity (its length first); from 0: in `counter`, a name
+local selected = 0
+local which, limit_of, duration_of, cost_of, total_of, window_of, oldest_of, exceeded = {}, {}, {}, {}, {}, {}, {}, {}
+local from, to, counter = {}, {}, {}
+
+-- A limit takes part: decide whether `cost` fits. Answers the row it has.
+local function weigh(as, limit, duration, cost, stored)
+  local total, window, oldest = window_at(stored, now, duration)
+  selected = selected + 1
+  which[selected], limit_of[selected], duration_of[selected], cost_of[selected] = as, limit, duration, cost
+  total_of[selected], window_of[selected], oldest_of[selected] = total, window, oldest
+  exceeded[selected] = total + cost > limit
+  return selected
 end
 
--- Charges a limit that was weighed; answers its new counter.
-local function charge(w)
-  w.window = window_charged(w.window, w.total, now, w.limit, w.duration, w.cost)
-  w.total = w.total + w.cost
-  return w.window
-end
-
-local function reset_of(w)
-  if w.exceeded then return window_free_at(w.window, w.total, now, w.limit, w.duration, w.cost) end
-  return window_reset(w.window, now, w.duration)
-end
-
--- The limits a verification takes part in: every autoApply limit and every one the request names, the key's before the
--- identity's of the same name. Answers them weighed, or nil and the name that exists nowhere.
-local function select_limits(key24, limits, identity, wanted)
-  local costs, names = {}, {}
-  for index, item in ipairs(wanted or {}) do costs[item[1]] = index end
-  local selected = {}
-  local function consider(list, offset)
-    for index, l in ipairs(list) do
-      if not names[l.name] then
-        names[l.name] = l
-        local at = costs[l.name]
-        local item = at and wanted[at]
-        if item and item[3] == nil then
-          local w = weigh(offset + index, l.limit, l.duration, item[2], l.window)
-          w.from = l
-          selected[#selected + 1] = w
-          costs[l.name] = nil
-        elseif not item and l.auto then
-          local w = weigh(offset + index, l.limit, l.duration, 1, l.window)
-          w.from = l
-          selected[#selected + 1] = w
-        end
+-- Weighs those limits of a packed list that take part. `costs` has what the request wants by name (nil where it names
+-- none): {cost, limit of its own}; `names` collects the names that were met, so that the first of a name wins.
+local function select_packed(packed, position, offset, costs, names)
+  local count
+  count, position = struct.unpack('>B', packed, position)
+  for index = 1, count do
+    local limit, duration, auto, _, name, window, after = struct.unpack(LIMIT, packed, position)
+    if not (names and names[name]) then
+      if names then names[name] = true end
+      local wanted = costs and costs[name]
+      if wanted and not wanted[3] or auto == 1 and not wanted then
+        local row = weigh(offset + index, limit, duration, wanted and wanted[2] or 1, window)
+        from[row], to[row] = position + LIMIT_FIXED_BYTES + #name, after
       end
     end
+    position = after
   end
-  consider(limits, 0)
-  if identity then consider(identity.limits, 100) end
+end
+
+-- The window that the list keeps for this name and duration, and where it lies; or nil.
+local function window_in(packed, position, wanted_name, wanted_duration)
+  local count
+  count, position = struct.unpack('>B', packed, position)
+  for _ = 1, count do
+    local _, duration, _, _, name, window, after = struct.unpack(LIMIT, packed, position)
+    if name == wanted_name and duration == wanted_duration then return window, position + LIMIT_FIXED_BYTES + #name, after end
+    position = after
+  end
+end
+
+-- Selects the limits of a verification: every autoApply limit and every one the request names, the key's before the
+-- identity's of the same name. `wanted` is the request's list or nil. Answers the name that exists nowhere, if any.
+local function select_limits(packed, rest, identity_packed, wanted, key24)
+  selected = 0
+  local costs, names
+  if wanted then
+    costs = {}
+    for _, item in ipairs(wanted) do costs[item[1]] = item end
+  end
+  if wanted or identity_packed then names = {} end
+  select_packed(packed, rest, 0, costs, names)
+  if identity_packed then select_packed(identity_packed, IDENTITY_HEAD_BYTES + 1, 100, costs, names) end
   for index, item in ipairs(wanted or {}) do
     local name, cost, limit, duration = item[1], item[2], item[3], item[4]
     if limit then
       -- For this call only, on the key's counter of that name and duration, wherever that is kept.
-      local own
-      for _, l in ipairs(limits) do
-        if l.name == name and l.duration == duration then own = l end
-      end
-      local w
-      if own then
-        w = weigh(200 + index, limit, duration, cost, own.window)
-        w.from = own
-      else
-        local counter = window_counter(workspace, key24, duration, name)
-        w = weigh(200 + index, limit, duration, cost, redis.call('GET', counter) or '')
-        w.counter = counter
-      end
-      selected[#selected + 1] = w
-    elseif costs[name] then
-      return nil, name
+      local window, first, after = window_in(packed, rest, name, duration)
+      local own_counter = not window and window_counter(workspace, key24, duration, name)
+      local row = weigh(200 + index, limit, duration, cost, window or redis.call('GET', own_counter) or '')
+      from[row], to[row], counter[row] = first or 0, after, own_counter
+    elseif not names[name] then
+      return name
     end
   end
-  return selected
+end
+
+-- The state of the key, or of its identity, from `start` on, with the windows that were charged; nil when none was.
+local charged_rows, pieces = {}, {}
+local function charged_state(packed, start, of_identity)
+  local rows, count, in_order = charged_rows, 0, true
+  for row = 1, selected do
+    if cost_of[row] > 0 and from[row] > 0 and (which[row] > 100 and which[row] < 200) == of_identity then
+      count = count + 1
+      rows[count] = row
+      in_order = in_order and (count == 1 or from[rows[count - 1]] < from[row])
+    end
+  end
+  if count == 0 then return nil end
+  -- Only a limit of the request itself, on a counter of the key, may lie before another.
+  if not in_order then
+    rows = { unpack(rows, 1, count) }
+    table.sort(rows, function(a, b) return from[a] < from[b] end)
+  end
+  local position = start
+  for index = 1, count do
+    local row = rows[index]
+    local window = window_of[row]
+    pieces[2 * index - 1], pieces[2 * index] = string.sub(packed, position, from[row] - 1), struct.pack('>I2c0', #window, window)
+    position = to[row]
+  end
+  pieces[2 * count + 1] = string.sub(packed, position)
+  return table.concat(pieces, '', 1, 2 * count + 1)
 end
 
 -- What an answer shows beside the decision; read only when the caller does not hold this version yet.
-local function shown_of(record, version, key24, api_id, enabled, expires, limits, external_id, identity)
+local function shown_of(record, version, key24, api_id, enabled, expires, packed, rest, external_id, identity_packed)
   local cold = redis.call('HMGET', record, 'name', 'meta', 'direct', 'roles')
-  local function rows(list)
-    local flat = {}
-    for index, l in ipairs(list) do flat[index] = { l.id, l.name, int(l.limit), int(l.duration), l.auto and 1 or 0 } end
-    return flat
-  end
-  local roles = {}
-  local numbers = numbers_in(cold[4] or '')
-  if #numbers > 0 then
-    for _, name in ipairs(redis.call('HMGET', role_names(workspace), unpack(numbers))) do
-      if name then roles[#roles + 1] = name end
-    end
-  end
   local who = false
-  if identity then
-    who = { identity.id, external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), rows(identity.limits) }
+  if identity_packed then
+    local limits = read_limits(identity_packed, IDENTITY_HEAD_BYTES + 1)
+    who = { string.sub(identity_packed, 1, 16), external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(limits) }
   end
   return { version, key24, api_id, enabled and 1 or 0, expires < NEVER and int(expires), cold[1], cold[2],
-    effective_slugs(workspace, cold[3] or '', cold[4] or ''), roles, rows(limits), who }
+    effective_slugs(workspace, cold[3] or '', cold[4] or ''), names_of_roles(workspace, cold[4] or ''),
+    limit_rows((read_limits(packed, rest))), who }
 end
 
-local function count_tags(tags, key24, external_id, outcome, spent)
-  local api8 = string.sub(key24, 17)
-  local known, record = tag_names(workspace, api8), tag_usage(workspace, api8, day)
-  local seen = {}
+-- The tags that are counted, each once. A caller cannot fill the store with names: beyond so many tags an API counts no
+-- new ones.
+local function counted_tags(tags, api8)
+  local known = tag_names(workspace, api8)
+  local room, seen, counted = tags_max - redis.call('SCARD', known), {}, {}
   for _, tag in ipairs(tags) do
     if not seen[tag] then
       seen[tag] = true
-      -- A caller cannot fill the store with names: beyond so many tags an API counts no new ones.
-      if redis.call('SISMEMBER', known, tag) == 1 or redis.call('SCARD', known) < tags_max then
-        redis.call('SADD', known, tag)
-        redis.call('PEXPIRE', known, int(retention))
-        local field = string.format('%02d', hour % 24) .. outcome .. key24 .. struct.pack('>Bc0', #external_id, external_id) .. tag
-        add_total(record, field, 1)
-        if spent > 0 then add_total(record, 's' .. field, spent) end
-      end
+      local is_known = redis.call('SISMEMBER', known, tag) == 1
+      if is_known or room > 0 then counted[#counted + 1] = tag end
+      if not is_known then room = room - 1 end
     end
+  end
+  return counted
+end
+
+local function count_tags(tags, key24, external_id, outcome, spent)
+  if #tags == 0 then return end
+  local api8 = string.sub(key24, 17)
+  local known, record = tag_names(workspace, api8), tag_usage(workspace, api8, day)
+  redis.call('SADD', known, unpack(tags))
+  redis.call('PEXPIRE', known, int(retention))
+  local head = string.format('%02d', hour % 24) .. outcome .. key24 .. struct.pack('>Bc0', #external_id, external_id)
+  for _, tag in ipairs(tags) do
+    add_total(record, head .. tag, 1)
+    if spent > 0 then add_total(record, 's' .. head .. tag, spent) end
   end
 end
 
-local function verify(item)
-  local _, root_index, digest, cost, known, position = struct.unpack('>BBc32I7Bc0', item)
-  local root = root_at(root_index)
+-- The functions that decide an item take where its fields begin in `items`, where they end, and its root key. They answer
+-- the packed answer, and what is shown if that is wanted.
+local function verify(position, last, root)
+  local digest, cost, known
+  digest, cost, known, position = struct.unpack('>c32I7Bc0', items, position)
   if root.status ~= 'ok' then return refuse(root.status) end
   if not root.verifies_all and not holds_any(root.grants, 'api', 'verify_key') then
     return refuse('insufficient_permissions', 'api.*.verify_key')
@@ -218,115 +268,119 @@ local function verify(item)
   local record = key_record(workspace, digest)
   local packed = redis.call('HGET', record, 'state')
   if not packed then return struct.pack('>B', NOT_FOUND) end
-  local key24, version, flags, expires, balance, amount, refill_day, due, last_used = struct.unpack(STATE_HEAD, packed)
-  local api8 = string.sub(key24, 17)
-  local api_id = api_at(api8)
-  if has_flag(flags, DELETED) or not api_id or not may_verify(root, api8, api_id) then return struct.pack('>B', NOT_FOUND) end
+  local key24, version, flag_number, expires, balance, amount, refill_day, due, last_used,
+    counted_hour, valid, disabled, expired, insufficient, limited, spent_out, spent = struct.unpack(STATE, packed)
+  local flags, api8 = flags_at(flag_number), string.sub(key24, 17)
+  local api = api_at(api8)
+  if flags.deleted or not api.id or not may_verify(root, api8, api.id) then return struct.pack('>B', NOT_FOUND) end
 
-  local request = position <= #item and cjson.decode(string.sub(item, position)) or {}
+  local request = position <= last and cjson.decode(string.sub(items, position, last)) or nil
   local link, rest = struct.unpack('>I2c0', packed, STATE_REST)
-  local limits = read_limits(packed, rest)
-  local identity, identity_packed, external_id = nil, nil, ''
+  local identity_packed, external_id, former_id = nil, '', ''
   if link ~= '' then
-    identity_packed = redis.call('HGET', identity_record(workspace, string.sub(link, 17)), 'state')
-    -- A deleted identity is gone from its keys at once; a new one of the same name is another.
-    if identity_packed and string.sub(identity_packed, 1, 16) == string.sub(link, 1, 16) then
-      identity, external_id = read_identity(identity_packed), string.sub(link, 17)
+    external_id = string.sub(link, 17)
+    identity_packed = redis.call('HGET', identity_record(workspace, external_id), 'state') or nil
+    -- A deleted identity is gone from its keys at once; a new one of the same name is another. What was counted under it
+    -- stays with it; what follows is not its.
+    if not identity_packed or string.sub(identity_packed, 1, 16) ~= string.sub(link, 1, 16) then
+      identity_packed, external_id, former_id = nil, '', external_id
+    else
+      former_id = external_id
     end
   end
+  local forgotten = external_id ~= former_id
 
-  local enabled, limited = has_flag(flags, ENABLED), has_flag(flags, LIMITED)
-  if has_flag(flags, REFILLED) and now >= due then balance, due = amount, refill_after(now, refill_day) end
-
-  -- What was counted under an identity that is gone stays with it; what follows is not its.
-  local forgotten = link ~= '' and not identity
-  local former_link = link
-  if forgotten then link = '' end
+  if flags.refilled and now >= due then balance, due = amount, refill_after(now, refill_day) end
 
   -- Decide, in the order of CONTRACT §6; the first hit wins.
-  local outcome, selected = VALID, {}
-  if not enabled then
+  local outcome = VALID
+  selected = 0
+  if not flags.enabled then
     outcome = DISABLED
   elseif now >= expires then
     outcome = EXPIRED
-  elseif request.query then
+  elseif request and request.query then
     local lists = redis.call('HMGET', record, 'direct', 'roles')
     if not permits(workspace, request.query, lists[1] or '', lists[2] or '') then outcome = INSUFFICIENT_PERMISSIONS end
   end
   if outcome == VALID then
-    local missing
-    selected, missing = select_limits(key24, limits, identity, request.limits)
+    local missing = select_limits(packed, rest, identity_packed, request and request.limits, key24)
     if missing then return refuse('limit_not_found', missing) end
-    for _, w in ipairs(selected) do
-      if w.exceeded then outcome = RATE_LIMITED end
+    for row = 1, selected do
+      if exceeded[row] then outcome = RATE_LIMITED end
     end
-    if outcome == VALID and limited and balance < cost then outcome = USAGE_EXCEEDED end
+    if outcome == VALID and flags.limited and balance < cost then outcome = USAGE_EXCEEDED end
   end
 
   -- All that is read is read before the first write, so that a broken record charges nothing.
   local shown
   local current = version
-  if identity then current = current .. identity.version end
-  if has_flag(flags, DIRECT) or has_flag(flags, ROLES) then
+  if identity_packed then current = current .. string.sub(identity_packed, 17, IDENTITY_HEAD_BYTES) end
+  if flags.permissions then
     rbac_version = rbac_version or redis.call('HGET', workspace, 'rbac') or ''
     current = current .. rbac_version
   end
-  if current ~= known then
-    shown = shown_of(record, current, key24, api_id, enabled, expires, limits, external_id, identity)
-  end
-
-  -- Charge, all of it or nothing.
-  local spent, key_charged, identity_charged = 0, false, false
-  if outcome == VALID then
-    if limited then
-      spent = cost
-      balance = balance - cost
-    end
-    last_used = math.max(last_used, now)
-    for _, w in ipairs(selected) do
-      if w.cost > 0 then
-        local window = charge(w)
-        if w.from then
-          w.from.window = window
-          if w.which > 100 and w.which < 200 then identity_charged = true else key_charged = true end
-        end
-      end
-    end
-  end
+  if current ~= known then shown = shown_of(record, current, key24, api.id, flags.enabled, expires, packed, rest, external_id, identity_packed) end
+  local tags = request and request.tags and counted_tags(request.tags, api8)
 
   -- Count, in the hour this falls into.
-  local usage = { struct.unpack(STATE_USAGE, packed, STATE_HEAD_BYTES + 1) }
-  local rolled = usage[1] ~= hour or forgotten
-  local usage_before = rolled and string.sub(packed, STATE_HEAD_BYTES + 1, STATE_REST - 1)
-  if rolled then usage = { hour, 0, 0, 0, 0, 0, 0, 0 } end
-  usage[outcome + 1], usage[8] = usage[outcome + 1] + 1, usage[8] + spent
+  local rolled = counted_hour ~= hour or forgotten
+  if rolled then valid, disabled, expired, insufficient, limited, spent_out, spent = 0, 0, 0, 0, 0, 0, 0 end
+  local counts = api.counts
+  counts[outcome] = (counts[outcome] or 0) + 1
 
-  redis.call('HSET', record, 'state',
-    struct.pack(STATE_HEAD, key24, version, flags, expires, balance, amount, refill_day, due, last_used)
-    .. struct.pack(STATE_USAGE, unpack(usage, 1, 8))
-    .. ((key_charged or forgotten) and struct.pack('>I2c0', #link, link) .. pack_limits(limits) or string.sub(packed, STATE_REST)))
-  if identity_charged then
-    redis.call('HSET', identity_record(workspace, external_id), 'state', pack_identity(identity))
+  -- Charge, all of it or nothing.
+  local charged, identity_charged
+  if outcome == VALID then
+    valid = valid + 1
+    if flags.limited then
+      balance, spent = balance - cost, spent + cost
+      api.spent[VALID] = (api.spent[VALID] or 0) + cost
+    end
+    if now > last_used then last_used = now end
+    for row = 1, selected do
+      if cost_of[row] > 0 then
+        window_of[row], oldest_of[row] = window_charged(window_of[row], total_of[row], oldest_of[row], now, limit_of[row], duration_of[row], cost_of[row])
+        total_of[row] = total_of[row] + cost_of[row]
+      end
+    end
+    if selected > 0 then
+      charged = charged_state(packed, STATE_REST, false)
+      identity_charged = identity_packed and charged_state(identity_packed, 1, true)
+    end
+  elseif outcome == DISABLED then disabled = disabled + 1
+  elseif outcome == EXPIRED then expired = expired + 1
+  elseif outcome == INSUFFICIENT_PERMISSIONS then insufficient = insufficient + 1
+  elseif outcome == RATE_LIMITED then limited = limited + 1
+  else spent_out = spent_out + 1
   end
-  for _, w in ipairs(selected) do
-    if w.counter and outcome == VALID and w.cost > 0 then
-      redis.call('SET', w.counter, w.window, 'PX', window_ttl(w.duration))
+
+  charged = charged or string.sub(packed, STATE_REST)
+  if forgotten then charged = struct.pack('>I2', 0) .. string.sub(charged, rest - STATE_REST + 1) end
+  redis.call('HSET', record, 'state', struct.pack(STATE, key24, version, flag_number, expires, balance, amount, refill_day, due, last_used,
+    hour, valid, disabled, expired, insufficient, limited, spent_out, spent) .. charged)
+  if identity_charged then redis.call('HSET', identity_record(workspace, external_id), 'state', identity_charged) end
+  if outcome == VALID and request and request.limits then
+    for row = 1, selected do
+      if from[row] == 0 and cost_of[row] > 0 then redis.call('SET', counter[row], window_of[row], 'PX', window_ttl(duration_of[row])) end
     end
   end
   if rolled then
-    flush_usage(workspace, key24, external_id_of(former_link), usage_before, retention)
-    note_active(workspace, key24, external_id, hour)
+    flush_usage(workspace, key24, former_id, string.sub(packed, STATE_HEAD_BYTES + 1, STATE_REST - 1), retention)
+    note_active(workspace, key24, external_id, hour, retention)
   end
-  local record_of_day, field = api_usage(workspace, api8, day), string.format('%02d', hour % 24) .. outcome
-  add_total(record_of_day, field, 1)
-  if spent > 0 then add_total(record_of_day, 's' .. field, spent) end
-  if request.tags then count_tags(request.tags, key24, external_id, outcome, spent) end
+  if tags then
+    count_tags(tags, key24, external_id, outcome, outcome == VALID and flags.limited and cost or 0)
+  end
 
-  local answer = { struct.pack('>BBI7B', outcome, limited and 1 or 0, balance, #selected) }
-  for index, w in ipairs(selected) do
-    answer[index + 1] = struct.pack('>BBI7I7', w.which, w.exceeded and 1 or 0, math.max(0, w.limit - w.total), reset_of(w))
+  local answer = struct.pack('>BBI7B', outcome, flags.limited and 1 or 0, balance, selected)
+  for row = 1, selected do
+    local remaining = limit_of[row] - total_of[row]
+    answer = answer .. struct.pack('>BBI7I7', which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0,
+      exceeded[row] and window_free_at(window_of[row], total_of[row], now, limit_of[row], duration_of[row], cost_of[row])
+      or window_reset(oldest_of[row], duration_of[row]))
   end
-  return shown and { table.concat(answer), shown } or table.concat(answer)
+  return answer, shown
 end
 
 local function namespace_at(name)
@@ -348,9 +402,9 @@ local function may_limit(root, id16)
   return may
 end
 
-local function limit(item)
-  local _, root_index, count, position = struct.unpack('>BBB', item)
-  local root = root_at(root_index)
+local function limit(position, _, root)
+  local count
+  count, position = struct.unpack('>B', items, position)
   if root.status ~= 'ok' then return refuse(root.status) end
   if not root.limits_all and not holds_any(root.grants, 'ratelimit', 'limit') then
     return refuse('insufficient_permissions', 'ratelimit.*.limit')
@@ -360,7 +414,7 @@ local function limit(item)
   local checks, missing = {}, {}
   for index = 1, count do
     local cost, most, duration, name, identifier
-    cost, most, duration, name, identifier, position = struct.unpack('>I7I7I7I2c0I2c0', item, position)
+    cost, most, duration, name, identifier, position = struct.unpack('>I7I7I7I2c0I2c0', items, position)
     local namespace = namespace_at(name)
     if not namespace then
       if string.sub(name, 1, 5) == 'rlns_' then return refuse('namespace_not_found', name) end
@@ -372,6 +426,22 @@ local function limit(item)
     end
     checks[index] = { cost = cost, limit = most, duration = duration, name = name, identifier = identifier }
   end
+
+  -- All that is read is read before the first write. A namespace that is yet to be made has nothing to read.
+  local counters = {}
+  for _, check in ipairs(checks) do
+    local namespace = namespaces[check.name]
+    local override = namespace and override_for(workspace, namespace, check.identifier)
+    check.override = ''
+    if override then check.limit, check.duration, check.override = override.limit, override.duration, override.id16 end
+    if namespace then
+      check.counter = window_counter(workspace, namespace.id16, check.duration, check.identifier)
+      if not counters[check.counter] then
+        local total, window, oldest = window_at(redis.call('GET', check.counter) or '', now, check.duration)
+        counters[check.counter] = { total = total, window = window, oldest = oldest, taken = 0, duration = check.duration }
+      end
+    end
+  end
   if #missing > 0 then
     local next_id = take_stamps(workspace, now, #missing)
     for _, name in ipairs(missing) do
@@ -380,17 +450,12 @@ local function limit(item)
   end
 
   -- Checks on one counter add up, so they are weighed one after the other on the same window.
-  local counters, passed = {}, true
+  local passed = true
   for _, check in ipairs(checks) do
-    local namespace = namespaces[check.name]
-    local override = override_for(workspace, namespace, check.identifier)
-    check.override = ''
-    if override then check.limit, check.duration, check.override = override.limit, override.duration, override.id16 end
-    check.counter = window_counter(workspace, namespace.id16, check.duration, check.identifier)
+    check.counter = check.counter or window_counter(workspace, namespaces[check.name].id16, check.duration, check.identifier)
     local counter = counters[check.counter]
     if not counter then
-      local total, window = window_at(redis.call('GET', check.counter) or '', now, check.duration)
-      counter = { total = total, window = window, taken = 0, duration = check.duration }
+      counter = { total = 0, window = '', oldest = now - check.duration, taken = 0, duration = check.duration }
       counters[check.counter] = counter
     end
     -- A limit of 0 blocks completely, a look included.
@@ -402,7 +467,7 @@ local function limit(item)
     for _, check in ipairs(checks) do
       local counter = counters[check.counter]
       if check.cost > 0 then
-        counter.window = window_charged(counter.window, counter.total, now, check.limit, check.duration, check.cost)
+        counter.window, counter.oldest = window_charged(counter.window, counter.total, counter.oldest, now, check.limit, check.duration, check.cost)
         counter.total = counter.total + check.cost
         charged[check.counter] = counter
       end
@@ -415,30 +480,49 @@ local function limit(item)
     local counter = counters[check.counter]
     local reset
     if check.fits then
-      reset = window_reset(counter.window, now, check.duration)
+      reset = window_reset(counter.oldest, check.duration)
     else
       reset = window_free_at(counter.window, counter.total, now, check.limit, check.duration, check.cost)
     end
     answer[index + 1] = struct.pack('>BI7I7I7Bc0', check.fits and 1 or 0, check.limit, math.max(0, check.limit - counter.total),
       reset, #check.override, check.override)
     local namespace = namespaces[check.name]
-    local field = string.format('%02d', hour % 24) .. (passed and 'p' or 'b')
+    local field = hour_of_day .. (passed and 'p' or 'b')
     add_total(namespace_usage(workspace, namespace.id16, day), field, 1)
     add_total(identifier_usage(workspace, namespace.id16, day), field .. check.identifier, 1)
   end
   return table.concat(answer)
 end
 
-local answers = {}
-for position = FIRST_ITEM, #items do
-  local item = items[position]
-  local decided, answer = pcall(string.byte(item) == 1 and verify or limit, item)
-  if not decided then
-    answer = refuse('failed', type(answer) == 'table' and (answer.err or 'error') or tostring(answer))
-  end
-  answers[#answers + 1] = answer
+local function decide(kind, position, last, root)
+  if kind == 1 then return verify(position, last, root_at(root)) end
+  return limit(position, last, root_at(root))
 end
 
+local answers, reply, count, position = {}, { '' }, 0, 1
+while position <= #items do
+  local bytes, kind, root, fields = struct.unpack('>I4BB', items, position)
+  local last = position + 3 + bytes
+  local decided, answer, shown = pcall(decide, kind, fields, last, root)
+  if not decided then
+    answer, shown = refuse('failed', type(answer) == 'table' and (answer.err or 'error') or tostring(answer)), nil
+  end
+  count, position = count + 1, last + 1
+  answers[count] = answer
+  if shown then
+    reply[#reply + 1] = count - 1
+    reply[#reply + 1] = shown
+  end
+end
+reply[1] = table.concat(answers)
+
+for api8, api in pairs(apis) do
+  for outcome, count in pairs(api.counts) do
+    local record = api_usage(workspace, api8, day)
+    add_total(record, hour_of_day .. outcome, count)
+    if api.spent[outcome] then add_total(record, 's' .. hour_of_day .. outcome, api.spent[outcome]) end
+  end
+end
 for record, fields in pairs(totals) do
   local created = false
   for field, amount in pairs(fields) do
@@ -447,4 +531,4 @@ for record, fields in pairs(totals) do
   end
   if created then redis.call('PEXPIRE', record, int(retention + DAY_MS)) end
 end
-return answers
+return reply

@@ -15,13 +15,20 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
 
   async function sweep() {
     try {
-      for (const { workspaceId } of await store.workspaces.list()) {
-        for (const step of [store.sweep.refill, store.sweep.purge]) {
-          while (!stopped && (await step(workspaceId))) await new Promise((resolve) => setImmediate(resolve));
-        }
-      }
+      for (const { workspaceId } of await store.workspaces.list()) await sweepWorkspace(workspaceId);
     } catch (error) {
       if (!stopped) log.error(error, 'The sweeper will try again.');
+    }
+  }
+
+  /** What fails in one workspace keeps no other waiting. */
+  async function sweepWorkspace(workspaceId: string) {
+    for (const step of [store.sweep.refill, store.sweep.purge]) {
+      try {
+        while (!stopped && (await step(workspaceId))) await new Promise((resolve) => setImmediate(resolve));
+      } catch (error) {
+        if (!stopped) log.error(error, `The sweeper will try ${workspaceId} again.`);
+      }
     }
   }
 

@@ -43,6 +43,7 @@ test.each([
   ['REDIS_URL', 'localhost:6379'],
   ['REDIS_URL', 'unix:run/redis.sock'],
   ['REDIS_URL', 'redis://'],
+  ['REDIS_URL', 'redis://cache:port'],
   ['HOST', ' '],
   ['LOG_LEVEL', 'loud'],
 ])('%s=%s is refused', (variable, text) => {

@@ -22,14 +22,22 @@ local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], 
 local external_id = external_id_for(workspace, request.identity)
 if not external_id then return false end
 local record, identity = identity_record(workspace, external_id), load_identity(workspace, external_id)
+local counters
+if request.ratelimits then
+  identity.limits, counters = replace_limits(workspace, identity.id, identity.limits, request.ratelimits)
+end
+local meta = redis.call('HGET', record, 'meta')
+
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
-  local counters
-  identity.limits, counters = replace_limits(workspace, identity.id, identity.limits, request.ratelimits, next_id)
+  name_limits(identity.limits, next_id)
   keep_counters(counters)
 end
 identity.version = next_version()
 redis.call('HSET', record, 'state', pack_identity(identity))
-if request.meta then write_field(record, 'meta', request.meta) end
+if request.meta then
+  write_field(record, 'meta', request.meta)
+  meta = request.meta ~= '' and request.meta
+end
 audit(workspace, now, actor, 'identity', 'id_' .. identity.id)
-return show_identity(workspace, identity, external_id)
+return { identity.id, external_id, meta, limit_rows(identity.limits) }

@@ -38,24 +38,9 @@ local function identity_of(workspace, link)
   return read_identity(packed), external_id
 end
 
-local function limit_rows(limits)
-  local rows = {}
-  for index, l in ipairs(limits) do rows[index] = { l.id, l.name, int(l.limit), int(l.duration), l.auto and 1 or 0 } end
-  return rows
-end
-
 -- An identity as {id, externalId, meta or false, limits}.
 local function show_identity(workspace, identity, external_id)
   return { identity.id, external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(identity.limits) }
-end
-
-local function names_of_roles(workspace, roles)
-  local names, numbers = {}, numbers_in(roles)
-  if #numbers == 0 then return names end
-  for _, name in ipairs(redis.call('HMGET', role_names(workspace), unpack(numbers))) do
-    if name then names[#names + 1] = name end
-  end
-  return names
 end
 
 -- A key as {id, API id, enabled, expires or false, last used, limited, balance, refill amount or 0, refill day,
@@ -90,16 +75,26 @@ local function queue_refill(workspace, digest, state)
   end
 end
 
+-- The limits of a new owner, none of which has counted anything.
+local function new_limits(wanted, next_id)
+  local limits = {}
+  for index, w in ipairs(wanted) do
+    limits[index] = { limit = w.limit, duration = w.duration, auto = w.autoApply == true, name = w.name, id = next_id(), window = '' }
+  end
+  return limits
+end
+
 -- Replaces limits by name: the same name keeps its id, and its count while the duration stays. A counter that no limit
 -- of the owner has any longer goes on for itself until it expires, and comes back with its name and duration.
--- Answers the new limits, and the counters to be written by `keep_counters`.
-local function replace_limits(workspace, owner, old, wanted, next_id)
+-- Answers the new limits, of which `name_limits` gives ids to those that are new, and the counters to be written by
+-- `keep_counters`.
+local function replace_limits(workspace, owner, old, wanted)
   local by_name, limits, counters = {}, {}, {}
   for _, l in ipairs(old) do by_name[l.name] = l end
   for index, w in ipairs(wanted) do
     local before = by_name[w.name]
     local limit = { limit = w.limit, duration = w.duration, auto = w.autoApply == true, name = w.name,
-      id = before and before.id or next_id(), window = '' }
+      id = before and before.id, window = '' }
     if before and before.duration == w.duration then
       limit.window = before.window
       by_name[w.name] = nil
@@ -114,6 +109,10 @@ local function replace_limits(workspace, owner, old, wanted, next_id)
     if l.window ~= '' then counters[window_counter(workspace, owner, l.duration, l.name)] = { window = l.window, duration = l.duration } end
   end
   return limits, counters
+end
+
+local function name_limits(limits, next_id)
+  for _, l in ipairs(limits) do l.id = l.id or next_id() end
 end
 
 local function keep_counters(counters)

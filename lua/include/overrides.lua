@@ -53,7 +53,9 @@ end
 -- The override that counts for an identifier, or nil: the exact one, else the first wildcard one that matches; those
 -- are kept with the most literal characters first, and the oldest among equals.
 local function override_for(workspace, namespace, identifier)
-  local exact = namespace.exact and read_override(workspace, namespace, identifier)
+  -- An identifier with a `*` in it may be, to the letter, a wildcard one.
+  local may_be_exact = namespace.exact or namespace.wild and string.find(identifier, '*', 1, true)
+  local exact = may_be_exact and read_override(workspace, namespace, identifier)
   if exact then return exact end
   if not namespace.wild then return nil end
   namespace.wildcards = namespace.wildcards or redis.call('ZRANGE', wildcard_overrides(workspace, namespace.id16), 0, -1)
@@ -63,9 +65,12 @@ local function override_for(workspace, namespace, identifier)
   end
 end
 
+-- How many overrides a namespace has, and how many of them have a `*`.
+local function count_overrides(workspace, namespace)
+  return redis.call('ZCARD', override_list(workspace, namespace.id16)), redis.call('ZCARD', wildcard_overrides(workspace, namespace.id16))
+end
+
 -- Brings the record of a namespace in step with the overrides it has.
-local function note_overrides(workspace, namespace)
-  local all = redis.call('ZCARD', override_list(workspace, namespace.id16))
-  local wild = redis.call('ZCARD', wildcard_overrides(workspace, namespace.id16))
+local function note_overrides(workspace, namespace, all, wild)
   redis.call('HSET', namespace_ids(workspace), namespace.name, namespace.id16 .. (all > wild and 'e' or '') .. (wild > 0 and 'w' or ''))
 end

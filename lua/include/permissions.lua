@@ -42,6 +42,15 @@ local function effective_slugs(workspace, direct, roles)
   return slugs
 end
 
+local function names_of_roles(workspace, roles)
+  local names, numbers = {}, numbers_in(roles)
+  if #numbers == 0 then return names end
+  for _, name in ipairs(redis.call('HMGET', role_names(workspace), unpack(numbers))) do
+    if name then names[#names + 1] = name end
+  end
+  return names
+end
+
 -- The slugs that would grant `slug`: itself, and `prefix.*` for each part it begins with (CONTRACT §7).
 local function grants_of(slug)
   local grants = { slug }
@@ -55,27 +64,47 @@ end
 
 -- Does the query hold? `query` is in postfix order: slugs, and the numbers 1 (and) and 2 (or).
 local function permits(workspace, query, direct, roles)
-  local lists_found
-  local function has(slug)
-    lists_found = lists_found or permission_lists(workspace, direct, roles)
-    for _, number in ipairs(redis.call('HMGET', permission_numbers(workspace), unpack(grants_of(slug)))) do
-      if number then
-        local wanted = ',' .. number .. ','
+  local wanted, first_of = {}, {}
+  for position, token in ipairs(query) do
+    if type(token) == 'string' then
+      first_of[position] = #wanted + 1
+      for _, grant in ipairs(grants_of(token)) do wanted[#wanted + 1] = grant end
+    end
+  end
+  local numbers = {}
+  for first = 1, #wanted, 1000 do
+    local some = redis.call('HMGET', permission_numbers(workspace), unpack(wanted, first, math.min(first + 999, #wanted)))
+    for index, number in ipairs(some) do numbers[first + index - 1] = number end
+  end
+
+  local lists_found = permission_lists(workspace, direct, roles)
+  local function has(first, last)
+    for index = first, last do
+      if numbers[index] then
+        local number = ',' .. numbers[index] .. ','
         for _, list in ipairs(lists_found) do
-          if string.find(list, wanted, 1, true) then return true end
+          if string.find(list, number, 1, true) then return true end
         end
       end
     end
     return false
   end
-  local stack = {}
-  for _, token in ipairs(query) do
-    if type(token) == 'string' then
-      stack[#stack + 1] = has(token)
+  local stack, top, last = {}, 0, #wanted
+  -- From the back, the grants of a slug end where those of the next begin.
+  local last_of = {}
+  for position = #query, 1, -1 do
+    if first_of[position] then
+      last_of[position] = last
+      last = first_of[position] - 1
+    end
+  end
+  for position, token in ipairs(query) do
+    if first_of[position] then
+      top = top + 1
+      stack[top] = has(first_of[position], last_of[position])
     else
-      local right = table.remove(stack)
-      local left = stack[#stack]
-      if token == 1 then stack[#stack] = left and right else stack[#stack] = left or right end
+      top = top - 1
+      if token == 1 then stack[top] = stack[top] and stack[top + 1] else stack[top] = stack[top] or stack[top + 1] end
     end
   end
   return stack[1]

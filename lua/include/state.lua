@@ -19,9 +19,14 @@ local NO_USAGE = string.rep('\0', STATE_USAGE_BYTES)
 -- keys have an amount and a due time.
 local ENABLED, LIMITED, REFILLED, DIRECT, ROLES, DELETED = 1, 2, 4, 8, 16, 32
 
+-- Head and usage together: what every verification reads and writes.
+local STATE = STATE_HEAD .. string.sub(STATE_USAGE, 2)
+
 local function has_flag(flags, flag) return flags % (flag + flag) >= flag end
 
 local LIMIT = '>I7I7Bc16I2c0I2c0'
+-- Bytes of a limit before its name, and the length of what stands before a window.
+local LIMIT_FIXED_BYTES, LENGTH_BYTES = 33, 2
 
 -- The limits that stand from `position` on, and where they end. `first` and `last` are the limit's own bytes.
 local function read_limits(packed, position)
@@ -44,6 +49,13 @@ local function pack_limits(limits)
   local parts = { struct.pack('>B', #limits) }
   for index, l in ipairs(limits) do parts[index + 1] = pack_limit(l) end
   return table.concat(parts)
+end
+
+-- Limits as they are shown: {id, name, limit, duration, autoApply 0|1}.
+local function limit_rows(limits)
+  local rows = {}
+  for index, l in ipairs(limits) do rows[index] = { l.id, l.name, int(l.limit), int(l.duration), l.auto and 1 or 0 } end
+  return rows
 end
 
 -- The whole state as a table, for the scripts that manage keys. Verification reads the parts it needs itself.

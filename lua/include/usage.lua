@@ -32,10 +32,18 @@ local function flush_usage(workspace, key24, external_id, usage, retention_ms)
   redis.call('PEXPIRE', history, int(retention_ms + 31 * DAY_MS))
 end
 
--- Notes that a key counts in `hour`, so that usage can be listed without walking every key there is.
-local function note_active(workspace, key24, external_id, hour)
-  redis.call('ZADD', active_keys(workspace, string.sub(key24, 17)), hour, key24)
-  if external_id ~= '' then redis.call('ZADD', identity_active_keys(workspace, external_id), hour, key24) end
+-- Notes that a key counts in `hour`, so that usage can be listed without walking every key there is. A list that grows
+-- forgets keys of which no history is left, and one that nobody is noted in goes by itself.
+local function note_active(workspace, key24, external_id, hour, retention_ms)
+  local kept_ms = retention_ms + 31 * DAY_MS
+  local function note(list)
+    if redis.call('ZADD', list, 'GT', hour, key24) == 1 then
+      redis.call('ZREMRANGEBYSCORE', list, '-inf', int(hour - math.ceil(kept_ms / HOUR_MS) - 1))
+    end
+    redis.call('PEXPIRE', list, int(kept_ms))
+  end
+  note(active_keys(workspace, string.sub(key24, 17)))
+  if external_id ~= '' then note(identity_active_keys(workspace, external_id)) end
 end
 
 -- The externalId in the identity part of a state ('' when the key has none).

@@ -34,7 +34,7 @@ for index, key in ipairs(request.keys) do
   local missing
   key.role_numbers, missing = find_roles(workspace, key.roles or {})
   if missing then return { 'role_not_found', missing } end
-  for _, slug in ipairs(key.permissions or {}) do
+  for _, slug in ipairs(not key.taken and key.permissions or {}) do
     if not slug_seen[slug] then
       slug_seen[slug] = true
       all_slugs[#all_slugs + 1] = slug
@@ -53,7 +53,7 @@ if #missing_slugs > 0 and not request.mayCreatePermissions then return { 'create
 local next_id, next_version = take_stamps(workspace, now, stamps + #missing_slugs)
 for _, slug in ipairs(missing_slugs) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
 
-local answer = { 'created' }
+local answer, created = { 'created' }, 0
 for index, key in ipairs(request.keys) do
   if key.taken then
     answer[index + 1] = false
@@ -68,7 +68,7 @@ for index, key in ipairs(request.keys) do
       limited = key.remaining ~= nil, balance = key.remaining or 0, last_used = 0, direct = direct ~= '', roles = key.role_numbers ~= '',
       usage = NO_USAGE, identity = link }
     set_refill(state, key.refill, now)
-    state.limits = replace_limits(workspace, state.id, {}, key.ratelimits or {}, next_id)
+    state.limits = new_limits(key.ratelimits or {}, next_id)
 
     local fields = { 'state', pack_state(state), 'created', int(now), 'start', key.start }
     for _, field in ipairs({ 'prefix', 'bytes', 'name', 'meta' }) do
@@ -85,11 +85,11 @@ for index, key in ipairs(request.keys) do
     redis.call('ZADD', key_list(workspace, api8), 0, state.id .. key.digest)
     index_under_identity(workspace, link, state.id)
     if state.refilled then queue_refill(workspace, key.digest, state) end
-    answer[index + 1] = 'key_' .. state.id
+    answer[index + 1], created = 'key_' .. state.id, created + 1
   end
 end
 if request.migrationId then
-  audit(workspace, now, actor, 'api', api_id)
+  if created > 0 then audit(workspace, now, actor, 'api', api_id) end
 else
   audit(workspace, now, actor, 'key', answer[2] or '')
 end

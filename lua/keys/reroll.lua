@@ -35,11 +35,11 @@ for _, field in ipairs({ 'prefix', 'bytes', 'name', 'meta', 'direct', 'roles' })
 end
 local new = read_state(redis.call('HGET', record, 'state'))
 apply_refill(new, now)
+if not identity_of(workspace, new.identity) then new.identity = '' end
 
 local next_id, next_version = take_stamps(workspace, now, 3 + #new.limits)
 new.id, new.version = next_id() .. string.sub(old.id, 17), next_version()
 new.usage, new.last_used = NO_USAGE, 0
-if not identity_of(workspace, new.identity) then new.identity = '' end
 for _, l in ipairs(new.limits) do l.id, l.window = next_id(), '' end
 local new_record = key_record(workspace, new_digest)
 redis.call('HSET', new_record, 'state', pack_state(new), 'created', int(now), 'start', start)

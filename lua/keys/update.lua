@@ -57,13 +57,13 @@ if request.externalId == null then
 elseif request.externalId then
   new_link = find_identity_link(workspace, request.externalId)
 end
+local wanted, counters = request.ratelimits ~= null and request.ratelimits or {}, nil
+if request.ratelimits then state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted) end
 
 -- Write.
-local wanted = request.ratelimits ~= null and request.ratelimits
-local next_id, next_version = take_stamps(workspace, now, 3 + (wanted and #wanted or 0) + #missing_slugs)
+local next_id, next_version = take_stamps(workspace, now, 3 + #wanted + #missing_slugs)
 if request.ratelimits then
-  local counters
-  state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted or {}, next_id)
+  name_limits(state.limits, next_id)
   keep_counters(counters)
 end
 if request.externalId then

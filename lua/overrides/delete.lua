@@ -17,9 +17,11 @@ local workspace, name, identifier, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[
 local namespace = find_namespace(workspace, name)
 local override = namespace and read_override(workspace, namespace, identifier)
 if not override then return 0 end
+local is_wild = string.find(identifier, '*', 1, true) ~= nil
+local all, wild = count_overrides(workspace, namespace)
 redis.call('HDEL', overrides(workspace, namespace.id16), identifier)
 redis.call('ZREM', override_list(workspace, namespace.id16), override.id16 .. identifier)
 redis.call('ZREM', wildcard_overrides(workspace, namespace.id16), override.id16 .. identifier)
-note_overrides(workspace, namespace)
+note_overrides(workspace, namespace, all - 1, is_wild and wild - 1 or wild)
 audit(workspace, now, actor, 'override', 'rlor_' .. override.id16)
 return 1

@@ -25,8 +25,11 @@ local namespace = find_namespace(workspace, name)
 if not namespace and string.sub(name, 1, 5) == 'rlns_' then return { 'namespace_not_found' } end
 local before = namespace and read_override(workspace, namespace, identifier)
 local is_wild = string.find(identifier, '*', 1, true) ~= nil
-if is_wild and not before and namespace and redis.call('ZCARD', wildcard_overrides(workspace, namespace.id16)) >= wildcards_max then
-  return { 'too_many' }
+local all, wild = 0, 0
+if namespace then all, wild = count_overrides(workspace, namespace) end
+if not before then
+  if is_wild and wild >= wildcards_max then return { 'too_many' } end
+  all, wild = all + 1, is_wild and wild + 1 or wild
 end
 
 local next_id = take_stamps(workspace, now, 2)
@@ -36,6 +39,6 @@ redis.call('HSET', overrides(workspace, namespace.id16), identifier,
   struct.pack(OVERRIDE, id16, limit, duration, before and before.created or now))
 redis.call('ZADD', override_list(workspace, namespace.id16), 0, id16 .. identifier)
 if is_wild then redis.call('ZADD', wildcard_overrides(workspace, namespace.id16), -literals, id16 .. identifier) end
-note_overrides(workspace, namespace)
+note_overrides(workspace, namespace, all, wild)
 audit(workspace, now, actor, 'override', 'rlor_' .. id16)
 return { 'set', id16 }

@@ -21,6 +21,7 @@
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local number = role_number(workspace, request.roleId)
 if not number then return { 'role_not_found' } end
+local role_id = redis.call('HGET', role_record(workspace, number), 'id')
 local numbers, missing = find_permissions(workspace, request.permissions)
 if #missing > 0 and not request.mayCreatePermissions then return { 'create_permission', missing[1] } end
 
@@ -29,5 +30,5 @@ touch_rbac(workspace, next_version)
 for _, slug in ipairs(missing) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
 local list = list_of(request.permissions, numbers)
 write_field(role_permissions(workspace), number, list)
-audit(workspace, now, actor, 'role', redis.call('HGET', role_record(workspace, number), 'id'))
+audit(workspace, now, actor, 'role', role_id)
 return { 'set', list }

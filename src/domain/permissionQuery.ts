@@ -31,7 +31,10 @@ function tokenize(query: string): Token[] {
   while (pattern.lastIndex < query.length) {
     const position = pattern.lastIndex;
     const match = pattern.exec(query);
-    if (!match) throw new QuerySyntaxError(`Unexpected character ${JSON.stringify(query[position])}`, position);
+    if (!match) {
+      const character = String.fromCodePoint(query.codePointAt(position)!);
+      throw new QuerySyntaxError(`Unexpected character ${JSON.stringify(character)}`, position);
+    }
     const [, parenthesis, word] = match;
     if (parenthesis) tokens.push({ kind: parenthesis as '(' | ')', text: parenthesis, position });
     else if (word) {

@@ -1,23 +1,37 @@
 // What is read with GET and without a root key.
 
+import { readFileSync } from 'node:fs';
 import { errorCatalogue } from '../errors.ts';
+import type { AnyOperation } from '../operation.ts';
 import type { Request, Response } from './message.ts';
+import { openApi } from './openapi.ts';
 
-const errorPages = new Map(
-  errorCatalogue.map(({ code, status, title, meaning }) => [
-    `/errors/${code}`,
-    `<!doctype html><meta charset="utf-8"><title>${title}</title><h1>${title}</h1><p><code>${code}</code>, HTTP status ${status}.</p><p>${meaning}</p>\n`,
-  ]),
+// At the same depth from src/http and dist/http.
+const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+
+const errorPages = errorCatalogue.map(
+  ({ code, status, title, meaning }) =>
+    [
+      `/errors/${code}`,
+      page(
+        'text/html; charset=utf-8',
+        `<!doctype html><meta charset="utf-8"><title>${title}</title><h1>${title}</h1><p><code>${code}</code>, HTTP status ${status}.</p><p>${meaning}</p>\n`,
+      ),
+    ] as const,
 );
 
-/** The page at the request's path, whatever the method; undefined when there is none. */
-export function pages({ path, requestId }: Request): Response | undefined {
-  if (path === '/v2/liveness') {
-    const body = `{"meta":{"requestId":"${requestId}"},"data":{"message":"Tollgate is alive."}}`;
-    return { status: 200, contentType: 'application/json', headers: [], body };
-  }
-  const page = errorPages.get(path);
-  return page === undefined
-    ? undefined
-    : { status: 200, contentType: 'text/html; charset=utf-8', headers: [], body: page };
+function page(contentType: string, body: string): Response {
+  return { status: 200, contentType, headers: [], body };
+}
+
+/** Answers the page at the request's path, whatever the method; undefined when there is none. */
+export function createPages(operations: readonly AnyOperation[]): (request: Request) => Response | undefined {
+  const pages = new Map([
+    ...errorPages,
+    ['/openapi.json', page('application/json', JSON.stringify(openApi(operations, { version })))],
+  ]);
+  return ({ path, requestId }) =>
+    path === '/v2/liveness'
+      ? page('application/json', `{"meta":{"requestId":"${requestId}"},"data":{"message":"Tollgate is alive."}}`)
+      : pages.get(path);
 }

@@ -17,7 +17,7 @@ import { parseBody } from './body.ts';
 import { cursorAfter, readCursor } from './cursor.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
 import type { Answer, Request, Response } from './message.ts';
-import { pages } from './pages.ts';
+import { createPages } from './pages.ts';
 import { compileInput } from './validate.ts';
 
 export interface PipelineOptions {
@@ -45,6 +45,7 @@ export function createPipeline(
     routes.set(`/v2/${operation.name}`, { operation, check, alias: false });
     if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, alias: true });
   }
+  const pages = createPages(operations);
   const rootKeys = new RootKeyReader();
   const limits = { metaBytesMax };
 
@@ -53,7 +54,7 @@ export function createPipeline(
     const route = routes.get(request.path);
     let caller: ManageContext['caller'] | undefined;
     try {
-      if (!route) return servePage(request);
+      if (!route) return servePage(request, pages(request));
       const { operation } = route;
       if (request.method !== 'POST') throw methodNotAllowed('POST');
       const token = bearerToken(request.authorization);
@@ -192,8 +193,7 @@ class MethodNotAllowed extends ApiError {
 }
 const methodNotAllowed = (allow: string) => new MethodNotAllowed(allow);
 
-function servePage(request: Request): Response {
-  const page = pages(request);
+function servePage(request: Request, page: Response | undefined): Response {
   if (!page) throw new ApiError('route_not_found', 'There is no such operation.');
   if (request.method !== 'GET') throw methodNotAllowed('GET');
   return page;
@@ -226,13 +226,12 @@ function causeOf(error: ApiError): string {
 class RootKeyReader {
   readonly #known = new Map<string, PresentedRootKey>();
 
-  /** Throws for a string that names no workspace: nobody has given it out. */
   read(token: string): PresentedRootKey {
     const known = this.#known.get(token);
     if (known) return known;
-    const workspaceId = workspaceOfRootKey(token);
-    if (workspaceId === undefined) throw new ApiError('unauthorized', refusalOf.unauthorized);
-    const rootKey = { workspaceId, digest: digestOf(token) };
+    // A string that names no workspace is asked about in one that does not exist: refused like any unknown root key, in
+    // the same order and time.
+    const rootKey = { workspaceId: workspaceOfRootKey(token) ?? 'ws_none', digest: digestOf(token) };
     if (this.#known.size >= 500) this.#known.clear();
     this.#known.set(token, rootKey);
     return rootKey;

@@ -55,7 +55,10 @@ export function metaText(
   const text = context.text(...path)!;
   const bytes = Buffer.byteLength(text);
   const { metaBytesMax } = context.limits;
-  const location = `body.${path.join('.')}`;
+  const location = path.reduce<string>(
+    (at, step) => (typeof step === 'number' ? `${at}[${step}]` : `${at}.${step}`),
+    'body',
+  );
   if (bytes > metaBytesMax) throw invalid(location, `is ${bytes} bytes as JSON; at most ${metaBytesMax} are kept`);
   // What is empty is not kept, as empty metadata is left out of answers.
   return text === '{}' ? undefined : text;

@@ -55,6 +55,11 @@ export interface LimitResult {
   overrideId: string | undefined;
 }
 
+export interface Limited {
+  passed: boolean;
+  checks: LimitResult[];
+}
+
 export interface DecideOptions {
   scripts: Scripts;
   usageRetentionMs: number;
@@ -71,6 +76,7 @@ const shownBytesMax = 32 * 1024 * 1024;
 const VERIFY = 1;
 const LIMIT = 2;
 const PASSED = 10;
+const BLOCKED = 11;
 const FAILED = 30;
 const refusals = [
   'unauthorized',
@@ -82,216 +88,250 @@ const refusals = [
   'create_namespace',
 ] as const;
 
-type Reply = Buffer | [Buffer, unknown[]];
+/** Answers of a batch, read one after the other. */
+interface Answers {
+  packed: Buffer;
+  at: number;
+}
 
-interface Pending {
-  root: Buffer;
-  item: Buffer;
-  weight: number;
-  settle(reply: Reply): void;
+interface Waiting {
+  /** Reads its answer; `shown` is there where the version it knew was out of date. */
+  settle(answers: Answers, shown: unknown[] | undefined): void;
   reject(error: unknown): void;
 }
 
-export function openDecide({ scripts, usageRetentionMs, tagsMax, now }: DecideOptions) {
-  let pending = new Map<string, Pending[]>();
-  const shown = new ShownCache();
+/** What gathers for a workspace in one turn of the event loop, packed as lua/decide.lua reads it. */
+class Batch {
+  readonly roots: Buffer[] = [];
+  readonly waiting: Waiting[] = [];
+  weight = 0;
+  #items = Buffer.allocUnsafe(4096);
+  #bytes = 0;
 
-  function enqueue(workspaceId: string, entry: Pending) {
-    if (pending.size === 0) setImmediate(sendAll);
-    const queue = pending.get(workspaceId);
-    if (queue) queue.push(entry);
-    else pending.set(workspaceId, [entry]);
+  /** The items so far. */
+  get items(): Buffer {
+    return this.#items.subarray(0, this.#bytes);
+  }
+
+  /** Makes room for an item whose fields take so many bytes, writes its beginning, and answers where they go. */
+  add(kind: number, root: Buffer, fieldBytes: number, weight: number, waiting: Waiting): { items: Buffer; at: number } {
+    const needed = this.#bytes + 6 + fieldBytes;
+    if (needed > this.#items.length) {
+      const larger = Buffer.allocUnsafe(2 * needed);
+      this.#items.copy(larger, 0, 0, this.#bytes);
+      this.#items = larger;
+    }
+    // Callers have few root keys, and nearly always one.
+    let rootIndex = this.roots.findIndex((known) => known === root || known.equals(root));
+    if (rootIndex < 0) rootIndex = this.roots.push(root) - 1;
+    const items = this.#items;
+    items.writeUInt32BE(2 + fieldBytes, this.#bytes);
+    items[this.#bytes + 4] = kind;
+    items[this.#bytes + 5] = rootIndex + 1;
+    const at = this.#bytes + 6;
+    this.#bytes = needed;
+    this.weight += weight;
+    this.waiting.push(waiting);
+    return { items, at };
+  }
+}
+
+export function openDecide({ scripts, usageRetentionMs, tagsMax, now }: DecideOptions) {
+  let turn = new Map<string, Batch>();
+  const shownCache = new ShownCache();
+
+  /** The batch that the next item of a workspace joins. */
+  function batchOf(workspaceId: string): Batch {
+    let batch = turn.get(workspaceId);
+    if (!batch || batch.weight >= batchWeightMax) {
+      if (batch) void send(workspaceId, batch);
+      else if (turn.size === 0) setImmediate(sendAll);
+      batch = new Batch();
+      turn.set(workspaceId, batch);
+    }
+    return batch;
   }
 
   function sendAll() {
-    const turn = pending;
-    pending = new Map();
-    for (const [workspaceId, entries] of turn) {
-      let first = 0;
-      let weight = 0;
-      for (let index = 0; index < entries.length; index++) {
-        weight += entries[index]!.weight;
-        if (weight >= batchWeightMax || index === entries.length - 1) {
-          void send(workspaceId, entries.slice(first, index + 1));
-          first = index + 1;
-          weight = 0;
-        }
-      }
-    }
+    const batches = turn;
+    turn = new Map();
+    for (const [workspaceId, batch] of batches) void send(workspaceId, batch);
   }
 
-  async function send(workspaceId: string, batch: Pending[]) {
-    const roots: Buffer[] = [];
-    for (const entry of batch) {
-      let index = roots.findIndex((root) => root.equals(entry.root));
-      if (index < 0) index = roots.push(entry.root) - 1;
-      entry.item[1] = index + 1;
-    }
-    const items = batch.map((entry) => entry.item);
+  async function send(workspaceId: string, { roots, items, waiting }: Batch) {
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
     try {
-      const replies = (await scripts.runPacked('decide', workspaceId, [
-        usageRetentionMs,
-        tagsMax,
-        digests,
-        now(),
-        ...items,
-      ])) as Reply[];
-      for (const [index, entry] of batch.entries()) entry.settle(replies[index]!);
+      const args = [usageRetentionMs, tagsMax, digests, now(), items];
+      const [packed, ...rest] = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, ...unknown[]];
+      const answers = { packed, at: 0 };
+      for (let index = 0, next = 0; index < waiting.length; index++) {
+        const isShown = rest[next] === index;
+        waiting[index]!.settle(answers, isShown ? (rest[next + 1] as unknown[]) : undefined);
+        if (isShown) next += 2;
+      }
     } catch (error) {
-      for (const entry of batch) entry.reject(error);
+      for (const entry of waiting) entry.reject(error);
     }
   }
 
-  /** Throws what the script refused. */
-  function refuse(packed: Buffer): never {
-    const code = packed[0]!;
-    const about = packed.toString('utf8', 1);
+  /** What the script refused, as an error. */
+  function readRefusal(answers: Answers): Error {
+    const { packed, at } = answers;
+    const code = packed[at]!;
+    const bytes = packed.readUInt16BE(at + 1);
+    const about = packed.toString('utf8', at + 3, at + 3 + bytes);
+    answers.at = at + 3 + bytes;
     if (code === FAILED) {
-      const cause = Object.assign(new Error(scripts.locate('decide', about)), { name: 'ReplyError' });
-      throw storeError(cause);
+      return storeError(Object.assign(new Error(scripts.locate('decide', about)), { name: 'ReplyError' }));
     }
-    const reason = refusals[code - 20];
-    if (reason === 'unauthorized') throw new ApiError(reason, 'The root key is unknown.');
-    if (reason === 'root_key_disabled') throw new ApiError(reason, 'The root key is disabled.');
-    if (reason === 'root_key_expired') throw new ApiError(reason, 'The root key has expired.');
-    if (reason === 'insufficient_permissions') throw new ApiError(reason, `The root key lacks ${about}.`);
-    if (reason === 'create_namespace')
-      throw new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');
-    if (reason === 'namespace_not_found') throw new ApiError(reason, `There is no namespace ${about}.`);
-    if (reason === 'limit_not_found')
-      throw new ApiError(
-        'precondition_failed',
-        `Neither the key nor its identity has a limit named ${JSON.stringify(about)}.`,
-      );
-    throw new Error(`decide: unknown outcome ${code}`);
-  }
-
-  function readVerified(reply: Reply, digest: string): Verified {
-    const packed = Buffer.isBuffer(reply) ? reply : reply[0];
-    const code = packed[0]!;
-    const outcome = outcomes[code - 1];
-    if (outcome === undefined) refuse(packed);
-    if (outcome === 'NOT_FOUND') return { outcome, shown: undefined, credits: undefined, ratelimits: [] };
-    const text = Buffer.isBuffer(reply) ? shown.get(digest)! : shown.set(digest, reply[1]);
-    const ratelimits: LimitState[] = [];
-    const count = packed[9]!;
-    for (let index = 0, at = 10; index < count; index++, at += 16) {
-      const which = packed[at]!;
-      ratelimits.push({
-        of: which <= 50 ? 'key' : which <= 150 ? 'identity' : 'request',
-        index: (which - 1) % 100,
-        exceeded: packed[at + 1] === 1,
-        remaining: readUInt56(packed, at + 2),
-        resetAtMs: readUInt56(packed, at + 9),
-      });
+    switch (refusals[code - 20]) {
+      case 'unauthorized':
+        return new ApiError('unauthorized', 'The root key is unknown.');
+      case 'root_key_disabled':
+        return new ApiError('root_key_disabled', 'The root key is disabled.');
+      case 'root_key_expired':
+        return new ApiError('root_key_expired', 'The root key has expired.');
+      case 'insufficient_permissions':
+        return new ApiError('insufficient_permissions', `The root key lacks ${about}.`);
+      case 'create_namespace':
+        return new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');
+      case 'namespace_not_found':
+        return new ApiError('namespace_not_found', `There is no namespace ${JSON.stringify(about)}.`);
+      case 'limit_not_found': {
+        const name = JSON.stringify(about);
+        return new ApiError('precondition_failed', `Neither the key nor its identity has a limit named ${name}.`);
+      }
+      default:
+        return new Error(`decide: unknown outcome ${code}`);
     }
-    return { outcome, shown: text.shown, credits: packed[1] === 1 ? readUInt56(packed, 2) : undefined, ratelimits };
   }
 
   return {
     verify(rootKey: PresentedRootKey, request: VerifyRequest): Promise<Verified> {
-      const id = `${rootKey.workspaceId}${request.digest.toString('latin1')}`;
-      // A version that leaves the cache while its answer is on the way is held here until then.
-      const known = shown.entry(id);
+      const id = rootKey.workspaceId + request.digest.toString('latin1');
+      const known = shownCache.find(id);
       const { query, ratelimits, tags } = request;
       const extras =
         query || ratelimits || tags
-          ? JSON.stringify({
-              query,
-              limits: ratelimits?.map((r) =>
-                r.limit === undefined ? [r.name, r.cost] : [r.name, r.cost, r.limit, r.duration],
-              ),
-              tags,
-            })
-          : '';
-      const versionBytes = known?.version.length ?? 0;
-      const item = Buffer.allocUnsafe(42 + versionBytes + Buffer.byteLength(extras));
-      item[0] = VERIFY;
-      request.digest.copy(item, 2);
-      writeUInt56(item, request.cost, 34);
-      item[41] = versionBytes;
-      known?.version.copy(item, 42);
-      if (extras !== '') item.write(extras, 42 + versionBytes);
-      const weight = 1 + (ratelimits?.length ?? 0) / 4 + (query?.length ?? 0) / 4 + (tags?.length ?? 0) / 4;
+          ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
+          : none;
+      const version = known?.version ?? none;
+      // What a verification names beyond its key costs a fraction of a plain one.
+      const weight = 1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
+
       return new Promise((resolve, reject) => {
-        enqueue(rootKey.workspaceId, {
-          root: rootKey.digest,
-          item,
+        const { items, at } = batchOf(rootKey.workspaceId).add(
+          VERIFY,
+          rootKey.digest,
+          40 + version.length + extras.length,
           weight,
-          settle(reply) {
-            try {
-              if (known && Buffer.isBuffer(reply)) shown.keep(id, known);
-              resolve(readVerified(reply, id));
-            } catch (error) {
-              reject(error);
-            }
+          {
+            settle(answers, shown) {
+              const outcome = outcomes[answers.packed[answers.at]! - 1];
+              if (outcome === undefined) return reject(readRefusal(answers));
+              // Confirmed in this very round trip: what was known stands, unless what is shown came along.
+              const text = shown ? shownCache.add(id, shown) : known && shownCache.keep(id, known);
+              resolve(readVerified(answers, outcome, text));
+            },
+            reject,
           },
-          reject,
-        });
+        );
+        request.digest.copy(items, at);
+        writeUInt56(items, request.cost, at + 32);
+        items[at + 39] = version.length;
+        items.set(version, at + 40);
+        items.set(extras, at + 40 + version.length);
       });
     },
 
     /** One check, or several of which all pass or none is charged. */
-    limit(
-      rootKey: PresentedRootKey,
-      checks: readonly LimitCheck[],
-    ): Promise<{ passed: boolean; checks: LimitResult[] }> {
-      const sizes = checks.map(
-        (check) => [Buffer.byteLength(check.namespace), Buffer.byteLength(check.identifier)] as const,
+    limit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Promise<Limited> {
+      const texts = checks.map(
+        ({ namespace, identifier }) => [Buffer.from(namespace), Buffer.from(identifier)] as const,
       );
-      const item = Buffer.allocUnsafe(sizes.reduce((sum, [a, b]) => sum + 25 + a + b, 3));
-      item[0] = LIMIT;
-      item[2] = checks.length;
-      let at = 3;
-      for (const [index, check] of checks.entries()) {
-        const [namespaceBytes, identifierBytes] = sizes[index]!;
-        writeUInt56(item, check.cost, at);
-        writeUInt56(item, check.limit, at + 7);
-        writeUInt56(item, check.durationMs, at + 14);
-        item.writeUInt16BE(namespaceBytes, at + 21);
-        item.write(check.namespace, at + 23);
-        at += 23 + namespaceBytes;
-        item.writeUInt16BE(identifierBytes, at);
-        item.write(check.identifier, at + 2);
-        at += 2 + identifierBytes;
-      }
+      const fieldBytes = texts.reduce(
+        (sum, [namespace, identifier]) => sum + 25 + namespace.length + identifier.length,
+        1,
+      );
       return new Promise((resolve, reject) => {
-        enqueue(rootKey.workspaceId, {
-          root: rootKey.digest,
-          item,
-          weight: checks.length,
-          settle(reply) {
-            try {
-              resolve(readLimited(reply as Buffer));
-            } catch (error) {
-              reject(error);
-            }
+        const room = batchOf(rootKey.workspaceId).add(LIMIT, rootKey.digest, fieldBytes, checks.length, {
+          settle(answers) {
+            const code = answers.packed[answers.at]!;
+            if (code === PASSED || code === BLOCKED) resolve(readLimited(answers));
+            else reject(readRefusal(answers));
           },
           reject,
         });
+        const { items } = room;
+        let { at } = room;
+        items[at++] = checks.length;
+        for (const [index, check] of checks.entries()) {
+          writeUInt56(items, check.cost, at);
+          writeUInt56(items, check.limit, at + 7);
+          writeUInt56(items, check.durationMs, at + 14);
+          at += 21;
+          for (const text of texts[index]!) {
+            items.writeUInt16BE(text.length, at);
+            items.set(text, at + 2);
+            at += 2 + text.length;
+          }
+        }
       });
     },
   };
+}
 
-  function readLimited(packed: Buffer) {
-    const code = packed[0]!;
-    if (code !== PASSED && code !== PASSED + 1) refuse(packed);
-    const checks: LimitResult[] = [];
-    for (let index = 0, at = 2; index < packed[1]!; index++) {
-      const overrideBytes = packed[at + 22]!;
-      checks.push({
-        passed: packed[at] === 1,
-        limit: readUInt56(packed, at + 1),
-        remaining: readUInt56(packed, at + 8),
-        resetAtMs: readUInt56(packed, at + 15),
-        overrideId:
-          overrideBytes === 0 ? undefined : `rlor_${packed.toString('latin1', at + 23, at + 23 + overrideBytes)}`,
-      });
-      at += 23 + overrideBytes;
-    }
-    return { passed: code === PASSED, checks };
+const none = Buffer.alloc(0);
+
+const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
+  limit === undefined ? [name, cost] : [name, cost, limit, duration];
+
+function readVerified(answers: Answers, outcome: Outcome, shown: ShownText | undefined): Verified {
+  const { packed } = answers;
+  let { at } = answers;
+  if (outcome === 'NOT_FOUND') {
+    answers.at = at + 1;
+    return { outcome, shown: undefined, credits: undefined, ratelimits: [] };
   }
+  const credits = packed[at + 1] === 1 ? readUInt56(packed, at + 2) : undefined;
+  const count = packed[at + 9]!;
+  const ratelimits: LimitState[] = [];
+  at += 10;
+  for (let index = 0; index < count; index++, at += 16) {
+    const which = packed[at]!;
+    ratelimits.push({
+      of: which <= 50 ? 'key' : which <= 150 ? 'identity' : 'request',
+      index: (which - 1) % 100,
+      exceeded: packed[at + 1] === 1,
+      remaining: readUInt56(packed, at + 2),
+      resetAtMs: readUInt56(packed, at + 9),
+    });
+  }
+  answers.at = at;
+  return { outcome, shown, credits, ratelimits };
+}
+
+function readLimited(answers: Answers): Limited {
+  const { packed } = answers;
+  let { at } = answers;
+  const passed = packed[at] === PASSED;
+  const count = packed[at + 1]!;
+  const checks: LimitResult[] = [];
+  at += 2;
+  for (let index = 0; index < count; index++) {
+    const overrideBytes = packed[at + 22]!;
+    checks.push({
+      passed: packed[at] === 1,
+      limit: readUInt56(packed, at + 1),
+      remaining: readUInt56(packed, at + 8),
+      resetAtMs: readUInt56(packed, at + 15),
+      overrideId:
+        overrideBytes === 0 ? undefined : `rlor_${packed.toString('latin1', at + 23, at + 23 + overrideBytes)}`,
+    });
+    at += 23 + overrideBytes;
+  }
+  answers.at = at;
+  return { passed, checks };
 }
 
 interface CachedShown {
@@ -307,28 +347,29 @@ class ShownCache {
   #old = new Map<string, CachedShown>();
   #youngBytes = 0;
 
-  entry(id: string): CachedShown | undefined {
+  find(id: string): CachedShown | undefined {
     return this.#young.get(id) ?? this.#old.get(id);
   }
 
-  get(id: string): CachedShown | undefined {
-    return this.entry(id);
-  }
-
   /** Holds on to an entry that was just confirmed. */
-  keep(id: string, entry: CachedShown) {
-    if (this.#young.get(id) === entry) return;
-    this.#add(id, entry);
+  keep(id: string, entry: CachedShown): ShownText {
+    // Of several requests on the way, an earlier one may have brought a newer version.
+    if (!this.#young.has(id)) this.#put(id, entry);
+    return entry.shown;
   }
 
-  set(id: string, reply: unknown[]): CachedShown {
+  add(id: string, reply: unknown[]): ShownText {
     const shown = printShown(readShown(reply));
-    const entry = { version: reply[0] as Buffer, shown, bytes: 200 + id.length + 2 * shown.fields.length };
-    this.#add(id, entry);
-    return entry;
+    // A copy: what ioredis answers is part of a larger buffer, which it would keep in memory.
+    this.#put(id, {
+      version: Buffer.from(reply[0] as Buffer),
+      shown,
+      bytes: 200 + id.length + 2 * shown.fields.length,
+    });
+    return shown;
   }
 
-  #add(id: string, entry: CachedShown) {
+  #put(id: string, entry: CachedShown) {
     if (this.#youngBytes + entry.bytes > shownBytesMax) {
       this.#old = this.#young;
       this.#young = new Map();

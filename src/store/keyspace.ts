@@ -95,11 +95,17 @@ export const keyspace: readonly KeyspaceEntry[] = [
     holds: 'usage of a key by hour (lua/include/usage.lua); the present hour is in its state',
     expires: 'after the usage retention',
   },
-  { name: ':uz:<api8>', type: 'zset', holds: 'keys of an API by the last hour in which they were verified' },
+  {
+    name: ':uz:<api8>',
+    type: 'zset',
+    holds: 'keys of an API by the last hour in which they were verified',
+    expires: 'after the usage retention',
+  },
   {
     name: ':ui:<externalId>',
     type: 'zset',
     holds: 'keys by the last hour in which they were verified under this externalId',
+    expires: 'after the usage retention',
   },
   {
     name: ':ut:<api8>:<day>',

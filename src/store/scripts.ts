@@ -29,15 +29,17 @@ export function assemble(name: string, read = (path: string) => readFileSync(`${
   const included = new Set<string>();
 
   function append(path: string, from: readonly string[]) {
-    if (from.includes(path)) throw new Error(`lua: ${[...from, path].join(' includes ')}`);
+    const way = [...from, path];
     for (const [index, line] of read(path).split('\n').entries()) {
       const include = /^-- @include "(.+)"$/.exec(line)?.[1];
       if (include === undefined) {
         source.push(line);
         lines.push(`lua/${path}.lua:${index + 1}`);
+      } else if (way.includes(include)) {
+        throw new Error(`lua: ${[...way, include].join(' includes ')}`);
       } else if (!included.has(include)) {
         included.add(include);
-        append(include, [...from, path]);
+        append(include, way);
       }
     }
   }

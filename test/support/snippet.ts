@@ -33,7 +33,8 @@ export function snippets() {
       try {
         return await state.redis.eval(script.source, 1, workspace, ...args);
       } catch (cause) {
-        throw new Error(locate(script, (cause as Error).message), { cause });
+        // Not with its cause, which would print the whole script.
+        throw new Error(locate(script, (cause as Error).message));
       }
     },
   };

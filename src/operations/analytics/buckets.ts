@@ -33,6 +33,13 @@ export function bucketOf(hour: number, granularity: Granularity): number {
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), granularity === 'day' ? date.getUTCDate() : 1);
 }
 
+/** How many buckets lie between this hour's and that of 1970. */
+function bucketNumber(hour: number, granularity: Granularity): number {
+  if (granularity !== 'month') return Math.floor(hour / (granularity === 'day' ? dayHours : 1));
+  const date = new Date(hour * hourMs);
+  return 12 * (date.getUTCFullYear() - 1970) + date.getUTCMonth();
+}
+
 /** The hours a query covers; refuses more than a thousand buckets. */
 export function periodOf(
   input: { start?: number | undefined; end?: number | undefined },
@@ -43,9 +50,7 @@ export function periodOf(
   const start = input.start ?? Math.max(0, end - dayHours * hourMs);
   if (start > end) throw invalid('body.start', 'is after end');
   const period = { fromHour: Math.floor(start / hourMs), toHour: Math.ceil(end / hourMs) };
-  const hoursIn = { hour: 1, day: dayHours, month: 30.4375 * dayHours }[granularity];
-  const buckets = (period.toHour - period.fromHour) / hoursIn;
-  if (buckets > bucketsMax) {
+  if (bucketNumber(period.toHour - 1, granularity) - bucketNumber(period.fromHour, granularity) >= bucketsMax) {
     throw invalid(
       'body.granularity',
       `makes more than ${bucketsMax} buckets of this time`,

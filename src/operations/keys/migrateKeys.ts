@@ -1,5 +1,6 @@
 import Type from 'typebox';
-import { manages } from '../../operation.ts';
+import { itemTexts, memberText } from '../../domain/json.ts';
+import { type Context, manages } from '../../operation.ts';
 import { apiNotFound, checkCredits, checkNamesOnce, invalid, mayNotCreate, metaText, roleNotFound } from '../rules.ts';
 import {
   ApiId,
@@ -44,7 +45,8 @@ export const migrateKeys = manages({
   errors: ['api_not_found', 'role_not_found'],
   needs: { api: ['create_key'] },
   scope: ({ apiId }) => apiId,
-  check({ keys }, context) {
+  check({ keys }, whole) {
+    const context = textOfKeys(whole);
     const seen = new Set<string>();
     for (const [index, { hash, credits, ratelimits, meta }] of keys.entries()) {
       const at = `body.keys[${index}]`;
@@ -59,8 +61,9 @@ export const migrateKeys = manages({
     }
   },
 
-  async handle({ migrationId, apiId, keys }, context) {
-    const { store, caller, actor } = context;
+  async handle({ migrationId, apiId, keys }, whole) {
+    const { store, caller, actor } = whole;
+    const context = textOfKeys(whole);
     const result = await store.keys.create(
       caller.workspaceId,
       {
@@ -91,3 +94,9 @@ export const migrateKeys = manages({
     throw result.refused === 'role_not_found' ? roleNotFound(result.name) : mayNotCreate(result.name);
   },
 });
+
+/** The same context, which finds the texts of a thousand keys without reading the body a thousand times. */
+function textOfKeys(context: Context): Context {
+  const texts = itemTexts(context.text('keys')!);
+  return { ...context, text: (_keys, index, ...path) => memberText(texts[index as number]!, path) };
+}

@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import { digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
 import { Cursor, Fields, NamespaceRef, Override, PageSize } from '../schemas.ts';
 import { loadNamespace, namespaceNotFound, scopeOfNamespace, showOverride } from './namespaceByRef.ts';
@@ -13,7 +14,8 @@ export const listOverrides = manages({
   needs: { ratelimit: ['read_override'] },
   load: loadNamespace,
   scope: scopeOfNamespace,
-  list: ({ namespace }) => `overrides:${Buffer.from(namespace).toString('base64url')}`,
+  // A name may be long, and a cursor may not.
+  list: ({ namespace }) => `overrides:${digestOf(namespace).toString('base64url')}`,
   // The SDK, which calls the alias, expects the bare list.
   wrapItems: 'overrides',
 

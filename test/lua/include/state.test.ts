@@ -151,7 +151,8 @@ test('replacing limits keeps the id of a name, and the count of a name and durat
          local limits, found = {}, {}
          for index, step in ipairs(cjson.decode(ARGV[1])) do
            local counters
-           limits, counters = replace_limits(KEYS[1], 'owner', limits, step.wanted, next_id)
+           limits, counters = replace_limits(KEYS[1], 'owner', limits, step.wanted)
+           name_limits(limits, next_id)
            keep_counters(counters)
            local row = {}
            for at, l in ipairs(limits) do

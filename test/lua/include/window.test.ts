@@ -83,16 +83,14 @@ class Log {
     }
   }
 
-  /** Units that must be back by `now`, and units that must not be. */
-  bounds(now: number): { used: [atLeast: number, atMost: number] } {
+  /** Units that no promise allows to be back by `now`, and units of which none forbids it. */
+  mustCount(now: number): [atLeast: number, atMost: number] {
     const late = Math.max(1, this.duration / 64);
     const time = Math.max(now, latest(this.events));
-    return {
-      used: [
-        sum(this.events.filter(({ at }) => at + this.duration >= time)),
-        sum(this.events.filter(({ at }) => at + this.duration + late > time)),
-      ],
-    };
+    return [
+      sum(this.events.filter(({ at }) => at + this.duration >= time)),
+      sum(this.events.filter(({ at }) => at + this.duration + late > time)),
+    ];
   }
 }
 
@@ -144,6 +142,11 @@ const steps = (back: boolean) =>
     { weight: 3, arbitrary: fc.integer({ min: 0, max: 2 }).map((ms) => () => ms) },
     { weight: 4, arbitrary: fc.double({ min: 0, max: 1 / 16, noNaN: true }).map(share) },
     { weight: 2, arbitrary: fc.double({ min: 0, max: 1.1, noNaN: true }).map(share) },
+    // Right at the edges of the interval.
+    {
+      weight: 2,
+      arbitrary: fc.constantFrom(-1, 0, 1, 2).map((ms) => (duration: number) => duration + ms),
+    },
     { weight: back ? 2 : 0, arbitrary: fc.double({ min: -1.1, max: 0, noNaN: true }).map(share) },
     { weight: back ? 1 : 0, arbitrary: fc.integer({ min: -3, max: -1 }).map((ms) => () => ms) },
   );
@@ -169,27 +172,35 @@ const histories = (limits: fc.Arbitrary<number[]>) =>
     }),
   );
 
-/** Lives through a history, holding every answer against the log; `also` sees each answer beside its log. */
+type History = ReturnType<typeof histories> extends fc.Arbitrary<infer Value> ? Value : never;
+
+interface Check {
+  most: number;
+  cost: number;
+  answer: Answer;
+}
+
+/** Lives through a history, holding every answer against the log; `also` sees it beside what had to count before. */
 async function live(
-  { duration, limits, steps }: fc.infer<ReturnType<typeof histories>>,
-  also: (log: Log, most: number, cost: number, answer: Answer, before: Log['bounds']) => void = () => {},
+  { duration, limits, steps }: History,
+  also: (check: Check, used: [atLeast: number, atMost: number]) => void = () => {},
 ) {
   clock.now = startMs;
   const names = fresh(identifiers);
   const logs = names.map(() => new Log(duration));
-  let last: { most: number; cost: number; answer: Answer }[] = [];
+  let last: Check[] = [];
   for (const { step, checks } of steps) {
     clock.advance(step(duration));
-    const asked = checks.map(({ which, cost }, index) => {
-      const most = limits[index]![which % limits[index]!.length]!;
-      return { most, cost: cost(most) };
-    });
-    const answers = await Promise.all(asked.map(({ most, cost }, index) => limit(names[index]!, duration, most, cost)));
-    last = asked.map((check, index) => ({ ...check, answer: answers[index]! }));
+    last = await Promise.all(
+      checks.map(async ({ which, cost: costOf }, index) => {
+        const most = limits[index]![which % limits[index]!.length]!;
+        const cost = costOf(most);
+        return { most, cost, answer: await limit(names[index]!, duration, most, cost) };
+      }),
+    );
     for (const [index, log] of logs.entries()) {
       const { most, cost, answer } = last[index]!;
-      const bounds = log.bounds(clock.now);
-      also(log, most, cost, answer, () => bounds);
+      also(last[index]!, log.mustCount(clock.now));
       expect(answer, `identifier ${index}`).toEqual(log.check(clock.now, most, cost));
     }
   }
@@ -200,14 +211,12 @@ describe('the promise', () => {
   test('in no interval of the duration is more than the limit admitted, and capacity comes back in time', async () => {
     await fc.assert(
       fc.asyncProperty(histories(anyLimit.map((one) => [one])), async (history) => {
-        const { logs } = await live(history, (_log, most, cost, { passed, remaining }, bounds) => {
-          const [atLeast, atMost] = bounds().used;
-          // Before this check: what must count counts, and what must be back is back.
-          if (passed) expect(atLeast + cost).toBeLessThanOrEqual(most);
+        const { logs } = await live(history, ({ most, cost, answer }, [atLeast, atMost]) => {
+          const charged = answer.passed ? cost : 0;
+          if (answer.passed) expect(atLeast + cost).toBeLessThanOrEqual(most);
           else expect(atMost + cost).toBeGreaterThan(most);
-          const charged = passed ? cost : 0;
-          expect(remaining).toBeLessThanOrEqual(Math.max(0, most - atLeast - charged));
-          expect(remaining).toBeGreaterThanOrEqual(Math.max(0, most - atMost - charged));
+          expect(answer.remaining).toBeLessThanOrEqual(Math.max(0, most - atLeast - charged));
+          expect(answer.remaining).toBeGreaterThanOrEqual(Math.max(0, most - atMost - charged));
         });
         for (const [index, log] of logs.entries()) log.expectNeverMoreThan(history.limits[index]![0]!);
       }),
@@ -218,8 +227,8 @@ describe('the promise', () => {
   test('it holds of every limit asked for on one counter, and the counter stays small', async () => {
     await fc.assert(
       fc.asyncProperty(histories(fc.array(anyLimit, { minLength: 2, maxLength: 3 })), async (history) => {
-        const { names } = await live(history, (_log, most, cost, { passed }, bounds) => {
-          if (passed) expect(bounds().used[0] + cost).toBeLessThanOrEqual(most);
+        const { names } = await live(history, ({ most, cost, answer }, [atLeast]) => {
+          if (answer.passed) expect(atLeast + cost).toBeLessThanOrEqual(most);
         });
         for (const name of names) expect(await storedBytes(name, history.duration)).toBeLessThanOrEqual(2048);
       }),
@@ -347,6 +356,17 @@ describe('by example', () => {
     expect(await check(name, 3, 3)).toMatchObject({ passed: true, remaining: 0 });
   });
 
+  test('the longest duration there is ends at the largest safe integer', async () => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    const longest = Number.MAX_SAFE_INTEGER;
+    expect(await limit(name, longest, 1, 0)).toEqual({ passed: true, remaining: 1, reset: startMs });
+    expect(await limit(name, longest, 1, 1)).toEqual({ passed: true, remaining: 0, reset: longest });
+    expect(await limit(name, longest, 1, 1)).toEqual({ passed: false, remaining: 0, reset: longest });
+    expect(await limit(name, longest, 1, 2)).toEqual({ passed: false, remaining: 0, reset: longest });
+    expect(await limit(name, longest, 1000, 999)).toEqual({ passed: true, remaining: 0, reset: longest });
+  });
+
   test('another limit counts the same units; another duration is another counter', async () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
@@ -358,73 +378,90 @@ describe('by example', () => {
 });
 
 describe('in the state of keys and identities', () => {
+  const duration = 6400;
+  /** Two limits of each key, two that its identity shares among keys, and one that only requests give. */
+  const names = ['small', 'large', 'shared', 'each', 'extra'] as const;
   const owned = fc.record({
-    limits: fc.tuple(anyLimit, anyLimit, anyLimit),
+    mosts: fc.tuple(anyLimit, anyLimit, anyLimit, anyLimit, anyLimit),
+    /** What a request may give `small` instead of its own limit, for that call. */
+    other: anyLimit,
     steps: fc.array(
       fc.record({
         step: steps(true),
-        // Which key, and the costs of its own two limits and the one it shares.
-        checks: fc.array(fc.tuple(fc.integer({ min: 0, max: 2 }), fc.tuple(costs, costs, costs)), {
-          minLength: 1,
-          maxLength: 4,
-        }),
+        checks: fc.array(
+          fc.record({
+            which: fc.integer({ min: 0, max: 2 }),
+            costsOf: fc.tuple(costs, costs, costs, costs, costs),
+            smallIsOther: fc.boolean(),
+          }),
+          { minLength: 1, maxLength: 4 },
+        ),
       }),
       { minLength: 1, maxLength: 25, size: 'max' },
     ),
   });
 
   test('every limit of a verification is charged or none, and keys share what their identity carries', async () => {
-    const duration = 6400;
     const { apiId } = await h.ok('apis.createApi', { name: 'window' });
     let identities = 0;
     await fc.assert(
-      fc.asyncProperty(owned, async ({ limits: [small, large, shared], steps }) => {
+      fc.asyncProperty(owned, async ({ mosts, other, steps }) => {
         clock.now = startMs;
         const externalId = `window_${++identities}`;
         const ratelimits = [
-          { name: 'small', limit: small, duration },
-          { name: 'large', limit: large, duration, autoApply: true },
+          { name: 'small', limit: mosts[0], duration },
+          { name: 'large', limit: mosts[1], duration, autoApply: true },
         ];
         const keys = await Promise.all(
           [0, 1, 2].map(() => h.createKey({ apiId, externalId, ratelimits, credits: { remaining: 20 } })),
         );
-        await shareLimit(externalId, shared, duration);
+        await shareLimits(externalId, mosts[2], mosts[3]);
 
-        const sharedLog = new Log(duration);
-        const logs = keys.map(() => [new Log(duration), new Log(duration), sharedLog] as const);
-        const mosts = [small, large, shared] as const;
+        const sharedLogs = [new Log(duration), new Log(duration)];
+        const logsOf = keys.map(() => [new Log(duration), new Log(duration), ...sharedLogs, new Log(duration)]);
         const balances = keys.map(() => 20);
         for (const { step, checks } of steps) {
           clock.advance(step(duration));
-          const asked = checks.map(([which, costsOf]) => ({
-            which,
-            costs: costsOf.map((cost, index) => cost(mosts[index]!)),
-          }));
+          const asked = checks.map(({ which, costsOf, smallIsOther }) => {
+            const limits = mosts.map((most, index) => (index === 0 && smallIsOther ? other : most));
+            // `each` applies by itself, at cost 1.
+            const costs = costsOf.map((cost, index) => (names[index] === 'each' ? 1 : cost(limits[index]!)));
+            return { which, limits, costs, smallIsOther };
+          });
           const answers = await Promise.all(
-            asked.map(({ which, costs: [a, b, c] }) =>
+            asked.map(({ which, limits, costs, smallIsOther }) =>
               h.ok('keys.verifyKey', {
                 key: keys[which]!.key,
                 ratelimits: [
-                  { name: 'small', cost: a! },
-                  { name: 'large', cost: b! },
-                  { name: 'shared', cost: c! },
+                  { name: 'extra', cost: costs[4]!, limit: limits[4]!, duration },
+                  { name: 'small', cost: costs[0]!, ...(smallIsOther && { limit: other, duration }) },
+                  { name: 'shared', cost: costs[2]! },
+                  { name: 'large', cost: costs[1]! },
                 ],
               }),
             ),
           );
-          for (const [index, { which, costs }] of asked.entries()) {
-            const fits = logs[which]!.map((log, at) => log.fits(clock.now, mosts[at]!, costs[at]!));
-            const passed = fits.every((fit) => fit) && balances[which]! > 0;
+          for (const [index, { which, limits, costs }] of asked.entries()) {
+            const logs = logsOf[which]!;
+            const fits = logs.map((log, at) => log.fits(clock.now, limits[at]!, costs[at]!));
+            const passed = !fits.includes(false) && balances[which]! > 0;
             if (passed) {
-              for (const [at, log] of logs[which]!.entries()) log.charge(clock.now, mosts[at]!, costs[at]!);
+              for (const [at, log] of logs.entries()) log.charge(clock.now, limits[at]!, costs[at]!);
               balances[which]!--;
             }
             const code = passed ? 'VALID' : fits.includes(false) ? 'RATE_LIMITED' : 'USAGE_EXCEEDED';
-            const states = logs[which]!.map((log, at) => {
-              const { remaining, reset } = log.tell(clock.now, mosts[at]!, costs[at]!, fits[at]!);
-              return { name: ['small', 'large', 'shared'][at], exceeded: !fits[at], remaining, reset };
+            const states = logs.map((log, at) => {
+              const { remaining, reset } = log.tell(clock.now, limits[at]!, costs[at]!, fits[at]!);
+              return { name: names[at], limit: limits[at], exceeded: !fits[at], remaining, reset };
             });
-            expect(answers[index]).toMatchObject({ code, credits: balances[which], ratelimits: states });
+            const answer = answers[index]!;
+            const told = names.map((name) => answer.ratelimits!.find((state) => state.name === name));
+            expect({ ...answer, ratelimits: told }).toMatchObject({
+              code,
+              credits: balances[which],
+              ratelimits: states,
+            });
+            expect(answer.ratelimits).toHaveLength(names.length);
           }
         }
       }),
@@ -432,16 +469,19 @@ describe('in the state of keys and identities', () => {
     );
   });
 
-  /** Gives an identity a limit, beside the API. */
-  const shareLimit = (externalId: string, most: number, duration: number) =>
+  /** Gives an identity the limits `shared` and `each`, beside the API. */
+  const shareLimits = (externalId: string, shared: number, each: number) =>
     lua.run(
       ['clock', 'names', 'state'],
       `local record = identity_record(KEYS[1], ARGV[1])
        local identity = read_identity(redis.call('HGET', record, 'state'))
-       identity.limits = { { limit = tonumber(ARGV[2]), duration = tonumber(ARGV[3]), auto = false, id = 'windowwindowwind',
-         name = 'shared', window = '' } }
+       local function limit(name, most, auto)
+         return { limit = tonumber(most), duration = tonumber(ARGV[4]), auto = auto, id = name .. string.rep('1', 16 - #name),
+           name = name, window = '' }
+       end
+       identity.limits = { limit('shared', ARGV[2], false), limit('each', ARGV[3], true) }
        return redis.call('HSET', record, 'state', pack_identity(identity))`,
       workspaceKey(h.workspaceId),
-      [externalId, most, duration],
+      [externalId, shared, each, duration],
     );
 });

@@ -47,7 +47,10 @@ describe.each([
     const { keyId, apiId } = await createKey({ externalId: 'bob' });
     const kept = await createKey({ apiId, externalId: 'bob' });
     await remove({ keyId, ...extras });
-    expect(await ok('keys.verifyKey', { key: kept.key })).toMatchObject({ valid: true, identity: { externalId: 'bob' } });
+    expect(await ok('keys.verifyKey', { key: kept.key })).toMatchObject({
+      valid: true,
+      identity: { externalId: 'bob' },
+    });
     expect((await ok('apis.listKeys', { apiId })).map((record) => record.keyId)).toEqual([kept.keyId]);
   });
 
@@ -122,13 +125,16 @@ describe('refusals', () => {
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
   });
 
-  test.each([['api.*.update_key'], ['api.api_other.delete_key']])('403 for a caller with only %s; the key stays', async (grant) => {
-    const { keyId, key } = await createKey();
-    const answer = await remove({ keyId }, [grant]);
-    expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
-    expect(answer.error.detail).toContain('delete_key');
-    expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
-  });
+  test.each([['api.*.update_key'], ['api.api_other.delete_key']])(
+    '403 for a caller with only %s; the key stays',
+    async (grant) => {
+      const { keyId, key } = await createKey();
+      const answer = await remove({ keyId }, [grant]);
+      expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+      expect(answer.error.detail).toContain('delete_key');
+      expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
+    },
+  );
 
   test('delete_key for the API of the key is enough', async () => {
     const { keyId, apiId } = await createKey();

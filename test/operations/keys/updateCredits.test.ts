@@ -164,12 +164,15 @@ describe('refusals', () => {
     expect(await update({ keyId, ...set }, rootKey)).toMatchObject(notFound);
   });
 
-  test.each([['api.*.read_key'], ['api.api_other.update_key']])('403 for a caller with only %s; nothing changes', async (grant) => {
-    const { keyId } = await createKey();
-    const before = await ok('keys.getKey', { keyId });
-    const answer = await update({ keyId, ...set }, [grant]);
-    expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
-    expect(answer.error.detail).toContain('update_key');
-    expect(await ok('keys.getKey', { keyId })).toEqual(before);
-  });
+  test.each([['api.*.read_key'], ['api.api_other.update_key']])(
+    '403 for a caller with only %s; nothing changes',
+    async (grant) => {
+      const { keyId } = await createKey();
+      const before = await ok('keys.getKey', { keyId });
+      const answer = await update({ keyId, ...set }, [grant]);
+      expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+      expect(answer.error.detail).toContain('update_key');
+      expect(await ok('keys.getKey', { keyId })).toEqual(before);
+    },
+  );
 });

@@ -2,6 +2,8 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 
 const app = harness();
+/** The same Redis by a connection, and a memory, of its own. */
+const otherServer = harness();
 const { clock, call, ok, send, createKey, createRootKey, createWorkspace } = app;
 
 const startMs = clock.now;
@@ -84,7 +86,13 @@ describe('the answer', () => {
     ['INSUFFICIENT_PERMISSIONS', {}, { permissions: 'documents.read' }],
     ['USAGE_EXCEEDED', {}, { credits: { cost: 8 } }],
   ])('of a key that is %s still says whose it is', async (code, input, extras) => {
-    const key = await newKey({ name: 'Alice', meta: { a: 1 }, externalId: 'alice', credits: { remaining: 7 }, ...input });
+    const key = await newKey({
+      name: 'Alice',
+      meta: { a: 1 },
+      externalId: 'alice',
+      credits: { remaining: 7 },
+      ...input,
+    });
     const answer = await verify(key, extras);
     expect(answer).toMatchObject({ valid: false, code, name: 'Alice', meta: { a: 1 }, credits: 7 });
     expect(answer.identity?.externalId).toBe('alice');
@@ -251,9 +259,17 @@ describe('400', () => {
     ['a limit of 0', { ratelimits: [{ name: 'abc', limit: 0, duration: 1000 }] }, 'body.ratelimits[0].limit'],
     ['a duration of 999', { ratelimits: [{ name: 'abc', limit: 1, duration: 999 }] }, 'body.ratelimits[0].duration'],
     ['a limit without duration', { ratelimits: [{ name: 'abc', limit: 1 }] }, 'body.ratelimits[0].duration'],
-    ['a duration without limit', { ratelimits: [{ name: 'xyz' }, { name: 'abc', duration: 1000 }] }, 'body.ratelimits[1].limit'],
+    [
+      'a duration without limit',
+      { ratelimits: [{ name: 'xyz' }, { name: 'abc', duration: 1000 }] },
+      'body.ratelimits[1].limit',
+    ],
     ['a name twice', { ratelimits: [{ name: 'abc' }, { name: 'xyz' }, { name: 'abc' }] }, 'body.ratelimits[2].name'],
-    ['a name twice, once ad hoc', { ratelimits: [{ name: 'abc' }, { name: 'abc', limit: 1, duration: 1000 }] }, 'body.ratelimits[1].name'],
+    [
+      'a name twice, once ad hoc',
+      { ratelimits: [{ name: 'abc' }, { name: 'abc', limit: 1, duration: 1000 }] },
+      'body.ratelimits[1].name',
+    ],
     ['autoApply in a request', { ratelimits: [{ name: 'abc', autoApply: true }] }, 'body.ratelimits[0].autoApply'],
     ['21 tags', { tags: Array.from({ length: 21 }, (_, i) => `t${i}`) }, 'body.tags'],
     ['an empty tag', { tags: [''] }, 'body.tags[0]'],
@@ -362,7 +378,10 @@ describe('charged together or not at all', () => {
   test('VALID charges every limit and the balance', async () => {
     const key = await newKey(both);
     await verify(key);
-    expect(await look(key, 'small', 'large')).toMatchObject({ credits: 2, ratelimits: [{ remaining: 1 }, { remaining: 8 }] });
+    expect(await look(key, 'small', 'large')).toMatchObject({
+      credits: 2,
+      ratelimits: [{ remaining: 1 }, { remaining: 8 }],
+    });
   });
 
   test('a limit that is exceeded leaves the other limit and the balance', async () => {
@@ -408,7 +427,9 @@ describe('charged together or not at all', () => {
     expect(await verify(key, { ratelimits: [{ ...adHoc, cost: 6 }] })).toMatchObject({ code: 'RATE_LIMITED' });
     expect(await verify(key, { credits: { cost: 4 }, ratelimits: [adHoc] })).toMatchObject({ code: 'USAGE_EXCEEDED' });
     expect(await look(key, 'small', 'large')).toMatchObject(untouched);
-    expect(await verify(key, { ratelimits: [{ ...adHoc, cost: 0 }] })).toMatchObject({ ratelimits: [{}, {}, { remaining: 5 }] });
+    expect(await verify(key, { ratelimits: [{ ...adHoc, cost: 0 }] })).toMatchObject({
+      ratelimits: [{}, {}, { remaining: 5 }],
+    });
   });
 });
 
@@ -462,7 +483,10 @@ describe('which limits are checked', () => {
   });
 
   test('limits are counted for each key on its own', async () => {
-    const [one, two] = [await newKey({ ratelimits: [perMinute('requests', 1, true)] }), await newKey({ ratelimits: [perMinute('requests', 1, true)] })];
+    const [one, two] = [
+      await newKey({ ratelimits: [perMinute('requests', 1, true)] }),
+      await newKey({ ratelimits: [perMinute('requests', 1, true)] }),
+    ];
     await verify(one);
     expect(await verify(two)).toMatchObject({ valid: true });
     expect(await verify(one)).toMatchObject({ code: 'RATE_LIMITED' });
@@ -648,6 +672,19 @@ describe('remaining and reset', () => {
   });
 });
 
+describe('the longest duration', () => {
+  const longest = { name: 'requests', limit: 1, duration: Number.MAX_SAFE_INTEGER };
+
+  test.each([1, 1000])('counts by a limit of %i, and its reset stays a safe integer', async (limit) => {
+    const key = await newKey({ ratelimits: [{ ...longest, limit, autoApply: true }] });
+    const answers = [await verify(key), await verify(key, { ratelimits: [{ name: 'requests', cost: limit }] })];
+    clock.advance(1000 * dayMs);
+    answers.push(await verify(key, { ratelimits: [{ name: 'requests', cost: limit + 1 }] }));
+    expect(answers.map(({ code }) => code)).toEqual(['VALID', 'RATE_LIMITED', 'RATE_LIMITED']);
+    for (const answer of answers) expect(answer.ratelimits).toMatchObject([{ reset: Number.MAX_SAFE_INTEGER }]);
+  });
+});
+
 describe('the permission query', () => {
   const granted = ['documents.read', 'billing.*', 'Case.read', 'a:b-c_d', 'x.y.*', 'reports*'];
   let key: string;
@@ -803,7 +840,9 @@ describe('identity', () => {
     const externalId = await withLimits([perMinute('shared', 3, true)]);
     const [one, two] = [await newKey({ externalId }), await newKey({ externalId })];
     expect((await verify(one)).ratelimits).toMatchObject([{ name: 'shared', remaining: 2 }]);
-    expect((await verify(two, { ratelimits: [{ name: 'shared', cost: 2 }] })).ratelimits).toMatchObject([{ remaining: 0 }]);
+    expect((await verify(two, { ratelimits: [{ name: 'shared', cost: 2 }] })).ratelimits).toMatchObject([
+      { remaining: 0 },
+    ]);
     expect(await verify(one)).toMatchObject({ code: 'RATE_LIMITED' });
   });
 
@@ -836,9 +875,15 @@ describe('identity', () => {
     expect(await verify(key, { ratelimits: [{ name: 'shared', cost: 3 }] })).toMatchObject({ code: 'RATE_LIMITED' });
     expect(await verify(key, { ratelimits: [{ name: 'requests', cost: 10 }] })).toMatchObject({ code: 'RATE_LIMITED' });
     expect(await verify(key, { credits: { cost: 10 } })).toMatchObject({ code: 'USAGE_EXCEEDED' });
-    expect(await look(key, 'shared', 'requests')).toMatchObject({ credits: 9, ratelimits: [{ remaining: 9 }, { remaining: 2 }] });
+    expect(await look(key, 'shared', 'requests')).toMatchObject({
+      credits: 9,
+      ratelimits: [{ remaining: 9 }, { remaining: 2 }],
+    });
     await verify(key);
-    expect(await look(key, 'shared', 'requests')).toMatchObject({ credits: 8, ratelimits: [{ remaining: 8 }, { remaining: 1 }] });
+    expect(await look(key, 'shared', 'requests')).toMatchObject({
+      credits: 8,
+      ratelimits: [{ remaining: 8 }, { remaining: 1 }],
+    });
   });
 
   test('an ad hoc limit of the name of its limit is on the counter of the key', async () => {
@@ -869,7 +914,11 @@ describe('identity', () => {
     const externalId = await withLimits([perMinute('shared', 5, true)], { plan: 'pro' });
     const key = await newKey({ externalId });
     await verify(key);
-    await ok('identities.updateIdentity', { identity: externalId, meta: { plan: 'free' }, ratelimits: [perMinute('shared', 2, true)] });
+    await ok('identities.updateIdentity', {
+      identity: externalId,
+      meta: { plan: 'free' },
+      ratelimits: [perMinute('shared', 2, true)],
+    });
     expect(await verify(key)).toMatchObject({
       identity: { meta: { plan: 'free' }, ratelimits: [{ limit: 2 }] },
       ratelimits: [{ limit: 2, remaining: 0 }],
@@ -877,20 +926,27 @@ describe('identity', () => {
     expect(await verify(key)).toMatchObject({ code: 'RATE_LIMITED' });
   });
 
-  test('once deleted it is off the key, and a new one of its name is not on it', async () => {
+  test.each([
+    ['verified in between', true],
+    ['not verified in between', false],
+  ])('once deleted it is off the key, and a new one of its name is not on it: %s', async (_title, verified) => {
     const externalId = await withLimits([perMinute('shared', 1, true)]);
     const { key, keyId } = await createKey({ apiId, externalId });
     await verify(key);
+    const bare = { valid: true, code: 'VALID', keyId, enabled: true };
     await ok('identities.deleteIdentity', { identity: externalId });
-    const after = await verify(key);
-    expect(after).toEqual({ valid: true, code: 'VALID', keyId, enabled: true });
+    if (verified) expect(await verify(key)).toEqual(bare);
     await ok('identities.createIdentity', { externalId, ratelimits: [perMinute('shared', 1, true)] });
-    expect(await verify(key)).toEqual(after);
     expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('externalId');
+    expect(await verify(key)).toEqual(bare);
+    expect(await verify(key)).toEqual(bare);
   });
 
   test('keys of one externalId answer the same identity', async () => {
-    const [one, two] = [await verify(await newKey({ externalId: 'bob' })), await verify(await newKey({ externalId: 'bob' }))];
+    const [one, two] = [
+      await verify(await newKey({ externalId: 'bob' })),
+      await verify(await newKey({ externalId: 'bob' })),
+    ];
     expect(one.identity).toEqual({ id: expect.stringMatching(/^id_/), externalId: 'bob', meta: {}, ratelimits: [] });
     expect(two.identity).toEqual(one.identity);
   });
@@ -1026,6 +1082,16 @@ describe('one turn of the event loop', () => {
     expect(after.keyId).toBe(keyId);
     expect(await verify(key)).toMatchObject({ name: 'after' });
   });
+});
+
+test('a change by another server is seen by this one, which knows the key', async () => {
+  const { key, keyId } = await createKey({ apiId, name: 'before', meta: { a: 1 }, externalId: 'alice' });
+  await verify(key);
+  await otherServer.call('keys.updateKey', { keyId, name: 'after', meta: { a: 2 }, externalId: null }, app.rootKey);
+  const after = await verify(key);
+  expect(after).toMatchObject({ name: 'after', meta: { a: 2 } });
+  expect(after).not.toHaveProperty('identity');
+  expect((await otherServer.call('keys.verifyKey', { key }, app.rootKey)).data).toEqual(after);
 });
 
 describe('lastUsedAt', () => {

@@ -1,0 +1,272 @@
+// The OpenAPI 3.1 document: what the operations say of themselves, and what every operation has in common. Nothing of it
+// is written by hand but the sentences.
+
+import type { TSchema } from 'typebox';
+import { actions, type Resource } from '../domain/grants.ts';
+import { type ErrorCode, errorCatalogue } from '../errors.ts';
+import type { AnyOperation } from '../operation.ts';
+import {
+  Identity,
+  KeyRecord,
+  Override,
+  Permission,
+  Ratelimit,
+  RatelimitRequest,
+  Role,
+  VerifiedRatelimit,
+} from '../operations/schemas.ts';
+
+/** JSON Schema 2020-12, as OpenAPI 3.1 takes it, and every other object of the document. */
+type Json = { [member: string]: unknown };
+
+export interface OpenApiDocument extends Json {
+  openapi: string;
+  paths: Record<string, { post?: OperationObject; get?: OperationObject }>;
+}
+
+export interface OperationObject extends Json {
+  operationId: string;
+  responses: Record<string, ResponseObject>;
+}
+
+export interface ResponseObject extends Json {
+  content: Record<string, { schema: Json }>;
+}
+
+/** Shapes that several operations answer or take, by the name they have in the document. */
+const shared: Record<string, TSchema> = {
+  KeyRecord,
+  Identity,
+  Ratelimit,
+  RatelimitRequest,
+  VerifiedRatelimit,
+  Permission,
+  Role,
+  Override,
+};
+
+/** What may go wrong with any operation (CONTRACT §1 and §2). */
+const commonErrors: readonly ErrorCode[] = [
+  'invalid_input',
+  'malformed_request',
+  'unauthorized',
+  'root_key_disabled',
+  'root_key_expired',
+  'insufficient_permissions',
+  'body_too_large',
+  'unsupported_media_type',
+  'internal',
+  'store_unavailable',
+];
+
+/** How scoped grants name the id they are for. */
+const idNames: Partial<Record<Resource, string>> = {
+  api: '<apiId>',
+  ratelimit: '<namespaceId>',
+  identity: '<identityId>',
+};
+
+const ref = (kind: string, name: string): Json => ({ $ref: `#/components/${kind}/${name}` });
+const object = (properties: Json, optional: readonly string[] = []): Json => ({
+  type: 'object',
+  required: Object.keys(properties).filter((name) => !optional.includes(name)),
+  properties,
+});
+const string: Json = { type: 'string' };
+
+/** A TypeBox schema without what is TypeBox's own; shapes that have a name are referred to by it. */
+const plain = (schema: TSchema): Json => named(JSON.parse(JSON.stringify(schema)));
+
+const names = new Map(Object.entries(shared).map(([name, schema]) => [JSON.stringify(schema), name]));
+
+function named<Value>(value: Value): Value {
+  if (typeof value !== 'object' || value === null) return value;
+  const name = names.get(JSON.stringify(value));
+  if (name) return ref('schemas', name) as Value;
+  return members(value);
+}
+
+function members<Value extends object>(value: Value): Value {
+  if (Array.isArray(value)) return value.map(named) as unknown as Value;
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, named(member)])) as Value;
+}
+
+export function openApi(operations: readonly AnyOperation[], { version }: { version: string }): OpenApiDocument {
+  const paths: OpenApiDocument['paths'] = {};
+  for (const operation of operations) {
+    paths[`/v2/${operation.name}`] = { post: describe(operation, operation.name) };
+    if (operation.alias) paths[`/v2/${operation.alias}`] = { post: describe(operation, operation.alias) };
+  }
+  paths['/v2/liveness'] = { get: liveness };
+  const services = new Set(operations.map(serviceOf));
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Tollgate',
+      version,
+      description: [
+        'Issues, verifies and meters API keys.',
+        'Every operation is `POST /v2/<service>.<procedure>` with a JSON body and without query parameters; every answer carries a request id. Times are Unix milliseconds, durations are milliseconds.',
+        'A path that does not exist answers 404 (`route_not_found`), a path that takes another method 405 (`method_not_allowed`) with `Allow`, both in the envelope of every error.',
+      ].join('\n\n'),
+    },
+    servers: [{ url: '/' }],
+    security: [{ rootKey: [] }],
+    tags: [...services].map((name) => ({ name })),
+    paths,
+    components: {
+      securitySchemes: {
+        rootKey: { type: 'http', scheme: 'bearer', description: `A root key. ${grantsInWords()}` },
+      },
+      headers: {
+        RequestId: { description: 'The request id, as in `meta`.', schema: string },
+        RetryAfter: { description: 'Seconds to wait.', schema: { type: 'integer' } },
+      },
+      schemas: {
+        ...Object.fromEntries(
+          Object.entries(shared).map(([name, schema]) => [name, members(JSON.parse(JSON.stringify(schema)))]),
+        ),
+        ResponseMeta: object({
+          requestId: { type: 'string', description: '`req_…`; also in the header X-Request-Id.' },
+        }),
+        Pagination: object(
+          {
+            hasMore: { type: 'boolean' },
+            cursor: { type: 'string', description: 'Of the next page; only when there is one.' },
+          },
+          ['cursor'],
+        ),
+        Error: object({ meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody') }),
+        ErrorBody: object({
+          title: string,
+          detail: { type: 'string', description: 'A sentence for people; it may change.' },
+          status: { type: 'integer', description: 'The HTTP status.' },
+          type: ref('schemas', 'ErrorType'),
+          errors: {
+            type: 'array',
+            description: 'Failed fields, at most 20.',
+            items: object({ location: string, message: string, fix: string }, ['fix']),
+          },
+        }),
+        ErrorType: {
+          type: 'string',
+          description: `A reference that ends in the error's code and leads to a page about it.\n\n${inWords(errorCatalogue.map(({ code }) => code))}`,
+          enum: errorCatalogue.map(({ code }) => typeOf(code)),
+        },
+      },
+    },
+  };
+}
+
+const typeOf = (code: string) => `/errors/${code}`;
+const serviceOf = ({ name }: AnyOperation): string => name.slice(0, name.indexOf('.'));
+
+function describe(operation: AnyOperation, name: string): OperationObject {
+  const grants = grantsOf(operation);
+  return {
+    operationId: name,
+    summary: operation.summary,
+    description: `Needs ${grants.map((group) => group.map((grant) => `\`${grant}\``).join(' or ')).join(', and ')}.`,
+    tags: [serviceOf(operation)],
+    'x-required-permissions': { allOf: grants.map((group) => ({ anyOf: group })) },
+    requestBody: { required: true, content: { 'application/json': { schema: plain(operation.input) } } },
+    responses: { 200: success(operation, name === operation.alias), ...failures(operation) },
+  };
+}
+
+/** Groups of which each must be held, by one of its members. */
+function grantsOf(operation: AnyOperation): string[][] {
+  // A scope that asks nothing of the call is the same for every call.
+  const anyOnly =
+    operation.kind === 'manages' && operation.scope.length === 0 && operation.scope({}, undefined) === '*';
+  return Object.entries(operation.needs).flatMap(([resource, needed]) =>
+    needed.map((action) => {
+      const id = anyOnly ? undefined : idNames[resource as Resource];
+      return ['*', id ?? []].flat().map((scope) => `${resource}.${scope}.${action}`);
+    }),
+  );
+}
+
+function success(operation: AnyOperation, asAlias: boolean): ResponseObject {
+  const manages = operation.kind === 'manages' ? operation : undefined;
+  const output = plain(operation.output);
+  const data = manages?.wrapItems && !asAlias ? object({ [manages.wrapItems]: output }) : output;
+  const schema = object({
+    meta: ref('schemas', 'ResponseMeta'),
+    data,
+    ...(manages?.list && { pagination: ref('schemas', 'Pagination') }),
+  });
+  return {
+    description: 'Done, or decided.',
+    headers: { 'X-Request-Id': ref('headers', 'RequestId') },
+    content: { 'application/json': { schema } },
+  };
+}
+
+function failures(operation: AnyOperation): Record<string, ResponseObject> {
+  const refuseAs = operation.kind === 'manages' ? operation.refuseAs : undefined;
+  const codes = new Set<ErrorCode>([...commonErrors, ...(operation.errors ?? [])]);
+  if (refuseAs) {
+    codes.delete('insufficient_permissions');
+    codes.add(refuseAs);
+  }
+  const statuses = new Map<number, ErrorCode[]>();
+  for (const { code, status } of errorCatalogue) {
+    if (codes.has(code)) statuses.set(status, [...(statuses.get(status) ?? []), code]);
+  }
+  return Object.fromEntries([...statuses].map(([status, of]) => [status, failure(operation, status, of)]));
+}
+
+function failure(operation: AnyOperation, status: number, codes: readonly ErrorCode[]): ResponseObject {
+  const schema = {
+    allOf: [
+      ref('schemas', 'Error'),
+      { properties: { error: { properties: { status: { const: status }, type: { enum: codes.map(typeOf) } } } } },
+    ],
+  };
+  const mediaTypes = operation.problems
+    ? ['application/problem+json']
+    : ['application/json', 'application/problem+json'];
+  return {
+    description: inWords(codes),
+    headers: {
+      'X-Request-Id': ref('headers', 'RequestId'),
+      ...(status === 503 && { 'Retry-After': ref('headers', 'RetryAfter') }),
+    },
+    // The second when the request's Accept names it.
+    content: Object.fromEntries(mediaTypes.map((mediaType) => [mediaType, { schema }])),
+  };
+}
+
+/** A list of codes and when they come. */
+const inWords = (codes: readonly string[]): string =>
+  errorCatalogue
+    .filter(({ code }) => codes.includes(code))
+    .map(({ code, meaning }) => `- \`${code}\`: ${meaning}`)
+    .join('\n');
+
+function grantsInWords(): string {
+  const lines = Object.entries(actions).map(([resource, of]) => {
+    const id = idNames[resource as Resource];
+    return `- \`${resource}.*\`${id ? ` or \`${resource}.${id}\`` : ''}: ${of.map((action) => `\`${action}\``).join(', ')}`;
+  });
+  return `What it may do are grants, \`<resource>.<id or *>.<action>\`; \`*\` alone is all of them.\n\n${lines.join('\n')}`;
+}
+
+const liveness: OperationObject = {
+  operationId: 'liveness',
+  summary: 'Say that the server runs. Takes no root key.',
+  tags: ['liveness'],
+  security: [],
+  responses: {
+    200: {
+      description: 'It runs.',
+      headers: { 'X-Request-Id': ref('headers', 'RequestId') },
+      content: {
+        'application/json': {
+          schema: object({ meta: ref('schemas', 'ResponseMeta'), data: object({ message: string }) }),
+        },
+      },
+    },
+  },
+};

@@ -1,0 +1,161 @@
+// What root keys may do (CONTRACT §5): src/domain/grants.ts by table, and lua/include/grants.lua held against it.
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { actions, Grants, grantsText, parseGrant, type Resource } from '../../src/domain/grants.ts';
+import { snippets } from '../support/snippet.ts';
+
+const lua = snippets();
+const grantsOf = (...grants: string[]) => new Grants(grantsText(grants));
+
+describe('parseGrant', () => {
+  test.each([
+    ['*', '*'],
+    ['api.*.verify_key', 'api.*.verify_key'],
+    ['apis.*.verify_key', 'api.*.verify_key'],
+    ['api.api_2bX.read_key', 'api.api_2bX.read_key'],
+    ['ratelimits.rlns_abc.limit', 'ratelimit.rlns_abc.limit'],
+    ['ratelimit.*.create_namespace', 'ratelimit.*.create_namespace'],
+    ['identity.id_abc.update_identity', 'identity.id_abc.update_identity'],
+    ['rbac.*.create_role', 'rbac.*.create_role'],
+    ['root_key.*.delete_root_key', 'root_key.*.delete_root_key'],
+    ['audit.*.read_audit', 'audit.*.read_audit'],
+  ])('%s is the grant %s', (grant, spelling) => {
+    expect(parseGrant(grant)).toBe(spelling);
+  });
+
+  test.each([
+    '',
+    '**',
+    'api',
+    'api.*',
+    'api.*.*',
+    'api..verify_key',
+    'api.*.verify_key.more',
+    'api.*.limit',
+    'api.*.VERIFY_KEY',
+    'API.*.verify_key',
+    'identities.*.read_identity',
+    'rbac.role_1.read_role',
+    'root_key.root_1.read_root_key',
+    'audit.x_1.read_audit',
+    'audits.*.read_audit',
+    'constructor.*.name',
+    'api.a-b.verify_key',
+    'api.ab.verify_key',
+    `api.${'a'.repeat(256)}.verify_key`,
+    'api.*.verify_key\n',
+    ' api.*.verify_key',
+    'api.a\nb.verify_key',
+  ])('%j is none', (grant) => {
+    expect(parseGrant(grant)).toBeUndefined();
+  });
+
+  test('every action of every resource can be granted on all ids', () => {
+    for (const [resource, names] of Object.entries(actions)) {
+      for (const action of names) {
+        expect(parseGrant(`${resource}.*.${action}`)).toBe(`${resource}.*.${action}`);
+      }
+    }
+  });
+});
+
+describe('holds', () => {
+  test.each([
+    [['*'], 'api', 'api_1', 'verify_key', true],
+    [['*'], 'rbac', '*', 'create_role', true],
+    [['api.*.verify_key'], 'api', 'api_1', 'verify_key', true],
+    [['api.*.verify_key'], 'api', '*', 'verify_key', true],
+    [['api.*.verify_key'], 'api', 'api_1', 'read_key', false],
+    [['api.*.read_api'], 'ratelimit', '*', 'read_api', false],
+    [['api.api_1.verify_key'], 'api', 'api_1', 'verify_key', true],
+    [['api.api_1.verify_key'], 'api', 'api_12', 'verify_key', false],
+    [['api.api_12.verify_key'], 'api', 'api_1', 'verify_key', false],
+    [['api.api_1.verify_key'], 'api', '*', 'verify_key', false],
+    [[], 'api', 'api_1', 'verify_key', false],
+  ] as const)('%j: %s.%s.%s: %j', (grants, resource, id, action, held) => {
+    expect(grantsOf(...grants).holds(resource, id, action)).toBe(held);
+  });
+
+  test.each([
+    [['api.api_1.verify_key'], 'api', 'verify_key', true],
+    [['api.api_1.verify_key'], 'api', 'read_key', false],
+    [['api.*.read_key'], 'api', 'read_key', true],
+    [['*'], 'identity', 'read_identity', true],
+    [['identity.id_1.read_identity'], 'api', 'read_identity', false],
+    [['rbac.*.remove_permission_from_role'], 'rbac', 'remove_permission', false],
+    [[], 'api', 'read_key', false],
+  ] as const)('%j holds some %s.….%s: %j', (grants, resource, action, held) => {
+    expect(grantsOf(...grants).holdsAny(resource, action)).toBe(held);
+  });
+
+  test.each([
+    [['*'], '*', true],
+    [['*'], 'api.api_1.read_key', true],
+    [['api.*.read_key'], '*', false],
+    [['api.*.read_key'], 'api.api_1.read_key', true],
+    [['api.*.read_key'], 'api.*.read_key', true],
+    [['api.api_1.read_key'], 'api.*.read_key', false],
+    [['api.api_1.read_key'], 'api.api_1.read_key', true],
+  ] as const)('%j covers %s: %j', (grants, grant, covered) => {
+    expect(grantsOf(...grants).covers(grant)).toBe(covered);
+  });
+
+  test.each([
+    [['*'], true],
+    [['api.*.read_analytics', 'api.api_1.read_analytics'], true],
+    [
+      ['api.api_1.read_analytics', 'api.api_2.read_analytics', 'api.api_3.read_key'],
+      ['api_1', 'api_2'],
+    ],
+    [['ratelimit.rlns_1.read_analytics'], []],
+  ] as const)('%j may read the analytics of: %j', (grants, ids) => {
+    expect(grantsOf(...grants).idsFor('api', 'read_analytics')).toEqual(ids);
+  });
+});
+
+test('grants are stored each once', () => {
+  expect(grantsText(['*', 'api.*.read_key', '*'])).toBe('\n*\napi.*.read_key\n');
+});
+
+test('Redis answers the same questions alike', async () => {
+  const names: readonly string[] = Object.values(actions).flat();
+  const id = fc.constantFrom('*', 'api_1', 'api_12', 'rlns_1', '1api_1');
+  const question = fc.record({
+    resource: fc.constantFrom(...(Object.keys(actions) as Resource[])),
+    id,
+    action: fc.constantFrom(...names),
+  });
+  const grant = fc.oneof(
+    { weight: 9, arbitrary: question.map(({ resource, id, action }) => parseGrant(`${resource}.${id}.${action}`)) },
+    { weight: 1, arbitrary: fc.constant('*') },
+  );
+  const lists = fc.array(grant, { maxLength: 8 }).map((grants) => grants.filter((one) => one !== undefined));
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.tuple(lists, question), { minLength: 50, maxLength: 50 }), async (cases) => {
+      // Half of the questions are about something that the list names.
+      const asked = cases.map(([grants, other], index) => {
+        const [resource, id, action] = grants[0]?.split('.') ?? [];
+        if (index % 2 === 1 || action === undefined) return { grants, ...other };
+        return { grants, resource: resource as Resource, id: id!, action };
+      });
+      const answers = await lua.run(
+        ['names', 'clock', 'grants'],
+        `local answers = {}
+           for index, q in ipairs(cjson.decode(ARGV[1])) do
+             answers[index] = { holds(q.text, q.resource, q.id, q.action) and 1 or 0, holds_any(q.text, q.resource, q.action) and 1 or 0 }
+           end
+           return answers`,
+        'tg:{none}',
+        [JSON.stringify(asked.map((q) => ({ ...q, text: grantsText(q.grants) })))],
+      );
+      expect(answers).toEqual(
+        asked.map(({ grants, resource, id, action }) => [
+          Number(grantsOf(...grants).holds(resource, id, action)),
+          Number(grantsOf(...grants).holdsAny(resource, action)),
+        ]),
+      );
+    }),
+    { numRuns: 40 },
+  );
+});

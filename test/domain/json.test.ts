@@ -1,0 +1,159 @@
+// JSON that stays text, against documents of which each is made twice from one tree: with white space, and without.
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { JsonText, memberText, print } from '../../src/domain/json.ts';
+
+interface Doc {
+  /** With white space wherever JSON allows it. */
+  loose: string;
+  tight: string;
+  /** Where its members are: the last of a repeated name counts. */
+  members: Map<string | number, Doc>;
+}
+
+const space = fc.string({ unit: fc.constantFrom(' ', '\n', '\t', '\r'), maxLength: 3 });
+/** Characters in strings as they may be written: plain, escaped, or as a code. */
+const character = fc.oneof(
+  fc.constantFrom(..."ab ,:{}[]/'", ' ', '\u00e9', '😀', '\\"', '\\\\', '\\/', '\\b', '\\f', '\\n', '\\r', '\\t'),
+  fc.constantFrom('\\u0041', '\\u000A', '\\u0000', '\\ud83d\\ude00', '\\u0022', '\\u005C'),
+);
+const stringToken = fc.array(character, { maxLength: 8 }).map((parts) => `"${parts.join('')}"`);
+const names = fc.oneof(
+  stringToken,
+  fc
+    .constantFrom('""', '"a"', '"b"', '"\\u0061"', '"__proto__"', '"0"', '"toString"', '"\\"', '"a,b"')
+    .map((name) => (name === '"\\"' ? '"\\\\"' : name)),
+);
+const scalar = fc
+  .oneof(
+    stringToken,
+    fc.constantFrom('true', 'false', 'null', '0', '-0', '1.0', '1e3', '1E+3', '-12.50e-7', '12345678901234567890'),
+  )
+  .map((text): Doc => ({ loose: text, tight: text, members: new Map() }));
+
+const list = (items: readonly (readonly [before: string, item: Doc, after: string])[], empty: string): Doc => ({
+  loose: items.length === 0 ? `[${empty}]` : `[${items.map(([a, { loose }, b]) => a + loose + b).join(',')}]`,
+  tight: `[${items.map(([, { tight }]) => tight).join(',')}]`,
+  members: new Map(items.map(([, item], index) => [index, item])),
+});
+
+type Member = readonly [a: string, name: string, b: string, c: string, value: Doc, d: string];
+const object = (members: readonly Member[], empty: string): Doc => ({
+  loose:
+    members.length === 0
+      ? `{${empty}}`
+      : `{${members.map(([a, name, b, c, { loose }, d]) => `${a}${name}${b}:${c}${loose}${d}`).join(',')}}`,
+  tight: `{${members.map(([, name, , , { tight }]) => `${name}:${tight}`).join(',')}}`,
+  members: new Map(members.map(([, name, , , value]) => [JSON.parse(name) as string, value])),
+});
+
+const { doc: documents } = fc.letrec<{ doc: Doc }>((tie) => ({
+  doc: fc.oneof(
+    { maxDepth: 5, depthSize: 'small' },
+    scalar,
+    fc.tuple(fc.array(fc.tuple(space, tie('doc'), space), { maxLength: 4 }), space).map((parts) => list(...parts)),
+    fc
+      .tuple(fc.array(fc.tuple(space, names, space, space, tie('doc'), space), { maxLength: 5 }), space)
+      .map((parts) => object(...parts)),
+  ),
+}));
+
+/** Every place in a document, with the path to it. */
+function places(doc: Doc, path: (string | number)[] = []): { path: (string | number)[]; doc: Doc }[] {
+  const below = [...doc.members].flatMap(([name, member]) => places(member, [...path, name]));
+  return [{ path, doc }, ...below];
+}
+
+const whole = fc
+  .tuple(space, documents, space)
+  .map(([before, doc, after]) => ({ text: before + doc.loose + after, doc }));
+
+describe('memberText', () => {
+  test('is the member at the path as it was written, without white space between its tokens', () => {
+    fc.assert(
+      fc.property(whole, ({ text, doc }) => {
+        for (const place of places(doc)) expect(memberText(text, place.path)).toBe(place.doc.tight);
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  test('parses to what JSON.parse finds there', () => {
+    fc.assert(
+      fc.property(whole, ({ text, doc }) => {
+        for (const { path } of places(doc)) {
+          const value = path.reduce(
+            (at: unknown, step) => Object.getOwnPropertyDescriptor(at, step)!.value,
+            JSON.parse(text),
+          );
+          expect(JSON.parse(memberText(text, path)!)).toEqual(value);
+        }
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  test('is undefined where there is no such member', () => {
+    fc.assert(
+      fc.property(whole, fc.oneof(fc.string({ maxLength: 3 }), fc.nat({ max: 5 })), ({ text, doc }, step) => {
+        for (const place of places(doc)) {
+          if (!place.doc.members.has(step)) expect(memberText(text, [...place.path, step])).toBeUndefined();
+        }
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  test.each([
+    ['{"meta":{"a":1}}', ['meta'], '{"a":1}'],
+    ['{"meta":1,"meta":{"b":2}}', ['meta'], '{"b":2}'],
+    ['{"meta":{"a":1},"meta":2}', ['meta', 'a'], undefined],
+    ['{"m\\u0065ta": 5 }', ['meta'], '5'],
+    ['{"a":{"meta":1},"b":"\\"meta\\":2","meta":3}', ['meta'], '3'],
+    ['{"keys":[{"meta":{ }},{"meta":{"x" : "a  b"}}]}', ['keys', 1, 'meta'], '{"x":"a  b"}'],
+    ['{"0":"name"}', ['0'], '"name"'],
+    ['{"0":"name"}', [0], undefined],
+    ['["item"]', ['0'], undefined],
+    [' 7 ', [], '7'],
+    ['{"big":12345678901234567890.0}', ['big'], '12345678901234567890.0'],
+  ])('%s at %j is %s', (json, path, text) => {
+    expect(memberText(json, path)).toBe(text);
+  });
+
+  test('takes the longest string and the deepest nesting that a body can hold', () => {
+    const long = JSON.stringify('x " y\\ z'.repeat(100_000));
+    expect(memberText(`{ "meta" : { "long" : ${long} } }`, ['meta'])).toBe(`{"long":${long}}`);
+    const deep = `${'['.repeat(250_000)}${']'.repeat(250_000)}`;
+    expect(memberText(`{"meta": ${deep}}`, ['meta'])).toBe(deep);
+  });
+});
+
+describe('print', () => {
+  const values = fc.jsonValue({ maxDepth: 4 });
+
+  test('is JSON.stringify for plain values', () => {
+    fc.assert(
+      fc.property(values, (value) => {
+        expect(print(value)).toBe(JSON.stringify(value));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('puts text in as it stands, however deep', () => {
+    fc.assert(
+      fc.property(whole, values, ({ doc }, value) => {
+        expect(print({ value, list: [new JsonText(doc.tight)], meta: new JsonText(doc.tight) })).toBe(
+          `{"value":${JSON.stringify(value)},"list":[${doc.tight}],"meta":${doc.tight}}`,
+        );
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test('leaves out what is undefined, and keeps null', () => {
+    const absent: undefined = undefined;
+    expect(print({ a: absent, b: null, c: { d: absent }, e: [absent, 1] })).toBe('{"b":null,"c":{},"e":[null,1]}');
+  });
+});

@@ -1,0 +1,150 @@
+// Many requests at once, through real sockets and on Redis's own clock: what is admitted and what is charged adds up,
+// whether one server answers them or two.
+
+import { pino } from 'pino';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { createId } from '../../src/domain/keyString.ts';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { listen, type Server } from '../../src/http/server.ts';
+import { type OperationName, operations } from '../../src/operations/index.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { harness, hourMs, type InputOf, testSettings } from '../support/harness.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+const tollgate = harness();
+
+interface Running {
+  store: Store;
+  server: Server;
+}
+const running: Running[] = [];
+
+async function start(): Promise<Running> {
+  const store = await openStore({ ...testSettings, url: testRedisUrl() });
+  const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
+  const newRequestId = () => createId('req', Date.now());
+  const server = await listen({ host: '127.0.0.1', port: 0, answer, bodyBytesMax: 1_000_000, newRequestId });
+  return { store, server };
+}
+
+beforeAll(async () => {
+  running.push(await start(), await start());
+});
+afterAll(async () => {
+  for (const { store, server } of running) {
+    await server.close();
+    await store.close();
+  }
+});
+
+async function post<Name extends OperationName>(port: number, name: Name, input: InputOf<Name>) {
+  const response = await fetch(`http://127.0.0.1:${port}/v2/${name}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${tollgate.rootKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify(input),
+  });
+  const json = (await response.json()) as { meta: { requestId: string }; data: Record<string, unknown> };
+  expect(response.status, JSON.stringify(json)).toBe(200);
+  expect(response.headers.get('x-request-id')).toBe(json.meta.requestId);
+  return { requestId: json.meta.requestId, data: json.data };
+}
+
+/** The same request so many times at once, to the servers in turn. */
+const together = <Name extends OperationName>(servers: Running[], count: number, name: Name, input: InputOf<Name>) =>
+  Promise.all(
+    Array.from({ length: count }, (_, index) => post(servers[index % servers.length]!.server.port, name, input)),
+  );
+
+let first: number;
+beforeEach(() => {
+  first = running[0]!.server.port;
+});
+
+test.each([
+  { servers: 'one server', count: 1 },
+  { servers: 'two servers on one Redis', count: 2 },
+])('$servers: of 500 verifications a limit of 60 admits 60, and 100 credits become 40', async ({ count }) => {
+  const api = (await post(first, 'apis.createApi', { name: 'busy' })).data as { apiId: string };
+  const ratelimits = [{ name: 'requests', limit: 60, duration: hourMs, autoApply: true }];
+  const created = await post(first, 'keys.createKey', { ...api, credits: { remaining: 100 }, ratelimits });
+  const { keyId, key } = created.data as { keyId: string; key: string };
+
+  const answers = await together(running.slice(0, count), 500, 'keys.verifyKey', { key });
+
+  const valid = answers.filter(({ data }) => data.code === 'VALID').map(({ data }) => data);
+  expect(valid).toHaveLength(60);
+  expect(answers.filter(({ data }) => data.code === 'RATE_LIMITED')).toHaveLength(440);
+  // Each saw a balance of its own, so none was charged twice or for nothing.
+  expect(valid.map(({ credits }) => credits).sort((a, b) => Number(b) - Number(a))).toEqual(
+    Array.from({ length: 60 }, (_, index) => 99 - index),
+  );
+  expect((await post(first, 'keys.getKey', { keyId })).data).toMatchObject({ credits: { remaining: 40 } });
+  expect(new Set(answers.map(({ requestId }) => requestId)).size).toBe(500);
+});
+
+test.each([1, 2])('%d server(s): of 300 verifications 100 credits pay for 100', async (count) => {
+  const api = (await post(first, 'apis.createApi', { name: 'metered' })).data as { apiId: string };
+  const ratelimits = [{ name: 'requests', limit: 1000, duration: hourMs, autoApply: true }];
+  const created = await post(first, 'keys.createKey', { ...api, credits: { remaining: 100 }, ratelimits });
+  const { key } = created.data as { key: string };
+
+  const answers = await together(running.slice(0, count), 300, 'keys.verifyKey', { key });
+
+  expect(answers.filter(({ data }) => data.code === 'VALID')).toHaveLength(100);
+  expect(answers.filter(({ data }) => data.code === 'USAGE_EXCEEDED')).toHaveLength(200);
+  // What the credits refused, the limit was not charged for.
+  const look = { key, credits: { cost: 0 }, ratelimits: [{ name: 'requests', cost: 0 }] };
+  expect((await post(first, 'keys.verifyKey', look)).data).toMatchObject({
+    credits: 0,
+    ratelimits: [{ name: 'requests', remaining: 900 }],
+  });
+});
+
+test.each([1, 2])('%d server(s): keys of one identity share its limit', async (count) => {
+  const api = (await post(first, 'apis.createApi', { name: 'shared' })).data as { apiId: string };
+  const externalId = `shared_${count}`;
+  const ratelimits = [{ name: 'requests', limit: 50, duration: hourMs, autoApply: true }];
+  await post(first, 'identities.createIdentity', { externalId, ratelimits });
+  const keys: string[] = [];
+  for (let index = 0; index < 4; index++) {
+    keys.push((await post(first, 'keys.createKey', { ...api, externalId })).data.key as string);
+  }
+  const rounds = await Promise.all(keys.map((key) => together(running.slice(0, count), 50, 'keys.verifyKey', { key })));
+  expect(rounds.flat().filter(({ data }) => data.valid)).toHaveLength(50);
+});
+
+test('two servers: of 300 limit checks the limit is admitted', async () => {
+  const request = { namespace: 'concurrency', identifier: 'alice', limit: 70, duration: hourMs };
+  const answers = await together(running, 300, 'ratelimits.limit', request);
+  expect(answers.filter(({ data }) => data.success)).toHaveLength(70);
+});
+
+test('two servers: what one changes counts at once on the other, which has seen the key before', async () => {
+  const [one, two] = running.map(({ server }) => server.port) as [number, number];
+  const api = (await post(one, 'apis.createApi', { name: 'seen' })).data as { apiId: string };
+  const { keyId, key } = (await post(one, 'keys.createKey', { ...api, name: 'before' })).data as {
+    keyId: string;
+    key: string;
+  };
+  const verify = async () => (await post(two, 'keys.verifyKey', { key })).data;
+  expect(await verify()).toMatchObject({ code: 'VALID', name: 'before' });
+  await post(one, 'keys.updateKey', { keyId, name: 'after', meta: { plan: 'pro' } });
+  expect(await verify()).toMatchObject({ code: 'VALID', name: 'after', meta: { plan: 'pro' } });
+  await post(one, 'keys.updateKey', { keyId, enabled: false });
+  expect(await verify()).toMatchObject({ code: 'DISABLED' });
+  await post(one, 'keys.deleteKey', { keyId });
+  expect(await verify()).toEqual({ valid: false, code: 'NOT_FOUND' });
+});
+
+test('of many who take one last credit, change it and verify at once, the balance is never below 0', async () => {
+  const api = (await post(first, 'apis.createApi', { name: 'last' })).data as { apiId: string };
+  const created = await post(first, 'keys.createKey', { ...api, credits: { remaining: 20 } });
+  const { keyId, key } = created.data as { keyId: string; key: string };
+  const [verified] = await Promise.all([
+    together(running, 100, 'keys.verifyKey', { key }),
+    together(running, 30, 'keys.updateCredits', { keyId, operation: 'increment', value: 1 }),
+  ]);
+  const spent = verified.filter(({ data }) => data.valid).length;
+  const { credits } = (await post(first, 'keys.getKey', { keyId })).data as { credits: { remaining: number } };
+  expect(credits.remaining).toBe(20 + 30 - spent);
+});

@@ -1,0 +1,355 @@
+// The OpenAPI document as it is served: valid, complete, and true of what the operations really take and answer.
+
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { actions } from '../../src/domain/grants.ts';
+import { errorCatalogue } from '../../src/errors.ts';
+import type { OpenApiDocument, OperationObject } from '../../src/http/openapi.ts';
+import type { AnyOperation } from '../../src/operation.ts';
+import { type OperationName, operations } from '../../src/operations/index.ts';
+import { harness } from '../support/harness.ts';
+
+const h = harness();
+const asAnybody = { method: 'GET', authorization: '', contentType: '', body: '' };
+const all: readonly AnyOperation[] = operations;
+
+let document: OpenApiDocument & { components: { schemas: Record<string, object> } };
+beforeAll(async () => {
+  const { status, contentType, json } = await h.send('/openapi.json', asAnybody);
+  expect({ status, contentType }).toEqual({ status: 200, contentType: 'application/json' });
+  document = json;
+});
+
+const operationAt = (path: string): OperationObject => document.paths[path]!.post!;
+const everyOperation = () => Object.values(document.paths).flatMap((path) => Object.values(path));
+
+/** Every value under a name, anywhere in a JSON value. */
+function valuesOf(name: string, json: unknown): unknown[] {
+  if (typeof json !== 'object' || json === null) return [];
+  return Object.entries(json).flatMap(([key, value]) => [...(key === name ? [value] : []), ...valuesOf(name, value)]);
+}
+
+const ajv = new Ajv2020({ strict: true, strictTypes: false, allErrors: true });
+
+/** Whether something is as a schema of the document says. Members that no schema names are a failure too. */
+function checkFor(schema: object): ValidateFunction {
+  if (!ajv.getSchema('document')) ajv.addSchema({ $id: 'document', $defs: closed(document.components.schemas) });
+  return ajv.compile(closed(schema));
+}
+
+const closed = (schema: object): object =>
+  JSON.parse(JSON.stringify(schema).replaceAll('#/components/schemas/', 'document#/$defs/'), (_name, value) =>
+    value?.type === 'object' && value.properties && value.additionalProperties === undefined
+      ? { ...value, additionalProperties: false }
+      : value,
+  );
+
+const checks = new Map<string, ValidateFunction>();
+
+/** Holds an answer against what the document says of its path and status. */
+function expectDescribed(path: string, answer: { status: number; contentType: string; json: unknown }) {
+  const described = operationAt(path).responses[answer.status]?.content[answer.contentType];
+  expect(described, `${path} describes ${answer.status} ${answer.contentType}`).toBeDefined();
+  const name = `${path} ${answer.status}`;
+  const check = checks.get(name) ?? checkFor(described!.schema);
+  checks.set(name, check);
+  check(answer.json);
+  expect(check.errors ?? [], `${name}: ${JSON.stringify(answer.json)}`).toEqual([]);
+}
+
+describe('the document', () => {
+  test('is valid OpenAPI 3.1, without a reference that leads nowhere', async () => {
+    const validator = new Validator();
+    expect(await validator.validate(structuredClone(document))).toMatchObject({ valid: true });
+    expect(validator.version).toBe('3.1');
+    for (const ref of new Set(valuesOf('$ref', document) as string[])) {
+      const target = ref
+        .split('/')
+        .slice(1)
+        .reduce<unknown>((at, step) => (at as Record<string, unknown>)?.[step], document);
+      expect(target, ref).toBeDefined();
+    }
+  });
+
+  test('holds only schemas that are valid JSON Schema 2020-12', () => {
+    const ajv = new Ajv2020({ strict: true, allowUnionTypes: true });
+    const schemas = [...valuesOf('schema', document), ...Object.values(document.components.schemas)] as object[];
+    expect(schemas.length).toBeGreaterThan(all.length * 8);
+    for (const schema of schemas) {
+      expect(ajv.validateSchema(schema), JSON.stringify(schema)).toBe(true);
+      // What TypeBox writes into its schemas stays here.
+      expect(JSON.stringify(schema)).not.toMatch(/"~|"\$id"|"static"/);
+    }
+  });
+
+  test('has the version of the package', async () => {
+    const { default: npm } = await import('../../package.json', { with: { type: 'json' } });
+    expect(document.info).toMatchObject({ version: npm.version });
+  });
+
+  test('names every path there is, and no other', () => {
+    const paths = all.flatMap(({ name, alias }) => [name, alias ?? []].flat()).map((name) => `/v2/${name}`);
+    expect(Object.keys(document.paths).sort()).toEqual([...paths, '/v2/liveness'].sort());
+  });
+
+  test('gives every operation an id of its own', () => {
+    const ids = everyOperation().map(({ operationId }) => operationId);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  test('names every error code, and every permission', () => {
+    const text = JSON.stringify(document);
+    for (const { code, meaning } of errorCatalogue) {
+      expect(text).toContain(`"/errors/${code}"`);
+      expect(text).toContain(JSON.stringify(meaning).slice(1, -1));
+    }
+    for (const action of Object.values(actions).flat()) expect(text).toContain(`\`${action}\``);
+  });
+
+  test('asks for a root key everywhere but for liveness', () => {
+    expect(document.security).toEqual([{ rootKey: [] }]);
+    const open = everyOperation().filter(({ security }) => security !== undefined);
+    expect(open).toEqual([expect.objectContaining({ operationId: 'liveness', security: [] })]);
+  });
+});
+
+describe.each(all.map((operation) => ({ operation, name: operation.name })))('$name', ({ operation }) => {
+  const paths = [operation.name, operation.alias ?? []].flat().map((name) => `/v2/${name}`);
+  const statusOf = (code: string) => errorCatalogue.find((entry) => entry.code === code)!.status;
+
+  test.each(paths)('%s says what it is, takes and needs', (path) => {
+    const described = operationAt(path);
+    expect(described).toMatchObject({ summary: operation.summary, tags: [operation.name.split('.')[0]] });
+    const actionsNamed = valuesOf('anyOf', described['x-required-permissions'])
+      .map((group) => (group as string[])[0]!.split('.'))
+      .map(([resource, , action]) => `${resource}.${action}`);
+    const needed = Object.entries(operation.needs).flatMap(([resource, named]) =>
+      named.map((action) => `${resource}.${action}`),
+    );
+    expect(actionsNamed.sort()).toEqual(needed.sort());
+    for (const grant of valuesOf('anyOf', described['x-required-permissions']).flat()) {
+      expect(described.description).toContain(`\`${grant}\``);
+    }
+  });
+
+  test.each(paths)('%s lists every error that the operation names, and those of all operations', (path) => {
+    const { responses } = operationAt(path);
+    const refuseAs = operation.kind === 'manages' ? operation.refuseAs : undefined;
+    const common = ['invalid_input', 'unauthorized', 'root_key_disabled', 'root_key_expired'];
+    const expected = [...common, 'body_too_large', 'unsupported_media_type', 'internal', 'store_unavailable'];
+    for (const code of [...expected, ...(operation.errors ?? []), refuseAs ?? 'insufficient_permissions']) {
+      const { content } = responses[statusOf(code)]!;
+      expect(JSON.stringify(content)).toContain(`"/errors/${code}"`);
+      expect('application/json' in content).toBe(!operation.problems);
+      expect(content).toHaveProperty(['application/problem+json']);
+    }
+    for (const [status, { content }] of Object.entries(responses)) {
+      const types = valuesOf('enum', Object.values(content)[0]!.schema).flat() as string[];
+      if (status !== '200')
+        expect(types.map((type) => statusOf(type.split('/').at(-1)!))).toEqual(types.map(() => +status));
+    }
+  });
+
+  test.each(paths)('%s takes what the pipeline takes', async (path) => {
+    const accepts = checkFor(
+      (operationAt(path).requestBody as { content: Record<string, { schema: object }> }).content['application/json']!
+        .schema,
+    );
+    const isList = (operation.input as { type?: string }).type === 'array';
+    const body = isList ? [{ nonsense: 1 }] : { nonsense: 1 };
+    expect(accepts(body)).toBe(false);
+    const refused = await h.send(path, { body: JSON.stringify(body) });
+    expect(refused.status).toBe(400);
+    expectDescribed(path, refused);
+  });
+});
+
+describe('real answers are as described', () => {
+  const limits = [{ name: 'requests', limit: 5, duration: 60_000, autoApply: true }];
+  const credits = { remaining: 10, refill: { interval: 'monthly', amount: 9, refillDay: 31 } };
+
+  test('of every operation', async () => {
+    const called = new Set<string>();
+    /** Calls an operation by each of its paths, and answers the data of the last call. */
+    async function call(name: OperationName, input: object | object[]) {
+      called.add(name);
+      const { alias } = all.find((operation) => operation.name === name)!;
+      let data: Record<string, string> = {};
+      for (const path of [alias ?? [], name].flat().map((spelling) => `/v2/${spelling}`)) {
+        const answer = await h.send(path, { body: JSON.stringify(input) });
+        expect(answer.status, answer.body).toBe(200);
+        expectDescribed(path, answer);
+        data = answer.json.data;
+      }
+      return data;
+    }
+
+    const { apiId } = await call('apis.createApi', { name: 'described' });
+    await call('apis.getApi', { apiId });
+    await call('identities.createIdentity', { externalId: 'user_1', meta: { plan: 'pro' }, ratelimits: limits });
+    await call('identities.getIdentity', { identity: 'user_1' });
+    await call('identities.updateIdentity', { identity: 'user_1', meta: { plan: 'free' } });
+    await call('permissions.createPermission', { name: 'Read', slug: 'documents.read', description: 'To read.' });
+    await call('permissions.getPermission', { permission: 'documents.read' });
+    await call('permissions.createRole', { name: 'reader', description: 'Reads.', permissions: ['documents.read'] });
+    await call('permissions.setRolePermissions', {
+      roleId: 'reader',
+      permissions: ['documents.read', 'documents.list'],
+    });
+    await call('permissions.getRole', { role: 'reader' });
+    for (const name of ['permissions.listPermissions', 'permissions.listRoles'] as const)
+      await call(name, { limit: 1 });
+
+    const full = {
+      name: 'full',
+      externalId: 'user_1',
+      meta: { a: [1, null] },
+      expires: 4e12,
+      credits,
+      ratelimits: limits,
+    };
+    const { keyId, key } = await call('keys.createKey', {
+      apiId,
+      prefix: 'pk',
+      ...full,
+      roles: ['reader'],
+      permissions: ['billing.pay'],
+    });
+    const plain = await call('keys.createKey', { apiId });
+    const ratelimits = [
+      { name: 'requests', cost: 2 },
+      { name: 'burst', limit: 1, duration: 1000 },
+    ];
+    for (let index = 0; index < 3; index++) {
+      await call('keys.verifyKey', { key, ratelimits, permissions: 'documents.list AND billing.*', tags: ['path=/a'] });
+      await call('keys.verifyKey', { key, ratelimits, permissions: 'documents.list OR billing.*', tags: ['path=/a'] });
+    }
+    await call('keys.verifyKey', { key: plain.key });
+    await call('keys.verifyKey', { key: 'made up' });
+    await call('keys.updateKey', { keyId: plain.keyId, name: 'plain', credits: { remaining: 0 } });
+    await call('keys.verifyKey', { key: plain.key });
+    await call('keys.getKey', { keyId });
+    await call('keys.getKey', { keyId: plain.keyId });
+    await call('keys.whoami', { key });
+    await call('apis.listKeys', { apiId, limit: 1 });
+    await call('apis.listKeys', { apiId });
+    await call('keys.updateCredits', { keyId, operation: 'increment', value: 5 });
+    await call('keys.updateCredits', { keyId, operation: 'set', value: null });
+    for (const [name, slugs] of [
+      ['add', ['c.d', 'e.f']],
+      ['remove', ['c.d']],
+      ['set', ['g.h']],
+    ] as const) {
+      await call(`keys.${name}Permissions`, { keyId, permissions: slugs });
+      await call(`keys.${name}Roles`, { keyId, roles: ['reader'] });
+    }
+    await call('keys.rerollKey', { keyId, expiration: 0 });
+    const hash = Buffer.alloc(32, 7).toString('base64');
+    for (let index = 0; index < 2; index++)
+      await call('keys.migrateKeys', { migrationId: 'unkey', apiId, keys: [{ hash }] });
+
+    const check = { namespace: 'email', identifier: 'alice', limit: 1, duration: 60_000 };
+    await call('ratelimits.limit', check);
+    for (const identifier of ['*', 'alice', 'a*'])
+      await call('ratelimits.setOverride', { ...check, identifier, limit: 0 });
+    await call('ratelimits.limit', check);
+    await call('ratelimits.multiLimit', [check, { ...check, namespace: 'sms', cost: 0 }]);
+    await call('ratelimits.getOverride', { namespace: 'email', identifier: 'alice' });
+    await call('ratelimits.listOverrides', { namespace: 'email', limit: 2 });
+    await call('ratelimits.listOverrides', { namespace: 'email' });
+
+    const { rootKeyId } = await call('rootKeys.createRootKey', { name: 'limited', permissions: ['api.*.read_api'] });
+    await call('rootKeys.updateRootKey', { rootKeyId, expires: 4e12 });
+    await call('rootKeys.listRootKeys', {});
+    await call('identities.listIdentities', { search: 'USER' });
+    const groupBy = ['apiId', 'keyId', 'externalId', 'outcome', 'tag'];
+    await call('analytics.getVerifications', { groupBy });
+    await call('analytics.getVerifications', {});
+    await call('analytics.getRatelimits', { namespace: 'email', identifier: 'alice' });
+    await call('audit.listEvents', { limit: 5, order: 'desc' });
+
+    const gone = ['/v2/ratelimits.deleteOverride', { namespace: 'email', identifier: 'alice' }] as const;
+    const removed = await h.send(gone[0], { body: JSON.stringify(gone[1]) });
+    expectDescribed(gone[0], removed);
+    called.add('ratelimits.deleteOverride');
+    await call('permissions.deleteRole', { role: 'reader' });
+    await call('permissions.deletePermission', { permission: 'documents.read' });
+    await call('identities.deleteIdentity', { identity: 'user_1' });
+    await call('keys.deleteKey', { keyId });
+    await call('rootKeys.deleteRootKey', { rootKeyId });
+    await call('apis.deleteApi', { apiId });
+    expect([...called].sort()).toEqual(all.map(({ name }) => name).sort());
+  });
+
+  test.each([
+    ['keys.getKey', 404, { keyId: 'key_none' }],
+    ['keys.createKey', 404, { apiId: 'api_none' }],
+    ['keys.verifyKey', 400, { key: 'k', permissions: 'a AND' }],
+    ['keys.verifyKey', 412, { key: '$key', ratelimits: [{ name: 'nowhere' }] }],
+    ['keys.whoami', 404, { key: 'k' }],
+    ['identities.deleteIdentity', 404, { identity: 'none' }],
+    ['identities.deleteIdentity', 400, {}],
+    ['identities.createIdentity', 409, { externalId: 'twice' }],
+    ['permissions.createRole', 409, { name: 'twice' }],
+    ['rootKeys.deleteRootKey', 404, { rootKeyId: 'root_none' }],
+    ['ratelimits.limit', 404, { namespace: 'rlns_none', identifier: 'a', limit: 1, duration: 1000 }],
+  ])('of %s with %i', async (name, status, input) => {
+    const path = `/v2/${name}`;
+    const { key } = await h.createKey();
+    const body = JSON.stringify(input).replace('$key', key);
+    if (status === 409) await h.send(path, { body });
+    for (const accept of ['', 'application/problem+json']) {
+      const answer = await h.send(path, { body, accept });
+      expect(answer.status).toBe(status);
+      expectDescribed(path, answer);
+    }
+  });
+
+  test('of refusals before an operation begins', async () => {
+    const other = await h.createRootKey(['audit.*.read_audit']);
+    const expired = await h.createRootKey(['*'], h.workspaceId, 0);
+    for (const { name, input } of all) {
+      const path = `/v2/${name}`;
+      for (const request of [
+        { authorization: '' },
+        { contentType: 'text/plain' },
+        { body: '[' },
+        { authorization: `Bearer ${expired}`, body: leastOf(input) },
+        { authorization: `Bearer ${other}`, body: leastOf(input) },
+      ]) {
+        const answer = await h.send(path, request);
+        if (answer.status !== 200) expectDescribed(path, answer);
+        else expect(name).toBe('audit.listEvents');
+      }
+    }
+  });
+
+  test('of liveness', async () => {
+    const { json } = await h.send('/v2/liveness', asAnybody);
+    const check = checkFor(document.paths['/v2/liveness']!.get!.responses[200]!.content['application/json']!.schema);
+    check(json);
+    expect(check.errors ?? []).toEqual([]);
+  });
+});
+
+/** Some input that a schema accepts. */
+function leastOf(schema: unknown): string {
+  type Schema = {
+    type?: string;
+    required?: string[];
+    properties?: Record<string, Schema>;
+    items?: Schema;
+    enum?: string[];
+    minimum?: number;
+    pattern?: string;
+    maxLength?: number;
+  };
+  const least = ({ type, required = [], properties = {}, items, enum: values, minimum = 0 }: Schema): unknown => {
+    if (values) return values[0];
+    if (type === 'object') return Object.fromEntries(required.map((name) => [name, least(properties[name]!)]));
+    if (type === 'array') return [least(items!)];
+    return type === 'integer' ? minimum : type === 'boolean' ? false : 'abc';
+  };
+  return JSON.stringify(least(schema as Schema));
+}

@@ -1,0 +1,119 @@
+import Type from 'typebox';
+import { describe, expect, test } from 'vitest';
+import { ApiError, type FieldError } from '../../src/errors.ts';
+import { compileInput } from '../../src/http/validate.ts';
+import { operations } from '../../src/operations/index.ts';
+import { ExternalId, Fields, Int, Nullable } from '../../src/operations/schemas.ts';
+
+const check = compileInput(
+  Fields({
+    name: Type.String({ minLength: 1, maxLength: 3 }),
+    count: Type.Optional(Int({ minimum: 0 })),
+    externalId: Type.Optional(ExternalId),
+    expires: Type.Optional(Nullable(Int({ minimum: 0 }))),
+    items: Type.Optional(
+      Type.Array(Fields({ interval: Type.Enum(['daily', 'monthly']), on: Type.Optional(Type.Boolean()) }), {
+        maxItems: 2,
+      }),
+    ),
+    free: Type.Optional(Type.Record(Type.String(), Type.Unknown(), { maxProperties: 2 })),
+  }),
+);
+
+function refusal(input: unknown): ApiError {
+  try {
+    check(input);
+  } catch (error) {
+    if (error instanceof ApiError) return error;
+    throw error;
+  }
+  throw new Error('accepted');
+}
+
+describe('what is taken', () => {
+  test.each([
+    [{ name: 'abc' }],
+    [{ name: '😀😀😀' }],
+    [{ name: 'a', count: 0 }],
+    [{ name: 'a', count: Number.MAX_SAFE_INTEGER }],
+    [JSON.parse('{"name":"a","count":1.0}')],
+    [JSON.parse('{"name":"a","count":1e3}')],
+    [{ name: 'a', expires: null }],
+    [{ name: 'a', items: [] }],
+    [{ name: 'a', items: [{ interval: 'daily', on: false }] }],
+    [{ name: 'a', free: { any: { thing: [null] }, 'a/b~c': 1 } }],
+  ])('%j', (input) => {
+    expect(() => check(input)).not.toThrow();
+  });
+
+  test('nothing is put in or changed', () => {
+    const input = { name: 'a', items: [{ interval: 'daily' }] };
+    check(input);
+    expect(input).toEqual({ name: 'a', items: [{ interval: 'daily' }] });
+  });
+});
+
+describe('what is refused, and where', () => {
+  test.each<[unknown, FieldError[]]>([
+    [{}, [{ location: 'body.name', message: 'is required' }]],
+    [[], [{ location: 'body', message: 'must be object' }]],
+    [null, [{ location: 'body', message: 'must be object' }]],
+    ['text', [{ location: 'body', message: 'must be object' }]],
+    [{ name: null }, [{ location: 'body.name', message: 'must be string' }]],
+    [{ name: 1 }, [{ location: 'body.name', message: 'must be string' }]],
+    [{ name: '' }, [{ location: 'body.name', message: 'must NOT have fewer than 1 characters' }]],
+    [{ name: '😀😀😀😀' }, [{ location: 'body.name', message: 'must NOT have more than 3 characters' }]],
+    [{ name: 'a', count: '1' }, [{ location: 'body.count', message: 'must be integer' }]],
+    [{ name: 'a', count: 1.5 }, [{ location: 'body.count', message: 'must be integer' }]],
+    [{ name: 'a', count: null }, [{ location: 'body.count', message: 'must be integer' }]],
+    [{ name: 'a', count: -1 }, [{ location: 'body.count', message: 'must be >= 0' }]],
+    [{ name: 'a', count: 2 ** 53 }, [{ location: 'body.count', message: 'must be <= 9007199254740991' }]],
+    [{ name: 'a', expires: 'x' }, [{ location: 'body.expires', message: 'must be integer or null' }]],
+    [
+      { name: 'a', items: [{ interval: 'daily' }, { interval: 'weekly' }] },
+      [{ location: 'body.items[1].interval', message: 'must be one of daily, monthly' }],
+    ],
+    [{ name: 'a', items: [{}] }, [{ location: 'body.items[0].interval', message: 'is required' }]],
+    [
+      { name: 'a', free: { a: 1, b: 2, c: 3 } },
+      [{ location: 'body.free', message: 'must NOT have more than 2 properties' }],
+    ],
+    [
+      { name: 'a', apiId: 'api_1' },
+      [{ location: 'body.apiId', message: 'is not a field of this operation', fix: 'Leave it out.' }],
+    ],
+    [
+      { name: 'a', items: [{ interval: 'daily', 'a/b': 1 }] },
+      [{ location: 'body.items[0].a/b', message: 'is not a field of this operation', fix: 'Leave it out.' }],
+    ],
+    [
+      JSON.parse('{"name":"a","__proto__":1}'),
+      [{ location: 'body.__proto__', message: 'is not a field of this operation', fix: 'Leave it out.' }],
+    ],
+  ])('%j', (input, fields) => {
+    const error = refusal(input);
+    expect(error.code).toBe('invalid_input');
+    expect(error.fields).toEqual(fields);
+    expect(error.message).toBe(`${fields[0]!.location} ${fields[0]!.message}.`);
+  });
+
+  test('a pattern with a line break after it', () => {
+    expect(refusal({ name: 'a', externalId: 'user\n' }).fields).toMatchObject([{ location: 'body.externalId' }]);
+  });
+
+  test('every failed field, up to twenty', () => {
+    const locations = refusal({ count: -1, externalId: 'a b', more: 1 }).fields.map(({ location }) => location);
+    expect(locations.sort()).toEqual(['body.count', 'body.externalId', 'body.more', 'body.name']);
+    const many = Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`field${index}`, 1]));
+    expect(refusal(many).fields).toHaveLength(20);
+  });
+});
+
+test.each(operations.map((operation) => [operation.name, operation] as const))(
+  '%s: the schema compiles and refuses a field it does not know, and another shape',
+  (_name, operation) => {
+    const checkInput = compileInput(operation.input);
+    expect(() => checkInput({ nonsense: 1 })).toThrow(ApiError);
+    expect(() => checkInput('text')).toThrow(ApiError);
+  },
+);

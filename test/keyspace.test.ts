@@ -1,0 +1,170 @@
+// src/store/keyspace.ts says what there is in Redis. Here is a bit of everything, and then a look at what is there.
+
+import { createHash } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type KeyspaceEntry, keyspace, setupKey, workspacesKey } from '../src/store/keyspace.ts';
+import { connect, type RedisClient } from '../src/store/redis.ts';
+import { dayMs, harness, hourMs, testSettings } from './support/harness.ts';
+import { testRedisUrl } from './support/redis.ts';
+
+let redis: RedisClient;
+beforeAll(async () => {
+  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  // The database of this worker, which runs one test file at a time: other files leave what is theirs.
+  await redis.flushdb();
+});
+afterAll(async () => void (await redis.quit()));
+
+const tollgate = harness();
+const { call, ok, clock, createKey, createWorkspace } = tollgate;
+
+const base58 = '[1-9A-HJ-NP-Za-km-z]';
+const parts: Record<string, string> = {
+  digest: '[\\s\\S]{32}',
+  api8: `${base58}{8}`,
+  id16: `${base58}{16}`,
+  key24: `${base58}{24}`,
+  owner: `(?:${base58}{16}|${base58}{24})`,
+  externalId: '[a-zA-Z0-9_.-]{1,255}',
+  number: '[1-9][0-9]*',
+  duration: '[1-9][0-9]{3,}',
+  name: '[\\s\\S]+',
+  day: '20[0-9]{6}',
+  month: '20[0-9]{4}',
+};
+
+const patternOf = ({ name }: KeyspaceEntry): RegExp =>
+  new RegExp(
+    `^tg:\\{ws_${base58}{16}\\}${name.replaceAll(/<(\w+)>/g, (whole, part: string) => {
+      const pattern = parts[part];
+      if (!pattern) throw new Error(`${name}: no pattern for ${whole}`);
+      return pattern;
+    })}$`,
+  );
+
+const outside: (KeyspaceEntry & { pattern: RegExp })[] = [
+  { name: workspacesKey, type: 'zset', holds: '', pattern: new RegExp(`^${workspacesKey}$`) },
+  { name: setupKey, type: 'string', holds: '', expires: 'in seconds', pattern: new RegExp(`^${setupKey}$`) },
+];
+const entries = [...outside, ...keyspace.map((entry) => ({ ...entry, pattern: patternOf(entry) }))];
+
+test('names are told apart: no two entries are alike', () => {
+  expect(new Set(keyspace.map(({ name }) => name)).size).toBe(keyspace.length);
+});
+
+test('all that is in Redis after a bit of everything is in keyspace.ts, and all of that is in Redis', async () => {
+  await tollgate.store.workspaces.createFirst('not needed');
+  await aBitOfEverything();
+
+  const seen = new Set<string>();
+  const check = async () => {
+    for (const { name, type, ttl } of await contents()) {
+      const matching = entries.filter(({ pattern }) => pattern.test(name));
+      expect(
+        matching.map((entry) => entry.name),
+        JSON.stringify(name),
+      ).toHaveLength(1);
+      const [entry] = matching;
+      expect(type, name).toBe(entry!.type);
+      // -1 is never.
+      if (entry!.expires) expect(ttl, name).toBeGreaterThan(0);
+      else expect(ttl, name).toBe(-1);
+      seen.add(entry!.name);
+    }
+  };
+  await check();
+  await cleanUp();
+  await check();
+  // `tg:setup` is there for the moment in which the first workspace is made.
+  expect(entries.map(({ name }) => name).filter((name) => !seen.has(name))).toEqual([setupKey]);
+});
+
+async function contents() {
+  const names: Buffer[] = [];
+  let cursor = '0';
+  do {
+    const [next, found] = await redis.scanBuffer(cursor, 'COUNT', 1000);
+    names.push(...found);
+    cursor = next.toString();
+  } while (cursor !== '0');
+  return Promise.all(
+    names.map(async (name) => ({
+      name: name.toString('latin1'),
+      type: await redis.type(name),
+      ttl: await redis.pttl(name),
+    })),
+  );
+}
+
+async function aBitOfEverything() {
+  const theirs = await createWorkspace();
+  await call('apis.createApi', { name: 'theirs' }, theirs.rootKey);
+
+  await ok('permissions.createPermission', { name: 'Read', slug: 'documents.read', description: 'to read' });
+  const { roleId } = await ok('permissions.createRole', { name: 'reader', permissions: ['documents.read'] });
+  await ok('permissions.setRolePermissions', { roleId, permissions: ['documents.read', 'documents.write'] });
+  const ratelimits = [{ name: 'requests', limit: 100, duration: hourMs, autoApply: true }];
+  await ok('identities.createIdentity', { externalId: 'a.b-c_D', meta: { a: 1 }, ratelimits });
+
+  const { apiId, keyId, key } = await createKey({
+    prefix: 'pk',
+    name: 'a:name',
+    externalId: 'a.b-c_D',
+    meta: { b: 2 },
+    credits: { remaining: 50, refill: { interval: 'daily', amount: 50 } },
+    ratelimits: [{ name: 'a:b', limit: 100, duration: 5000, autoApply: true }],
+    roles: ['reader'],
+    permissions: ['documents.*', 'more'],
+  });
+  const verification = {
+    key,
+    permissions: 'documents.read',
+    ratelimits: [
+      { name: 'ad:hoc', limit: 5, duration: 60_000 },
+      { name: 'ad hoc\n*', limit: 1000, duration: 90_000 },
+    ],
+    tags: ['path=/a:b', '\u{1f511}'],
+  };
+  for (let hour = 0; hour < 2; hour++) {
+    expect(await ok('keys.verifyKey', verification)).toMatchObject({ code: 'VALID' });
+    clock.advance(hourMs);
+  }
+  await ok('keys.updateKey', { keyId, name: null, ratelimits: null, externalId: 'other', credits: { remaining: 5 } });
+  await ok('keys.updateCredits', { keyId, operation: 'increment', value: 3 });
+  await ok('keys.addPermissions', { keyId, permissions: ['added'] });
+  await ok('keys.setRoles', { keyId, roles: [] });
+  await ok('keys.rerollKey', { keyId, expiration: 1000 });
+  const hash = createHash('sha256').update('elsewhere').digest('base64');
+  await ok('keys.migrateKeys', { migrationId: 'from_elsewhere', apiId, keys: [{ hash, externalId: 'moved' }] });
+  for (const permanent of [false, true])
+    await ok('keys.deleteKey', { keyId: (await createKey({ apiId })).keyId, permanent });
+
+  for (const identifier of ['alice', 'a:b:60000:c', '*', '\u{1f511}\n']) {
+    await ok('ratelimits.limit', { namespace: `${identifier} of it`, identifier, limit: 3, duration: 60_000 });
+    await ok('ratelimits.setOverride', { namespace: 'email', identifier, limit: 10, duration: 2000 });
+    await ok('ratelimits.setOverride', { namespace: 'email', identifier: `${identifier}*`, limit: 5, duration: 3000 });
+  }
+  await ok('ratelimits.multiLimit', [
+    { namespace: 'email', identifier: 'alice', limit: 3, duration: 60_000 },
+    { namespace: 'email', identifier: 'bob', limit: 3, duration: 60_000 },
+  ]);
+  await ok('rootKeys.createRootKey', { permissions: ['*'], name: 'second' });
+  const doomed = await createKey({ externalId: 'doomed' });
+  await ok('apis.deleteApi', { apiId: doomed.apiId });
+}
+
+/** What removes things leaves nothing else behind either. */
+async function cleanUp() {
+  await ok('ratelimits.deleteOverride', { namespace: 'email', identifier: 'alice' });
+  await ok('ratelimits.deleteOverride', { namespace: 'email', identifier: 'alice*' });
+  await ok('permissions.deleteRole', { role: 'reader' });
+  await ok('permissions.deletePermission', { permission: 'documents.read' });
+  await ok('identities.deleteIdentity', { identity: 'a.b-c_D' });
+  const [, second] = await ok('rootKeys.listRootKeys', {});
+  await ok('rootKeys.deleteRootKey', { rootKeyId: second!.rootKeyId });
+  clock.advance(testSettings.keyRetentionMs + dayMs);
+  for (const { workspaceId } of await tollgate.store.workspaces.list()) {
+    while (await tollgate.store.sweep.refill(workspaceId));
+    while (await tollgate.store.sweep.purge(workspaceId));
+  }
+}

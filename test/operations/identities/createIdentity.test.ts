@@ -1,0 +1,147 @@
+import { describe, expect, test } from 'vitest';
+import { harness } from '../../support/harness.ts';
+
+const { call, ok, send, createKey, createWorkspace } = harness();
+
+const get = (identity: string) => ok('identities.getIdentity', { identity });
+
+describe('200', () => {
+  test('answers an id, under which it is found as it was given', async () => {
+    const given = {
+      externalId: 'user_1',
+      meta: { b: 1, a: [null, { c: 'ü' }] },
+      ratelimits: [
+        { name: 'requests', limit: 10, duration: 60_000, autoApply: true },
+        { name: 'exports', limit: 2, duration: 3_600_000 },
+      ],
+    };
+    const { identityId, ...rest } = await ok('identities.createIdentity', given);
+    expect(identityId).toMatch(/^id_[1-9A-HJ-NP-Za-km-z]{16,}$/);
+    expect(rest).toEqual({});
+    expect(await get(identityId)).toEqual({
+      id: identityId,
+      externalId: 'user_1',
+      meta: given.meta,
+      ratelimits: [
+        { id: expect.stringMatching(/^rl_/), ...given.ratelimits[0] },
+        { id: expect.stringMatching(/^rl_/), ...given.ratelimits[1], autoApply: false },
+      ],
+    });
+  });
+
+  test('with an externalId alone carries empty metadata and no limits', async () => {
+    const { identityId } = await ok('identities.createIdentity', { externalId: 'bare' });
+    expect(await get('bare')).toEqual({ id: identityId, externalId: 'bare', meta: {}, ratelimits: [] });
+    await ok('identities.createIdentity', { externalId: 'emptied', meta: {}, ratelimits: [] });
+    expect(await get('emptied')).toMatchObject({ meta: {}, ratelimits: [] });
+  });
+
+  test('metadata is answered as the text that came', async () => {
+    const meta = '{"10":1,"2":{"b":1.0,"a":[]},"n":12345678901234567890,"s":"\\u00e9"}';
+    await send('/v2/identities.createIdentity', { body: `{"externalId":"as-it-came","meta": ${meta} }` });
+    const { body } = await send('/v2/identities.getIdentity', { body: '{"identity":"as-it-came"}' });
+    expect(body).toContain(`"meta":${meta}`);
+  });
+
+  test.each(['a', '1', '.', '-._', 'x'.repeat(255), 'id_1111111111111111', 'UPPER'])(
+    'takes the externalId %s',
+    async (externalId) => {
+      await ok('identities.createIdentity', { externalId });
+      expect((await get(externalId)).externalId).toBe(externalId);
+    },
+  );
+
+  test('externalIds are told apart by case, and by workspace', async () => {
+    const lower = await ok('identities.createIdentity', { externalId: 'case' });
+    const upper = await ok('identities.createIdentity', { externalId: 'Case' });
+    expect([(await get('case')).id, (await get('Case')).id]).toEqual([lower.identityId, upper.identityId]);
+    const { rootKey } = await createWorkspace();
+    const { status, data } = await call('identities.createIdentity', { externalId: 'case' }, rootKey);
+    expect(status).toBe(200);
+    expect(data.identityId).not.toBe(lower.identityId);
+  });
+
+  test('its limits hold for keys that are given it later', async () => {
+    const ratelimits = [{ name: 'requests', limit: 1, duration: 60_000, autoApply: true }];
+    await ok('identities.createIdentity', { externalId: 'limited', ratelimits });
+    const first = await createKey({ externalId: 'limited' });
+    const second = await createKey({ externalId: 'limited' });
+    expect(await ok('keys.verifyKey', { key: first.key })).toMatchObject({ code: 'VALID' });
+    expect(await ok('keys.verifyKey', { key: second.key })).toMatchObject({ code: 'RATE_LIMITED' });
+  });
+
+  test('50 limits', async () => {
+    const ratelimits = Array.from({ length: 50 }, (_, index) => ({ name: `n.${index}`, limit: 1, duration: 1000 }));
+    await ok('identities.createIdentity', { externalId: 'fifty', ratelimits });
+    expect((await get('fifty')).ratelimits.map(({ name }) => name)).toEqual(ratelimits.map(({ name }) => name));
+  });
+});
+
+describe('400', () => {
+  const limit = { name: 'requests', limit: 1, duration: 1000 };
+
+  test.each<[string, object]>([
+    ['externalId', {}],
+    ['externalId', { externalId: '' }],
+    ['externalId', { externalId: 'a b' }],
+    ['externalId', { externalId: 'é' }],
+    ['externalId', { externalId: 'a@b' }],
+    ['externalId', { externalId: 'x'.repeat(256) }],
+    ['meta', { meta: null }],
+    ['meta', { meta: [] }],
+    ['meta', { meta: Object.fromEntries(Array.from({ length: 101 }, (_, index) => [index, 0])) }],
+    ['meta', { meta: { a: 'x'.repeat(10_240) } }],
+    ['ratelimits', { ratelimits: null }],
+    ['ratelimits', { ratelimits: Array.from({ length: 51 }, (_, index) => ({ ...limit, name: `n.${index}` })) }],
+    ['ratelimits[1].name', { ratelimits: [limit, { ...limit, limit: 2 }] }],
+    ['ratelimits[0].name', { ratelimits: [{ ...limit, name: 'ab' }] }],
+    ['ratelimits[0].limit', { ratelimits: [{ ...limit, limit: 0 }] }],
+    ['ratelimits[0].duration', { ratelimits: [{ ...limit, duration: 999 }] }],
+  ])('names the field %s', async (field, input) => {
+    const { status, code, error } = await call('identities.createIdentity', {
+      externalId: 'never-made',
+      ...input,
+      ...(field === 'externalId' && !('externalId' in input) && { externalId: undefined }),
+    } as never);
+    expect({ status, code }).toEqual({ status: 400, code: 'invalid_input' });
+    expect(error.errors.map(({ location }) => location.replace(/\.(\d+)/g, '[$1]'))).toContain(`body.${field}`);
+    expect((await call('identities.getIdentity', { identity: 'never-made' })).status).toBe(404);
+  });
+});
+
+describe('409', () => {
+  test('for an externalId that exists, which stays as it was', async () => {
+    const ratelimits = [{ name: 'requests', limit: 1, duration: 1000 }];
+    await ok('identities.createIdentity', { externalId: 'taken', meta: { a: 1 }, ratelimits });
+    const before = await get('taken');
+    const answer = await call('identities.createIdentity', { externalId: 'taken', meta: { b: 1 } });
+    expect(answer).toMatchObject({ status: 409, code: 'identity_already_exists' });
+    expect(await get('taken')).toEqual(before);
+    expect(await ok('identities.listIdentities', { search: 'taken' })).toHaveLength(1);
+  });
+
+  test('for one that came into being with a key', async () => {
+    await createKey({ externalId: 'with-key' });
+    expect(await call('identities.createIdentity', { externalId: 'with-key' })).toMatchObject({
+      status: 409,
+      code: 'identity_already_exists',
+    });
+  });
+
+  test('once, for the same externalId at the same time', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () => call('identities.createIdentity', { externalId: 'raced' })),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409]);
+  });
+});
+
+test('403: a grant that names an identity creates none', async () => {
+  const { identityId } = await ok('identities.createIdentity', { externalId: 'known' });
+  for (const grant of [`identity.${identityId}.create_identity`, 'identity.*.update_identity']) {
+    const { status, error } = await call('identities.createIdentity', { externalId: 'new' }, [grant]);
+    expect(status).toBe(403);
+    expect(error.detail).toContain('identity.*.create_identity');
+  }
+  expect((await call('identities.getIdentity', { identity: 'new' })).status).toBe(404);
+});

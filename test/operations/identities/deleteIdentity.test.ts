@@ -1,0 +1,183 @@
+import { describe, expect, test } from 'vitest';
+import { harness } from '../../support/harness.ts';
+
+const app = harness();
+const { call, ok, send, createKey, createWorkspace, createRootKey, clock } = app;
+const elsewhere = harness();
+
+const requests = { name: 'requests', limit: 1, duration: 60_000, autoApply: true };
+let made = 0;
+
+/** An identity that no other test has, with a key that both servers have seen. */
+async function newIdentity() {
+  const externalId = `user.${++made}`;
+  const { identityId } = await ok('identities.createIdentity', { externalId, meta: { a: 1 } });
+  const { key, keyId, apiId } = await createKey({ externalId, name: 'n', credits: { remaining: 100 } });
+  for (const server of [app, elsewhere]) {
+    for (let times = 0; times < 2; times++) await server.call('keys.verifyKey', { key }, app.rootKey);
+  }
+  await ok('identities.updateIdentity', { identity: identityId, ratelimits: [requests] });
+  return { identityId, externalId, key, keyId, apiId };
+}
+
+describe('200', () => {
+  test.each(['identityId', 'externalId'] as const)('by its %s; it is gone by both', async (by) => {
+    const identity = await newIdentity();
+    expect(await ok('identities.deleteIdentity', { identity: identity[by] })).toEqual({});
+    for (const gone of [identity.identityId, identity.externalId]) {
+      expect((await call('identities.getIdentity', { identity: gone })).status).toBe(404);
+      expect((await call('identities.deleteIdentity', { identity: gone })).status).toBe(404);
+    }
+    expect(await ok('identities.listIdentities', { search: identity.identityId })).toEqual([]);
+  });
+
+  test('its keys stay valid, without it and its limits, on every server', async () => {
+    const { identityId, externalId, key, keyId, apiId } = await newIdentity();
+    const before = await ok('keys.getKey', { keyId });
+    await ok('keys.verifyKey', { key });
+    expect((await ok('keys.verifyKey', { key })).code).toBe('RATE_LIMITED');
+    await ok('identities.deleteIdentity', { identity: identityId });
+
+    for (const server of [elsewhere, app, elsewhere]) {
+      const { data } = await server.call('keys.verifyKey', { key }, app.rootKey);
+      expect(data).toEqual({
+        valid: true,
+        code: 'VALID',
+        keyId,
+        enabled: true,
+        name: 'n',
+        credits: expect.any(Number),
+      });
+    }
+    const after = await ok('keys.getKey', { keyId });
+    const { identity: _identity, externalId: _externalId, ...rest } = before;
+    expect(after).toEqual({ ...rest, credits: { remaining: 92 } });
+    expect(await ok('apis.listKeys', { apiId })).toEqual([after]);
+    expect(await ok('apis.listKeys', { apiId, externalId })).toEqual([]);
+  });
+
+  test('a limit it had can no longer be named: 412', async () => {
+    const { identityId, key } = await newIdentity();
+    const named = { key, ratelimits: [{ name: 'requests', cost: 0 }] };
+    expect((await call('keys.verifyKey', named)).status).toBe(200);
+    await ok('identities.deleteIdentity', { identity: identityId });
+    expect(await call('keys.verifyKey', named)).toMatchObject({ status: 412, code: 'precondition_failed' });
+  });
+
+  test.each(['before', 'after'])('a new one of its name is not linked, verified %s it was made', async (when) => {
+    const { identityId, externalId, key, keyId, apiId } = await newIdentity();
+    await ok('identities.deleteIdentity', { identity: identityId });
+    if (when === 'before') await ok('keys.verifyKey', { key });
+    const again = await ok('identities.createIdentity', { externalId, meta: { b: 2 }, ratelimits: [requests] });
+    for (const server of [app, elsewhere, app]) {
+      const { data } = await server.call('keys.verifyKey', { key }, app.rootKey);
+      expect(data.code).toBe('VALID');
+      expect(data).not.toHaveProperty('identity');
+    }
+    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('externalId');
+    expect(await ok('apis.listKeys', { apiId, externalId })).toEqual([]);
+    // Linked anew by name it is the new one's, whose counters begin at nothing.
+    await ok('keys.updateKey', { keyId, externalId });
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({
+      code: 'VALID',
+      identity: { id: again.identityId, meta: { b: 2 } },
+      ratelimits: [{ name: 'requests', remaining: 0 }],
+    });
+    expect(await ok('apis.listKeys', { apiId, externalId })).toMatchObject([{ keyId, externalId }]);
+  });
+
+  test('a new one that comes into being with a key is not linked to the old keys either', async () => {
+    const { identityId, externalId, key, apiId } = await newIdentity();
+    await ok('identities.deleteIdentity', { identity: externalId });
+    const second = await createKey({ apiId, externalId });
+    expect(await ok('keys.verifyKey', { key })).not.toHaveProperty('identity');
+    const { identity } = await ok('keys.verifyKey', { key: second.key });
+    expect(identity).toMatchObject({ externalId, meta: {}, ratelimits: [] });
+    expect(identity?.id).not.toBe(identityId);
+    expect(await ok('apis.listKeys', { apiId, externalId })).toMatchObject([{ keyId: second.keyId }]);
+  });
+
+  test('a successor of its key has none, also when the name has come back', async () => {
+    const { externalId, keyId } = await newIdentity();
+    await ok('identities.deleteIdentity', { identity: externalId });
+    await ok('identities.createIdentity', { externalId });
+    const successor = await ok('keys.rerollKey', { keyId, expiration: 0 });
+    expect(await ok('keys.getKey', { keyId: successor.keyId })).not.toHaveProperty('externalId');
+    expect(await ok('keys.verifyKey', { key: successor.key })).not.toHaveProperty('identity');
+  });
+
+  test('counters of its limits do not come back with its name', async () => {
+    const { externalId, key, keyId } = await newIdentity();
+    await ok('keys.verifyKey', { key });
+    await ok('identities.deleteIdentity', { identity: externalId });
+    await ok('identities.createIdentity', { externalId, ratelimits: [requests] });
+    await ok('keys.updateKey', { keyId, externalId });
+    clock.advance(1);
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID' });
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'RATE_LIMITED' });
+  });
+
+  test('a limit of the key that shadowed one of its limits goes on', async () => {
+    const { externalId, key, keyId } = await newIdentity();
+    await ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, limit: 2 }] });
+    await ok('keys.verifyKey', { key });
+    await ok('identities.deleteIdentity', { identity: externalId });
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID', ratelimits: [{ remaining: 0 }] });
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'RATE_LIMITED' });
+  });
+});
+
+describe('errors', () => {
+  const body = (identity: unknown) => JSON.stringify({ identity });
+
+  test('always come as application/problem+json', async () => {
+    const { identityId } = await newIdentity();
+    const weak = `Bearer ${await createRootKey(['identity.*.read_identity'])}`;
+    const scoped = `Bearer ${await createRootKey(['identity.id_other.delete_identity'])}`;
+    for (const [status, code, options] of [
+      [400, 'invalid_input', { body: '{' }],
+      [400, 'invalid_input', { body: body('') }],
+      [401, 'unauthorized', { body: body('x'), authorization: '' }],
+      [401, 'unauthorized', { body: body('x'), authorization: 'Bearer root_unknown' }],
+      [403, 'insufficient_permissions', { body: body('x'), authorization: weak }],
+      [403, 'insufficient_permissions', { body: body(identityId), authorization: scoped }],
+      [404, 'identity_not_found', { body: body('x') }],
+      [415, 'unsupported_media_type', { body: body('x'), contentType: 'text/plain' }],
+    ] as const) {
+      const answer = await send('/v2/identities.deleteIdentity', options);
+      expect(answer).toMatchObject({ status, contentType: 'application/problem+json' });
+      expect(answer.json.error).toMatchObject({ status, type: expect.stringMatching(new RegExp(`${code}$`)) });
+      expect(answer.json.meta.requestId).toMatch(/^req_/);
+    }
+    const success = await send('/v2/identities.deleteIdentity', { body: body(identityId) });
+    expect(success).toMatchObject({ status: 200, contentType: 'application/json' });
+  });
+
+  test('those of its neighbours only when asked for', async () => {
+    const answer = await send('/v2/identities.getIdentity', { body: body('unknown') });
+    expect(answer).toMatchObject({ status: 404, contentType: 'application/json' });
+    const accept = 'application/problem+json';
+    const asked = await send('/v2/identities.getIdentity', { body: body('unknown'), accept });
+    expect(asked).toMatchObject({ status: 404, contentType: 'application/problem+json' });
+  });
+
+  test('404 for another workspace’s, which stays', async () => {
+    const { identityId, externalId } = await newIdentity();
+    const { rootKey } = await createWorkspace();
+    for (const identity of [identityId, externalId]) {
+      const answer = await call('identities.deleteIdentity', { identity }, rootKey);
+      expect(answer).toMatchObject({ status: 404, code: 'identity_not_found' });
+    }
+    expect((await call('identities.getIdentity', { identity: identityId })).status).toBe(200);
+  });
+
+  test('403 unless the grant is for this identity', async () => {
+    const [first, second] = [await newIdentity(), await newIdentity()];
+    const grants = [`identity.${first.identityId}.delete_identity`];
+    const refused = await call('identities.deleteIdentity', { identity: second.externalId }, grants);
+    expect(refused.status).toBe(403);
+    expect(refused.error.detail).toContain(`identity.${second.identityId}.delete_identity`);
+    expect((await call('identities.getIdentity', { identity: second.identityId })).status).toBe(200);
+    expect((await call('identities.deleteIdentity', { identity: first.externalId }, grants)).status).toBe(200);
+  });
+});

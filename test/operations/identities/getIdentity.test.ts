@@ -1,0 +1,95 @@
+import { describe, expect, test } from 'vitest';
+import { harness } from '../../support/harness.ts';
+
+const { call, ok, createKey, createWorkspace } = harness();
+
+const create = (externalId: string) => ok('identities.createIdentity', { externalId });
+
+test('by its id and by its externalId', async () => {
+  const ratelimits = [{ name: 'requests', limit: 5, duration: 1000, autoApply: true }];
+  const given = { externalId: 'alice', meta: { plan: 'pro' }, ratelimits };
+  const { identityId } = await ok('identities.createIdentity', given);
+  const expected = { ...given, id: identityId, ratelimits: [{ id: expect.any(String), ...ratelimits[0] }] };
+  for (const identity of [identityId, 'alice']) {
+    expect(await ok('identities.getIdentity', { identity })).toEqual(expected);
+  }
+});
+
+test('one that came into being with a key is the one that the key shows', async () => {
+  const { keyId } = await createKey({ externalId: 'with.key' });
+  const identity = await ok('identities.getIdentity', { identity: 'with.key' });
+  expect(identity).toMatchObject({ externalId: 'with.key', meta: {}, ratelimits: [] });
+  expect(await ok('keys.getKey', { keyId })).toMatchObject({ identity, externalId: 'with.key' });
+});
+
+test('an externalId that looks like an id names the identity that has it, unless an id does', async () => {
+  const like = await create('id_1111111111111111');
+  const first = await create('first');
+  const second = await create(first.identityId);
+  const idOf = async (identity: string) => (await ok('identities.getIdentity', { identity })).id;
+  expect(await idOf('id_1111111111111111')).toBe(like.identityId);
+  expect(await idOf(first.identityId)).toBe(first.identityId);
+  expect(await idOf(second.identityId)).toBe(second.identityId);
+});
+
+describe('404', () => {
+  test.each(['unknown', 'id_unknown', 'id_1111111111111112', 'Alice'])('for %s', async (identity) => {
+    expect(await call('identities.getIdentity', { identity })).toMatchObject({
+      status: 404,
+      code: 'identity_not_found',
+    });
+  });
+
+  test('for one that was deleted, and its id stays gone when its externalId comes back', async () => {
+    const { identityId } = await create('gone');
+    await ok('identities.deleteIdentity', { identity: 'gone' });
+    for (const identity of [identityId, 'gone']) {
+      expect((await call('identities.getIdentity', { identity })).status).toBe(404);
+    }
+    const again = await create('gone');
+    expect(again.identityId).not.toBe(identityId);
+    expect((await call('identities.getIdentity', { identity: identityId })).status).toBe(404);
+  });
+
+  test('for another workspace’s', async () => {
+    const { identityId } = await create('here');
+    const { rootKey } = await createWorkspace();
+    for (const identity of [identityId, 'here']) {
+      expect((await call('identities.getIdentity', { identity }, rootKey)).status).toBe(404);
+    }
+  });
+});
+
+describe('scoped grants', () => {
+  test('name the id, whichever way the identity is referred to', async () => {
+    const { identityId } = await create('scoped');
+    await create('other');
+    const grants = [`identity.${identityId}.read_identity`];
+    for (const identity of [identityId, 'scoped']) {
+      expect((await call('identities.getIdentity', { identity }, grants)).data).toMatchObject({ id: identityId });
+    }
+    const { status, error } = await call('identities.getIdentity', { identity: 'other' }, grants);
+    expect(status).toBe(403);
+    expect(error.detail).toMatch(/identity\.\*\.read_identity or identity\.id_\w+\.read_identity/);
+    expect((await call('identities.getIdentity', { identity: 'unknown' }, grants)).status).toBe(404);
+  });
+
+  test('that name the externalId, or another action, are none', async () => {
+    const { identityId } = await create('unscoped');
+    for (const grant of ['identity.unscoped.read_identity', `identity.${identityId}.update_identity`]) {
+      expect((await call('identities.getIdentity', { identity: 'unscoped' }, [grant])).status).toBe(403);
+    }
+  });
+
+  test('do not pass to a new identity of the same externalId', async () => {
+    const { identityId } = await create('reborn');
+    await ok('identities.deleteIdentity', { identity: 'reborn' });
+    await create('reborn');
+    const grants = [`identity.${identityId}.read_identity`];
+    expect((await call('identities.getIdentity', { identity: 'reborn' }, grants)).status).toBe(403);
+  });
+});
+
+test.each(['', 'x'.repeat(256), null, undefined])('400 for %j', async (identity) => {
+  expect((await call('identities.getIdentity', { identity } as never)).status).toBe(400);
+});

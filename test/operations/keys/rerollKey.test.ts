@@ -1,0 +1,278 @@
+import { createHash } from 'node:crypto';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { dayMs, harness, hourMs } from '../../support/harness.ts';
+
+const { clock, call, ok, createKey, createWorkspace } = harness();
+
+const startMs = clock.now;
+const minuteMs = 60_000;
+let apiId: string;
+beforeAll(async () => {
+  ({ apiId } = await ok('apis.createApi', { name: 'test' }));
+  await ok('permissions.createRole', { name: 'editor', permissions: ['pages.write'] });
+});
+beforeEach(() => {
+  clock.now = startMs;
+});
+
+const newKey = (input: object = {}) => createKey({ apiId, ...input });
+const reroll = (keyId: string, expiration: number) => ok('keys.rerollKey', { keyId, expiration });
+const tryReroll = (input: object, as?: string | string[]) => call('keys.rerollKey', input as never, as);
+const read = (keyId: string) => ok('keys.getKey', { keyId });
+const verify = (key: string, extras: object = {}) => ok('keys.verifyKey', { key, ...extras });
+
+const requests = { name: 'requests', limit: 5, duration: minuteMs, autoApply: true };
+const everything = {
+  prefix: 'live',
+  byteLength: 40,
+  name: 'Alice',
+  externalId: 'alice',
+  meta: { '10': 1, '2': 2 },
+  expires: startMs + 10 * dayMs,
+  credits: { remaining: 10, refill: { interval: 'monthly', amount: 20, refillDay: 17 } },
+  ratelimits: [requests, { name: 'exports', limit: 2, duration: hourMs, autoApply: false }],
+  roles: ['editor'],
+  permissions: ['documents.read'],
+};
+
+describe('the new key', () => {
+  test('is a copy under a new id and a new string', async () => {
+    const old = await newKey(everything);
+    const before = await read(old.keyId);
+    clock.advance(10);
+    const { keyId, key } = await reroll(old.keyId, 0);
+    expect(keyId).not.toBe(old.keyId);
+    expect(key).not.toBe(old.key);
+    expect(await read(keyId)).toEqual({
+      ...before,
+      keyId,
+      start: key.slice(0, 'live_'.length + 4),
+      createdAt: clock.now,
+      ratelimits: before.ratelimits!.map((limit) => ({ ...limit, id: expect.stringMatching(/^rl_/) })),
+    });
+  });
+
+  test('has new ids for its limits', async () => {
+    const old = await newKey(everything);
+    const { keyId } = await reroll(old.keyId, hourMs);
+    const ids = [...(await read(old.keyId)).ratelimits!, ...(await read(keyId)).ratelimits!].map(({ id }) => id);
+    expect(new Set(ids).size).toBe(4);
+  });
+
+  test('has as many random bytes, also after another reroll', async () => {
+    const old = await newKey({ byteLength: 64 });
+    const first = await reroll(old.keyId, 0);
+    const second = await reroll(first.keyId, 0);
+    expect(second.key.length).toBeGreaterThan(64 * 1.3);
+    expect(Math.abs(second.key.length - old.key.length)).toBeLessThan(3);
+  });
+
+  test('verifies with what was copied', async () => {
+    const old = await newKey(everything);
+    const { key, keyId } = await reroll(old.keyId, 0);
+    expect(await verify(key, { permissions: 'documents.read AND pages.write' })).toMatchObject({
+      valid: true,
+      keyId,
+      name: 'Alice',
+      meta: { '10': 1, '2': 2 },
+      credits: 9,
+      roles: ['editor'],
+      identity: { externalId: 'alice' },
+      ratelimits: [{ name: 'requests', remaining: 4 }],
+    });
+  });
+
+  test('of a bare key is bare', async () => {
+    const { keyId, key } = await reroll((await newKey()).keyId, 0);
+    expect(await read(keyId)).toEqual({ keyId, apiId, start: key.slice(0, 4), enabled: true, createdAt: clock.now });
+  });
+
+  test('has the balance as it is, not as it was created', async () => {
+    const old = await newKey({ credits: { remaining: 10 } });
+    await verify(old.key, { credits: { cost: 7 } });
+    const { keyId } = await reroll(old.keyId, hourMs);
+    expect((await read(keyId)).credits).toEqual({ remaining: 3 });
+  });
+
+  test('has a balance of its own from then on', async () => {
+    const old = await newKey({ credits: { remaining: 10 } });
+    const { key } = await reroll(old.keyId, hourMs);
+    await verify(old.key, { credits: { cost: 7 } });
+    expect(await verify(key)).toMatchObject({ credits: 9 });
+    expect(await verify(old.key)).toMatchObject({ credits: 2 });
+  });
+
+  test('has the balance that a refill just due has set, and is refilled in its turn', async () => {
+    const old = await newKey({ credits: { remaining: 1, refill: { interval: 'daily', amount: 20 } } });
+    clock.advance(dayMs);
+    const { key, keyId } = await reroll(old.keyId, hourMs);
+    expect((await read(keyId)).credits).toEqual({ remaining: 20, refill: { interval: 'daily', amount: 20 } });
+    expect(await verify(key)).toMatchObject({ credits: 19 });
+    clock.now = Date.UTC(2026, 0, 17);
+    expect(await verify(key)).toMatchObject({ credits: 19 });
+  });
+
+  test('starts with no counts and no use', async () => {
+    const old = await newKey({ ratelimits: [requests] });
+    await verify(old.key, {
+      ratelimits: [
+        { name: 'requests', cost: 5 },
+        { name: 'burst', limit: 1, duration: minuteMs },
+      ],
+    });
+    const { key, keyId } = await reroll(old.keyId, hourMs);
+    expect(await read(keyId)).not.toHaveProperty('lastUsedAt');
+    expect(await read(keyId)).not.toHaveProperty('updatedAt');
+    expect(
+      (await verify(key, { ratelimits: [{ name: 'burst', limit: 1, duration: minuteMs }] })).ratelimits,
+    ).toMatchObject([
+      { name: 'requests', remaining: 4 },
+      { name: 'burst', remaining: 0 },
+    ]);
+  });
+
+  test('shares the counters of the identity', async () => {
+    await ok('identities.createIdentity', { externalId: 'limited', ratelimits: [{ ...requests, name: 'shared' }] });
+    const old = await newKey({ externalId: 'limited' });
+    await verify(old.key);
+    const { key } = await reroll(old.keyId, hourMs);
+    expect((await verify(key)).ratelimits).toMatchObject([{ name: 'shared', remaining: 3 }]);
+  });
+
+  test('is disabled when the old one is', async () => {
+    const { keyId } = await reroll((await newKey({ enabled: false })).keyId, 0);
+    expect(await read(keyId)).toMatchObject({ enabled: false });
+  });
+
+  test('expires when the old one would have, before it was rerolled', async () => {
+    const expires = startMs + 10 * dayMs;
+    const { keyId } = await reroll((await newKey({ expires })).keyId, 0);
+    expect((await read(keyId)).expires).toBe(expires);
+  });
+
+  test('stands in the lists of the API and of the identity, after the old one', async () => {
+    const own = (await ok('apis.createApi', { name: 'own' })).apiId;
+    const old = await createKey({ apiId: own, externalId: 'listed' });
+    const { keyId } = await reroll(old.keyId, 0);
+    const ids = async (externalId?: string) =>
+      (await ok('apis.listKeys', { apiId: own, ...(externalId && { externalId }) })).map((record) => record.keyId);
+    expect(await ids()).toEqual([old.keyId, keyId]);
+    expect(await ids('listed')).toEqual([old.keyId, keyId]);
+  });
+
+  test('stays when the old one is deleted', async () => {
+    const old = await newKey({ name: 'Alice', ratelimits: [requests] });
+    const { key } = await reroll(old.keyId, 0);
+    await ok('keys.deleteKey', { keyId: old.keyId, permanent: true });
+    expect(await verify(key)).toMatchObject({ valid: true, name: 'Alice' });
+  });
+});
+
+describe('the old key', () => {
+  test('expires after the time given, to the millisecond', async () => {
+    const old = await newKey();
+    await reroll(old.keyId, 5000);
+    expect(await read(old.keyId)).toMatchObject({ expires: startMs + 5000 });
+    clock.advance(4999);
+    expect(await verify(old.key)).toMatchObject({ valid: true });
+    clock.advance(1);
+    expect(await verify(old.key)).toMatchObject({ code: 'EXPIRED' });
+  });
+
+  test('expires directly with 0, though it was just verified', async () => {
+    const old = await newKey();
+    await verify(old.key);
+    await reroll(old.keyId, 0);
+    expect(await verify(old.key)).toMatchObject({ code: 'EXPIRED', expires: startMs });
+  });
+
+  test('never lives longer than it would have', async () => {
+    const old = await newKey({ expires: startMs + 1000 });
+    await reroll(old.keyId, 1001);
+    expect(await read(old.keyId)).toMatchObject({ expires: startMs + 1000 });
+    await reroll(old.keyId, 999);
+    expect(await read(old.keyId)).toMatchObject({ expires: startMs + 999 });
+  });
+
+  test('that has expired stays expired, and so is its copy', async () => {
+    const old = await newKey({ expires: 0 });
+    const { key } = await reroll(old.keyId, hourMs);
+    expect(await verify(old.key)).toMatchObject({ code: 'EXPIRED', expires: 0 });
+    expect(await verify(key)).toMatchObject({ code: 'EXPIRED', expires: 0 });
+  });
+
+  test('keeps all but expires and updatedAt', async () => {
+    const old = await newKey(everything);
+    await verify(old.key);
+    const before = await read(old.keyId);
+    clock.advance(10);
+    await reroll(old.keyId, 5000);
+    expect(await read(old.keyId)).toEqual({ ...before, expires: clock.now + 5000, updatedAt: clock.now });
+  });
+
+  test('keeps its counts', async () => {
+    const old = await newKey({ ratelimits: [requests] });
+    await verify(old.key);
+    await reroll(old.keyId, hourMs);
+    expect((await verify(old.key)).ratelimits).toMatchObject([{ remaining: 3 }]);
+  });
+});
+
+describe('refusals', () => {
+  test.each<[string, object, string]>([
+    ['no keyId', { keyId: undefined }, 'body.keyId'],
+    ['a keyId of 2', { keyId: 'ke' }, 'body.keyId'],
+    ['no expiration', { expiration: undefined }, 'body.expiration'],
+    ['a null expiration', { expiration: null }, 'body.expiration'],
+    ['a negative expiration', { expiration: -1 }, 'body.expiration'],
+    ['half a millisecond', { expiration: 0.5 }, 'body.expiration'],
+    ['an unknown field', { permanent: true }, 'body.permanent'],
+  ])('400 for %s; the key stays, alone', async (_title, input, location) => {
+    const old = await createKey();
+    const before = await read(old.keyId);
+    const answer = await tryReroll({ keyId: old.keyId, expiration: 0, ...input });
+    expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(answer.error.errors.map((error) => error.location)).toContain(location);
+    expect(await ok('apis.listKeys', { apiId: old.apiId })).toEqual([before]);
+  });
+
+  test('404 for a key that is unknown, deleted, another workspace’s, or of a deleted API', async () => {
+    const { keyId } = await newKey();
+    const deleted = await newKey();
+    const orphaned = await createKey();
+    const { rootKey } = await createWorkspace();
+    await ok('keys.deleteKey', { keyId: deleted.keyId });
+    await ok('apis.deleteApi', { apiId: orphaned.apiId });
+    const notFound = { status: 404, code: 'key_not_found' };
+    expect(await tryReroll({ keyId: 'key_unknown', expiration: 0 })).toMatchObject(notFound);
+    expect(await tryReroll({ keyId: deleted.keyId, expiration: 0 })).toMatchObject(notFound);
+    expect(await tryReroll({ keyId: orphaned.keyId, expiration: 0 })).toMatchObject(notFound);
+    expect(await tryReroll({ keyId, expiration: 0 }, rootKey)).toMatchObject(notFound);
+  });
+
+  test.each([['api.*.update_key'], ['api.api_other.create_key']])(
+    '403 for a caller with only %s; the key stays',
+    async (grant) => {
+      const { keyId, key } = await newKey();
+      const answer = await tryReroll({ keyId, expiration: 0 }, [grant]);
+      expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+      expect(answer.error.detail).toContain('create_key');
+      expect(await verify(key)).toMatchObject({ valid: true });
+    },
+  );
+
+  test('create_key for the API of the key is enough', async () => {
+    const { keyId } = await newKey(everything);
+    expect((await tryReroll({ keyId, expiration: 0 }, [`api.${apiId}.create_key`])).status).toBe(200);
+  });
+});
+
+test('the copy can be rerolled at once, and each string is remembered by its hash', async () => {
+  const first = await newKey();
+  const second = await reroll(first.keyId, 0);
+  const third = await reroll(second.keyId, 0);
+  expect(await verify(third.key)).toMatchObject({ valid: true, keyId: third.keyId });
+  const keys = [first, second, third].map(({ key }) => ({ hash: createHash('sha256').update(key).digest('base64') }));
+  const { failed } = await ok('keys.migrateKeys', { migrationId: 'again', apiId, keys });
+  expect(failed).toEqual(keys.map(({ hash }) => hash));
+});

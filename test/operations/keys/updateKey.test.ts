@@ -1,0 +1,558 @@
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { dayMs, harness, hourMs } from '../../support/harness.ts';
+
+const app = harness();
+const { clock, call, ok, send, createKey, createRootKey, createWorkspace } = app;
+
+const startMs = clock.now;
+const minuteMs = 60_000;
+let apiId: string;
+beforeAll(async () => {
+  ({ apiId } = await ok('apis.createApi', { name: 'test' }));
+  await ok('permissions.createRole', { name: 'editor', permissions: ['pages.write'] });
+  await ok('permissions.createRole', { name: 'viewer' });
+});
+beforeEach(() => {
+  clock.now = startMs;
+});
+
+const refill = { interval: 'daily', amount: 9 } as const;
+const requests = { name: 'requests', limit: 5, duration: minuteMs, autoApply: true };
+const exports = { name: 'exports', limit: 2, duration: hourMs, autoApply: false };
+const everything = {
+  name: 'Alice',
+  externalId: 'alice',
+  meta: { plan: 'pro' },
+  expires: startMs + 40 * dayMs,
+  credits: { remaining: 10, refill },
+  ratelimits: [requests, exports],
+  roles: ['editor'],
+  permissions: ['documents.read', 'documents.write'],
+};
+
+const newKey = (input: object = {}) => createKey({ apiId, ...input });
+const update = (keyId: string, changes: object, as?: string | string[]) =>
+  call('keys.updateKey', { keyId, ...changes } as never, as);
+const read = (keyId: string) => ok('keys.getKey', { keyId });
+const verify = (key: string, extras: object = {}) => ok('keys.verifyKey', { key, ...extras });
+
+/** The record after these changes of a key that has everything, and before. */
+async function changed(changes: object, input: object = everything) {
+  const { keyId, key } = await newKey(input);
+  const before = await read(keyId);
+  clock.advance(10);
+  const answer = await update(keyId, changes);
+  expect(answer).toMatchObject({ status: 200, data: {} });
+  const { updatedAt, ...after } = await read(keyId);
+  expect(updatedAt).toBe(clock.now);
+  return { before, after, key, keyId };
+}
+
+const without = (record: object, ...names: string[]) =>
+  Object.fromEntries(Object.entries(record).filter(([name]) => !names.includes(name)));
+
+describe('what is left out stays', () => {
+  test('all of it, when nothing is given', async () => {
+    const { before, after } = await changed({});
+    expect(after).toEqual(before);
+  });
+
+  test.each<[string, object, object?]>([
+    ['name', { name: 'Bob' }],
+    ['meta', { meta: { '10': 1, '2': [null] } }],
+    ['expires', { expires: startMs + hourMs }],
+    ['enabled', { enabled: false }],
+    ['credits', { credits: { remaining: 3, refill: { interval: 'monthly', amount: 4, refillDay: 5 } } }],
+    [
+      'permissions',
+      { permissions: ['documents.list', 'documents.list'] },
+      { permissions: ['documents.list', 'pages.write'] },
+    ],
+    [
+      'roles',
+      { roles: ['viewer', 'viewer'] },
+      { roles: ['viewer'], permissions: ['documents.read', 'documents.write'] },
+    ],
+  ])('all but %s, when that is given', async (_field, changes, shown = changes) => {
+    const { before, after } = await changed(changes);
+    expect(after).toEqual({ ...before, ...shown });
+  });
+});
+
+describe('null', () => {
+  test.each<[string, object, string[]]>([
+    ['removes the name', { name: null }, ['name']],
+    ['removes the metadata', { meta: null }, ['meta']],
+    ['unlinks the identity', { externalId: null }, ['externalId', 'identity']],
+    ['makes the key permanent', { expires: null }, ['expires']],
+    ['makes the credits unlimited', { credits: null }, ['credits']],
+    ['as remaining makes the credits unlimited', { credits: { remaining: null } }, ['credits']],
+    [
+      'as remaining and refill makes the credits unlimited',
+      { credits: { remaining: null, refill: null } },
+      ['credits'],
+    ],
+    ['removes all limits', { ratelimits: null }, ['ratelimits']],
+  ])('%s', async (_title, changes, names) => {
+    const { before, after } = await changed(changes);
+    expect(after).toEqual(without(before, ...names));
+  });
+
+  test.each<[string, object, string[]]>([
+    ['metadata', { meta: {} }, ['meta']],
+    ['limits', { ratelimits: [] }, ['ratelimits']],
+    ['roles', { roles: [] }, ['roles']],
+  ])('is what empty %s are', async (_title, changes, names) => {
+    const { before, after } = await changed(changes);
+    const permissions = names[0] === 'roles' ? { permissions: everything.permissions } : {};
+    expect(after).toEqual({ ...without(before, ...names), ...permissions });
+  });
+
+  test('is what an empty list of permissions is, but for those of roles', async () => {
+    const { before, after } = await changed({ permissions: [] });
+    expect(after).toEqual({ ...before, permissions: ['pages.write'] });
+  });
+
+  test('removes what is not there without complaint', async () => {
+    const nothing = { name: null, meta: null, externalId: null, expires: null, credits: null, ratelimits: null };
+    const { before, after } = await changed(nothing, {});
+    expect(after).toEqual(before);
+  });
+});
+
+describe('credits', () => {
+  test.each<[string, object, object]>([
+    ['remaining: the refill is kept', { remaining: 3 }, { remaining: 3, refill }],
+    ['remaining 0', { remaining: 0 }, { remaining: 0, refill }],
+    [
+      'refill: the balance is kept',
+      { refill: { interval: 'daily', amount: 4 } },
+      { remaining: 10, refill: { interval: 'daily', amount: 4 } },
+    ],
+    [
+      'a refill without day, monthly',
+      { refill: { interval: 'monthly', amount: 4 } },
+      { remaining: 10, refill: { interval: 'monthly', amount: 4, refillDay: 1 } },
+    ],
+    ['refill null: the balance is kept', { refill: null }, { remaining: 10 }],
+    ['remaining with refill null', { remaining: 3, refill: null }, { remaining: 3 }],
+    ['nothing', {}, { remaining: 10, refill }],
+  ])('%s', async (_title, credits, shown) => {
+    const { after } = await changed({ credits });
+    expect(after.credits).toEqual(shown);
+  });
+
+  test('a refill that was kept still comes, one that was stopped does not, a new one comes by its own rule', async () => {
+    const kept = await changed({ credits: { remaining: 3 } });
+    const stopped = await changed({ credits: { refill: null } });
+    const replaced = await changed({ credits: { refill: { interval: 'monthly', amount: 4, refillDay: 18 } } });
+    clock.now = Date.UTC(2026, 0, 17);
+    expect((await read(kept.keyId)).credits?.remaining).toBe(9);
+    expect((await read(stopped.keyId)).credits?.remaining).toBe(10);
+    expect((await read(replaced.keyId)).credits?.remaining).toBe(10);
+    clock.now = Date.UTC(2026, 0, 18);
+    expect((await read(replaced.keyId)).credits?.remaining).toBe(4);
+  });
+
+  test('the refill is gone with an unlimited balance: a number set later has none', async () => {
+    const { keyId } = await changed({ credits: { remaining: null } });
+    await update(keyId, { credits: { remaining: 5 } });
+    clock.advance(dayMs);
+    expect((await read(keyId)).credits).toEqual({ remaining: 5 });
+  });
+
+  test('an unlimited key takes a balance and its refill together', async () => {
+    const { after } = await changed({ credits: { remaining: 1, refill } }, {});
+    expect(after.credits).toEqual({ remaining: 1, refill });
+  });
+
+  test('a refill that came due before the update is in the balance it keeps', async () => {
+    const { keyId } = await newKey(everything);
+    clock.advance(dayMs);
+    await update(keyId, { credits: { refill: null } });
+    expect((await read(keyId)).credits).toEqual({ remaining: 9 });
+  });
+});
+
+describe('identity', () => {
+  test('an unknown externalId creates the identity', async () => {
+    const { after } = await changed({ externalId: 'new.person' });
+    const identity = { id: expect.stringMatching(/^id_/), externalId: 'new.person', meta: {}, ratelimits: [] };
+    expect(after).toMatchObject({ externalId: 'new.person', identity });
+    expect(await ok('identities.getIdentity', { identity: 'new.person' })).toEqual(after.identity);
+  });
+
+  test('a known one links it', async () => {
+    const { identityId } = await ok('identities.createIdentity', { externalId: 'known', meta: { a: 1 } });
+    const { after, key } = await changed({ externalId: 'known' });
+    expect(after.identity).toMatchObject({ id: identityId, meta: { a: 1 } });
+    expect(await verify(key)).toMatchObject({ identity: { id: identityId } });
+  });
+
+  test('the key moves from list to list', async () => {
+    const own = (await ok('apis.createApi', { name: 'own' })).apiId;
+    const { keyId } = await createKey({ apiId: own, externalId: 'from' });
+    const listed = async (externalId: string) =>
+      (await ok('apis.listKeys', { apiId: own, externalId })).map((record) => record.keyId);
+    await update(keyId, { externalId: 'to' });
+    expect([await listed('from'), await listed('to')]).toEqual([[], [keyId]]);
+    await update(keyId, { externalId: null });
+    expect(await listed('to')).toEqual([]);
+  });
+
+  test('the one it had stays, without the key', async () => {
+    const { before } = await changed({ externalId: null });
+    expect(await ok('identities.getIdentity', { identity: 'alice' })).toEqual(before.identity);
+  });
+
+  test('its limits come and go with the link', async () => {
+    await ok('identities.createIdentity', {
+      externalId: 'limited',
+      ratelimits: [{ ...requests, name: 'shared', limit: 1 }],
+    });
+    const { key, keyId } = await newKey();
+    await update(keyId, { externalId: 'limited' });
+    expect(await verify(key)).toMatchObject({ code: 'VALID', ratelimits: [{ name: 'shared', remaining: 0 }] });
+    expect(await verify(key)).toMatchObject({ code: 'RATE_LIMITED' });
+    await update(keyId, { externalId: null });
+    expect(await verify(key)).toMatchObject({ code: 'VALID' });
+  });
+});
+
+describe('limits', () => {
+  const remaining = async (key: string, name = 'requests') =>
+    (await verify(key, { ratelimits: [{ name, cost: 0 }] })).ratelimits!.find((limit) => limit.name === name)!
+      .remaining;
+  const charge = (key: string, cost: number, name = 'requests') => verify(key, { ratelimits: [{ name, cost }] });
+
+  test('are replaced by name: the same name keeps its id, the others go, new ones come', async () => {
+    const { before, after } = await changed({
+      ratelimits: [
+        { ...requests, limit: 8 },
+        { ...exports, name: 'imports' },
+      ],
+    });
+    const [kept] = before.ratelimits!;
+    expect(after.ratelimits).toEqual([
+      { ...requests, limit: 8, id: kept!.id },
+      { ...exports, name: 'imports', id: expect.stringMatching(/^rl_/) },
+    ]);
+    expect(before.ratelimits!.map(({ id }) => id)).not.toContain(after.ratelimits![1]!.id);
+  });
+
+  test('keep their ids in any order', async () => {
+    const { before, after } = await changed({ ratelimits: [exports, requests] });
+    expect(after.ratelimits).toEqual(before.ratelimits!.toReversed());
+  });
+
+  test('another limit keeps the count, up and down', async () => {
+    const { key, keyId } = await newKey({ ratelimits: [requests] });
+    await charge(key, 3);
+    await update(keyId, { ratelimits: [{ ...requests, limit: 100 }] });
+    expect(await remaining(key)).toBe(97);
+    await update(keyId, { ratelimits: [{ ...requests, limit: 4 }] });
+    expect(await remaining(key)).toBe(1);
+    expect(await charge(key, 2)).toMatchObject({ code: 'RATE_LIMITED' });
+  });
+
+  test('a limit below the count has nothing left, and denies', async () => {
+    const { key, keyId } = await newKey({ ratelimits: [requests] });
+    await charge(key, 3);
+    await update(keyId, { ratelimits: [{ ...requests, limit: 2 }] });
+    expect(await verify(key)).toMatchObject({ code: 'RATE_LIMITED', ratelimits: [{ exceeded: true, remaining: 0 }] });
+  });
+
+  test('autoApply alone keeps the count', async () => {
+    const { key, keyId } = await newKey({ ratelimits: [requests] });
+    await charge(key, 3);
+    await update(keyId, { ratelimits: [{ ...requests, autoApply: false }] });
+    expect(await verify(key)).not.toHaveProperty('ratelimits');
+    expect(await remaining(key)).toBe(2);
+  });
+
+  test('another duration is another counter under the same id, and going back finds the old one', async () => {
+    const { key, keyId } = await newKey({ ratelimits: [requests] });
+    const { id } = (await read(keyId)).ratelimits![0]!;
+    await charge(key, 3);
+    await update(keyId, { ratelimits: [{ ...requests, duration: hourMs }] });
+    expect((await read(keyId)).ratelimits).toMatchObject([{ id, duration: hourMs }]);
+    expect(await remaining(key)).toBe(5);
+    await charge(key, 1);
+    await update(keyId, { ratelimits: [requests] });
+    expect(await remaining(key)).toBe(2);
+    await update(keyId, { ratelimits: [{ ...requests, duration: hourMs }] });
+    expect(await remaining(key)).toBe(4);
+  });
+
+  test('a limit that was removed finds its count when it comes back', async () => {
+    const { key, keyId } = await newKey({ ratelimits: [requests] });
+    await charge(key, 3);
+    await update(keyId, { ratelimits: null });
+    expect(await verify(key)).not.toHaveProperty('ratelimits');
+    await update(keyId, { ratelimits: [requests] });
+    expect(await remaining(key)).toBe(2);
+  });
+
+  test('a count that came back to its limit stays there: taking the limit off again and on loses nothing', async () => {
+    const { key, keyId } = await newKey({ ratelimits: [requests] });
+    await charge(key, 1);
+    await update(keyId, { ratelimits: null });
+    await update(keyId, { ratelimits: [requests] });
+    await charge(key, 1);
+    await update(keyId, { ratelimits: null });
+    await update(keyId, { ratelimits: [requests] });
+    expect(await remaining(key)).toBe(3);
+  });
+
+  test('a limit finds what ad hoc limits of its name and duration counted', async () => {
+    const { key, keyId } = await newKey();
+    await verify(key, { ratelimits: [{ name: 'requests', limit: 9, duration: minuteMs, cost: 3 }] });
+    await update(keyId, { ratelimits: [requests] });
+    expect(await remaining(key)).toBe(2);
+  });
+
+  test('a removed limit goes on counting for ad hoc limits', async () => {
+    const { key, keyId } = await newKey({ ratelimits: [requests] });
+    await charge(key, 3);
+    await update(keyId, { ratelimits: [] });
+    const answer = await verify(key, { ratelimits: [{ name: 'requests', limit: 5, duration: minuteMs }] });
+    expect(answer.ratelimits).toMatchObject([{ id: '', remaining: 1 }]);
+  });
+
+  test('the window goes on: what was counted before an update leaves at its own time', async () => {
+    const { key, keyId } = await newKey({ ratelimits: [requests] });
+    const { reset } = (await charge(key, 3)).ratelimits![0]!;
+    clock.advance(1000);
+    await update(keyId, { ratelimits: [{ ...requests, limit: 6 }] });
+    clock.now = reset - 1;
+    expect(await remaining(key)).toBe(3);
+    clock.now = reset;
+    expect(await remaining(key)).toBe(6);
+  });
+});
+
+describe('is seen by the next verification', () => {
+  test.each<[string, object, object]>([
+    ['name', { name: 'Bob' }, { name: 'Bob' }],
+    ['meta', { meta: { plan: 'free' } }, { meta: { plan: 'free' } }],
+    ['expires', { expires: startMs + dayMs }, { expires: startMs + dayMs }],
+    ['expires in the past', { expires: startMs }, { code: 'EXPIRED', expires: startMs }],
+    ['expires in 1970', { expires: 0 }, { code: 'EXPIRED', expires: 0 }],
+    ['enabled', { enabled: false }, { code: 'DISABLED', enabled: false }],
+    ['credits', { credits: { remaining: 0 } }, { code: 'USAGE_EXCEEDED', credits: 0 }],
+    ['a limit', { ratelimits: [{ ...requests, limit: 2 }] }, { ratelimits: [{ limit: 2, remaining: 0 }] }],
+    [
+      'a limit that is full',
+      { ratelimits: [{ ...requests, limit: 1 }] },
+      { code: 'RATE_LIMITED', ratelimits: [{ limit: 1, remaining: 0 }] },
+    ],
+    ['permissions', { permissions: ['nothing.much'] }, { permissions: ['nothing.much', 'pages.write'] }],
+    ['roles', { roles: ['viewer'] }, { roles: ['viewer'], permissions: everything.permissions }],
+    ['externalId', { externalId: 'bob' }, { identity: { externalId: 'bob' } }],
+  ])('%s', async (_title, changes, shown) => {
+    const { key, keyId } = await newKey(everything);
+    await verify(key);
+    await update(keyId, changes);
+    expect(await verify(key)).toMatchObject(shown);
+  });
+
+  test.each([
+    ['name', { name: null }],
+    ['meta', { meta: null }],
+    ['expires', { expires: null }],
+    ['credits', { credits: null }],
+    ['ratelimits', { ratelimits: null }],
+    ['roles', { roles: [] }],
+    ['permissions', { permissions: [], roles: [] }],
+    ['identity', { externalId: null }],
+  ])('%s, removed', async (field, changes) => {
+    const { key, keyId } = await newKey(everything);
+    expect(await verify(key)).toHaveProperty(field);
+    await update(keyId, changes);
+    expect(await verify(key)).not.toHaveProperty(field);
+  });
+
+  test('the query is asked of the new permissions', async () => {
+    const { key, keyId } = await newKey({ permissions: ['documents.read'] });
+    expect(await verify(key, { permissions: 'documents.read' })).toMatchObject({ valid: true });
+    await update(keyId, { permissions: ['documents.*'] });
+    expect(await verify(key, { permissions: 'documents.write' })).toMatchObject({ valid: true });
+    await update(keyId, { permissions: [] });
+    expect(await verify(key, { permissions: 'documents.read' })).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+  });
+
+  test('a key that is enabled again, or made permanent, verifies again', async () => {
+    const { key, keyId } = await newKey({ enabled: false, expires: 0 });
+    await update(keyId, { enabled: true });
+    expect(await verify(key)).toMatchObject({ code: 'EXPIRED' });
+    await update(keyId, { expires: null });
+    expect(await verify(key)).toMatchObject({ code: 'VALID' });
+  });
+
+  test('metadata is stored as the text that came', async () => {
+    const { key, keyId } = await newKey({ meta: { a: 1 } });
+    const meta = '{"10":1.0,"2":12345678901234567890,"__proto__":"é😀"}';
+    await send('/v2/keys.updateKey', { body: `{"keyId":"${keyId}","meta":${meta}}` });
+    expect((await send('/v2/keys.verifyKey', { body: JSON.stringify({ key }) })).body).toContain(`"meta":${meta}`);
+  });
+
+  test('an update is no use of the key and gives none back', async () => {
+    const { key, keyId } = await newKey(everything);
+    await verify(key);
+    const usedAt = clock.now;
+    clock.advance(10);
+    await update(keyId, { name: 'Bob' });
+    expect(await read(keyId)).toMatchObject({ lastUsedAt: usedAt, credits: { remaining: 9 } });
+  });
+});
+
+describe('400; nothing changes', () => {
+  const most = Number.MAX_SAFE_INTEGER;
+
+  test.each<[string, object, string]>([
+    ['an empty name', { name: '' }, 'body.name'],
+    ['a name of 256', { name: 'x'.repeat(256) }, 'body.name'],
+    ['an empty externalId', { externalId: '' }, 'body.externalId'],
+    ['an externalId of 256', { externalId: 'x'.repeat(256) }, 'body.externalId'],
+    ['an externalId with a colon', { externalId: 'a:b' }, 'body.externalId'],
+    ['metadata that is a list', { meta: [] }, 'body.meta'],
+    [
+      'metadata of 101 properties',
+      { meta: Object.fromEntries(Array.from({ length: 101 }, (_, i) => [i, i])) },
+      'body.meta',
+    ],
+    ['metadata of 10 241 bytes', { meta: { a: 'x'.repeat(10_233) } }, 'body.meta'],
+    ['a negative expires', { expires: -1 }, 'body.expires'],
+    ['an expires beyond its most', { expires: 4_102_444_800_001 }, 'body.expires'],
+    ['enabled null', { enabled: null }, 'body.enabled'],
+    ['enabled as number', { enabled: 1 }, 'body.enabled'],
+    ['roles null', { roles: null }, 'body.roles'],
+    ['101 roles', { roles: Array.from({ length: 101 }, (_, i) => `r${i}`) }, 'body.roles'],
+    ['permissions null', { permissions: null }, 'body.permissions'],
+    ['1001 permissions', { permissions: Array.from({ length: 1001 }, (_, i) => `bulk.${i}`) }, 'body.permissions'],
+    ['a permission of 2', { permissions: ['ab'] }, 'body.permissions[0]'],
+    ['a negative balance', { credits: { remaining: -1 } }, 'body.credits.remaining'],
+    ['a balance beyond the safe integers', { credits: { remaining: most + 1 } }, 'body.credits.remaining'],
+    ['an unknown field in credits', { credits: { cost: 1 } }, 'body.credits.cost'],
+    ['a refill of 0', { credits: { refill: { ...refill, amount: 0 } } }, 'body.credits.refill.amount'],
+    ['a refill without interval', { credits: { refill: { amount: 1 } } }, 'body.credits.refill.interval'],
+    ['a day in a daily refill', { credits: { refill: { ...refill, refillDay: 1 } } }, 'body.credits.refill.refillDay'],
+    [
+      'refill day 32',
+      { credits: { refill: { interval: 'monthly', amount: 1, refillDay: 32 } } },
+      'body.credits.refill.refillDay',
+    ],
+    ['a refill of a null balance', { credits: { remaining: null, refill } }, 'body.credits.refill'],
+    ['a limit name twice', { ratelimits: [requests, { ...requests, limit: 9 }] }, 'body.ratelimits[1].name'],
+    ['a limit of 0', { ratelimits: [{ ...requests, limit: 0 }] }, 'body.ratelimits[0].limit'],
+    ['a duration of 999', { ratelimits: [{ ...requests, duration: 999 }] }, 'body.ratelimits[0].duration'],
+    [
+      '51 limits',
+      { ratelimits: Array.from({ length: 51 }, (_, i) => ({ ...requests, name: `limit${i}` })) },
+      'body.ratelimits',
+    ],
+    ['an id in a limit', { ratelimits: [{ ...requests, id: 'rl_1' }] }, 'body.ratelimits[0].id'],
+    ['the prefix, which cannot be changed', { prefix: 'live' }, 'body.prefix'],
+    ['an unknown field', { apiId: 'api_1' }, 'body.apiId'],
+  ])('for %s', async (_title, changes, location) => {
+    const { keyId } = await newKey(everything);
+    const before = await read(keyId);
+    clock.advance(10);
+    const good = { name: 'Bob', enabled: false, credits: { remaining: 1 }, permissions: [] };
+    const answer = await update(keyId, { ...good, ...changes });
+    expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(answer.error.errors.map((error) => error.location)).toContain(location);
+    expect(await read(keyId)).toEqual(before);
+  });
+
+  test('for a refill on an unlimited key', async () => {
+    const { keyId } = await newKey({ name: 'Alice' });
+    const before = await read(keyId);
+    const answer = await update(keyId, { name: 'Bob', externalId: 'not.made', credits: { refill } });
+    expect(answer).toMatchObject({
+      status: 400,
+      code: 'invalid_input',
+      error: { errors: [{ location: 'body.credits.refill' }] },
+    });
+    expect(await read(keyId)).toEqual(before);
+    expect((await call('identities.getIdentity', { identity: 'not.made' })).status).toBe(404);
+  });
+
+  test('comes before 404 and 403', async () => {
+    const changes = { credits: { remaining: null, refill } };
+    expect((await update('key_unknown', changes)).status).toBe(400);
+    expect((await update('key_unknown', changes, ['api.*.read_key'])).status).toBe(400);
+  });
+});
+
+describe('refusals', () => {
+  test('404 for a key that is unknown, deleted, another workspace’s, or of a deleted API', async () => {
+    const { keyId } = await newKey();
+    const deleted = await newKey();
+    const orphaned = await createKey();
+    const { rootKey } = await createWorkspace();
+    await ok('keys.deleteKey', { keyId: deleted.keyId });
+    await ok('apis.deleteApi', { apiId: orphaned.apiId });
+    const notFound = { status: 404, code: 'key_not_found' };
+    expect(await update('key_unknown', { name: 'Bob' })).toMatchObject(notFound);
+    expect(await update(deleted.keyId, { name: 'Bob' })).toMatchObject(notFound);
+    expect(await update(orphaned.keyId, { name: 'Bob' })).toMatchObject(notFound);
+    expect(await update(keyId, { name: 'Bob' }, rootKey)).toMatchObject(notFound);
+    expect(await read(keyId)).not.toHaveProperty('name');
+  });
+
+  test('404 for a role that does not exist; nothing changes, no permission and no identity is made', async () => {
+    const { keyId } = await newKey(everything);
+    const before = await read(keyId);
+    const answer = await update(keyId, {
+      name: 'Bob',
+      externalId: 'never.made',
+      credits: null,
+      ratelimits: null,
+      permissions: ['never.made'],
+      roles: ['viewer', 'nobody'],
+    });
+    expect(answer).toMatchObject({ status: 404, code: 'role_not_found' });
+    expect(answer.error.detail).toContain('"nobody"');
+    expect(await read(keyId)).toEqual(before);
+    expect((await call('permissions.getPermission', { permission: 'never.made' })).status).toBe(404);
+    expect((await call('identities.getIdentity', { identity: 'never.made' })).status).toBe(404);
+  });
+
+  test('roles are found by case', async () => {
+    const { keyId } = await newKey();
+    expect(await update(keyId, { roles: ['Viewer'] })).toMatchObject({ status: 404, code: 'role_not_found' });
+  });
+
+  test('403 for a permission that does not exist yet, without create_permission; nothing changes', async () => {
+    const { keyId } = await newKey(everything);
+    const before = await read(keyId);
+    const rootKey = await createRootKey(['api.*.update_key']);
+    const answer = await update(keyId, { name: 'Bob', permissions: ['documents.read', 'unheard.of'] }, rootKey);
+    expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+    expect(answer.error.detail).toContain('rbac.*.create_permission');
+    expect(await read(keyId)).toEqual(before);
+    expect((await update(keyId, { permissions: ['documents.write'] }, rootKey)).status).toBe(200);
+    expect(
+      (await update(keyId, { permissions: ['now.made'] }, ['api.*.update_key', 'rbac.*.create_permission'])).status,
+    ).toBe(200);
+    expect((await update(keyId, { permissions: ['now.made'] }, rootKey)).status).toBe(200);
+  });
+
+  test.each([['api.*.create_key'], ['api.api_other.update_key']])(
+    '403 for a caller with only %s; nothing changes',
+    async (grant) => {
+      const { keyId } = await newKey(everything);
+      const before = await read(keyId);
+      const answer = await update(keyId, { name: 'Bob' }, [grant]);
+      expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+      expect(answer.error.detail).toContain('api.*.update_key');
+      expect(await read(keyId)).toEqual(before);
+    },
+  );
+
+  test('update_key for the API of the key is enough', async () => {
+    const { keyId } = await newKey();
+    expect((await update(keyId, { name: 'Bob', externalId: 'alice' }, [`api.${apiId}.update_key`])).status).toBe(200);
+  });
+});

@@ -1,0 +1,140 @@
+import { describe, expect, test } from 'vitest';
+import { harness } from '../../support/harness.ts';
+
+const { call, ok, createKey } = harness();
+
+const get = (role: string) => ok('permissions.getRole', { role });
+const slugsOf = async (role: string) => (await get(role)).permissions.map(({ slug }) => slug);
+
+/** Nothing was made: neither the role nor the permission it named. */
+async function expectNothing(name: string, slug: string) {
+  expect((await call('permissions.getRole', { role: name })).status).toBe(404);
+  expect((await call('permissions.getPermission', { permission: slug })).status).toBe(404);
+  expect(await ok('permissions.listPermissions', { search: slug })).toEqual([]);
+}
+
+describe('200', () => {
+  test('answers an id, under which it is found as it was given', async () => {
+    const { permissionId } = await ok('permissions.createPermission', { name: 'Read', slug: 'documents.read' });
+    const { roleId, ...rest } = await ok('permissions.createRole', {
+      name: 'Editor of documents',
+      description: 'Reads and writes.',
+      permissions: ['documents.read', 'documents.write'],
+    });
+    expect(roleId).toMatch(/^role_[1-9A-HJ-NP-Za-km-z]{16,}$/);
+    expect(rest).toEqual({});
+    expect(await get(roleId)).toEqual({
+      id: roleId,
+      name: 'Editor of documents',
+      description: 'Reads and writes.',
+      permissions: [
+        { id: permissionId, name: 'Read', slug: 'documents.read' },
+        { id: expect.stringMatching(/^perm_/), name: 'documents.write', slug: 'documents.write' },
+      ],
+    });
+  });
+
+  test('with a name alone has no description and an empty list', async () => {
+    const { roleId } = await ok('permissions.createRole', { name: 'plain' });
+    expect(await get('plain')).toEqual({ id: roleId, name: 'plain', permissions: [] });
+  });
+
+  test.each(['x', '😀'.repeat(100), '"\\\0\u2028 é', ' ', 'a,b', '17'])('takes any name: %j', async (name) => {
+    await ok('permissions.createRole', { name });
+    expect((await get(name)).name).toBe(name);
+    const { key } = await createKey({ roles: [name] });
+    expect((await ok('keys.verifyKey', { key })).roles).toEqual([name]);
+  });
+
+  test('names are told apart by case', async () => {
+    const lower = await ok('permissions.createRole', { name: 'case', permissions: ['case.lower'] });
+    const upper = await ok('permissions.createRole', { name: 'Case', permissions: ['case.upper'] });
+    expect(lower.roleId).not.toBe(upper.roleId);
+    expect([await slugsOf('case'), await slugsOf('Case')]).toEqual([['case.lower'], ['case.upper']]);
+  });
+
+  test('a permission named twice counts once, in the order given', async () => {
+    await ok('permissions.createRole', { name: 'twice', permissions: ['t.b', 't.a', 't.b', 't.c', 't.a'] });
+    expect(await slugsOf('twice')).toEqual(['t.b', 't.a', 't.c']);
+    expect(await ok('permissions.listPermissions', { search: 't.b' })).toHaveLength(1);
+  });
+
+  test('takes 1000 permissions, which count for a key of the role, and 1001 are refused', async () => {
+    const permissions = Array.from({ length: 1000 }, (_, index) => `many.${index}`);
+    await ok('permissions.createRole', { name: 'many', permissions });
+    expect(await slugsOf('many')).toEqual(permissions);
+    const { key } = await createKey({ roles: ['many'] });
+    expect(await ok('keys.verifyKey', { key, permissions: 'many.0 AND many.999' })).toMatchObject({ valid: true });
+    const answer = await call('permissions.createRole', {
+      name: 'too many',
+      permissions: [...permissions, 'one.more'],
+    });
+    expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
+    await expectNothing('too many', 'one.more');
+  });
+});
+
+describe('400', () => {
+  test.each<[string, object]>([
+    ['name', { name: '' }],
+    ['name', { name: '😀'.repeat(101) }],
+    ['name', {}],
+    ['description', { name: 'n', description: 'd'.repeat(513) }],
+    ['description', { name: 'n', description: null }],
+    ['permissions', { name: 'n', permissions: null }],
+    ['permissions[1]', { name: 'n', permissions: ['fine', 'ab'] }],
+    ['permissions[0]', { name: 'n', permissions: ['not fine'] }],
+  ])('names the field %s: %j', async (field, input) => {
+    const { status, code, error } = await call('permissions.createRole', input as never);
+    expect({ status, code }).toEqual({ status: 400, code: 'invalid_input' });
+    expect(error.errors.map(({ location }) => location.replace(/\.(\d+)$/, '[$1]'))).toContain(`body.${field}`);
+    await expectNothing('n', 'fine');
+  });
+});
+
+test('409 for a name that exists, which stays as it was; no permission is made', async () => {
+  const { roleId } = await ok('permissions.createRole', { name: 'taken', description: 'First', permissions: ['r.a'] });
+  const before = await get(roleId);
+  const again = { name: 'taken', description: 'Second', permissions: ['r.new'] };
+  const answer = await call('permissions.createRole', again);
+  expect(answer).toMatchObject({ status: 409, code: 'role_already_exists' });
+  expect(await get('taken')).toEqual(before);
+  expect((await call('permissions.getPermission', { permission: 'r.new' })).status).toBe(404);
+  expect(await ok('permissions.listRoles', { search: 'taken' })).toHaveLength(1);
+});
+
+describe('403', () => {
+  test('without create_role', async () => {
+    const { status, error } = await call('permissions.createRole', { name: 'no' }, ['rbac.*.create_permission']);
+    expect(status).toBe(403);
+    expect(error.detail).toContain('rbac.*.create_role');
+  });
+
+  test('with permissions but without add_permission_to_role', async () => {
+    const grants = ['rbac.*.create_role', 'rbac.*.create_permission'];
+    const { status, error } = await call('permissions.createRole', { name: 'no', permissions: ['no.way'] }, grants);
+    expect(status).toBe(403);
+    expect(error.detail).toContain('rbac.*.add_permission_to_role');
+    await expectNothing('no', 'no.way');
+    for (const more of [{}, { permissions: [] }]) {
+      const name = `yes${JSON.stringify(more)}`;
+      expect((await call('permissions.createRole', { name, ...more }, grants)).status).toBe(200);
+    }
+  });
+
+  test('with a permission that does not exist but without create_permission', async () => {
+    await ok('permissions.createPermission', { name: 'n', slug: 'exists.already' });
+    const grants = ['rbac.*.create_role', 'rbac.*.add_permission_to_role'];
+    const permissions = ['exists.already', 'no.such'];
+    const { status, error } = await call('permissions.createRole', { name: 'no', permissions }, grants);
+    expect(status).toBe(403);
+    expect(error.detail).toContain('rbac.*.create_permission');
+    await expectNothing('no', 'no.such');
+    const { status: allowed } = await call(
+      'permissions.createRole',
+      { name: 'yes', permissions: ['exists.already'] },
+      grants,
+    );
+    expect(allowed).toBe(200);
+  });
+});

@@ -1,0 +1,121 @@
+import { describe, expect, test } from 'vitest';
+import { harness, type InputOf } from '../../support/harness.ts';
+
+const app = harness();
+const { call, ok, createKey, createWorkspace } = app;
+const elsewhere = harness();
+
+let made = 0;
+/** A slug no other test has. */
+const fresh = () => `documents${++made}.read`;
+
+const verify = (key: string, permissions?: string) =>
+  ok('keys.verifyKey', { key, ...(permissions !== undefined && { permissions }) });
+
+/** A key whose text both servers have seen, and have in their caches. */
+async function seenKey(input: Omit<InputOf<'keys.createKey'>, 'apiId'>) {
+  const created = await createKey(input);
+  for (const server of [app, elsewhere]) {
+    for (let times = 0; times < 2; times++) await server.call('keys.verifyKey', { key: created.key }, app.rootKey);
+  }
+  return created;
+}
+
+describe('200', () => {
+  test.each(['id', 'slug'] as const)('by its %s; it is gone by both', async (by) => {
+    const slug = fresh();
+    const { permissionId: id } = await ok('permissions.createPermission', { name: 'n', slug });
+    expect(await ok('permissions.deletePermission', { permission: { id, slug }[by] })).toEqual({});
+    for (const permission of [id, slug]) {
+      expect((await call('permissions.getPermission', { permission })).status).toBe(404);
+      expect((await call('permissions.deletePermission', { permission })).status).toBe(404);
+    }
+    expect(await ok('permissions.listPermissions', { search: slug })).toEqual([]);
+  });
+
+  test('is off every key from the next verification on, also one that was seen before', async () => {
+    const slug = fresh();
+    const { keyId, key } = await seenKey({ permissions: ['other.read', slug] });
+    expect(await verify(key, slug)).toMatchObject({ valid: true, permissions: ['other.read', slug] });
+    await ok('permissions.deletePermission', { permission: slug });
+    const after = { valid: false, code: 'INSUFFICIENT_PERMISSIONS', permissions: ['other.read'] };
+    expect(await verify(key, slug)).toMatchObject(after);
+    expect((await elsewhere.call('keys.verifyKey', { key, permissions: slug }, app.rootKey)).data).toMatchObject(after);
+    expect((await verify(key)).permissions).toEqual(['other.read']);
+    expect((await ok('keys.getKey', { keyId })).permissions).toEqual(['other.read']);
+  });
+
+  test('the last one of a key leaves none to show', async () => {
+    const slug = fresh();
+    const { keyId, key } = await seenKey({ permissions: [slug] });
+    await ok('permissions.deletePermission', { permission: slug });
+    expect(await verify(key)).toEqual({ valid: true, code: 'VALID', keyId, enabled: true });
+    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('permissions');
+  });
+
+  test('is off every role, and so off the keys of the role', async () => {
+    const slug = fresh();
+    const role = { name: `role ${slug}`, permissions: [slug, 'other.write'] };
+    await ok('permissions.createRole', role);
+    const { key } = await seenKey({ roles: [role.name] });
+    expect(await verify(key, slug)).toMatchObject({ valid: true });
+    await ok('permissions.deletePermission', { permission: slug });
+    expect(await verify(key, slug)).toMatchObject({ valid: false, permissions: ['other.write'], roles: [role.name] });
+    expect(await verify(key, 'other.write')).toMatchObject({ valid: true });
+    const { permissions } = await ok('permissions.getRole', { role: role.name });
+    expect(permissions.map((permission) => permission.slug)).toEqual(['other.write']);
+  });
+
+  test('one that comes back under its slug is another: no old key or role has it', async () => {
+    const slug = fresh();
+    const role = `role ${slug}`;
+    await ok('permissions.createRole', { name: role, permissions: [slug] });
+    const direct = await seenKey({ permissions: [slug] });
+    const through = await seenKey({ roles: [role] });
+    await ok('permissions.deletePermission', { permission: slug });
+    await ok('permissions.createPermission', { name: 'again', slug });
+    for (const { keyId, key } of [direct, through]) {
+      expect(await verify(key, slug)).toMatchObject({ valid: false, code: 'INSUFFICIENT_PERMISSIONS' });
+      expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('permissions');
+    }
+    expect((await ok('permissions.getRole', { role })).permissions).toEqual([]);
+    // Given anew it counts again, once.
+    expect(await ok('keys.addPermissions', { keyId: direct.keyId, permissions: [slug] })).toHaveLength(1);
+    expect(await verify(direct.key, slug)).toMatchObject({ valid: true, permissions: [slug] });
+  });
+
+  test('a wildcard that is deleted covers nothing more', async () => {
+    const slug = fresh();
+    const wildcard = slug.replace('.read', '.*');
+    const { key } = await seenKey({ permissions: [wildcard] });
+    expect(await verify(key, slug)).toMatchObject({ valid: true });
+    await ok('permissions.deletePermission', { permission: wildcard });
+    expect(await verify(key, slug)).toMatchObject({ valid: false });
+  });
+
+  test('leaves what only begins or ends alike, and what a wildcard covers', async () => {
+    const slug = fresh();
+    const alike = [`${slug}.own`, slug.slice(0, -1), slug.toUpperCase(), slug.replace('.read', '.*')];
+    const { key } = await seenKey({ permissions: [...alike, slug] });
+    await ok('permissions.deletePermission', { permission: slug });
+    expect((await verify(key)).permissions).toEqual(alike);
+    expect(await verify(key, slug)).toMatchObject({ valid: true });
+  });
+});
+
+describe('404', () => {
+  test.each(['unknown', 'perm_unknown', 'perm_1111111111111111'])('for %s', async (permission) => {
+    const answer = await call('permissions.deletePermission', { permission });
+    expect(answer).toMatchObject({ status: 404, code: 'permission_not_found' });
+  });
+
+  test('for another workspace’s, which stays', async () => {
+    const slug = fresh();
+    const { permissionId } = await ok('permissions.createPermission', { name: 'n', slug });
+    const { rootKey } = await createWorkspace();
+    for (const permission of [slug, permissionId]) {
+      expect((await call('permissions.deletePermission', { permission }, rootKey)).status).toBe(404);
+    }
+    expect((await call('permissions.getPermission', { permission: slug })).status).toBe(200);
+  });
+});

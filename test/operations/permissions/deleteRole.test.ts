@@ -1,0 +1,102 @@
+import { describe, expect, test } from 'vitest';
+import { harness, type InputOf } from '../../support/harness.ts';
+
+const app = harness();
+const { call, ok, createKey, createWorkspace } = app;
+const elsewhere = harness();
+
+let made = 0;
+/** A role of one permission, neither of which another test has. */
+async function newRole() {
+  const [name, slug] = [`role ${++made}`, `documents${made}.read`];
+  const { roleId } = await ok('permissions.createRole', { name, permissions: [slug] });
+  return { roleId, name, slug };
+}
+
+const verify = (key: string, permissions?: string) =>
+  ok('keys.verifyKey', { key, ...(permissions !== undefined && { permissions }) });
+
+/** A key whose text both servers have seen, and have in their caches. */
+async function seenKey(input: Omit<InputOf<'keys.createKey'>, 'apiId'>) {
+  const created = await createKey(input);
+  for (const server of [app, elsewhere]) {
+    for (let times = 0; times < 2; times++) await server.call('keys.verifyKey', { key: created.key }, app.rootKey);
+  }
+  return created;
+}
+
+describe('200', () => {
+  test.each(['roleId', 'name'] as const)('by its %s; it is gone by both, its permissions stay', async (by) => {
+    const role = await newRole();
+    expect(await ok('permissions.deleteRole', { role: role[by] })).toEqual({});
+    for (const gone of [role.roleId, role.name]) {
+      expect((await call('permissions.getRole', { role: gone })).status).toBe(404);
+      expect((await call('permissions.deleteRole', { role: gone })).status).toBe(404);
+    }
+    expect((await call('permissions.getPermission', { permission: role.slug })).status).toBe(200);
+  });
+
+  test('is off every key from the next verification on, also one that was seen before', async () => {
+    const { name, slug } = await newRole();
+    const { keyId, key } = await seenKey({ roles: [name], permissions: ['own.read'] });
+    expect(await verify(key, slug)).toMatchObject({ valid: true, roles: [name], permissions: ['own.read', slug] });
+    await ok('permissions.deleteRole', { role: name });
+    const after = { valid: false, code: 'INSUFFICIENT_PERMISSIONS', permissions: ['own.read'] };
+    for (const server of [app, elsewhere]) {
+      const { data } = await server.call('keys.verifyKey', { key, permissions: slug }, app.rootKey);
+      expect(data).toMatchObject(after);
+      expect(data).not.toHaveProperty('roles');
+    }
+    const record = await ok('keys.getKey', { keyId });
+    expect(record.permissions).toEqual(['own.read']);
+    expect(record).not.toHaveProperty('roles');
+  });
+
+  test('the last role of a key leaves nothing to show', async () => {
+    const { name } = await newRole();
+    const { keyId, key } = await seenKey({ roles: [name] });
+    await ok('permissions.deleteRole', { role: name });
+    expect(await verify(key)).toEqual({ valid: true, code: 'VALID', keyId, enabled: true });
+  });
+
+  test('what another role or the key itself permits stays', async () => {
+    const { name, slug } = await newRole();
+    const other = `other of ${name}`;
+    await ok('permissions.createRole', { name: other, permissions: [slug] });
+    const twice = await seenKey({ roles: [name, other] });
+    const direct = await seenKey({ roles: [name], permissions: [slug] });
+    await ok('permissions.deleteRole', { role: name });
+    expect(await verify(twice.key, slug)).toMatchObject({ valid: true, roles: [other], permissions: [slug] });
+    expect(await verify(direct.key, slug)).toMatchObject({ valid: true, permissions: [slug] });
+  });
+
+  test('one that comes back under its name is another: no old key has it', async () => {
+    const { roleId, name, slug } = await newRole();
+    const { keyId, key } = await seenKey({ roles: [name] });
+    await ok('permissions.deleteRole', { role: name });
+    const again = await ok('permissions.createRole', { name, permissions: [slug] });
+    expect(again.roleId).not.toBe(roleId);
+    const answer = await verify(key, slug);
+    expect(answer).toMatchObject({ valid: false, code: 'INSUFFICIENT_PERMISSIONS' });
+    expect(answer).not.toHaveProperty('roles');
+    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('roles');
+    // Given anew it counts again.
+    expect(await ok('keys.addRoles', { keyId, roles: [name] })).toMatchObject([{ id: again.roleId }]);
+    expect(await verify(key, slug)).toMatchObject({ valid: true, roles: [name] });
+  });
+});
+
+describe('404', () => {
+  test.each(['unknown', 'role_unknown', 'role_1111111111111111'])('for %s', async (role) => {
+    expect(await call('permissions.deleteRole', { role })).toMatchObject({ status: 404, code: 'role_not_found' });
+  });
+
+  test('for another workspace’s, which stays', async () => {
+    const { roleId, name } = await newRole();
+    const { rootKey } = await createWorkspace();
+    for (const role of [roleId, name]) {
+      expect((await call('permissions.deleteRole', { role }, rootKey)).status).toBe(404);
+    }
+    expect((await call('permissions.getRole', { role: roleId })).status).toBe(200);
+  });
+});

@@ -1,0 +1,68 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { harness } from '../../support/harness.ts';
+
+const { call, ok, clock, createWorkspace, send } = harness();
+const override = { namespace: 'email', identifier: 'alice', limit: 5, duration: 60_000 };
+let overrideId: string;
+let namespaceId: string;
+
+beforeAll(async () => {
+  overrideId = (await ok('ratelimits.setOverride', override)).overrideId;
+  await ok('ratelimits.setOverride', { ...override, identifier: 'a*' });
+  namespaceId = (await ok('ratelimits.getOverride', { namespace: 'email', identifier: 'alice' })).namespaceId;
+});
+
+test('200: all there is to it, by the name or the id of the namespace, on both paths', async () => {
+  const createdAt = clock.now;
+  clock.advance(1000);
+  for (const namespace of ['email', namespaceId]) {
+    for (const path of ['ratelimits', 'ratelimit']) {
+      const body = JSON.stringify({ namespace, identifier: 'alice' });
+      const { status, json } = await send(`/v2/${path}.getOverride`, { body });
+      expect(status).toBe(200);
+      // The name, also when asked by id.
+      expect(json.data).toEqual({ ...override, overrideId, namespaceId, createdAt });
+      expect(namespaceId).toMatch(/^rlns_[1-9A-HJ-NP-Za-km-z]{16}$/);
+    }
+  }
+});
+
+test('any characters: as it was set', async () => {
+  for (const identifier of ['a\u0000b', ' ', '\u{1f511}', ':60000:b', 'x'.repeat(512), '\u{1f511}'.repeat(512)]) {
+    const request = { namespace: identifier, identifier };
+    await ok('ratelimits.setOverride', { ...request, limit: 1, duration: 1000 });
+    expect(await ok('ratelimits.getOverride', request)).toMatchObject(request);
+  }
+});
+
+describe('404', () => {
+  test.each(['al', 'alice2', 'Alice', 'alice ', '*', 'a', 'ab*'])('no override is exactly %j', async (identifier) => {
+    const answer = await call('ratelimits.getOverride', { namespace: 'email', identifier });
+    expect(answer).toMatchObject({ status: 404, code: 'override_not_found' });
+  });
+
+  test('a wildcard one is found by its own text only', async () => {
+    expect(await ok('ratelimits.getOverride', { namespace: 'email', identifier: 'a*' })).toMatchObject({ limit: 5 });
+  });
+
+  test.each(['sms', 'Email', 'rlns_unknown', `rlns_${'1'.repeat(16)}`])('no namespace %j', async (namespace) => {
+    const answer = await call('ratelimits.getOverride', { namespace, identifier: 'alice' });
+    expect(answer).toMatchObject({ status: 404, code: 'namespace_not_found' });
+  });
+
+  test('another workspace has no such namespace, by name or id', async () => {
+    const { rootKey } = await createWorkspace();
+    for (const namespace of ['email', namespaceId]) {
+      const answer = await call('ratelimits.getOverride', { namespace, identifier: 'alice' }, rootKey);
+      expect(answer).toMatchObject({ status: 404, code: 'namespace_not_found' });
+    }
+  });
+});
+
+test('403: a grant for another namespace does not read', async () => {
+  const request = { namespace: 'email', identifier: 'alice' };
+  expect((await call('ratelimits.getOverride', request, [`ratelimit.${namespaceId}.read_override`])).status).toBe(200);
+  const refused = await call('ratelimits.getOverride', request, ['ratelimit.rlns_other.read_override']);
+  expect(refused).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+  expect(refused.error.detail).toContain(`ratelimit.*.read_override or ratelimit.${namespaceId}.read_override`);
+});

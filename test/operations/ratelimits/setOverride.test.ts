@@ -1,0 +1,335 @@
+// Setting an override, and which override counts: both are seen through the limit checks that follow.
+
+import { describe, expect, test } from 'vitest';
+import { harness, type InputOf } from '../../support/harness.ts';
+import { random, seed } from '../../support/random.ts';
+
+const tollgate = harness();
+const { call, ok, clock, createRootKey, createWorkspace, send } = tollgate;
+
+const minute = 60_000;
+let namespaces = 0;
+const freshNamespace = () => `overrides ${++namespaces}`;
+
+const set = async (namespace: string, identifier: string, limit: number, duration = minute) =>
+  (await ok('ratelimits.setOverride', { namespace, identifier, limit, duration })).overrideId;
+
+/** A look as a caller takes it who knows of no override: at most 1000 in an hour. */
+const look = (namespace: string, identifier: string) =>
+  ok('ratelimits.limit', { namespace, identifier, limit: 1000, duration: 60 * minute, cost: 0 });
+
+const idOf = async (namespace: string, identifier: string) =>
+  (await ok('ratelimits.getOverride', { namespace, identifier })).namespaceId;
+
+describe('200', () => {
+  test('replaces limit and duration of every check of that identifier, and says so', async () => {
+    const namespace = freshNamespace();
+    const request = { namespace, identifier: 'alice', limit: 1000, duration: 60 * minute };
+    const overrideId = await set(namespace, 'alice', 2);
+    expect(overrideId).toMatch(/^rlor_[1-9A-HJ-NP-Za-km-z]{16}$/);
+
+    const reset = clock.now + minute + 1;
+    expect(await ok('ratelimits.limit', request)).toEqual({
+      success: true,
+      limit: 2,
+      remaining: 1,
+      reset,
+      overrideId,
+    });
+    await ok('ratelimits.limit', request);
+    const refused = await ok('ratelimits.limit', { ...request, limit: 1 });
+    expect(refused).toEqual({ success: false, limit: 2, remaining: 0, reset, overrideId });
+    // Nobody else's.
+    expect(await ok('ratelimits.limit', { ...request, identifier: 'bob' })).not.toHaveProperty('overrideId');
+  });
+
+  test('may raise a limit as well as lower it, and make the window longer than a request may', async () => {
+    const namespace = freshNamespace();
+    await set(namespace, 'alice', 5000, 400 * 24 * 60 * minute);
+    const request = { namespace, identifier: 'alice', limit: 1, duration: 1000 };
+    expect(await ok('ratelimits.limit', { ...request, cost: 5000 })).toMatchObject({ success: true, remaining: 0 });
+    clock.advance(399 * 24 * 60 * minute);
+    expect(await ok('ratelimits.limit', request)).toMatchObject({ success: false });
+  });
+
+  test('the longest duration there is answers integers that JSON keeps', async () => {
+    const namespace = freshNamespace();
+    const longest = Number.MAX_SAFE_INTEGER;
+    await set(namespace, 'alice', 1, longest);
+    expect(await ok('ratelimits.getOverride', { namespace, identifier: 'alice' })).toMatchObject({ duration: longest });
+    for (const success of [true, false]) {
+      const answer = await ok('ratelimits.limit', { namespace, identifier: 'alice', limit: 1, duration: 1000 });
+      expect(answer).toMatchObject({ success });
+      expect(Number.isSafeInteger(answer.reset)).toBe(true);
+    }
+  });
+
+  test('counts from the next check on; another limit keeps the count, another duration is another counter', async () => {
+    const namespace = freshNamespace();
+    const request = { namespace, identifier: 'alice', limit: 10, duration: minute };
+    await ok('ratelimits.limit', { ...request, cost: 4 });
+    await set(namespace, 'alice', 5);
+    expect(await ok('ratelimits.limit', { ...request, cost: 0 })).toMatchObject({ limit: 5, remaining: 1 });
+    await set(namespace, 'alice', 5, minute + 1);
+    expect(await ok('ratelimits.limit', { ...request, cost: 0 })).toMatchObject({ limit: 5, remaining: 5 });
+    await ok('ratelimits.deleteOverride', { namespace, identifier: 'alice' });
+    expect(await ok('ratelimits.limit', { ...request, cost: 0 })).toMatchObject({ limit: 10, remaining: 6 });
+  });
+
+  test('set again, it keeps its id and its time of creation', async () => {
+    const namespace = freshNamespace();
+    const first = await set(namespace, 'alice', 2);
+    const wild = await set(namespace, 'a*', 3);
+    const createdAt = clock.now;
+    clock.advance(1000);
+    expect(await set(namespace, 'alice', 7, 2 * minute)).toBe(first);
+    expect(await set(namespace, 'a*', 8)).toBe(wild);
+    expect(await ok('ratelimits.getOverride', { namespace, identifier: 'alice' })).toMatchObject({
+      overrideId: first,
+      limit: 7,
+      duration: 2 * minute,
+      createdAt,
+    });
+    expect((await ok('ratelimits.listOverrides', { namespace })) as never).toEqual({
+      overrides: [
+        expect.objectContaining({ overrideId: first, limit: 7 }),
+        expect.objectContaining({ overrideId: wild, limit: 8 }),
+      ],
+    });
+  });
+
+  test('a limit of 0 blocks completely, a look included, exact or by wildcard', async () => {
+    const namespace = freshNamespace();
+    await set(namespace, 'alice', 0);
+    await set(namespace, 'bob*', 0);
+    for (const identifier of ['alice', 'bobby']) {
+      for (const cost of [0, 1, 5]) {
+        const request = { namespace, identifier, limit: 1000, duration: 1000, cost };
+        const refused = { success: false, limit: 0, remaining: 0, reset: clock.now + minute };
+        expect(await ok('ratelimits.limit', request)).toEqual({ ...refused, overrideId: expect.any(String) });
+      }
+    }
+    await set(namespace, 'alice', 1);
+    expect(await look(namespace, 'alice')).toMatchObject({ success: true, limit: 1, remaining: 1 });
+  });
+
+  test('the namespace is the same by its name and by its id', async () => {
+    const namespace = freshNamespace();
+    const overrideId = await set(namespace, 'alice', 2);
+    const namespaceId = await idOf(namespace, 'alice');
+    expect(await set(namespaceId, 'alice', 3)).toBe(overrideId);
+    expect(await look(namespaceId, 'alice')).toMatchObject({ limit: 3, overrideId });
+    expect(await look(namespace, 'alice')).toMatchObject({ limit: 3, overrideId });
+  });
+
+  test('both path families set the same override', async () => {
+    const namespace = freshNamespace();
+    const body = JSON.stringify({ namespace, identifier: 'alice', limit: 3, duration: minute });
+    const singular = await send('/v2/ratelimit.setOverride', { body });
+    expect(singular.status).toBe(200);
+    expect(await set(namespace, 'alice', 3)).toBe(singular.json.data.overrideId);
+  });
+
+  test('workspaces have nothing in common', async () => {
+    const namespace = freshNamespace();
+    await set(namespace, 'alice', 1);
+    const { rootKey } = await createWorkspace();
+    const request = { namespace, identifier: 'alice', limit: 9, duration: minute };
+    const { data } = await call('ratelimits.limit', request, rootKey);
+    expect(data).toEqual({ success: true, limit: 9, remaining: 8, reset: clock.now + minute + 1 });
+  });
+});
+
+describe('which override counts', () => {
+  test('the exact one before any wildcard, whatever was set first', async () => {
+    const namespace = freshNamespace();
+    const wild = await set(namespace, 'alice*', 2);
+    const exact = await set(namespace, 'alice', 3);
+    expect(await look(namespace, 'alice')).toMatchObject({ overrideId: exact, limit: 3 });
+    expect(await look(namespace, 'alice2')).toMatchObject({ overrideId: wild, limit: 2 });
+    await ok('ratelimits.deleteOverride', { namespace, identifier: 'alice' });
+    expect(await look(namespace, 'alice')).toMatchObject({ overrideId: wild });
+    await ok('ratelimits.deleteOverride', { namespace, identifier: 'alice*' });
+    expect(await look(namespace, 'alice')).toMatchObject({ limit: 1000 });
+    expect(await look(namespace, 'alice')).not.toHaveProperty('overrideId');
+  });
+
+  test('an identifier that is a wildcard to the letter has that override', async () => {
+    const namespace = freshNamespace();
+    const older = await set(namespace, '*ab*', 1);
+    const exact = await set(namespace, 'ab*', 2);
+    expect(await look(namespace, 'ab*')).toMatchObject({ overrideId: exact, limit: 2 });
+    expect(await look(namespace, 'abc')).toMatchObject({ overrideId: older, limit: 1 });
+  });
+
+  test('of wildcards the one with the most literal characters, counted as characters', async () => {
+    const namespace = freshNamespace();
+    const most = await set(namespace, '*.example.com', 3);
+    await set(namespace, '*', 1);
+    await set(namespace, '*.com', 2);
+    expect(await look(namespace, 'a.example.com')).toMatchObject({ overrideId: most });
+    expect(await look(namespace, 'example.com')).toMatchObject({ limit: 2 });
+    expect(await look(namespace, 'example.org')).toMatchObject({ limit: 1 });
+
+    // Three characters of four bytes each are fewer than four of one.
+    const letters = freshNamespace();
+    await set(letters, '\u{1f511}\u{1f511}\u{1f511}*', 1);
+    await set(letters, '*abcd', 2);
+    expect(await look(letters, '\u{1f511}\u{1f511}\u{1f511}abcd')).toMatchObject({ limit: 2 });
+  });
+
+  test('ties go to the oldest, and an override that was deleted is young again', async () => {
+    const namespace = freshNamespace();
+    await set(namespace, 'a*', 1);
+    await set(namespace, '*b', 2);
+    expect(await look(namespace, 'ab')).toMatchObject({ limit: 1 });
+    // Changing it does not make it younger.
+    await set(namespace, 'a*', 3);
+    expect(await look(namespace, 'ab')).toMatchObject({ limit: 3 });
+    await ok('ratelimits.deleteOverride', { namespace, identifier: 'a*' });
+    await set(namespace, 'a*', 4);
+    expect(await look(namespace, 'ab')).toMatchObject({ limit: 2 });
+  });
+
+  test('what it matches shares nothing: each identifier has a counter of its own', async () => {
+    const namespace = freshNamespace();
+    await set(namespace, 'user_*', 1);
+    const check = (identifier: string) => ok('ratelimits.limit', { namespace, identifier, limit: 9, duration: minute });
+    expect(await check('user_1')).toMatchObject({ success: true });
+    expect(await check('user_1')).toMatchObject({ success: false });
+    expect(await check('user_2')).toMatchObject({ success: true });
+  });
+
+  test(`agrees with the plainest choice there is, over random overrides (seed ${seed})`, async () => {
+    const pick = random(seed);
+    const characters = ['a', 'b', '.', '*', '%', '\u00fc', '\u{1f511}'];
+    const text = (max: number) =>
+      Array.from({ length: pick(1, max) }, () => characters[pick(0, characters.length - 1)]!).join('');
+    // `*` is any run of characters, and everything else stands for itself.
+    const matches = (pattern: string, identifier: string) =>
+      new RegExp(
+        `^${pattern
+          .split('*')
+          .map((part) => part.replaceAll('.', '[.]'))
+          .join('.*')}$`,
+        'su',
+      ).test(identifier);
+    const literals = (pattern: string) => [...pattern.replaceAll('*', '')].length;
+
+    let agreed = 0;
+    for (let round = 0; round < 12; round++) {
+      const namespace = freshNamespace();
+      // In order of creation.
+      const model = new Map<string, number>();
+      for (let step = 0; step < 12; step++) {
+        const isDeletion = model.size > 0 && pick(0, 4) === 0;
+        const identifier = isDeletion ? [...model.keys()][pick(0, model.size - 1)]! : text(5);
+        if (isDeletion) {
+          model.delete(identifier);
+          await ok('ratelimits.deleteOverride', { namespace, identifier });
+        } else {
+          model.set(identifier, pick(1, 500));
+          await set(namespace, identifier, model.get(identifier)!);
+        }
+      }
+      const asked = [...Array.from({ length: 25 }, () => text(6)), ...model.keys()];
+      const answers = await Promise.all(asked.map((identifier) => look(namespace, identifier)));
+      for (const [index, identifier] of asked.entries()) {
+        const wild = [...model.keys()].filter((pattern) => pattern.includes('*') && matches(pattern, identifier));
+        const best = wild.sort((a, b) => literals(b) - literals(a))[0];
+        const chosen = model.has(identifier) ? identifier : best;
+        const expected = chosen === undefined ? 1000 : model.get(chosen);
+        expect(answers[index]!.limit, `${JSON.stringify(identifier)} of ${JSON.stringify([...model])}`).toBe(expected);
+        if (chosen !== undefined) agreed++;
+      }
+    }
+    expect(agreed).toBeGreaterThan(100);
+  });
+
+  test('a wildcard that would make a matcher go back and forth answers at once', async () => {
+    const namespace = freshNamespace();
+    await set(namespace, `${'a*'.repeat(255)}b`, 1);
+    const started = performance.now();
+    expect(await look(namespace, 'a'.repeat(512))).toMatchObject({ limit: 1000 });
+    expect(performance.now() - started).toBeLessThan(1000);
+  });
+});
+
+describe('400', () => {
+  const request = { namespace: 'bad', identifier: 'a', limit: 1, duration: 1000 };
+
+  test.each([
+    { namespace: '' },
+    { namespace: 'a'.repeat(513) },
+    { identifier: '' },
+    { identifier: '\u{1f511}'.repeat(513) },
+    { limit: -1 },
+    { limit: 1.5 },
+    { limit: Number.MAX_SAFE_INTEGER + 1 },
+    { duration: 999 },
+    { duration: Number.MAX_SAFE_INTEGER + 1 },
+  ])('%j', async (wrong) => {
+    const refused = await call('ratelimits.setOverride', { ...request, ...wrong });
+    expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(refused.error.errors).toEqual([expect.objectContaining({ location: `body.${Object.keys(wrong)[0]}` })]);
+    expect((await call('ratelimits.listOverrides', { namespace: 'bad' })).status).toBe(404);
+  });
+
+  test('more wildcards than a check may have to look at; exact ones go on, and one deleted makes room', async () => {
+    const namespace = freshNamespace();
+    await Promise.all(Array.from({ length: 256 }, (_, index) => set(namespace, `${index}*`, 1)));
+    const oneMore: InputOf<'ratelimits.setOverride'> = { namespace, identifier: 'x*', limit: 1, duration: minute };
+    const refused = await call('ratelimits.setOverride', oneMore);
+    expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(refused.error.errors).toEqual([expect.objectContaining({ location: 'body.identifier' })]);
+    await set(namespace, 'x', 1);
+    await set(namespace, '0*', 2);
+    await ok('ratelimits.deleteOverride', { namespace, identifier: '0*' });
+    expect((await call('ratelimits.setOverride', oneMore)).status).toBe(200);
+  });
+});
+
+describe('403', () => {
+  test('a namespace that does not exist is made only by who may make one, and may set overrides in any', async () => {
+    const namespace = freshNamespace();
+    const request = { namespace, identifier: 'a', limit: 1, duration: 1000 };
+    for (const [grants, lacking] of [
+      [['ratelimit.*.set_override'], 'ratelimit.*.create_namespace'],
+      [['ratelimit.*.set_override', 'ratelimit.rlns_1.create_namespace'], 'ratelimit.*.create_namespace'],
+      [['ratelimit.rlns_1.set_override', 'ratelimit.*.create_namespace'], 'ratelimit.*.set_override'],
+    ] as const) {
+      const refused = await call('ratelimits.setOverride', request, [...grants]);
+      expect(refused).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+      expect(refused.error.detail).toContain(lacking);
+    }
+    expect((await call('ratelimits.listOverrides', { namespace })).status).toBe(404);
+
+    const both = ['ratelimit.*.set_override', 'ratelimit.*.create_namespace'];
+    expect((await call('ratelimits.setOverride', request, both)).status).toBe(200);
+    expect((await call('ratelimits.setOverride', request, ['ratelimit.*.set_override'])).status).toBe(200);
+  });
+
+  test('a grant for one namespace is one for that only, by name and by id', async () => {
+    const [mine, theirs] = [freshNamespace(), freshNamespace()];
+    for (const namespace of [mine, theirs]) await set(namespace, 'a', 1);
+    const [mineId, theirsId] = [await idOf(mine, 'a'), await idOf(theirs, 'a')];
+    const rootKey = await createRootKey([`ratelimit.${mineId}.set_override`]);
+    for (const namespace of [mine, mineId]) {
+      const request = { namespace, identifier: 'b', limit: 1, duration: 1000 };
+      expect((await call('ratelimits.setOverride', request, rootKey)).status).toBe(200);
+    }
+    for (const namespace of [theirs, theirsId]) {
+      const request = { namespace, identifier: 'b', limit: 1, duration: 1000 };
+      const refused = await call('ratelimits.setOverride', request, rootKey);
+      expect(refused).toMatchObject({ status: 403, code: 'insufficient_permissions' });
+      expect(refused.error.detail).toContain(`ratelimit.${theirsId}.set_override`);
+    }
+  });
+});
+
+test('404 for an id of no namespace, which is not taken for a name', async () => {
+  for (const namespace of ['rlns_', 'rlns_unknown', `rlns_${'1'.repeat(16)}`]) {
+    const refused = await call('ratelimits.setOverride', { namespace, identifier: 'a', limit: 1, duration: 1000 });
+    expect(refused).toMatchObject({ status: 404, code: 'namespace_not_found' });
+  }
+});

@@ -1,0 +1,266 @@
+// The rules of ARCHITECTURE.md, checked. A rule worth writing down is worth enforcing. Everything is read from the
+// repository as it is, so a file that is added is covered at once.
+
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join, posix, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
+import { errorCatalogue } from '../src/errors.ts';
+import { operations } from '../src/operations/index.ts';
+import { keyspace } from '../src/store/keyspace.ts';
+import { scriptNames } from '../src/store/scripts.ts';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const read = (path: string) => readFileSync(join(root, path), 'utf8');
+const filesBelow = (folder: string, ending: string) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .map((path) => posix.join(folder, path.split(sep).join('/')))
+    .filter((path) => path.endsWith(ending))
+    .sort();
+
+const sources = filesBelow('src', '.ts');
+const scripts = filesBelow('lua', '.lua');
+const includes = scripts.filter((path) => path.startsWith('lua/include/'));
+/** Without comments, as far as a rule about words needs it. */
+const code = (path: string) => read(path).replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$|\s\/\/ .*$/gm, '');
+
+test('there is something to check', () => {
+  expect(sources.length).toBeGreaterThan(50);
+  expect(scriptNames.length).toBeGreaterThan(15);
+  expect(includes.length).toBeGreaterThan(8);
+});
+
+describe('dependence points one way', () => {
+  /** Folders and files of src/, and what each may import besides its own folder. Others may import all that is not wiring. */
+  const mayImport: Record<string, readonly string[]> = {
+    domain: [],
+    errors: [],
+    store: ['domain', 'errors'],
+    operation: ['store', 'domain', 'errors'],
+    operations: ['operation', 'store', 'domain', 'errors'],
+    http: ['operations', 'operation', 'store', 'domain', 'errors'],
+    config: [],
+  };
+  const wiring = ['main', 'cli'];
+  const common = ['config', 'operation', 'store', 'domain', 'errors'];
+
+  const partOf = (path: string) => path.split('/')[1]!.replace(/\.ts$/, '');
+  const importsOf = (path: string) =>
+    [...read(path).matchAll(/(?:\bfrom|^import|\bimport\() ?'([^']+)'/gm)].map((match) => match[1]!);
+  const oursOf = (path: string) =>
+    importsOf(path)
+      .filter((name) => name.startsWith('.'))
+      .map((name) => posix.join(posix.dirname(path), name));
+
+  test.each(sources)('%s', (path) => {
+    const part = partOf(path);
+    for (const imported of oursOf(path)) {
+      expect(existsSync(join(root, imported)), `${imported} exists`).toBe(true);
+      const other = partOf(imported);
+      if (wiring.includes(part) || other === part) continue;
+      expect(mayImport[part] ?? common, `${path} imports ${imported}`).toContain(other);
+    }
+  });
+
+  test.each([
+    [/^uws|uWebSockets|^@uwsjs/, /^src\/http\/uws\.ts$/],
+    [/^ioredis/, /^src\/store\//],
+    [/^ajv/, /^src\/http\/validate\.ts$/],
+    [/^commander/, /^src\/cli\//],
+  ])('packages like %s only in %s', (name, where) => {
+    const users = sources.filter((path) => importsOf(path).some((imported) => name.test(imported)));
+    expect(users.filter((path) => !where.test(path))).toEqual([]);
+    expect(users.length).toBeGreaterThan(0);
+  });
+
+  test.each([
+    ['process.env', /^src\/config\.ts$/],
+    ['Date.now', /^src\/(main\.ts|cli\/.*)$/],
+    ['new Date()', /^src\/(main\.ts|cli\/.*)$/],
+    ['tg:', /^src\/store\/keyspace\.ts$/],
+  ])('`%s` only in %s', (word, where) => {
+    expect(sources.filter((path) => code(path).includes(word) && !where.test(path))).toEqual([]);
+  });
+
+  test('the pipeline names no operation', () => {
+    const pipeline = code('src/http/pipeline.ts');
+    const named = operations.filter(({ name }) => pipeline.includes(name));
+    expect(named.map(({ name }) => name)).toEqual([]);
+    expect(oursOf('src/http/pipeline.ts').filter((path) => partOf(path) === 'operations')).toEqual([]);
+  });
+
+  test('no file is named after nothing in particular', () => {
+    const vague = /(^|\/)(utils?|helpers?|common|shared|misc|types|interfaces|services|managers)(\/|\.)/i;
+    const files = [...sources, ...scripts, ...filesBelow('test', '.ts'), ...filesBelow('bench', '.ts')];
+    expect(files.filter((path) => vague.test(path))).toEqual([]);
+  });
+});
+
+describe('operations', () => {
+  const names = operations.map(({ name }) => name);
+
+  test.each(operations.map(({ name }) => name))('%s sits where its name says, with a test', (name) => {
+    const path = name.replace('.', '/');
+    expect(existsSync(join(root, `src/operations/${path}.ts`)), `src/operations/${path}.ts`).toBe(true);
+    expect(read(`src/operations/${path}.ts`)).toContain(`name: '${name}'`);
+    expect(existsSync(join(root, `test/operations/${path}.test.ts`)), `test/operations/${path}.test.ts`).toBe(true);
+  });
+
+  test('each has a name of its own, and so has each alias', () => {
+    const paths = operations.flatMap((operation) => [
+      operation.name as string,
+      ...('alias' in operation && operation.alias !== undefined ? [operation.alias as string] : []),
+    ]);
+    expect(new Set(paths).size).toBe(paths.length);
+  });
+
+  test('each file that defines one is in the registry', () => {
+    const defined = sources
+      .filter((path) => path.startsWith('src/operations/'))
+      .flatMap((path) => [...read(path).matchAll(/^ {2}name: '(\w+\.\w+)',$/gm)].map((match) => match[1]!));
+    expect(defined.sort()).toEqual([...names].sort());
+  });
+});
+
+describe.each(scriptNames)('lua/%s.lua', (name) => {
+  const path = `lua/${name}.lua`;
+  const lines = read(path).split('\n');
+  const flags = lines[0]!.startsWith('#!lua') ? 1 : 0;
+  const end = lines.findIndex((line, index) => index >= flags && !line.startsWith('--'));
+  const header = lines.slice(flags, end);
+  const body = lines.slice(end).map((line) => line.replace(/--.*$/, ''));
+  const isNaming = (line: string) => /\b(KEYS|ARGV)\b/.test(line);
+
+  const documented = header.flatMap((line) => /^-- ((?:KEYS|ARGV)\[\d+…?\]) /.exec(line)?.[1] ?? []);
+  const readInBody = body.flatMap((line) => line.match(/\b(?:KEYS|ARGV)(?:\[\w+\])?/g) ?? []);
+
+  test('begins with a comment that says what it is for, and what it returns', () => {
+    expect(header[0]).toMatch(/^-- [A-Z].+/);
+    expect(header.filter((line) => line.startsWith('-- returns  '))).toHaveLength(1);
+  });
+
+  test('documents exactly the KEYS and ARGV it reads, in order', () => {
+    // A list to the end, `ARGV[5…]`, is read as ARGV itself.
+    const written = documented.map((reference) => reference.replace(/\[\d+…\]/, ''));
+    expect([...new Set(readInBody)].sort()).toEqual([...written].sort());
+    expect(readInBody.filter((reference) => reference.startsWith('KEYS'))).toEqual(['KEYS[1]']);
+    const numbers = documented.filter((reference) => reference.startsWith('ARGV')).map((r) => Number(r.match(/\d+/)));
+    expect(numbers).toEqual(numbers.map((_, index) => index + 1));
+  });
+
+  test('names its inputs at the top, and does not touch KEYS and ARGV below', () => {
+    const first = body.findIndex((line) => line.trim() !== '');
+    const naming = body.slice(first).findIndex((line) => !isNaming(line));
+    expect(naming).toBeGreaterThan(0);
+    const top = body.slice(first, first + naming);
+    expect(top.filter((line) => !line.startsWith('local '))).toEqual([]);
+    expect(body.slice(first + naming).filter(isNaming)).toEqual([]);
+  });
+
+  test('takes the time as its last fixed argument, and the name says so', () => {
+    const clock = body.join('\n').match(/now_ms\((ARGV\[\d+\])\)/)?.[1];
+    const lastFixed = documented.filter((reference) => !reference.includes('…')).at(-1);
+    expect(clock ?? 'none').toBe(body.join('\n').includes('now_ms') ? lastFixed : 'none');
+    if (clock) expect(header.find((line) => line.startsWith(`-- ${clock}`))).toMatch(/\] +now_ms /);
+  });
+
+  test('says what names it derives, if it does', () => {
+    const derives = body.some((line) => /\b\w+\(workspace\b/.test(line));
+    expect(header.some((line) => line.startsWith('-- derives  '))).toBe(derives);
+  });
+
+  test('is run by the store', () => {
+    const users = sources.filter((file) => file.startsWith('src/store/') && read(file).includes(`'${name}'`));
+    expect(users).not.toEqual([]);
+  });
+
+  test('neither scans nor walks all keys', () => {
+    expect(body.filter((line) => /'(H|S|Z)?SCAN'|'KEYS'|'HGETALL'|'SMEMBERS'/i.test(line))).toEqual([]);
+  });
+});
+
+describe('lua/', () => {
+  test('every include is used', () => {
+    const used = new Set(
+      scripts.flatMap((path) => [...read(path).matchAll(/^-- @include "(.+)"$/gm)].map((m) => m[1])),
+    );
+    expect(includes.filter((path) => !used.has(path.slice('lua/'.length, -'.lua'.length)))).toEqual([]);
+  });
+
+  test.each(includes)('%s takes what it needs as arguments, and does nothing by itself', (path) => {
+    const lines = read(path)
+      .split('\n')
+      .map((line) => line.replace(/--.*$/, ''));
+    expect(read(path)).toMatch(/^-- [A-Z]/);
+    expect(lines.filter((line) => /\b(KEYS|ARGV)\b/.test(line))).toEqual([]);
+    // Outside of functions there are only constants.
+    expect(lines.filter((line) => /^[^\s]/.test(line) && !/^(local |end\b|[)}])/.test(line))).toEqual([]);
+    expect(lines.filter((line) => /^local (?!function).*redis\.call/.test(line))).toEqual([]);
+  });
+
+  test('nothing is global', () => {
+    const offenders = scripts.flatMap((path) =>
+      read(path)
+        .split('\n')
+        .filter((line) => /^\s*function \w+\(/.test(line))
+        .map((line) => `${path}: ${line}`),
+    );
+    expect(offenders).toEqual([]);
+  });
+
+  test('names are made in include/names.lua only', () => {
+    const makes = (line: string) =>
+      /\.\. *['"]:|['"]tg:|['"]:[a-z]+:?['"]|format\(['"][^'"]*%s:/.test(line.replace(/--.*$/, ''));
+    const makers = scripts.filter((path) => read(path).split('\n').some(makes));
+    expect(makers).toEqual(['lua/include/names.lua']);
+  });
+
+  test('the names made are those that src/store/keyspace.ts describes', () => {
+    const made = [...read('lua/include/names.lua').matchAll(/return workspace \.\. '(:\w+)/g)].map((match) => match[1]);
+    const described = keyspace.map(({ name }) => /^:\w+/.exec(name)?.[0]).filter((name) => name !== undefined);
+    expect([...made].sort()).toEqual([...described].sort());
+    expect(new Set(made).size).toBe(made.length);
+  });
+
+  test('every name that is made is used', () => {
+    const text = scripts.map(read).join('\n');
+    const functions = [...read('lua/include/names.lua').matchAll(/^local function (\w+)/gm)].map((match) => match[1]!);
+    const unused = functions.filter((name) => [...text.matchAll(new RegExp(`\\b${name}\\(`, 'g'))].length < 2);
+    expect(unused).toEqual([]);
+  });
+});
+
+describe('errors', () => {
+  /** Codes in the first column of tables headed `Code`, in whatever page has one. */
+  const tables = filesBelow('.', '.md')
+    .filter((path) => !/(^|\/)(node_modules|dist)\//.test(path))
+    .map((path) => ({ path, codes: codesIn(read(path)) }))
+    .filter(({ codes }) => codes.length > 0);
+
+  test.skipIf(tables.length === 0)('the tables of the documents list exactly those there are', () => {
+    for (const { path, codes } of tables) {
+      expect([path, ...codes.sort()]).toEqual([path, ...errorCatalogue.map(({ code: name }) => name).sort()]);
+    }
+  });
+
+  test('every code is thrown somewhere, or is there for the SDK', () => {
+    const text = sources
+      .filter((path) => path !== 'src/errors.ts')
+      .map(read)
+      .join('\n');
+    const unused = errorCatalogue.map(({ code: name }) => name).filter((name) => !text.includes(`'${name}'`));
+    // Statuses and codes of the contract that Tollgate has no occasion for yet.
+    expect(unused.filter((name) => name !== 'migration_not_found')).toEqual([]);
+  });
+});
+
+function codesIn(markdown: string): string[] {
+  const codes: string[] = [];
+  let within = false;
+  for (const line of markdown.split('\n')) {
+    if (!line.startsWith('|')) within = false;
+    else if (/^\| *Code *\|/.test(line)) within = true;
+    else if (within) codes.push(...(/^\| *`(\w+)`/.exec(line)?.slice(1) ?? []));
+  }
+  return codes;
+}

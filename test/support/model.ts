@@ -1,0 +1,857 @@
+// CONTRACT.md as the plainest program that keeps it: arrays that are searched from end to end, and logs in which nothing
+// is ever merged or thrown away. It knows no Redis, no packing, no cache and no batch. Each method answers the `data`
+// that the operation of its name must answer, or throws the code of the error it must answer instead.
+
+import type { ErrorCode } from '../../src/errors.ts';
+
+export class Refusal extends Error {
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode) {
+    super(code);
+    this.code = code;
+  }
+}
+
+const refuse = (code: ErrorCode): never => {
+  throw new Refusal(code);
+};
+
+/** An id, or a key string, that the server makes. The first answer that holds it says what it is, and every later one must repeat it. */
+export class Id {
+  value: string | undefined;
+  readonly pattern: RegExp;
+
+  constructor(prefix: string) {
+    this.pattern = new RegExp(`^${prefix && `${prefix}_`}[1-9A-HJ-NP-Za-km-z]{16,}$`);
+  }
+}
+
+/** Units that were admitted: as of when, and the end of the slice they fall into (DESIGN.md, "Window"). */
+interface Admitted {
+  units: number;
+  at: number;
+  end: number;
+}
+
+class Counter {
+  readonly log: Admitted[] = [];
+  readonly name: string;
+  readonly duration: number;
+
+  constructor(name: string, duration: number) {
+    this.name = name;
+    this.duration = duration;
+  }
+
+  /** A clock that steps back brings nothing back that had left when units were last taken. */
+  #counted(now: number): Admitted[] {
+    const latest = Math.max(now, ...this.log.slice(-1).map(({ at }) => at));
+    return this.log.filter(({ end }) => end + this.duration > latest);
+  }
+
+  used = (now: number): number => this.#counted(now).reduce((total, { units }) => total + units, 0);
+
+  charge(now: number, limit: number, units: number) {
+    if (units === 0) return;
+    const slice = limit <= 64 ? 1 : Math.floor(this.duration / 64);
+    const before = this.log.at(-1);
+    const end = Math.max(Math.floor(now / slice) * slice + slice, before?.end ?? 0);
+    this.log.push({ units, at: Math.max(now, before?.at ?? 0), end });
+  }
+
+  /** When the oldest counted unit leaves. */
+  oldestLeaves = (now: number): number =>
+    Math.min(...this.#counted(now).map(({ end }) => end + this.duration), Number.POSITIVE_INFINITY);
+
+  admittedReset(now: number): number {
+    const leaves = this.oldestLeaves(now);
+    return leaves === Number.POSITIVE_INFINITY ? now : leaves;
+  }
+
+  deniedReset(now: number, limit: number, cost: number): number {
+    if (limit === 0 || cost > limit) return now + this.duration;
+    const counted = this.#counted(now);
+    const usedAt = (moment: number) =>
+      counted.filter(({ end }) => end + this.duration > moment).reduce((total, { units }) => total + units, 0);
+    const moments = [now, ...counted.map(({ end }) => end + this.duration)].sort((a, b) => a - b);
+    return moments.find((moment) => usedAt(moment) + cost <= limit)!;
+  }
+}
+
+/** Whatever has counters: a key, an identity, a namespace. One for each name and duration, for as long as it lives. */
+class Owner {
+  readonly #counters: Counter[] = [];
+
+  counter(name: string, duration: number): Counter {
+    const found = this.#counters.find((counter) => counter.name === name && counter.duration === duration);
+    if (found) return found;
+    const counter = new Counter(name, duration);
+    this.#counters.push(counter);
+    return counter;
+  }
+}
+
+export interface LimitInput {
+  name: string;
+  limit: number;
+  duration: number;
+  autoApply?: boolean | undefined;
+}
+interface Limit extends Required<LimitInput> {
+  id: Id;
+}
+export interface RefillInput {
+  interval: 'daily' | 'monthly';
+  amount: number;
+  refillDay?: number | undefined;
+}
+interface Refill extends RefillInput {
+  due: number;
+}
+
+class Identity extends Owner {
+  readonly id = new Id('id');
+  readonly externalId: string;
+  meta: object = {};
+  limits: Limit[] = [];
+
+  constructor(externalId: string) {
+    super();
+    this.externalId = externalId;
+  }
+}
+
+interface Permission {
+  id: Id;
+  name: string;
+  slug: string;
+  description?: string | undefined;
+}
+interface Role {
+  id: Id;
+  name: string;
+  description?: string | undefined;
+  permissions: Permission[];
+}
+interface Api {
+  id: Id;
+  name: string;
+  deleted: boolean;
+}
+
+export class Key extends Owner {
+  id = new Id('key');
+  readonly api: Api;
+  secret = '';
+  start = '';
+  prefix: string | undefined;
+  name: string | undefined;
+  meta: object | undefined;
+  expires: number | undefined;
+  enabled = true;
+  createdAt = 0;
+  updatedAt: number | undefined;
+  lastUsedAt: number | undefined;
+  /** Undefined is unlimited. */
+  balance: number | undefined;
+  refill: Refill | undefined;
+  limits: Limit[] = [];
+  identity: Identity | undefined;
+  permissions: Permission[] = [];
+  roles: Role[] = [];
+  /** Deleted keys are kept for a while, then erased. */
+  state: 'live' | 'kept' | 'erased' = 'live';
+  keptUntil = 0;
+
+  constructor(api: Api) {
+    super();
+    this.api = api;
+  }
+}
+
+interface Override {
+  overrideId: Id;
+  identifier: string;
+  limit: number;
+  duration: number;
+  createdAt: number;
+}
+class Namespace extends Owner {
+  readonly id = new Id('rlns');
+  readonly name: string;
+  overrides: Override[] = [];
+
+  constructor(name: string) {
+    super();
+    this.name = name;
+  }
+}
+
+export type Query = string | { operator: 'AND' | 'OR'; left: Query; right: Query };
+export interface CreditsInput {
+  remaining?: number | null | undefined;
+  refill?: RefillInput | null | undefined;
+}
+export interface NewKeyInput {
+  prefix?: string | undefined;
+  name?: string | undefined;
+  externalId?: string | undefined;
+  meta?: object | undefined;
+  expires?: number | undefined;
+  enabled?: boolean | undefined;
+  credits?: CreditsInput | undefined;
+  ratelimits?: LimitInput[] | undefined;
+  roles?: string[] | undefined;
+  permissions?: string[] | undefined;
+}
+export interface KeyChanges {
+  name?: string | null | undefined;
+  externalId?: string | null | undefined;
+  meta?: object | null | undefined;
+  expires?: number | null | undefined;
+  enabled?: boolean | undefined;
+  credits?: CreditsInput | null | undefined;
+  ratelimits?: LimitInput[] | null | undefined;
+  roles?: string[] | undefined;
+  permissions?: string[] | undefined;
+}
+export interface VerifyInput {
+  key: string;
+  credits?: { cost: number } | undefined;
+  ratelimits?:
+    | { name: string; cost?: number | undefined; limit?: number | undefined; duration?: number | undefined }[]
+    | undefined;
+}
+export interface CheckInput {
+  namespace: string;
+  identifier: string;
+  limit: number;
+  duration: number;
+  cost?: number | undefined;
+}
+
+/** A verification that was counted. */
+interface Verification {
+  time: number;
+  key: Key;
+  externalId: string | undefined;
+  outcome: string;
+  spentCredits: number;
+}
+
+const dayMs = 86_400_000;
+const unique = <Item>(items: readonly Item[]): Item[] => [...new Set(items)];
+const isEmpty = (meta: object) => Object.keys(meta).length === 0;
+
+/** The first refill moment after `now` (CONTRACT §14). */
+function refillAfter(now: number, { interval, refillDay = 1 }: RefillInput): number {
+  const moments: number[] = [];
+  const date = new Date(now);
+  for (let ahead = 0; ahead <= 2; ahead++) {
+    if (interval === 'daily') {
+      moments.push(Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate() + ahead));
+    } else {
+      const lastDay = new Date(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + ahead + 1, 0)).getUTCDate();
+      moments.push(Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + ahead, Math.min(refillDay, lastDay)));
+    }
+  }
+  return moments.find((moment) => moment > now)!;
+}
+
+/** Does a permission that is held cover one that is asked for (CONTRACT §7)? */
+const covers = (held: string, asked: string): boolean =>
+  held === asked || (held.endsWith('.*') && asked.startsWith(held.slice(0, -1)));
+
+function holds(query: Query, held: readonly string[]): boolean {
+  if (typeof query === 'string') return held.some((slug) => covers(slug, query));
+  const sides = [holds(query.left, held), holds(query.right, held)];
+  return query.operator === 'AND' ? sides[0]! && sides[1]! : sides[0]! || sides[1]!;
+}
+
+const matches = (pattern: string, identifier: string): boolean =>
+  new RegExp(
+    `^${pattern
+      .split('*')
+      .map((part) => part.replace(/[^a-z]/g, '\\$&'))
+      .join('.*')}$`,
+    's',
+  ).test(identifier);
+
+export class Model {
+  now: number;
+  readonly keyRetentionMs: number;
+  apis: Api[] = [];
+  keys: Key[] = [];
+  identities: Identity[] = [];
+  permissions: Permission[] = [];
+  roles: Role[] = [];
+  namespaces: Namespace[] = [];
+  verifications: Verification[] = [];
+
+  constructor(now: number, keyRetentionMs: number) {
+    this.now = now;
+    this.keyRetentionMs = keyRetentionMs;
+  }
+
+  // What the contract says in several places.
+
+  #liveKey(find: (key: Key) => boolean): Key {
+    return this.keys.find((key) => key.state === 'live' && !key.api.deleted && find(key)) ?? refuse('key_not_found');
+  }
+
+  keyById = (keyId: string): Key => this.#liveKey((key) => key.id.value === keyId);
+
+  #roles(names: readonly string[]): Role[] {
+    return unique(names).map((name) => this.roles.find((role) => role.name === name) ?? refuse('role_not_found'));
+  }
+
+  #permissionsOrNew(slugs: readonly string[]): Permission[] {
+    return unique(slugs).map((slug) => {
+      const found = this.permissions.find((permission) => permission.slug === slug);
+      if (found) return found;
+      const permission = { id: new Id('perm'), name: slug, slug };
+      this.permissions.push(permission);
+      return permission;
+    });
+  }
+
+  #identityOrNew(externalId: string): Identity {
+    const found = this.identities.find((identity) => identity.externalId === externalId);
+    if (found) return found;
+    const identity = new Identity(externalId);
+    this.identities.push(identity);
+    return identity;
+  }
+
+  #identity(ref: string): Identity {
+    return (
+      this.identities.find(({ id, externalId }) => id.value === ref || externalId === ref) ??
+      refuse('identity_not_found')
+    );
+  }
+
+  #role(ref: string): Role {
+    return this.roles.find(({ id, name }) => id.value === ref || name === ref) ?? refuse('role_not_found');
+  }
+
+  #permission(ref: string): Permission {
+    return this.permissions.find(({ id, slug }) => id.value === ref || slug === ref) ?? refuse('permission_not_found');
+  }
+
+  #namespace(ref: string): Namespace | undefined {
+    return this.namespaces.find(({ id, name }) => name === ref || id.value === ref);
+  }
+
+  #checkLimits(ratelimits: readonly { name: string }[] | null | undefined) {
+    if (ratelimits && unique(ratelimits.map(({ name }) => name)).length < ratelimits.length) refuse('invalid_input');
+  }
+
+  #checkCredits(credits: CreditsInput | null | undefined) {
+    if (!credits?.refill) return;
+    if (credits.refill.refillDay !== undefined && credits.refill.interval === 'daily') refuse('invalid_input');
+    if (credits.remaining === null) refuse('invalid_input');
+  }
+
+  #limitsFrom(wanted: readonly LimitInput[], had: readonly Limit[]): Limit[] {
+    return wanted.map(({ name, limit, duration, autoApply = false }) => {
+      const id = had.find((before) => before.name === name)?.id ?? new Id('rl');
+      return { id, name, limit, duration, autoApply };
+    });
+  }
+
+  /** A refill that has come due counts from its moment on, whoever comes by. */
+  #refill(key: Key) {
+    if (!key.refill || this.now < key.refill.due) return;
+    key.balance = key.refill.amount;
+    key.refill.due = refillAfter(this.now, key.refill);
+  }
+
+  #setRefill(key: Key, refill: RefillInput | null | undefined) {
+    key.refill = refill ? { ...refill, due: refillAfter(this.now, refill) } : undefined;
+  }
+
+  #slugsOf = (key: Key): string[] =>
+    unique([...key.permissions, ...key.roles.flatMap((role) => role.permissions)].map(({ slug }) => slug));
+
+  // How things are shown (CONTRACT §4). What is undefined is left out.
+
+  #showRefill = (refill: RefillInput | undefined) =>
+    refill && {
+      interval: refill.interval,
+      amount: refill.amount,
+      refillDay: refill.interval === 'monthly' ? (refill.refillDay ?? 1) : undefined,
+    };
+
+  #showIdentity = ({ id, externalId, meta, limits }: Identity) => ({ id, externalId, meta, ratelimits: limits });
+
+  #showKey(key: Key) {
+    const due = key.refill && this.now >= key.refill.due;
+    const remaining = due ? key.refill!.amount : key.balance;
+    const permissions = this.#slugsOf(key);
+    return {
+      keyId: key.id,
+      apiId: key.api.id,
+      start: key.start,
+      enabled: key.enabled,
+      createdAt: key.createdAt,
+      prefix: key.prefix,
+      name: key.name,
+      externalId: key.identity?.externalId,
+      meta: key.meta,
+      expires: key.expires,
+      updatedAt: key.updatedAt,
+      lastUsedAt: key.lastUsedAt,
+      permissions: permissions.length > 0 ? permissions : undefined,
+      roles: key.roles.length > 0 ? key.roles.map(({ name }) => name) : undefined,
+      credits: remaining === undefined ? undefined : { remaining, refill: this.#showRefill(key.refill) },
+      identity: key.identity && this.#showIdentity(key.identity),
+      ratelimits: key.limits.length > 0 ? key.limits : undefined,
+    };
+  }
+
+  // APIs and keys.
+
+  createApi(name: string) {
+    const api = { id: new Id('api'), name, deleted: false };
+    this.apis.push(api);
+    return { apiId: api.id };
+  }
+
+  #api(apiId: string): Api {
+    return this.apis.find(({ id, deleted }) => id.value === apiId && !deleted) ?? refuse('api_not_found');
+  }
+
+  deleteApi(apiId: string) {
+    this.#api(apiId).deleted = true;
+    return {};
+  }
+
+  listKeys(apiId: string, externalId?: string) {
+    const api = this.#api(apiId);
+    return this.keys
+      .filter((key) => key.api === api && key.state === 'live')
+      .filter((key) => externalId === undefined || key.identity?.externalId === externalId)
+      .map((key) => this.#showKey(key));
+  }
+
+  #newKey(api: Api, input: NewKeyInput): Key {
+    const key = new Key(api);
+    key.prefix = input.prefix;
+    key.name = input.name;
+    key.meta = input.meta && !isEmpty(input.meta) ? input.meta : undefined;
+    key.expires = input.expires;
+    key.enabled = input.enabled ?? true;
+    key.balance = input.credits?.remaining ?? undefined;
+    this.#setRefill(key, input.credits?.refill);
+    key.limits = this.#limitsFrom(input.ratelimits ?? [], []);
+    key.roles = this.#roles(input.roles ?? []);
+    key.permissions = this.#permissionsOrNew(input.permissions ?? []);
+    key.identity = input.externalId === undefined ? undefined : this.#identityOrNew(input.externalId);
+    key.createdAt = this.now;
+    this.keys.push(key);
+    return key;
+  }
+
+  createKey(apiId: string, input: NewKeyInput): Key {
+    this.#checkCredits(input.credits);
+    this.#checkLimits(input.ratelimits);
+    const api = this.#api(apiId);
+    this.#roles(input.roles ?? []);
+    return this.#newKey(api, input);
+  }
+
+  /** Imports by secret; answers the keys made, undefined for a secret that exists. */
+  migrateKeys(apiId: string, inputs: readonly (NewKeyInput & { secret: string })[]): (Key | undefined)[] {
+    for (const { credits, ratelimits } of inputs) {
+      this.#checkCredits(credits);
+      this.#checkLimits(ratelimits);
+    }
+    if (unique(inputs.map(({ secret }) => secret)).length < inputs.length) refuse('invalid_input');
+    const api = this.#api(apiId);
+    for (const { roles = [] } of inputs) this.#roles(roles);
+    return inputs.map((input) => {
+      if (this.keys.some(({ secret, state }) => secret === input.secret && state !== 'erased')) return undefined;
+      const key = this.#newKey(api, input);
+      key.secret = input.secret;
+      return key;
+    });
+  }
+
+  getKey = (keyId: string) => this.#showKey(this.keyById(keyId));
+  whoami = (secret: string) => this.#showKey(this.#liveKey((key) => key.secret === secret));
+
+  updateKey(keyId: string, changes: KeyChanges) {
+    const { credits } = changes;
+    this.#checkCredits(credits);
+    this.#checkLimits(changes.ratelimits);
+    const key = this.keyById(keyId);
+    const limited = credits?.remaining !== undefined ? credits.remaining !== null : key.balance !== undefined;
+    if (credits?.refill && !limited) refuse('invalid_input');
+    const roles = changes.roles && this.#roles(changes.roles);
+
+    this.#refill(key);
+    if (credits === null || credits?.remaining === null) {
+      key.balance = undefined;
+      key.refill = undefined;
+    } else if (credits) {
+      if (credits.remaining !== undefined) key.balance = credits.remaining;
+      if (credits.refill !== undefined) this.#setRefill(key, credits.refill);
+    }
+    if (changes.name !== undefined) key.name = changes.name ?? undefined;
+    if (changes.meta !== undefined) key.meta = changes.meta && !isEmpty(changes.meta) ? changes.meta : undefined;
+    if (changes.expires !== undefined) key.expires = changes.expires ?? undefined;
+    if (changes.enabled !== undefined) key.enabled = changes.enabled;
+    if (changes.ratelimits !== undefined) key.limits = this.#limitsFrom(changes.ratelimits ?? [], key.limits);
+    if (roles) key.roles = roles;
+    if (changes.permissions) key.permissions = this.#permissionsOrNew(changes.permissions);
+    if (changes.externalId === null) key.identity = undefined;
+    else if (changes.externalId !== undefined) key.identity = this.#identityOrNew(changes.externalId);
+    key.updatedAt = this.now;
+    return {};
+  }
+
+  updateCredits(keyId: string, operation: 'set' | 'increment' | 'decrement', value: number | null | undefined) {
+    if (value === undefined || (value === null && operation !== 'set')) refuse('invalid_input');
+    const key = this.keyById(keyId);
+    const balance = key.refill && this.now >= key.refill.due ? key.refill.amount : key.balance;
+    if (operation !== 'set' && balance === undefined) refuse('invalid_input');
+    if (operation === 'increment' && value! > Number.MAX_SAFE_INTEGER - balance!) refuse('invalid_input');
+
+    this.#refill(key);
+    if (operation === 'increment') key.balance! += value!;
+    else if (operation === 'decrement') key.balance = Math.max(0, key.balance! - value!);
+    else key.balance = value ?? undefined;
+    if (key.balance === undefined) key.refill = undefined;
+    key.updatedAt = this.now;
+    return { remaining: key.balance ?? null, refill: this.#showRefill(key.refill) };
+  }
+
+  deleteKey(keyId: string, permanent: boolean) {
+    const key = this.keyById(keyId);
+    key.state = permanent ? 'erased' : 'kept';
+    key.keptUntil = this.now + this.keyRetentionMs;
+    return {};
+  }
+
+  rerollKey(keyId: string, expiration: number): Key {
+    const old = this.keyById(keyId);
+    this.#refill(old);
+    const key = new Key(old.api);
+    const { prefix, name, meta, identity, enabled, expires, balance, roles, permissions } = old;
+    Object.assign(key, { prefix, name, meta, identity, enabled, expires, balance, roles, permissions });
+    key.refill = old.refill && { ...old.refill };
+    key.limits = this.#limitsFrom(old.limits, []);
+    key.createdAt = this.now;
+    this.keys.push(key);
+    old.expires = Math.min(old.expires ?? Number.POSITIVE_INFINITY, this.now + expiration);
+    old.updatedAt = this.now;
+    return key;
+  }
+
+  changePermissions(keyId: string, mode: 'add' | 'remove' | 'set', slugs: readonly string[]) {
+    const key = this.keyById(keyId);
+    const given =
+      mode === 'remove' ? unique(slugs).map((slug) => this.#permissionBySlug(slug)) : this.#permissionsOrNew(slugs);
+    this.#refill(key);
+    key.permissions = combined(mode, key.permissions, given);
+    key.updatedAt = this.now;
+    return key.permissions;
+  }
+
+  #permissionBySlug(slug: string): Permission {
+    return this.permissions.find((permission) => permission.slug === slug) ?? refuse('permission_not_found');
+  }
+
+  changeRoles(keyId: string, mode: 'add' | 'remove' | 'set', names: readonly string[]) {
+    const key = this.keyById(keyId);
+    const given = this.#roles(names);
+    this.#refill(key);
+    key.roles = combined(mode, key.roles, given);
+    key.updatedAt = this.now;
+    return key.roles;
+  }
+
+  /** `caller`: whether it may verify keys of an API; undefined when it may verify none at all. */
+  verifyKey(
+    input: VerifyInput,
+    query: Query | 'malformed' | undefined,
+    caller: ((apiId: string) => boolean) | undefined,
+  ) {
+    const items = input.ratelimits ?? [];
+    this.#checkLimits(items);
+    if (query === 'malformed') refuse('permissions_query_syntax');
+    if (items.some(({ limit, duration }) => (limit === undefined) !== (duration === undefined)))
+      refuse('invalid_input');
+    if (!caller) refuse('insufficient_permissions');
+
+    const key = this.keys.find(({ secret, state, api }) => secret === input.key && state === 'live' && !api.deleted);
+    if (!key || !caller!(key.api.id.value!)) return { valid: false, code: 'NOT_FOUND' };
+
+    const slugs = this.#slugsOf(key);
+    let code = 'VALID';
+    if (!key.enabled) code = 'DISABLED';
+    else if (key.expires !== undefined && this.now >= key.expires) code = 'EXPIRED';
+    else if (query !== undefined && !holds(query, slugs)) code = 'INSUFFICIENT_PERMISSIONS';
+
+    let checked: { shown: object; counter: Counter; limit: number; cost: number; exceeded: boolean }[] = [];
+    if (code === 'VALID') {
+      checked = this.#selected(key, items).map(({ id, limit, owner, cost }) => {
+        const counter = owner.counter(limit.name, limit.duration);
+        const exceeded = counter.used(this.now) + cost > limit.limit;
+        return { shown: { ...limit, id }, counter, limit: limit.limit, cost, exceeded };
+      });
+      this.#refill(key);
+      if (checked.some(({ exceeded }) => exceeded)) code = 'RATE_LIMITED';
+      else if (key.balance !== undefined && key.balance < (input.credits?.cost ?? 1)) code = 'USAGE_EXCEEDED';
+    }
+    this.#refill(key);
+
+    let spentCredits = 0;
+    if (code === 'VALID') {
+      if (key.balance !== undefined) {
+        spentCredits = input.credits?.cost ?? 1;
+        key.balance -= spentCredits;
+      }
+      for (const { counter, limit, cost } of checked) counter.charge(this.now, limit, cost);
+      key.lastUsedAt = Math.max(key.lastUsedAt ?? 0, this.now);
+    }
+    this.verifications.push({ time: this.now, key, externalId: key.identity?.externalId, outcome: code, spentCredits });
+    const ratelimits = checked.map(({ shown, counter, limit, cost, exceeded }) => ({
+      ...shown,
+      exceeded,
+      remaining: Math.max(0, limit - counter.used(this.now)),
+      reset: exceeded ? counter.deniedReset(this.now, limit, cost) : counter.admittedReset(this.now),
+    }));
+    return {
+      valid: code === 'VALID',
+      code,
+      keyId: key.id,
+      enabled: key.enabled,
+      name: key.name,
+      meta: key.meta,
+      expires: key.expires,
+      credits: key.balance,
+      permissions: slugs.length > 0 ? slugs : undefined,
+      roles: key.roles.length > 0 ? key.roles.map(({ name }) => name) : undefined,
+      identity: key.identity && this.#showIdentity(key.identity),
+      ratelimits: ratelimits.length > 0 ? ratelimits : undefined,
+    };
+  }
+
+  /** The limits that a verification takes part in, each with what it costs (CONTRACT §6). */
+  #selected(key: Key, items: NonNullable<VerifyInput['ratelimits']>) {
+    type Selected = { id: Id | ''; limit: Required<LimitInput>; owner: Owner; cost: number };
+    const selected: Selected[] = [];
+    const ofIdentity = (key.identity?.limits ?? []).filter(({ name }) => !key.limits.some((own) => own.name === name));
+    const merged = [
+      ...key.limits.map((limit) => ({ limit, owner: key as Owner })),
+      ...ofIdentity.map((limit) => ({ limit, owner: key.identity as Owner })),
+    ];
+    for (const { name, cost = 1, limit, duration } of items) {
+      const found = merged.find((one) => one.limit.name === name);
+      if (limit !== undefined && duration !== undefined) {
+        selected.push({ id: '', limit: { name, limit, duration, autoApply: false }, owner: key, cost });
+      } else if (found) selected.push({ id: found.limit.id, ...found, cost });
+      else refuse('precondition_failed');
+    }
+    for (const one of merged) {
+      const named = items.some(({ name }) => name === one.limit.name);
+      if (one.limit.autoApply && !named) selected.push({ id: one.limit.id, ...one, cost: 1 });
+    }
+    return selected;
+  }
+
+  // Identities.
+
+  createIdentity(externalId: string, meta: object = {}, ratelimits: LimitInput[] = []) {
+    this.#checkLimits(ratelimits);
+    if (this.identities.some((identity) => identity.externalId === externalId)) refuse('identity_already_exists');
+    const identity = this.#identityOrNew(externalId);
+    identity.meta = meta;
+    identity.limits = this.#limitsFrom(ratelimits, []);
+    return { identityId: identity.id };
+  }
+
+  getIdentity = (ref: string) => this.#showIdentity(this.#identity(ref));
+
+  listIdentities = (search = '') =>
+    this.identities
+      .filter(({ id, externalId }) =>
+        [id.value ?? '', externalId].some((text) => text.toLowerCase().includes(search.toLowerCase())),
+      )
+      .map((identity) => this.#showIdentity(identity));
+
+  updateIdentity(ref: string, meta?: object, ratelimits?: LimitInput[]) {
+    this.#checkLimits(ratelimits);
+    const identity = this.#identity(ref);
+    if (meta) identity.meta = meta;
+    if (ratelimits) identity.limits = this.#limitsFrom(ratelimits, identity.limits);
+    return this.#showIdentity(identity);
+  }
+
+  deleteIdentity(ref: string) {
+    const gone = this.#identity(ref);
+    this.identities = this.identities.filter((identity) => identity !== gone);
+    for (const key of this.keys) if (key.identity === gone) key.identity = undefined;
+    return {};
+  }
+
+  // Permissions and roles.
+
+  createPermission(name: string, slug: string, description?: string) {
+    if (this.permissions.some((permission) => permission.slug === slug)) refuse('permission_already_exists');
+    const permission = { id: new Id('perm'), name, slug, description };
+    this.permissions.push(permission);
+    return { permissionId: permission.id };
+  }
+
+  getPermission = (ref: string) => this.#permission(ref);
+  listPermissions = () => this.permissions;
+
+  deletePermission(ref: string) {
+    const gone = this.#permission(ref);
+    const without = (permissions: Permission[]) => permissions.filter((permission) => permission !== gone);
+    this.permissions = without(this.permissions);
+    for (const holder of [...this.keys, ...this.roles]) holder.permissions = without(holder.permissions);
+    return {};
+  }
+
+  createRole(name: string, description?: string, permissions: string[] = []) {
+    if (this.roles.some((role) => role.name === name)) refuse('role_already_exists');
+    const role = { id: new Id('role'), name, description, permissions: this.#permissionsOrNew(permissions) };
+    this.roles.push(role);
+    return { roleId: role.id };
+  }
+
+  getRole = (ref: string) => this.#role(ref);
+  listRoles = () => this.roles;
+
+  setRolePermissions(ref: string, slugs: string[]) {
+    const role = this.#role(ref);
+    role.permissions = this.#permissionsOrNew(slugs);
+    return role.permissions;
+  }
+
+  deleteRole(ref: string) {
+    const gone = this.#role(ref);
+    this.roles = this.roles.filter((role) => role !== gone);
+    for (const key of this.keys) key.roles = key.roles.filter((role) => role !== gone);
+    return {};
+  }
+
+  // Rate limits.
+
+  #override(namespace: Namespace, identifier: string): Override | undefined {
+    const exact = namespace.overrides.find((override) => override.identifier === identifier);
+    if (exact) return exact;
+    const literals = ({ identifier: pattern }: Override) => pattern.replaceAll('*', '').length;
+    // In order of creation, and sorting is stable: the oldest among equals stays first.
+    return namespace.overrides
+      .filter(({ identifier: pattern }) => pattern.includes('*') && matches(pattern, identifier))
+      .sort((a, b) => literals(b) - literals(a))[0];
+  }
+
+  multiLimit(inputs: readonly CheckInput[]) {
+    for (const { namespace } of inputs) {
+      if (!this.#namespace(namespace) && namespace.startsWith('rlns_')) refuse('namespace_not_found');
+    }
+    const taken = new Map<Counter, number>();
+    const checks = inputs.map(({ namespace: ref, identifier, cost = 1, ...asked }) => {
+      const namespace = this.#namespaceOrNew(ref);
+      const override = this.#override(namespace, identifier);
+      const { limit, duration } = override ?? asked;
+      const counter = namespace.counter(identifier, duration);
+      const before = taken.get(counter) ?? 0;
+      const passed = limit > 0 && counter.used(this.now) + before + cost <= limit;
+      if (passed) taken.set(counter, before + cost);
+      return { ref, identifier, override, limit, counter, cost, passed };
+    });
+    const passed = checks.every((check) => check.passed);
+    if (passed) for (const { counter, limit, cost } of checks) counter.charge(this.now, limit, cost);
+    const limits = checks.map(({ ref, identifier, override, limit, counter, cost, passed }) => ({
+      namespace: ref,
+      identifier,
+      limit,
+      remaining: Math.max(0, limit - counter.used(this.now)),
+      reset: passed ? counter.admittedReset(this.now) : counter.deniedReset(this.now, limit, cost),
+      passed,
+      overrideId: override?.overrideId,
+    }));
+    return { passed, limits };
+  }
+
+  limit(input: CheckInput) {
+    const { passed, limits } = this.multiLimit([input]);
+    const { limit, remaining, reset, overrideId } = limits[0]!;
+    return { success: passed, limit, remaining, reset, overrideId };
+  }
+
+  #namespaceOrNew(ref: string): Namespace {
+    const found = this.#namespace(ref);
+    if (found) return found;
+    const namespace = new Namespace(ref);
+    this.namespaces.push(namespace);
+    return namespace;
+  }
+
+  setOverride({ namespace: ref, identifier, limit, duration }: Omit<CheckInput, 'cost'>) {
+    if (!this.#namespace(ref) && ref.startsWith('rlns_')) refuse('namespace_not_found');
+    const { overrides } = this.#namespaceOrNew(ref);
+    let override = overrides.find((one) => one.identifier === identifier);
+    if (!override) {
+      override = { overrideId: new Id('rlor'), identifier, limit, duration, createdAt: this.now };
+      overrides.push(override);
+    }
+    Object.assign(override, { limit, duration });
+    return { overrideId: override.overrideId };
+  }
+
+  #overrides(ref: string): Namespace {
+    return this.#namespace(ref) ?? refuse('namespace_not_found');
+  }
+
+  listOverrides(ref: string) {
+    const { id, name, overrides } = this.#overrides(ref);
+    return overrides.map((override) => ({ ...override, namespace: name, namespaceId: id }));
+  }
+
+  getOverride(ref: string, identifier: string) {
+    const found = this.listOverrides(ref).find((override) => override.identifier === identifier);
+    return found ?? refuse('override_not_found');
+  }
+
+  deleteOverride(ref: string, identifier: string) {
+    this.getOverride(ref, identifier);
+    const namespace = this.#overrides(ref);
+    namespace.overrides = namespace.overrides.filter((override) => override.identifier !== identifier);
+    return {};
+  }
+
+  // What happens in the background shows nowhere but in what may be imported.
+
+  sweep() {
+    for (const key of this.keys) {
+      if (key.state === 'live') this.#refill(key);
+      const forgotten = key.state === 'kept' ? this.now >= key.keptUntil : key.api.deleted;
+      if (forgotten) key.state = 'erased';
+    }
+  }
+
+  /** Verifications of an API by day, key, externalId and outcome, in no order. */
+  usage(apiId: string) {
+    const rows = new Map<string, { count: number; spentCredits: number }>();
+    for (const { time, key, externalId, outcome, spentCredits } of this.verifications) {
+      if (key.api.id.value !== apiId) continue;
+      const group = { time: Math.floor(time / dayMs) * dayMs, keyId: key.id.value, externalId, outcome };
+      const row = rows.get(JSON.stringify(group)) ?? { count: 0, spentCredits: 0 };
+      rows.set(JSON.stringify(group), { count: row.count + 1, spentCredits: row.spentCredits + spentCredits });
+    }
+    return [...rows].map(([group, counts]) => ({ ...JSON.parse(group), ...counts }));
+  }
+}
+
+function combined<Item>(mode: 'add' | 'remove' | 'set', had: readonly Item[], given: readonly Item[]): Item[] {
+  if (mode === 'set') return [...given];
+  return mode === 'add' ? unique([...had, ...given]) : had.filter((item) => !given.includes(item));
+}

@@ -1,0 +1,425 @@
+// What the sweeper does, step by step, and that it keeps doing it. Whatever it leaves undone is invisible to callers,
+// so it is looked at from beside: through a store whose clock stands before the moment in question, and in Redis itself.
+
+import { createHash, randomBytes } from 'node:crypto';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import type { OperationName } from '../src/operations/index.ts';
+import { connect, type RedisClient } from '../src/store/redis.ts';
+import { cliActor } from '../src/store/rootKeys.ts';
+import { openStore, type Store } from '../src/store/store.ts';
+import { startSweeper } from '../src/sweeper.ts';
+import { dayMs, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
+import { testRedisUrl } from './support/redis.ts';
+
+const tollgate = harness();
+const { call, ok, createKey, createWorkspace, clock } = tollgate;
+
+let redis: RedisClient;
+/** Sees balances as they are stored: its clock never reaches a refill. */
+let past: Store;
+beforeAll(async () => {
+  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  past = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => 0 });
+});
+afterAll(async () => {
+  await past.close();
+  await redis.quit();
+});
+
+const hashOf = (key: string) => createHash('sha256').update(key).digest('base64');
+
+const newKeys = (count: number, more: object = {}) =>
+  Array.from({ length: count }, () => ({ digest: randomBytes(32), start: '', ...more }));
+
+/** Many keys, beside the API. */
+async function createKeys(apiId: string, count: number, more: object = {}) {
+  for (let left = count; left > 0; left -= 1000) {
+    const keys = newKeys(Math.min(left, 1000), more);
+    await tollgate.store.keys.create(tollgate.workspaceId, { apiId, keys, mayCreatePermissions: false }, cliActor);
+  }
+}
+
+/** Takes steps until one says that there is no more; answers how many. */
+async function sweepAll(
+  kind: 'refill' | 'purge',
+  each: () => unknown = () => {},
+  workspaceId: string = tollgate.workspaceId,
+) {
+  for (let steps = 1; ; steps++) {
+    const more = await tollgate.store.sweep[kind](workspaceId);
+    await each();
+    if (!more) return steps;
+  }
+}
+
+const storedBalance = async (keyId: string) =>
+  (await past.keys.find(tollgate.workspaceId, keyId))?.key.credits?.remaining;
+
+describe('refills', () => {
+  const daily = (amount: number): InputOf<'keys.createKey'>['credits'] => ({
+    remaining: 1,
+    refill: { interval: 'daily', amount },
+  });
+
+  test('brings stored balances up to date that nobody has looked at', async () => {
+    const due = await createKey({ credits: daily(10) });
+    const down = await createKey({ credits: { ...daily(10), remaining: 500 } });
+    const disabled = await createKey({ credits: daily(11), enabled: false });
+    const expired = await createKey({ credits: daily(12), expires: 0 });
+    const monthly = await createKey({ credits: { remaining: 1, refill: { interval: 'monthly', amount: 13 } } });
+    const plain = await createKey({ credits: { remaining: 1 } });
+    const keyIds = [due, down, disabled, expired, monthly, plain].map(({ keyId }) => keyId);
+    const stored = () => Promise.all(keyIds.map(storedBalance));
+
+    clock.now = Date.UTC(2026, 0, 16) - 1;
+    await sweepAll('refill');
+    expect(await stored()).toEqual([1, 500, 1, 1, 1, 1]);
+    clock.now = Date.UTC(2026, 0, 16);
+    expect(await stored()).toEqual([1, 500, 1, 1, 1, 1]);
+    await sweepAll('refill');
+    expect(await stored()).toEqual([10, 10, 11, 12, 1, 1]);
+  });
+
+  test('each moment counts once: what is spent after it stays spent', async () => {
+    const { keyId, key } = await createKey({ credits: daily(10) });
+    clock.advance(dayMs);
+    await sweepAll('refill');
+    await ok('keys.verifyKey', { key, credits: { cost: 4 } });
+    clock.advance(hourMs);
+    await sweepAll('refill');
+    expect(await storedBalance(keyId)).toBe(6);
+    clock.advance(dayMs);
+    await sweepAll('refill');
+    expect(await storedBalance(keyId)).toBe(10);
+  });
+
+  test('days nobody came by are one refill', async () => {
+    const { keyId } = await createKey({ credits: daily(10) });
+    clock.advance(40 * dayMs);
+    await sweepAll('refill');
+    expect(await storedBalance(keyId)).toBe(10);
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({ credits: { remaining: 10 } });
+  });
+
+  test('leaves alone a key whose refill was taken away, and brings back none that was deleted', async () => {
+    const stopped = await createKey({ credits: daily(10) });
+    const unlimited = await createKey({ credits: daily(10) });
+    const deleted = await createKey({ credits: daily(10) });
+    await ok('keys.updateKey', { keyId: stopped.keyId, credits: { refill: null } });
+    await ok('keys.updateKey', { keyId: unlimited.keyId, credits: null });
+    await ok('keys.deleteKey', { keyId: deleted.keyId });
+    clock.advance(dayMs);
+    await sweepAll('refill');
+    expect(await storedBalance(stopped.keyId)).toBe(1);
+    expect(await ok('keys.getKey', { keyId: unlimited.keyId })).not.toHaveProperty('credits');
+    expect(await ok('keys.verifyKey', { key: deleted.key })).toEqual({ valid: false, code: 'NOT_FOUND' });
+  });
+
+  test('in steps of two hundred keys', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'many refills' });
+    await sweepAll('refill');
+    await createKeys(apiId, 450, daily(10));
+    clock.advance(dayMs);
+    // The keys of the tests above are due as well, and come in some order.
+    const others = (await redis.zcard(`tg:{${tollgate.workspaceId}}:refill`)) - 450;
+    const steps: number[] = [];
+    const count = async () => steps.push(await refilled(apiId));
+    const taken = await sweepAll('refill', count);
+    expect(taken).toBe(Math.floor((450 + others) / 200) + 1);
+    expect(steps.at(-1)).toBe(450);
+    for (const [index, total] of steps.entries()) expect(total - (steps[index - 1] ?? 0)).toBeLessThanOrEqual(200);
+  });
+
+  async function refilled(apiId: string) {
+    let after: string | undefined;
+    let count = 0;
+    do {
+      const page = (await past.keys.list(tollgate.workspaceId, { apiId, after, count: 100 }))!;
+      count += page.keys.filter(({ credits }) => credits?.remaining === 10).length;
+      after = page.more ? page.keys.at(-1)?.keyId : undefined;
+    } while (after);
+    return count;
+  }
+});
+
+describe('deleted keys', () => {
+  const imported = async (apiId: string, key: string) => {
+    const { migrated } = await ok('keys.migrateKeys', { migrationId: 'again', apiId, keys: [{ hash: hashOf(key) }] });
+    return migrated.length === 1;
+  };
+
+  test('keep their secret from being imported for the retention, and then are gone', async () => {
+    const { apiId, keyId, key } = await createKey();
+    await ok('keys.deleteKey', { keyId });
+    clock.advance(testSettings.keyRetentionMs - 1);
+    await sweepAll('purge');
+    expect(await imported(apiId, key)).toBe(false);
+    clock.advance(1);
+    await sweepAll('purge');
+    expect(await imported(apiId, key)).toBe(true);
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
+    // The same moment does not come for the key that has its secret now.
+    clock.advance(testSettings.keyRetentionMs);
+    await sweepAll('purge');
+    expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
+  });
+
+  test('a permanent deletion leaves nothing to wait for', async () => {
+    const { apiId, keyId, key } = await createKey();
+    await ok('keys.deleteKey', { keyId, permanent: true });
+    expect(await imported(apiId, key)).toBe(true);
+  });
+
+  test('go in steps of two hundred', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'many deleted' });
+    await createKeys(apiId, 250);
+    for (const keys = [...(await listIds(apiId))]; keys.length > 0; ) {
+      await ok('keys.deleteKey', { keyId: keys.pop()! });
+    }
+    clock.advance(testSettings.keyRetentionMs);
+    const before = await redis.dbsize();
+    const sizes: number[] = [];
+    expect(await sweepAll('purge', async () => sizes.push(await redis.dbsize()))).toBe(2);
+    expect(sizes[0]).toBe(before - 200);
+    // The last one, and the queue.
+    expect(sizes[1]).toBe(before - 250 - 1);
+  });
+
+  async function listIds(apiId: string) {
+    const ids: string[] = [];
+    let after: string | undefined;
+    do {
+      const page = (await past.keys.list(tollgate.workspaceId, { apiId, after, count: 100 }))!;
+      ids.push(...page.keys.map(({ keyId }) => keyId));
+      after = page.more ? ids.at(-1) : undefined;
+    } while (after);
+    return ids;
+  }
+});
+
+describe('deleted APIs', () => {
+  /** Everything in Redis by name, as one opaque value each. */
+  async function contents() {
+    const names: Buffer[] = [];
+    let cursor = '0';
+    do {
+      const [next, found] = await redis.scanBuffer(cursor, 'COUNT', 10_000);
+      names.push(...found);
+      cursor = next.toString();
+    } while (cursor !== '0');
+    const all = new Map<string, { value: string; expires: boolean }>();
+    for (const name of names) {
+      const [value, ttl] = await Promise.all([redis.dumpBuffer(name), redis.pttl(name)]);
+      all.set(name.toString('latin1'), { value: value!.toString('base64'), expires: ttl > 0 });
+    }
+    return all;
+  }
+
+  test('leave nothing behind but history that expires, and touch nothing else', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const did = async <Name extends OperationName>(name: Name, input: InputOf<Name>) => {
+      const { status, data, error } = await call(name, input, rootKey);
+      expect(status, error?.detail).toBe(200);
+      return data;
+    };
+    // An identity that lives on, with a key of another API.
+    const api = await did('apis.createApi', { name: 'stays' });
+    const other = await did('keys.createKey', { ...api, externalId: 'survivor', credits: { remaining: 5 } });
+    await did('keys.verifyKey', { key: other.key });
+    const before = await contents();
+
+    const { apiId } = await did('apis.createApi', { name: 'goes' });
+    const { keyId, key } = await did('keys.createKey', {
+      apiId,
+      externalId: 'survivor',
+      name: 'all of it',
+      meta: { a: 1 },
+      credits: { remaining: 100, refill: { interval: 'daily', amount: 5 } },
+      ratelimits: [{ name: 'requests', limit: 10, duration: hourMs, autoApply: true }],
+    });
+    const deletedBefore = await did('keys.createKey', { apiId, credits: { remaining: 1 } });
+    await did('keys.createKey', { apiId, externalId: 'survivor' });
+    for (let hour = 0; hour < 3; hour++) {
+      const ratelimits = [{ name: 'for this call', limit: 5, duration: hourMs }];
+      const answer = await did('keys.verifyKey', { key, ratelimits, tags: ['a', 'b'] });
+      expect(answer).toMatchObject({ valid: true });
+      clock.advance(hourMs);
+    }
+    await did('keys.updateKey', { keyId, ratelimits: null });
+    await did('keys.deleteKey', { keyId: deletedBefore.keyId });
+    await did('apis.deleteApi', { apiId });
+    clock.advance(testSettings.keyRetentionMs);
+    await sweepAll('refill', undefined, workspaceId);
+    await sweepAll('purge', undefined, workspaceId);
+
+    const after = await contents();
+    const workspace = `tg:{${workspaceId}}`;
+    // Its sequence has moved on, its audit grown (it is bounded in number), its root key been used.
+    const movesOn = (name: string) => [workspace, `${workspace}:audit`].includes(name) || name.includes(':rk:');
+    const changed = [...after].filter(([name, { value }]) => value !== before.get(name)?.value && !movesOn(name));
+    expect(changed.filter(([, { expires }]) => !expires).map(([name]) => name)).toEqual([]);
+    expect([...before.keys()].filter((name) => !after.has(name))).toEqual([]);
+    expect(await did('keys.getKey', { keyId: other.keyId })).toMatchObject({ identity: { externalId: 'survivor' } });
+  });
+
+  test('what is listed of usage forgets keys when their history has gone', async () => {
+    const { apiId, key } = await createKey({ externalId: 'often' });
+    const lists = [`uz:${apiId.slice(-8)}`, 'ui:often'].map((name) => `tg:{${tollgate.workspaceId}}:${name}`);
+    await ok('keys.verifyKey', { key });
+    clock.advance(testSettings.usageRetentionMs + 33 * dayMs);
+    await ok('keys.verifyKey', { key });
+    for (const list of lists) expect(await redis.zcard(list)).toBe(1);
+    const quiet = await createKey({ apiId, externalId: 'often' });
+    await ok('keys.verifyKey', { key: quiet.key });
+    clock.advance(testSettings.usageRetentionMs + 33 * dayMs);
+    const late = await createKey({ apiId, externalId: 'often' });
+    await ok('keys.verifyKey', { key: late.key });
+    for (const list of lists) {
+      expect(await redis.zrange(list, '0', '-1')).toEqual([late.keyId.slice(4)]);
+      expect(await redis.pttl(list)).toBeGreaterThan(testSettings.usageRetentionMs);
+    }
+  });
+
+  test('are gone at once with a hundred thousand keys, which then go in steps of two hundred', async () => {
+    const count = 100_000;
+    const { apiId, key } = await createKey();
+    await createKeys(apiId, count - 1);
+    await ok('keys.verifyKey', { key });
+    const held = await redis.dbsize();
+
+    await ok('apis.deleteApi', { apiId });
+    // It has touched its own record, and no key.
+    expect(await redis.dbsize()).toBe(held - 1 + 1);
+    expect(await ok('keys.verifyKey', { key })).toEqual({ valid: false, code: 'NOT_FOUND' });
+
+    let size = await redis.dbsize();
+    let largest = 0;
+    const steps = await sweepAll('purge', async () => {
+      const now = await redis.dbsize();
+      largest = Math.max(largest, size - now);
+      size = now;
+    });
+    // The last step finds nothing.
+    expect(steps).toBe(count / 200 + 1);
+    // One of them takes the lists along.
+    expect(largest).toBeLessThanOrEqual(200 + 3);
+    expect(held - size).toBeGreaterThanOrEqual(count);
+  }, 60_000);
+
+  test('several at once, also empty ones', async () => {
+    const apiIds: string[] = [];
+    for (const keys of [0, 3, 0, 250]) {
+      const { apiId } = await ok('apis.createApi', { name: 'one of several' });
+      if (keys > 0) await createKeys(apiId, keys);
+      apiIds.push(apiId);
+    }
+    const before = await redis.dbsize();
+    for (const apiId of apiIds) await ok('apis.deleteApi', { apiId });
+    await sweepAll('purge');
+    // Records and lists of keys; of the APIs their records.
+    expect(before - (await redis.dbsize())).toBe(253 + 2 + 4);
+  });
+
+  test('two servers that sweep at once get in each other\u2019s way in nothing', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'swept twice' });
+    const { keyId } = await createKey({ credits: { remaining: 1, refill: { interval: 'daily', amount: 10 } } });
+    await createKeys(apiId, 1000);
+    await ok('apis.deleteApi', { apiId });
+    clock.advance(dayMs);
+    const before = await redis.dbsize();
+    const second = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now });
+    const all = async (store: Store) => {
+      while (await store.sweep.purge(tollgate.workspaceId));
+      while (await store.sweep.refill(tollgate.workspaceId));
+    };
+    await Promise.all([all(second), all(tollgate.store)]);
+    await second.close();
+    // The keys, their list, and the list of dead APIs.
+    expect(before - (await redis.dbsize())).toBe(1002);
+    expect(await storedBalance(keyId)).toBe(10);
+  });
+});
+
+describe('the loop', () => {
+  const log = pino({ level: 'silent' });
+  const waiting = { interval: 1, timeout: 5000 };
+
+  test('sweeps every workspace, again and again, until it is stopped', async () => {
+    const theirs = await createWorkspace();
+    const keys: { keyId: string; key: string }[] = [];
+    for (const rootKey of [tollgate.rootKey, theirs.rootKey]) {
+      const { apiId } = (await call('apis.createApi', { name: 'swept' }, rootKey)).data;
+      const credits = { remaining: 1, refill: { interval: 'daily' as const, amount: 10 } };
+      keys.push((await call('keys.createKey', { apiId, credits }, rootKey)).data);
+    }
+    const workspaceIds = [tollgate.workspaceId, theirs.workspaceId];
+    const balances = () =>
+      Promise.all(
+        keys.map(
+          async ({ keyId }, index) => (await past.keys.find(workspaceIds[index]!, keyId))?.key.credits?.remaining,
+        ),
+      );
+
+    const sweeper = startSweeper(tollgate.store, { intervalMs: 1, log });
+    for (let day = 0; day < 2; day++) {
+      for (const [index, { key }] of keys.entries()) {
+        await call('keys.verifyKey', { key }, [tollgate.rootKey, theirs.rootKey][index]!);
+      }
+      clock.advance(dayMs);
+      await vi.waitFor(async () => expect(await balances()).toEqual([10, 10]), waiting);
+    }
+    await sweeper.stop();
+    for (const [index, { key }] of keys.entries()) {
+      await call('keys.verifyKey', { key }, [tollgate.rootKey, theirs.rootKey][index]!);
+    }
+    clock.advance(dayMs);
+    const rounds = startSweeper(tollgate.store, { intervalMs: 1_000_000, log });
+    await rounds.stop();
+    expect(await balances()).toEqual([9, 9]);
+  });
+
+  test('is stopped between two steps, however much is left', async () => {
+    let steps = 0;
+    const endless = async () => ++steps > 0;
+    const sweep = { refill: endless, purge: endless };
+    const sweeper = startSweeper({ workspaces: tollgate.store.workspaces, sweep }, { intervalMs: 1, log });
+    await vi.waitUntil(() => steps > 3, waiting);
+    await sweeper.stop();
+    const taken = steps;
+    for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+    expect(steps).toBe(taken);
+  });
+
+  test('a failure is logged, and neither ends it nor keeps other workspaces waiting', async () => {
+    await createWorkspace();
+    const errors: unknown[] = [];
+    const swept = new Map<string, number>();
+    const sweeper = startSweeper(
+      {
+        workspaces: tollgate.store.workspaces,
+        sweep: {
+          refill: async (workspaceId) => {
+            swept.set(workspaceId, (swept.get(workspaceId) ?? 0) + 1);
+            if (workspaceId === tollgate.workspaceId) throw new Error('a broken record');
+            return false;
+          },
+          purge: tollgate.store.sweep.purge,
+        },
+      },
+      {
+        intervalMs: 1,
+        log: pino({ level: 'error' }, { write: (line: string) => errors.push(JSON.parse(line)) }),
+      },
+    );
+    const { length } = await tollgate.store.workspaces.list();
+    await vi.waitFor(() => {
+      expect(swept.size).toBe(length);
+      expect(Math.min(...swept.values())).toBeGreaterThanOrEqual(3);
+    }, waiting);
+    await sweeper.stop();
+    expect(errors).toContainEqual(
+      expect.objectContaining({ err: expect.objectContaining({ message: 'a broken record' }) }),
+    );
+  });
+});
