@@ -6,12 +6,12 @@
 -- ARGV[1]  retention   milliseconds for which usage counts are kept
 -- ARGV[2]  tags_max    how many tags an API may count
 -- ARGV[3]  digests     SHA-256 of each distinct root key of the batch, 32 bytes each
--- ARGV[4]  now_ms      '' for Redis's clock
--- ARGV[5]  items       packed, one after the other: bytes that follow (4), kind (1), root (1, index into digests from 1), then
+-- ARGV[4]  items       packed, one after the other: bytes that follow (4), kind (1), root (1, index into digests from 1), then
 --   1 verify  key digest (32), cost (7), known version (its length in 1, then itself), then nothing or JSON {query,
 --             limits: [[name, cost] or [name, cost, limit, duration]], tags}
 --   2 limit   number of checks (1), each: cost (7), limit (7), duration (7), namespace and identifier (each its length
 --             in 2, then itself). All checks pass and are charged, or none is.
+-- ARGV[5]  now_ms      '' for Redis's clock
 -- returns  {packed answers, one after the other, then position and shown of each whose known version is out of date}
 --   verify    outcome (1), 1 if the key has a balance (1), balance (7), number of limits (1), each: which (1: up to 50
 --             of the key, 100 + n of the identity, 200 + n the request's n-th), exceeded (1), remaining (7), reset (7)
@@ -34,7 +34,7 @@
 -- @include "include/overrides"
 -- @include "include/usage"
 
-local workspace, retention, tags_max, digests, now, items = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[4]), ARGV[5]
+local workspace, retention, tags_max, digests, now, items = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
 
 -- Outcomes 1 to 6 are counted in a key's usage under that number.
 local VALID, DISABLED, EXPIRED, INSUFFICIENT_PERMISSIONS, RATE_LIMITED, USAGE_EXCEEDED, NOT_FOUND = 1, 2, 3, 4, 5, 6, 7
@@ -326,8 +326,6 @@ local function verify(position, last, root)
   -- Count, in the hour this falls into.
   local rolled = counted_hour ~= hour or forgotten
   if rolled then valid, disabled, expired, insufficient, limited, spent_out, spent = 0, 0, 0, 0, 0, 0, 0 end
-  local counts = api.counts
-  counts[outcome] = (counts[outcome] or 0) + 1
 
   -- Charge, all of it or nothing.
   local charged, identity_charged
@@ -335,7 +333,6 @@ local function verify(position, last, root)
     valid = valid + 1
     if flags.limited then
       balance, spent = balance - cost, spent + cost
-      api.spent[VALID] = (api.spent[VALID] or 0) + cost
     end
     if now > last_used then last_used = now end
     for row = 1, selected do
@@ -359,6 +356,10 @@ local function verify(position, last, root)
   if forgotten then charged = struct.pack('>I2', 0) .. string.sub(charged, rest - STATE_REST + 1) end
   redis.call('HSET', record, 'state', struct.pack(STATE, key24, version, flag_number, expires, balance, amount, refill_day, due, last_used,
     hour, valid, disabled, expired, insufficient, limited, spent_out, spent) .. charged)
+  -- Only what was written is added to the totals.
+  local counts = api.counts
+  counts[outcome] = (counts[outcome] or 0) + 1
+  if outcome == VALID and flags.limited then api.spent[VALID] = (api.spent[VALID] or 0) + cost end
   if identity_charged then redis.call('HSET', identity_record(workspace, external_id), 'state', identity_charged) end
   if outcome == VALID and request and request.limits then
     for row = 1, selected do

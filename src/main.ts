@@ -1,14 +1,11 @@
-// The server: wires configuration, Redis, pipeline and socket, and stops them in the opposite order when told to.
+// The server: wires configuration, Redis and the processes that serve, and stops them in the opposite order when told to.
 
-import { type Logger, pino } from 'pino';
-import { type Config, loadConfig, storeSettings } from './config.ts';
-import { createId } from './domain/keyString.ts';
-import { createPipeline } from './http/pipeline.ts';
-import { listen } from './http/server.ts';
-import { operations } from './operations/index.ts';
+import { loadConfig, storeSettings } from './config.ts';
+import { createLog, serve } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 import { startSweeper } from './sweeper.ts';
+import { startWorkers } from './workers.ts';
 
 const stopWaitMs = 10_000;
 /** One Ctrl-C comes twice below npm, from the terminal and from npm: only a later signal is a second one. */
@@ -33,21 +30,15 @@ async function start() {
   const sweeper = startSweeper(store, { intervalMs: config.sweepIntervalMs, log });
   open.unshift(() => sweeper.stop());
 
-  const answer = createPipeline(operations, { store, log, metaBytesMax: config.metaBytesMax });
-  const { host, bodyBytesMax } = config;
-  const newRequestId = () => createId('req', Date.now());
-  const server = await listen({ host, port: config.port, answer, bodyBytesMax, newRequestId });
+  const { host, port, workers } = config;
+  const server =
+    workers > 1
+      ? await startWorkers({ count: workers, redisUrl: url, host, port, log })
+      : await serve({ store, config, log, port, sharePort: false });
   open.unshift(() => server.close());
 
   console.log(`Tollgate listens on http://${host.includes(':') ? `[${host}]` : host}:${server.port}`);
   await createFirstRootKey(store);
-}
-
-/** Errors are logged by name, message and stack alone: one of ioredis carries its command, and that may carry a secret. */
-function createLog({ logLevel }: Config): Logger {
-  const err = ({ name, message, stack }: Error) => ({ name, message, stack });
-  // Standard output is for the address and the first root key, which then is in no log file.
-  return pino({ level: logLevel, base: null, serializers: { err } }, pino.destination(2));
 }
 
 /** After everything else has gone well, as it is shown only once. */

@@ -172,3 +172,35 @@ test('wrong settings are an error in words', async () => {
     'tollgate: Some settings are not accepted:\n  PORT=http must be a whole number from 0 to 65535\n',
   );
 });
+
+test('with several workers a killed one is replaced, and the port stays open', async () => {
+  const server = start({ WORKERS: '2', LOG_LEVEL: 'error' });
+  const port = await untilListening(server);
+  const workers = () =>
+    spawnSync('pgrep', ['-P', String(server.child.pid), '-f', 'worker.js'])
+      .stdout.toString()
+      .trim()
+      .split('\n');
+  const before = workers();
+  expect(before).toHaveLength(2);
+
+  process.kill(Number(before[0]), 'SIGKILL');
+  await vi.waitFor(() => expect(server.err).toContain('A worker ended with SIGKILL'), waiting);
+  expect(await reachable(port)).toBe(true);
+  await vi.waitFor(() => {
+    const after = workers();
+    expect(after).toHaveLength(2);
+    expect(after).not.toContain(before[0]);
+  }, waiting);
+  expect((await fetch(`http://127.0.0.1:${port}/v2/liveness`)).status).toBe(200);
+
+  expect(await stop(server, 'SIGTERM')).toBe(0);
+  expect(await reachable(port)).toBe(false);
+});
+
+test('workers of a server that was killed end by themselves', async () => {
+  const server = start({ WORKERS: '2' });
+  const port = await untilListening(server);
+  server.child.kill('SIGKILL');
+  await vi.waitFor(() => expect(reachable(port)).resolves.toBe(false), waiting);
+});

@@ -734,13 +734,15 @@ async function sameSet<Name extends OperationName>(world: World, name: Name, inp
 
 /** At the end of a history: every verification that was answered, and no other, has been counted. */
 async function sameUsage(world: World) {
+  // Older counts go by themselves.
+  const start = (Math.floor(clock.now / dayMs) - 60) * dayMs;
   for (const { id, deleted } of world.model.apis) {
     if (deleted) continue;
     const { data } = await h.call(
       'analytics.getVerifications',
       {
         apiId: id.value!,
-        start: startMs - 40 * dayMs,
+        start,
         end: lastMs,
         granularity: 'day',
         groupBy: ['keyId', 'externalId', 'outcome'],
@@ -748,7 +750,7 @@ async function sameUsage(world: World) {
       world.rootKey,
     );
     const sorted = (rows: unknown) => (rows as object[]).map((row) => JSON.stringify(row)).sort();
-    expect(sorted(data), `usage of ${id.value}`).toEqual(sorted(world.model.usage(id.value!)));
+    expect(sorted(data), `usage of ${id.value}`).toEqual(sorted(world.model.usage(id.value!, start)));
   }
 }
 
@@ -772,12 +774,12 @@ async function begin(): Promise<World> {
 }
 
 const seed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
-const numRuns = Number(process.env.RUNS ?? 20);
+const numRuns = Number(process.env.RUNS ?? 40);
 
 test('every answer is the model\u2019s', { timeout: 600_000 }, async () => {
   const history = fc.array(fc.oneof(...steps.map(([weight, arbitrary]) => ({ weight, arbitrary }))), {
     minLength: 1,
-    maxLength: 400,
+    maxLength: 200,
     size: 'max',
   });
   await fc.assert(

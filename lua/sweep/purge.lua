@@ -16,10 +16,16 @@
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
 
+-- The state of a key, or nil when there is none or it cannot be read: such a record must not stand in the way of others.
+local function state_of(digest)
+  local read, state = pcall(function() return read_state(redis.call('HGET', key_record(workspace, digest), 'state')) end)
+  return read and state or nil
+end
+
 local removed = 0
 for _, digest in ipairs(redis.call('ZRANGE', purge_queue(workspace), '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)) do
-  local packed = redis.call('HGET', key_record(workspace, digest), 'state')
-  if packed and read_state(packed).deleted then redis.call('UNLINK', key_record(workspace, digest)) end
+  local state = state_of(digest)
+  if not state or state.deleted then redis.call('UNLINK', key_record(workspace, digest)) end
   redis.call('ZREM', purge_queue(workspace), digest)
   removed = removed + 1
 end
@@ -29,12 +35,7 @@ if api8 and removed < count then
   local members = redis.call('ZRANGE', key_list(workspace, api8), 0, count - removed - 1)
   for _, member in ipairs(members) do
     local digest = string.sub(member, 25)
-    local packed = redis.call('HGET', key_record(workspace, digest), 'state')
-    if packed then
-      erase_key(workspace, digest, read_state(packed))
-    else
-      redis.call('ZREM', key_list(workspace, api8), member)
-    end
+    erase_key(workspace, digest, state_of(digest) or { id = string.sub(member, 1, 24), identity = '' })
   end
   removed = removed + #members
   if redis.call('EXISTS', key_list(workspace, api8)) == 0 then

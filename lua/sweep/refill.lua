@@ -15,7 +15,7 @@
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
 local queue = refill_queue(workspace)
 local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
-for _, digest in ipairs(due) do
+local function refill(digest)
   local record = key_record(workspace, digest)
   local packed = redis.call('HGET', record, 'state')
   local state = packed and read_state(packed)
@@ -25,5 +25,10 @@ for _, digest in ipairs(due) do
   else
     redis.call('ZREM', queue, digest)
   end
+end
+
+for _, digest in ipairs(due) do
+  -- A record that cannot be read must not stand in the way of the others for ever.
+  if not pcall(refill, digest) then redis.call('ZADD', queue, int(now + DAY_MS), digest) end
 end
 return #due

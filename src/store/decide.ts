@@ -161,7 +161,7 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, now }: DecideOp
   async function send(workspaceId: string, { roots, items, waiting }: Batch) {
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
     try {
-      const args = [usageRetentionMs, tagsMax, digests, now(), items];
+      const args = [usageRetentionMs, tagsMax, digests, items, now()];
       const [packed, ...rest] = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, ...unknown[]];
       const answers = { packed, at: 0 };
       for (let index = 0, next = 0; index < waiting.length; index++) {

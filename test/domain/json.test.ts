@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { JsonText, memberText, print } from '../../src/domain/json.ts';
+import { itemTexts, JsonText, memberText, print } from '../../src/domain/json.ts';
 
 interface Doc {
   /** With white space wherever JSON allows it. */
@@ -126,6 +126,21 @@ describe('memberText', () => {
     expect(memberText(`{ "meta" : { "long" : ${long} } }`, ['meta'])).toBe(`{"long":${long}}`);
     const deep = `${'['.repeat(250_000)}${']'.repeat(250_000)}`;
     expect(memberText(`{"meta": ${deep}}`, ['meta'])).toBe(deep);
+  });
+});
+
+describe('itemTexts', () => {
+  const lists = fc
+    .tuple(fc.array(fc.tuple(space, documents, space), { maxLength: 6 }), space)
+    .map((parts) => list(...parts));
+
+  test('are the items as they were written', () => {
+    fc.assert(
+      fc.property(space, lists, space, (before, { loose, members }, after) => {
+        expect(itemTexts(before + loose + after)).toEqual([...members.values()].map((item) => item.loose));
+      }),
+      { numRuns: 500 },
+    );
   });
 });
 

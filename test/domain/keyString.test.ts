@@ -152,3 +152,8 @@ test('ids that Redis does not make are sixteen characters, in order of time', ()
     }),
   );
 });
+
+test('ids of one moment differ', () => {
+  const ids = Array.from({ length: 5000 }, () => createId('req', Date.UTC(2026, 0, 15)));
+  expect(new Set(ids).size).toBe(ids.length);
+});

@@ -579,8 +579,8 @@ export class Model {
     caller: ((apiId: string) => boolean) | undefined,
   ) {
     const items = input.ratelimits ?? [];
-    this.#checkLimits(items);
     if (query === 'malformed') refuse('permissions_query_syntax');
+    this.#checkLimits(items);
     if (items.some(({ limit, duration }) => (limit === undefined) !== (duration === undefined)))
       refuse('invalid_input');
     if (!caller) refuse('insufficient_permissions');
@@ -838,11 +838,11 @@ export class Model {
     }
   }
 
-  /** Verifications of an API by day, key, externalId and outcome, in no order. */
-  usage(apiId: string) {
+  /** Verifications of an API since then, by day, key, externalId and outcome, in no order. */
+  usage(apiId: string, since: number) {
     const rows = new Map<string, { count: number; spentCredits: number }>();
     for (const { time, key, externalId, outcome, spentCredits } of this.verifications) {
-      if (key.api.id.value !== apiId) continue;
+      if (key.api.id.value !== apiId || time < since) continue;
       const group = { time: Math.floor(time / dayMs) * dayMs, keyId: key.id.value, externalId, outcome };
       const row = rows.get(JSON.stringify(group)) ?? { count: 0, spentCredits: 0 };
       rows.set(JSON.stringify(group), { count: row.count + 1, spentCredits: row.spentCredits + spentCredits });

@@ -1,0 +1,101 @@
+// The load: many connections, each with one request under way, sent by wrk where it is installed, else by autocannon.
+import { spawn, spawnSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { temporaryDir } from './processes.mjs';
+
+/** `wrk 4.1.0` and the like; undefined when it is not installed. */
+const wrkVersion = /wrk (\S+)/.exec(spawnSync('wrk', ['-v'], { encoding: 'utf8' }).stdout ?? '')?.[1];
+const autocannon = wrkVersion ? undefined : (await import('autocannon')).default;
+
+export const generator = wrkVersion
+  ? `wrk ${wrkVersion.replace(/^debian\//, '')}`
+  : 'autocannon (on a small machine it is itself the bottleneck: install wrk for figures that count)';
+
+/** A load of random ones of `bodies`, each the text of a request. Answers the function that runs it for a while. */
+export function openLoad({ url, path, rootKey, bodies }) {
+  return wrkVersion ? openWrk({ url, path, rootKey, bodies }) : openAutocannon({ url, path, rootKey, bodies });
+}
+
+function openWrk({ url, path, rootKey, bodies }) {
+  const file = join(temporaryDir(), `${randomUUID()}.txt`);
+  writeFileSync(file, `${bodies.join('\n')}\n`);
+  const script = fileURLToPath(new URL('wrk.lua', import.meta.url));
+
+  return async ({ connections, seconds, onSecond }) => {
+    const env = { ...process.env, BENCH_BODIES: file, BENCH_PATH: path, BENCH_ROOT_KEY: rootKey };
+    if (onSecond) env.BENCH_NARRATE = '1';
+    const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url];
+    const child = spawn('wrk', args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const result = { requests: 0, seconds: 0, refused: 0, broken: 0, latency: [] };
+    createInterface({ input: child.stdout }).on('line', (line) => {
+      const [word, value, count] = line.split(' ');
+      if (word === 'latency') result.latency.push([Number(value), Number(count)]);
+      else if (word in result) result[word] = Number(value);
+    });
+    let complaint = '';
+    createInterface({ input: child.stderr }).on('line', (line) => {
+      if (/^\d+$/.test(line)) onSecond?.(Number(line));
+      else complaint += `${line}\n`;
+    });
+    const [code] = await once(child, 'close');
+    if (code !== 0 || result.requests === 0) throw new Error(`wrk failed against ${url}. ${complaint}`);
+    return result;
+  };
+}
+
+function openAutocannon({ url, path, rootKey, bodies }) {
+  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+  const randomBody = () => bodies[Math.floor(Math.random() * bodies.length)];
+
+  return ({ connections, seconds, onSecond }) =>
+    new Promise((resolve, reject) => {
+      const counts = new Map();
+      const options = {
+        url: url + path,
+        method: 'POST',
+        headers,
+        connections,
+        duration: seconds,
+        setupClient(client) {
+          client.setBody(randomBody());
+          client.on('response', () => client.setBody(randomBody()));
+        },
+      };
+      const running = autocannon(options, (error, { requests, duration, non2xx, errors, timeouts }) => {
+        if (error) return reject(error);
+        const latency = [...counts].sort(([a], [b]) => a - b);
+        resolve({ requests: requests.total, seconds: duration, refused: non2xx, broken: errors + timeouts, latency });
+      });
+      running.on('response', (_client, _status, _bytes, milliseconds) => {
+        const micros = rounded(milliseconds * 1000);
+        counts.set(micros, (counts.get(micros) ?? 0) + 1);
+      });
+      running.on('tick', ({ counter }) => onSecond?.(counter));
+    });
+}
+
+/** To three digits, which bounds how many different latencies are held. */
+const rounded = (micros) => Number(micros.toPrecision(3));
+
+/** The latency in microseconds that `share` of the requests did not exceed. `latency`: [microseconds, count] in order. */
+export function percentile(latency, share) {
+  const wanted = share * latency.reduce((sum, [, count]) => sum + count, 0);
+  let seen = 0;
+  for (const [micros, count] of latency) {
+    seen += count;
+    if (seen >= wanted) return micros;
+  }
+  return latency.at(-1)?.[0] ?? Number.NaN;
+}
+
+/** Several runs' latencies as one. */
+export function merged(runs) {
+  const counts = new Map();
+  for (const [micros, count] of runs.flat()) counts.set(micros, (counts.get(micros) ?? 0) + count);
+  return [...counts].sort(([a], [b]) => a - b);
+}

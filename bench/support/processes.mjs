@@ -1,0 +1,155 @@
+// Starts what is measured, reads what it costs, and stops all of it however the bench ends.
+import { execFileSync, fork, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { Redis } from 'ioredis';
+import { embeddedUrlIfRunning, startEmbedded } from '../../dist/store/embedded.js';
+
+export const root = fileURLToPath(new URL('../..', import.meta.url));
+
+const toStop = [];
+/** What was opened last is closed first. */
+const atEnd = (stop) => toStop.unshift(stop);
+
+/** Runs a bench; afterwards, or on Ctrl-C, nothing that it started is left. */
+export async function run(measure) {
+  const stopAll = async () => {
+    for (const stop of toStop.splice(0)) await Promise.resolve(stop()).catch((error) => console.error(error.message));
+  };
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => stopAll().then(() => process.exit(130)));
+  try {
+    await measure();
+  } catch (error) {
+    console.error(error);
+    process.exitCode = 1;
+  }
+  await stopAll();
+}
+
+export function temporaryDir() {
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-bench-'));
+  atEnd(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+/** A Redis configured as the one that Tollgate runs by itself: Unix socket, append-only file, fsync every second. */
+export async function startRedis() {
+  const redis = await startEmbedded({ dataDir: temporaryDir(), onEvent: (message) => console.error(message) });
+  atEnd(() => redis.stop());
+  return openRedis(redis.url);
+}
+
+async function openRedis(url) {
+  const socket = url.slice('unix:'.length);
+  const client = new Redis({ path: socket });
+  atEnd(() => client.disconnect());
+  const pid = Number(/process_id:(\d+)/.exec(await client.info('server'))[1]);
+  return { url, socket, client, pid };
+}
+
+/** One of bench/targets/: it tells its port, and ends when we do. */
+export async function startTarget(file, env) {
+  const path = fileURLToPath(new URL(`../targets/${file}`, import.meta.url));
+  const child = fork(path, { env: { ...process.env, NODE_ENV: 'production', ...env } });
+  atEnd(() => end(child));
+  const message = await Promise.race([once(child, 'message'), once(child, 'exit')]);
+  if (!message[0]?.port) throw new Error(`${file} did not start`);
+  return { url: `http://127.0.0.1:${message[0].port}`, pid: child.pid };
+}
+
+/** The real server, with a Redis of its own unless it is given one. `rootKey` is there when it has made the first. */
+export async function startTollgate({ redis, env } = {}) {
+  const dataDir = redis ? '' : temporaryDir();
+  const settings = { PORT: '0', HOST: '127.0.0.1', LOG_LEVEL: 'warn', REDIS_URL: redis?.url ?? '' };
+  const child = spawn(process.execPath, [join(root, 'dist/main.js')], {
+    env: { ...process.env, NODE_ENV: 'production', ...settings, TOLLGATE_DATA_DIR: dataDir, ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  atEnd(() => end(child));
+  const server = { pid: child.pid, url: undefined, rootKey: undefined, redis };
+  const lines = createInterface({ input: child.stdout });
+  for await (const line of lines) {
+    server.url ??= /listens on (\S+)/.exec(line)?.[1];
+    server.rootKey ??= /root_\w+/.exec(line)?.[0];
+    if (server.url && (server.rootKey || redis)) break;
+  }
+  if (!server.url) throw new Error('Tollgate did not start');
+  child.stdout.resume();
+  server.redis ??= await openRedis(await embeddedUrlIfRunning(dataDir));
+  return server;
+}
+
+async function end(child) {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = once(child, 'exit');
+  child.kill('SIGTERM');
+  await exit;
+}
+
+const isLinux = process.platform === 'linux';
+const ticksPerSecond = isLinux ? Number(execFileSync('getconf', ['CLK_TCK'], { encoding: 'utf8' })) : 0;
+
+/** What follows the name in /proc/<pid>/stat: state, parent, … */
+function statOf(pid) {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return text.slice(text.lastIndexOf(')') + 2).split(' ');
+  } catch {
+    return undefined;
+  }
+}
+
+/** A process and all below it, but not `except`: the server's workers count, its Redis does not. */
+export function treeOf(pid, except) {
+  if (!isLinux) return [pid];
+  const parents = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map((name) => [Number(name), Number(statOf(name)?.[1])]);
+  const tree = [pid];
+  for (const member of tree) {
+    for (const [child, parent] of parents) if (parent === member && child !== except) tree.push(child);
+  }
+  return tree;
+}
+
+/** Processor seconds that processes have used, all of their threads counted; NaN where there is no /proc. */
+export function cpuSecondsOf(pids) {
+  if (!isLinux) return Number.NaN;
+  const ticks = pids.map(statOf).map((stat) => (stat ? Number(stat[11]) + Number(stat[12]) : 0));
+  return ticks.reduce((sum, each) => sum + each, 0) / ticksPerSecond;
+}
+
+/** The same for the bench itself and the load generators that it has waited for. */
+function ownCpuSeconds() {
+  const stat = statOf(process.pid);
+  return [11, 12, 13, 14].reduce((sum, field) => sum + Number(stat[field]), 0) / ticksPerSecond;
+}
+
+/** Processor seconds of the whole machine that were not idle. */
+function machineCpuSeconds() {
+  const [user, nice, system, , , irq, softirq] = readFileSync('/proc/stat', 'utf8').split('\n')[0].match(/\d+/g);
+  return [user, nice, system, irq, softirq].reduce((sum, each) => sum + Number(each), 0) / ticksPerSecond;
+}
+
+/**
+ * Runs `work` and answers what it cost: processor seconds of the server and of Redis, and the cores that processes which
+ * have no part in it took meanwhile. More than a tenth of a core is a disturbance.
+ */
+export async function costOf({ pid, redis }, work) {
+  const server = treeOf(pid, redis?.pid);
+  const read = () => [
+    cpuSecondsOf(server),
+    redis ? cpuSecondsOf([redis.pid]) : 0,
+    isLinux ? ownCpuSeconds() : 0,
+    isLinux ? machineCpuSeconds() : 0,
+    performance.now() / 1000,
+  ];
+  const before = read();
+  const result = await work();
+  const [serverCpu, redisCpu, own, machine, seconds] = read().map((after, index) => after - before[index]);
+  return { ...result, serverCpu, redisCpu, othersCores: Math.max(0, machine - own - serverCpu - redisCpu) / seconds };
+}

@@ -1,0 +1,48 @@
+-- wrk's part: every request is a body taken at random from a file that holds one a line. Told everything by environment,
+-- which all of wrk's Lua states see. Counts go to stderr while it runs, the result to stdout when it is done.
+
+local bodies, heads, sent, second = {}, {}, 0, 0
+local narrate = os.getenv('BENCH_NARRATE')
+
+function init()
+  for line in io.lines(os.getenv('BENCH_BODIES')) do bodies[#bodies + 1] = line end
+  wrk.headers['Authorization'] = 'Bearer ' .. os.getenv('BENCH_ROOT_KEY')
+  wrk.headers['Content-Type'] = 'application/json'
+  math.randomseed(os.time())
+end
+
+-- Bodies differ in little but their text, so the bytes before them are made once for each length.
+local function head_of(body)
+  local whole = wrk.format('POST', os.getenv('BENCH_PATH'), nil, body)
+  return string.sub(whole, 1, #whole - #body)
+end
+
+function request()
+  local body = bodies[math.random(#bodies)]
+  local head = heads[#body]
+  if not head then
+    head = head_of(body)
+    heads[#body] = head
+  end
+  if narrate then
+    sent = sent + 1
+    local now = os.time()
+    if now ~= second then
+      if second > 0 then io.stderr:write(sent, '\n') end
+      sent, second = 0, now
+    end
+  end
+  return head .. body
+end
+
+function done(summary, latency)
+  local e = summary.errors
+  print('requests ' .. summary.requests)
+  print('seconds ' .. summary.duration / 1e6)
+  print('refused ' .. e.status)
+  print('broken ' .. e.connect + e.read + e.write + e.timeout)
+  for index = 1, #latency do
+    local micros, count = latency(index)
+    print('latency ' .. micros .. ' ' .. count)
+  end
+end

@@ -1,0 +1,183 @@
+// What is measured: how each target is started and filled, what is asked of it, and how its answers are checked.
+import { deepEqual, equal, ok } from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { createKeyString } from '../../dist/domain/keyString.js';
+import { startRedis, startTarget, startTollgate } from '../support/processes.mjs';
+import { credits, limit, meta, name } from './typicalKey.mjs';
+
+const keyCount = 1000;
+const verifyPath = '/v2/keys.verifyKey';
+
+export async function post({ url, path, rootKey }, body) {
+  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+  const response = await fetch(url + path, { method: 'POST', headers, body });
+  return { status: response.status, data: (await response.json()).data };
+}
+
+/** Each opens to {url, pid, redis, path, rootKey, bodies, check}. `check` throws when an answer is not what it must be. */
+export const targets = {
+  bare: {
+    does: 'uWebSockets.js, the same JSON in and out, no Redis',
+    async open() {
+      return checked({ ...(await startTarget('bare.mjs')), path: verifyPath, rootKey: 'root', bodies: unkeptKeys() });
+    },
+  },
+  noop: {
+    does: 'the same, and one script that does nothing by ioredis for each request',
+    async open() {
+      const redis = await startRedis();
+      const server = await startTarget('bare.mjs', { REDIS_SOCKET: redis.socket });
+      return checked({ ...server, redis, path: verifyPath, rootKey: 'root', bodies: unkeptKeys() });
+    },
+  },
+  tollgate: {
+    does: 'keys.verifyKey: credits, one limit, metadata of 60 bytes',
+    async open() {
+      const server = await startTollgate();
+      const bodies = await createKeys(server, { name, meta, credits: { remaining: credits }, ratelimits: [limit] });
+      return checked({ ...server, path: verifyPath, bodies }, { charges: true });
+    },
+  },
+  'tollgate-heavy': {
+    does: '5 limits, 20 permissions of its own, 2 roles of 10, a query of 3 slugs, metadata of 3 KB',
+    open: openHeavy,
+  },
+  'tollgate-limit': {
+    does: 'ratelimits.limit: 1000 identifiers of one namespace',
+    open: openLimit,
+  },
+  fastify: {
+    does: 'Fastify, ioredis, one script a request: the same work as `tollgate`, written in an afternoon',
+    open: () => openPeer('fastify.mjs'),
+  },
+  'express-rlf': {
+    does: 'Express, rate-limiter-flexible, credits and record in Redis',
+    open: () => openPeer('express.mjs'),
+  },
+};
+
+const bodyOf = (key) => JSON.stringify({ key });
+const newKeys = () => Array.from({ length: keyCount }, () => createKeyString({ byteLength: 16 }).key);
+const unkeptKeys = () => newKeys().map(bodyOf);
+
+/** Makes an API with a thousand keys alike, by HTTP as anybody would. */
+async function createKeys(server, fields, extras = {}) {
+  const call = caller(server);
+  const { apiId } = await call('apis.createApi', { name: 'bench' });
+  const bodies = [];
+  while (bodies.length < keyCount) {
+    const made = Array.from({ length: 25 }, () => call('keys.createKey', { apiId, ...fields }));
+    bodies.push(...(await Promise.all(made)).map(({ key }) => JSON.stringify({ key, ...extras })));
+  }
+  return bodies;
+}
+
+const caller = (server) => async (operation, input) => {
+  const { status, data } = await post({ ...server, path: `/v2/${operation}` }, JSON.stringify(input));
+  if (status !== 200) throw new Error(`${operation} answered ${status}`);
+  return data;
+};
+
+async function openHeavy() {
+  const server = await startTollgate();
+  const call = caller(server);
+  for (const role of ['editor', 'billing']) {
+    const permissions = Array.from({ length: 10 }, (_, index) => `${role}.${index}.read`);
+    await call('permissions.createRole', { name: role, permissions });
+  }
+  const heavyMeta = { history: Array.from({ length: 30 }, (_, index) => ({ index, note: 'x'.repeat(80) })) };
+  const fields = {
+    name,
+    meta: heavyMeta,
+    credits: { remaining: credits },
+    ratelimits: Array.from({ length: 5 }, (_, index) => ({ ...limit, name: `limit${index}` })),
+    permissions: Array.from({ length: 20 }, (_, index) => `documents.${index}.read`),
+    roles: ['editor', 'billing'],
+  };
+  const query = 'documents.7.read AND (billing.3.read OR admin)';
+  const bodies = await createKeys(server, fields, { permissions: query });
+  const target = { ...server, path: verifyPath, bodies };
+  return {
+    ...target,
+    async check() {
+      const { status, data } = await post(target, bodies[0]);
+      equal(status, 200);
+      equal(data.code, 'VALID');
+      deepEqual(data.meta, heavyMeta);
+      equal(data.permissions.length, 40);
+      equal(data.ratelimits.length, 5);
+      equal(data.roles.length, 2);
+    },
+  };
+}
+
+async function openLimit() {
+  const server = await startTollgate();
+  const { limit: units, duration } = limit;
+  const bodies = Array.from({ length: keyCount }, (_, index) =>
+    JSON.stringify({ namespace: 'bench', identifier: `user_${index + 1000}`, limit: units, duration }),
+  );
+  const target = { ...server, path: '/v2/ratelimits.limit', bodies };
+  return {
+    ...target,
+    async check() {
+      const [first, second] = [await post(target, bodies[0]), await post(target, bodies[0])];
+      equal(first.status, 200);
+      equal(first.data.success, true);
+      equal(first.data.limit, units);
+      ok(second.data.remaining < first.data.remaining || second.data.reset > first.data.reset, 'it charges');
+      equal((await post({ ...target, rootKey: `${server.rootKey}x` }, bodies[0])).status, 401);
+    },
+  };
+}
+
+/** A peer on a Redis of its own, with the same key a thousand times. */
+async function openPeer(file) {
+  const redis = await startRedis();
+  const hashOf = (text) => createHash('sha256').update(text).digest('hex');
+  const rootKey = createKeyString({ prefix: 'root', byteLength: 16 }).key;
+  const keys = newKeys();
+  const filling = redis.client.pipeline().hset(`root:${hashOf(rootKey)}`, { id: 'root_1', enabled: 1 });
+  for (const [index, key] of keys.entries()) {
+    filling.hset(`key:${hashOf(key)}`, {
+      keyId: `key_${String(index).padStart(24, '1')}`,
+      enabled: 1,
+      name,
+      meta: JSON.stringify(meta),
+      credits,
+      limitId: `rl_${String(index).padStart(16, '1')}`,
+      limitName: limit.name,
+      limit: limit.limit,
+      duration: limit.duration,
+    });
+  }
+  await filling.exec();
+  const server = await startTarget(file, { REDIS_SOCKET: redis.socket });
+  return checked({ ...server, redis, path: verifyPath, rootKey, bodies: keys.map(bodyOf) }, { charges: true });
+}
+
+/** Adds the check of a target that verifies the typical key; one that `charges` must do so, and refuse strangers. */
+function checked(target, { charges = false } = {}) {
+  return {
+    ...target,
+    async check() {
+      const first = await post(target, target.bodies[0]);
+      const { data } = first;
+      equal(first.status, 200);
+      equal(data.code, 'VALID');
+      equal(data.valid, true);
+      ok(data.keyId.startsWith('key_'));
+      deepEqual([data.enabled, data.name, data.meta], [true, name, meta]);
+      const [window] = data.ratelimits;
+      deepEqual([window.name, window.limit, window.duration], [limit.name, limit.limit, limit.duration]);
+      ok(window.id.startsWith('rl_') && window.autoApply && !window.exceeded && window.reset > 0);
+      if (!charges) return;
+
+      const { data: second } = await post(target, target.bodies[0]);
+      equal(second.credits, data.credits - 1);
+      ok(second.ratelimits[0].remaining < window.remaining || second.ratelimits[0].reset > window.reset);
+      equal((await post({ ...target, rootKey: `${target.rootKey}x` }, target.bodies[0])).status, 401);
+      equal((await post(target, bodyOf('unknown'))).data.code, 'NOT_FOUND');
+    },
+  };
+}

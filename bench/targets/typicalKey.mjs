@@ -1,0 +1,6 @@
+// The key that most figures are about. Its credits and its limit last through any bench, so that nothing is refused.
+export const name = 'Ada Lovelace';
+/** 60 bytes as JSON. */
+export const meta = { plan: 'pro', team: 'payments', region: 'eu-west-1', n: 42 };
+export const limit = { name: 'requests', limit: 1_000_000, duration: 60_000, autoApply: true };
+export const credits = 1e12;

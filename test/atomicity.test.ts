@@ -1,0 +1,558 @@
+// Every write is whole or not at all. Three questions: does a refused call leave anything behind, does a call whose
+// Redis fails on the way, and does any script read on once it has begun to write (Redis does not take back what a
+// script wrote before it failed, so nothing that may fail may come after).
+//
+// The scripts run with a prelude that stands between them and Redis: it tells what they did and fails where it is told to.
+
+import { createHash } from 'node:crypto';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import type { ErrorCode } from '../src/errors.ts';
+import type { AnyOperation } from '../src/operation.ts';
+import { type OperationName, operations } from '../src/operations/index.ts';
+import { wildcardsMax } from '../src/store/overrides.ts';
+import { connect, type RedisClient } from '../src/store/redis.ts';
+import { examples, freshName, hash, makeThings, type Things } from './support/examples.ts';
+import { harness, type InputOf } from './support/harness.ts';
+import { testRedisUrl } from './support/redis.ts';
+
+const readOnly = '#!lua flags=no-writes';
+const trace = 'test:trace';
+const fault = 'test:fault';
+
+/** What a script sees in place of `redis`. */
+const prelude = (name: string, source: string) => `
+local redis = (function(real)
+  local fault, calls = real.call('GET', '${fault}'), 0
+  local function call(command, key, field, ...)
+    calls = calls + 1
+    ${source.startsWith(readOnly) ? '' : `real.call('RPUSH', '${trace}', '${name} ' .. command .. ' ' .. tostring(field))`}
+    if fault == '${name} ' .. calls then error({ err = (calls % 2 == 0 and 'OOM' or 'ERR') .. ' injected' }) end
+    if field == nil then return real.call(command, key) end
+    return real.call(command, key, field, ...)
+  end
+  return setmetatable({ call = call }, { __index = real })
+end)(redis)
+`;
+
+const nameOfSha = new Map<string, string>();
+const sources: string[] = [];
+const defineCommand = Redis.prototype.defineCommand;
+vi.spyOn(Redis.prototype, 'defineCommand').mockImplementation(function (this: Redis, name, definition) {
+  const [first, ...rest] = definition.lua.split('\n');
+  const isReadOnly = definition.lua.startsWith(readOnly);
+  const lua = isReadOnly
+    ? [first, prelude(name, definition.lua), ...rest].join('\n')
+    : prelude(name, definition.lua) + definition.lua;
+  nameOfSha.set(createHash('sha1').update(lua).digest('hex'), name);
+  sources.push(lua);
+  return defineCommand.call(this, name, { ...definition, lua });
+});
+
+/** What the store sends while a call runs: the names of scripts, or of commands. One of them may be made to fail. */
+const sent = { armed: false, names: [] as string[], failAt: -1 };
+const sendCommand = Redis.prototype.sendCommand;
+vi.spyOn(Redis.prototype, 'sendCommand').mockImplementation(function (this: Redis, command, stream) {
+  if (!sent.armed) return sendCommand.call(this, command, stream);
+  const { name, args } = command;
+  sent.names.push(name === 'evalsha' ? nameOfSha.get(`${args[0]}`)! : name);
+  if (sent.failAt !== sent.names.length - 1) return sendCommand.call(this, command, stream);
+  command.reject(new Error('Connection is closed.'));
+  // What is part of a pipeline holds up the rest of it unless it is sent; those only read.
+  return stream ? sendCommand.call(this, command, stream) : command.promise;
+});
+
+const tollgate = harness();
+const { call, createWorkspace } = tollgate;
+let redis: RedisClient;
+beforeAll(async () => {
+  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  for (const source of sources) await redis.script('LOAD', source);
+});
+afterAll(async () => void (await redis.quit()));
+
+/** Everything there is in a workspace, but for when its root keys were last used, by the name of the Redis key. */
+async function contents(workspaceId: string): Promise<Record<string, string>> {
+  const dump: Record<string, string> = {};
+  for (const key of await redis.keysBuffer(`tg:{${workspaceId}}*`)) {
+    // Digests are bytes.
+    const name = key.toString('latin1');
+    if (name.includes(':rk:')) {
+      const { used: _used, ...rest } = await redis.hgetall(key);
+      dump[name] = JSON.stringify(Object.entries(rest).sort());
+    } else {
+      const [value, expiry] = await Promise.all([redis.dumpBuffer(key), redis.call('PEXPIRETIME', key)]);
+      dump[name] = `${expiry} ${createHash('sha1').update(value!).digest('hex')}`;
+    }
+  }
+  return dump;
+}
+
+interface Workspace {
+  workspaceId: string;
+  rootKey: string;
+}
+
+/** Calls with one failure: of the n-th command the store sends, or of the n-th inside of a script. */
+async function callWithFault<Name extends OperationName>(
+  name: Name,
+  input: InputOf<Name>,
+  { rootKey }: Workspace,
+  where: { command?: number; inScript?: string } = {},
+) {
+  await redis.del(trace);
+  if (where.inScript) await redis.set(fault, where.inScript);
+  Object.assign(sent, { armed: true, names: [], failAt: where.command ?? -1 });
+  const answer = await call(name, input, rootKey).finally(() => {
+    sent.armed = false;
+  });
+  await redis.del(fault);
+  return { ...answer, sent: [...sent.names], trace: await redis.lrange(trace, 0, -1) };
+}
+
+const reads = new Set('HGET HMGET HGETALL HEXISTS GET EXISTS ZRANGE ZCARD SCARD SISMEMBER LINDEX LLEN TIME'.split(' '));
+const writes = new Set(
+  'HSET HDEL HINCRBY SET APPEND UNLINK PEXPIRE ZADD ZREM ZREMRANGEBYSCORE SADD SREM RPUSH LPOP XADD'.split(' '),
+);
+
+/** What a script did, in order: `r` or `w` for each command. That a root key was used is noted before anything else. */
+function stepsOf(traced: readonly string[], script: string): string {
+  return traced
+    .map((line) => line.split(' '))
+    .filter(([name]) => name === script)
+    .map(([_name, command, field]) => {
+      if (command === 'HSET' && field === 'used') return 'r';
+      if (reads.has(command!)) return 'r';
+      if (writes.has(command!)) return 'w';
+      throw new Error(`Does ${command} read or write?`);
+    })
+    .join('');
+}
+
+/**
+ * Their scripts answer numbers, which are looked up afterwards: a fault there answers an error for a change that was
+ * made, whole.
+ */
+const readAfterwards: readonly OperationName[] = [
+  'keys.addPermissions',
+  'keys.removePermissions',
+  'keys.setPermissions',
+  'keys.addRoles',
+  'keys.removeRoles',
+  'keys.setRoles',
+  'permissions.setRolePermissions',
+];
+
+const everyName = operations.map(({ name }) => name);
+const inputOf = <Name extends OperationName>(name: Name, things: Things) =>
+  (examples[name] as (things: Things) => InputOf<Name>)(things);
+
+describe.each(everyName)('%s', (name) => {
+  test('no script reads once it has begun to write', async () => {
+    const workspace = await createWorkspace();
+    const things = await makeThings(call, workspace.rootKey);
+    const done = await callWithFault(name, inputOf(name, things), workspace);
+    expect(done.status).toBe(200);
+    for (const script of new Set(done.sent)) expect(stepsOf(done.trace, script), script).toMatch(/^r*w*$/);
+  });
+
+  test('fails whole wherever Redis does: an error in the envelope, and nothing is left behind', async () => {
+    const workspace = await createWorkspace();
+    const input = inputOf(name, await makeThings(call, workspace.rootKey));
+    const before = await contents(workspace.workspaceId);
+    const check = async (
+      answer: Awaited<ReturnType<typeof callWithFault>>,
+      statuses: readonly number[],
+      where: string,
+    ) => {
+      expect(statuses, where).toContain(answer.status);
+      expect(answer.error, where).toMatchObject({
+        title: expect.any(String),
+        detail: expect.any(String),
+        status: answer.status,
+        type: answer.status === 503 ? '/errors/store_unavailable' : '/errors/internal',
+      });
+      expect(JSON.stringify(answer.error), where).not.toContain('injected');
+      expect(await contents(workspace.workspaceId), where).toEqual(before);
+    };
+
+    // The commands and scripts of the call up to the one that writes: what comes after it cannot undo it.
+    const [authenticates, ...others] = (await rehearse(name)).filter(
+      (item) => !readAfterwards.includes(name) || item.writes >= 0,
+    );
+    const parts = [authenticates!, ...others];
+    expect(parts.length).toBeGreaterThan(0);
+    let faults = 0;
+    for (const [index, { script }] of parts.entries()) {
+      await check(await callWithFault(name, input, workspace, { command: index }), [503], `${script} not sent`);
+      faults++;
+    }
+    for (const [index, { script, isScript, steps }] of parts.entries()) {
+      if (!isScript) continue;
+      // Up to and with the first write; a script that only reads is not traced, so until it meets no fault, and what
+      // comes next is not sent.
+      const until = steps === '' ? 200 : steps.includes('w') ? steps.indexOf('w') + 1 : steps.length;
+      for (let n = 1; n <= until; n++) {
+        const next = steps === '' ? { command: index + 1 } : {};
+        const answer = await callWithFault(name, input, workspace, { inScript: `${script} ${n}`, ...next });
+        if (steps === '' && (answer.status === 200 || answer.sent.length > index + 1)) break;
+        await check(answer, [n % 2 === 0 ? 503 : 500], `${script}, call ${n}`);
+        faults++;
+      }
+    }
+    expect(faults).toBeGreaterThanOrEqual(3);
+  });
+});
+
+/** What a successful call sends, and what its scripts do. */
+async function rehearse(name: OperationName) {
+  const workspace = await createWorkspace();
+  const done = await callWithFault(name, inputOf(name, await makeThings(call, workspace.rootKey)), workspace);
+  return done.sent.map((script) => {
+    const steps = stepsOf(done.trace, script);
+    return { script, steps, writes: steps.indexOf('w'), isScript: [...nameOfSha.values()].includes(script) };
+  });
+}
+
+interface Refusal<Name extends OperationName> {
+  because: string;
+  code: ErrorCode;
+  input(things: Things): InputOf<Name>;
+  /** The grants of the caller; everything if left out. */
+  as?: string[];
+  /** What else there must be. */
+  given?(things: Things, workspace: Workspace): Promise<unknown>;
+}
+
+const unknownKey = `key_${'1'.repeat(24)}`;
+const noSlug = { because: 'a permission may not be created', code: 'insufficient_permissions' } as const;
+const updating = ['api.*.update_key', 'rbac.*.add_permission_to_key', 'rbac.*.remove_permission_from_key'];
+const over = (count: number) => Array.from({ length: count }, (_, index) => `over.${index}`);
+const lastRootKey = { because: 'the last root key that may do everything', code: 'precondition_failed' } as const;
+const notCovered = {
+  because: 'it holds more than the caller',
+  code: 'insufficient_permissions',
+  as: ['root_key.*.update_root_key', 'root_key.*.delete_root_key', 'root_key.*.create_root_key'],
+} as const;
+
+/** The id of the workspace's own root key. */
+const ownId = async ({ rootKey }: Workspace) =>
+  (await call('rootKeys.listRootKeys', {}, rootKey)).data.find(({ permissions }) => permissions.includes('*'))!
+    .rootKeyId;
+let own = '';
+
+const refusals: { [Name in OperationName]: Refusal<Name>[] } = {
+  'apis.createApi': [],
+  'apis.getApi': [],
+  'apis.listKeys': [],
+  'apis.deleteApi': [{ because: 'no such API', code: 'api_not_found', input: () => ({ apiId: 'api_1' }) }],
+  'keys.createKey': [
+    {
+      because: 'the last of its roles is unknown',
+      code: 'role_not_found',
+      input: (things) => ({ ...examples['keys.createKey'](things), roles: [things.name, 'unknown'] }),
+    },
+    { ...noSlug, as: ['api.*.create_key'], input: (things) => examples['keys.createKey'](things) },
+    {
+      because: 'the API is gone',
+      code: 'api_not_found',
+      given: ({ apiId }, { rootKey }) => call('apis.deleteApi', { apiId }, rootKey),
+      input: (things) => examples['keys.createKey'](things),
+    },
+  ],
+  'keys.verifyKey': [
+    {
+      because: 'the last limit it names is nowhere',
+      code: 'precondition_failed',
+      input: ({ key }) => ({ key, ratelimits: [{ name: 'tokens' }, { name: 'nowhere' }], tags: ['new'] }),
+    },
+    {
+      because: 'the query does not parse',
+      code: 'permissions_query_syntax',
+      input: ({ key }) => ({ key, permissions: 'a AND' }),
+    },
+    {
+      because: 'the caller may not',
+      code: 'insufficient_permissions',
+      as: ['api.*.read_key'],
+      input: (things) => examples['keys.verifyKey'](things),
+    },
+  ],
+  'keys.getKey': [],
+  'keys.whoami': [],
+  'keys.updateKey': [
+    {
+      because: 'the last of its roles is unknown',
+      code: 'role_not_found',
+      input: (things) => ({ ...examples['keys.updateKey'](things), roles: [things.name, 'unknown'] }),
+    },
+    { ...noSlug, as: updating, input: (things) => examples['keys.updateKey'](things) },
+    {
+      because: 'an unlimited key has nothing to refill',
+      code: 'invalid_input',
+      given: ({ keyId }, { rootKey }) => call('keys.updateCredits', { keyId, operation: 'set', value: null }, rootKey),
+      input: (things) => ({
+        ...examples['keys.updateKey'](things),
+        credits: { refill: { interval: 'daily', amount: 1 } },
+      }),
+    },
+    {
+      because: 'the key is gone',
+      code: 'key_not_found',
+      given: ({ keyId }, { rootKey }) => call('keys.deleteKey', { keyId }, rootKey),
+      input: (things) => examples['keys.updateKey'](things),
+    },
+  ],
+  'keys.updateCredits': [
+    {
+      because: 'an unlimited key cannot be raised',
+      code: 'invalid_input',
+      given: ({ keyId }, { rootKey }) => call('keys.updateCredits', { keyId, operation: 'set', value: null }, rootKey),
+      input: ({ keyId }) => ({ keyId, operation: 'increment', value: 1 }),
+    },
+    {
+      because: 'the sum is beyond what JSON keeps',
+      code: 'invalid_input',
+      input: ({ keyId }) => ({ keyId, operation: 'increment', value: Number.MAX_SAFE_INTEGER }),
+    },
+  ],
+  'keys.deleteKey': [
+    {
+      because: 'it is gone already',
+      code: 'key_not_found',
+      given: ({ keyId }, { rootKey }) => call('keys.deleteKey', { keyId }, rootKey),
+      input: ({ keyId }) => ({ keyId, permanent: true }),
+    },
+  ],
+  'keys.rerollKey': [
+    { because: 'no such key', code: 'key_not_found', input: () => ({ keyId: unknownKey, expiration: 0 }) },
+  ],
+  'keys.migrateKeys': [
+    {
+      because: 'a role of the last key is unknown',
+      code: 'role_not_found',
+      input: (things) => {
+        const { keys, ...rest } = examples['keys.migrateKeys'](things);
+        return { ...rest, keys: [...keys, { hash: hash(), roles: ['unknown'] }] };
+      },
+    },
+    { ...noSlug, as: ['api.*.create_key'], input: (things) => examples['keys.migrateKeys'](things) },
+    {
+      because: 'the last hash is none',
+      code: 'invalid_input',
+      input: (things) => {
+        const { keys, ...rest } = examples['keys.migrateKeys'](things);
+        return { ...rest, keys: [...keys, { hash: 'none' }] };
+      },
+    },
+  ],
+  'keys.addPermissions': [
+    { ...noSlug, as: updating, input: (things) => examples['keys.addPermissions'](things) },
+    {
+      because: 'they would be more than a thousand',
+      code: 'invalid_input',
+      input: ({ keyId }) => ({ keyId, permissions: over(1000) }),
+    },
+  ],
+  'keys.removePermissions': [
+    {
+      because: 'the last is unknown',
+      code: 'permission_not_found',
+      input: ({ keyId, name }) => ({ keyId, permissions: [`${name}.direct`, 'unknown'] }),
+    },
+  ],
+  'keys.setPermissions': [{ ...noSlug, as: updating, input: (things) => examples['keys.setPermissions'](things) }],
+  'keys.addRoles': [
+    {
+      because: 'the last is unknown',
+      code: 'role_not_found',
+      input: ({ keyId, name }) => ({ keyId, roles: [name, 'unknown'] }),
+    },
+  ],
+  'keys.removeRoles': [
+    {
+      because: 'the last is unknown',
+      code: 'role_not_found',
+      input: ({ keyId, name }) => ({ keyId, roles: [name, 'unknown'] }),
+    },
+  ],
+  'keys.setRoles': [
+    {
+      because: 'the last is unknown',
+      code: 'role_not_found',
+      input: ({ keyId, name }) => ({ keyId, roles: [name, 'unknown'] }),
+    },
+  ],
+  'ratelimits.limit': [
+    {
+      because: 'the namespace may not be created',
+      code: 'insufficient_permissions',
+      as: ['ratelimit.*.limit'],
+      input: (things) => ({ ...examples['ratelimits.limit'](things), namespace: freshName() }),
+    },
+  ],
+  'ratelimits.multiLimit': [
+    {
+      because: 'the last namespace has no such id',
+      code: 'namespace_not_found',
+      input: (things) => [
+        { ...examples['ratelimits.limit'](things), namespace: freshName() },
+        ...examples['ratelimits.multiLimit'](things),
+        { ...examples['ratelimits.limit'](things), namespace: 'rlns_unknown' },
+      ],
+    },
+    {
+      because: 'the last namespace may not be created',
+      code: 'insufficient_permissions',
+      as: ['ratelimit.*.limit'],
+      input: (things) => [
+        ...examples['ratelimits.multiLimit'](things),
+        { ...examples['ratelimits.limit'](things), namespace: freshName() },
+      ],
+    },
+  ],
+  'ratelimits.setOverride': [
+    {
+      because: 'the namespace may not be created',
+      code: 'insufficient_permissions',
+      as: ['ratelimit.*.set_override'],
+      input: (things) => ({ ...examples['ratelimits.setOverride'](things), namespace: freshName() }),
+    },
+    {
+      because: 'it is one wildcard too many',
+      code: 'invalid_input',
+      given: (things, { rootKey }) =>
+        Promise.all(
+          Array.from({ length: wildcardsMax }, (_, index) =>
+            call(
+              'ratelimits.setOverride',
+              { ...examples['ratelimits.setOverride'](things), identifier: `${index}*` },
+              rootKey,
+            ),
+          ),
+        ),
+      input: (things) => examples['ratelimits.setOverride'](things),
+    },
+  ],
+  'ratelimits.getOverride': [],
+  'ratelimits.listOverrides': [],
+  'ratelimits.deleteOverride': [
+    {
+      because: 'there is none for exactly this',
+      code: 'override_not_found',
+      input: ({ namespaceId }) => ({ namespace: namespaceId, identifier: 'user_1' }),
+    },
+  ],
+  'identities.createIdentity': [
+    {
+      because: 'it exists',
+      code: 'identity_already_exists',
+      input: (things) => ({ ...examples['identities.createIdentity'](things), externalId: things.name }),
+    },
+  ],
+  'identities.getIdentity': [],
+  'identities.listIdentities': [],
+  'identities.updateIdentity': [
+    {
+      because: 'a limit is named twice',
+      code: 'invalid_input',
+      input: ({ identityId }) => ({
+        identity: identityId,
+        meta: { b: 2 },
+        ratelimits: [
+          { name: 'twice', limit: 1, duration: 1000 },
+          { name: 'twice', limit: 2, duration: 1000 },
+        ],
+      }),
+    },
+  ],
+  'identities.deleteIdentity': [
+    { because: 'there is none', code: 'identity_not_found', input: () => ({ identity: 'unknown' }) },
+  ],
+  'permissions.createPermission': [
+    {
+      because: 'it exists',
+      code: 'permission_already_exists',
+      input: ({ name }) => ({ name: 'again', slug: name, description: 'again' }),
+    },
+  ],
+  'permissions.getPermission': [],
+  'permissions.listPermissions': [],
+  'permissions.deletePermission': [
+    { because: 'there is none', code: 'permission_not_found', input: () => ({ permission: 'unknown' }) },
+  ],
+  'permissions.createRole': [
+    {
+      because: 'it exists',
+      code: 'role_already_exists',
+      input: (things) => ({ ...examples['permissions.createRole'](things), name: things.name }),
+    },
+    {
+      ...noSlug,
+      as: ['rbac.*.create_role', 'rbac.*.add_permission_to_role'],
+      input: (things) => examples['permissions.createRole'](things),
+    },
+    {
+      because: 'permissions may not be added to roles',
+      code: 'insufficient_permissions',
+      as: ['rbac.*.create_role', 'rbac.*.create_permission'],
+      input: (things) => examples['permissions.createRole'](things),
+    },
+  ],
+  'permissions.getRole': [],
+  'permissions.listRoles': [],
+  'permissions.deleteRole': [{ because: 'there is none', code: 'role_not_found', input: () => ({ role: 'unknown' }) }],
+  'permissions.setRolePermissions': [
+    {
+      ...noSlug,
+      as: ['rbac.*.add_permission_to_role', 'rbac.*.remove_permission_from_role'],
+      input: (things) => examples['permissions.setRolePermissions'](things),
+    },
+  ],
+  'analytics.getVerifications': [],
+  'analytics.getRatelimits': [],
+  'audit.listEvents': [],
+  'rootKeys.createRootKey': [
+    { ...notCovered, as: [...notCovered.as], input: () => ({ permissions: ['root_key.*.create_root_key', '*'] }) },
+  ],
+  'rootKeys.listRootKeys': [],
+  'rootKeys.updateRootKey': [
+    { ...lastRootKey, input: () => ({ rootKeyId: own, name: 'new', enabled: false }) },
+    { ...lastRootKey, input: () => ({ rootKeyId: own, name: 'new', expires: 4_102_444_800_000 }) },
+    { ...lastRootKey, input: () => ({ rootKeyId: own, permissions: ['api.*.read_api'] }) },
+    { ...notCovered, as: [...notCovered.as], input: ({ rootKeyId }) => ({ rootKeyId, name: 'new' }) },
+  ],
+  'rootKeys.deleteRootKey': [
+    { ...lastRootKey, input: () => ({ rootKeyId: own }) },
+    { ...notCovered, as: [...notCovered.as], input: ({ rootKeyId }) => ({ rootKeyId }) },
+  ],
+};
+
+const everyRefusal = everyName.flatMap((name) =>
+  (refusals[name] as Refusal<OperationName>[]).map((refusal) => ({ ...refusal, name })),
+);
+
+describe('a refused call leaves nothing behind', () => {
+  test.each(everyRefusal)('$name: $because', async ({ name, input, code, as = ['*'], given }) => {
+    const workspace = await createWorkspace();
+    const things = await makeThings(call, workspace.rootKey);
+    await given?.(things, workspace);
+    own = await ownId(workspace);
+    // A caller with these grants, in that workspace.
+    const rootKey =
+      as[0] === '*'
+        ? workspace.rootKey
+        : (await call('rootKeys.createRootKey', { permissions: as }, workspace.rootKey)).data.key;
+    const before = await contents(workspace.workspaceId);
+    expect(await call(name, input(things), rootKey)).toMatchObject({ code });
+    expect(await contents(workspace.workspaceId)).toEqual(before);
+  });
+
+  test('every operation that changes something and may refuse for more than its form is in the table', () => {
+    const inTable = new Set(everyRefusal.map(({ name }) => name));
+    const changing = (operations as readonly AnyOperation[]).filter(
+      ({ name, errors = [] }) => errors.length > 0 && !/\.(get|list|whoami)/.test(name),
+    );
+    expect(changing.map(({ name }) => name).filter((name) => !inTable.has(name as OperationName))).toEqual([]);
+  });
+});
