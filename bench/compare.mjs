@@ -1,23 +1,11 @@
 // Measures whole requests over loopback HTTP, server and Redis on this machine, against peers doing the same work; not
 // networks, TLS, or more than one server process. Rounds are interleaved, so that what disturbs the machine disturbs all.
-import { parseArgs } from 'node:util';
-import { generator, merged, openLoad, percentile } from './support/load.mjs';
+import { generator, generatorNote, merged, openLoad, percentile } from './support/load.mjs';
+import { numbersOf, readOptions, refuse } from './support/options.mjs';
 import { histogramSvg } from './support/picture.mjs';
 import { costOf, run } from './support/processes.mjs';
 import { median, micros, number, progress, progressDone, report, table, writePicture } from './support/results.mjs';
 import { targets } from './targets/index.mjs';
-
-const { values: options } = parseArgs({
-  options: {
-    only: { type: 'string' },
-    rounds: { type: 'string' },
-    seconds: { type: 'string' },
-    connections: { type: 'string' },
-    json: { type: 'boolean', default: false },
-    quick: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-  },
-});
 
 const help = `npm run bench -- [options]      compares Tollgate with peers and bare limits; under ten minutes
   --only a,b           of ${Object.keys(targets).join(', ')}
@@ -29,25 +17,29 @@ const help = `npm run bench -- [options]      compares Tollgate with peers and b
 npm run bench -- --against URL --key KEY --root-key ROOT_KEY     loads a running installation; --help for more
 npm run bench -- memory | growth | parts                         other questions; --help for their options`;
 
+const options = readOptions(help, {
+  only: { type: 'string' },
+  rounds: { type: 'string' },
+  seconds: { type: 'string' },
+  connections: { type: 'string' },
+  json: { type: 'boolean' },
+  quick: { type: 'boolean' },
+});
 const names = options.only?.split(',') ?? Object.keys(targets);
 const unknown = names.filter((name) => !(name in targets));
-const rounds = Number(options.rounds ?? (options.quick ? 1 : 5));
-const seconds = Number(options.seconds ?? (options.quick ? 1 : 5));
-const levels = (options.connections ?? (options.quick ? '16' : '1,16,64,256')).split(',').map(Number);
+if (unknown.length > 0) refuse(`there is no target ${unknown.join(', ')}.`, help);
+const [rounds] = numbersOf(options.rounds, [options.quick ? 1 : 5], help);
+const [seconds] = numbersOf(options.seconds, [options.quick ? 1 : 5], help);
+const levels = numbersOf(options.connections, options.quick ? [16] : [1, 16, 64, 256], help);
 const main = levels.includes(64) ? 64 : levels[0];
 // wrk counts in whole seconds.
 const secondsAt = (connections) => (connections === main ? seconds : Math.max(1, Math.round(seconds * 0.4)));
-
-function fail(message) {
-  console.error(`bench: ${message}`);
-  process.exitCode = 1;
-}
 
 async function compare() {
   const open = {};
   for (const name of names) {
     progress(`starting ${name}`);
-    const target = await targets[name].open();
+    const target = await targets[name].open(options.quick ? 100 : 1000);
     await target.check();
     open[name] = { ...target, load: openLoad(target), runs: new Map(levels.map((level) => [level, []])) };
   }
@@ -114,7 +106,7 @@ function tell(open) {
   const others = Math.max(...names.flatMap((name) => levels.flatMap((l) => runsOf(name, l).map((r) => r.othersCores))));
   const markdown = [
     table(head, rows),
-    `Load: ${generator}. Medians of ${rounds} interleaved rounds of ${seconds} s at ${main} connections, ` +
+    `Load: ${generator}${generatorNote}. Medians of ${rounds} interleaved rounds of ${seconds} s at ${main} connections, ` +
       `${secondsAt(Number.NaN)} s at others; \`to bare\` is the median of the rounds' ratios. CPU: seconds per 1000 requests. ` +
       `Other processes took at most ${number(others)} of a core during a run${others > 0.15 ? ': **disturbed**' : ''}.`,
     names.map((name) => `- \`${name}\`: ${targets[name].does}`).join('\n'),
@@ -160,8 +152,4 @@ function tell(open) {
   );
 }
 
-if (options.help) console.log(help);
-else if (unknown.length > 0) fail(`there is no target ${unknown.join(', ')}, but ${Object.keys(targets).join(', ')}.`);
-else if (![rounds, seconds, ...levels].every((value) => Number.isInteger(value) && value > 0)) {
-  fail('--rounds, --seconds and --connections take whole numbers.');
-} else await run(compare);
+await run(compare);

@@ -354,12 +354,19 @@ local function verify(position, last, root)
 
   charged = charged or string.sub(packed, STATE_REST)
   if forgotten then charged = struct.pack('>I2', 0) .. string.sub(charged, rest - STATE_REST + 1) end
-  redis.call('HSET', record, 'state', struct.pack(STATE, key24, version, flag_number, expires, balance, amount, refill_day, due, last_used,
-    hour, valid, disabled, expired, insufficient, limited, spent_out, spent) .. charged)
-  -- Only what was written is added to the totals.
-  local counts = api.counts
-  counts[outcome] = (counts[outcome] or 0) + 1
-  if outcome == VALID and flags.limited then api.spent[VALID] = (api.spent[VALID] or 0) + cost end
+  local state = struct.pack(STATE, key24, version, flag_number, expires, balance, amount, refill_day, due, last_used,
+    hour, valid, disabled, expired, insufficient, limited, spent_out, spent) .. charged
+
+  local answer = struct.pack('>BBI7B', outcome, flags.limited and 1 or 0, balance, selected)
+  for row = 1, selected do
+    local remaining = limit_of[row] - total_of[row]
+    answer = answer .. struct.pack('>BBI7I7', which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0,
+      exceeded[row] and window_free_at(window_of[row], total_of[row], now, limit_of[row], duration_of[row], cost_of[row])
+      or window_reset(oldest_of[row], duration_of[row]))
+  end
+
+  -- Write. What comes after the first line is only what cannot fail once that has not.
+  redis.call('HSET', record, 'state', state)
   if identity_charged then redis.call('HSET', identity_record(workspace, external_id), 'state', identity_charged) end
   if outcome == VALID and request and request.limits then
     for row = 1, selected do
@@ -374,13 +381,8 @@ local function verify(position, last, root)
     count_tags(tags, key24, external_id, outcome, outcome == VALID and flags.limited and cost or 0)
   end
 
-  local answer = struct.pack('>BBI7B', outcome, flags.limited and 1 or 0, balance, selected)
-  for row = 1, selected do
-    local remaining = limit_of[row] - total_of[row]
-    answer = answer .. struct.pack('>BBI7I7', which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0,
-      exceeded[row] and window_free_at(window_of[row], total_of[row], now, limit_of[row], duration_of[row], cost_of[row])
-      or window_reset(oldest_of[row], duration_of[row]))
-  end
+  api.counts[outcome] = (api.counts[outcome] or 0) + 1
+  if outcome == VALID and flags.limited then api.spent[VALID] = (api.spent[VALID] or 0) + cost end
   return answer, shown
 end
 

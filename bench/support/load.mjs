@@ -12,9 +12,10 @@ import { temporaryDir } from './processes.mjs';
 const wrkVersion = /wrk (\S+)/.exec(spawnSync('wrk', ['-v'], { encoding: 'utf8' }).stdout ?? '')?.[1];
 const autocannon = wrkVersion ? undefined : (await import('autocannon')).default;
 
-export const generator = wrkVersion
-  ? `wrk ${wrkVersion.replace(/^debian\//, '')}`
-  : 'autocannon (on a small machine it is itself the bottleneck: install wrk for figures that count)';
+export const generator = wrkVersion ? `wrk ${wrkVersion.replace(/^debian\//, '')}` : 'autocannon';
+export const generatorNote = wrkVersion
+  ? ''
+  : ' (on a small machine it is itself the bottleneck: install wrk for figures that count)';
 
 /** A load of random ones of `bodies`, each the text of a request. Answers the function that runs it for a while. */
 export function openLoad({ url, path, rootKey, bodies }) {

@@ -3,10 +3,10 @@ import { percentile } from './load.mjs';
 import { micros, number } from './results.mjs';
 
 const width = 960;
-const height = 440;
+const height = 470;
 const left = 70;
 const right = 30;
-const top = 110;
+const top = 140;
 const bottom = 60;
 const binsPerDecade = 24;
 const marks = [
@@ -58,10 +58,10 @@ export function histogramSvg({ title, subtitle, latency }) {
       `<text x="${left - 8}" y="${at(y(part * highest) + 4)}" text-anchor="end">${share}</text>`
     );
   });
-  // Labels are staggered over three rows, so that percentiles close to each other stay readable.
+  // A row for each label, so that percentiles close to each other stay readable.
   const lines = marks.map(([name, share], index) => {
     const value = percentile(latency, share);
-    const row = 66 + (index % 3) * 15;
+    const row = 68 + index * 15;
     const anchor = x(value) > width - right - 90 ? 'end' : 'start';
     const offset = anchor === 'end' ? -4 : 4;
     return (

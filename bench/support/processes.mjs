@@ -24,7 +24,8 @@ export async function run(measure) {
   try {
     await measure();
   } catch (error) {
-    console.error(error);
+    // Ours say all in their message; anything else is a bug, and shows where.
+    console.error(error.constructor === Error ? `bench: ${error.message}` : error);
     process.exitCode = 1;
   }
   await stopAll();

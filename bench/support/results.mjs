@@ -1,7 +1,7 @@
 // Where figures go: printed as a table, kept as JSON in bench/results/, and gathered from there in bench/RESULTS.md. A
 // figure never stands without its command, machine, date and versions.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, release, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { root } from './processes.mjs';
@@ -90,33 +90,33 @@ export function writePicture(name, svg, { kept }) {
 }
 
 /** Prints a result and writes it down. */
-export function report(
-  { bench, title, markdown, reached = {}, raw, packages = [] },
-  { json = false, kept = true } = {},
-) {
+export function report({ bench, title, markdown, reached = {}, raw, packages = [] }, { json, kept }) {
   const result = { bench, title, command: commandOf(bench), ...conditions(packages), markdown, reached, raw };
-  const { dir, page } = placeOf(kept);
+  const { dir, page: ownPage } = placeOf(kept);
   writeFileSync(join(dir, `${bench}.json`), `${JSON.stringify(result, null, 1)}\n`);
-  writeFileSync(page, pageOf(dir));
+  // What somebody's installation does is not a figure of ours.
+  const page = bench === 'against' ? join(dir, 'against.md') : ownPage;
+  writeFileSync(page, bench === 'against' ? `${sectionOf(result)}\n` : pageOf(dir));
   console.log(json ? JSON.stringify(result) : `\n${markdown}\n`);
   console.error(`Written to ${page}`);
 }
 
-const order = ['compare', 'memory', 'growth', 'parts', 'against'];
+const order = ['compare', 'memory', 'growth', 'parts'];
+
+const sectionOf = ({ title, command, date, machine, versions, markdown }) =>
+  [`## ${title}`, `\`${command}\`, ${date} UTC, on ${machine}. ${versions}.`, markdown].join('\n\n');
 
 function pageOf(dir) {
-  const results = readdirSync(dir)
-    .filter((name) => name.endsWith('.json'))
-    .map((name) => JSON.parse(readFileSync(join(dir, name), 'utf8')))
-    .sort((a, b) => order.indexOf(a.bench) - order.indexOf(b.bench));
+  const results = order
+    .map((bench) => join(dir, `${bench}.json`))
+    .filter((file) => existsSync(file))
+    .map((file) => JSON.parse(readFileSync(file, 'utf8')));
   const parts = ['# Results', 'Written by `npm run bench`; not by hand. Compare ratios within a run, not runs.'];
   const reached = goalRows(results);
   if (reached.length > 0) {
     parts.push('## To reach', table(['Figure', 'at least', 'aim', 'measured', ''], reached));
   }
-  for (const { title, command, date, machine, versions, markdown } of results) {
-    parts.push(`## ${title}`, `\`${command}\`, ${date} UTC, on ${machine}. ${versions}.`, markdown);
-  }
+  parts.push(...results.map(sectionOf));
   return `${parts.join('\n\n')}\n`;
 }
 

@@ -5,7 +5,6 @@ import { createKeyString } from '../../dist/domain/keyString.js';
 import { startRedis, startTarget, startTollgate } from '../support/processes.mjs';
 import { credits, limit, meta, name } from './typicalKey.mjs';
 
-const keyCount = 1000;
 const verifyPath = '/v2/keys.verifyKey';
 
 export async function post({ url, path, rootKey }, body) {
@@ -14,27 +13,33 @@ export async function post({ url, path, rootKey }, body) {
   return { status: response.status, data: (await response.json()).data };
 }
 
-/** Each opens to {url, pid, redis, path, rootKey, bodies, check}. `check` throws when an answer is not what it must be. */
+/** Each opens, with so many keys or identifiers, to {url, pid, redis, path, rootKey, bodies, check}. `check` throws when an answer is not what it must be. */
 export const targets = {
   bare: {
     does: 'uWebSockets.js, the same JSON in and out, no Redis',
-    async open() {
-      return checked({ ...(await startTarget('bare.mjs')), path: verifyPath, rootKey: 'root', bodies: unkeptKeys() });
+    async open(count) {
+      const server = await startTarget('bare.mjs');
+      return checked({ ...server, path: verifyPath, rootKey: 'root', bodies: newKeys(count).map(bodyOf) });
     },
   },
   noop: {
     does: 'the same, and one script that does nothing by ioredis for each request',
-    async open() {
+    async open(count) {
       const redis = await startRedis();
       const server = await startTarget('bare.mjs', { REDIS_SOCKET: redis.socket });
-      return checked({ ...server, redis, path: verifyPath, rootKey: 'root', bodies: unkeptKeys() });
+      return checked({ ...server, redis, path: verifyPath, rootKey: 'root', bodies: newKeys(count).map(bodyOf) });
     },
   },
   tollgate: {
     does: 'keys.verifyKey: credits, one limit, metadata of 60 bytes',
-    async open() {
+    async open(count) {
       const server = await startTollgate();
-      const bodies = await createKeys(server, { name, meta, credits: { remaining: credits }, ratelimits: [limit] });
+      const bodies = await createKeys(server, count, {
+        name,
+        meta,
+        credits: { remaining: credits },
+        ratelimits: [limit],
+      });
       return checked({ ...server, path: verifyPath, bodies }, { charges: true });
     },
   },
@@ -43,29 +48,28 @@ export const targets = {
     open: openHeavy,
   },
   'tollgate-limit': {
-    does: 'ratelimits.limit: 1000 identifiers of one namespace',
+    does: 'ratelimits.limit, each request for one of 1000 identifiers of a namespace',
     open: openLimit,
   },
   fastify: {
     does: 'Fastify, ioredis, one script a request: the same work as `tollgate`, written in an afternoon',
-    open: () => openPeer('fastify.mjs'),
+    open: (count) => openPeer('fastify.mjs', count),
   },
   'express-rlf': {
     does: 'Express, rate-limiter-flexible, credits and record in Redis',
-    open: () => openPeer('express.mjs'),
+    open: (count) => openPeer('express.mjs', count),
   },
 };
 
 const bodyOf = (key) => JSON.stringify({ key });
-const newKeys = () => Array.from({ length: keyCount }, () => createKeyString({ byteLength: 16 }).key);
-const unkeptKeys = () => newKeys().map(bodyOf);
+const newKeys = (count) => Array.from({ length: count }, () => createKeyString({ byteLength: 16 }).key);
 
-/** Makes an API with a thousand keys alike, by HTTP as anybody would. */
-async function createKeys(server, fields, extras = {}) {
+/** Makes an API with keys alike, by HTTP as anybody would. */
+async function createKeys(server, count, fields, extras = {}) {
   const call = caller(server);
   const { apiId } = await call('apis.createApi', { name: 'bench' });
   const bodies = [];
-  while (bodies.length < keyCount) {
+  while (bodies.length < count) {
     const made = Array.from({ length: 25 }, () => call('keys.createKey', { apiId, ...fields }));
     bodies.push(...(await Promise.all(made)).map(({ key }) => JSON.stringify({ key, ...extras })));
   }
@@ -78,7 +82,7 @@ const caller = (server) => async (operation, input) => {
   return data;
 };
 
-async function openHeavy() {
+async function openHeavy(count) {
   const server = await startTollgate();
   const call = caller(server);
   for (const role of ['editor', 'billing']) {
@@ -95,7 +99,7 @@ async function openHeavy() {
     roles: ['editor', 'billing'],
   };
   const query = 'documents.7.read AND (billing.3.read OR admin)';
-  const bodies = await createKeys(server, fields, { permissions: query });
+  const bodies = await createKeys(server, count, fields, { permissions: query });
   const target = { ...server, path: verifyPath, bodies };
   return {
     ...target,
@@ -111,10 +115,10 @@ async function openHeavy() {
   };
 }
 
-async function openLimit() {
+async function openLimit(count) {
   const server = await startTollgate();
   const { limit: units, duration } = limit;
-  const bodies = Array.from({ length: keyCount }, (_, index) =>
+  const bodies = Array.from({ length: count }, (_, index) =>
     JSON.stringify({ namespace: 'bench', identifier: `user_${index + 1000}`, limit: units, duration }),
   );
   const target = { ...server, path: '/v2/ratelimits.limit', bodies };
@@ -131,12 +135,12 @@ async function openLimit() {
   };
 }
 
-/** A peer on a Redis of its own, with the same key a thousand times. */
-async function openPeer(file) {
+/** A peer on a Redis of its own, with the same key many times. */
+async function openPeer(file, count) {
   const redis = await startRedis();
   const hashOf = (text) => createHash('sha256').update(text).digest('hex');
   const rootKey = createKeyString({ prefix: 'root', byteLength: 16 }).key;
-  const keys = newKeys();
+  const keys = newKeys(count);
   const filling = redis.client.pipeline().hset(`root:${hashOf(rootKey)}`, { id: 'root_1', enabled: 1 });
   for (const [index, key] of keys.entries()) {
     filling.hset(`key:${hashOf(key)}`, {

@@ -1,0 +1,76 @@
+// Loads a running installation with keys.verifyKey and measures what its callers see: network and all in between are
+// in it, processor time is not.
+import { generator, generatorNote, openLoad, percentile } from './support/load.mjs';
+import { numbersOf, readOptions, refuse } from './support/options.mjs';
+import { histogramSvg } from './support/picture.mjs';
+import { run } from './support/processes.mjs';
+import { micros, number, progress, progressDone, report, table, writePicture } from './support/results.mjs';
+import { post } from './targets/index.mjs';
+
+const help = `npm run bench -- --against URL --key KEY --root-key ROOT_KEY [options]
+  --against URL        such as http://127.0.0.1:8080
+  --key KEY            verified and charged with every request; may come more than once
+  --root-key ROOT_KEY  one that may verify it
+  --seconds s          10 if left out
+  --connections n      64 if left out
+  --json               the result as JSON on standard output`;
+
+const options = readOptions(help, {
+  against: { type: 'string' },
+  key: { type: 'string', multiple: true },
+  'root-key': { type: 'string' },
+  seconds: { type: 'string' },
+  connections: { type: 'string' },
+  json: { type: 'boolean' },
+});
+if (!options.against || !options.key || !options['root-key'])
+  refuse('--against, --key and --root-key are needed.', help);
+if (!URL.canParse(options.against)) refuse(`${options.against} is not a URL.`, help);
+const [seconds] = numbersOf(options.seconds, [10], help);
+const [connections] = numbersOf(options.connections, [64], help);
+
+async function load() {
+  const url = new URL(options.against).origin;
+  const target = { url, path: '/v2/keys.verifyKey', rootKey: options['root-key'] };
+  const bodies = options.key.map((key) => JSON.stringify({ key }));
+  for (const [index, body] of bodies.entries()) {
+    const { status, data } = await post(target, body);
+    if (status !== 200) throw new Error(`${url} answered ${status}: is that root key one of its own?`);
+    if (data.code !== 'VALID')
+      console.error(`Key ${index + 1} is ${data.code}, so this measures how fast it is refused.`);
+  }
+
+  let second = 0;
+  const onSecond = (requests) => {
+    second++;
+    if (second >= seconds) return;
+    const text = `${second} of ${seconds} s, ${connections} connections: ${number(requests)} requests/s`;
+    if (process.stderr.isTTY) progress(text);
+    else console.error(text);
+  };
+  const result = await openLoad({ ...target, bodies })({ connections, seconds, onSecond });
+  progressDone();
+  const after = await post(target, bodies[0]);
+
+  const { latency, requests, refused, broken } = result;
+  const perSecond = requests / result.seconds;
+  const at = (share) => micros(percentile(latency, share));
+  const figures = { requests, perSecond, refused, broken };
+  const head = ['connections', 'requests/s', 'p50', 'p90', 'p99', 'p99.9', 'longest', 'not 200', 'broken'];
+  const row = [connections, number(perSecond), at(0.5), at(0.9), at(0.99), at(0.999), at(1), refused, broken];
+  const subtitle = `${url}, ${connections} connections, ${number(perSecond)} requests/s, ${generator}`;
+  const picture = writePicture('against', histogramSvg({ title: 'keys.verifyKey, latency', subtitle, latency }), {
+    kept: true,
+  });
+  const markdown = [
+    table(head, [row]),
+    `${number(requests)} requests to ${url} in ${number(result.seconds)} s. Load: ${generator}${generatorNote}. The last answer was ${after.data?.code}.`,
+    `![Latency](${picture.split('/').at(-1)})`,
+  ].join('\n\n');
+  report(
+    { bench: 'against', title: 'A running installation', markdown, raw: figures },
+    { json: options.json, kept: true },
+  );
+}
+
+await run(load);
