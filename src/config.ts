@@ -21,10 +21,18 @@ const oneOf = <const Word extends string>(...words: Word[]): Kind<Word> => ({
 
 const anyText = (accepts: string): Kind<string> => ({ accepts, parse: (text) => text.trim() || undefined });
 
+const anyPath: Kind<string> = { accepts: 'a path, or empty', parse: (text) => text };
+
 const redisUrl: Kind<string> = {
-  accepts: 'redis://…, rediss://…, unix:/an/absolute/path, or empty',
+  accepts:
+    'redis://…, rediss://…, unix:/an/absolute/path, redis+cluster://host:port,…, redis+sentinel://host:port,…/master, or empty',
   parse: (text) =>
-    text === '' || /^unix:\/[^/]/.test(text) || (/^rediss?:\/\/./.test(text) && URL.canParse(text)) ? text : undefined,
+    text === '' ||
+    /^unix:\/[^/]/.test(text) ||
+    /^rediss?\+(cluster|sentinel):\/\/[^/]/.test(text) ||
+    (/^rediss?:\/\/./.test(text) && URL.canParse(text))
+      ? text
+      : undefined,
 };
 
 /** The default is written as one would in the environment, and read like any other value. */
@@ -41,9 +49,11 @@ const table = {
   host: setting('HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on. `0.0.0.0` is every IPv4 address of the machine.'),
   port: setting('PORT', '8080', wholeNumber(0, 65_535), 'Port to listen on. 0 lets the system choose; the address is printed at start.'),
   workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Processes that serve, on one port. One that dies is started again.'),
-  redisUrl: setting('REDIS_URL', '', redisUrl, 'The Redis to use: `redis://…`, `rediss://…` or `unix:/path`. Empty: Tollgate runs its own under `TOLLGATE_DATA_DIR`.'),
+  redisUrl: setting('REDIS_URL', '', redisUrl, 'The Redis to use: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master`. Empty: Tollgate runs its own under `TOLLGATE_DATA_DIR`.'),
+  redisCaFile: setting('REDIS_CA_FILE', '', anyPath, 'Certificates to trust when Redis is reached with TLS, as a PEM file. Empty: those of the system.'),
   dataDir: setting('TOLLGATE_DATA_DIR', './data', anyText('a directory'), 'Where its own Redis keeps its data. Not used with `REDIS_URL`.'),
   redisTimeoutMs: setting('REDIS_TIMEOUT_MS', '1000', wholeNumber(10, 60_000), 'How long Redis may take to answer before the caller gets a 503.'),
+  inFlightMax: setting('IN_FLIGHT_MAX', '4096', wholeNumber(1, 1_000_000), 'Verifications and limit checks that may wait for Redis at once, in each process. What comes beyond is answered 503 at once.'),
   bodyBytesMax: setting('BODY_LIMIT_BYTES', '1048576', wholeNumber(1_024, 67_108_864), 'The longest request body accepted; a longer one is refused with 413.'),
   metaBytesMax: setting('META_LIMIT_BYTES', '10240', wholeNumber(64, 1_048_576), 'The longest `meta` of a key or an identity, as JSON text.'),
   keyRetentionDays: setting('KEY_RETENTION_DAYS', '30', wholeNumber(0, 3_650), 'How long a deleted key is kept before it is purged.'),
@@ -84,8 +94,10 @@ const dayMs = 86_400_000;
 /** What the store is told, by the server and by the command line alike. */
 export const storeSettings = (config: Config) => ({
   commandTimeoutMs: config.redisTimeoutMs,
+  caFile: config.redisCaFile || undefined,
   keyRetentionMs: config.keyRetentionDays * dayMs,
   auditEventsMax: config.auditEventsMax,
   usageRetentionMs: config.usageRetentionDays * dayMs,
   tagsMax: config.tagsMax,
+  inFlightMax: config.inFlightMax,
 });

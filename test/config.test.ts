@@ -5,9 +5,12 @@ test('an empty environment gives the defaults', () => {
   expect(loadConfig({})).toEqual({
     host: '127.0.0.1',
     port: 8080,
+    workers: 1,
     redisUrl: '',
+    redisCaFile: '',
     dataDir: './data',
     redisTimeoutMs: 1000,
+    inFlightMax: 4096,
     bodyBytesMax: 1_048_576,
     metaBytesMax: 10_240,
     keyRetentionDays: 30,
@@ -29,6 +32,8 @@ describe.each([
   ['REDIS_URL', 'redis://localhost:6379/2', 'redisUrl', 'redis://localhost:6379/2'],
   ['REDIS_URL', 'rediss://:secret@cache.example', 'redisUrl', 'rediss://:secret@cache.example'],
   ['REDIS_URL', 'unix:/run/redis.sock?db=3', 'redisUrl', 'unix:/run/redis.sock?db=3'],
+  ['REDIS_URL', 'redis+cluster://a:7000,b:7001', 'redisUrl', 'redis+cluster://a:7000,b:7001'],
+  ['REDIS_URL', 'rediss+sentinel://u:p@a,b:26380/main', 'redisUrl', 'rediss+sentinel://u:p@a,b:26380/main'],
   ['LOG_LEVEL', 'silent', 'logLevel', 'silent'],
 ] as const)('%s=%s', (variable, text, name, value) => {
   test('is accepted', () => expect(loadConfig({ [variable]: text })[name]).toBe(value));

@@ -124,7 +124,13 @@ export function cpuSecondsOf(pids) {
   return ticks.reduce((sum, each) => sum + each, 0) / ticksPerSecond;
 }
 
-/** The same for the bench itself and the load generators that it has waited for. */
+/** Bytes of memory that processes hold. */
+export function residentBytesOf(pids) {
+  const kibibytes = pids.map((pid) => Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]));
+  return kibibytes.reduce((sum, each) => sum + each, 0) * 1024;
+}
+
+/** Processor seconds of the bench itself and of the load generators that it has waited for. */
 function ownCpuSeconds() {
   const stat = statOf(process.pid);
   return [11, 12, 13, 14].reduce((sum, field) => sum + Number(stat[field]), 0) / ticksPerSecond;

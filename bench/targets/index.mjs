@@ -32,8 +32,8 @@ export const targets = {
   },
   tollgate: {
     does: 'keys.verifyKey: credits, one limit, metadata of 60 bytes',
-    async open(count) {
-      const server = await startTollgate();
+    async open(count, env) {
+      const server = await startTollgate({ env });
       const bodies = await createKeys(server, count, {
         name,
         meta,

@@ -15,7 +15,7 @@ interface Creation {
 export async function createRootKey(store: Store, { workspace, permission, name, expires }: Creation): Promise<Said> {
   const permissions = permission.map(readGrant);
   if (name !== undefined && (name === '' || name.length > 255)) throw new Error('A name has 1 to 255 characters.');
-  const expiresAtMs = expires === undefined ? undefined : readExpires(expires, new Date());
+  const expiresAtMs = expires === undefined ? undefined : readExpires(expires, new Date(await store.currentMs()));
   await requireWorkspace(store, workspace);
 
   const { key, start } = createRootKeyString(workspace);

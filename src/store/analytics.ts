@@ -77,7 +77,7 @@ const tooMuch = () =>
     },
   );
 
-export function openAnalytics({ redis, scripts, now, usageRetentionMs }: StoreContext) {
+export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: StoreContext) {
   type Commands = ReturnType<typeof redis.pipeline>;
 
   /** Sends one command for each item, in bounded pipelines. */
@@ -106,14 +106,6 @@ export function openAnalytics({ redis, scripts, now, usageRetentionMs }: StoreCo
     const nowHour = Math.floor((await currentMs()) / hourMs);
     const oldest = nowHour - Math.ceil(usageRetentionMs / hourMs) - 24 * 32;
     return { fromHour: Math.max(fromHour, oldest), toHour: Math.min(toHour, nowHour + 24 * 32) };
-  }
-
-  /** Redis's time, in milliseconds. */
-  async function currentMs(): Promise<number> {
-    const held = now();
-    if (held !== '') return held;
-    const [seconds, micros] = await command(redis.time());
-    return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
   }
 
   async function liveApis(workspaceId: string, wanted: true | readonly string[]): Promise<string[]> {
@@ -253,8 +245,6 @@ export function openAnalytics({ redis, scripts, now, usageRetentionMs }: StoreCo
   }
 
   return {
-    currentMs,
-
     /** Counts of verifications, in no order; those of one hour may come in several parts. */
     async verifications(workspaceId: string, query: UsageQuery): Promise<UsageCount[]> {
       const period = await clampPeriod(query);

@@ -64,6 +64,8 @@ export interface DecideOptions {
   scripts: Scripts;
   usageRetentionMs: number;
   tagsMax: number;
+  /** Requests that may wait for Redis at once; beyond, they are refused at once rather than answered late. */
+  inFlightMax: number;
   /** For tests that hold the clock; '' is Redis's own. */
   now: () => number | '';
 }
@@ -136,12 +138,15 @@ class Batch {
   }
 }
 
-export function openDecide({ scripts, usageRetentionMs, tagsMax, now }: DecideOptions) {
+export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, now }: DecideOptions) {
+  let inFlight = 0;
   let turn = new Map<string, Batch>();
   const shownCache = new ShownCache();
 
   /** The batch that the next item of a workspace joins. */
   function batchOf(workspaceId: string): Batch {
+    if (inFlight >= inFlightMax) throw new ApiError('store_unavailable', 'The server has more to do than it can.');
+    inFlight++;
     let batch = turn.get(workspaceId);
     if (!batch || batch.weight >= batchWeightMax) {
       if (batch) void send(workspaceId, batch);
@@ -171,6 +176,8 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, now }: DecideOp
       }
     } catch (error) {
       for (const entry of waiting) entry.reject(error);
+    } finally {
+      inFlight -= waiting.length;
     }
   }
 

@@ -1,7 +1,9 @@
 // The connection to Redis. It fails fast and never sends a command twice: what may have run is not repeated, and
 // nothing queues up while the connection is away.
 
-import { Redis, type RedisOptions } from 'ioredis';
+import { readFileSync } from 'node:fs';
+import type { ConnectionOptions } from 'node:tls';
+import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { ApiError } from '../errors.ts';
 
 export type RedisClient = Redis;
@@ -9,12 +11,20 @@ export type RedisClient = Redis;
 export interface ConnectOptions {
   /** A command not answered by then has failed, though it may yet run. */
   commandTimeoutMs: number;
+  /** A file of certificates to trust, for TLS. */
+  caFile?: string | undefined;
   /** Told of lost and regained connections. */
   onEvent?: ((message: string) => void) | undefined;
 }
 
-/** `redis://…`, `rediss://…`, or `unix:/path/to/socket`, with `?db=n` if wanted. */
-export async function connect(url: string, { commandTimeoutMs, onEvent }: ConnectOptions): Promise<RedisClient> {
+/**
+ * `redis://…`, `rediss://…`, or `unix:/path/to/socket`, with `?db=n` if wanted; `redis+cluster://a:6379,b:6379` names some
+ * nodes of a Cluster, `redis+sentinel://a:26379,b:26379/mymaster` Sentinels and the master they watch. `rediss+` is with TLS.
+ */
+export async function connect(
+  url: string,
+  { commandTimeoutMs, caFile, onEvent }: ConnectOptions,
+): Promise<RedisClient> {
   const options: RedisOptions = {
     lazyConnect: true,
     commandTimeout: commandTimeoutMs,
@@ -22,15 +32,14 @@ export async function connect(url: string, { commandTimeoutMs, onEvent }: Connec
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
-    retryStrategy: (attempt) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2),
+    retryStrategy: backoffMs,
   };
-  let redis: Redis;
-  if (url.startsWith('unix:')) {
-    const [path, query] = url.slice('unix:'.length).replace(/^\/\//, '').split('?') as [string, string | undefined];
-    redis = new Redis({ ...options, path, db: Number(new URLSearchParams(query).get('db') ?? 0) });
-  } else {
-    redis = new Redis(url, options);
-  }
+  const tls: ConnectionOptions | undefined = /^rediss/.test(url)
+    ? caFile
+      ? { ca: readFileSync(caFile) }
+      : {}
+    : undefined;
+  const redis = open(url, { ...options, ...(tls && { tls }) });
   let lastMessage = '';
   redis.on('error', (error) => {
     // One line per cause, not one per attempt.
@@ -45,9 +54,40 @@ export async function connect(url: string, { commandTimeoutMs, onEvent }: Connec
     await redis.connect();
   } catch (cause) {
     redis.disconnect();
-    throw new Error(`Cannot reach Redis: ${(cause as Error).message}`, { cause });
+    throw new Error(`Cannot reach Redis: ${lastMessage || (cause as Error).message}`, { cause });
   }
   return redis;
+}
+
+/** Half to all of 100, 200, 400, 500, 500, … ms: servers that lost Redis together do not come back together. */
+const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
+
+function open(url: string, options: RedisOptions): Redis {
+  if (url.startsWith('unix:')) {
+    const [path, query] = url.slice('unix:'.length).split('?') as [string, string | undefined];
+    return new Redis({ ...options, path, db: Number(new URLSearchParams(query).get('db') ?? 0) });
+  }
+  const many = /^rediss?\+(cluster|sentinel):\/\/(?:([^:@]*)(?::([^@]*))?@)?([^/]+)\/?(.*)$/.exec(url);
+  if (!many) return new Redis(url, options);
+
+  const [, kind, username, password, hosts, master] = many;
+  const nodes = hosts!.split(',').map((node) => {
+    const [, host, port] = /^(.*?)(?::(\d+))?$/.exec(node)!;
+    return { host: host!, port: Number(port ?? (kind === 'cluster' ? 6379 : 26_379)) };
+  });
+  const account = {
+    ...(username && { username: decodeURIComponent(username) }),
+    ...(password && { password: decodeURIComponent(password) }),
+  };
+  if (kind === 'sentinel') return new Redis({ ...options, ...account, sentinels: nodes, name: master || 'mymaster' });
+  // A Cluster takes the same commands. What a lost connection may have run is not sent again here either.
+  return new Cluster(nodes, {
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    clusterRetryStrategy: backoffMs,
+    retryDelayOnFailover: 0,
+    redisOptions: { ...options, ...account },
+  }) as unknown as Redis;
 }
 
 /** Replies that say that Redis cannot serve now, rather than that we asked it something wrong. */

@@ -19,12 +19,16 @@ import { openWorkspaces } from './workspaces.ts';
 export interface StoreOptions {
   url: string;
   commandTimeoutMs: number;
+  /** A file of certificates to trust, for `rediss://`. */
+  caFile?: string | undefined;
   /** How long the record of a deleted key stays. */
   keyRetentionMs: number;
   usageRetentionMs: number;
   auditEventsMax: number;
   /** Tags an API counts at most. */
   tagsMax: number;
+  /** Verifications and limit checks that may wait for Redis at once. */
+  inFlightMax: number;
   /** For tests that hold the clock; otherwise Redis's own decides. */
   nowMs?: (() => number | undefined) | undefined;
   onEvent?: ((message: string) => void) | undefined;
@@ -36,6 +40,8 @@ export interface StoreContext {
   scripts: Scripts;
   /** The scripts' clock argument: '' is Redis's own. */
   now: () => number | '';
+  /** Redis's time in milliseconds, or that of the test. */
+  currentMs(): Promise<number>;
   /** An actor as lua/include/audit.lua reads it. */
   actorText(actor: Actor): string;
   keyRetentionMs: number;
@@ -45,10 +51,17 @@ export interface StoreContext {
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
   const scripts = await loadScripts(redis, workspaceKey);
-  const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax } = options;
+  const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax, inFlightMax } = options;
   const now = () => options.nowMs?.() ?? '';
+  async function currentMs(): Promise<number> {
+    const held = now();
+    if (held !== '') return held;
+    const [seconds, micros] = await redis.time().catch((cause) => Promise.reject(storeError(cause)));
+    return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+  }
   const context: StoreContext = {
     redis,
+    currentMs,
     scripts,
     now,
     actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax }),
@@ -58,7 +71,7 @@ export async function openStore(options: StoreOptions) {
 
   const rootKeys = openRootKeys(context);
   return {
-    ...openDecide({ scripts, usageRetentionMs, tagsMax, now }),
+    ...openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, now }),
     ...openRbac(context),
     analytics: openAnalytics(context),
     apis: openApis(context),
@@ -69,6 +82,8 @@ export async function openStore(options: StoreOptions) {
     rootKeys,
     workspaces: openWorkspaces(context, () => rootKeys),
     sweep: openSweep(context),
+
+    currentMs,
 
     /** Rejects when Redis does not answer. */
     async ping(): Promise<void> {

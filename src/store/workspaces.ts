@@ -13,13 +13,12 @@ export interface Workspace {
   createdAt: number;
 }
 
-export function openWorkspaces({ redis, scripts, now }: StoreContext, rootKeys: () => Store['rootKeys']) {
+export function openWorkspaces({ redis, scripts, now, currentMs }: StoreContext, rootKeys: () => Store['rootKeys']) {
   const command = async <T>(run: () => Promise<T>): Promise<T> =>
     run().catch((cause) => Promise.reject(storeError(cause)));
 
   async function create(name: string): Promise<Workspace> {
-    const [seconds, micros] = await command(() => redis.time());
-    const workspaceId = createId('ws', Number(seconds) * 1000 + Math.floor(Number(micros) / 1000));
+    const workspaceId = createId('ws', await currentMs());
     const sequence = randomBytes(6).readUIntBE(0, 6) % 2 ** 46;
     const createdAt = Number(await scripts.run('workspaces/create', workspaceId, [name, sequence, now()]));
     await command(() => redis.zadd(workspacesKey, `${createdAt}`, workspaceId));

@@ -47,6 +47,7 @@ export const testSettings = {
   usageRetentionMs: 90 * dayMs,
   auditEventsMax: 100_000,
   tagsMax: 100,
+  inFlightMax: 4096,
 };
 
 /** Call in the body of a test file. Everything it answers is usable inside tests. */

@@ -30,7 +30,7 @@ export const getRatelimits = manages({
   },
 
   async handle({ namespace, identifier, start, end, granularity = 'hour' }, { store, caller }) {
-    const period = periodOf({ start, end }, granularity as Granularity, await store.analytics.currentMs());
+    const period = periodOf({ start, end }, granularity as Granularity, await store.currentMs());
     const readable = caller.grants.idsFor('ratelimit', 'read_analytics');
     let namespaceIds = readable;
     if (namespace !== undefined) {

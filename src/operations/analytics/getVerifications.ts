@@ -42,7 +42,7 @@ export const getVerifications = manages({
     { apiId, keyId, externalId, tag, start, end, granularity = 'hour', groupBy = ['outcome'] },
     { store, caller },
   ) {
-    const period = periodOf({ start, end }, granularity as Granularity, await store.analytics.currentMs());
+    const period = periodOf({ start, end }, granularity as Granularity, await store.currentMs());
     const readable = caller.grants.idsFor('api', 'read_analytics');
     const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
     const by = (group: (typeof groups)[number]) => groupBy.includes(group);

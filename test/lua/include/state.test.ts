@@ -161,6 +161,10 @@ test('replacing limits keeps the id of a name, and the count of a name and durat
                if name == l.name then l.window = 'charged in step ' .. index .. ' ' .. name end
              end
            end
+           for _, l in ipairs(limits) do
+             -- Its window is in the record now, and nowhere else.
+             if redis.call('EXISTS', window_counter(KEYS[1], 'owner', l.duration, l.name)) == 1 then row = 'left behind' end
+           end
            limits = read_limits(pack_limits(limits), 1)
            found[index] = row
          end

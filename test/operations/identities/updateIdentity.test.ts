@@ -165,6 +165,30 @@ describe('limits of an identity', () => {
     expect(await look(other, 'requests')).toEqual([0]);
   });
 
+  test('50 of them, 50 of the key and 50 of the call are all charged, each on its counter', async () => {
+    const fifty = (prefix: string) => Array.from({ length: 50 }, (_, index) => perMinute(`${prefix}.${index}`, 9));
+    const { key, other, keyId } = await newIdentity({ ratelimits: fifty('identity') });
+    await ok('keys.updateKey', { keyId, ratelimits: fifty('key') });
+    // Some by name, in an order of their own.
+    const named = [40, 3, 17].flatMap((index) => [`identity.${index}`, `key.${index}`]);
+    // One is on the counter of a limit of the key, which lies before others that are charged.
+    const adHoc = [...fifty('call').slice(0, 43), perMinute('key.5', 9)];
+    const ratelimits = [
+      ...named.map((name) => ({ name, cost: 3 })),
+      ...adHoc.map(({ autoApply: _autoApply, ...limit }) => ({ ...limit, cost: 2 })),
+    ];
+    for (let times = 1; times <= 2; times++) {
+      const answer = await ok('keys.verifyKey', { key, ratelimits });
+      expect(answer.ratelimits).toHaveLength(143);
+      for (const { name, remaining } of answer.ratelimits!) {
+        const cost = named.includes(name) ? 3 : name.startsWith('call') || name === 'key.5' ? 2 : 1;
+        expect(remaining, name).toBe(9 - times * cost);
+      }
+    }
+    expect(await look(other, 'identity.0', 'identity.3', 'identity.17', 'identity.40')).toEqual([7, 3, 3, 3]);
+    expect(await look(key, 'key.3', 'key.4', 'key.5', 'key.6')).toEqual([3, 7, 5, 7]);
+  });
+
   test('move with the key that changes hands', async () => {
     const from = await newIdentity({ ratelimits: [perMinute('requests', 5)] });
     const to = await newIdentity({ ratelimits: [perMinute('requests', 7)] });

@@ -243,7 +243,7 @@ describe('which override counts', () => {
         if (chosen !== undefined) agreed++;
       }
     }
-    expect(agreed).toBeGreaterThan(100);
+    expect(agreed).toBeGreaterThan(20);
   });
 
   test('a wildcard that would make a matcher go back and forth answers at once', async () => {

@@ -1,0 +1,57 @@
+// Measures whether the server's memory grows with the requests it has answered: what it holds after many, to what it
+// holds after a tenth of them. Not Redis's memory, nor the server's with many keys.
+import { generator, openLoad } from './support/load.mjs';
+import { numbersOf, readOptions } from './support/options.mjs';
+import { residentBytesOf, run, treeOf } from './support/processes.mjs';
+import { median, number, progress, progressDone, report, table } from './support/results.mjs';
+import { targets } from './targets/index.mjs';
+
+const help = `npm run bench -- endurance [options]
+  --requests n   10000000 if left out (some minutes; Linux only)
+  --quick        small numbers, to see that it works
+  --json         the result as JSON on standard output`;
+const options = readOptions(help, {
+  requests: { type: 'string' },
+  quick: { type: 'boolean' },
+  json: { type: 'boolean' },
+});
+const [wanted] = numbersOf(options.requests, [options.quick ? 30_000 : 10_000_000], help);
+
+async function measure() {
+  const target = await targets.tollgate.open(1000);
+  await target.check();
+  const load = openLoad(target);
+  const samples = [];
+  for (let answered = 0; answered < wanted; ) {
+    // New connections every second: what each leaves behind would show as well.
+    answered += (await load({ connections: 64, seconds: 1 })).requests;
+    samples.push({ answered, bytes: residentBytesOf(treeOf(target.pid, target.redis.pid)) });
+    progress(`${number(answered)} of ${number(wanted)} requests, ${number(samples.at(-1).bytes / 2 ** 20)} MiB`);
+  }
+  await target.check();
+  progressDone();
+
+  /** The garbage collector makes it go up and down: a median of what it was around then. */
+  const around = (requests) => {
+    const nearest = samples.toSorted((a, b) => Math.abs(a.answered - requests) - Math.abs(b.answered - requests));
+    return median(nearest.slice(0, 9).map(({ bytes }) => bytes));
+  };
+  const [early, late] = [around(wanted / 10), around(wanted)];
+  const mebibytes = (bytes) => number(bytes / 2 ** 20);
+  const rows = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map((tenths) => {
+    const requests = (wanted * tenths) / 10;
+    return [number(requests), mebibytes(around(requests)), number(around(requests) / early)];
+  });
+  const markdown = [
+    table(['requests answered', 'MiB resident', `to the first`], rows),
+    `keys.verifyKey of 1000 keys, 64 new connections every second. Load: ${generator}.`,
+  ].join('\n\n');
+  const kept = !options.quick && wanted >= 10_000_000;
+  const reached = kept ? { memoryGrowth: late / early } : {};
+  report(
+    { bench: 'endurance', title: 'Memory over time', markdown, reached, raw: samples },
+    { json: options.json, kept },
+  );
+}
+
+await run(measure);

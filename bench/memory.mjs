@@ -1,0 +1,143 @@
+// Measures bytes of Redis per key, as differences of its used_memory, so that every record and index counts (buffers of
+// connections and of the append-only file do not); and requests/s with few keys and with many. Not the server's memory.
+import { setTimeout as delay } from 'node:timers/promises';
+import { generator, generatorNote, openLoad } from './support/load.mjs';
+import { numbersOf, readOptions } from './support/options.mjs';
+import { costOf, run, startRedis, startTollgate } from './support/processes.mjs';
+import { median, number, progress, progressDone, report, table } from './support/results.mjs';
+import { keyString, openSeed } from './support/seed.mjs';
+import { credits, limit, meta, name } from './targets/typicalKey.mjs';
+
+const help = `npm run bench -- memory [options]
+  --keys n       the large number of keys, 1000000 if left out (some minutes and 2 GB)
+  --rounds n     rounds of the load, 5 if left out
+  --seconds s    for each run of the load, 5 if left out
+  --quick        small numbers, to see that it works
+  --json         the result as JSON on standard output`;
+const options = readOptions(help, {
+  keys: { type: 'string' },
+  rounds: { type: 'string' },
+  seconds: { type: 'string' },
+  quick: { type: 'boolean' },
+  json: { type: 'boolean' },
+});
+const few = 1000;
+const [many] = numbersOf(options.keys, [options.quick ? 5000 : 1_000_000], help);
+const [rounds] = numbersOf(options.rounds, [options.quick ? 1 : 5], help);
+const [seconds] = numbersOf(options.seconds, [options.quick ? 1 : 5], help);
+/** Of the kinds that only bytes are asked of, so many do: the figure no longer changes. */
+const enough = Math.min(many, 100_000);
+
+const metaText = JSON.stringify(meta);
+const typical = { name, meta: metaText, remaining: credits, ratelimits: [limit] };
+const typicalOfOne = (index) => ({ ...typical, externalId: `user_${index}` });
+const kinds = [
+  { kind: 'bare: nothing but its string', counts: [few, enough], fieldsOf: () => ({}) },
+  { kind: 'typical without an identity', counts: [few, enough], fieldsOf: () => typical },
+  {
+    kind: 'typical, ten keys an identity',
+    counts: [few, enough],
+    fieldsOf: (index) => ({ ...typical, externalId: `user_${Math.floor(index / 10)}` }),
+    goal: 'bytesSharedIdentity',
+  },
+  // The last, as its keys stay for the load.
+  { kind: 'typical, each with an identity', counts: [few, many], fieldsOf: typicalOfOne, goal: 'bytesOwnIdentity' },
+];
+
+async function measure() {
+  const large = await startRedis();
+  const rows = [];
+  const bytes = {};
+  let seed;
+  for (const { kind, counts, fieldsOf, goal } of kinds) {
+    for (const count of counts) {
+      progress(`${kind}, ${number(count)} keys`);
+      await large.client.flushall('SYNC');
+      seed = await openSeed(large);
+      const empty = await usedBytes(large);
+      await seed.createApi({ count, fieldsOf });
+      const created = ((await usedBytes(large)) - empty) / count;
+      await verifyEach(seed, count);
+      const verified = ((await usedBytes(large)) - empty) / count;
+      await seed.close();
+      rows.push([kind, number(count), number(created), number(verified)]);
+      if (goal) bytes[goal] = verified;
+    }
+  }
+  const speed = await compareSpeed(large, seed.rootKey);
+  progressDone();
+
+  const markdown = [
+    table(['key', 'keys', 'bytes per key, created', 'verified once'], rows),
+    'A typical key has a name, 60 bytes of metadata, credits and one limit. Once it is verified its window and its usage ' +
+      'count are in it, and it is listed among the keys in use.',
+    speed.markdown,
+  ].join('\n\n');
+  const kept = !options.quick && many === 1_000_000;
+  const reached = kept ? { ...bytes, manyKeysToFew: speed.ratio } : {};
+  report(
+    { bench: 'memory', title: 'Many keys', markdown, reached, raw: { rows, speed } },
+    { json: options.json, kept },
+  );
+}
+
+async function verifyEach(seed, count) {
+  for (let from = 0; from < count; from += 500) {
+    await seed.verify(Array.from({ length: Math.min(500, count - from) }, (_, offset) => from + offset));
+  }
+}
+
+/** What Redis has taken for data: once it is at rest, and without buffers. */
+async function usedBytes({ client }) {
+  for (;;) {
+    await delay(options.quick ? 100 : 500);
+    const info = await client.info();
+    const of = (field) => Number(new RegExp(`^${field}:(\\d+)`, 'm').exec(info)?.[1] ?? 0);
+    if (of('aof_rewrite_in_progress') || of('aof_rewrite_scheduled')) continue;
+    return of('used_memory') - of('mem_clients_normal') - of('mem_aof_buffer');
+  }
+}
+
+async function compareSpeed(large, largeRootKey) {
+  const small = await startRedis();
+  const seed = await openSeed(small);
+  await seed.createApi({ count: few, fieldsOf: typicalOfOne });
+  await seed.close();
+
+  const smallServer = await startTollgate({ redis: small });
+  const largeServer = await startTollgate({ redis: large });
+  const bodies = (count) => Array.from({ length: count }, (_, index) => JSON.stringify({ key: keyString(index) }));
+  const asked = [
+    { what: `${number(few)} keys`, server: smallServer, rootKey: seed.rootKey, count: few },
+    { what: `${number(many)} keys`, server: largeServer, rootKey: largeRootKey, count: many },
+    { what: `${number(few)} of ${number(many)} keys`, server: largeServer, rootKey: largeRootKey, count: few },
+  ];
+  for (const each of asked) {
+    const { server, rootKey, count } = each;
+    each.load = openLoad({ url: server.url, path: '/v2/keys.verifyKey', rootKey, bodies: bodies(count) });
+    each.runs = [];
+    if (!options.quick) await each.load({ connections: 64, seconds: 2 });
+  }
+  for (let round = 1; round <= rounds; round++) {
+    for (const { what, server, load, runs } of asked) {
+      progress(`round ${round} of ${rounds}, ${what}`);
+      const result = await costOf(server, () => load({ connections: 64, seconds }));
+      if (result.refused + result.broken > 0) throw new Error(`${result.refused + result.broken} requests failed`);
+      const { requests, serverCpu, redisCpu } = result;
+      runs.push({ perSecond: requests / result.seconds, server: serverCpu / requests, redis: redisCpu / requests });
+    }
+  }
+  const ratioOf = ({ runs }) => median(runs.map((each, round) => each.perSecond / asked[0].runs[round].perSecond));
+  const rows = asked.map(({ what, runs }, index) => [
+    what,
+    number(median(runs.map(({ perSecond }) => perSecond))),
+    number(median(runs.map(({ server }) => server * 1e6))),
+    number(median(runs.map(({ redis }) => redis * 1e6))),
+    number(ratioOf(asked[index])),
+  ]);
+  const head = ['asked for', 'requests/s', 'server CPU µs', 'Redis CPU µs', `to ${number(few)} keys`];
+  const note = `keys.verifyKey, 64 connections, medians of ${rounds} interleaved rounds of ${seconds} s. Load: ${generator}${generatorNote}.`;
+  return { ratio: ratioOf(asked[1]), rows, markdown: `${table(head, rows)}\n\n${note}` };
+}
+
+await run(measure);

@@ -1,0 +1,88 @@
+// Measures the parts of a verification that need no Redis, each in a tight loop in one process: its own cost, warm, and
+// nothing of sockets, HTTP or the store.
+import { Bench } from 'tinybench';
+import { JsonText } from '../dist/domain/json.js';
+import { createKeyString, digestOf } from '../dist/domain/keyString.js';
+import { parsePermissionQuery } from '../dist/domain/permissionQuery.js';
+import { printShown } from '../dist/domain/verification.js';
+import { parseBody } from '../dist/http/body.js';
+import { compileInput } from '../dist/http/validate.js';
+import { verifyKey } from '../dist/operations/keys/verifyKey.js';
+import { readOptions } from './support/options.mjs';
+import { number, report, table } from './support/results.mjs';
+import { limit, meta, name } from './targets/typicalKey.mjs';
+
+const help = `npm run bench -- parts [options]
+  --quick        a second, to see that it works
+  --json         the result as JSON on standard output`;
+const options = readOptions(help, { quick: { type: 'boolean' }, json: { type: 'boolean' } });
+
+const { key } = createKeyString({ byteLength: 16 });
+const body = Buffer.from(JSON.stringify({ key }));
+const fullBody = Buffer.from(
+  JSON.stringify({
+    key,
+    permissions: 'a.b AND c.d',
+    credits: { cost: 2 },
+    ratelimits: [{ name: 'requests', cost: 2 }],
+  }),
+);
+const check = compileInput(verifyKey.input);
+const shortQuery = 'documents.read AND (billing.* OR admin)';
+const longQuery = Array.from({ length: 50 }, (_, index) => `documents.${index}.read`).join(' OR ');
+
+const shownOf = (text) => ({
+  keyId: 'key_1pA5qXSJTBSDECGqTBSDECGn',
+  enabled: true,
+  name,
+  meta: new JsonText(text),
+  expires: undefined,
+  permissions: [],
+  roles: [],
+  ratelimits: [{ id: 'rl_1pA5qXSJTBSDECGs', ...limit }],
+  identity: undefined,
+});
+const verifiedOf = (text) => ({
+  outcome: 'VALID',
+  shown: printShown(shownOf(text)),
+  credits: 999,
+  ratelimits: [{ exceeded: false, remaining: 99, resetAtMs: 1_795_190_554_255, of: 'key', index: 0 }],
+});
+const smallMeta = JSON.stringify(meta);
+const largeMeta = JSON.stringify({ history: Array.from({ length: 30 }, () => 'x'.repeat(90)) });
+/** The operation with a store that has decided already: what is left is hashing the key and printing the answer. */
+const decide = (verified) => () => verifyKey.decide({ key }, undefined, { store: { verify: async () => verified } });
+
+const parts = {
+  'body: parse, 45 bytes': () => parseBody(body),
+  'body: parse and validate, 45 bytes': () => check(parseBody(body).value),
+  'body: parse and validate, all fields': () => check(parseBody(fullBody).value),
+  'permission query: 3 slugs': () => parsePermissionQuery(shortQuery),
+  'permission query: 50 slugs': () => parsePermissionQuery(longQuery),
+  'key string: create': () => createKeyString({ prefix: 'pay', byteLength: 16 }),
+  'key string: SHA-256': () => digestOf(key),
+  'answer: first time, 60 bytes of metadata': () => printShown(shownOf(smallMeta)),
+  'answer: first time, 2.8 KB of metadata': () => printShown(shownOf(largeMeta)),
+  'hash and answer: parts known, 60 bytes of metadata': decide(verifiedOf(smallMeta)),
+  'hash and answer: parts known, 2.8 KB of metadata': decide(verifiedOf(largeMeta)),
+};
+
+const bench = new Bench({ time: options.quick ? 50 : 1000, warmupTime: options.quick ? 10 : 250 });
+for (const [part, work] of Object.entries(parts)) {
+  await work();
+  bench.add(part, work);
+}
+await bench.run();
+
+const rows = bench.tasks.map(({ name: part, result }) => {
+  if (result.error) throw result.error;
+  return [
+    part,
+    number(result.latency.p50 * 1000),
+    number(result.latency.mean * 1000),
+    number(result.latency.p99 * 1000),
+  ];
+});
+const markdown = table(['part', 'median µs', 'mean µs', 'p99 µs'], rows);
+const packages = ['tinybench'];
+report({ bench: 'parts', title: 'Parts', markdown, raw: rows, packages }, { json: options.json, kept: !options.quick });

@@ -1,0 +1,47 @@
+// Fills a Redis through the store, many keys at a time, as no interface of the server does but keys.migrateKeys.
+import { loadConfig, storeSettings } from '../../dist/config.js';
+import { digestOf } from '../../dist/domain/keyString.js';
+import { openStore } from '../../dist/store/store.js';
+
+const batch = 500;
+const actor = { rootKeyId: 'bench', operation: 'bench', requestId: '' };
+
+/** Key strings that need not be remembered. */
+export const keyString = (index) => `bench_${index + 10_000_000}`;
+
+/** The store on a Redis, with the settings a server has by default, and a workspace when the Redis is empty. */
+export async function openSeed(redis) {
+  const store = await openStore({ ...storeSettings(loadConfig({})), commandTimeoutMs: 60_000, url: redis.url });
+  const { workspaceId, rootKey } = await store.workspaces.createFirst('bench');
+  const presented = { workspaceId, digest: digestOf(rootKey) };
+
+  return {
+    store,
+    rootKey,
+    close: () => store.close(),
+
+    /** An API with keys number `first` to `first + count - 1`; `fieldsOf` says what each has. */
+    async createApi({ first = 0, count, fieldsOf }) {
+      const apiId = await store.apis.create(workspaceId, 'bench', actor);
+      for (let from = first; from < first + count; from += batch) {
+        const length = Math.min(batch, first + count - from);
+        const keys = Array.from({ length }, (_, offset) => {
+          const index = from + offset;
+          return { digest: digestOf(keyString(index)), start: 'bench', ...fieldsOf(index) };
+        });
+        const result = await store.keys.create(workspaceId, { apiId, keys, mayCreatePermissions: true }, actor);
+        if (!result.created) throw new Error(`seeding was refused: ${result.refused}`);
+      }
+    },
+
+    createIdentity: (externalId, ratelimits) => store.identities.create(workspaceId, { externalId, ratelimits }, actor),
+
+    /** Verifies these keys in one turn of the event loop, all of which must be VALID. */
+    async verify(indices, extras = {}) {
+      const requests = indices.map((index) => ({ digest: digestOf(keyString(index)), cost: 1, ...extras }));
+      for (const { outcome } of await Promise.all(requests.map((request) => store.verify(presented, request)))) {
+        if (outcome !== 'VALID') throw new Error(`a verification was ${outcome}`);
+      }
+    },
+  };
+}

@@ -1,0 +1,208 @@
+// Every limit check is counted, once: compared with a plain tally of all that was answered.
+
+import { beforeAll, describe, expect, test } from 'vitest';
+import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
+import { random, seed } from '../../support/random.ts';
+
+const { call, ok, clock, createRootKey, createWorkspace } = harness();
+type Query = InputOf<'analytics.getRatelimits'>;
+
+interface Check {
+  time: number;
+  namespace: string;
+  identifier: string;
+  passed: boolean;
+}
+
+const bucketOf = (time: number, granularity: string): number => {
+  const date = new Date(time);
+  if (granularity === 'hour') return time - (time % hourMs);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), granularity === 'day' ? date.getUTCDate() : 1);
+};
+
+function tally(log: readonly Check[], query: Query) {
+  const { granularity = 'hour', end = clock.now + 1 } = query;
+  const start = query.start ?? end - dayMs;
+  const rows = new Map<
+    string,
+    { time: number; namespace: string; identifier?: string; passed: number; blocked: number }
+  >();
+  for (const check of log) {
+    if (check.time < Math.floor(start / hourMs) * hourMs || check.time >= Math.ceil(end / hourMs) * hourMs) continue;
+    if (query.namespace !== undefined && check.namespace !== query.namespace) continue;
+    if (query.identifier !== undefined && check.identifier !== query.identifier) continue;
+    const time = bucketOf(check.time, granularity);
+    const name = `${time} ${check.namespace}`;
+    const { namespace, identifier } = check;
+    const row = rows.get(name) ?? {
+      time,
+      namespace,
+      ...(query.identifier !== undefined && { identifier }),
+      passed: 0,
+      blocked: 0,
+    };
+    row[check.passed ? 'passed' : 'blocked']++;
+    rows.set(name, row);
+  }
+  return [...rows.values()];
+}
+
+const inOneOrder = <Row extends { time: number; namespace: string }>(rows: readonly Row[]) =>
+  rows.toSorted((a, b) => a.time - b.time || (a.namespace < b.namespace ? -1 : 1));
+
+async function expectTally(log: readonly Check[], query: Query, as?: string) {
+  const { status, data } = await call('analytics.getRatelimits', query, as);
+  expect(status).toBe(200);
+  expect(inOneOrder(data), JSON.stringify(query)).toEqual(inOneOrder(tally(log, query)));
+  expect(data.map(({ time }) => time)).toEqual(data.map(({ time }) => time).sort((a, b) => a - b));
+  return data.length;
+}
+
+const log: Check[] = [];
+const pick = random(seed);
+const oneOf = <T>(items: readonly T[]): T => items[pick(0, items.length - 1)]!;
+const namespaces = ['email', 'sms', 'p', '\u{1f511}'];
+const identifiers = ['alice', 'bob', 'p', '00palice', 'b:', '\u00fc'];
+const idOf = new Map<string, string>();
+
+beforeAll(async () => {
+  for (const namespace of namespaces) {
+    await ok('ratelimits.setOverride', { namespace, identifier: 'blocked', limit: 0, duration: 1000 });
+    const { namespaceId } = await ok('ratelimits.getOverride', { namespace, identifier: 'blocked' });
+    idOf.set(namespace, namespaceId);
+  }
+  const check = () => ({
+    namespace: oneOf(namespaces),
+    identifier: oneOf([...identifiers, 'blocked']),
+    limit: pick(1, 4),
+    duration: hourMs,
+    cost: pick(0, 2),
+  });
+  for (let step = 0; step < 500; step++) {
+    const how = pick(0, 99);
+    if (how < 70) clock.advance(pick(0, 20 * 60_000));
+    else if (how < 90) clock.advance(pick(0, 5 * hourMs));
+    else clock.advance(pick(0, dayMs));
+    const time = clock.now;
+    if (pick(0, 2) > 0) {
+      const one = check();
+      // By name or by id is the same namespace.
+      const named = { ...one, namespace: pick(0, 1) ? one.namespace : idOf.get(one.namespace)! };
+      const { success } = await ok('ratelimits.limit', named);
+      log.push({ time, namespace: one.namespace, identifier: one.identifier, passed: success });
+    } else {
+      // All of a call pass, or all are blocked: nothing of it was let through.
+      const some = Array.from({ length: pick(1, 4) }, check);
+      const { passed } = await ok('ratelimits.multiLimit', some);
+      for (const { namespace, identifier } of some) log.push({ time, namespace, identifier, passed });
+    }
+  }
+});
+
+describe(`random histories (seed ${seed})`, () => {
+  const period = (granularity: string): Query => {
+    const end = clock.now + 1 - (pick(0, 1) && pick(0, 20 * dayMs));
+    const hours = granularity === 'hour' ? 980 : 24 * 60;
+    return { end, start: end - pick(0, hours) * hourMs - pick(0, hourMs) };
+  };
+
+  test.each(['hour', 'day', 'month'] as const)(
+    'by %s: all, by namespace, by identifier, by both',
+    async (granularity) => {
+      let rows = 0;
+      for (let round = 0; round < 10; round++) {
+        const [namespace, identifier] = [oneOf(namespaces), oneOf([...identifiers, 'blocked'])];
+        for (const filter of [{}, { namespace }, { identifier }, { namespace, identifier }]) {
+          rows += await expectTally(log, { ...period(granularity), ...filter, granularity });
+        }
+      }
+      expect(rows).toBeGreaterThan(10);
+    },
+  );
+
+  test('the last 24 hours by hour unless something else is asked for', async () => {
+    await ok('ratelimits.limit', { namespace: 'email', identifier: 'last', limit: 1, duration: 1000 });
+    log.push({ time: clock.now, namespace: 'email', identifier: 'last', passed: true });
+    expect(await expectTally(log, {})).toBeGreaterThan(0);
+    expect(await expectTally(log, { namespace: 'email', identifier: 'last' })).toBe(1);
+  });
+
+  test('a namespace by its id is told by its name', async () => {
+    const query: Query = { start: clock.now - 30 * dayMs, end: clock.now + 1, granularity: 'month' };
+    const byId = await ok('analytics.getRatelimits', { ...query, namespace: idOf.get('sms')! });
+    expect(byId).toEqual(await ok('analytics.getRatelimits', { ...query, namespace: 'sms' }));
+    expect(new Set(byId.map(({ namespace }) => namespace))).toEqual(new Set(['sms']));
+  });
+
+  test('a grant for some namespaces sees only their rows', async () => {
+    const rootKey = await createRootKey(['email', 'p'].map((name) => `ratelimit.${idOf.get(name)}.read_analytics`));
+    const seen = log.filter(({ namespace }) => namespace === 'email' || namespace === 'p');
+    const query: Query = { start: clock.now - 60 * dayMs, end: clock.now + 1, granularity: 'day' };
+    for (const identifier of [undefined, ...identifiers]) {
+      for (const namespace of [undefined, ...namespaces]) {
+        const filter = {
+          ...(namespace !== undefined && { namespace }),
+          ...(identifier !== undefined && { identifier }),
+        };
+        await expectTally(seen, { ...query, ...filter }, rootKey);
+      }
+    }
+    expect((await call('analytics.getRatelimits', { ...query, namespace: idOf.get('sms')! }, rootKey)).data).toEqual(
+      [],
+    );
+  });
+});
+
+test('of many at once each is counted', async () => {
+  const check = { namespace: 'crowd', identifier: 'a', limit: 30, duration: hourMs };
+  await Promise.all(Array.from({ length: 100 }, () => ok('ratelimits.limit', check)));
+  const time = clock.now - (clock.now % hourMs);
+  expect(await ok('analytics.getRatelimits', { namespace: 'crowd' })).toEqual([
+    { time, namespace: 'crowd', passed: 30, blocked: 70 },
+  ]);
+});
+
+test('refused checks count nowhere', async () => {
+  const check = { namespace: 'refused', identifier: 'a', limit: 1, duration: 1000 };
+  await ok('ratelimits.limit', check);
+  await call('ratelimits.limit', check, ['ratelimit.rlns_other.limit']);
+  await call('ratelimits.multiLimit', [check, { ...check, namespace: 'rlns_unknown' }]);
+  await call('ratelimits.limit', { ...check, limit: 0 });
+  expect(await ok('analytics.getRatelimits', { namespace: 'refused' })).toMatchObject([{ passed: 1, blocked: 0 }]);
+});
+
+test('names that nobody has, and another workspace’s, give no rows', async () => {
+  await ok('ratelimits.limit', { namespace: 'ours', identifier: 'a', limit: 1, duration: 1000 });
+  for (const query of [
+    { namespace: 'nowhere' },
+    { namespace: 'rlns_unknown' },
+    { namespace: 'ours', identifier: 'b' },
+  ]) {
+    expect(await ok('analytics.getRatelimits', query)).toEqual([]);
+  }
+  const { rootKey } = await createWorkspace();
+  for (const query of [{}, { namespace: 'ours' }, { identifier: 'a' }, { namespace: idOf.get('email')! }]) {
+    expect((await call('analytics.getRatelimits', query, rootKey)).data).toEqual([]);
+  }
+});
+
+describe('400', () => {
+  test('a query in SQL says what to use instead', async () => {
+    const refused = await call('analytics.getRatelimits', { query: 'SELECT 1' });
+    expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(refused.error.errors).toEqual([
+      { location: 'body.query', message: expect.any(String), fix: expect.stringContaining('namespace') },
+    ]);
+  });
+
+  test.each([
+    { start: 0, end: 1000 * hourMs + 1 },
+    { start: 2, end: 1 },
+    { granularity: 'week' },
+    { namespace: '' },
+    { identifier: '' },
+    { groupBy: ['namespace'] },
+  ])('%j', async (wrong) => {
+    expect(await call('analytics.getRatelimits', wrong as never)).toMatchObject({ status: 400, code: 'invalid_input' });
+  });
+});

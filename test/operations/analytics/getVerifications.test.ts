@@ -1,0 +1,483 @@
+// Every verification of a known key is counted, once: the counts are compared with a plain tally of all that was
+// answered, over random histories in which the clock is held.
+
+import { beforeAll, describe, expect, test } from 'vitest';
+import { dayMs, harness, hourMs, type InputOf, testSettings } from '../../support/harness.ts';
+import { random, seed } from '../../support/random.ts';
+
+const tollgate = harness();
+const { call, ok, clock, createKey, createRootKey, createWorkspace } = tollgate;
+
+type Query = InputOf<'analytics.getVerifications'>;
+type Group = NonNullable<Query['groupBy']>[number];
+
+/** A verification as it was answered. */
+interface Verification {
+  time: number;
+  apiId: string;
+  keyId: string;
+  externalId?: string;
+  outcome: string;
+  tags: string[];
+  spentCredits: number;
+}
+
+const bucketOf = (time: number, granularity: string): number => {
+  const date = new Date(time);
+  if (granularity === 'hour') return time - (time % hourMs);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), granularity === 'day' ? date.getUTCDate() : 1);
+};
+
+/** The rows that a query owes, counted one by one, in no order. */
+function tally(log: readonly Verification[], query: Query): object[] {
+  const { granularity = 'hour', groupBy = ['outcome'], end = clock.now + 1 } = query;
+  const start = query.start ?? end - dayMs;
+  const from = Math.floor(start / hourMs) * hourMs;
+  const to = Math.ceil(end / hourMs) * hourMs;
+  const rows = new Map<string, { count: number; spentCredits: number }>();
+  for (const { tags, ...one } of log) {
+    if (one.time < from || one.time >= to) continue;
+    if (query.apiId !== undefined && one.apiId !== query.apiId) continue;
+    if (query.keyId !== undefined && one.keyId !== query.keyId) continue;
+    if (query.externalId !== undefined && one.externalId !== query.externalId) continue;
+    const counted =
+      query.tag !== undefined ? tags.filter((tag) => tag === query.tag) : groupBy.includes('tag') ? tags : [undefined];
+    for (const tag of counted) {
+      const all: Record<Group, string | undefined> = { externalId: undefined, ...one, tag };
+      const groups = groupBy.flatMap((group) => (all[group] === undefined ? [] : [[group, all[group]]]));
+      const row = { time: bucketOf(one.time, granularity), ...Object.fromEntries(groups) };
+      const name = JSON.stringify(Object.entries(row).sort());
+      const sums = rows.get(name) ?? { ...row, count: 0, spentCredits: 0 };
+      sums.count++;
+      sums.spentCredits += one.spentCredits;
+      rows.set(name, sums);
+    }
+  }
+  return [...rows.values()];
+}
+
+const inOneOrder = (rows: readonly object[]) => rows.map((row) => JSON.stringify(Object.entries(row).sort())).sort();
+
+async function expectTally(log: readonly Verification[], query: Query, as?: string) {
+  const { status, data, error } = await call('analytics.getVerifications', query, as);
+  expect(status, error?.detail).toBe(200);
+  const rows = data as { time: number }[];
+  expect(inOneOrder(rows), JSON.stringify(query)).toEqual(inOneOrder(tally(log, query)));
+  expect(rows.map(({ time }) => time)).toEqual(rows.map(({ time }) => time).sort((a, b) => a - b));
+  return rows.length;
+}
+
+/** Verifies and writes down what was answered. */
+function logger() {
+  const log: Verification[] = [];
+  return {
+    log,
+    async verify(
+      {
+        key,
+        apiId,
+        keyId,
+        externalId,
+        limited,
+      }: { key: string; apiId: string; keyId: string; externalId?: string | undefined; limited?: boolean },
+      input: Omit<InputOf<'keys.verifyKey'>, 'key'> = {},
+    ) {
+      const { code } = await ok('keys.verifyKey', { key, ...input });
+      const spentCredits = limited && code === 'VALID' ? (input.credits?.cost ?? 1) : 0;
+      const tags = [...new Set(input.tags ?? [])];
+      log.push({ time: clock.now, apiId, keyId, ...(externalId && { externalId }), outcome: code, tags, spentCredits });
+      return code;
+    },
+  };
+}
+
+describe('random histories', () => {
+  const { log, verify } = logger();
+  const pick = random(seed);
+  const oneOf = <T>(items: readonly T[]): T => items[pick(0, items.length - 1)]!;
+  const people = ['alice', 'bob', 'carol.x'];
+  const tags = ['eu', 'us', 'path=/a b', '\u00fc', 's'];
+  const keys: {
+    key: string;
+    apiId: string;
+    keyId: string;
+    externalId?: string | undefined;
+    limited: boolean;
+    enabled: boolean;
+  }[] = [];
+  const apis: string[] = [];
+  const everyKey: string[] = [];
+  let outcomes: Set<string>;
+
+  async function addKey() {
+    const limited = pick(0, 2) > 0;
+    const externalId = oneOf([...people, undefined]);
+    const made = await createKey({
+      apiId: oneOf(apis),
+      externalId,
+      credits: { remaining: limited ? 300 : null },
+      ratelimits: [{ name: 'requests', limit: 3, duration: 6 * hourMs, autoApply: true }],
+      expires: pick(0, 5) === 0 ? clock.now + 5 * dayMs : undefined,
+    });
+    keys.push({ ...made, externalId, limited, enabled: true });
+    everyKey.push(made.keyId);
+  }
+
+  async function change() {
+    const place = pick(0, keys.length - 1);
+    const one = keys[place]!;
+    switch (pick(0, 6)) {
+      case 0:
+        one.enabled = !one.enabled;
+        return ok('keys.updateKey', { keyId: one.keyId, enabled: one.enabled });
+      case 1:
+      case 2:
+        one.externalId = oneOf([...people, undefined]);
+        return ok('keys.updateKey', { keyId: one.keyId, externalId: one.externalId ?? null });
+      case 3: {
+        const identity = oneOf(people);
+        if ((await call('identities.deleteIdentity', { identity })).status === 404) return;
+        for (const other of keys) if (other.externalId === identity) other.externalId = undefined;
+        if (pick(0, 1) === 0) await ok('identities.createIdentity', { externalId: identity });
+        return;
+      }
+      case 4:
+        keys.splice(place, 1);
+        await ok('keys.deleteKey', { keyId: one.keyId, permanent: pick(0, 1) === 0 });
+        return addKey();
+      case 5: {
+        const { keyId, key } = await ok('keys.rerollKey', { keyId: one.keyId, expiration: pick(0, 1) * hourMs });
+        keys.push({ ...one, keyId, key });
+        everyKey.push(keyId);
+        return;
+      }
+      default:
+        return ok('keys.updateCredits', { keyId: one.keyId, operation: 'set', value: one.limited ? 20 : null });
+    }
+  }
+
+  function advance() {
+    const how = pick(0, 99);
+    if (how < 60) clock.advance(pick(0, 10 * 60_000));
+    else if (how < 85) clock.advance(pick(0, 3 * hourMs));
+    else if (how < 92) clock.advance(-pick(0, 2 * hourMs));
+    else if (how < 99) clock.advance(pick(0, 2 * dayMs));
+    else clock.advance(pick(5, 15) * dayMs);
+  }
+
+  beforeAll(async () => {
+    for (const name of ['first', 'second', 'third']) apis.push((await ok('apis.createApi', { name })).apiId);
+    for (let index = 0; index < 6; index++) await addKey();
+    // Whatever chance brings, each outcome is there.
+    const apiId = apis[0]!;
+    const limits = [{ name: 'requests', limit: 1, duration: hourMs, autoApply: true }];
+    for (const [key, input] of [
+      [await createKey({ apiId, enabled: false }), {}],
+      [await createKey({ apiId, expires: 0 }), { tags: ['eu'] }],
+      [await createKey({ apiId, credits: { remaining: 0 } }), { tags: ['eu', 'us'] }],
+      [await createKey({ apiId }), { permissions: 'nobody.has.this' }],
+      [await createKey({ apiId, ratelimits: limits }), {}],
+    ] as const) {
+      for (let times = 0; times < 2; times++)
+        await verify({ ...key, limited: false }, { ...input, tags: [...(input.tags ?? [])] });
+    }
+    const start = clock.now;
+    // Well within the retention of ninety days.
+    for (let step = 0; step < 700 && clock.now < start + 70 * dayMs; step++) {
+      advance();
+      if (pick(0, 7) === 0) await change();
+      for (let times = pick(0, 4); times > 0; times--) {
+        await verify(oneOf(keys), {
+          ...(pick(0, 1) && { tags: Array.from({ length: pick(0, 3) }, () => oneOf(tags)) }),
+          ...(pick(0, 2) === 0 && { credits: { cost: pick(0, 30) } }),
+          ...(pick(0, 9) === 0 && { permissions: 'nobody.has.this' }),
+        });
+      }
+    }
+    outcomes = new Set(log.map(({ outcome }) => outcome));
+  });
+
+  /** Rows of this long back, in buckets that are not too many. */
+  const period = (granularity: string): Partial<Query> => {
+    const end = clock.now + 1 - (pick(0, 1) && pick(0, 40 * dayMs));
+    const hours = { hour: 24 * 41, day: 24 * 90, month: 24 * 120 }[granularity]!;
+    return { end, start: end - pick(0, hours) * hourMs + pick(0, hourMs - 1) - hourMs };
+  };
+
+  test(`have every outcome, and identities and tags of every kind (seed ${seed})`, () => {
+    expect([...outcomes].sort()).toEqual(
+      ['DISABLED', 'EXPIRED', 'INSUFFICIENT_PERMISSIONS', 'RATE_LIMITED', 'USAGE_EXCEEDED', 'VALID'].sort(),
+    );
+    expect(log.length).toBeGreaterThan(100);
+  });
+
+  const groups: Group[] = ['apiId', 'keyId', 'externalId', 'outcome', 'tag'];
+  const everyGroupBy = Array.from({ length: 32 }, (_, bits) => groups.filter((_group, bit) => bits & (1 << bit)));
+
+  test.each(everyGroupBy.map((groupBy) => ({ groupBy })))(
+    `grouped by $groupBy, with all filters (seed ${seed})`,
+    async ({ groupBy }) => {
+      const wide: Query = { start: clock.now - 89 * dayMs, end: clock.now + 1, granularity: 'day' };
+      expect(await expectTally(log, { ...wide, groupBy: [...groupBy] })).toBeGreaterThan(0);
+      for (const granularity of ['hour', 'day', 'month'] as const) {
+        const filters: Partial<Query> = {
+          ...(pick(0, 2) === 0 && { apiId: oneOf(apis) }),
+          ...(pick(0, 3) === 0 && { keyId: oneOf(everyKey) }),
+          ...(pick(0, 2) === 0 && { externalId: oneOf(people) }),
+          ...(pick(0, 2) === 0 && { tag: oneOf(tags) }),
+        };
+        for (const filter of [{}, filters]) {
+          await expectTally(log, { ...period(granularity), ...filter, granularity, groupBy: [...groupBy] });
+        }
+      }
+    },
+  );
+
+  test(`each filter, alone and together (seed ${seed})`, async () => {
+    let rows = 0;
+    for (let bits = 0; bits < 16; bits++) {
+      for (let round = 0; round < 4; round++) {
+        const of = oneOf(log);
+        const query: Query = {
+          ...(bits & 1 && { apiId: of.apiId }),
+          ...(bits & 2 && { keyId: of.keyId }),
+          ...(bits & 4 && { externalId: of.externalId ?? oneOf(people) }),
+          ...(bits & 8 && { tag: of.tags[0] ?? oneOf(tags) }),
+          start: of.time - pick(0, 20 * dayMs),
+          end: of.time + pick(1, 20 * dayMs),
+          granularity: oneOf(['hour', 'day', 'month']),
+        };
+        rows += await expectTally(log, query);
+      }
+    }
+    expect(rows).toBeGreaterThanOrEqual(16);
+  });
+
+  test('a grant for one API sees and counts only its rows, whatever is asked', async () => {
+    const [mine, theirs] = apis as [string, string];
+    const rootKey = await createRootKey([`api.${mine}.read_analytics`]);
+    const seen = log.filter(({ apiId }) => apiId === mine);
+    const wide: Query = { start: clock.now - 89 * dayMs, end: clock.now + 1, granularity: 'day' };
+    for (const groupBy of everyGroupBy) {
+      await expectTally(seen, { ...wide, groupBy: [...groupBy] }, rootKey);
+      await expectTally([], { ...wide, groupBy: [...groupBy], apiId: theirs }, rootKey);
+    }
+    const another = log.find(({ apiId }) => apiId === theirs)!;
+    await expectTally(seen, { ...wide, keyId: another.keyId }, rootKey);
+    const both = await createRootKey([`api.${mine}.read_analytics`, `api.${theirs}.read_analytics`]);
+    await expectTally(
+      log.filter(({ apiId }) => apiId !== apis[2]),
+      { ...wide, groupBy: ['apiId'] },
+      both,
+    );
+  });
+});
+
+describe('one thing at a time', () => {
+  test('the last 24 hours by hour and outcome, unless something else is asked for', async () => {
+    const { log, verify } = logger();
+    const made = await createKey({ credits: { remaining: 100 } });
+    clock.now = clock.now - (clock.now % hourMs) + 25 * hourMs + 1000;
+    const key = { ...made, limited: true };
+    for (const back of [25 * hourMs, 24 * hourMs, hourMs, 0]) {
+      clock.advance(-back);
+      await verify(key, { credits: { cost: 3 } });
+      clock.advance(back);
+    }
+    const hour = clock.now - (clock.now % hourMs);
+    expect(await ok('analytics.getVerifications', { apiId: made.apiId })).toEqual([
+      { time: hour - 24 * hourMs, outcome: 'VALID', count: 1, spentCredits: 3 },
+      { time: hour - hourMs, outcome: 'VALID', count: 1, spentCredits: 3 },
+      { time: hour, outcome: 'VALID', count: 1, spentCredits: 3 },
+    ]);
+    await expectTally(log, { apiId: made.apiId });
+  });
+
+  test('a verification of no known key counts nowhere, nor does one that is refused', async () => {
+    const { apiId, key } = await createKey();
+    await ok('keys.verifyKey', { key: 'unknown' });
+    expect((await call('keys.verifyKey', { key }, ['api.api_other.verify_key'])).data.code).toBe('NOT_FOUND');
+    expect((await call('keys.verifyKey', { key, ratelimits: [{ name: 'nowhere' }] })).status).toBe(412);
+    expect((await call('keys.verifyKey', { key, permissions: '(' })).status).toBe(400);
+    expect(await ok('analytics.getVerifications', { apiId })).toEqual([]);
+  });
+
+  test('of many at once, with all that they share, each is counted', async () => {
+    const { apiId } = await createKey();
+    const keys = await Promise.all(
+      Array.from({ length: 5 }, () => createKey({ apiId, externalId: 'crowd', credits: { remaining: 30 } })),
+    );
+    await Promise.all(
+      Array.from({ length: 200 }, (_, index) =>
+        ok('keys.verifyKey', { key: keys[index % 5]!.key, tags: ['crowd', `tag ${index % 3}`] }),
+      ),
+    );
+    const rows = async (query: Query) =>
+      (await ok('analytics.getVerifications', { apiId, granularity: 'day', ...query })).map(
+        ({ time: _time, ...row }) => row,
+      );
+    const sums = [
+      { outcome: 'VALID', count: 150, spentCredits: 150 },
+      { outcome: 'USAGE_EXCEEDED', count: 50, spentCredits: 0 },
+    ];
+    for (const query of [{}, { externalId: 'crowd' }, { tag: 'crowd' }]) {
+      expect(await rows(query)).toEqual(expect.arrayContaining(sums));
+    }
+    expect(await rows({ groupBy: ['keyId'] })).toEqual(
+      expect.arrayContaining(keys.map(({ keyId }) => ({ keyId, count: 40, spentCredits: 30 }))),
+    );
+    expect(await rows({ groupBy: ['tag'], tag: 'tag 0' })).toMatchObject([{ tag: 'tag 0', count: 67 }]);
+  });
+
+  test('an identity that changes within the hour: each part counts under whose it was', async () => {
+    const { log, verify } = logger();
+    const key: Parameters<typeof verify>[0] = await createKey({ externalId: 'before' });
+    await verify({ ...key, externalId: 'before' });
+    await ok('keys.updateKey', { keyId: key.keyId, externalId: 'after' });
+    await verify({ ...key, externalId: 'after' });
+    await verify({ ...key, externalId: 'after' });
+    await ok('keys.updateKey', { keyId: key.keyId, externalId: null });
+    await verify(key);
+    await ok('keys.updateKey', { keyId: key.keyId, externalId: 'before' });
+    await verify({ ...key, externalId: 'before' });
+    await ok('identities.deleteIdentity', { identity: 'before' });
+    await verify(key);
+    for (const query of [
+      { keyId: key.keyId },
+      { apiId: key.apiId },
+      { externalId: 'before' },
+      { externalId: 'after' },
+    ]) {
+      await expectTally(log, { ...query, groupBy: ['externalId', 'outcome'] });
+      await expectTally(log, query);
+    }
+    // What had no identity is a row without the field.
+    expect(await ok('analytics.getVerifications', { keyId: key.keyId, groupBy: ['externalId'] })).toContainEqual({
+      time: clock.now - (clock.now % hourMs),
+      count: 2,
+      spentCredits: 0,
+    });
+  });
+
+  test('a deleted key keeps its counts, a deleted API has none', async () => {
+    const { log, verify } = logger();
+    const { apiId } = await createKey();
+    for (const permanent of [false, true]) {
+      const key = {
+        ...(await createKey({ apiId, externalId: 'leaver', credits: { remaining: 9 } })),
+        externalId: 'leaver',
+        limited: true,
+      };
+      await verify(key, { tags: ['last'] });
+      clock.advance(hourMs);
+      await verify(key);
+      await ok('keys.deleteKey', { keyId: key.keyId, permanent });
+      await tollgate.store.sweep.purge(tollgate.workspaceId);
+      for (const query of [{ keyId: key.keyId }, { apiId }, { apiId, externalId: 'leaver' }, { apiId, tag: 'last' }]) {
+        await expectTally(log, { ...query, groupBy: ['keyId', 'outcome'] });
+      }
+    }
+    await ok('apis.deleteApi', { apiId });
+    for (const query of [{ apiId }, { keyId: log[0]!.keyId }, { externalId: 'leaver' }]) {
+      expect(await ok('analytics.getVerifications', query)).toEqual([]);
+    }
+  });
+
+  test('an API counts no more tags than the setting allows, and goes on with those it has', async () => {
+    const { log, verify } = logger();
+    const key = await createKey();
+    const tags = Array.from({ length: testSettings.tagsMax + 15 }, (_, index) => `tag ${index}`);
+    for (let first = 0; first < tags.length; first += 20) await verify(key, { tags: tags.slice(first, first + 20) });
+    // The last call brought fifteen that found no room, in their order.
+    const counted = log.map((one) => ({
+      ...one,
+      tags: one.tags.filter((tag) => tags.indexOf(tag) < testSettings.tagsMax),
+    }));
+    await expectTally(counted, { apiId: key.apiId, groupBy: ['tag'] });
+    await verify(key, { tags: ['tag 3', 'one more', 'tag 4', 'tag 3'] });
+    counted.push({ ...log.at(-1)!, tags: ['tag 3', 'tag 4'] });
+    await expectTally(counted, { apiId: key.apiId, groupBy: ['tag'] });
+    // The verifications themselves are all counted, and another API has room of its own.
+    await expectTally(log, { apiId: key.apiId });
+    const other = logger();
+    const otherKey = await createKey();
+    await other.verify(otherKey, { tags: ['one more'] });
+    await expectTally(other.log, { apiId: otherKey.apiId, groupBy: ['tag'] });
+  });
+
+  test('ids that nobody has, and another workspace’s, give no rows', async () => {
+    const key = await createKey({ externalId: 'ours' });
+    await ok('keys.verifyKey', { key: key.key, tags: ['ours'] });
+    const unknown = [
+      { apiId: 'api_unknown' },
+      { keyId: 'key_unknown' },
+      { keyId: `key_${'1'.repeat(24)}` },
+      { externalId: 'nobody' },
+      { tag: 'nothing' },
+      // The same key under another API, or another's name.
+      { apiId: (await ok('apis.createApi', { name: 'other' })).apiId, keyId: key.keyId },
+      { keyId: key.keyId, externalId: 'nobody' },
+    ];
+    for (const query of unknown) expect(await ok('analytics.getVerifications', query)).toEqual([]);
+    const { rootKey } = await createWorkspace();
+    for (const query of [{ apiId: key.apiId }, { keyId: key.keyId }, { externalId: 'ours' }, { tag: 'ours' }, {}]) {
+      expect((await call('analytics.getVerifications', query, rootKey)).data).toEqual([]);
+    }
+  });
+
+  test('the count of one hour does not leak into the next, at the very millisecond', async () => {
+    const { log, verify } = logger();
+    const key = await createKey();
+    clock.now += hourMs - (clock.now % hourMs) - 1;
+    await verify(key);
+    clock.advance(1);
+    await verify(key);
+    const turn = clock.now;
+    for (const [start, end] of [
+      [turn - hourMs, turn],
+      [turn, turn + 1],
+      [turn - 1, turn + 1],
+      [turn - 1, turn],
+    ] as const) {
+      for (const query of [{ keyId: key.keyId }, { apiId: key.apiId }])
+        await expectTally(log, { ...query, start, end });
+    }
+  });
+});
+
+describe('400', () => {
+  test.each(['SELECT 1', ''])('a query in SQL says what to use instead: %j', async (query) => {
+    const { status, code, error } = await call('analytics.getVerifications', { query });
+    expect({ status, code }).toEqual({ status: 400, code: 'invalid_input' });
+    expect(error.errors).toEqual([
+      { location: 'body.query', message: expect.any(String), fix: expect.stringContaining('groupBy') },
+    ]);
+  });
+
+  const day = Date.UTC(2026, 0, 1);
+  test.each<[Query, boolean]>([
+    [{ start: day, end: day + 1000 * hourMs }, true],
+    [{ start: day, end: day + 1000 * hourMs + 1 }, false],
+    [{ start: day, end: day + 1000 * dayMs, granularity: 'day' }, true],
+    [{ start: day, end: day + 1000 * dayMs + 1, granularity: 'day' }, false],
+    // A thousand days of which the first and the last are begun make one more bucket.
+    [{ start: day + dayMs / 2, end: day + dayMs / 2 + 1000 * dayMs, granularity: 'day' }, false],
+    [{ start: Date.UTC(2000, 0, 1), end: Date.UTC(2083, 4, 1), granularity: 'month' }, true],
+    [{ start: Date.UTC(2000, 0, 1), end: Date.UTC(2083, 4, 1) + 1, granularity: 'month' }, false],
+    [{ start: 0, end: 4_102_444_800_000, granularity: 'month' }, false],
+    [{ start: day, end: day }, true],
+    [{ start: day + 1, end: day }, false],
+  ])('at most a thousand buckets, the end after the start: %j', async (query, isAccepted) => {
+    const { status, code } = await call('analytics.getVerifications', query);
+    expect({ status, code }).toEqual(
+      isAccepted ? { status: 200, code: undefined } : { status: 400, code: 'invalid_input' },
+    );
+  });
+
+  test.each([{ granularity: 'week' }, { groupBy: ['key'] }, { groupBy: 'outcome' }, { start: -1 }, { tag: '' }])(
+    '%j',
+    async (wrong) => {
+      expect(await call('analytics.getVerifications', wrong as never)).toMatchObject({ status: 400 });
+    },
+  );
+});
