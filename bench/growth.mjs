@@ -99,7 +99,7 @@ async function measure() {
   ].join('\n\n');
   report(
     { bench: 'growth', title: 'As things grow', markdown, raw: rows },
-    { json: options.json, kept: !options.quick },
+    { json: options.json, kept: !options.quick && rounds >= 3 },
   );
 }
 

@@ -375,7 +375,6 @@ local function verify(position, last, root)
   end
   if rolled then
     flush_usage(workspace, key24, former_id, string.sub(packed, STATE_HEAD_BYTES + 1, STATE_REST - 1), retention)
-    note_active(workspace, key24, external_id, hour, retention)
   end
   if tags then
     count_tags(tags, key24, external_id, outcome, outcome == VALID and flags.limited and cost or 0)

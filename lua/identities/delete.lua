@@ -1,10 +1,12 @@
--- Delete an identity. Its keys stay valid without it: a key's link names the id, which stands for nothing from now on.
+-- Delete an identity. Its keys stay valid without it: a key's link names the id, which stands for nothing from now on. The
+-- list of its keys stays as long as their usage under it can be asked for.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  identity record, list and list of keys, the audit stream
+-- derives  identity record, list and list of keys, former members, the audit stream
 -- ARGV[1]  identity   its id or externalId
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
+-- ARGV[2]  usage_retention_ms
+-- ARGV[3]  actor      JSON, see include/audit
+-- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  1, or 0 when there is no such identity
 
 -- @include "include/clock"
@@ -15,14 +17,18 @@
 -- @include "include/window"
 -- @include "include/permissions"
 -- @include "include/keys"
+-- @include "include/usage"
 -- @include "include/identities"
 -- @include "include/audit"
 
-local workspace, wanted, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+local workspace, wanted, usage_retention_ms, actor, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[4])
 local external_id = external_id_for(workspace, wanted)
 if not external_id then return 0 end
 local identity = load_identity(workspace, external_id)
-redis.call('UNLINK', identity_record(workspace, external_id), identity_keys(workspace, identity.id))
+redis.call('UNLINK', identity_record(workspace, external_id))
+if redis.call('PEXPIRE', identity_keys(workspace, identity.id), int(usage_retention_ms + 31 * DAY_MS)) == 1 then
+  note_former(former_members(workspace, external_id), identity.id, now, usage_retention_ms)
+end
 redis.call('ZREM', identity_list(workspace), identity.id .. external_id)
 audit(workspace, now, actor, 'identity', 'id_' .. identity.id)
 return 1

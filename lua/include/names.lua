@@ -33,8 +33,8 @@ local function window_counter(workspace, owner, duration, name)
 end
 local function api_usage(workspace, api8, day) return workspace .. ':ua:' .. api8 .. ':' .. day end
 local function key_usage(workspace, key24, month) return workspace .. ':uk:' .. key24 .. ':' .. month end
-local function active_keys(workspace, api8) return workspace .. ':uz:' .. api8 end
-local function identity_active_keys(workspace, external_id) return workspace .. ':ui:' .. external_id end
+local function former_keys(workspace, api8) return workspace .. ':uz:' .. api8 end
+local function former_members(workspace, external_id) return workspace .. ':ui:' .. external_id end
 local function tag_usage(workspace, api8, day) return workspace .. ':ut:' .. api8 .. ':' .. day end
 local function tag_names(workspace, api8) return workspace .. ':tags:' .. api8 end
 local function namespace_usage(workspace, namespace16, day) return workspace .. ':ul:' .. namespace16 .. ':' .. day end

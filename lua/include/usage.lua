@@ -32,18 +32,14 @@ local function flush_usage(workspace, key24, external_id, usage, retention_ms)
   redis.call('PEXPIRE', history, int(retention_ms + 31 * DAY_MS))
 end
 
--- Notes that a key counts in `hour`, so that usage can be listed without walking every key there is. A list that grows
--- forgets keys of which no history is left, and one that nobody is noted in goes by itself.
-local function note_active(workspace, key24, external_id, hour, retention_ms)
-  local kept_ms = retention_ms + 31 * DAY_MS
-  local function note(list)
-    if redis.call('ZADD', list, 'GT', hour, key24) == 1 then
-      redis.call('ZREMRANGEBYSCORE', list, '-inf', int(hour - math.ceil(kept_ms / HOUR_MS) - 1))
-    end
-    redis.call('PEXPIRE', list, int(kept_ms))
+-- Notes that something which has a history is no longer in the list where it would be looked for: `member` is a key (24
+-- characters) or a deleted identity's id (16), whose list of keys then stays for as long. The note goes with the history.
+local function note_former(list, member, now, retention_ms)
+  local kept_ms, hour = retention_ms + 31 * DAY_MS, math.floor(now / HOUR_MS)
+  if redis.call('ZADD', list, 'GT', hour, member) == 1 then
+    redis.call('ZREMRANGEBYSCORE', list, '-inf', int(hour - math.ceil(kept_ms / HOUR_MS) - 1))
   end
-  note(active_keys(workspace, string.sub(key24, 17)))
-  if external_id ~= '' then note(identity_active_keys(workspace, external_id)) end
+  redis.call('PEXPIRE', list, int(kept_ms))
 end
 
 -- The externalId in the identity part of a state ('' when the key has none).

@@ -71,6 +71,9 @@ if request.externalId then
   if state.identity ~= old_link then
     flush_usage(workspace, state.id, external_id_of(old_link), state.usage, request.usageRetentionMs)
     state.usage = NO_USAGE
+    if old_link ~= '' then
+      note_former(former_members(workspace, external_id_of(old_link)), state.id, now, request.usageRetentionMs)
+    end
     unindex_under_identity(workspace, old_link, state.id)
     index_under_identity(workspace, state.identity, state.id)
   end

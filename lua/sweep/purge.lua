@@ -40,7 +40,7 @@ if api8 and removed < count then
   removed = removed + #members
   if redis.call('EXISTS', key_list(workspace, api8)) == 0 then
     redis.call('LPOP', dead_apis(workspace))
-    redis.call('UNLINK', active_keys(workspace, api8), tag_names(workspace, api8))
+    redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8))
     -- The next dead API is the next call's: say that there may be more.
     if redis.call('LLEN', dead_apis(workspace)) > 0 then return count end
   end

@@ -45,6 +45,7 @@ export interface NamespaceCount {
 
 const hourMs = 3_600_000;
 const readsMax = 200_000;
+const keysMax = 50_000;
 /** Commands sent at once. */
 const pipelineMax = 500;
 
@@ -138,6 +139,42 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     );
   }
 
+  /** Keys (without `key_`) whose histories may hold what a query asks for: those there are, and those that were. */
+  async function keysOf(
+    workspace: string,
+    apiIds: readonly string[],
+    { keyId, externalId }: UsageQuery,
+  ): Promise<string[]> {
+    if (keyId !== undefined) return [keyId.slice('key_'.length)];
+    const keys = new Set<string>();
+    let room = keysMax;
+    /** Adds the keys in a list, unless they are too many. */
+    async function add(list: string, keyOf: (member: Buffer) => string) {
+      room -= await command(redis.zcard(list));
+      if (room < 0) throw tooMuch();
+      for (const member of await command(redis.zrangeBuffer(list, '0', '-1'))) keys.add(keyOf(member));
+    }
+    const itself = (member: Buffer) => member.toString('latin1');
+    if (externalId === undefined) {
+      for (const apiId of apiIds) {
+        await add(`${workspace}:keys:${apiId.slice(-8)}`, (member) => member.toString('latin1', 0, 24));
+        await add(`${workspace}:uz:${apiId.slice(-8)}`, itself);
+      }
+      return [...keys];
+    }
+    const identities: string[] = [];
+    const state = await command(redis.hgetBuffer(`${workspace}:i:${externalId}`, 'state'));
+    if (state) identities.push(state.toString('latin1', 0, 16));
+    await add(`${workspace}:ui:${externalId}`, (member) => {
+      if (member.length === 16) identities.push(itself(member));
+      return itself(member);
+    });
+    // Its lists name the API first.
+    for (const id16 of identities)
+      await add(`${workspace}:ik:${id16}`, (member) => member.toString('latin1', 8) + member.toString('latin1', 0, 8));
+    return [...keys];
+  }
+
   /** From the histories of keys, and what they carry of the present hour. */
   async function byKey(
     workspaceId: string,
@@ -147,21 +184,9 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
   ): Promise<UsageCount[]> {
     const workspace = workspaceKey(workspaceId);
     const apiOf = new Map(apiIds.map((apiId) => [apiId.slice(-8), apiId]));
-    let keys: string[];
-    if (query.keyId !== undefined) {
-      keys = [query.keyId.slice('key_'.length)];
-    } else {
-      const lists =
-        query.externalId === undefined
-          ? apiIds.map((apiId) => `${workspace}:uz:${apiId.slice(-8)}`)
-          : [`${workspace}:ui:${query.externalId}`];
-      keys = [];
-      for (const list of lists) {
-        if ((await command(redis.zcount(list, period.fromHour, '+inf'))) + keys.length > readsMax / 4) throw tooMuch();
-        keys.push(...(await command(redis.zrange(list, period.fromHour, '+inf', 'BYSCORE'))));
-      }
-    }
-    keys = keys.filter((key) => key.length === 24 && apiOf.has(key.slice(16)));
+    const keys = (await keysOf(workspace, apiIds, query)).filter(
+      (key) => key.length === 24 && apiOf.has(key.slice(16)),
+    );
 
     const counts: UsageCount[] = [];
     const add = (

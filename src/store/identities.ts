@@ -10,7 +10,7 @@ import type { StoreContext } from './store.ts';
 const stepMax = 1000;
 const stepsMax = 20;
 
-export function openIdentities({ scripts, now, actorText }: StoreContext) {
+export function openIdentities({ scripts, now, actorText, usageRetentionMs }: StoreContext) {
   const readOptional = (row: unknown): Identity | undefined => (row ? readIdentity(row as IdentityRow) : undefined);
 
   return {
@@ -64,6 +64,7 @@ export function openIdentities({ scripts, now, actorText }: StoreContext) {
 
     /** False when there is no such identity. */
     delete: async (workspaceId: string, identity: string, actor: Actor): Promise<boolean> =>
-      (await scripts.run('identities/delete', workspaceId, [identity, actorText(actor), now()])) === 1,
+      (await scripts.run('identities/delete', workspaceId, [identity, usageRetentionMs, actorText(actor), now()])) ===
+      1,
   };
 }

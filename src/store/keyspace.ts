@@ -51,7 +51,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':ik:<id16>',
     type: 'zset',
-    holds: 'keys of an identity by API, in order: api8, then the first 16 of the key id',
+    holds:
+      'keys of an identity by API, in order: api8, then the first 16 of the key id; kept with usage once it is deleted',
   },
   { name: ':ns', type: 'hash', holds: 'namespaces: name to id16, then `e` and `w` for the kinds of overrides it has' },
   { name: ':nsid', type: 'hash', holds: 'namespaces: id16 to name' },
@@ -98,14 +99,14 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':uz:<api8>',
     type: 'zset',
-    holds: 'keys of an API by the last hour in which they were verified',
-    expires: 'after the usage retention',
+    holds: 'deleted keys of an API (without `key_`), whose usage can be asked for, by the hour they went',
+    expires: 'after the usage retention without another',
   },
   {
     name: ':ui:<externalId>',
     type: 'zset',
-    holds: 'keys by the last hour in which they were verified under this externalId',
-    expires: 'after the usage retention',
+    holds: 'keys (24) and deleted identities (16) that once were of this externalId, by the hour they went',
+    expires: 'after the usage retention without another',
   },
   {
     name: ':ut:<api8>:<day>',

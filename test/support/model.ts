@@ -81,13 +81,13 @@ class Counter {
 
 /** Whatever has counters: a key, an identity, a namespace. One for each name and duration, for as long as it lives. */
 class Owner {
-  readonly #counters: Counter[] = [];
+  readonly counters: Counter[] = [];
 
   counter(name: string, duration: number): Counter {
-    const found = this.#counters.find((counter) => counter.name === name && counter.duration === duration);
+    const found = this.counters.find((counter) => counter.name === name && counter.duration === duration);
     if (found) return found;
     const counter = new Counter(name, duration);
-    this.#counters.push(counter);
+    this.counters.push(counter);
     return counter;
   }
 }
@@ -292,6 +292,15 @@ export class Model {
   constructor(now: number, keyRetentionMs: number) {
     this.now = now;
     this.keyRetentionMs = keyRetentionMs;
+  }
+
+  /** Moments to come at which units leave a counter, in no order. */
+  leaving(): number[] {
+    const owners: Owner[] = [...this.keys, ...this.identities, ...this.namespaces];
+    const moments = owners
+      .flatMap(({ counters }) => counters)
+      .flatMap(({ log, duration }) => log.map(({ end }) => end + duration));
+    return moments.filter((moment) => moment >= this.now);
   }
 
   // What the contract says in several places.

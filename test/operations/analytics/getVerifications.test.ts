@@ -425,6 +425,20 @@ describe('one thing at a time', () => {
     }
   });
 
+  test('a clock that steps back into the hour before loses nothing', async () => {
+    const { log, verify } = logger();
+    const key = { ...(await createKey({ externalId: 'time.traveller' })), externalId: 'time.traveller' };
+    await verify(key);
+    clock.advance(-hourMs);
+    await verify(key);
+    clock.advance(hourMs);
+    const start = clock.now;
+    for (const query of [{ keyId: key.keyId }, { externalId: 'time.traveller' }, { apiId: key.apiId }]) {
+      await expectTally(log, { ...query, start, end: start + 1, groupBy: ['keyId'] });
+      await expectTally(log, { ...query, groupBy: ['keyId', 'externalId'] });
+    }
+  });
+
   test('the count of one hour does not leak into the next, at the very millisecond', async () => {
     const { log, verify } = logger();
     const key = await createKey();
