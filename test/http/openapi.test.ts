@@ -83,6 +83,11 @@ describe('the document', () => {
     }
   });
 
+  test('is read with GET only', async () => {
+    const { status, headers } = await h.send('/openapi.json', { ...asAnybody, method: 'POST' });
+    expect({ status, headers }).toEqual({ status: 405, headers: [['Allow', 'GET']] });
+  });
+
   test('has the version of the package', async () => {
     const { default: npm } = await import('../../package.json', { with: { type: 'json' } });
     expect(document.info).toMatchObject({ version: npm.version });
@@ -335,16 +340,14 @@ describe('real answers are as described', () => {
 
 /** Some input that a schema accepts. */
 function leastOf(schema: unknown): string {
-  type Schema = {
+  interface Schema {
     type?: string;
     required?: string[];
     properties?: Record<string, Schema>;
     items?: Schema;
     enum?: string[];
     minimum?: number;
-    pattern?: string;
-    maxLength?: number;
-  };
+  }
   const least = ({ type, required = [], properties = {}, items, enum: values, minimum = 0 }: Schema): unknown => {
     if (values) return values[0];
     if (type === 'object') return Object.fromEntries(required.map((name) => [name, least(properties[name]!)]));
