@@ -111,57 +111,68 @@ end
 
 -- The limits that a verification takes part in, in columns that every item of the batch uses again: a table for each
 -- limit of each verification would be most of the work.
---   which      as it is answered, see above
---   window     the counter: as it counts now, and after charging
---   oldest     the end of its oldest slice
---   from, to   where its bytes lie in the state of the key or identity (its length first); from 0: in `counter`, a name
+--   which        as it is answered, see above
+--   text         where the counter lies, from `first` to `last`: the state of the key or its identity, or a counter's own
+--   live, total  as window_at answers them; `oldest` is when the oldest slice ends
+--   place        which limit of the state it is, or 0: then `counter` is the name of its counter
 local selected = 0
-local which, limit_of, duration_of, cost_of, total_of, window_of, oldest_of, exceeded = {}, {}, {}, {}, {}, {}, {}, {}
-local from, to, counter = {}, {}, {}
+local which, limit_of, duration_of, cost_of, exceeded = {}, {}, {}, {}, {}
+local text_of, first_of, last_of, live_of, total_of, oldest_of, place_of, counter_of = {}, {}, {}, {}, {}, {}, {}, {}
 
 -- A limit takes part: decide whether `cost` fits. Answers the row it has.
-local function weigh(as, limit, duration, cost, stored)
-  local total, window, oldest = window_at(stored, now, duration)
-  selected = selected + 1
-  which[selected], limit_of[selected], duration_of[selected], cost_of[selected] = as, limit, duration, cost
-  total_of[selected], window_of[selected], oldest_of[selected] = total, window, oldest
-  exceeded[selected] = total + cost > limit
-  return selected
+local function weigh(as, limit, duration, cost, text, first, last)
+  local total, live, oldest = window_at(text, first, last, now, duration)
+  local row = selected + 1
+  selected = row
+  which[row], limit_of[row], duration_of[row], cost_of[row], exceeded[row] = as, limit, duration, cost, total + cost > limit
+  text_of[row], first_of[row], last_of[row], live_of[row], total_of[row], oldest_of[row] = text, first, last, live, total, oldest
+  place_of[row] = 0
+  return row
 end
 
--- Weighs those limits of a packed list that take part. `costs` has what the request wants by name (nil where it names
--- none): {cost, limit of its own}; `names` collects the names that were met, so that the first of a name wins.
-local function select_packed(packed, position, offset, costs, names)
+-- Weighs those limits of a state that take part. `costs` has what the request wants by name (nil where it names none):
+-- {name, cost, limit of its own}; `names` collects the names that were met, so that the first of a name wins.
+local function select_packed(packed, position, tail_bytes, offset, costs, names)
   local count
   count, position = struct.unpack('>B', packed, position)
+  if count == 0 then return end
+  local lengths, window_first = window_lengths(packed, count, tail_bytes)
   for index = 1, count do
-    local limit, duration, auto, _, name, window, after = struct.unpack(LIMIT, packed, position)
-    if not (names and names[name]) then
+    local limit, duration, auto, name_bytes = struct.unpack(LIMIT, packed, position)
+    local name_at = position + LIMIT_BYTES + LIMIT_ID_BYTES
+    position = name_at + name_bytes
+    local name = names and string.sub(packed, name_at, position - 1)
+    if not names or not names[name] then
       if names then names[name] = true end
       local wanted = costs and costs[name]
       if wanted and not wanted[3] or auto == 1 and not wanted then
-        local row = weigh(offset + index, limit, duration, wanted and wanted[2] or 1, window)
-        from[row], to[row] = position + LIMIT_FIXED_BYTES + #name, after
+        local row = weigh(offset + index, limit, duration, wanted and wanted[2] or 1, packed, window_first, window_first + lengths[index] - 1)
+        place_of[row] = index
       end
     end
-    position = after
+    window_first = window_first + lengths[index]
   end
 end
 
--- The window that the list keeps for this name and duration, and where it lies; or nil.
-local function window_in(packed, position, wanted_name, wanted_duration)
+-- Where the window lies that a state keeps for this name and duration, and of which limit it is; or nil.
+local function find_window(packed, position, tail_bytes, wanted_name, wanted_duration)
   local count
   count, position = struct.unpack('>B', packed, position)
-  for _ = 1, count do
-    local _, duration, _, _, name, window, after = struct.unpack(LIMIT, packed, position)
-    if name == wanted_name and duration == wanted_duration then return window, position + LIMIT_FIXED_BYTES + #name, after end
-    position = after
+  local lengths, window_first = window_lengths(packed, count, tail_bytes)
+  for index = 1, count do
+    local _, duration, _, name_bytes = struct.unpack(LIMIT, packed, position)
+    local name_at = position + LIMIT_BYTES + LIMIT_ID_BYTES
+    position = name_at + name_bytes
+    if duration == wanted_duration and string.sub(packed, name_at, position - 1) == wanted_name then
+      return window_first, window_first + lengths[index] - 1, index
+    end
+    window_first = window_first + lengths[index]
   end
 end
 
 -- Selects the limits of a verification: every autoApply limit and every one the request names, the key's before the
 -- identity's of the same name. `wanted` is the request's list or nil. Answers the name that exists nowhere, if any.
-local function select_limits(packed, rest, identity_packed, wanted, key24)
+local function select_limits(packed, limits_at, identity_packed, wanted, first16, api8)
   selected = 0
   local costs, names
   if wanted then
@@ -169,61 +180,82 @@ local function select_limits(packed, rest, identity_packed, wanted, key24)
     for _, item in ipairs(wanted) do costs[item[1]] = item end
   end
   if wanted or identity_packed then names = {} end
-  select_packed(packed, rest, 0, costs, names)
-  if identity_packed then select_packed(identity_packed, IDENTITY_HEAD_BYTES + 1, 100, costs, names) end
+  select_packed(packed, limits_at, TAIL_BYTES, 0, costs, names)
+  if identity_packed then select_packed(identity_packed, IDENTITY_LIMITS_AT, 0, 100, costs, names) end
   for index, item in ipairs(wanted or {}) do
     local name, cost, limit, duration = item[1], item[2], item[3], item[4]
     if limit then
       -- For this call only, on the key's counter of that name and duration, wherever that is kept.
-      local window, first, after = window_in(packed, rest, name, duration)
-      local own_counter = not window and window_counter(workspace, key24, duration, name)
-      local row = weigh(200 + index, limit, duration, cost, window or redis.call('GET', own_counter) or '')
-      from[row], to[row], counter[row] = first or 0, after, own_counter
+      local first, last, place = find_window(packed, limits_at, TAIL_BYTES, name, duration)
+      if place then
+        place_of[weigh(200 + index, limit, duration, cost, packed, first, last)] = place
+      else
+        local counter = window_counter(workspace, first16 .. api8, duration, name)
+        local window = redis.call('GET', counter) or ''
+        counter_of[weigh(200 + index, limit, duration, cost, window, 1, #window)] = counter
+      end
     elseif not names[name] then
       return name
     end
   end
 end
 
--- The state of the key, or of its identity, from `start` on, with the windows that were charged; nil when none was.
+-- Charges a row: what stays of the old bytes of its counter (up to the first answer), and what follows.
+local function charge(row)
+  local kept, follows, oldest = window_charged(text_of[row], first_of[row], last_of[row], total_of[row], live_of[row], now,
+    limit_of[row], duration_of[row], cost_of[row])
+  total_of[row], oldest_of[row] = total_of[row] + cost_of[row], oldest or oldest_of[row]
+  return kept, follows
+end
+
+-- The state of the key or of its identity up to its tail, with the windows that it takes part with charged; nil when none
+-- is. `count` is how many limits it has.
 local charged_rows, pieces = {}, {}
-local function charged_state(packed, start, of_identity)
-  local rows, count, in_order = charged_rows, 0, true
+local function charged_state(packed, count, tail_bytes, of_identity)
+  local rows, charged, in_order = charged_rows, 0, true
   for row = 1, selected do
-    if cost_of[row] > 0 and from[row] > 0 and (which[row] > 100 and which[row] < 200) == of_identity then
-      count = count + 1
-      rows[count] = row
-      in_order = in_order and (count == 1 or from[rows[count - 1]] < from[row])
+    if cost_of[row] > 0 and place_of[row] > 0 and (which[row] > 100 and which[row] < 200) == of_identity then
+      charged = charged + 1
+      rows[charged] = row
+      in_order = in_order and (charged == 1 or place_of[rows[charged - 1]] < place_of[row])
     end
   end
-  if count == 0 then return nil end
+  if charged == 0 then return nil end
+  if count == 1 then
+    local row = rows[1]
+    local kept, follows = charge(row)
+    return string.sub(packed, 1, kept) .. follows .. struct.pack('>I2', kept - first_of[row] + 1 + #follows)
+  end
   -- Only a limit of the request itself, on a counter of the key, may lie before another.
   if not in_order then
-    rows = { unpack(rows, 1, count) }
-    table.sort(rows, function(a, b) return from[a] < from[b] end)
+    rows = { unpack(rows, 1, charged) }
+    table.sort(rows, function(a, b) return place_of[a] < place_of[b] end)
   end
-  local position = start
-  for index = 1, count do
+  local lengths, _, lengths_at = window_lengths(packed, count, tail_bytes)
+  local copied = 0
+  for index = 1, charged do
     local row = rows[index]
-    local window = window_of[row]
-    pieces[2 * index - 1], pieces[2 * index] = string.sub(packed, position, from[row] - 1), struct.pack('>I2c0', #window, window)
-    position = to[row]
+    local kept, follows = charge(row)
+    pieces[2 * index - 1], pieces[2 * index] = string.sub(packed, copied + 1, kept), follows
+    lengths[place_of[row]] = kept - first_of[row] + 1 + #follows
+    copied = last_of[row]
   end
-  pieces[2 * count + 1] = string.sub(packed, position)
-  return table.concat(pieces, '', 1, 2 * count + 1)
+  pieces[2 * charged + 1] = string.sub(packed, copied + 1, lengths_at - 1)
+  for index = 1, count do pieces[2 * charged + 1 + index] = struct.pack('>I2', lengths[index]) end
+  return table.concat(pieces, '', 1, 2 * charged + 1 + count)
 end
 
 -- What an answer shows beside the decision; read only when the caller does not hold this version yet.
-local function shown_of(record, version, key24, api_id, enabled, expires, packed, rest, external_id, identity_packed)
+local function shown_of(record, version, key24, api_id, enabled, expires, packed, limits_at, external_id, identity_packed)
   local cold = redis.call('HMGET', record, 'name', 'meta', 'direct', 'roles')
   local who = false
   if identity_packed then
-    local limits = read_limits(identity_packed, IDENTITY_HEAD_BYTES + 1)
+    local limits = read_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
     who = { string.sub(identity_packed, 1, 16), external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(limits) }
   end
   return { version, key24, api_id, enabled and 1 or 0, expires < NEVER and int(expires), cold[1], cold[2],
     effective_slugs(workspace, cold[3] or '', cold[4] or ''), names_of_roles(workspace, cold[4] or ''),
-    limit_rows((read_limits(packed, rest))), who }
+    limit_rows(read_limits(packed, limits_at, TAIL_BYTES)), who }
 end
 
 -- The tags that are counted, each once. A caller cannot fill the store with names: beyond so many tags an API counts no

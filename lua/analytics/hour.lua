@@ -22,9 +22,9 @@ for first = 1, #keys, 24 do
   local packed = digest and redis.call('HGET', key_record(workspace, digest), 'state')
   local row = false
   if packed then
-    row = { struct.unpack(STATE_USAGE, packed, STATE_HEAD_BYTES + 1) }
+    row = { struct.unpack(USAGE, packed, #packed - USAGE_BYTES + 1) }
     row[8] = int(row[8])
-    row[9] = external_id_of((struct.unpack('>I2c0', packed, STATE_REST)))
+    row[9] = external_id_of((struct.unpack('>I2c0', packed, LINK_AT)))
   end
   rows[#rows + 1] = row
 end

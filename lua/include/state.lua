@@ -2,52 +2,70 @@
 -- the key record, so that verifying reads one value and writes one value. What is only shown (name, meta, …) lies
 -- beside it in fields of its own and is read when the version has moved on.
 --
---   head      id (24: the key id without `key_`), version, flags, expires (or NEVER), balance, refill amount,
---             refill day (0 daily, 1 to 31 monthly), refill due (0 none), last used (0 never)
+--   fixed     first 16 of the id (without `key_`), version (8), last 8 of the id (and of the API's), flags, expires (or
+--             NEVER), refill amount, refill day (0 daily, 1 to 31 monthly)
+--   link      to an identity: '' or sixteen characters of its id, then its externalId (length in 2 before it)
+--   limits    how many (1), each limit: limit, duration, autoApply, length of name, id (16), name; then their windows,
+--             one after the other; then the lengths of these (2 each)
+--   live      balance, refill due (0 none), last used (0 never)
 --   usage     hour, six outcome counts of that hour, credits spent in it: flushed to the key's history by the next hour
---   identity  '' or sixteen characters of its id, then its externalId
---   limits    each limit, duration, autoApply, id (16), name, window
+--
+-- What changes with every verification stands last. Redis's Lua hashes every string it makes, byte by byte, which is most
+-- of what a verification costs; this way the new value is a piece of the old one, and a few bytes.
 
-local STATE_HEAD, STATE_HEAD_BYTES = '>c24c8BI6I7I7BI6I6', 66
-local STATE_USAGE, STATE_USAGE_BYTES = '>I4I4I4I4I4I4I4I7', 35
-local STATE_REST = STATE_HEAD_BYTES + STATE_USAGE_BYTES + 1
+local FIXED, FIXED_BYTES = '>c16c8c8BI6I7B', 47
+local LIVE, LIVE_BYTES = '>I7I6I6', 19
+local USAGE, USAGE_BYTES = '>I4I4I4I4I4I4I4I7', 35
+local LIVE_USAGE, TAIL_BYTES = LIVE .. string.sub(USAGE, 2), LIVE_BYTES + USAGE_BYTES
+local LINK_AT = FIXED_BYTES + 1
 -- An `expires` that does not come; 0 is a time like any other, long past.
 local NEVER = 2 ^ 48 - 1
-local NO_USAGE = string.rep('\0', STATE_USAGE_BYTES)
+local NO_USAGE = string.rep('\0', USAGE_BYTES)
 
 -- Flags. A key with none of DIRECT and ROLES never reads a permission; one without LIMITED has no balance; REFILLED
 -- keys have an amount and a due time.
 local ENABLED, LIMITED, REFILLED, DIRECT, ROLES, DELETED = 1, 2, 4, 8, 16, 32
 
--- Head and usage together: what every verification reads and writes.
-local STATE = STATE_HEAD .. string.sub(STATE_USAGE, 2)
-
 local function has_flag(flags, flag) return flags % (flag + flag) >= flag end
 
-local LIMIT = '>I7I7Bc16I2c0I2c0'
--- Bytes of a limit before its name, and the length of what stands before a window.
-local LIMIT_FIXED_BYTES, LENGTH_BYTES = 33, 2
+-- A limit: what comes before its id and name, which deciding mostly skips.
+local LIMIT, LIMIT_BYTES, LIMIT_ID_BYTES = '>I7I7BI2', 17, 16
 
--- The limits that stand from `position` on, and where they end. `first` and `last` are the limit's own bytes.
-local function read_limits(packed, position)
-  local limits = {}
-  local count
-  count, position = struct.unpack('>B', packed, position)
+-- The lengths of the windows of `count` limits whose windows end `tail_bytes` before the end of `packed`, and where the
+-- first window and the first length stand.
+local function window_lengths(packed, count, tail_bytes)
+  local lengths_at = #packed - tail_bytes - 2 * count + 1
+  local lengths, windows_at = {}, lengths_at
   for index = 1, count do
-    local limit, duration, auto, id, name, window, after = struct.unpack(LIMIT, packed, position)
-    limits[index] = { limit = limit, duration = duration, auto = auto == 1, id = id, name = name, window = window }
-    position = after
+    lengths[index] = struct.unpack('>I2', packed, lengths_at + 2 * index - 2)
+    windows_at = windows_at - lengths[index]
   end
-  return limits, position
+  return lengths, windows_at, lengths_at
 end
 
-local function pack_limit(l)
-  return struct.pack(LIMIT, l.limit, l.duration, l.auto and 1 or 0, l.id, #l.name, l.name, #l.window, l.window)
+-- The limits that stand from `position` on, in a value of which `tail_bytes` follow them.
+local function read_limits(packed, position, tail_bytes)
+  local limits, count = {}, nil
+  count, position = struct.unpack('>B', packed, position)
+  local lengths, window_at = window_lengths(packed, count, tail_bytes)
+  for index = 1, count do
+    local limit, duration, auto, name_bytes = struct.unpack(LIMIT, packed, position)
+    local id_at = position + LIMIT_BYTES
+    local name_at = id_at + LIMIT_ID_BYTES
+    limits[index] = { limit = limit, duration = duration, auto = auto == 1, id = string.sub(packed, id_at, name_at - 1),
+      name = string.sub(packed, name_at, name_at + name_bytes - 1), window = string.sub(packed, window_at, window_at + lengths[index] - 1) }
+    position, window_at = name_at + name_bytes, window_at + lengths[index]
+  end
+  return limits
 end
 
 local function pack_limits(limits)
-  local parts = { struct.pack('>B', #limits) }
-  for index, l in ipairs(limits) do parts[index + 1] = pack_limit(l) end
+  local parts, count = { struct.pack('>B', #limits) }, #limits
+  for index, l in ipairs(limits) do
+    parts[index + 1] = struct.pack(LIMIT, l.limit, l.duration, l.auto and 1 or 0, #l.name) .. l.id .. l.name
+    parts[count + index + 1] = l.window
+    parts[2 * count + index + 1] = struct.pack('>I2', #l.window)
+  end
   return table.concat(parts)
 end
 
@@ -61,21 +79,25 @@ end
 -- The whole state as a table, for the scripts that manage keys. Verification reads the parts it needs itself.
 local function read_state(packed)
   local s = {}
-  local flags, position
-  s.id, s.version, flags, s.expires, s.balance, s.amount, s.refill_day, s.due, s.last_used = struct.unpack(STATE_HEAD, packed)
+  local first16, last8, flags
+  first16, s.version, last8, flags, s.expires, s.amount, s.refill_day = struct.unpack(FIXED, packed)
+  s.id = first16 .. last8
   s.enabled, s.limited, s.refilled = has_flag(flags, ENABLED), has_flag(flags, LIMITED), has_flag(flags, REFILLED)
   s.direct, s.roles, s.deleted = has_flag(flags, DIRECT), has_flag(flags, ROLES), has_flag(flags, DELETED)
-  s.usage = string.sub(packed, STATE_HEAD_BYTES + 1, STATE_REST - 1)
-  s.identity, position = struct.unpack('>I2c0', packed, STATE_REST)
-  s.limits = read_limits(packed, position)
+  local limits_at
+  s.identity, limits_at = struct.unpack('>I2c0', packed, LINK_AT)
+  s.limits = read_limits(packed, limits_at, TAIL_BYTES)
+  s.balance, s.due, s.last_used = struct.unpack(LIVE, packed, #packed - TAIL_BYTES + 1)
+  s.usage = string.sub(packed, #packed - USAGE_BYTES + 1)
   return s
 end
 
 local function pack_state(s)
   local flags = (s.enabled and ENABLED or 0) + (s.limited and LIMITED or 0) + (s.refilled and REFILLED or 0)
     + (s.direct and DIRECT or 0) + (s.roles and ROLES or 0) + (s.deleted and DELETED or 0)
-  return struct.pack(STATE_HEAD, s.id, s.version, flags, s.expires, s.balance, s.amount, s.refill_day, s.due, s.last_used)
-    .. s.usage .. struct.pack('>I2c0', #s.identity, s.identity) .. pack_limits(s.limits)
+  return struct.pack(FIXED, string.sub(s.id, 1, 16), s.version, string.sub(s.id, 17), flags, s.expires, s.amount, s.refill_day)
+    .. struct.pack('>I2c0', #s.identity, s.identity) .. pack_limits(s.limits)
+    .. struct.pack(LIVE, s.balance, s.due, s.last_used) .. s.usage
 end
 
 -- Applies a refill that has come due: the balance is set to the amount, also downwards. True when it did.
@@ -85,14 +107,11 @@ local function apply_refill(s, now)
   return true
 end
 
--- The state of an identity: id (16), version, and its limits with the windows that all its keys share.
-local IDENTITY_HEAD, IDENTITY_HEAD_BYTES = '>c16c8', 24
+-- The state of an identity: id (16), version (8), and its limits with the windows that all its keys share.
+local IDENTITY_LIMITS_AT = 25
 
 local function read_identity(packed)
-  local id, version = struct.unpack(IDENTITY_HEAD, packed)
-  return { id = id, version = version, limits = read_limits(packed, IDENTITY_HEAD_BYTES + 1) }
+  return { id = string.sub(packed, 1, 16), version = string.sub(packed, 17, 24), limits = read_limits(packed, IDENTITY_LIMITS_AT, 0) }
 end
 
-local function pack_identity(identity)
-  return struct.pack(IDENTITY_HEAD, identity.id, identity.version) .. pack_limits(identity.limits)
-end
+local function pack_identity(identity) return identity.id .. identity.version .. pack_limits(identity.limits) end

@@ -16,7 +16,7 @@ end
 --   hour (4 bytes), a bit per outcome that was counted and 64 when credits were spent (1), each such count (4 each),
 --   credits spent (7, if any), externalId at that time (its length in 1, then itself)
 local function flush_usage(workspace, key24, external_id, usage, retention_ms)
-  local counted = { struct.unpack(STATE_USAGE, usage) }
+  local counted = { struct.unpack(USAGE, usage) }
   local hour, spent = counted[1], counted[8]
   if hour == 0 then return end
   local bits, counts = 0, ''

@@ -165,7 +165,7 @@ test('replacing limits keeps the id of a name, and the count of a name and durat
              -- Its window is in the record now, and nowhere else.
              if redis.call('EXISTS', window_counter(KEYS[1], 'owner', l.duration, l.name)) == 1 then row = 'left behind' end
            end
-           limits = read_limits(pack_limits(limits), 1)
+           limits = read_limits(pack_limits(limits), 1, 0)
            found[index] = row
          end
          return found`,
