@@ -43,6 +43,8 @@ local REFUSED = {
   limit_not_found = 24, namespace_not_found = 25, create_namespace = 26, failed = 30,
 }
 local ok_limit, ok_blocked = 10, 11
+-- The fixed part of a state from its version on, and the length of its link.
+local DECIDES = '>c8c8BI6I7BI2'
 
 local hour = math.floor(now / HOUR_MS)
 local day = day_and_month(hour)
@@ -172,7 +174,7 @@ end
 
 -- Selects the limits of a verification: every autoApply limit and every one the request names, the key's before the
 -- identity's of the same name. `wanted` is the request's list or nil. Answers the name that exists nowhere, if any.
-local function select_limits(packed, limits_at, identity_packed, wanted, first16, api8)
+local function select_limits(packed, limits_at, identity_packed, wanted, api8)
   selected = 0
   local costs, names
   if wanted then
@@ -190,7 +192,7 @@ local function select_limits(packed, limits_at, identity_packed, wanted, first16
       if place then
         place_of[weigh(200 + index, limit, duration, cost, packed, first, last)] = place
       else
-        local counter = window_counter(workspace, first16 .. api8, duration, name)
+        local counter = window_counter(workspace, string.sub(packed, 1, 16) .. api8, duration, name)
         local window = redis.call('GET', counter) or ''
         counter_of[weigh(200 + index, limit, duration, cost, window, 1, #window)] = counter
       end
@@ -208,8 +210,8 @@ local function charge(row)
   return kept, follows
 end
 
--- The state of the key or of its identity up to its tail, with the windows that it takes part with charged; nil when none
--- is. `count` is how many limits it has.
+-- The state of the key or of its identity up to its tail, in two parts, with the windows that it takes part with charged;
+-- nil when none is. `count` is how many limits it has.
 local charged_rows, pieces = {}, {}
 local function charged_state(packed, count, tail_bytes, of_identity)
   local rows, charged, in_order = charged_rows, 0, true
@@ -224,7 +226,7 @@ local function charged_state(packed, count, tail_bytes, of_identity)
   if count == 1 then
     local row = rows[1]
     local kept, follows = charge(row)
-    return string.sub(packed, 1, kept) .. follows .. struct.pack('>I2', kept - first_of[row] + 1 + #follows)
+    return string.sub(packed, 1, kept), follows .. struct.pack('>I2', kept - first_of[row] + 1 + #follows)
   end
   -- Only a limit of the request itself, on a counter of the key, may lie before another.
   if not in_order then
@@ -242,7 +244,7 @@ local function charged_state(packed, count, tail_bytes, of_identity)
   end
   pieces[2 * charged + 1] = string.sub(packed, copied + 1, lengths_at - 1)
   for index = 1, count do pieces[2 * charged + 1 + index] = struct.pack('>I2', lengths[index]) end
-  return table.concat(pieces, '', 1, 2 * charged + 1 + count)
+  return table.concat(pieces, '', 1, 2 * charged + 1 + count), ''
 end
 
 -- What an answer shows beside the decision; read only when the caller does not hold this version yet.
@@ -300,21 +302,23 @@ local function verify(position, last, root)
   local record = key_record(workspace, digest)
   local packed = redis.call('HGET', record, 'state')
   if not packed then return struct.pack('>B', NOT_FOUND) end
-  local key24, version, flag_number, expires, balance, amount, refill_day, due, last_used,
-    counted_hour, valid, disabled, expired, insufficient, limited, spent_out, spent = struct.unpack(STATE, packed)
-  local flags, api8 = flags_at(flag_number), string.sub(key24, 17)
+  -- The first 16 characters of the id are rarely wanted.
+  local version, api8, flag_number, expires, amount, refill_day, link_bytes = struct.unpack(DECIDES, packed, 17)
+  local tail_at, limits_at = #packed - TAIL_BYTES + 1, LINK_AT + 2 + link_bytes
+  local balance, due, last_used, counted_hour, valid, disabled, expired, insufficient, limited, spent_out, spent =
+    struct.unpack(LIVE_USAGE, packed, tail_at)
+  local flags = flags_at(flag_number)
   local api = api_at(api8)
   if flags.deleted or not api.id or not may_verify(root, api8, api.id) then return struct.pack('>B', NOT_FOUND) end
 
   local request = position <= last and cjson.decode(string.sub(items, position, last)) or nil
-  local link, rest = struct.unpack('>I2c0', packed, STATE_REST)
   local identity_packed, external_id, former_id = nil, '', ''
-  if link ~= '' then
-    external_id = string.sub(link, 17)
+  if link_bytes > 0 then
+    external_id = string.sub(packed, LINK_AT + 18, limits_at - 1)
     identity_packed = redis.call('HGET', identity_record(workspace, external_id), 'state') or nil
     -- A deleted identity is gone from its keys at once; a new one of the same name is another. What was counted under it
     -- stays with it; what follows is not its.
-    if not identity_packed or string.sub(identity_packed, 1, 16) ~= string.sub(link, 1, 16) then
+    if not identity_packed or string.sub(identity_packed, 1, 16) ~= string.sub(packed, LINK_AT + 2, LINK_AT + 17) then
       identity_packed, external_id, former_id = nil, '', external_id
     else
       former_id = external_id
@@ -336,7 +340,7 @@ local function verify(position, last, root)
     if not permits(workspace, request.query, lists[1] or '', lists[2] or '') then outcome = INSUFFICIENT_PERMISSIONS end
   end
   if outcome == VALID then
-    local missing = select_limits(packed, rest, identity_packed, request and request.limits, key24)
+    local missing = select_limits(packed, limits_at, identity_packed, request and request.limits, api8)
     if missing then return refuse('limit_not_found', missing) end
     for row = 1, selected do
       if exceeded[row] then outcome = RATE_LIMITED end
@@ -347,12 +351,12 @@ local function verify(position, last, root)
   -- All that is read is read before the first write, so that a broken record charges nothing.
   local shown
   local current = version
-  if identity_packed then current = current .. string.sub(identity_packed, 17, IDENTITY_HEAD_BYTES) end
+  if identity_packed then current = current .. string.sub(identity_packed, 17, IDENTITY_LIMITS_AT - 1) end
   if flags.permissions then
     rbac_version = rbac_version or redis.call('HGET', workspace, 'rbac') or ''
     current = current .. rbac_version
   end
-  if current ~= known then shown = shown_of(record, current, key24, api.id, flags.enabled, expires, packed, rest, external_id, identity_packed) end
+  if current ~= known then shown = shown_of(record, current, string.sub(packed, 1, 16) .. api8, api.id, flags.enabled, expires, packed, limits_at, external_id, identity_packed) end
   local tags = request and request.tags and counted_tags(request.tags, api8)
 
   -- Count, in the hour this falls into.
@@ -360,22 +364,23 @@ local function verify(position, last, root)
   if rolled then valid, disabled, expired, insufficient, limited, spent_out, spent = 0, 0, 0, 0, 0, 0, 0 end
 
   -- Charge, all of it or nothing.
-  local charged, identity_charged
+  local kept, follows, identity_charged
   if outcome == VALID then
     valid = valid + 1
-    if flags.limited then
-      balance, spent = balance - cost, spent + cost
-    end
+    if flags.limited then balance, spent = balance - cost, spent + cost end
     if now > last_used then last_used = now end
-    for row = 1, selected do
-      if cost_of[row] > 0 then
-        window_of[row], oldest_of[row] = window_charged(window_of[row], total_of[row], oldest_of[row], now, limit_of[row], duration_of[row], cost_of[row])
-        total_of[row] = total_of[row] + cost_of[row]
-      end
-    end
     if selected > 0 then
-      charged = charged_state(packed, STATE_REST, false)
-      identity_charged = identity_packed and charged_state(identity_packed, 1, true)
+      kept, follows = charged_state(packed, string.byte(packed, limits_at), TAIL_BYTES, false)
+      if identity_packed then
+        local identity_kept, identity_follows = charged_state(identity_packed, string.byte(identity_packed, IDENTITY_LIMITS_AT), 0, true)
+        identity_charged = identity_kept and identity_kept .. identity_follows
+      end
+      for row = 1, selected do
+        if place_of[row] == 0 and cost_of[row] > 0 then
+          local counter_kept, counter_follows = charge(row)
+          text_of[row] = string.sub(text_of[row], 1, counter_kept) .. counter_follows
+        end
+      end
     end
   elseif outcome == DISABLED then disabled = disabled + 1
   elseif outcome == EXPIRED then expired = expired + 1
@@ -384,17 +389,20 @@ local function verify(position, last, root)
   else spent_out = spent_out + 1
   end
 
-  charged = charged or string.sub(packed, STATE_REST)
-  if forgotten then charged = struct.pack('>I2', 0) .. string.sub(charged, rest - STATE_REST + 1) end
-  local state = struct.pack(STATE, key24, version, flag_number, expires, balance, amount, refill_day, due, last_used,
-    hour, valid, disabled, expired, insufficient, limited, spent_out, spent) .. charged
+  if not kept then kept, follows = string.sub(packed, 1, tail_at - 1), '' end
+  if forgotten then kept = string.sub(kept, 1, FIXED_BYTES) .. '\0\0' .. string.sub(kept, limits_at) end
+  local state = kept .. follows
+    .. struct.pack(LIVE_USAGE, balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
 
   local answer = struct.pack('>BBI7B', outcome, flags.limited and 1 or 0, balance, selected)
   for row = 1, selected do
-    local remaining = limit_of[row] - total_of[row]
-    answer = answer .. struct.pack('>BBI7I7', which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0,
-      exceeded[row] and window_free_at(window_of[row], total_of[row], now, limit_of[row], duration_of[row], cost_of[row])
-      or window_reset(oldest_of[row], duration_of[row]))
+    local remaining, reset = limit_of[row] - total_of[row], nil
+    if exceeded[row] then
+      reset = window_free_at(text_of[row], first_of[row], total_of[row], live_of[row], now, limit_of[row], duration_of[row], cost_of[row])
+    else
+      reset = window_reset(oldest_of[row], duration_of[row])
+    end
+    answer = answer .. struct.pack('>BBI7I7', which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0, reset)
   end
 
   -- Write. What comes after the first line is only what cannot fail once that has not.
@@ -402,14 +410,16 @@ local function verify(position, last, root)
   if identity_charged then redis.call('HSET', identity_record(workspace, external_id), 'state', identity_charged) end
   if outcome == VALID and request and request.limits then
     for row = 1, selected do
-      if from[row] == 0 and cost_of[row] > 0 then redis.call('SET', counter[row], window_of[row], 'PX', window_ttl(duration_of[row])) end
+      if place_of[row] == 0 and cost_of[row] > 0 then
+        redis.call('SET', counter_of[row], text_of[row], 'PX', window_ttl(duration_of[row]))
+      end
     end
   end
   if rolled then
-    flush_usage(workspace, key24, former_id, string.sub(packed, STATE_HEAD_BYTES + 1, STATE_REST - 1), retention)
+    flush_usage(workspace, string.sub(packed, 1, 16) .. api8, former_id, string.sub(packed, tail_at + LIVE_BYTES), retention)
   end
   if tags then
-    count_tags(tags, key24, external_id, outcome, outcome == VALID and flags.limited and cost or 0)
+    count_tags(tags, string.sub(packed, 1, 16) .. api8, external_id, outcome, outcome == VALID and flags.limited and cost or 0)
   end
 
   api.counts[outcome] = (api.counts[outcome] or 0) + 1
@@ -471,8 +481,9 @@ local function limit(position, _, root)
     if namespace then
       check.counter = window_counter(workspace, namespace.id16, check.duration, check.identifier)
       if not counters[check.counter] then
-        local total, window, oldest = window_at(redis.call('GET', check.counter) or '', now, check.duration)
-        counters[check.counter] = { total = total, window = window, oldest = oldest, taken = 0, duration = check.duration }
+        local text = redis.call('GET', check.counter) or ''
+        local total, live, oldest = window_at(text, 1, #text, now, check.duration)
+        counters[check.counter] = { text = text, total = total, live = live, oldest = oldest, taken = 0, duration = check.duration }
       end
     end
   end
@@ -489,7 +500,7 @@ local function limit(position, _, root)
     check.counter = check.counter or window_counter(workspace, namespaces[check.name].id16, check.duration, check.identifier)
     local counter = counters[check.counter]
     if not counter then
-      counter = { total = 0, window = '', oldest = now - check.duration, taken = 0, duration = check.duration }
+      counter = { text = '', total = 0, oldest = now - check.duration, taken = 0, duration = check.duration }
       counters[check.counter] = counter
     end
     -- A limit of 0 blocks completely, a look included.
@@ -501,12 +512,14 @@ local function limit(position, _, root)
     for _, check in ipairs(checks) do
       local counter = counters[check.counter]
       if check.cost > 0 then
-        counter.window, counter.oldest = window_charged(counter.window, counter.total, counter.oldest, now, check.limit, check.duration, check.cost)
-        counter.total = counter.total + check.cost
+        local text = counter.text
+        local kept, follows = window_charged(text, 1, #text, counter.total, counter.live, now, check.limit, check.duration, check.cost)
+        counter.text = string.sub(text, 1, kept) .. follows
+        counter.total, counter.live, counter.oldest = window_at(counter.text, 1, #counter.text, now, check.duration)
         charged[check.counter] = counter
       end
     end
-    for name, counter in pairs(charged) do redis.call('SET', name, counter.window, 'PX', window_ttl(counter.duration)) end
+    for name, counter in pairs(charged) do redis.call('SET', name, counter.text, 'PX', window_ttl(counter.duration)) end
   end
 
   local answer = { struct.pack('>BB', passed and ok_limit or ok_blocked, count) }
@@ -516,7 +529,7 @@ local function limit(position, _, root)
     if check.fits then
       reset = window_reset(counter.oldest, check.duration)
     else
-      reset = window_free_at(counter.window, counter.total, now, check.limit, check.duration, check.cost)
+      reset = window_free_at(counter.text, 1, counter.total, counter.live, now, check.limit, check.duration, check.cost)
     end
     answer[index + 1] = struct.pack('>BI7I7I7Bc0', check.fits and 1 or 0, check.limit, math.max(0, check.limit - counter.total),
       reset, #check.override, check.override)

@@ -9,6 +9,7 @@
 -- these bytes and what follows.
 
 local WINDOW_KINDS = {
+  { entry = '>BB', charged = '>BBI7', head = '>BI6I6BB', bytes = 2, steps_max = 2 ^ 8 - 1, units_max = 2 ^ 8 - 1 },
   { entry = '>I2I2', charged = '>I2I2I7', head = '>BI6I6I2I2', bytes = 4, steps_max = 2 ^ 16 - 1, units_max = 2 ^ 16 - 1 },
   { entry = '>I4I4', charged = '>I4I4I7', head = '>BI6I6I4I4', bytes = 8, steps_max = 2 ^ 32 - 1, units_max = 2 ^ 32 - 1 },
   { entry = '>I6I7', charged = '>I6I7I7', head = '>BI6I6I6I7', bytes = 13, steps_max = 2 ^ 48 - 1, units_max = 2 ^ 53 },

@@ -45,7 +45,35 @@ export function assemble(name: string, read = (path: string) => readFileSync(`${
   }
 
   append(name, []);
-  return { name, source: source.join('\n'), lines };
+  return { name, ...withoutUnused(source, lines) };
+}
+
+/**
+ * Leaves out the functions of includes that the script does not use. A script makes its functions anew with every call, and
+ * what a call costs Redis grows faster than their number.
+ */
+function withoutUnused(source: readonly string[], lines: readonly string[]): { source: string; lines: string[] } {
+  const functions: { name: string; first: number; last: number }[] = [];
+  for (const [first, line] of source.entries()) {
+    const name = /^local function (\w+)/.exec(line)?.[1];
+    if (name === undefined || !lines[first]!.startsWith('lua/include/')) continue;
+    const last = line.endsWith(' end') ? first : source.indexOf('end', first);
+    functions.push({ name, first, last });
+  }
+  const left = new Set(source.keys());
+  for (let removed = true; removed; ) {
+    removed = false;
+    for (const { name, first, last } of functions) {
+      if (!left.has(first)) continue;
+      const use = new RegExp(`\\b${name}\\b`);
+      const isUsed = [...left].some((at) => (at < first || at > last) && use.test(source[at]!.replace(/--.*/, '')));
+      if (isUsed) continue;
+      for (let at = first; at <= last; at++) left.delete(at);
+      removed = true;
+    }
+  }
+  const kept = [...left];
+  return { source: kept.map((at) => source[at]).join('\n'), lines: kept.map((at) => lines[at]!) };
 }
 
 /** An error text of Redis, with the lines of the assembled script told as lines of our files. */
