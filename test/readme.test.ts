@@ -46,7 +46,7 @@ test("the first minute's calls answer as printed", async () => {
     apiId ||= json.data.apiId ?? '';
     key ||= json.data.key ?? '';
     // The second verification is not printed.
-    const printed = answers[index < 3 ? index : 3];
+    const printed = answers[Math.min(index, 3)];
     if (index !== 3) expect(shape(json), name).toEqual(shape(printed));
   }
 });

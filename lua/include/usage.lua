@@ -12,13 +12,13 @@ local function day_and_month(hour)
   return month_name .. string.format('%02d', day - days_to_month(year, month) + 1), month_name
 end
 
--- Appends an hour to the history of a key, if anything was counted in it:
+-- An hour of a key as its history holds it; '' if nothing was counted in it.
 --   hour (4 bytes), a bit per outcome that was counted and 64 when credits were spent (1), each such count (4 each),
 --   credits spent (7, if any), externalId at that time (its length in 1, then itself)
-local function flush_usage(workspace, key24, external_id, usage, retention_ms)
+local function usage_entry(external_id, usage)
   local counted = { struct.unpack(USAGE, usage) }
   local hour, spent = counted[1], counted[8]
-  if hour == 0 then return end
+  if hour == 0 then return '', 0 end
   local bits, counts = 0, ''
   for outcome = 1, 6 do
     if counted[outcome + 1] > 0 then
@@ -26,9 +26,16 @@ local function flush_usage(workspace, key24, external_id, usage, retention_ms)
     end
   end
   if spent > 0 then bits, counts = bits + 64, counts .. struct.pack('>I7', spent) end
+  return struct.pack('>I4B', hour, bits) .. counts .. struct.pack('>Bc0', #external_id, external_id), hour
+end
+
+-- Appends an hour to the history of a key, if anything was counted in it.
+local function flush_usage(workspace, key24, external_id, usage, retention_ms)
+  local entry, hour = usage_entry(external_id, usage)
+  if entry == '' then return end
   local _, month = day_and_month(hour)
   local history = key_usage(workspace, key24, month)
-  redis.call('APPEND', history, struct.pack('>I4B', hour, bits) .. counts .. struct.pack('>Bc0', #external_id, external_id))
+  redis.call('APPEND', history, entry)
   redis.call('PEXPIRE', history, int(retention_ms + 31 * DAY_MS))
 end
 

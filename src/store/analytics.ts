@@ -46,6 +46,8 @@ export interface NamespaceCount {
 const hourMs = 3_600_000;
 const readsMax = 200_000;
 const keysMax = 50_000;
+/** Keys whose histories one script reads. */
+const keysStep = 100;
 /** Commands sent at once. */
 const pipelineMax = 500;
 
@@ -189,40 +191,29 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     );
 
     const counts: UsageCount[] = [];
-    const add = (
-      key: string,
-      usage: { hour: number; counts: readonly number[]; spent: number; externalId: string },
-    ) => {
-      for (const [index, count] of usage.counts.entries()) {
-        if (count === 0) continue;
-        counts.push({
-          hour: usage.hour,
-          outcome: outcomes[index]!,
-          count,
-          // Only what passes is charged.
-          spentCredits: outcomes[index] === 'VALID' ? usage.spent : 0,
-          apiId: apiOf.get(key.slice(16))!,
-          keyId: `key_${key}`,
-          externalId: usage.externalId,
-        });
-      }
-    };
-
-    const months = keys.flatMap((key) => namesIn(period, monthOf).map((month) => ({ key, month })));
-    const histories = await readAll<(typeof months)[number], Buffer | null>(months, (commands, { key, month }) =>
-      commands.getBuffer(`${workspace}:uk:${key}:${month}`),
-    );
-    for (const [index, { key }] of months.entries()) {
-      const history = histories[index];
-      if (history) for (const usage of readHistory(history)) add(key, usage);
-    }
-    for (let first = 0; first < keys.length; first += pipelineMax) {
-      const some = keys.slice(first, first + pipelineMax);
-      const rows = (await scripts.run('analytics/hour', workspaceId, [some.join('')])) as ([...number[]] | null)[];
-      for (const [index, row] of rows.entries()) {
-        if (row && row[0] !== 0) {
-          const externalId = row[8] as unknown as string;
-          add(some[index]!, { hour: row[0]!, counts: row.slice(1, 7), spent: Number(row[7]), externalId });
+    const months = namesIn(period, monthOf);
+    if (keys.length * months.length > readsMax) throw tooMuch();
+    for (let first = 0; first < keys.length; first += keysStep) {
+      const some = keys.slice(first, first + keysStep);
+      const args = [some.join(''), months.join('')];
+      const histories = (await scripts.runPacked('analytics/keys', workspaceId, args)) as Buffer[];
+      for (const [index, key] of some.entries()) {
+        for (const { hour, counted, spent, externalId } of readHistory(histories[index]!)) {
+          for (const [at, count] of counted.entries()) {
+            if (count === 0) continue;
+            const outcome = outcomes[at]!;
+            // Only what passes is charged.
+            const spentCredits = outcome === 'VALID' ? spent : 0;
+            counts.push({
+              hour,
+              outcome,
+              count,
+              spentCredits,
+              apiId: apiOf.get(key.slice(16))!,
+              keyId: `key_${key}`,
+              externalId,
+            });
+          }
         }
       }
     }
@@ -335,16 +326,16 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
   };
 }
 
-/** The entries of lua/include/usage.lua's flush_usage. */
+/** The hours that lua/include/usage.lua's usage_entry writes. */
 function* readHistory(history: Buffer) {
   for (let at = 0; at < history.length; ) {
     const hour = history.readUInt32BE(at);
     const bits = history[at + 4]!;
     at += 5;
-    const counts = [0, 0, 0, 0, 0, 0];
+    const counted = [0, 0, 0, 0, 0, 0];
     for (let outcome = 0; outcome < 6; outcome++) {
       if (bits & (1 << outcome)) {
-        counts[outcome] = history.readUInt32BE(at);
+        counted[outcome] = history.readUInt32BE(at);
         at += 4;
       }
     }
@@ -356,6 +347,6 @@ function* readHistory(history: Buffer) {
     const externalIdBytes = history[at]!;
     const externalId = history.toString('utf8', at + 1, at + 1 + externalIdBytes);
     at += 1 + externalIdBytes;
-    yield { hour, counts, spent, externalId };
+    yield { hour, counted, spent, externalId };
   }
 }

@@ -1,0 +1,36 @@
+#!lua flags=no-writes
+-- The usage of keys: their histories, and the hour that each carries in its state. Read at once, as an hour that ends in
+-- between would else be read twice or not at all.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key lists and records, usage histories
+-- ARGV[1]  keys       ids without `key_`, 24 characters each, of a few hundred keys at most
+-- ARGV[2]  months     `202611`, 6 characters each
+-- returns  for each key its hours, one after the other, as usage_entry in include/usage describes
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+-- @include "include/usage"
+
+local workspace, keys, months = KEYS[1], ARGV[1], ARGV[2]
+local answer = {}
+for at = 1, #keys, 24 do
+  local key24 = string.sub(keys, at, at + 23)
+  local hours = {}
+  for month_at = 1, #months, 6 do
+    hours[#hours + 1] = redis.call('GET', key_usage(workspace, key24, string.sub(months, month_at, month_at + 5))) or nil
+  end
+  local digest = digest_of(workspace, 'key_' .. key24)
+  local packed = digest and redis.call('HGET', key_record(workspace, digest), 'state')
+  if packed then
+    local link = struct.unpack('>I2c0', packed, LINK_AT)
+    hours[#hours + 1] = usage_entry(external_id_of(link), string.sub(packed, #packed - USAGE_BYTES + 1))
+  end
+  answer[#answer + 1] = table.concat(hours)
+end
+return answer
