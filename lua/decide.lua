@@ -19,7 +19,7 @@
 --             (its length in 1, then itself)
 --   not found its outcome (1)
 --   refused   see REFUSED (1), what it is about as text (its length in 2, then itself)
---   shown     version, key id, API id, enabled, expires or false, name, meta, slugs, role names, limits, identity
+--   shown     version, key id, enabled, expires or false, name, meta, slugs, role names, limits, identity
 --
 -- Why one script for both: what arrives in one turn of the event loop travels, and is answered, as one call.
 
@@ -248,15 +248,22 @@ local function charged_state(packed, count, tail_bytes, of_identity)
 end
 
 -- What an answer shows beside the decision; read only when the caller does not hold this version yet.
-local function shown_of(record, version, key24, api_id, enabled, expires, packed, limits_at, external_id, identity_packed)
-  local cold = redis.call('HMGET', record, 'name', 'meta', 'direct', 'roles')
-  local who = false
+local function shown_of(record, version, key24, flags, expires, packed, limits_at, external_id, identity_packed)
+  local cold
+  if flags.permissions then
+    cold = redis.call('HMGET', record, 'name', 'meta', 'direct', 'roles')
+  else
+    cold = redis.call('HMGET', record, 'name', 'meta')
+  end
+  local slugs, roles, who = {}, {}, false
+  if flags.permissions then
+    slugs, roles = effective_slugs(workspace, cold[3] or '', cold[4] or ''), names_of_roles(workspace, cold[4] or '')
+  end
   if identity_packed then
     local limits = read_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
     who = { string.sub(identity_packed, 1, 16), external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(limits) }
   end
-  return { version, key24, api_id, enabled and 1 or 0, expires < NEVER and int(expires), cold[1], cold[2],
-    effective_slugs(workspace, cold[3] or '', cold[4] or ''), names_of_roles(workspace, cold[4] or ''),
+  return { version, key24, flags.enabled and 1 or 0, expires < NEVER and int(expires), cold[1], cold[2], slugs, roles,
     limit_rows(read_limits(packed, limits_at, TAIL_BYTES)), who }
 end
 
@@ -356,7 +363,7 @@ local function verify(position, last, root)
     rbac_version = rbac_version or redis.call('HGET', workspace, 'rbac') or ''
     current = current .. rbac_version
   end
-  if current ~= known then shown = shown_of(record, current, string.sub(packed, 1, 16) .. api8, api.id, flags.enabled, expires, packed, limits_at, external_id, identity_packed) end
+  if current ~= known then shown = shown_of(record, current, string.sub(packed, 1, 16) .. api8, flags, expires, packed, limits_at, external_id, identity_packed) end
   local tags = request and request.tags and counted_tags(request.tags, api8)
 
   -- Count, in the hour this falls into.

@@ -401,7 +401,7 @@ function readRatelimits(rows: unknown): Ratelimit[] {
 
 /** In the order of shown_of in lua/decide.lua. */
 function readShown(reply: unknown[]) {
-  const [, key24, , enabled, expires, name, meta, slugs, roles, limits, identity] = reply;
+  const [, key24, enabled, expires, name, meta, slugs, roles, limits, identity] = reply;
   const who = identity as [Buffer, Buffer, Buffer | null, unknown] | null;
   return {
     keyId: `key_${textOf(key24)}`,
