@@ -77,7 +77,7 @@ export interface Manages<Name extends string, Input extends TSchema, Output exte
 
 /**
  * An operation on the hot path: its script authenticates and authorises as well as decides, so `decide` gets the root
- * key unchecked. It answers `data` as text.
+ * key unchecked. It answers `data` as text; it may also throw at once.
  */
 export interface Decides<Name extends string, Input extends TSchema, Output extends TSchema>
   extends Described<Name, Input, Output> {

@@ -29,7 +29,7 @@ const parts: Record<string, string> = {
   number: '[1-9][0-9]*',
   duration: '[1-9][0-9]{3,}',
   name: '[\\s\\S]+',
-  day: '20[0-9]{6}',
+  day: '[0-9]{5}',
   month: '20[0-9]{4}',
 };
 

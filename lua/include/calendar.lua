@@ -1,7 +1,5 @@
 -- Refill moments (CONTRACT §14), in UTC.
 
-local DAY_MS = 86400000
-
 -- Days since 1970-01-01 of the first of a month; `month` counts from 0 and may run past 11.
 local function days_to_month(year, month)
   year, month = year + math.floor(month / 12), month % 12

@@ -1,3 +1,7 @@
+-- Lengths of time, in milliseconds.
+local HOUR_MS = 3600000
+local DAY_MS = 86400000
+
 -- The time in milliseconds: Redis's own clock, so that every server agrees.
 -- Tests pass `override` instead; '' means Redis's clock.
 local function now_ms(override)

@@ -2,14 +2,10 @@
 -- first verification (or whoever deletes the key or changes its identity) appends the finished hour to the key's
 -- history of that month. Totals of an API and of a namespace are added up over a batch and written once.
 
-local HOUR_MS = 3600000
-
--- `20261120` and `202611`, the names of the day and the month that `hour` (hours since 1970) lies in.
-local function day_and_month(hour)
-  local day = math.floor(hour / 24)
-  local year, month = month_of(day)
-  local month_name = string.format('%04d%02d', year, month + 1)
-  return month_name .. string.format('%02d', day - days_to_month(year, month) + 1), month_name
+-- The name of the month, `202611`, that `hour` (hours since 1970) lies in. Days are named by their number since 1970.
+local function month_name(hour)
+  local year, month = month_of(math.floor(hour / 24))
+  return string.format('%04d%02d', year, month + 1)
 end
 
 -- An hour of a key as its history holds it; '' if nothing was counted in it.
@@ -33,8 +29,7 @@ end
 local function flush_usage(workspace, key24, external_id, usage, retention_ms)
   local entry, hour = usage_entry(external_id, usage)
   if entry == '' then return end
-  local _, month = day_and_month(hour)
-  local history = key_usage(workspace, key24, month)
+  local history = key_usage(workspace, key24, month_name(hour))
   redis.call('APPEND', history, entry)
   redis.call('PEXPIRE', history, int(retention_ms + 31 * DAY_MS))
 end

@@ -1,7 +1,7 @@
 // Key strings (CONTRACT §3). A key string ends in a checksum of everything before it, so anyone can tell a mistyped or
 // made-up key without asking the server.
 
-import { createHash, randomBytes, randomFillSync } from 'node:crypto';
+import { hash, randomBytes, randomFillSync } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { base58 } from '@scure/base';
 
@@ -54,7 +54,7 @@ export function workspaceOfRootKey(key: string): string | undefined {
 }
 
 /** What is stored in place of a key string. */
-export const digestOf = (key: string): Buffer => createHash('sha256').update(key).digest();
+export const digestOf = (key: string): Buffer => hash('sha256', key, 'buffer');
 
 /** Random bytes are fetched for many ids at once: asking for six costs as much as asking for thousands. */
 const pool = Buffer.alloc(6 * 1024);

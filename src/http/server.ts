@@ -39,15 +39,6 @@ export function listen(options: ListenOptions): Promise<Server> {
     if (inFlight === 0) onIdle();
   }
 
-  async function answerOf(request: Request): Promise<Response> {
-    try {
-      return await answer(request);
-    } catch (cause) {
-      console.error(`${request.requestId}: answer() rejected, which it never should`, cause);
-      return errorResponse(internalError(cause), request);
-    }
-  }
-
   function accept(native: HttpResponse, head: HttpRequest) {
     const request = readHead(head, newRequestId());
     const announcedBytes = bodyBytes();
@@ -64,11 +55,27 @@ export function listen(options: ListenOptions): Promise<Server> {
       if (!answering) finished();
     });
 
-    async function respond() {
-      answering = true;
-      const response = malformed ? errorResponse(malformedRequest(), request) : await answerOf(request);
+    function reply(response: Response) {
       if (!aborted) native.cork(() => write(native, request, response, last || closing));
       finished();
+    }
+
+    function respond() {
+      answering = true;
+      if (malformed) {
+        reply(errorResponse(malformedRequest(), request));
+        return;
+      }
+      try {
+        answer(request).then(reply, replyRejected);
+      } catch (cause) {
+        replyRejected(cause);
+      }
+    }
+
+    function replyRejected(cause: unknown) {
+      console.error(`${request.requestId}: answer() rejected, which it never should`, cause);
+      reply(errorResponse(internalError(cause), request));
     }
 
     /** Reads no further, and answers as the last thing on this connection. */

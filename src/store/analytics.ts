@@ -51,8 +51,9 @@ const keysStep = 100;
 /** Commands sent at once. */
 const pipelineMax = 500;
 
-const dayOf = (hour: number): string => new Date(hour * hourMs).toISOString().slice(0, 10).replaceAll('-', '');
-const monthOf = (hour: number): string => dayOf(hour).slice(0, 6);
+/** Days are named by their number since 1970, months as `202611`. */
+const dayOf = (hour: number): string => String(Math.floor(hour / 24));
+const monthOf = (hour: number): string => new Date(hour * hourMs).toISOString().slice(0, 7).replace('-', '');
 
 /** The names that `nameOf` gives the hours of a period, each once. */
 function namesIn({ fromHour, toHour }: Period, nameOf: (hour: number) => string): string[] {
@@ -62,8 +63,7 @@ function namesIn({ fromHour, toHour }: Period, nameOf: (hour: number) => string)
   return [...names];
 }
 
-const hourOf = (day: string, hourOfDay: string): number =>
-  Date.UTC(Number(day.slice(0, 4)), Number(day.slice(4, 6)) - 1, Number(day.slice(6)), Number(hourOfDay)) / hourMs;
+const hourOf = (day: string, hourOfDay: string): number => 24 * Number(day) + Number(hourOfDay);
 
 const tooMuch = () =>
   new ApiError(

@@ -58,17 +58,17 @@ export const verifyKey = decides({
   errors: ['permissions_query_syntax', 'precondition_failed'],
   needs: { api: ['verify_key'] },
 
-  async decide({ key, permissions, credits, ratelimits, tags }, rootKey, { store }) {
+  decide({ key, permissions, credits, ratelimits, tags }, rootKey, { store }) {
     const query = permissions === undefined ? undefined : parseQuery(permissions);
     if (ratelimits) checkRatelimits(ratelimits);
-    const verified = await store.verify(rootKey, {
+    const request = {
       digest: digestOf(key),
       cost: credits?.cost ?? 1,
       query,
       ratelimits: ratelimits?.map(({ cost = 1, ...rest }) => ({ cost, ...rest })),
       tags,
-    });
-    return printVerified(verified, ratelimits);
+    };
+    return store.verify(rootKey, request).then((verified) => printVerified(verified, ratelimits));
   },
 });
 
