@@ -50,7 +50,14 @@ beforeEach(async () => {
   admin.on('error', () => {});
   store = await openStore({ ...testSettings, url, commandTimeoutMs });
   logged = '';
-  const log = pino({ level: 'info' }, { write: (line: string) => void (logged += line) });
+  const log = pino(
+    { level: 'info' },
+    {
+      write(line: string) {
+        logged += line;
+      },
+    },
+  );
   answer = createPipeline(operations, { store, log, metaBytesMax: 10_240 });
 
   const { workspaceId } = await store.workspaces.create('faults');
