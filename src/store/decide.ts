@@ -70,8 +70,11 @@ export interface DecideOptions {
   now: () => number | '';
 }
 
-/** A batch goes out when it holds this many items, or as much work as this many plain ones. */
-const batchWeightMax = 64;
+/**
+ * A batch goes out when it holds this many items, or as much work as this many plain ones. Larger ones would cost Redis a
+ * little less each, but server and Redis would wait for one another: 16 served a fifth more at 64 connections than 64 did.
+ */
+const batchWeightMax = 16;
 /** Bytes of printed keys held in memory, in each of two generations. */
 const shownBytesMax = 32 * 1024 * 1024;
 
