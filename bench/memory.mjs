@@ -70,7 +70,7 @@ async function measure() {
   const markdown = [
     table(['key', 'keys', 'bytes per key, created', 'verified once'], rows),
     'A typical key has a name, 60 bytes of metadata, credits and one limit. Once it is verified its window and its usage ' +
-      'count are in it, and it is listed among the keys in use.',
+      'count are in it.',
     speed.markdown,
   ].join('\n\n');
   const kept = !options.quick && many === 1_000_000;
