@@ -255,15 +255,12 @@ local function rarely()
 
   -- What an answer shows beside the decision; read only when the caller does not hold this version yet.
   local function shown_of(record, version, key24, flags, expires, packed, limits_at, external_id, identity_packed)
-    local cold
+    local cold, slugs, roles, who = nil, {}, {}, false
     if flags.permissions then
       cold = redis.call('HMGET', record, 'name', 'meta', 'direct', 'roles')
+      slugs, roles = effective_slugs(workspace, cold[3] or '', cold[4] or ''), names_of_roles(workspace, cold[4] or '')
     else
       cold = redis.call('HMGET', record, 'name', 'meta')
-    end
-    local slugs, roles, who = {}, {}, false
-    if flags.permissions then
-      slugs, roles = effective_slugs(workspace, cold[3] or '', cold[4] or ''), names_of_roles(workspace, cold[4] or '')
     end
     if identity_packed then
       local limits = read_limits(identity_packed, IDENTITY_LIMITS_AT, 0)

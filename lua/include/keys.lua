@@ -158,7 +158,7 @@ local function find_roles(workspace, names)
       numbers[#numbers + 1] = number
     end
   end
-  return ',' .. table.concat(numbers, ',') .. ','
+  return as_list(numbers)
 end
 
 -- The numbers of slugs as a table slug -> number, and the slugs that do not exist, each once.
@@ -198,8 +198,7 @@ local function list_of(slugs, numbers)
       list[#list + 1] = numbers[slug]
     end
   end
-  if #list == 0 then return '' end
-  return ',' .. table.concat(list, ',') .. ','
+  return as_list(list)
 end
 
 -- Writes a field, or removes it where the value is '' or false.

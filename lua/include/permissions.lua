@@ -8,6 +8,9 @@ local function numbers_in(list)
   return numbers
 end
 
+-- The other way round; '' for none.
+local function as_list(numbers) return #numbers == 0 and '' or ',' .. table.concat(numbers, ',') .. ',' end
+
 -- The permission lists of a key: its own, then those of its roles.
 local function permission_lists(workspace, direct, roles)
   local lists_found = { direct }

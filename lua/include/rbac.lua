@@ -40,8 +40,6 @@ local function live_numbers(hash, list)
   return live
 end
 
-local function as_list(numbers) return #numbers == 0 and '' or ',' .. table.concat(numbers, ',') .. ',' end
-
 -- `had` (an array of numbers) with `given` added, or without it, or replaced by it, each once.
 local function combine(mode, had, given)
   local seen, result = {}, {}

@@ -4,8 +4,22 @@
 
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
-import { workspaceKey } from './keyspace.ts';
-import { storeError } from './redis.ts';
+import {
+  apiKey,
+  apisKey,
+  apiUsageKey,
+  formerKeysKey,
+  formerMembersKey,
+  identifierUsageKey,
+  identityKey,
+  identityKeysKey,
+  keysKey,
+  namespaceNamesKey,
+  namespaceUsageKey,
+  tagUsageKey,
+  workspaceKey,
+} from './keyspace.ts';
+import { answered, storeError } from './redis.ts';
 import type { StoreContext } from './store.ts';
 
 export interface Period {
@@ -93,7 +107,7 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     for (let first = 0; first < items.length; first += pipelineMax) {
       const commands = redis.pipeline();
       for (const item of items.slice(first, first + pipelineMax)) add(commands, item);
-      const answers = await commands.exec().catch((cause) => Promise.reject(storeError(cause)));
+      const answers = await answered(commands.exec());
       for (const [error, reply] of answers ?? []) {
         if (error) throw storeError(error);
         replies.push(reply as Reply);
@@ -101,8 +115,6 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     }
     return replies;
   }
-
-  const command = <T>(reply: Promise<T>): Promise<T> => reply.catch((cause) => Promise.reject(storeError(cause)));
 
   /** Counts older than the retention are gone, so there is no use in asking for them. */
   async function clampPeriod({ fromHour, toHour }: Period): Promise<Period> {
@@ -113,11 +125,11 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
 
   async function liveApis(workspaceId: string, wanted: true | readonly string[]): Promise<string[]> {
     if (wanted === true) {
-      const ids = await command(redis.zrange(`${workspaceKey(workspaceId)}:apis`, '0', '-1'));
+      const ids = await answered(redis.zrange(apisKey(workspaceKey(workspaceId)), '0', '-1'));
       return ids.map((id16) => `api_${id16}`);
     }
     const found = await readAll<string, string | null>(wanted, (commands, apiId) =>
-      commands.hget(`${workspaceKey(workspaceId)}:api:${apiId.slice(-8)}`, 'id'),
+      commands.hget(apiKey(workspaceKey(workspaceId), apiId), 'id'),
     );
     return wanted.filter((apiId, index) => found[index] === apiId);
   }
@@ -126,7 +138,7 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
   async function byApi(workspaceId: string, apiIds: readonly string[], period: Period): Promise<UsageCount[]> {
     const wanted = apiIds.flatMap((apiId) => namesIn(period, dayOf).map((day) => ({ apiId, day })));
     const days = await readAll<(typeof wanted)[number], Record<string, string>>(wanted, (commands, { apiId, day }) =>
-      commands.hgetall(`${workspaceKey(workspaceId)}:ua:${apiId.slice(-8)}:${day}`),
+      commands.hgetall(apiUsageKey(workspaceKey(workspaceId), apiId, day)),
     );
     return wanted.flatMap(({ apiId, day }, index) =>
       Object.entries(days[index]!)
@@ -152,28 +164,31 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     let room = keysMax;
     /** Adds the keys in a list, unless they are too many. */
     async function add(list: string, keyOf: (member: Buffer) => string) {
-      room -= await command(redis.zcard(list));
+      room -= await answered(redis.zcard(list));
       if (room < 0) throw tooMuch();
-      for (const member of await command(redis.zrangeBuffer(list, '0', '-1'))) keys.add(keyOf(member));
+      for (const member of await answered(redis.zrangeBuffer(list, '0', '-1'))) keys.add(keyOf(member));
     }
     const itself = (member: Buffer) => member.toString('latin1');
     if (externalId === undefined) {
       for (const apiId of apiIds) {
-        await add(`${workspace}:keys:${apiId.slice(-8)}`, (member) => member.toString('latin1', 0, 24));
-        await add(`${workspace}:uz:${apiId.slice(-8)}`, itself);
+        await add(keysKey(workspace, apiId), (member) => member.toString('latin1', 0, 24));
+        await add(formerKeysKey(workspace, apiId), itself);
       }
       return [...keys];
     }
     const identities: string[] = [];
-    const state = await command(redis.hgetBuffer(`${workspace}:i:${externalId}`, 'state'));
+    const state = await answered(redis.hgetBuffer(identityKey(workspace, externalId), 'state'));
     if (state) identities.push(state.toString('latin1', 0, 16));
-    await add(`${workspace}:ui:${externalId}`, (member) => {
+    await add(formerMembersKey(workspace, externalId), (member) => {
       if (member.length === 16) identities.push(itself(member));
       return itself(member);
     });
     // Its lists name the API first.
     for (const id16 of identities)
-      await add(`${workspace}:ik:${id16}`, (member) => member.toString('latin1', 8) + member.toString('latin1', 0, 8));
+      await add(
+        identityKeysKey(workspace, id16),
+        (member) => member.toString('latin1', 8) + member.toString('latin1', 0, 8),
+      );
     return [...keys];
   }
 
@@ -226,7 +241,7 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     const wanted = apiIds.flatMap((apiId) => namesIn(period, dayOf).map((day) => ({ apiId, day })));
     if (wanted.length > readsMax) throw tooMuch();
     const sizes = await readAll<(typeof wanted)[number], number>(wanted, (commands, { apiId, day }) =>
-      commands.hlen(`${workspaceKey(workspaceId)}:ut:${apiId.slice(-8)}:${day}`),
+      commands.hlen(tagUsageKey(workspaceKey(workspaceId), apiId, day)),
     );
     if (sizes.reduce((sum, size) => sum + size, 0) > readsMax) throw tooMuch();
     for (const [index, { apiId, day }] of wanted.entries()) {
@@ -234,8 +249,8 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
       const fields = new Map<string, { field: Buffer; count: number }>();
       let cursor = '0';
       do {
-        const [next, pairs] = await command(
-          redis.hscanBuffer(`${workspaceKey(workspaceId)}:ut:${apiId.slice(-8)}:${day}`, cursor, 'COUNT', 1000),
+        const [next, pairs] = await answered(
+          redis.hscanBuffer(tagUsageKey(workspaceKey(workspaceId), apiId, day), cursor, 'COUNT', 1000),
         );
         cursor = next.toString();
         for (let at = 0; at < pairs.length; at += 2) {
@@ -289,12 +304,12 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
       const period = await clampPeriod(query);
       const names = new Map<string, string>();
       if (query.namespaceIds === true) {
-        for (const [id16, name] of Object.entries(await command(redis.hgetall(`${workspace}:nsid`))))
+        for (const [id16, name] of Object.entries(await answered(redis.hgetall(namespaceNamesKey(workspace)))))
           names.set(id16, name);
       } else {
         const ids = query.namespaceIds.map((id) => id.slice('rlns_'.length));
         const found = await readAll<string, string | null>(ids, (commands, id16) =>
-          commands.hget(`${workspace}:nsid`, id16),
+          commands.hget(namespaceNamesKey(workspace), id16),
         );
         for (const [index, id16] of ids.entries()) if (found[index] !== null) names.set(id16, found[index]!);
       }
@@ -308,8 +323,8 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
         wanted,
         (commands, { id16, day }) =>
           identifier === undefined
-            ? commands.hgetall(`${workspace}:ul:${id16}:${day}`)
-            : commands.hmget(`${workspace}:ud:${id16}:${day}`, ...fields),
+            ? commands.hgetall(namespaceUsageKey(workspace, id16, day))
+            : commands.hmget(identifierUsageKey(workspace, id16, day), ...fields),
       );
       return wanted
         .flatMap(({ namespace, day }, index) => {

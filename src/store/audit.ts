@@ -1,8 +1,8 @@
 // What has been changed by whom: read here, written by every script that manages (lua/include/audit.lua).
 
-import { workspaceKey } from './keyspace.ts';
+import { auditKey, workspaceKey } from './keyspace.ts';
 import type { PageOf } from './pages.ts';
-import { storeError } from './redis.ts';
+import { answered } from './redis.ts';
 import type { StoreContext } from './store.ts';
 
 export interface AuditEvent {
@@ -21,13 +21,14 @@ export function openAudit({ redis }: StoreContext) {
       workspaceId: string,
       page: { after?: string | undefined; count: number; order: 'asc' | 'desc' },
     ): Promise<PageOf<AuditEvent>> {
-      const stream = `${workspaceKey(workspaceId)}:audit`;
+      const stream = auditKey(workspaceKey(workspaceId));
       const beyond = page.after === undefined ? undefined : `(${page.after}`;
       const count = page.count + 1;
-      const entries = await (page.order === 'asc'
-        ? redis.xrange(stream, beyond ?? '-', '+', 'COUNT', count)
-        : redis.xrevrange(stream, beyond ?? '+', '-', 'COUNT', count)
-      ).catch((cause) => Promise.reject(storeError(cause)));
+      const entries = await answered(
+        page.order === 'asc'
+          ? redis.xrange(stream, beyond ?? '-', '+', 'COUNT', count)
+          : redis.xrevrange(stream, beyond ?? '+', '-', 'COUNT', count),
+      );
       const items = entries.slice(0, page.count).map(([id, fields]) => readEvent(id, fields));
       return { items, next: entries.length > page.count ? items.at(-1)?.id : undefined };
     },

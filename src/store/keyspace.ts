@@ -1,5 +1,5 @@
-// Everything there is in Redis. Names are made in lua/include/names.lua, below the name of a workspace, which is made
-// here; the test harness checks that nothing else is ever left in Redis.
+// Everything there is in Redis. Names are made in lua/include/names.lua, and here for what is read without a script: the
+// workspaces, usage and the audit stream. A test checks that nothing else is ever left in Redis.
 //
 // The braces are the hash tag: all of a workspace lies in one slot, so one script may touch any of it.
 
@@ -10,6 +10,25 @@ export const workspaceKey = (workspaceId: string): string => `tg:{${workspaceId}
 export const workspacesKey = 'tg:workspaces';
 /** Held for seconds by whoever makes the first workspace. String, expires. */
 export const setupKey = 'tg:setup';
+
+// Below a workspace (its name as workspaceKey makes it), as lua/include/names.lua has them too.
+export const auditKey = (workspace: string): string => `${workspace}:audit`;
+export const apisKey = (workspace: string): string => `${workspace}:apis`;
+export const apiKey = (workspace: string, apiId: string): string => `${workspace}:api:${apiId.slice(-8)}`;
+export const keysKey = (workspace: string, apiId: string): string => `${workspace}:keys:${apiId.slice(-8)}`;
+export const identityKey = (workspace: string, externalId: string): string => `${workspace}:i:${externalId}`;
+export const identityKeysKey = (workspace: string, id16: string): string => `${workspace}:ik:${id16}`;
+export const namespaceNamesKey = (workspace: string): string => `${workspace}:nsid`;
+export const formerKeysKey = (workspace: string, apiId: string): string => `${workspace}:uz:${apiId.slice(-8)}`;
+export const formerMembersKey = (workspace: string, externalId: string): string => `${workspace}:ui:${externalId}`;
+export const apiUsageKey = (workspace: string, apiId: string, day: string): string =>
+  `${workspace}:ua:${apiId.slice(-8)}:${day}`;
+export const tagUsageKey = (workspace: string, apiId: string, day: string): string =>
+  `${workspace}:ut:${apiId.slice(-8)}:${day}`;
+export const namespaceUsageKey = (workspace: string, id16: string, day: string): string =>
+  `${workspace}:ul:${id16}:${day}`;
+export const identifierUsageKey = (workspace: string, id16: string, day: string): string =>
+  `${workspace}:ud:${id16}:${day}`;
 
 export interface KeyspaceEntry {
   /** What follows `tg:{ws_…}`. `<api8>` is the last eight characters of an API's id, `<id16>` an id without prefix. */

@@ -105,3 +105,7 @@ export function storeError(cause: unknown, locate: (message: string) => string =
     cause: new Error(message, { cause }),
   });
 }
+
+/** The reply to a command sent outside of a script; a failure means what storeError says. */
+export const answered = <Reply>(reply: Promise<Reply>): Promise<Reply> =>
+  reply.catch((cause) => Promise.reject(storeError(cause)));

@@ -10,7 +10,7 @@ import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
 import { openOverrides } from './overrides.ts';
 import { openRbac } from './rbac.ts';
-import { connect, type RedisClient, storeError } from './redis.ts';
+import { answered, connect, type RedisClient } from './redis.ts';
 import { openRootKeys } from './rootKeys.ts';
 import { loadScripts, type Scripts } from './scripts.ts';
 import { openSweep } from './sweep.ts';
@@ -56,7 +56,7 @@ export async function openStore(options: StoreOptions) {
   async function currentMs(): Promise<number> {
     const held = now();
     if (held !== '') return held;
-    const [seconds, micros] = await redis.time().catch((cause) => Promise.reject(storeError(cause)));
+    const [seconds, micros] = await answered(redis.time());
     return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
   }
   const context: StoreContext = {
@@ -87,7 +87,7 @@ export async function openStore(options: StoreOptions) {
 
     /** Rejects when Redis does not answer. */
     async ping(): Promise<void> {
-      await redis.ping().catch((cause) => Promise.reject(storeError(cause)));
+      await answered(redis.ping());
     },
 
     async close(): Promise<void> {

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { createId, createRootKeyString, digestOf } from '../domain/keyString.ts';
 import { setupKey, workspaceKey, workspacesKey } from './keyspace.ts';
-import { storeError } from './redis.ts';
+import { answered } from './redis.ts';
 import { cliActor } from './rootKeys.ts';
 import type { Store, StoreContext } from './store.ts';
 
@@ -14,22 +14,19 @@ export interface Workspace {
 }
 
 export function openWorkspaces({ redis, scripts, now, currentMs }: StoreContext, rootKeys: () => Store['rootKeys']) {
-  const command = async <T>(run: () => Promise<T>): Promise<T> =>
-    run().catch((cause) => Promise.reject(storeError(cause)));
-
   async function create(name: string): Promise<Workspace> {
     const workspaceId = createId('ws', await currentMs());
     const sequence = randomBytes(6).readUIntBE(0, 6) % 2 ** 46;
     const createdAt = Number(await scripts.run('workspaces/create', workspaceId, [name, sequence, now()]));
-    await command(() => redis.zadd(workspacesKey, `${createdAt}`, workspaceId));
+    await answered(redis.zadd(workspacesKey, `${createdAt}`, workspaceId));
     return { workspaceId, name, createdAt };
   }
 
   async function list(): Promise<Workspace[]> {
-    const ids = await command(() => redis.zrange(workspacesKey, '0', '-1'));
+    const ids = await answered(redis.zrange(workspacesKey, '0', '-1'));
     return Promise.all(
       ids.map(async (workspaceId) => {
-        const [name, created] = await command(() => redis.hmget(workspaceKey(workspaceId), 'name', 'created'));
+        const [name, created] = await answered(redis.hmget(workspaceKey(workspaceId), 'name', 'created'));
         return { workspaceId, name: name ?? '', createdAt: Number(created) };
       }),
     );
@@ -44,9 +41,9 @@ export function openWorkspaces({ redis, scripts, now, currentMs }: StoreContext,
      * nowhere else. Undefined when there is a workspace, or another server is making one.
      */
     async createFirst(name: string): Promise<{ workspaceId: string; rootKey: string } | undefined> {
-      if ((await command(() => redis.zcard(workspacesKey))) > 0) return undefined;
-      if ((await command(() => redis.set(setupKey, '1', 'PX', 10_000, 'NX'))) === null) return undefined;
-      if ((await command(() => redis.zcard(workspacesKey))) > 0) return undefined;
+      if ((await answered(redis.zcard(workspacesKey))) > 0) return undefined;
+      if ((await answered(redis.set(setupKey, '1', 'PX', 10_000, 'NX'))) === null) return undefined;
+      if ((await answered(redis.zcard(workspacesKey))) > 0) return undefined;
       const { workspaceId } = await create(name);
       const { key, start } = createRootKeyString(workspaceId);
       await rootKeys().create(
