@@ -1,0 +1,55 @@
+// npm run test:faults: every program of test/faults/, the long ones too, one at a time; what they found becomes the table
+// in docs/reliability.md. With arguments (vitest's: a file, -t a name) it runs those only and leaves the page alone.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpus, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { build, checkNode, fail, hasRedis, install, installRedis, root, runLocal } from './prepare.mjs';
+
+checkNode();
+install();
+build();
+if (!hasRedis()) installRedis();
+
+const page = join(root, 'docs', 'reliability.md');
+const [begin, end] = ['<!-- findings: written by npm run test:faults -->', '<!-- end of findings -->'];
+const chosen = process.argv.slice(2);
+
+const dir = mkdtempSync(join(tmpdir(), 'tollgate-findings-'));
+const file = join(dir, 'findings.jsonl');
+writeFileSync(file, '');
+process.exitCode = runLocal('vitest', ['run', ...chosen], { env: { ...process.env, FAULTS_RESULTS: file } });
+const findings = readFileSync(file, 'utf8')
+  .split('\n')
+  .filter(Boolean)
+  .map((line) => JSON.parse(line));
+rmSync(dir, { recursive: true });
+
+findings.sort((a, b) => a.order.localeCompare(b.order, 'en', { numeric: true }));
+for (const { order, fault, measured } of findings) console.log(`${order}  ${fault}: ${measured}`);
+if (chosen.length > 0) console.log('docs/reliability.md is left as it was: not every program ran.');
+else if (process.exitCode !== 0) fail('some promises did not hold; docs/reliability.md is left as it was.');
+else writeTable();
+
+function writeTable() {
+  const text = readFileSync(page, 'utf8');
+  const [from, to] = [text.indexOf(begin), text.indexOf(end)];
+  if (from < 0 || to < 0) fail(`docs/reliability.md has lost its marks ${begin} and ${end}.`);
+  const cell = (value) => value.replaceAll('|', '\\|');
+  const rows = findings.map((found) =>
+    ['', found.order, cell(found.fault), cell(found.expected), cell(found.measured), ''].join(' | ').trim(),
+  );
+  const when = new Date().toISOString().slice(0, 10);
+  const where = `Node ${process.versions.node}, ${cpus().length} cores (${cpus()[0].model})`;
+  const head = [
+    '',
+    `Measured ${when} on ${where}.`,
+    '',
+    '| | Fault | Promise | Measured |',
+    '| --- | --- | --- | --- |',
+  ];
+  writeFileSync(
+    page,
+    `${text.slice(0, from + begin.length)}\n${[...head, ...rows, '', ''].join('\n')}${text.slice(to)}`,
+  );
+  console.log(`docs/reliability.md: ${findings.length} findings.`);
+}
