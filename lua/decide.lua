@@ -1,3 +1,4 @@
+#!lua name=decide
 -- Decide a batch: verifications of keys and rate-limit checks of one workspace, each under its root key, in the order
 -- given. Each item is decided, charged and counted on its own; a bad record fails its own item only.
 --
@@ -22,14 +23,25 @@
 --   shown     version, key id, enabled, expires or false, name, meta, slugs, role names, limits, identity
 --
 -- Why one script for both: what arrives in one turn of the event loop travels, and is answered, as one call.
+--
+-- Why a library (FUNCTION LOAD, FCALL): a script makes its functions anew with every call, which took longer than deciding
+-- a small batch; those of a library stay. What a call is about is set by decide_batch, at the end of the file.
 
 -- @include "include/clock"
 -- @include "include/names"
 -- @include "include/grants"
 -- @include "include/state"
 -- @include "include/window"
+-- @include "include/calendar"
+-- @include "include/permissions"
+-- @include "include/usage"
+-- @include "include/ids"
+-- @include "include/overrides"
 
-local workspace, retention, tags_max, digests, now, items = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
+-- What a call is about.
+local workspace, retention, tags_max, digests, items, now, hour, day, hour_of_day
+-- What several items of a call share is read once.
+local roots, apis, namespaces, totals, rbac_version
 
 -- Outcomes 1 to 6 are counted in a key's usage under that number.
 local VALID, DISABLED, EXPIRED, INSUFFICIENT_PERMISSIONS, RATE_LIMITED, USAGE_EXCEEDED, NOT_FOUND = 1, 2, 3, 4, 5, 6, 7
@@ -41,17 +53,10 @@ local ok_limit, ok_blocked = 10, 11
 -- The fixed part of a state from its version on, and the length of its link.
 local DECIDES = '>c8c8BI6I7BI2'
 
-local hour = math.floor(now / HOUR_MS)
-local day = string.format('%d', hour / 24)
-local hour_of_day = string.format('%02d', hour % 24)
-
 local function refuse(reason, about)
   about = about or ''
   return struct.pack('>BI2c0', REFUSED[reason], #about, about)
 end
-
--- What several items of a batch share is read once.
-local roots, apis, namespaces, flag_sets, rbac_version = {}, {}, {}, {}, nil
 
 local function root_at(index)
   local root = roots[index]
@@ -85,6 +90,8 @@ local function may_verify(root, api8, api_id)
   return may
 end
 
+-- The flags of a state, by their number.
+local flag_sets = {}
 local function flags_at(number)
   local flags = flag_sets[number]
   if not flags then
@@ -95,8 +102,7 @@ local function flags_at(number)
   return flags
 end
 
--- Other totals of this batch, by Redis key and field, written at its end.
-local totals = {}
+-- Adds to a total of this call, written at its end.
 local function add_total(record, field, amount)
   local fields = totals[record]
   if not fields then
@@ -242,180 +248,164 @@ local function charged_state(packed, count, tail_bytes, of_identity)
   return table.concat(pieces, '', 1, 2 * charged + 1 + count), ''
 end
 
--- What most batches do not need is made when the first item asks for it: a script makes its functions with every call, and
--- two thirds of them are of this kind. The includes stand inside of the function, as all that they define is of this kind.
-local rare
-local function rarely()
-  if rare then return rare end
--- @include "include/calendar"
--- @include "include/permissions"
--- @include "include/usage"
--- @include "include/ids"
--- @include "include/overrides"
+-- What an answer shows beside the decision; read only when the caller does not hold this version yet.
+local function shown_of(record, version, key24, flags, expires, packed, limits_at, external_id, identity_packed)
+  local cold, slugs, roles, who = nil, {}, {}, false
+  if flags.permissions then
+    cold = redis.call('HMGET', record, 'name', 'meta', 'direct', 'roles')
+    slugs, roles = effective_slugs(workspace, cold[3] or '', cold[4] or ''), names_of_roles(workspace, cold[4] or '')
+  else
+    cold = redis.call('HMGET', record, 'name', 'meta')
+  end
+  if identity_packed then
+    local limits = read_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
+    who = { string.sub(identity_packed, 1, 16), external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(limits) }
+  end
+  return { version, key24, flags.enabled and 1 or 0, expires < NEVER and int(expires), cold[1], cold[2], slugs, roles,
+    limit_rows(read_limits(packed, limits_at, TAIL_BYTES)), who }
+end
 
-  -- What an answer shows beside the decision; read only when the caller does not hold this version yet.
-  local function shown_of(record, version, key24, flags, expires, packed, limits_at, external_id, identity_packed)
-    local cold, slugs, roles, who = nil, {}, {}, false
-    if flags.permissions then
-      cold = redis.call('HMGET', record, 'name', 'meta', 'direct', 'roles')
-      slugs, roles = effective_slugs(workspace, cold[3] or '', cold[4] or ''), names_of_roles(workspace, cold[4] or '')
+-- The tags that are counted, each once. A caller cannot fill the store with names: beyond so many tags an API counts no
+-- new ones.
+local function counted_tags(tags, api8)
+  local known = tag_names(workspace, api8)
+  local room, seen, counted = tags_max - redis.call('SCARD', known), {}, {}
+  for _, tag in ipairs(tags) do
+    if not seen[tag] then
+      seen[tag] = true
+      local is_known = redis.call('SISMEMBER', known, tag) == 1
+      if is_known or room > 0 then counted[#counted + 1] = tag end
+      if not is_known then room = room - 1 end
+    end
+  end
+  return counted
+end
+
+local function count_tags(tags, key24, external_id, outcome, spent)
+  if #tags == 0 then return end
+  local api8 = string.sub(key24, 17)
+  local known, record = tag_names(workspace, api8), tag_usage(workspace, api8, day)
+  redis.call('SADD', known, unpack(tags))
+  redis.call('PEXPIRE', known, int(retention))
+  local head = hour_of_day .. outcome .. key24 .. struct.pack('>Bc0', #external_id, external_id)
+  for _, tag in ipairs(tags) do
+    add_total(record, head .. tag, 1)
+    if spent > 0 then add_total(record, 's' .. head .. tag, spent) end
+  end
+end
+
+local function namespace_at(name)
+  local found = namespaces[name]
+  if found == nil then
+    found = find_namespace(workspace, name) or false
+    namespaces[name] = found
+  end
+  return found
+end
+
+local function may_limit(root, id16)
+  if root.limits_all then return true end
+  local may = root.may_limit[id16]
+  if may == nil then
+    may = holds(root.grants, 'ratelimit', 'rlns_' .. id16, 'limit')
+    root.may_limit[id16] = may
+  end
+  return may
+end
+
+local function limit(position, root)
+  local count
+  count, position = struct.unpack('>B', items, position)
+  if root.status ~= 'ok' then return refuse(root.status) end
+  if not root.limits_all and not holds_any(root.grants, 'ratelimit', 'limit') then
+    return refuse('insufficient_permissions', 'ratelimit.*.limit')
+  end
+
+  -- Permission for all of it comes before anything is made.
+  local checks, missing = {}, {}
+  for index = 1, count do
+    local cost, most, duration, name, identifier
+    cost, most, duration, name, identifier, position = struct.unpack('>I7I7I7I2c0I2c0', items, position)
+    local namespace = namespace_at(name)
+    if not namespace then
+      if string.sub(name, 1, 5) == 'rlns_' then return refuse('namespace_not_found', name) end
+      if not root.limits_all then return refuse('insufficient_permissions', 'ratelimit.*.limit') end
+      if not holds(root.grants, 'ratelimit', '*', 'create_namespace') then return refuse('create_namespace', name) end
+      missing[#missing + 1] = name
+    elseif not may_limit(root, namespace.id16) then
+      return refuse('insufficient_permissions', 'ratelimit.*.limit or ratelimit.rlns_' .. namespace.id16 .. '.limit')
+    end
+    checks[index] = { cost = cost, limit = most, duration = duration, name = name, identifier = identifier }
+  end
+
+  -- All that is read is read before the first write. A namespace that is yet to be made has nothing to read.
+  local counters = {}
+  for _, check in ipairs(checks) do
+    local namespace = namespaces[check.name]
+    local override = namespace and override_for(workspace, namespace, check.identifier)
+    check.override = ''
+    if override then check.limit, check.duration, check.override = override.limit, override.duration, override.id16 end
+    if namespace then
+      check.counter = window_counter(workspace, namespace.id16, check.duration, check.identifier)
+      if not counters[check.counter] then
+        local text = redis.call('GET', check.counter) or ''
+        local total, live, oldest = window_at(text, 1, #text, now, check.duration)
+        counters[check.counter] = { text = text, total = total, live = live, oldest = oldest, taken = 0, duration = check.duration }
+      end
+    end
+  end
+  if #missing > 0 then
+    local next_id = take_stamps(workspace, now, #missing)
+    for _, name in ipairs(missing) do
+      if not namespaces[name] then namespaces[name] = create_namespace(workspace, name, next_id()) end
+    end
+  end
+
+  -- Checks on one counter add up, so they are weighed one after the other on the same window.
+  local passed = true
+  for _, check in ipairs(checks) do
+    check.counter = check.counter or window_counter(workspace, namespaces[check.name].id16, check.duration, check.identifier)
+    local counter = counters[check.counter]
+    if not counter then
+      counter = { text = '', total = 0, oldest = now - check.duration, taken = 0, duration = check.duration }
+      counters[check.counter] = counter
+    end
+    -- A limit of 0 blocks completely, a look included.
+    check.fits = check.limit > 0 and counter.total + counter.taken + check.cost <= check.limit
+    if check.fits then counter.taken = counter.taken + check.cost else passed = false end
+  end
+  if passed then
+    local charged = {}
+    for _, check in ipairs(checks) do
+      local counter = counters[check.counter]
+      if check.cost > 0 then
+        local text = counter.text
+        local kept, follows = window_charged(text, 1, #text, counter.total, counter.live, now, check.limit, check.duration, check.cost)
+        counter.text = string.sub(text, 1, kept) .. follows
+        counter.total, counter.live, counter.oldest = window_at(counter.text, 1, #counter.text, now, check.duration)
+        charged[check.counter] = counter
+      end
+    end
+    for name, counter in pairs(charged) do redis.call('SET', name, counter.text, 'PX', window_ttl(counter.duration)) end
+  end
+
+  local answer = { struct.pack('>BB', passed and ok_limit or ok_blocked, count) }
+  for index, check in ipairs(checks) do
+    local counter = counters[check.counter]
+    local reset
+    if check.fits then
+      reset = window_reset(counter.oldest, check.duration)
     else
-      cold = redis.call('HMGET', record, 'name', 'meta')
+      reset = window_free_at(counter.text, 1, counter.total, counter.live, now, check.limit, check.duration, check.cost)
     end
-    if identity_packed then
-      local limits = read_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
-      who = { string.sub(identity_packed, 1, 16), external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(limits) }
-    end
-    return { version, key24, flags.enabled and 1 or 0, expires < NEVER and int(expires), cold[1], cold[2], slugs, roles,
-      limit_rows(read_limits(packed, limits_at, TAIL_BYTES)), who }
+    answer[index + 1] = struct.pack('>BI7I7I7Bc0', check.fits and 1 or 0, check.limit, math.max(0, check.limit - counter.total),
+      reset, #check.override, check.override)
+    local namespace = namespaces[check.name]
+    local field = hour_of_day .. (passed and 'p' or 'b')
+    add_total(namespace_usage(workspace, namespace.id16, day), field, 1)
+    add_total(identifier_usage(workspace, namespace.id16, day), field .. check.identifier, 1)
   end
-
-  -- The tags that are counted, each once. A caller cannot fill the store with names: beyond so many tags an API counts no
-  -- new ones.
-  local function counted_tags(tags, api8)
-    local known = tag_names(workspace, api8)
-    local room, seen, counted = tags_max - redis.call('SCARD', known), {}, {}
-    for _, tag in ipairs(tags) do
-      if not seen[tag] then
-        seen[tag] = true
-        local is_known = redis.call('SISMEMBER', known, tag) == 1
-        if is_known or room > 0 then counted[#counted + 1] = tag end
-        if not is_known then room = room - 1 end
-      end
-    end
-    return counted
-  end
-
-  local function count_tags(tags, key24, external_id, outcome, spent)
-    if #tags == 0 then return end
-    local api8 = string.sub(key24, 17)
-    local known, record = tag_names(workspace, api8), tag_usage(workspace, api8, day)
-    redis.call('SADD', known, unpack(tags))
-    redis.call('PEXPIRE', known, int(retention))
-    local head = hour_of_day .. outcome .. key24 .. struct.pack('>Bc0', #external_id, external_id)
-    for _, tag in ipairs(tags) do
-      add_total(record, head .. tag, 1)
-      if spent > 0 then add_total(record, 's' .. head .. tag, spent) end
-    end
-  end
-
-  local function namespace_at(name)
-    local found = namespaces[name]
-    if found == nil then
-      found = find_namespace(workspace, name) or false
-      namespaces[name] = found
-    end
-    return found
-  end
-
-  local function may_limit(root, id16)
-    if root.limits_all then return true end
-    local may = root.may_limit[id16]
-    if may == nil then
-      may = holds(root.grants, 'ratelimit', 'rlns_' .. id16, 'limit')
-      root.may_limit[id16] = may
-    end
-    return may
-  end
-
-  local function limit(position, root)
-    local count
-    count, position = struct.unpack('>B', items, position)
-    if root.status ~= 'ok' then return refuse(root.status) end
-    if not root.limits_all and not holds_any(root.grants, 'ratelimit', 'limit') then
-      return refuse('insufficient_permissions', 'ratelimit.*.limit')
-    end
-
-    -- Permission for all of it comes before anything is made.
-    local checks, missing = {}, {}
-    for index = 1, count do
-      local cost, most, duration, name, identifier
-      cost, most, duration, name, identifier, position = struct.unpack('>I7I7I7I2c0I2c0', items, position)
-      local namespace = namespace_at(name)
-      if not namespace then
-        if string.sub(name, 1, 5) == 'rlns_' then return refuse('namespace_not_found', name) end
-        if not root.limits_all then return refuse('insufficient_permissions', 'ratelimit.*.limit') end
-        if not holds(root.grants, 'ratelimit', '*', 'create_namespace') then return refuse('create_namespace', name) end
-        missing[#missing + 1] = name
-      elseif not may_limit(root, namespace.id16) then
-        return refuse('insufficient_permissions', 'ratelimit.*.limit or ratelimit.rlns_' .. namespace.id16 .. '.limit')
-      end
-      checks[index] = { cost = cost, limit = most, duration = duration, name = name, identifier = identifier }
-    end
-
-    -- All that is read is read before the first write. A namespace that is yet to be made has nothing to read.
-    local counters = {}
-    for _, check in ipairs(checks) do
-      local namespace = namespaces[check.name]
-      local override = namespace and override_for(workspace, namespace, check.identifier)
-      check.override = ''
-      if override then check.limit, check.duration, check.override = override.limit, override.duration, override.id16 end
-      if namespace then
-        check.counter = window_counter(workspace, namespace.id16, check.duration, check.identifier)
-        if not counters[check.counter] then
-          local text = redis.call('GET', check.counter) or ''
-          local total, live, oldest = window_at(text, 1, #text, now, check.duration)
-          counters[check.counter] = { text = text, total = total, live = live, oldest = oldest, taken = 0, duration = check.duration }
-        end
-      end
-    end
-    if #missing > 0 then
-      local next_id = take_stamps(workspace, now, #missing)
-      for _, name in ipairs(missing) do
-        if not namespaces[name] then namespaces[name] = create_namespace(workspace, name, next_id()) end
-      end
-    end
-
-    -- Checks on one counter add up, so they are weighed one after the other on the same window.
-    local passed = true
-    for _, check in ipairs(checks) do
-      check.counter = check.counter or window_counter(workspace, namespaces[check.name].id16, check.duration, check.identifier)
-      local counter = counters[check.counter]
-      if not counter then
-        counter = { text = '', total = 0, oldest = now - check.duration, taken = 0, duration = check.duration }
-        counters[check.counter] = counter
-      end
-      -- A limit of 0 blocks completely, a look included.
-      check.fits = check.limit > 0 and counter.total + counter.taken + check.cost <= check.limit
-      if check.fits then counter.taken = counter.taken + check.cost else passed = false end
-    end
-    if passed then
-      local charged = {}
-      for _, check in ipairs(checks) do
-        local counter = counters[check.counter]
-        if check.cost > 0 then
-          local text = counter.text
-          local kept, follows = window_charged(text, 1, #text, counter.total, counter.live, now, check.limit, check.duration, check.cost)
-          counter.text = string.sub(text, 1, kept) .. follows
-          counter.total, counter.live, counter.oldest = window_at(counter.text, 1, #counter.text, now, check.duration)
-          charged[check.counter] = counter
-        end
-      end
-      for name, counter in pairs(charged) do redis.call('SET', name, counter.text, 'PX', window_ttl(counter.duration)) end
-    end
-
-    local answer = { struct.pack('>BB', passed and ok_limit or ok_blocked, count) }
-    for index, check in ipairs(checks) do
-      local counter = counters[check.counter]
-      local reset
-      if check.fits then
-        reset = window_reset(counter.oldest, check.duration)
-      else
-        reset = window_free_at(counter.text, 1, counter.total, counter.live, now, check.limit, check.duration, check.cost)
-      end
-      answer[index + 1] = struct.pack('>BI7I7I7Bc0', check.fits and 1 or 0, check.limit, math.max(0, check.limit - counter.total),
-        reset, #check.override, check.override)
-      local namespace = namespaces[check.name]
-      local field = hour_of_day .. (passed and 'p' or 'b')
-      add_total(namespace_usage(workspace, namespace.id16, day), field, 1)
-      add_total(identifier_usage(workspace, namespace.id16, day), field .. check.identifier, 1)
-    end
-    return table.concat(answer)
-  end
-
-  rare = { refill_after = refill_after, permits = permits, flush_usage = flush_usage, shown_of = shown_of,
-    counted_tags = counted_tags, count_tags = count_tags, limit = limit }
-  return rare
+  return table.concat(answer)
 end
 
 -- The functions that decide an item take where its fields begin in `items`, where they end, and its root key. They answer
@@ -455,7 +445,7 @@ local function verify(position, last, root)
   end
   local forgotten = external_id ~= former_id
 
-  if flags.refilled and now >= due then balance, due = amount, rarely().refill_after(now, refill_day) end
+  if flags.refilled and now >= due then balance, due = amount, refill_after(now, refill_day) end
 
   -- Decide, in the order of CONTRACT §6; the first hit wins.
   local outcome = VALID
@@ -466,7 +456,7 @@ local function verify(position, last, root)
     outcome = EXPIRED
   elseif request and request.query then
     local lists = redis.call('HMGET', record, 'direct', 'roles')
-    if not rarely().permits(workspace, request.query, lists[1] or '', lists[2] or '') then outcome = INSUFFICIENT_PERMISSIONS end
+    if not permits(workspace, request.query, lists[1] or '', lists[2] or '') then outcome = INSUFFICIENT_PERMISSIONS end
   end
   if outcome == VALID then
     local missing = select_limits(packed, limits_at, identity_packed, request and request.limits, api8)
@@ -485,8 +475,8 @@ local function verify(position, last, root)
     rbac_version = rbac_version or redis.call('HGET', workspace, 'rbac') or ''
     current = current .. rbac_version
   end
-  if current ~= known then shown = rarely().shown_of(record, current, string.sub(packed, 1, 16) .. api8, flags, expires, packed, limits_at, external_id, identity_packed) end
-  local tags = request and request.tags and rarely().counted_tags(request.tags, api8)
+  if current ~= known then shown = shown_of(record, current, string.sub(packed, 1, 16) .. api8, flags, expires, packed, limits_at, external_id, identity_packed) end
+  local tags = request and request.tags and counted_tags(request.tags, api8)
 
   -- Count, in the hour this falls into.
   local rolled = counted_hour ~= hour or forgotten
@@ -545,10 +535,10 @@ local function verify(position, last, root)
     end
   end
   if rolled then
-    rarely().flush_usage(workspace, string.sub(packed, 1, 16) .. api8, former_id, string.sub(packed, tail_at + LIVE_BYTES), retention)
+    flush_usage(workspace, string.sub(packed, 1, 16) .. api8, former_id, string.sub(packed, tail_at + LIVE_BYTES), retention)
   end
   if tags then
-    rarely().count_tags(tags, string.sub(packed, 1, 16) .. api8, external_id, outcome, outcome == VALID and flags.limited and cost or 0)
+    count_tags(tags, string.sub(packed, 1, 16) .. api8, external_id, outcome, outcome == VALID and flags.limited and cost or 0)
   end
 
   api.counts[outcome] = (api.counts[outcome] or 0) + 1
@@ -558,39 +548,48 @@ end
 
 local function decide(kind, position, last, root)
   if kind == 1 then return verify(position, last, root_at(root)) end
-  return rarely().limit(position, root_at(root))
+  return limit(position, root_at(root))
 end
 
-local answers, reply, count, position = {}, { '' }, 0, 1
-while position <= #items do
-  local bytes, kind, root, fields = struct.unpack('>I4BB', items, position)
-  local last = position + 3 + bytes
-  local decided, answer, shown = pcall(decide, kind, fields, last, root)
-  if not decided then
-    answer, shown = refuse('failed', type(answer) == 'table' and (answer.err or 'error') or tostring(answer)), nil
-  end
-  count, position = count + 1, last + 1
-  answers[count] = answer
-  if shown then
-    reply[#reply + 1] = count - 1
-    reply[#reply + 1] = shown
-  end
-end
-reply[1] = table.concat(answers)
+local function decide_batch(KEYS, ARGV)
+  workspace, retention, tags_max, digests, now, items = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
+  hour = math.floor(now / HOUR_MS)
+  day, hour_of_day = string.format('%d', hour / 24), string.format('%02d', hour % 24)
+  roots, apis, namespaces, totals, rbac_version = {}, {}, {}, {}, nil
 
-for api8, api in pairs(apis) do
-  for outcome, count in pairs(api.counts) do
-    local record = api_usage(workspace, api8, day)
-    add_total(record, hour_of_day .. outcome, count)
-    if api.spent[outcome] then add_total(record, 's' .. hour_of_day .. outcome, api.spent[outcome]) end
+  local answers, reply, count, position = {}, { '' }, 0, 1
+  while position <= #items do
+    local bytes, kind, root, fields = struct.unpack('>I4BB', items, position)
+    local last = position + 3 + bytes
+    local decided, answer, shown = pcall(decide, kind, fields, last, root)
+    if not decided then
+      answer, shown = refuse('failed', type(answer) == 'table' and (answer.err or 'error') or tostring(answer)), nil
+    end
+    count, position = count + 1, last + 1
+    answers[count] = answer
+    if shown then
+      reply[#reply + 1] = count - 1
+      reply[#reply + 1] = shown
+    end
   end
-end
-for record, fields in pairs(totals) do
-  local created = false
-  for field, amount in pairs(fields) do
-    local total = redis.call('HINCRBY', record, field, int(amount))
-    created = created or total == amount
+  reply[1] = table.concat(answers)
+
+  for api8, api in pairs(apis) do
+    for outcome, count in pairs(api.counts) do
+      local record = api_usage(workspace, api8, day)
+      add_total(record, hour_of_day .. outcome, count)
+      if api.spent[outcome] then add_total(record, 's' .. hour_of_day .. outcome, api.spent[outcome]) end
+    end
   end
-  if created then redis.call('PEXPIRE', record, int(retention + DAY_MS)) end
+  for record, fields in pairs(totals) do
+    local created = false
+    for field, amount in pairs(fields) do
+      local total = redis.call('HINCRBY', record, field, int(amount))
+      created = created or total == amount
+    end
+    if created then redis.call('PEXPIRE', record, int(retention + DAY_MS)) end
+  end
+  return reply
 end
-return reply
+
+redis.register_function('decide', decide_batch)

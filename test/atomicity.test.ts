@@ -12,6 +12,7 @@ import type { AnyOperation } from '../src/operation.ts';
 import { type OperationName, operations } from '../src/operations/index.ts';
 import { wildcardsMax } from '../src/store/overrides.ts';
 import { connect, type RedisClient } from '../src/store/redis.ts';
+import { assemble, scriptNames } from '../src/store/scripts.ts';
 import { examples, freshName, hash, makeThings, type Things } from './support/examples.ts';
 import { harness, type InputOf } from './support/harness.ts';
 import { testRedisUrl } from './support/redis.ts';
@@ -20,34 +21,48 @@ const readOnly = '#!lua flags=no-writes';
 const trace = 'test:trace';
 const fault = 'test:fault';
 
-/** What a script sees in place of `redis`. */
-const prelude = (name: string, source: string) => `
-local redis = (function(real)
-  local fault, calls = real.call('GET', '${fault}'), 0
-  local function call(command, key, field, ...)
-    calls = calls + 1
-    ${source.startsWith(readOnly) ? '' : `real.call('RPUSH', '${trace}', '${name} ' .. command .. ' ' .. tostring(field))`}
-    if fault == '${name} ' .. calls then error({ err = (calls % 2 == 0 and 'OOM' or 'ERR') .. ' injected' }) end
-    if field == nil then return real.call(command, key) end
-    return real.call(command, key, field, ...)
-  end
-  return setmetatable({ call = call }, { __index = real })
-end)(redis)
-`;
+/** What stands in every script before its first line of its own. */
+const prelude = (name: string, isReadOnly: boolean) => `
+local fault, calls
+local function begin() fault, calls = redis.call('GET', '${fault}'), 0 end
+local function traced_call(command, key, field, ...)
+  calls = calls + 1
+  ${isReadOnly ? '' : `redis.call('RPUSH', '${trace}', '${name} ' .. command .. ' ' .. tostring(field))`}
+  if fault == '${name} ' .. calls then error({ err = (calls % 2 == 0 and 'OOM' or 'ERR') .. ' injected' }) end
+  if field == nil then return redis.call(command, key) end
+  return redis.call(command, key, field, ...)
+end`;
 
-const nameOfSha = new Map<string, string>();
-const sources: string[] = [];
-const defineCommand = Redis.prototype.defineCommand;
-vi.spyOn(Redis.prototype, 'defineCommand').mockImplementation(function (this: Redis, name, definition) {
-  const [first, ...rest] = definition.lua.split('\n');
-  const isReadOnly = definition.lua.startsWith(readOnly);
-  const lua = isReadOnly
-    ? [first, prelude(name, definition.lua), ...rest].join('\n')
-    : prelude(name, definition.lua) + definition.lua;
-  nameOfSha.set(createHash('sha1').update(lua).digest('hex'), name);
-  sources.push(lua);
-  return defineCommand.call(this, name, { ...definition, lua });
+/** A file of lua/ with the prelude between it and Redis. */
+function withPrelude(path: string, text: string): string {
+  const name = /\/lua\/(?!include\/)(.+)\.lua$/.exec(path)?.[1];
+  const traced = text.replaceAll('redis.call(', 'traced_call(');
+  if (name === undefined) return traced;
+  const [shebang, rest] = /^#!.*\n/.test(traced)
+    ? [traced.split('\n', 1)[0], traced.replace(/^.*\n/, '')]
+    : ['', traced];
+  const isLibrary = shebang!.includes('name=');
+  const registered = rest!.replace(
+    /redis\.register_function\((.+), (\w+)\)/,
+    'redis.register_function($1, function(keys, arguments) begin() return $2(keys, arguments) end)',
+  );
+  return [shebang, prelude(name, shebang === readOnly), isLibrary ? '' : 'begin()', registered].join('\n').trimStart();
+}
+
+vi.mock('node:fs', async (importOriginal) => {
+  const fs = await importOriginal<typeof import('node:fs')>();
+  const readFileSync = (path: string, ...rest: never[]) => {
+    const content = fs.readFileSync(path, ...rest) as unknown;
+    return path.endsWith?.('.lua') ? withPrelude(path, `${content}`) : content;
+  };
+  return { ...fs, readFileSync };
 });
+
+const scripts = scriptNames.map((name) => assemble(name));
+/** What a script is called by, to its name. */
+const nameOf = new Map(
+  scripts.map(({ name, source, library }) => [library ?? createHash('sha1').update(source).digest('hex'), name]),
+);
 
 /** What the store sends while a call runs: the names of scripts, or of commands. One of them may be made to fail. */
 const sent = { armed: false, names: [] as string[], failAt: -1 };
@@ -55,7 +70,7 @@ const sendCommand = Redis.prototype.sendCommand;
 vi.spyOn(Redis.prototype, 'sendCommand').mockImplementation(function (this: Redis, command, stream) {
   if (!sent.armed) return sendCommand.call(this, command, stream);
   const { name, args } = command;
-  sent.names.push(name === 'evalsha' ? nameOfSha.get(`${args[0]}`)! : name);
+  sent.names.push(name === 'evalsha' || name === 'fcall' ? nameOf.get(`${args[0]}`)! : name);
   if (sent.failAt !== sent.names.length - 1) return sendCommand.call(this, command, stream);
   command.reject(new Error('Connection is closed.'));
   // What is part of a pipeline holds up the rest of it unless it is sent; those only read.
@@ -67,7 +82,8 @@ const { call, createWorkspace } = tollgate;
 let redis: RedisClient;
 beforeAll(async () => {
   redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-  for (const source of sources) await redis.script('LOAD', source);
+  // So that no call has to send a script again, which would be one command more.
+  for (const { library, source } of scripts) if (!library) await redis.script('LOAD', source);
 });
 afterAll(async () => void (await redis.quit()));
 
@@ -210,7 +226,7 @@ async function rehearse(name: OperationName) {
   const done = await callWithFault(name, inputOf(name, await makeThings(call, workspace.rootKey)), workspace);
   return done.sent.map((script) => {
     const steps = stepsOf(done.trace, script);
-    return { script, steps, writes: steps.indexOf('w'), isScript: [...nameOfSha.values()].includes(script) };
+    return { script, steps, writes: steps.indexOf('w'), isScript: scriptNames.includes(script) };
   });
 }
 

@@ -129,10 +129,12 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   const end = lines.findIndex((line, index) => index >= flags && !line.startsWith('--'));
   const header = lines.slice(flags, end);
   const body = lines.slice(end).map((line) => line.replace(/--.*$/, ''));
+  const isLibrary = lines[0]!.startsWith('#!lua name=');
   const isNaming = (line: string) => /\b(KEYS|ARGV)\b/.test(line);
 
   const documented = header.flatMap((line) => /^-- ((?:KEYS|ARGV)\[\d+…?\]) /.exec(line)?.[1] ?? []);
-  const readInBody = body.flatMap((line) => line.match(/\b(?:KEYS|ARGV)(?:\[\w+\])?/g) ?? []);
+  const isEntry = (line: string) => /^local function \w+\(KEYS, ARGV\)$/.test(line);
+  const readInBody = body.flatMap((line) => (isEntry(line) ? [] : (line.match(/\b(?:KEYS|ARGV)(?:\[\w+\])?/g) ?? [])));
 
   test('begins with a comment that says what it is for, and what it returns', () => {
     expect(header[0]).toMatch(/^-- [A-Z].+/);
@@ -149,11 +151,14 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('names its inputs at the top, and does not touch KEYS and ARGV below', () => {
-    const first = body.findIndex((line) => line.trim() !== '');
+    // A library gets them with each call, in the function it registers.
+    const entry = body.findIndex(isEntry);
+    expect(entry >= 0).toBe(isLibrary);
+    const first = isLibrary ? entry + 1 : body.findIndex((line) => line.trim() !== '');
     const naming = body.slice(first).findIndex((line) => !isNaming(line));
     expect(naming).toBeGreaterThan(0);
     const top = body.slice(first, first + naming);
-    expect(top.filter((line) => !line.startsWith('local '))).toEqual([]);
+    expect(top.filter((line) => !line.startsWith(isLibrary ? '  ' : 'local '))).toEqual([]);
     expect(body.slice(first + naming).filter(isNaming)).toEqual([]);
   });
 

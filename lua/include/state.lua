@@ -16,11 +16,12 @@
 local FIXED, FIXED_BYTES = '>c16c8c8BI6I7B', 47
 local LIVE, LIVE_BYTES = '>I7I6I6', 19
 local USAGE, USAGE_BYTES = '>I4I4I4I4I4I4I4I7', 35
-local LIVE_USAGE, TAIL_BYTES = LIVE .. string.sub(USAGE, 2), LIVE_BYTES + USAGE_BYTES
+-- Both in one: a library cannot call string.sub while it loads.
+local LIVE_USAGE, TAIL_BYTES = '>I7I6I6I4I4I4I4I4I4I4I7', LIVE_BYTES + USAGE_BYTES
 local LINK_AT = FIXED_BYTES + 1
 -- An `expires` that does not come; 0 is a time like any other, long past.
 local NEVER = 2 ^ 48 - 1
-local NO_USAGE = string.rep('\0', USAGE_BYTES)
+local NO_USAGE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- Flags. A key with none of DIRECT and ROLES never reads a permission; one without LIMITED has no balance; REFILLED
 -- keys have an amount and a due time.

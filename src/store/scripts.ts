@@ -1,9 +1,14 @@
-// Loads and runs lua/. `-- @include "include/name"` on a line of its own is replaced by that file, once per script;
-// nothing else is rewritten, so every line of an assembled script is known by file and number.
+// Loads and runs lua/. `-- @include "include/name"` on a line of its own is replaced by that file, once per script, so
+// every line of an assembled script is known by file and number.
+//
+// A script that begins with `#!lua name=` is a library: Redis keeps it with its functions (FUNCTION LOAD, FCALL), where of
+// any other it keeps the compiled text only (SCRIPT LOAD, EVALSHA) and makes the functions anew with every call.
 
+import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { Cluster, type Redis } from 'ioredis';
 import type { RedisClient } from './redis.ts';
 import { storeError } from './redis.ts';
 
@@ -14,7 +19,11 @@ export interface Script {
   source: string;
   /** Where each line came from, `lua/include/window.lua:4`. */
   lines: string[];
+  /** The name that Redis knows a library and its one function by; undefined for any other script. */
+  library?: string;
 }
+
+const libraryPrefix = 'tollgate_';
 
 /** Every script, by its path below lua/ without the ending: includes are not scripts. */
 export const scriptNames = readdirSync(root, { recursive: true, encoding: 'utf8' })
@@ -45,7 +54,18 @@ export function assemble(name: string, read = (path: string) => readFileSync(`${
   }
 
   append(name, []);
-  return { name, ...withoutUnused(source, lines) };
+  const script: Script = { name, ...withoutUnused(source, lines) };
+  return source[0]!.startsWith('#!lua name=') ? asLibrary(script) : script;
+}
+
+/** Names a library by its contents: while one server is upgraded and another is not yet, each calls its own. */
+function asLibrary(script: Script): Script {
+  const version = createHash('sha1').update(script.source).digest('hex').slice(0, 16);
+  const library = `${libraryPrefix}${script.name}_${version}`;
+  const source = script.source
+    .replace(`name=${script.name}\n`, `name=${library}\n`)
+    .replace(`register_function('${script.name}'`, `register_function('${library}'`);
+  return { ...script, source, library };
 }
 
 /**
@@ -78,7 +98,10 @@ function withoutUnused(source: readonly string[], lines: readonly string[]): { s
 
 /** An error text of Redis, with the lines of the assembled script told as lines of our files. */
 export const locate = (script: Script, message: string): string =>
-  message.replaceAll(/@?user_script:(\d+)/g, (place, line: string) => script.lines[Number(line) - 1] ?? place);
+  message.replaceAll(
+    /@?user_(?:script|function):(\d+)/g,
+    (place, line: string) => script.lines[Number(line) - 1] ?? place,
+  );
 
 export type Argument = string | number | Buffer;
 
@@ -91,31 +114,70 @@ export interface Scripts {
 }
 
 export async function loadScripts(redis: RedisClient, workspaceKey: (workspaceId: string) => string): Promise<Scripts> {
-  const scripts = new Map<string, Script>();
-  for (const name of scriptNames) {
-    const script = assemble(name);
-    scripts.set(name, script);
-    redis.defineCommand(name, { lua: script.source });
-  }
+  const scripts = new Map(scriptNames.map((name) => [name, assemble(name)]));
   // A script that does not compile stops the server here, not a request later.
   for (const script of scripts.values()) {
-    await redis.script('LOAD', script.source).catch((cause: Error) => {
+    const isLoaded = script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source);
+    await isLoaded.catch((cause: Error) => {
       throw new Error(locate(script, cause.message), { cause });
     });
+    if (!script.library) redis.defineCommand(script.name, { lua: script.source });
   }
+  await removeOldLibraries(redis, [...scripts.values()]);
 
   const commands = redis as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
-  async function call(command: string, name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown> {
+
+  /** `kind` is '' or 'Buffer', as ioredis ends the names of commands whose strings are Buffers. */
+  async function call(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
+    const script = scripts.get(name)!;
+    const send = (): Promise<unknown> =>
+      script.library
+        ? commands[`fcall${kind}`]!(script.library, 1, workspaceKey(workspaceId), ...args)
+        : commands[name + kind]!(1, workspaceKey(workspaceId), ...args);
     try {
-      return await commands[command]!(1, workspaceKey(workspaceId), ...args);
+      return await send().catch(async (cause: Error) => {
+        // As NOSCRIPT is for scripts, which ioredis sees to: it has not run, so it may be sent again.
+        if (!cause.message.includes('Function not found')) throw cause;
+        await loadLibrary(redis, script);
+        return send();
+      });
     } catch (cause) {
-      throw storeError(cause, (message) => locate(scripts.get(name)!, message));
+      throw storeError(cause, (message) => locate(script, message));
     }
   }
 
   return {
-    run: (name, workspaceId, args) => call(name, name, workspaceId, args),
-    runPacked: (name, workspaceId, args) => call(`${name}Buffer`, name, workspaceId, args),
+    run: (name, workspaceId, args) => call('', name, workspaceId, args),
+    runPacked: (name, workspaceId, args) => call('Buffer', name, workspaceId, args),
     locate: (name, message) => locate(scripts.get(name)!, message),
   };
+}
+
+/** Every Redis that keeps libraries of its own: the masters of a cluster. */
+function holders(redis: RedisClient): Redis[] {
+  const client: unknown = redis;
+  return client instanceof Cluster ? client.nodes('master') : [redis];
+}
+
+/** Asked before it is sent, as a Redis that is full or a replica refuses what it has already. */
+async function loadLibrary(redis: RedisClient, { library, source }: Script): Promise<void> {
+  for (const holder of holders(redis)) {
+    const known = (await holder.function('LIST', 'LIBRARYNAME', library!)) as unknown[];
+    if (known.length > 0) continue;
+    await holder.function('LOAD', source).catch((cause: Error) => {
+      // Another server was first.
+      if (!cause.message.includes('already exists')) throw cause;
+    });
+  }
+}
+
+/** What earlier versions left. A server of such a version that still runs loads its own again when it finds it gone. */
+async function removeOldLibraries(redis: RedisClient, scripts: readonly Script[]): Promise<void> {
+  for (const holder of holders(redis)) {
+    const reply = (await holder.function('LIST', 'LIBRARYNAME', `${libraryPrefix}*`)) as string[][];
+    for (const [, name] of reply) {
+      if (scripts.some(({ library }) => library === name)) continue;
+      await holder.function('DELETE', name!).catch(() => {}); // Gone already, or a replica: it costs a little memory.
+    }
+  }
 }
