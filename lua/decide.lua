@@ -20,7 +20,10 @@
 --             (its length in 1, then itself)
 --   not found its outcome (1)
 --   refused   see REFUSED (1), what it is about as text (its length in 2, then itself)
---   shown     version, key id, enabled, expires or false, name, meta, slugs, role names, limits, identity
+--   shown     version (its length in 1, then itself), key id (24), 1 if enabled (1), expires or NEVER (6), name (length + 1
+--             in 2, then itself; 0 for none), meta (the same in 4), slugs and names of roles (how many in 2, each its
+--             length in 2, then itself), limits as they are configured in a state; then, if there is an identity, its id
+--             (16), externalId (length in 2, then itself), meta as above, and limits
 --
 -- Why one script for both: what arrives in one turn of the event loop travels, and is answered, as one call.
 --
@@ -248,21 +251,38 @@ local function charged_state(packed, count, tail_bytes, of_identity)
   return table.concat(pieces, '', 1, 2 * charged + 1 + count), ''
 end
 
--- What an answer shows beside the decision; read only when the caller does not hold this version yet.
-local function shown_of(record, version, key24, flags, expires, packed, limits_at, external_id, identity_packed)
-  local cold, slugs, roles, who = nil, {}, {}, false
+local function pack_texts(texts)
+  local parts = { struct.pack('>I2', #texts) }
+  for index, text in ipairs(texts) do parts[index + 1] = struct.pack('>I2c0', #text, text) end
+  return table.concat(parts)
+end
+
+-- The limits of a state as they are configured, how many before them.
+local function packed_limits(packed, limits_at, tail_bytes)
+  local count = string.byte(packed, limits_at)
+  if count == 0 then return '\0' end
+  local _, windows_at = window_lengths(packed, count, tail_bytes)
+  return string.sub(packed, limits_at, windows_at - 1)
+end
+
+-- What an answer shows beside the decision; read only when the caller does not hold this version yet. With more keys than
+-- a caller remembers that is most verifications, so it is made of few strings.
+local function shown_of(record, version, packed, api8, flags, expires, limits_at, external_id, identity_packed)
+  local cold, lists, who = nil, '\0\0\0\0', ''
   if flags.permissions then
     cold = redis.call('HMGET', record, 'name', 'meta', 'direct', 'roles')
-    slugs, roles = effective_slugs(workspace, cold[3] or '', cold[4] or ''), names_of_roles(workspace, cold[4] or '')
+    lists = pack_texts(effective_slugs(workspace, cold[3] or '', cold[4] or '')) .. pack_texts(names_of_roles(workspace, cold[4] or ''))
   else
     cold = redis.call('HMGET', record, 'name', 'meta')
   end
   if identity_packed then
-    local limits = read_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
-    who = { string.sub(identity_packed, 1, 16), external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(limits) }
+    local meta = redis.call('HGET', identity_record(workspace, external_id), 'meta')
+    who = struct.pack('>c16I2c0I4c0', identity_packed, #external_id, external_id, meta and #meta + 1 or 0, meta or '')
+      .. packed_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
   end
-  return { version, key24, flags.enabled and 1 or 0, expires < NEVER and int(expires), cold[1], cold[2], slugs, roles,
-    limit_rows(read_limits(packed, limits_at, TAIL_BYTES)), who }
+  local name, meta = cold[1], cold[2]
+  return struct.pack('>Bc0c16c8BI6I2c0I4c0c0c0c0', #version, version, packed, api8, flags.enabled and 1 or 0, expires,
+    name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '', lists, packed_limits(packed, limits_at, TAIL_BYTES), who)
 end
 
 -- The tags that are counted, each once. A caller cannot fill the store with names: beyond so many tags an API counts no
@@ -408,6 +428,17 @@ local function limit(position, root)
   return table.concat(answer)
 end
 
+-- How the answer of a verification with so many limits is packed, and what it tells of them.
+local answer_formats, told = {}, {}
+local function answer_format(limits)
+  local format = answer_formats[limits]
+  if not format then
+    format = '>BBI7B' .. string.rep('BBI7I7', limits)
+    answer_formats[limits] = format
+  end
+  return format
+end
+
 -- The functions that decide an item take where its fields begin in `items`, where they end, and its root key. They answer
 -- the packed answer, and what is shown if that is wanted.
 local function verify(position, last, root)
@@ -475,7 +506,7 @@ local function verify(position, last, root)
     rbac_version = rbac_version or redis.call('HGET', workspace, 'rbac') or ''
     current = current .. rbac_version
   end
-  if current ~= known then shown = shown_of(record, current, string.sub(packed, 1, 16) .. api8, flags, expires, packed, limits_at, external_id, identity_packed) end
+  if current ~= known then shown = shown_of(record, current, packed, api8, flags, expires, limits_at, external_id, identity_packed) end
   local tags = request and request.tags and counted_tags(request.tags, api8)
 
   -- Count, in the hour this falls into.
@@ -513,7 +544,6 @@ local function verify(position, last, root)
   local state = kept .. follows
     .. struct.pack(LIVE_USAGE, balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
 
-  local answer = struct.pack('>BBI7B', outcome, flags.limited and 1 or 0, balance, selected)
   for row = 1, selected do
     local remaining, reset = limit_of[row] - total_of[row], nil
     if exceeded[row] then
@@ -521,8 +551,10 @@ local function verify(position, last, root)
     else
       reset = window_reset(oldest_of[row], duration_of[row])
     end
-    answer = answer .. struct.pack('>BBI7I7', which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0, reset)
+    local at = 4 * row
+    told[at - 3], told[at - 2], told[at - 1], told[at] = which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0, reset
   end
+  local answer = struct.pack(answer_format(selected), outcome, flags.limited and 1 or 0, balance, selected, unpack(told, 1, 4 * selected))
 
   -- Write. What comes after the first line is only what cannot fail once that has not.
   redis.call('HSET', record, 'state', state)

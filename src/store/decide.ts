@@ -3,12 +3,12 @@
 // nothing but the end of its turn.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
-import { JsonText } from '../domain/json.ts';
 import type { PostfixQuery } from '../domain/permissionQuery.ts';
-import { type Outcome, outcomes, printShown, type Ratelimit, type ShownText } from '../domain/verification.ts';
+import { type Outcome, outcomes, type ShownText } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
 import { storeError } from './redis.ts';
 import type { Scripts } from './scripts.ts';
+import { ShownCache } from './shown.ts';
 
 export interface VerifyRequest {
   /** SHA-256 of the key string. */
@@ -75,8 +75,6 @@ export interface DecideOptions {
  * little less each, but server and Redis would wait for one another: 16 served a fifth more at 64 connections than 64 did.
  */
 const batchWeightMax = 16;
-/** Bytes of printed keys held in memory, in each of two generations. */
-const shownBytesMax = 32 * 1024 * 1024;
 
 const VERIFY = 1;
 const LIMIT = 2;
@@ -101,7 +99,7 @@ interface Answers {
 
 interface Waiting {
   /** Reads its answer; `shown` is there where the version it knew was out of date. */
-  settle(answers: Answers, shown: unknown[] | undefined): void;
+  settle(answers: Answers, shown: Buffer | undefined): void;
   reject(error: unknown): void;
 }
 
@@ -174,7 +172,7 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
       const answers = { packed, at: 0 };
       for (let index = 0, next = 0; index < waiting.length; index++) {
         const isShown = rest[next] === index;
-        waiting[index]!.settle(answers, isShown ? (rest[next + 1] as unknown[]) : undefined);
+        waiting[index]!.settle(answers, isShown ? (rest[next + 1] as Buffer) : undefined);
         if (isShown) next += 2;
       }
     } catch (error) {
@@ -225,7 +223,7 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
         query || ratelimits || tags
           ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
           : none;
-      const version = known?.version ?? none;
+      const version = known?.version ?? '';
       // What a verification names beyond its key costs a fraction of a plain one.
       const weight = 1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
 
@@ -249,7 +247,7 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
         request.digest.copy(items, at);
         writeUInt56(items, request.cost, at + 32);
         items[at + 39] = version.length;
-        items.set(version, at + 40);
+        items.write(version, at + 40, 'latin1');
         items.set(extras, at + 40 + version.length);
       });
     },
@@ -342,88 +340,6 @@ function readLimited(answers: Answers): Limited {
   }
   answers.at = at;
   return { passed, checks };
-}
-
-interface CachedShown {
-  /** Opaque bytes that the script compares with what is stored. */
-  version: Buffer;
-  shown: ShownText;
-  bytes: number;
-}
-
-/** Printed keys by digest, each with its version; the script confirms the version in the round trip that decides. */
-class ShownCache {
-  #young = new Map<string, CachedShown>();
-  #old = new Map<string, CachedShown>();
-  #youngBytes = 0;
-
-  find(id: string): CachedShown | undefined {
-    return this.#young.get(id) ?? this.#old.get(id);
-  }
-
-  /** Holds on to an entry that was just confirmed. */
-  keep(id: string, entry: CachedShown): ShownText {
-    // Of several requests on the way, an earlier one may have brought a newer version.
-    if (!this.#young.has(id)) this.#put(id, entry);
-    return entry.shown;
-  }
-
-  add(id: string, reply: unknown[]): ShownText {
-    const shown = printShown(readShown(reply));
-    // A copy: what ioredis answers is part of a larger buffer, which it would keep in memory.
-    this.#put(id, {
-      version: Buffer.from(reply[0] as Buffer),
-      shown,
-      bytes: 200 + id.length + 2 * shown.fields.length,
-    });
-    return shown;
-  }
-
-  #put(id: string, entry: CachedShown) {
-    if (this.#youngBytes + entry.bytes > shownBytesMax) {
-      this.#old = this.#young;
-      this.#young = new Map();
-      this.#youngBytes = 0;
-    }
-    this.#young.set(id, entry);
-    this.#youngBytes += entry.bytes;
-  }
-}
-
-const textOf = (value: unknown): string => (value as Buffer).toString('utf8');
-
-function readRatelimits(rows: unknown): Ratelimit[] {
-  return (rows as [Buffer, Buffer, Buffer, Buffer, number][]).map(([id, name, limit, duration, autoApply]) => ({
-    id: `rl_${textOf(id)}`,
-    name: textOf(name),
-    limit: Number(textOf(limit)),
-    duration: Number(textOf(duration)),
-    autoApply: autoApply === 1,
-  }));
-}
-
-/** In the order of shown_of in lua/decide.lua. */
-function readShown(reply: unknown[]) {
-  const [, key24, enabled, expires, name, meta, slugs, roles, limits, identity] = reply;
-  const who = identity as [Buffer, Buffer, Buffer | null, unknown] | null;
-  return {
-    keyId: `key_${textOf(key24)}`,
-    enabled: enabled === 1,
-    expires: expires ? Number(textOf(expires)) : undefined,
-    name: name ? textOf(name) : undefined,
-    meta: meta ? new JsonText(textOf(meta)) : undefined,
-    permissions: (slugs as Buffer[]).map(textOf),
-    roles: (roles as Buffer[]).map(textOf),
-    ratelimits: readRatelimits(limits),
-    identity: who
-      ? {
-          id: `id_${textOf(who[0])}`,
-          externalId: textOf(who[1]),
-          meta: new JsonText(who[2] ? textOf(who[2]) : '{}'),
-          ratelimits: readRatelimits(who[3]),
-        }
-      : undefined,
-  };
 }
 
 function writeUInt56(buffer: Buffer, value: number, at: number) {

@@ -1,0 +1,143 @@
+// What an answer shows of a key beside the decision, as lua/decide.lua tells it where the version that was sent is out of
+// date; and the memory of it.
+
+import { JsonText } from '../domain/json.ts';
+import { printShown, type Ratelimit, type Shown, type ShownText } from '../domain/verification.ts';
+
+/** Bytes of printed keys held in memory, in each of two generations. */
+const shownBytesMax = 32 * 1024 * 1024;
+
+interface CachedShown {
+  /** Opaque bytes, as latin1, that the script compares with what is stored. */
+  version: string;
+  shown: ShownText;
+  bytes: number;
+}
+
+/** Printed keys by digest, each with its version; the script confirms the version in the round trip that decides. */
+export class ShownCache {
+  #young = new Map<string, CachedShown>();
+  #old = new Map<string, CachedShown>();
+  #youngBytes = 0;
+
+  find(id: string): CachedShown | undefined {
+    return this.#young.get(id) ?? this.#old.get(id);
+  }
+
+  /** Holds on to an entry that was just confirmed. */
+  keep(id: string, entry: CachedShown): ShownText {
+    // Of several requests on the way, an earlier one may have brought a newer version.
+    if (!this.#young.has(id)) this.#put(id, entry);
+    return entry.shown;
+  }
+
+  add(id: string, packed: Buffer): ShownText {
+    const reader = new Reader(packed);
+    const version = reader.latin1(reader.number(1));
+    const shown = printShown(readShown(reader));
+    this.#put(id, { version, shown, bytes: 200 + id.length + 2 * shown.fields.length });
+    return shown;
+  }
+
+  #put(id: string, entry: CachedShown) {
+    if (this.#youngBytes + entry.bytes > shownBytesMax) {
+      this.#old = this.#young;
+      this.#young = new Map();
+      this.#youngBytes = 0;
+    }
+    this.#young.set(id, entry);
+    this.#youngBytes += entry.bytes;
+  }
+}
+
+/** An `expires` that does not come, see lua/include/state.lua. */
+const never = 2 ** 48 - 1;
+
+/** Takes one field after the other. */
+class Reader {
+  readonly #packed: Buffer;
+  #at = 0;
+
+  constructor(packed: Buffer) {
+    this.#packed = packed;
+  }
+
+  get isAtEnd(): boolean {
+    return this.#at === this.#packed.length;
+  }
+
+  number(bytes: 1 | 2 | 4 | 6 | 7): number {
+    const at = this.#at;
+    this.#at += bytes;
+    if (bytes < 7) return this.#packed.readUIntBE(at, bytes);
+    return this.#packed.readUInt8(at) * 2 ** 48 + this.#packed.readUIntBE(at + 1, 6);
+  }
+
+  latin1(bytes: number): string {
+    const at = this.#at;
+    this.#at += bytes;
+    return this.#packed.toString('latin1', at, this.#at);
+  }
+
+  text(bytes: number): string {
+    const at = this.#at;
+    this.#at += bytes;
+    return this.#packed.toString('utf8', at, this.#at);
+  }
+
+  /** A text that may be missing: its length + 1, or 0, stands before it. */
+  optionalText(lengthBytes: 2 | 4): string | undefined {
+    const length = this.number(lengthBytes);
+    return length === 0 ? undefined : this.text(length - 1);
+  }
+
+  texts(): string[] {
+    const texts: string[] = [];
+    for (let count = this.number(2); count > 0; count--) texts.push(this.text(this.number(2)));
+    return texts;
+  }
+
+  ratelimits(): Ratelimit[] {
+    const ratelimits: Ratelimit[] = [];
+    for (let count = this.number(1); count > 0; count--) {
+      const limit = this.number(7);
+      const duration = this.number(7);
+      const autoApply = this.number(1) === 1;
+      const nameBytes = this.number(2);
+      ratelimits.push({ id: `rl_${this.latin1(16)}`, name: this.text(nameBytes), limit, duration, autoApply });
+    }
+    return ratelimits;
+  }
+}
+
+/** In the order of shown_of in lua/decide.lua, after the version. */
+function readShown(reader: Reader): Shown {
+  const keyId = `key_${reader.latin1(24)}`;
+  const enabled = reader.number(1) === 1;
+  const expires = reader.number(6);
+  const name = reader.optionalText(2);
+  const meta = reader.optionalText(4);
+  const permissions = reader.texts();
+  const roles = reader.texts();
+  const ratelimits = reader.ratelimits();
+  return {
+    keyId,
+    enabled,
+    expires: expires === never ? undefined : expires,
+    name,
+    meta: meta === undefined ? undefined : new JsonText(meta),
+    permissions,
+    roles,
+    ratelimits,
+    identity: reader.isAtEnd ? undefined : readIdentity(reader),
+  };
+}
+
+function readIdentity(reader: Reader): NonNullable<Shown['identity']> {
+  return {
+    id: `id_${reader.latin1(16)}`,
+    externalId: reader.text(reader.number(2)),
+    meta: new JsonText(reader.optionalText(4) ?? '{}'),
+    ratelimits: reader.ratelimits(),
+  };
+}
