@@ -161,12 +161,7 @@ export function createGateway(options: GatewayOptions): AnswerHead {
     };
   }
 
-  function refuse(
-    request: HeadRequest,
-    outcome: keyof typeof refusals,
-    detail: string,
-    headers: Headers,
-  ): Response {
+  function refuse(request: HeadRequest, outcome: keyof typeof refusals, detail: string, headers: Headers): Response {
     const response = errorResponse(new ApiError(refusals[outcome].code, detail), request);
     const challenge = outcome === 'NOT_FOUND' ? [['WWW-Authenticate', scheme] as const] : [];
     return {
