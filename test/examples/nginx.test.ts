@@ -42,7 +42,12 @@ describe.skipIf(!hasNginx)('nginx', () => {
   const reached: { method: string; url: string; headers: IncomingHttpHeaders; body: string }[] = [];
 
   beforeAll(async () => {
-    tollgate = await startTollgate((rootKey) => ({ GATEWAY_ROOT_KEY: rootKey, GATEWAY_META: 'plan' }));
+    tollgate = await startTollgate((rootKey) => ({
+      GATEWAY_ROOT_KEY: rootKey,
+      GATEWAY_META: 'plan',
+      WORKERS: '2',
+      LOG_LEVEL: 'trace',
+    }));
     apiId = (await tollgate.ok('apis.createApi', { name: 'nginx' })).apiId;
     api = createServer(async (request, response) => {
       const { method, url, headers } = request;
@@ -216,6 +221,7 @@ describe.skipIf(!hasNginx)('nginx', () => {
   test('with Tollgate away, too', async () => {
     const { key } = await newKey();
     await tollgate.server.stop();
+    for (const secret of [tollgate.rootKey, key]) expect(tollgate.server.printed()).not.toContain(secret);
     expect((await ask(key)).status).toBe(503);
     expect(reached).toEqual([]);
   });
