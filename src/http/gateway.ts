@@ -277,7 +277,7 @@ function wait({ reset, duration }: Limits[number], now: number): number {
   return Math.min(Math.max(seconds(reset - now), 1), seconds(longest));
 }
 
-const longestWait = (limits: Limits, now: number): number => Math.max(1, ...limits.map((limit) => wait(limit, now)));
+const longestWait = (limits: Limits, now: number): number => Math.max(...limits.map((limit) => wait(limit, now)));
 
 /** draft-ietf-httpapi-ratelimit-headers-11: lists of the limits' names, each with its parameters. */
 function rateLimitHeaders(limits: Limits, now: number): Headers {
