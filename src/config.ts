@@ -7,6 +7,8 @@
 interface Kind<T> {
   accepts: string;
   parse(text: string): T | undefined;
+  /** Its value is shown to nobody. */
+  secret?: true;
 }
 
 const wholeNumber = (min: number, max: number): Kind<number> => ({
@@ -35,6 +37,29 @@ const redisUrl: Kind<string> = {
       : undefined,
 };
 
+const rootKey: Kind<string> = {
+  accepts: 'a root key, root_…, or empty',
+  parse: (text) => (/^(root_[0-9A-Za-z]+_[0-9A-Za-z]+)?$/.test(text.trim()) ? text.trim() : undefined),
+  secret: true,
+};
+
+const headerName: Kind<string> = {
+  accepts: 'the name of a header other than X-Tollgate-…',
+  parse: (text) => (/^(?!x-tollgate-)[\w-]{1,100}$/i.test(text) ? text : undefined),
+};
+
+const membersMax = 20;
+const members: Kind<readonly string[]> = {
+  accepts: `at most ${membersMax} different names of letters, digits, - and _, with commas between`,
+  parse(text) {
+    const names = text === '' ? [] : text.split(',').map((name) => name.trim());
+    // As headers they differ neither in case nor in - and _.
+    const different = new Set(names.map((name) => name.toLowerCase().replaceAll('_', '-')));
+    const isGood = names.every((name) => /^[\w-]{1,64}$/.test(name)) && different.size === names.length;
+    return isGood && names.length <= membersMax ? names : undefined;
+  },
+};
+
 /** The default is written as one would in the environment, and read like any other value. */
 const setting = <T>(variable: string, fallback: string, kind: Kind<T>, meaning: string) => ({
   variable,
@@ -61,6 +86,9 @@ const table = {
   usageRetentionDays: setting('USAGE_RETENTION_DAYS', '90', wholeNumber(1, 3_650), 'How long usage counts are kept.'),
   tagsMax: setting('TAGS_MAX', '1000', wholeNumber(0, 1_000_000), 'How many different tags of verifications an API counts; later ones are not counted.'),
   logLevel: setting('LOG_LEVEL', 'info', oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'The least serious message logged: `fatal`, `error`, `warn`, `info`, `debug`, `trace`; `silent` for none.'),
+  gatewayKeyHeader: setting('GATEWAY_KEY_HEADER', 'Authorization', headerName, 'The header in which the gateway check finds the key: after `Bearer` where it is `Authorization`, else the whole of it.'),
+  gatewayRootKey: setting('GATEWAY_ROOT_KEY', '', rootKey, 'The root key of the gateway check. With it, whoever reaches the port can check keys. Empty: each check brings one in `X-Tollgate-Root-Key`.'),
+  gatewayMeta: setting('GATEWAY_META', '', members, 'Members of a key\'s `meta` that the gateway check answers as headers, such as `plan,region`.'),
   sweepIntervalMs: setting('SWEEP_INTERVAL_MS', '1000', wholeNumber(10, 3_600_000), 'How often due refills and purges are looked for. Refills are exact whatever it is.'),
 };
 
@@ -80,10 +108,12 @@ const withoutCredentials = (text: string) => text.replace(/\/\/.*@/, '//…@');
 export function loadConfig(env: Record<string, string | undefined> = process.env): Config {
   const config: Record<string, unknown> = {};
   const wrong: string[] = [];
-  for (const [name, { variable, default: fallback, accepts, parse }] of Object.entries(table)) {
+  for (const [name, { variable, default: fallback, accepts, parse, secret }] of Object.entries(table)) {
     const text = env[variable] || fallback;
     config[name] = parse(text);
-    if (config[name] === undefined) wrong.push(`  ${variable}=${withoutCredentials(text)} must be ${accepts}`);
+    if (config[name] === undefined) {
+      wrong.push(`  ${variable}=${secret ? '…' : withoutCredentials(text)} must be ${accepts}`);
+    }
   }
   if (wrong.length > 0) throw new Error(`Some settings are not accepted:\n${wrong.join('\n')}`);
   return config as Config;

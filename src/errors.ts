@@ -19,6 +19,18 @@ const catalogue = {
     'The HTTP request itself is ambiguous, as when a header that may come once comes twice. The connection is closed.',
   ],
   unauthorized: [401, 'Unauthorized', 'The Authorization header is missing or malformed, or the root key is unknown.'],
+  invalid_key: [
+    401,
+    'Invalid key',
+    'The gateway check found no key in the header it is to be in, or one that is unknown.',
+  ],
+  key_disabled: [403, 'Key disabled', 'The gateway check found the key disabled.'],
+  key_expired: [403, 'Key expired', 'The gateway check found the key expired.'],
+  key_lacks_permission: [
+    403,
+    'Key lacks permission',
+    'The key does not fulfil the permission query of the gateway check.',
+  ],
   root_key_disabled: [403, 'Root key disabled', 'The root key has been disabled.'],
   root_key_expired: [403, 'Root key expired', 'The root key has expired.'],
   insufficient_permissions: [
@@ -63,6 +75,17 @@ const catalogue = {
   ],
   body_too_large: [413, 'Body too large', 'The request body is longer than this server accepts.'],
   unsupported_media_type: [415, 'Unsupported media type', 'The request body must be application/json.'],
+  rate_limited: [
+    429,
+    'Rate limited',
+    'A limit of the key would be exceeded. `Retry-After` says in how many seconds to try again, and `RateLimit` which limit it is.',
+  ],
+  usage_exceeded: [429, 'Usage exceeded', 'The key has too few credits left. Waiting helps only if they are refilled.'],
+  gateway_misconfigured: [
+    500,
+    'Gateway misconfigured',
+    'The gateway check has no root key, or one that is unknown, disabled, expired or may not verify keys. It is for the operator to mend, not for the owner of the key.',
+  ],
   internal: [500, 'Internal error', 'Something went wrong on our side; the log has the cause under this request id.'],
   store_unavailable: [
     503,

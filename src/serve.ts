@@ -3,6 +3,7 @@
 import { type Logger, pino } from 'pino';
 import type { Config } from './config.ts';
 import { createId } from './domain/keyString.ts';
+import { createGateway, gatewayPath } from './http/gateway.ts';
 import { createPipeline } from './http/pipeline.ts';
 import { listen, type Server } from './http/server.ts';
 import { operations } from './operations/index.ts';
@@ -21,9 +22,19 @@ export interface ServeOptions {
 export function serve({ store, config, log, port, sharePort }: ServeOptions): Promise<Server> {
   const { host, bodyBytesMax, metaBytesMax } = config;
   const answer = createPipeline(operations, { store, log, metaBytesMax });
-  // The one use of this machine's clock: a request's id needs no truth.
-  const newRequestId = () => createId('req', Date.now());
-  return listen({ host, port, sharePort, answer, bodyBytesMax, newRequestId });
+  // The uses of this machine's clock: a request's id needs no truth, and seconds to wait are rounded.
+  const nowMs = () => Date.now();
+  const newRequestId = () => createId('req', nowMs());
+  const check = createGateway({
+    store,
+    log,
+    keyHeader: config.gatewayKeyHeader,
+    rootKey: config.gatewayRootKey,
+    meta: config.gatewayMeta,
+    nowMs,
+  });
+  const byHead = { path: gatewayPath, answer: check };
+  return listen({ host, port, sharePort, answer, byHead, bodyBytesMax, newRequestId });
 }
 
 /** Errors are logged by name, message and stack alone: one of ioredis carries its command, and that may carry a secret. */

@@ -18,6 +18,9 @@ test('an empty environment gives the defaults', () => {
     usageRetentionDays: 90,
     tagsMax: 1000,
     logLevel: 'info',
+    gatewayKeyHeader: 'Authorization',
+    gatewayRootKey: '',
+    gatewayMeta: [],
     sweepIntervalMs: 1000,
   });
 });
@@ -35,6 +38,7 @@ describe.each([
   ['REDIS_URL', 'redis+cluster://a:7000,b:7001', 'redisUrl', 'redis+cluster://a:7000,b:7001'],
   ['REDIS_URL', 'rediss+sentinel://u:p@a,b:26380/main', 'redisUrl', 'rediss+sentinel://u:p@a,b:26380/main'],
   ['LOG_LEVEL', 'silent', 'logLevel', 'silent'],
+  ['GATEWAY_ROOT_KEY', ' root_1pA5q5zuJi7UZPFd_abc\n', 'gatewayRootKey', 'root_1pA5q5zuJi7UZPFd_abc'],
 ] as const)('%s=%s', (variable, text, name, value) => {
   test('is accepted', () => expect(loadConfig({ [variable]: text })[name]).toBe(value));
 });
@@ -51,6 +55,12 @@ test.each([
   ['REDIS_URL', 'redis://cache:port'],
   ['HOST', ' '],
   ['LOG_LEVEL', 'loud'],
+  ['GATEWAY_KEY_HEADER', 'X Api Key'],
+  ['GATEWAY_KEY_HEADER', 'X-Tollgate-Cost'],
+  ['GATEWAY_META', 'plan,,region'],
+  ['GATEWAY_META', 'plan:x'],
+  ['GATEWAY_META', 'plan,Plan'],
+  ['GATEWAY_META', 'a_b,a-b'],
 ])('%s=%s is refused', (variable, text) => {
   expect(() => loadConfig({ [variable]: text })).toThrow(`${variable}=${text} must be `);
 });
@@ -68,6 +78,16 @@ test('one error names every wrong variable, its value and what is accepted', () 
 test('the password of a mistyped URL stays out of the error', () => {
   expect(() => loadConfig({ REDIS_URL: 'http://tollgate:s3cret@cache' })).toThrow(
     /^(?!.*s3cret)[\s\S]*REDIS_URL=http:\/\/…@cache/,
+  );
+});
+
+test('names of metadata are a list', () => {
+  expect(loadConfig({ GATEWAY_META: 'plan, max_seats' }).gatewayMeta).toEqual(['plan', 'max_seats']);
+});
+
+test('a root key that is not one stays out of the error', () => {
+  expect(() => loadConfig({ GATEWAY_ROOT_KEY: 'rot_s3cret' })).toThrow(
+    /^(?!.*s3cret)[\s\S]*GATEWAY_ROOT_KEY=… must be a root key/,
   );
 });
 

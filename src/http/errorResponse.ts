@@ -31,3 +31,9 @@ export function errorResponse(
 /** What every bug of ours looks like from outside; the cause goes to the log. */
 export const internalError = (cause: unknown) =>
   new ApiError('internal', 'Something went wrong on our side. The log has the cause under this request id.', { cause });
+
+/** What the log says of an error: an unforeseen one is told with its stack, a store that is away in a line. */
+export function causeOf(error: ApiError): string {
+  const cause = error.cause instanceof Error ? error.cause : error;
+  return error.code === 'internal' ? (cause.stack ?? cause.message) : cause.message;
+}

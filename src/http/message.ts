@@ -14,6 +14,12 @@ export interface Request {
   body: Buffer | 'too_large';
 }
 
+/** A request whose head says all: its body is read past and left empty. */
+export interface HeadRequest extends Request {
+  /** Every header by its name in lower case, with its values in the order they came. */
+  headers: ReadonlyMap<string, readonly string[]>;
+}
+
 /** The answer as plain data. `body` is complete text, ready to be written. */
 export interface Response {
   status: number;
@@ -25,3 +31,6 @@ export interface Response {
 
 /** The life of a request behind one function; it never rejects. */
 export type Answer = (request: Request) => Promise<Response>;
+
+/** The same for requests whose head says all. */
+export type AnswerHead = (request: HeadRequest) => Promise<Response>;

@@ -15,6 +15,7 @@ import {
   Role,
   VerifiedRatelimit,
 } from '../operations/schemas.ts';
+import { answeredBy, askedBy, gatewayPath } from './gateway.ts';
 
 /** JSON Schema 2020-12, as OpenAPI 3.1 takes it, and every other object of the document. */
 type Json = { [member: string]: unknown };
@@ -97,6 +98,7 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
     paths[`/v2/${operation.name}`] = { post: describe(operation, operation.name) };
     if (operation.alias) paths[`/v2/${operation.alias}`] = { post: describe(operation, operation.alias) };
   }
+  paths[gatewayPath] = { get: gatewayCheck };
   paths['/v2/liveness'] = { get: liveness };
   const services = new Set(operations.map(serviceOf));
   return {
@@ -112,11 +114,18 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
     },
     servers: [{ url: '/' }],
     security: [{ rootKey: [] }],
-    tags: [...services].map((name) => ({ name })),
+    tags: [...services, 'gateway'].map((name) => ({ name })),
     paths,
     components: {
       securitySchemes: {
         rootKey: { type: 'http', scheme: 'bearer', description: `A root key. ${grantsInWords()}` },
+        key: { type: 'http', scheme: 'bearer', description: "An end user's key, as the gateway check takes it." },
+        gatewayRootKey: {
+          type: 'apiKey',
+          in: 'header',
+          name: askedBy.rootKey,
+          description: 'The root key of a gateway check, where the setting GATEWAY_ROOT_KEY is empty.',
+        },
       },
       headers: {
         RequestId: { description: 'The request id, as in `meta`.', schema: string },
@@ -210,30 +219,36 @@ function failures(operation: AnyOperation): Record<string, ResponseObject> {
     codes.delete('insufficient_permissions');
     codes.add(refuseAs);
   }
+  return failuresOf(codes, () => (operation.problems ? ['application/problem+json'] : jsonOrProblem));
+}
+
+const jsonOrProblem = ['application/json', 'application/problem+json'];
+
+/** What may be refused, by status. The second media type is for requests whose Accept names it. */
+function failuresOf(
+  codes: ReadonlySet<ErrorCode>,
+  mediaTypesOf: (status: number) => readonly string[],
+): Record<string, ResponseObject> {
   const statuses = new Map<number, ErrorCode[]>();
   for (const { code, status } of errorCatalogue) {
     if (codes.has(code)) statuses.set(status, [...(statuses.get(status) ?? []), code]);
   }
-  return Object.fromEntries([...statuses].map(([status, of]) => [status, failure(operation, status, of)]));
+  return Object.fromEntries([...statuses].map(([status, of]) => [status, failure(status, of, mediaTypesOf(status))]));
 }
 
-function failure(operation: AnyOperation, status: number, codes: readonly ErrorCode[]): ResponseObject {
+function failure(status: number, codes: readonly ErrorCode[], mediaTypes: readonly string[]): ResponseObject {
   const schema = {
     allOf: [
       ref('schemas', 'Error'),
       { properties: { error: { properties: { status: { const: status }, type: { enum: codes.map(typeOf) } } } } },
     ],
   };
-  const mediaTypes = operation.problems
-    ? ['application/problem+json']
-    : ['application/json', 'application/problem+json'];
   return {
     description: inWords(codes),
     headers: {
       'X-Request-Id': ref('headers', 'RequestId'),
       ...(status === 503 && { 'Retry-After': ref('headers', 'RetryAfter') }),
     },
-    // The second when the request's Accept names it.
     content: Object.fromEntries(mediaTypes.map((mediaType) => [mediaType, { schema }])),
   };
 }
@@ -268,5 +283,94 @@ const liveness: OperationObject = {
         },
       },
     },
+  },
+};
+
+const headerParameter = (name: string, description: string, schema: Json = string): Json => ({
+  in: 'header',
+  name,
+  description,
+  schema,
+});
+const headerObject = (description: string, schema: Json = string): Json => ({ description, schema });
+
+const decided: Json = {
+  [answeredBy.code]: headerObject('What was decided, as `code` of `keys.verifyKey`.'),
+  'Cache-Control': headerObject('`no-store`: it was decided for this request alone.'),
+};
+
+const rateLimits: Json = {
+  ...decided,
+  'RateLimit-Policy': headerObject(
+    'Every limit that was checked, such as `"requests";q=100;w=60` (draft-ietf-httpapi-ratelimit-headers-11). Names are percent-encoded.',
+  ),
+  RateLimit: headerObject('What is left of them, and for how many seconds: `"requests";r=50;t=30`.'),
+  [answeredBy.keyId]: headerObject('The id of the key, where it is known.'),
+};
+
+const gatewayErrors: readonly ErrorCode[] = [
+  'invalid_input',
+  'permissions_query_syntax',
+  'malformed_request',
+  'invalid_key',
+  'key_disabled',
+  'key_expired',
+  'key_lacks_permission',
+  'precondition_failed',
+  'rate_limited',
+  'usage_exceeded',
+  'gateway_misconfigured',
+  'internal',
+  'store_unavailable',
+];
+
+function gatewayFailures() {
+  const failures = failuresOf(new Set(gatewayErrors), (status) =>
+    status === 429 ? ['application/problem+json'] : jsonOrProblem,
+  );
+  const more: Record<number, Json> = {
+    401: { ...decided, 'WWW-Authenticate': headerObject('`Bearer`, where the key is expected in Authorization.') },
+    403: rateLimits,
+    429: { ...rateLimits, 'Retry-After': ref('headers', 'RetryAfter') },
+  };
+  for (const [status, headers] of Object.entries(more)) Object.assign(failures[status]!.headers as Json, headers);
+  return failures;
+}
+
+const gatewayCheck: OperationObject = {
+  operationId: 'gateway.check',
+  summary: 'Verify the key of a request for a gateway: by status and headers.',
+  description: [
+    'What `keys.verifyKey` does, for gateways that ask by headers and are told by a status and headers, such as nginx, Traefik, Caddy and Envoy. Any method will do, and a body is not looked at. A path below this one is taken for this one.',
+    'The key is in Authorization, after `Bearer`, or in the header of the setting GATEWAY_KEY_HEADER. Needs the root key of the setting GATEWAY_ROOT_KEY or, where that is empty, of a header; a root key that is not accepted is a 500, as it is not the end user who is at fault.',
+  ].join('\n\n'),
+  tags: ['gateway'],
+  security: [{ key: [] }, { key: [], gatewayRootKey: [] }],
+  parameters: [
+    headerParameter(askedBy.permissions, 'A permission query, as `permissions` of `keys.verifyKey`.'),
+    headerParameter(askedBy.cost, 'Credits to charge; 1 if left out.', { type: 'integer', minimum: 0 }),
+    headerParameter(
+      askedBy.limits,
+      'Limits to check: `name` or `name=cost`, with commas between. Names are percent-encoded where they hold `,`, `=` or `%`.',
+    ),
+  ],
+  responses: {
+    200: {
+      description: `The request may pass. Members of the key's metadata that the setting GATEWAY_META names are in \`${answeredBy.meta}…\`. Values are percent-encoded.`,
+      headers: {
+        'X-Request-Id': ref('headers', 'RequestId'),
+        ...rateLimits,
+        [answeredBy.externalId]: headerObject('The externalId of the key; empty where it has none.'),
+      },
+      content: {
+        'application/json': {
+          schema: object({
+            meta: ref('schemas', 'ResponseMeta'),
+            data: object({ valid: { const: true }, code: { const: 'VALID' }, keyId: string }),
+          }),
+        },
+      },
+    },
+    ...gatewayFailures(),
   },
 };

@@ -6,18 +6,17 @@
 // An operation that decides on the hot path leaves everything from `root key` on to its script.
 
 import type { Logger } from 'pino';
-import type { PresentedRootKey } from '../domain/caller.ts';
 import type { Grants, Resource } from '../domain/grants.ts';
 import { memberText, print } from '../domain/json.ts';
-import { digestOf, workspaceOfRootKey } from '../domain/keyString.ts';
 import { ApiError } from '../errors.ts';
 import type { AnyOperation, Context, ManageContext, Page } from '../operation.ts';
 import type { Store } from '../store/store.ts';
 import { parseBody } from './body.ts';
 import { cursorAfter, readCursor } from './cursor.ts';
-import { errorResponse, internalError } from './errorResponse.ts';
+import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import type { Answer, Request, Response } from './message.ts';
 import { createPages } from './pages.ts';
+import { bearerToken, RootKeyReader } from './rootKey.ts';
 import { compileInput } from './validate.ts';
 
 export interface PipelineOptions {
@@ -58,6 +57,9 @@ export function createPipeline(
       const { operation } = route;
       if (request.method !== 'POST') throw methodNotAllowed('POST');
       const token = bearerToken(request.authorization);
+      if (token === undefined) {
+        throw new ApiError('unauthorized', 'The Authorization header must be `Bearer <root key>`.');
+      }
       if (!isJson(request.contentType)) {
         throw new ApiError('unsupported_media_type', 'Content-Type must be application/json.');
       }
@@ -199,14 +201,6 @@ function servePage(request: Request, page: Response | undefined): Response {
   return page;
 }
 
-function bearerToken(authorization: string): string {
-  const token = /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
-  if (token === undefined) {
-    throw new ApiError('unauthorized', 'The Authorization header must be `Bearer <root key>`.');
-  }
-  return token;
-}
-
 const isJson = (contentType: string): boolean =>
   contentType === jsonType || /^application\/json *(;.*)?$/i.test(contentType);
 
@@ -214,26 +208,4 @@ function pageBody(list: string, { items, next }: Page<unknown>, wrapItems: strin
   const data = print(wrapItems === undefined ? items : { [wrapItems]: items });
   const pagination = next === undefined ? { hasMore: false } : { hasMore: true, cursor: cursorAfter(list, next) };
   return `"data":${data},"pagination":${JSON.stringify(pagination)}`;
-}
-
-function causeOf(error: ApiError): string {
-  const cause = error.cause instanceof Error ? error.cause : error;
-  // An unforeseen error is told with its stack, a store that is away in a line.
-  return error.status === 500 ? (cause.stack ?? cause.message) : cause.message;
-}
-
-/** Hashing a root key costs more than remembering it: the last few hundred are remembered, in memory only. */
-class RootKeyReader {
-  readonly #known = new Map<string, PresentedRootKey>();
-
-  read(token: string): PresentedRootKey {
-    const known = this.#known.get(token);
-    if (known) return known;
-    // A string that names no workspace is asked about in one that does not exist: refused like any unknown root key, in
-    // the same order and time.
-    const rootKey = { workspaceId: workspaceOfRootKey(token) ?? 'ws_none', digest: digestOf(token) };
-    if (this.#known.size >= 500) this.#known.clear();
-    this.#known.set(token, rootKey);
-    return rootKey;
-  }
 }

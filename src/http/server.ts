@@ -7,7 +7,7 @@
 import { STATUS_CODES } from 'node:http';
 import { ApiError } from '../errors.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
-import type { Answer, Request, Response } from './message.ts';
+import type { Answer, AnswerHead, HeadRequest, Request, Response } from './message.ts';
 import { type HttpRequest, type HttpResponse, uws } from './uws.ts';
 
 export interface ListenOptions {
@@ -19,6 +19,8 @@ export interface ListenOptions {
   bodyBytesMax: number;
   newRequestId: () => string;
   answer: Answer;
+  /** Answers what comes to `path` or below it, by any method, from the head alone: all headers are copied, no body is. */
+  byHead?: { path: string; answer: AnswerHead };
 }
 
 export interface Server {
@@ -28,7 +30,7 @@ export interface Server {
 }
 
 export function listen(options: ListenOptions): Promise<Server> {
-  const { host, port, sharePort = false, bodyBytesMax, newRequestId, answer } = options;
+  const { host, port, sharePort = false, bodyBytesMax, newRequestId, answer, byHead } = options;
   const app = uws.App();
   let inFlight = 0;
   let closing = false;
@@ -39,8 +41,13 @@ export function listen(options: ListenOptions): Promise<Server> {
     if (inFlight === 0) onIdle();
   }
 
-  function accept(native: HttpResponse, head: HttpRequest) {
-    const request = readHead(head, newRequestId());
+  /** Takes a request whose head was just read, and answers it when its body is there, or when it is past. */
+  function accept<R extends Request>(
+    native: HttpResponse,
+    request: R,
+    answer: (request: R) => Promise<Response>,
+    keepsBody: boolean,
+  ) {
     const announcedBytes = bodyBytes();
     const malformed = announcedBytes === undefined;
     let aborted = false;
@@ -92,13 +99,17 @@ export function listen(options: ListenOptions): Promise<Server> {
       respondAndClose();
       return;
     }
-    if (announcedBytes > bodyBytesMax) {
+    if (keepsBody && announcedBytes > bodyBytesMax) {
       request.body = 'too_large';
       respondAndClose();
       return;
     }
     native.onData((chunk, isLast) => {
       if (answering) return; // Was on its way already when the body was refused.
+      if (!keepsBody) {
+        if (isLast) respond();
+        return;
+      }
       const endBytes = keptBytes + chunk.byteLength;
       if (endBytes > bodyBytesMax) {
         request.body = 'too_large';
@@ -137,7 +148,12 @@ export function listen(options: ListenOptions): Promise<Server> {
     app.close();
   }
 
-  app.any('/*', accept);
+  app.any('/*', (native, head) => accept(native, readHead(head, newRequestId()), answer, true));
+  if (byHead) {
+    const take = (native: HttpResponse, head: HttpRequest) =>
+      accept(native, readWholeHead(head, newRequestId()), byHead.answer, false);
+    app.any(byHead.path, take).any(`${byHead.path}/*`, take);
+  }
   return new Promise((resolve, reject) => {
     app.listen(host, port, sharePort ? portShared : portExclusive, (socket) => {
       if (!socket) {
@@ -214,6 +230,16 @@ function readHead(head: HttpRequest, requestId: string): Request {
     requestId,
     body: empty,
   };
+}
+
+function readWholeHead(head: HttpRequest, requestId: string): HeadRequest {
+  const headers = new Map<string, string[]>();
+  head.forEach((name, value) => {
+    const values = headers.get(name);
+    if (values) values.push(value);
+    else headers.set(name, [value]);
+  });
+  return { ...readHead(head, requestId), headers };
 }
 
 /** The announced length of the body: 0 when there is none or it comes in chunks, undefined when the headers leave it open. */

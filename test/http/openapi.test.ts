@@ -5,6 +5,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { actions } from '../../src/domain/grants.ts';
 import { errorCatalogue } from '../../src/errors.ts';
+import { gatewayPath } from '../../src/http/gateway.ts';
 import type { OpenApiDocument, OperationObject } from '../../src/http/openapi.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
@@ -95,7 +96,7 @@ describe('the document', () => {
 
   test('names every path there is, and no other', () => {
     const paths = all.flatMap(({ name, alias }) => [name, alias ?? []].flat()).map((name) => `/v2/${name}`);
-    expect(Object.keys(document.paths).sort()).toEqual([...paths, '/v2/liveness'].sort());
+    expect(Object.keys(document.paths).sort()).toEqual([...paths, gatewayPath, '/v2/liveness'].sort());
   });
 
   test('gives every operation an id of its own', () => {
@@ -112,10 +113,16 @@ describe('the document', () => {
     for (const action of Object.values(actions).flat()) expect(text).toContain(`\`${action}\``);
   });
 
-  test('asks for a root key everywhere but for liveness', () => {
+  test('asks for a root key everywhere but for liveness, and for the key to check beside it at the gateway check', () => {
     expect(document.security).toEqual([{ rootKey: [] }]);
     const open = everyOperation().filter(({ security }) => security !== undefined);
-    expect(open).toEqual([expect.objectContaining({ operationId: 'liveness', security: [] })]);
+    expect(open).toEqual([
+      expect.objectContaining({
+        operationId: 'gateway.check',
+        security: [{ key: [] }, { key: [], gatewayRootKey: [] }],
+      }),
+      expect.objectContaining({ operationId: 'liveness', security: [] }),
+    ]);
   });
 });
 

@@ -1,0 +1,50 @@
+// Express, its keys checked by Tollgate through the Unkey SDK.
+//
+//   TOLLGATE_URL=http://127.0.0.1:8080 TOLLGATE_ROOT_KEY=root_… node examples/middleware/express.mjs
+
+import { Unkey } from '@unkey/api';
+import express from 'express';
+
+const { TOLLGATE_URL, TOLLGATE_ROOT_KEY, PORT = '3000' } = process.env;
+
+// A verification that may have been charged is not sent again, and none is waited for long.
+const unkey = new Unkey({
+  serverURL: TOLLGATE_URL,
+  rootKey: TOLLGATE_ROOT_KEY,
+  retryConfig: { strategy: 'none' },
+  timeoutMs: 2000,
+});
+
+const statuses = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
+
+async function requireKey(request, response, next) {
+  const key = /^Bearer +(\S+)$/i.exec(request.get('Authorization') ?? '')?.[1];
+  if (!key) return response.status(401).set('WWW-Authenticate', 'Bearer').json({ error: 'NOT_FOUND' });
+
+  const answer = await unkey.keys.verifyKey({ key }).catch((error) => console.error(`Tollgate: ${error.message}`));
+  // Whatever went wrong, nothing passes that was not verified.
+  if (!answer) return response.status(503).set('Retry-After', '1').json({ error: 'UNAVAILABLE' });
+
+  const { valid, code, ratelimits = [] } = answer.data;
+  if (!valid) {
+    if (code === 'NOT_FOUND') response.set('WWW-Authenticate', 'Bearer');
+    if (code === 'RATE_LIMITED') {
+      const reset = Math.max(...ratelimits.filter(({ exceeded }) => exceeded).map(({ reset }) => reset));
+      response.set('Retry-After', String(Math.max(1, Math.ceil((reset - Date.now()) / 1000))));
+    }
+    return response.status(statuses[code] ?? 403).json({ error: code });
+  }
+  response.locals.key = answer.data;
+  next();
+}
+
+const app = express();
+app.use('/api', requireKey);
+app.get('/api/hello', (_request, response) => {
+  const { key } = response.locals;
+  response.json({ hello: key.identity?.externalId ?? key.keyId });
+});
+
+const server = app.listen(Number(PORT), '127.0.0.1', () => {
+  console.log(`listens on http://127.0.0.1:${server.address().port}`);
+});

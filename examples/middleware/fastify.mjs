@@ -1,0 +1,50 @@
+// Fastify, its keys checked by Tollgate through the Unkey SDK.
+//
+//   TOLLGATE_URL=http://127.0.0.1:8080 TOLLGATE_ROOT_KEY=root_… node examples/middleware/fastify.mjs
+
+import { Unkey } from '@unkey/api';
+import Fastify from 'fastify';
+
+const { TOLLGATE_URL, TOLLGATE_ROOT_KEY, PORT = '3000' } = process.env;
+
+// A verification that may have been charged is not sent again, and none is waited for long.
+const unkey = new Unkey({
+  serverURL: TOLLGATE_URL,
+  rootKey: TOLLGATE_ROOT_KEY,
+  retryConfig: { strategy: 'none' },
+  timeoutMs: 2000,
+});
+
+const statuses = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
+
+async function requireKey(request, reply) {
+  const key = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
+  if (!key) return reply.code(401).header('WWW-Authenticate', 'Bearer').send({ error: 'NOT_FOUND' });
+
+  const answer = await unkey.keys.verifyKey({ key }).catch((error) => console.error(`Tollgate: ${error.message}`));
+  // Whatever went wrong, nothing passes that was not verified.
+  if (!answer) return reply.code(503).header('Retry-After', '1').send({ error: 'UNAVAILABLE' });
+
+  const { valid, code, ratelimits = [] } = answer.data;
+  if (!valid) {
+    if (code === 'NOT_FOUND') reply.header('WWW-Authenticate', 'Bearer');
+    if (code === 'RATE_LIMITED') {
+      const reset = Math.max(...ratelimits.filter(({ exceeded }) => exceeded).map(({ reset }) => reset));
+      reply.header('Retry-After', String(Math.max(1, Math.ceil((reset - Date.now()) / 1000))));
+    }
+    return reply.code(statuses[code] ?? 403).send({ error: code });
+  }
+  request.key = answer.data;
+}
+
+const app = Fastify();
+app.decorateRequest('key', null);
+app.register(
+  async (api) => {
+    api.addHook('onRequest', requireKey);
+    api.get('/hello', async ({ key }) => ({ hello: key.identity?.externalId ?? key.keyId }));
+  },
+  { prefix: '/api' },
+);
+
+console.log(`listens on ${await app.listen({ host: '127.0.0.1', port: Number(PORT) })}`);

@@ -1,0 +1,40 @@
+// Nothing but Node: one fetch to Tollgate's gateway check, whose status and headers are all there is to know.
+//
+//   TOLLGATE_URL=http://127.0.0.1:8080 TOLLGATE_ROOT_KEY=root_… node examples/middleware/fetch.mjs
+
+import { createServer } from 'node:http';
+
+const { TOLLGATE_URL, TOLLGATE_ROOT_KEY, PORT = '3000' } = process.env;
+
+const forTheClient = ['content-type', 'www-authenticate', 'retry-after', 'ratelimit', 'ratelimit-policy'];
+
+/** The answer of the check as `{ status, headers, body }`: 200 lets the request pass, anything else is for the client. */
+async function check({ headers: { authorization = '' } }) {
+  try {
+    const response = await fetch(`${TOLLGATE_URL}/v2/gateway/check`, {
+      headers: { authorization, 'x-tollgate-root-key': TOLLGATE_ROOT_KEY },
+      signal: AbortSignal.timeout(2000),
+    });
+    const { status, headers } = response;
+    const body = await response.text();
+    if ([200, 401, 403, 429, 503].includes(status)) return { status, headers, body };
+    console.error(`Tollgate: ${status} ${body}`);
+  } catch (error) {
+    console.error(`Tollgate: ${error.message}`);
+  }
+  // Whatever went wrong, nothing passes that was not verified.
+  return { status: 503, headers: new Headers({ 'retry-after': '1' }), body: '' };
+}
+
+const server = createServer(async (request, response) => {
+  const { status, headers, body } = await check(request);
+  for (const name of forTheClient) if (headers.has(name)) response.setHeader(name, headers.get(name));
+  if (status !== 200) return response.writeHead(status).end(body);
+
+  const who = headers.get('x-tollgate-external-id') || headers.get('x-tollgate-key-id');
+  response.end(JSON.stringify({ hello: decodeURIComponent(who) }));
+});
+
+server.listen(Number(PORT), '127.0.0.1', () => {
+  console.log(`listens on http://127.0.0.1:${server.address().port}`);
+});

@@ -1,0 +1,48 @@
+// Hono, its keys checked by Tollgate through the Unkey SDK.
+//
+//   TOLLGATE_URL=http://127.0.0.1:8080 TOLLGATE_ROOT_KEY=root_… node examples/middleware/hono.mjs
+
+import { serve } from '@hono/node-server';
+import { Unkey } from '@unkey/api';
+import { Hono } from 'hono';
+
+const { TOLLGATE_URL, TOLLGATE_ROOT_KEY, PORT = '3000' } = process.env;
+
+// A verification that may have been charged is not sent again, and none is waited for long.
+const unkey = new Unkey({
+  serverURL: TOLLGATE_URL,
+  rootKey: TOLLGATE_ROOT_KEY,
+  retryConfig: { strategy: 'none' },
+  timeoutMs: 2000,
+});
+
+const statuses = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
+
+async function requireKey(c, next) {
+  const key = /^Bearer +(\S+)$/i.exec(c.req.header('Authorization') ?? '')?.[1];
+  if (!key) return c.json({ error: 'NOT_FOUND' }, 401, { 'WWW-Authenticate': 'Bearer' });
+
+  const answer = await unkey.keys.verifyKey({ key }).catch((error) => console.error(`Tollgate: ${error.message}`));
+  // Whatever went wrong, nothing passes that was not verified.
+  if (!answer) return c.json({ error: 'UNAVAILABLE' }, 503, { 'Retry-After': '1' });
+
+  const { valid, code, ratelimits = [] } = answer.data;
+  if (!valid) {
+    if (code === 'NOT_FOUND') c.header('WWW-Authenticate', 'Bearer');
+    if (code === 'RATE_LIMITED') {
+      const reset = Math.max(...ratelimits.filter(({ exceeded }) => exceeded).map(({ reset }) => reset));
+      c.header('Retry-After', String(Math.max(1, Math.ceil((reset - Date.now()) / 1000))));
+    }
+    return c.json({ error: code }, statuses[code] ?? 403);
+  }
+  c.set('key', answer.data);
+  await next();
+}
+
+const app = new Hono();
+app.use('/api/*', requireKey);
+app.get('/api/hello', (c) => c.json({ hello: c.get('key').identity?.externalId ?? c.get('key').keyId }));
+
+serve({ fetch: app.fetch, hostname: '127.0.0.1', port: Number(PORT) }, ({ port }) => {
+  console.log(`listens on http://127.0.0.1:${port}`);
+});

@@ -1,0 +1,107 @@
+// examples/middleware: each program started as its first lines say, in front of a Tollgate as it is run.
+
+import { readdirSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { addressOf, type Program, run, startMsMax, startTollgate, type Tollgate } from '../support/processes.ts';
+
+const programs = readdirSync('examples/middleware');
+
+let tollgate: Tollgate;
+let apiId: string;
+beforeAll(async () => {
+  tollgate = await startTollgate();
+  apiId = (await tollgate.ok('apis.createApi', { name: 'examples' })).apiId;
+}, startMsMax);
+afterAll(() => tollgate?.stop());
+
+test('there are four of them', () => {
+  expect(programs.sort()).toEqual(['express.mjs', 'fastify.mjs', 'fetch.mjs', 'hono.mjs']);
+});
+
+describe.each(programs)('%s', (name) => {
+  let program: Program;
+  let address: string;
+
+  async function start(more: Record<string, string> = {}) {
+    const env = { TOLLGATE_URL: tollgate.url, TOLLGATE_ROOT_KEY: tollgate.rootKey, PORT: '0', PATH: process.env.PATH };
+    const started = run(process.execPath, [`examples/middleware/${name}`], { env: { ...env, ...more } });
+    return { started, at: await addressOf(started) };
+  }
+  beforeAll(async () => {
+    ({ started: program, at: address } = await start());
+  });
+  afterAll(() => program.stop());
+
+  const ask = async (authorization?: string, at = address) => {
+    const response = await fetch(`${at}/api/hello`, { headers: authorization ? { authorization } : {} });
+    const { status, headers } = response;
+    return {
+      status,
+      text: await response.text(),
+      challenge: headers.get('www-authenticate'),
+      retryAfter: headers.get('retry-after'),
+    };
+  };
+  const newKey = async (more: object) => (await tollgate.ok('keys.createKey', { apiId, ...more })).key;
+
+  test('a valid key passes, and the program knows whose it is', async () => {
+    const key = await newKey({ externalId: 'ada' });
+    expect(await ask(`Bearer ${key}`)).toMatchObject({ status: 200, text: '{"hello":"ada"}', retryAfter: null });
+  });
+
+  test.each([undefined, 'Bearer made_up', 'Basic YTpi', 'Bearer'])(
+    '401 with a challenge: %s',
+    async (authorization) => {
+      expect(await ask(authorization)).toMatchObject({ status: 401, challenge: 'Bearer' });
+    },
+  );
+
+  test('403 for a key that is disabled', async () => {
+    expect(await ask(`Bearer ${await newKey({ enabled: false })}`)).toMatchObject({ status: 403, challenge: null });
+  });
+
+  test('429 beyond the limit, with the seconds to wait; beyond the credits, without', async () => {
+    const key = await newKey({ ratelimits: [{ name: 'requests', limit: 1, duration: 3_600_000, autoApply: true }] });
+    expect((await ask(`Bearer ${key}`)).status).toBe(200);
+    const limited = await ask(`Bearer ${key}`);
+    expect(limited.status).toBe(429);
+    expect(Number(limited.retryAfter)).toBeGreaterThan(3_500);
+    expect(Number(limited.retryAfter)).toBeLessThanOrEqual(3_601);
+    expect(await ask(`Bearer ${await newKey({ credits: { remaining: 0 } })}`)).toMatchObject({
+      status: 429,
+      retryAfter: null,
+    });
+  });
+
+  test('503 without Tollgate, with a root key that is not accepted, and nothing of the key printed', async () => {
+    const key = await newKey({});
+    const wrong: Record<string, string>[] = [
+      { TOLLGATE_URL: 'http://127.0.0.1:9' },
+      { TOLLGATE_ROOT_KEY: `${tollgate.rootKey}x` },
+    ];
+    for (const env of wrong) {
+      const { started, at } = await start(env);
+      expect(await ask(`Bearer ${key}`, at)).toMatchObject({ status: 503, retryAfter: '1' });
+      await started.stop();
+      expect(started.printed()).toMatch(/^Tollgate: /m);
+      for (const secret of [key, tollgate.rootKey]) expect(started.printed()).not.toContain(secret);
+    }
+  });
+});
+
+describe('without Redis', () => {
+  test('503 from each of them, within a second or so', async () => {
+    const { key } = await tollgate.ok('keys.createKey', { apiId });
+    const env = { TOLLGATE_URL: tollgate.url, TOLLGATE_ROOT_KEY: tollgate.rootKey, PORT: '0', PATH: process.env.PATH };
+    const started = programs.map((name) => run(process.execPath, [`examples/middleware/${name}`], { env }));
+    const addresses = await Promise.all(started.map(addressOf));
+    tollgate.redis.child.kill('SIGSTOP');
+    const answers = await Promise.all(
+      addresses.map((at) => fetch(`${at}/api/hello`, { headers: { authorization: `Bearer ${key}` } })),
+    );
+    tollgate.redis.child.kill('SIGCONT');
+    expect(answers.map(({ status }) => status)).toEqual([503, 503, 503, 503]);
+    expect(answers.map(({ headers }) => headers.get('retry-after'))).toEqual(['1', '1', '1', '1']);
+    await Promise.all(started.map((program) => program.stop()));
+  });
+});

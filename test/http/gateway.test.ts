@@ -1,0 +1,497 @@
+// The gateway check on a real socket: what is asked by headers, and told by a status and headers.
+
+import { once } from 'node:events';
+import { Agent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createId } from '../../src/domain/keyString.ts';
+import { createGateway, type GatewayOptions, gatewayPath } from '../../src/http/gateway.ts';
+import type { OpenApiDocument } from '../../src/http/openapi.ts';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { listen, type Server } from '../../src/http/server.ts';
+import { operations } from '../../src/operations/index.ts';
+import { harness } from '../support/harness.ts';
+
+const h = harness();
+const bodyBytesMax = 1_000;
+const servers: Server[] = [];
+/** Lines of the log of the servers below. */
+const logged: string[] = [];
+
+async function serve(options: Partial<GatewayOptions> = {}): Promise<Server> {
+  const log = pino({ level: 'trace' }, { write: (line) => void logged.push(line) });
+  const nowMs = () => h.clock.now;
+  const settings = { keyHeader: 'Authorization', rootKey: h.rootKey, meta: [], ...options };
+  const server = await listen({
+    host: '127.0.0.1',
+    port: 0,
+    bodyBytesMax,
+    newRequestId: () => createId('req', nowMs()),
+    answer: createPipeline(operations, { store: h.store, log, metaBytesMax: 10_240 }),
+    byHead: { path: gatewayPath, answer: createGateway({ store: h.store, log, nowMs, ...settings }) },
+  });
+  servers.push(server);
+  return server;
+}
+
+/** Its root key is a setting, and it shows some metadata. */
+let own: Server;
+/** It gets its root key by header, and the key by another than Authorization. */
+let open: Server;
+beforeAll(async () => {
+  own = await serve({ meta: ['plan', 'seats', 'note', 'tags', 'is_free', 'gone'] });
+  open = await serve({ rootKey: '', keyHeader: 'X-Api-Key' });
+});
+afterAll(() => Promise.all(servers.map((server) => server.close())));
+
+interface Answer {
+  status: number;
+  headers: IncomingMessage['headers'];
+  text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: what was answered is for the test to say.
+  json: any;
+}
+
+/** Everything that was answered to the tests below. */
+const answered: IncomingMessage[] = [];
+
+/** With node:http, which sends a header twice when told to, and any method. */
+async function ask(server: Server, options: RequestOptions & { body?: string | Buffer } = {}): Promise<Answer> {
+  const { body, ...rest } = options;
+  const request = httpRequest({ host: '127.0.0.1', port: server.port, path: gatewayPath, ...rest });
+  request.end(body);
+  const [response] = (await once(request, 'response')) as [IncomingMessage];
+  let text = '';
+  for await (const chunk of response) text += chunk;
+  answered.push(response);
+  return {
+    status: response.statusCode!,
+    headers: response.headers,
+    text,
+    json: text === '' ? undefined : JSON.parse(text),
+  };
+}
+
+const bearer = (key: string, more: Record<string, string> = {}) => ({
+  headers: { authorization: `Bearer ${key}`, ...more },
+});
+const codeOf = ({ json }: Answer) => json.error?.type.split('/').at(-1);
+const refused = (answer: Answer) => [answer.status, codeOf(answer), answer.headers['x-tollgate-code']];
+
+const minute = 60_000;
+const requests = { name: 'requests', limit: 2, duration: minute, autoApply: true };
+
+describe('a key that may pass', () => {
+  test('is answered 200, with whose it is and what is left of its limits, and is charged like by keys.verifyKey', async () => {
+    const { key, keyId } = await h.createKey({
+      externalId: 'ada',
+      credits: { remaining: 10 },
+      ratelimits: [requests, { name: 'tokens', limit: 1000, duration: 90_500, autoApply: true }],
+    });
+    const answer = await ask(own, bearer(key));
+    expect(answer).toMatchObject({
+      status: 200,
+      headers: {
+        'x-tollgate-code': 'VALID',
+        'x-tollgate-key-id': keyId,
+        'x-tollgate-external-id': 'ada',
+        'ratelimit-policy': '"requests";q=2;w=60, "tokens";q=1000;w=91',
+        'cache-control': 'no-store',
+        'x-request-id': answer.json.meta.requestId,
+      },
+      json: { meta: { requestId: expect.stringMatching(/^req_/) }, data: { valid: true, code: 'VALID', keyId } },
+    });
+    // A unit leaves a millisecond after its window, or a sixty-fourth of it where the limit is above 64: rounded up.
+    expect(answer.headers.ratelimit).toMatch(/^"requests";r=1;t=61, "tokens";r=999;t=9[12]$/);
+    expect(answer.headers).not.toHaveProperty('retry-after');
+    expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 9 });
+  });
+
+  test('without limits is answered no RateLimit', async () => {
+    const { key } = await h.createKey();
+    const { status, headers } = await ask(own, bearer(key));
+    expect(status).toBe(200);
+    expect(Object.keys(headers).filter((name) => name.includes('ratelimit'))).toEqual([]);
+  });
+
+  test.each(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND'])(
+    'is asked for by %s alike',
+    async (method) => {
+      const { key, keyId } = await h.createKey();
+      const { status, headers, text } = await ask(own, { method, ...bearer(key) });
+      expect([status, headers['x-tollgate-key-id'], text === '']).toEqual([200, keyId, method === 'HEAD']);
+    },
+  );
+
+  test('is asked for with a path below, whatever it is, as Envoy does', async () => {
+    const { key } = await h.createKey();
+    for (const path of ['/', '/orders/7?cost=5&x', '/../keys.createKey', '//', '/%00']) {
+      expect((await ask(own, { path: gatewayPath + path, ...bearer(key) })).status).toBe(200);
+    }
+    expect((await ask(own, { path: `${gatewayPath}s`, ...bearer(key) })).status).toBe(404);
+  });
+
+  test('is charged what the header says, and checked against the limits it names', async () => {
+    const { key, keyId } = await h.createKey({
+      credits: { remaining: 10 },
+      ratelimits: [
+        requests,
+        { name: 'a, b=100%', limit: 9, duration: minute },
+        { name: 'tokens', limit: 9, duration: minute },
+      ],
+    });
+    const headers = { 'x-tollgate-cost': '4', 'x-tollgate-limits': ' tokens = 3 ,a%2C%20b%3D100%25' };
+    const answer = await ask(own, bearer(key, headers));
+    expect(answer.headers.ratelimit).toBe('"requests";r=1;t=61, "a,%20b=100%25";r=8;t=61, "tokens";r=6;t=61');
+    expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 6 });
+  });
+
+  test('is let through by a permission query it fulfils', async () => {
+    const { key } = await h.createKey({ permissions: ['documents.read'] });
+    const passes = async (query: string) => (await ask(own, bearer(key, { 'x-tollgate-permissions': query }))).status;
+    expect(await passes('documents.read OR admin')).toBe(200);
+    expect(await passes('documents.read AND admin')).toBe(403);
+    expect(await passes('')).toBe(200);
+  });
+});
+
+describe('a key that may not pass', () => {
+  test.each([
+    ['no header', {}],
+    ['an empty one', { authorization: '' }],
+    ['another scheme', { authorization: 'Basic YWRhOnNlY3JldA==' }],
+    ['no token', { authorization: 'Bearer ' }],
+    ['a key that is unknown', { authorization: 'Bearer made_up' }],
+    ['one that is too long to be one', { authorization: `Bearer ${'k'.repeat(513)}` }],
+  ])('401 and a challenge: %s', async (_what, headers) => {
+    const answer = await ask(own, { headers });
+    expect(refused(answer)).toEqual([401, 'invalid_key', 'NOT_FOUND']);
+    expect(answer.headers['www-authenticate']).toBe('Bearer');
+  });
+
+  test('401 also for a root key, and for a key of another workspace', async () => {
+    const { rootKey } = await h.createWorkspace();
+    const { key } = await h.createKey();
+    const other = await serve({ rootKey });
+    expect(refused(await ask(own, bearer(h.rootKey)))[0]).toBe(401);
+    expect(refused(await ask(other, bearer(key)))[0]).toBe(401);
+  });
+
+  test('403: disabled, expired, without the permission; with the id of the key, and nothing else of it', async () => {
+    const { key, keyId } = await h.createKey({ externalId: 'ada', meta: { plan: 'pro' } });
+    const refusal = async (headers = {}) => {
+      const answer = await ask(own, bearer(key, headers));
+      expect(answer.headers['x-tollgate-key-id']).toBe(keyId);
+      expect(JSON.stringify(answer)).not.toMatch(/"ada"|pro"|www-authenticate|retry-after/);
+      return refused(answer);
+    };
+    const permissions = { 'x-tollgate-permissions': 'admin' };
+    expect(await refusal(permissions)).toEqual([403, 'key_lacks_permission', 'INSUFFICIENT_PERMISSIONS']);
+    await h.ok('keys.updateKey', { keyId, expires: 0 });
+    expect(await refusal()).toEqual([403, 'key_expired', 'EXPIRED']);
+    await h.ok('keys.updateKey', { keyId, enabled: false });
+    expect(await refusal()).toEqual([403, 'key_disabled', 'DISABLED']);
+  });
+
+  test('429 with the seconds after which it passes, and not one earlier', async () => {
+    const { key, keyId } = await h.createKey({ credits: { remaining: 9 }, ratelimits: [requests] });
+    const check = () => ask(own, bearer(key));
+    await check();
+    h.clock.advance(12_345);
+    await check();
+    const limited = await check();
+    expect(refused(limited)).toEqual([429, 'rate_limited', 'RATE_LIMITED']);
+    expect(limited.headers).toMatchObject({ ratelimit: '"requests";r=0;t=48', 'retry-after': '48' });
+    expect(limited.headers['content-type']).toBe('application/problem+json');
+    expect(limited.json.error.detail).toBe('A limit is exceeded: "requests".');
+    expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 7 });
+    h.clock.advance(47_000);
+    expect((await check()).headers['retry-after']).toBe('1');
+    h.clock.advance(1_000);
+    expect((await check()).status).toBe(200);
+  });
+
+  test('429 waits for the last of the limits that are exceeded', async () => {
+    const { key } = await h.createKey({
+      ratelimits: [
+        { ...requests, limit: 1 },
+        { ...requests, name: 'hourly', limit: 1, duration: 60 * minute },
+      ],
+    });
+    await ask(own, bearer(key));
+    expect((await ask(own, bearer(key))).headers['retry-after']).toBe('3601');
+  });
+
+  test('429 without Retry-After when credits are used up: nobody knows when there are more', async () => {
+    const { key } = await h.createKey({ credits: { remaining: 0 }, ratelimits: [requests] });
+    const answer = await ask(own, bearer(key));
+    expect(refused(answer)).toEqual([429, 'usage_exceeded', 'USAGE_EXCEEDED']);
+    expect(answer.headers).not.toHaveProperty('retry-after');
+  });
+
+  test('what is told in seconds stays within the window when the clocks disagree', async () => {
+    const { key } = await h.createKey({ ratelimits: [{ ...requests, limit: 1 }] });
+    await ask(own, bearer(key));
+    for (const [skewMs, expected] of [
+      [-10 * minute, '61'],
+      [10 * minute, '1'],
+    ] as const) {
+      const skewed = await serve({ nowMs: () => h.clock.now + skewMs });
+      expect((await ask(skewed, bearer(key))).headers['retry-after']).toBe(expected);
+    }
+  });
+});
+
+describe('metadata as headers', () => {
+  const shown = async (meta: Record<string, unknown>) => {
+    const { key } = await h.createKey({ meta });
+    return (await ask(own, bearer(key))).headers;
+  };
+
+  test('are those of the setting, all of them, empty where the key has none', async () => {
+    expect(await shown({ plan: 'pro', secret: 'no', seats: 5 })).toMatchObject({
+      'x-tollgate-external-id': '',
+      'x-tollgate-meta-plan': 'pro',
+      'x-tollgate-meta-seats': '5',
+      'x-tollgate-meta-note': '',
+      'x-tollgate-meta-is-free': '',
+    });
+    expect(Object.keys(await shown({ secret: 'no' })).join()).not.toContain('secret');
+    expect(await shown({ gone: null, is_free: false, tags: ['a', { b: 1 }] })).toMatchObject({
+      'x-tollgate-meta-gone': '',
+      'x-tollgate-meta-is-free': 'false',
+      'x-tollgate-meta-tags': '[%22a%22,{%22b%22:1}]',
+    });
+  });
+
+  test('make no header of their own, and decodeURIComponent gives the value back', async () => {
+    const values = [
+      'a\r\nX-Injected: 1\r\n\r\n<body>',
+      '\n',
+      'Grüße, 世界 🔑',
+      ' 100% "quoted" \\ back ',
+      '\u0000\u001f\u007f\u0085\u2028',
+      "!#$&'()*+,-./:;<=>?@[]^_`{|}~",
+    ];
+    for (const note of values) {
+      const headers = await shown({ note });
+      expect(headers).not.toHaveProperty('x-injected');
+      expect(headers['x-tollgate-meta-note']).toMatch(/^[!-~]+$/);
+      expect(decodeURIComponent(String(headers['x-tollgate-meta-note']))).toBe(note);
+    }
+    expect((await shown({ note: values.at(-1) }))['x-tollgate-meta-note']).toBe(values.at(-1));
+  });
+
+  test('of numbers have the digits that were stored', async () => {
+    const { apiId } = await h.ok('apis.createApi', { name: 'numbers' });
+    const body = `{"apiId":"${apiId}","meta":{"seats":12345678901234567890.10}}`;
+    const { json } = await h.send('/v2/keys.createKey', { body });
+    expect((await ask(own, bearer(json.data.key))).headers['x-tollgate-meta-seats']).toBe('12345678901234567890.10');
+  });
+
+  test('are empty above 1024 characters', async () => {
+    expect(await shown({ note: 'x'.repeat(1024), plan: `${'x'.repeat(1020)}é` })).toMatchObject({
+      'x-tollgate-meta-note': 'x'.repeat(1024),
+      'x-tollgate-meta-plan': '',
+    });
+  });
+});
+
+test('the name of a limit stays within its quotes', async () => {
+  const name = 'a"b\\c\r\nü';
+  const { key } = await h.createKey({ ratelimits: [{ ...requests, name, limit: 2 ** 53 - 1 }] });
+  const { headers } = await ask(own, bearer(key));
+  expect(headers['ratelimit-policy']).toBe('"a%22b%5Cc%0D%0A%C3%BC";q=999999999999999;w=60');
+  expect(headers.ratelimit).toMatch(/^"a%22b%5Cc%0D%0A%C3%BC";r=999999999999999;t=\d+$/);
+});
+
+describe('the root key', () => {
+  test('comes by header where the setting is empty', async () => {
+    const { key } = await h.createKey();
+    const headers = { 'X-Api-Key': key, 'X-Tollgate-Root-Key': h.rootKey };
+    expect((await ask(open, { headers })).status).toBe(200);
+    const unknown = await ask(open, { headers: { ...headers, 'X-Api-Key': '' } });
+    expect([...refused(unknown), unknown.headers['www-authenticate']]).toEqual([
+      401,
+      'invalid_key',
+      'NOT_FOUND',
+      'ApiKey header="X-Api-Key"',
+    ]);
+    // Authorization is then none of its business.
+    expect((await ask(open, { headers: { ...headers, authorization: 'Basic YTpi' } })).status).toBe(200);
+  });
+
+  test('of the setting is not replaced by the header: an end user cannot bring a workspace of his own', async () => {
+    const stranger = await h.createWorkspace();
+    const { key } = await h.createKey();
+    const headers = { 'X-Tollgate-Root-Key': stranger.rootKey };
+    expect((await ask(own, bearer(key, headers))).status).toBe(200);
+  });
+
+  test('that is missing, unknown, expired or may not verify is the fault of the operator: 500, logged without it', async () => {
+    const { key } = await h.createKey();
+    const expired = await h.createRootKey(['*'], h.workspaceId, 0);
+    const other = await h.createRootKey(['api.*.read_api']);
+    const unknown = h.rootKey.replace(/.$/, (last) => (last === '1' ? '2' : '1'));
+    logged.length = 0;
+    for (const [rootKey, detail] of [
+      ['', /^There is no root key: the setting GATEWAY_ROOT_KEY is empty/],
+      ['nonsense', /^The root key is unknown/],
+      [unknown, /^The root key is unknown/],
+      [expired, /^The root key has expired/],
+      [other, /^The root key lacks api\.\*\.verify_key/],
+    ] as const) {
+      const answer = await ask(open, { headers: { 'X-Api-Key': key, 'X-Tollgate-Root-Key': rootKey } });
+      expect([answer.status, codeOf(answer)]).toEqual([500, 'gateway_misconfigured']);
+      expect(answer.json.error.detail).toMatch(detail);
+      expect(answer.headers).not.toHaveProperty('www-authenticate');
+      expect(JSON.parse(logged.at(-1)!)).toMatchObject({
+        operation: 'gateway.check',
+        status: 500,
+        code: 'gateway_misconfigured',
+        requestId: answer.json.meta.requestId,
+        cause: expect.stringMatching(detail),
+      });
+    }
+    expect(logged).toHaveLength(5);
+    for (const secret of [key, unknown, expired, other]) expect(logged.join()).not.toContain(secret);
+  });
+
+  test('on keys of another API only is answered 401: it does not tell that the key exists', async () => {
+    const { key } = await h.createKey();
+    const other = await h.createKey();
+    const rootKey = await h.createRootKey([`api.${other.apiId}.verify_key`]);
+    const headers = { 'X-Api-Key': key, 'X-Tollgate-Root-Key': rootKey };
+    expect((await ask(open, { headers })).status).toBe(401);
+  });
+});
+
+describe('a header that is not as it should be is named', () => {
+  const valid = { 'x-tollgate-permissions': 'a.b', 'x-tollgate-cost': '1', 'x-tollgate-limits': 'requests' };
+  test.each([
+    ['X-Tollgate-Cost', 'many', 'must hold a cost that is a whole number'],
+    ['X-Tollgate-Cost', '-1', 'must hold'],
+    ['X-Tollgate-Cost', '1.5', 'must hold'],
+    ['X-Tollgate-Cost', '1e3', 'must hold'],
+    ['X-Tollgate-Cost', '1000000000001', 'must be <= 1000000000000'],
+    ['X-Tollgate-Limits', 'requests=', 'must hold a cost'],
+    ['X-Tollgate-Limits', 'requests=x', 'must hold a cost'],
+    ['X-Tollgate-Limits', 'requests=1=2', 'must be names of limits'],
+    ['X-Tollgate-Limits', 'requests,', 'must NOT have fewer than 3 characters'],
+    ['X-Tollgate-Limits', '%zz%', 'has a name that is not percent-encoded'],
+    ['X-Tollgate-Limits', 'requests, requests=2', 'repeats "requests"'],
+    ['X-Tollgate-Limits', Array(51).fill('requests').join(), 'must NOT have more than 50 items'],
+    ['X-Tollgate-Permissions', 'a.b AND', 'Expected a permission or "(" instead of the end at position 7'],
+    ['X-Tollgate-Permissions', 'a'.repeat(1001), 'must NOT have more than 1000 characters'],
+  ])('400: %s: %.30s', async (name, value, message) => {
+    const { key, keyId } = await h.createKey({
+      permissions: ['a.b'],
+      credits: { remaining: 5 },
+      ratelimits: [requests],
+    });
+    const answer = await ask(own, bearer(key, { ...valid, [name.toLowerCase()]: value }));
+    expect(answer.status).toBe(400);
+    expect(answer.json.error.errors).toEqual([
+      {
+        location: `headers.${name}`,
+        message: expect.stringContaining(message),
+        ...(message.startsWith('repeats') && { fix: expect.any(String) }),
+      },
+    ]);
+    expect(answer.json.error.detail).not.toContain('body');
+    expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 5 });
+  });
+
+  test.each(['X-Tollgate-Cost', 'X-Tollgate-Limits', 'X-Tollgate-Permissions'])('400: %s twice', async (name) => {
+    const { key } = await h.createKey();
+    const headers = ['Authorization', `Bearer ${key}`, 'Host', 'a', name, '1', name, '1'];
+    const answer = await ask(own, { headers } as unknown as RequestOptions);
+    expect([answer.status, answer.json.error.errors]).toEqual([
+      400,
+      [{ location: `headers.${name}`, message: 'may come once' }],
+    ]);
+  });
+
+  test('400: the key twice, or its header', async () => {
+    const { key } = await h.createKey();
+    const twice = (name: string, value: string) => [
+      'Host',
+      'a',
+      'X-Tollgate-Root-Key',
+      h.rootKey,
+      name,
+      value,
+      name,
+      value,
+    ];
+    const asked = async (server: Server, headers: string[]) => ask(server, { headers } as unknown as RequestOptions);
+    expect(codeOf(await asked(own, twice('Authorization', `Bearer ${key}`)))).toBe('malformed_request');
+    expect((await asked(open, twice('X-Api-Key', key))).json.error.errors[0].location).toBe('headers.X-Api-Key');
+  });
+
+  test('400: a query, which would be overlooked', async () => {
+    const { key } = await h.createKey();
+    expect((await ask(own, { path: `${gatewayPath}?cost=2`, ...bearer(key) })).status).toBe(400);
+  });
+
+  test('412: a limit that the key does not have', async () => {
+    const { key } = await h.createKey();
+    const answer = await ask(own, bearer(key, { 'x-tollgate-limits': 'nowhere' }));
+    expect([answer.status, codeOf(answer)]).toEqual([412, 'precondition_failed']);
+  });
+});
+
+describe('a body', () => {
+  test('is read past, however large, and the connection goes on', async () => {
+    const { key } = await h.createKey({ ratelimits: [{ ...requests, limit: 100 }] });
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    let sockets = 0;
+    const large = Buffer.alloc(64 * 1024 * 1024);
+    const before = process.memoryUsage().arrayBuffers;
+    for (const body of ['', '{"key":"none"', 'x'.repeat(bodyBytesMax + 1), large]) {
+      const { status, headers } = await ask(own, { method: 'POST', agent, body, ...bearer(key) });
+      expect([status, headers.connection?.toLowerCase() === 'close']).toEqual([200, false]);
+      sockets += Object.values(agent.sockets).concat(Object.values(agent.freeSockets)).flat().length;
+    }
+    expect(sockets).toBe(4);
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(large.length / 2);
+    agent.destroy();
+  });
+
+  test('in chunks is read past too', async () => {
+    const { key } = await h.createKey();
+    const request = httpRequest({
+      host: '127.0.0.1',
+      port: own.port,
+      path: gatewayPath,
+      method: 'PUT',
+      ...bearer(key),
+    });
+    for (let chunk = 0; chunk < 10; chunk++) request.write('x'.repeat(bodyBytesMax));
+    request.end();
+    const [response] = (await once(request, 'response')) as [IncomingMessage];
+    expect(response.resume().statusCode).toBe(200);
+  });
+});
+
+test('every answer above is one that the OpenAPI document describes, headers and all', async () => {
+  const response = await fetch(`http://127.0.0.1:${own.port}/openapi.json`);
+  const { responses } = ((await response.json()) as OpenApiDocument).paths[gatewayPath]!.get!;
+  const statuses = new Set<string>();
+  // Those of HTTP itself.
+  const ofHttp = /^(connection|keep-alive|date|uwebsockets|content-(type|length)|transfer-encoding)$/;
+  for (const { statusCode, headers, url } of answered) {
+    if (statusCode === 404) continue; // The path that is not this one.
+    const described = responses[statusCode!]!;
+    expect(described, `${url} ${statusCode}`).toBeDefined();
+    expect(Object.keys(described.content)).toContain(headers['content-type']);
+    const names = Object.keys(described.headers as object).map((name) => name.toLowerCase());
+    const others = Object.keys(headers).filter((name) => !ofHttp.test(name) && !name.startsWith('x-tollgate-meta-'));
+    expect(
+      others.filter((name) => !names.includes(name)),
+      String(statusCode),
+    ).toEqual([]);
+    statuses.add(String(statusCode));
+  }
+  expect([...statuses].sort()).toEqual(['200', '400', '401', '403', '412', '429', '500']);
+});
