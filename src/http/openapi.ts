@@ -15,6 +15,7 @@ import {
   Role,
   VerifiedRatelimit,
 } from '../operations/schemas.ts';
+import { examples } from './examples.ts';
 
 /** JSON Schema 2020-12, as OpenAPI 3.1 takes it, and every other object of the document. */
 type Json = { [member: string]: unknown };
@@ -30,7 +31,7 @@ export interface OperationObject extends Json {
 }
 
 export interface ResponseObject extends Json {
-  content: Record<string, { schema: Json }>;
+  content: Record<string, { schema: Json; example?: unknown }>;
 }
 
 /** Shapes that several operations answer or take, by the name they have in the document. */
@@ -169,7 +170,10 @@ function describe(operation: AnyOperation, name: string): OperationObject {
     description: `Needs ${grants.map((group) => group.map((grant) => `\`${grant}\``).join(' or ')).join(', and ')}.`,
     tags: [serviceOf(operation)],
     'x-required-permissions': { allOf: grants.map((group) => ({ anyOf: group })) },
-    requestBody: { required: true, content: { 'application/json': { schema: plain(operation.input) } } },
+    requestBody: {
+      required: true,
+      content: { 'application/json': { schema: plain(operation.input), example: examples[operation.name]?.request } },
+    },
     responses: { 200: success(operation, name === operation.alias), ...failures(operation) },
   };
 }
@@ -199,8 +203,15 @@ function success(operation: AnyOperation, asAlias: boolean): ResponseObject {
   return {
     description: 'Done, or decided.',
     headers: { 'X-Request-Id': ref('headers', 'RequestId') },
-    content: { 'application/json': { schema } },
+    content: { 'application/json': { schema, example: exampleAnswer(operation, asAlias) } },
   };
+}
+
+/** Told by the operation's first path; the second answers alike but for the list, which it does not wrap. */
+function exampleAnswer(operation: AnyOperation, asAlias: boolean): unknown {
+  const answer = examples[operation.name]?.response as { data: Json } | undefined;
+  const wrapItems = operation.kind === 'manages' ? operation.wrapItems : undefined;
+  return answer && asAlias && wrapItems ? { ...answer, data: answer.data[wrapItems] } : answer;
 }
 
 function failures(operation: AnyOperation): Record<string, ResponseObject> {
@@ -265,6 +276,7 @@ const liveness: OperationObject = {
       content: {
         'application/json': {
           schema: object({ meta: ref('schemas', 'ResponseMeta'), data: object({ message: string }) }),
+          example: examples.liveness?.response,
         },
       },
     },

@@ -5,7 +5,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { actions } from '../../src/domain/grants.ts';
 import { errorCatalogue } from '../../src/errors.ts';
-import type { OpenApiDocument, OperationObject } from '../../src/http/openapi.ts';
+import type { OpenApiDocument, OperationObject, ResponseObject } from '../../src/http/openapi.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
 import { harness } from '../support/harness.ts';
@@ -98,6 +98,13 @@ describe('the document', () => {
     expect(Object.keys(document.paths).sort()).toEqual([...paths, '/v2/liveness'].sort());
   });
 
+  test('says of every operation what it does, and shows an answer', () => {
+    for (const { operationId, summary, responses } of everyOperation()) {
+      expect(summary, operationId).toMatch(/^[A-Z].+\.$/);
+      expect(responses[200]!.content['application/json']!.example, operationId).toHaveProperty('meta.requestId');
+    }
+  });
+
   test('gives every operation an id of its own', () => {
     const ids = everyOperation().map(({ operationId }) => operationId);
     expect(new Set(ids).size).toBe(ids.length);
@@ -153,6 +160,17 @@ describe.each(all.map((operation) => ({ operation, name: operation.name })))('$n
       const types = valuesOf('enum', Object.values(content)[0]!.schema).flat() as string[];
       if (status !== '200')
         expect(types.map((type) => statusOf(type.split('/').at(-1)!))).toEqual(types.map(() => +status));
+    }
+  });
+
+  test.each(paths)('%s shows a call and its answer, which are as described', (path) => {
+    const { requestBody, responses } = operationAt(path);
+    for (const described of [requestBody as ResponseObject, responses[200]!]) {
+      const { schema, example } = described.content['application/json']!;
+      expect(example).toBeDefined();
+      const check = checkFor(schema);
+      check(example);
+      expect(check.errors ?? [], JSON.stringify(example)).toEqual([]);
     }
   });
 
