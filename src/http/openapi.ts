@@ -3,7 +3,7 @@
 
 import type { TSchema } from 'typebox';
 import { actions, type Resource } from '../domain/grants.ts';
-import { type ErrorCode, errorCatalogue } from '../errors.ts';
+import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
 import {
   Identity,
@@ -31,7 +31,7 @@ export interface OperationObject extends Json {
 }
 
 export interface ResponseObject extends Json {
-  content: Record<string, { schema: Json; example?: unknown }>;
+  content: Record<string, { schema: Json; example?: unknown; examples?: Json }>;
 }
 
 /** Shapes that several operations answer or take, by the name they have in the document. */
@@ -123,6 +123,7 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
         RequestId: { description: 'The request id, as in `meta`.', schema: string },
         RetryAfter: { description: 'Seconds to wait.', schema: { type: 'integer' } },
       },
+      examples: Object.fromEntries(errorCatalogue.map(({ code, meaning }) => [code, errorExample(code, meaning)])),
       schemas: {
         ...Object.fromEntries(
           Object.entries(shared).map(([name, schema]) => [name, members(JSON.parse(JSON.stringify(schema)))]),
@@ -157,6 +158,12 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
       },
     },
   };
+}
+
+function errorExample(code: ErrorCode, meaning: string): Json {
+  const fields = code === 'invalid_input' ? [{ location: 'body.name', message: 'is required' }] : [];
+  const error = new ApiError(code, meaning, { fields }).toBody();
+  return { summary: error.title, value: { meta: { requestId: 'req_Example' }, error } };
 }
 
 const typeOf = (code: string) => `/errors/${code}`;
@@ -235,6 +242,7 @@ function failure(operation: AnyOperation, status: number, codes: readonly ErrorC
       { properties: { error: { properties: { status: { const: status }, type: { enum: codes.map(typeOf) } } } } },
     ],
   };
+  const shown = Object.fromEntries(codes.map((code) => [code, ref('examples', code)]));
   const mediaTypes = operation.problems
     ? ['application/problem+json']
     : ['application/json', 'application/problem+json'];
@@ -245,7 +253,7 @@ function failure(operation: AnyOperation, status: number, codes: readonly ErrorC
       ...(status === 503 && { 'Retry-After': ref('headers', 'RetryAfter') }),
     },
     // The second when the request's Accept names it.
-    content: Object.fromEntries(mediaTypes.map((mediaType) => [mediaType, { schema }])),
+    content: Object.fromEntries(mediaTypes.map((mediaType) => [mediaType, { schema, examples: shown }])),
   };
 }
 

@@ -14,7 +14,9 @@ const h = harness();
 const asAnybody = { method: 'GET', authorization: '', contentType: '', body: '' };
 const all: readonly AnyOperation[] = operations;
 
-let document: OpenApiDocument & { components: { schemas: Record<string, object> } };
+let document: OpenApiDocument & {
+  components: { schemas: Record<string, object>; examples: Record<string, { value: unknown }> };
+};
 beforeAll(async () => {
   const { status, contentType, json } = await h.send('/openapi.json', asAnybody);
   expect({ status, contentType }).toEqual({ status: 200, contentType: 'application/json' });
@@ -157,6 +159,13 @@ describe.each(all.map((operation) => ({ operation, name: operation.name })))('$n
       expect(content).toHaveProperty(['application/problem+json']);
     }
     for (const [status, { content }] of Object.entries(responses)) {
+      for (const { schema, examples = {} } of Object.values(content)) {
+        const check = checkFor(schema);
+        expect(Object.keys(examples).length > 0).toBe(status !== '200');
+        for (const code of Object.keys(examples)) {
+          expect(check(document.components.examples[code]!.value), `${status} ${code}`).toBe(true);
+        }
+      }
       const types = valuesOf('enum', Object.values(content)[0]!.schema).flat() as string[];
       if (status !== '200')
         expect(types.map((type) => statusOf(type.split('/').at(-1)!))).toEqual(types.map(() => +status));
