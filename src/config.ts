@@ -60,6 +60,7 @@ const table = {
   auditEventsMax: setting('AUDIT_EVENTS_MAX', '100000', wholeNumber(0, 100_000_000), 'Audit events kept for each workspace; the oldest go first.'),
   usageRetentionDays: setting('USAGE_RETENTION_DAYS', '90', wholeNumber(1, 3_650), 'How long usage counts are kept.'),
   tagsMax: setting('TAGS_MAX', '1000', wholeNumber(0, 1_000_000), 'How many different tags of verifications an API counts; later ones are not counted.'),
+  firstRootKey: setting('FIRST_ROOT_KEY', 'print', oneOf('print', 'none'), 'In an empty Redis, make a workspace and print its root key (`print`), or leave both to the command line (`none`), as where standard output is kept in a log.'),
   logLevel: setting('LOG_LEVEL', 'info', oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'The least serious message logged: `fatal`, `error`, `warn`, `info`, `debug`, `trace`; `silent` for none.'),
   sweepIntervalMs: setting('SWEEP_INTERVAL_MS', '1000', wholeNumber(10, 3_600_000), 'How often due refills and purges are looked for. Refills are exact whatever it is.'),
 };
