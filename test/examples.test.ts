@@ -7,6 +7,7 @@ import { beforeAll, expect, test } from 'vitest';
 import { loadConfig } from '../src/config.ts';
 import { createRootKeyString, digestOf } from '../src/domain/keyString.ts';
 import type { Example } from '../src/http/examples.ts';
+import type { OpenApiDocument } from '../src/http/openapi.ts';
 import { operations } from '../src/operations/index.ts';
 import { serve } from '../src/serve.ts';
 import { cliActor } from '../src/store/rootKeys.ts';
@@ -16,6 +17,7 @@ import { testRedisUrl } from './support/redis.ts';
 import { type Tell, tellStory } from './support/story.ts';
 
 let told: Record<string, Example>;
+let document: OpenApiDocument;
 
 beforeAll(async () => {
   let nowMs = Date.UTC(2026, 0, 15, 12);
@@ -41,7 +43,10 @@ beforeAll(async () => {
   };
   const hash = createHash('sha256').update('a key of another system').digest('base64');
   await tellStory(tell, hash);
-  heard.liveness = { response: await (await fetch(`${url}/v2/liveness`)).json() };
+  document = (await (await fetch(`${url}/openapi.json`)).json()) as OpenApiDocument;
+  for (const [path, { get }] of Object.entries(document.paths)) {
+    if (get) heard[get.operationId] = { response: await (await fetch(url + path)).json() };
+  }
   await server.close();
   await store.close();
   told = JSON.parse(withoutChance(JSON.stringify(heard), secrets));
@@ -94,7 +99,8 @@ function withoutChance(text: string, secrets: readonly string[]): string {
 }
 
 test('every operation is told of', () => {
-  expect(Object.keys(told).sort()).toEqual([...operations.map(({ name }) => name), 'liveness'].sort());
+  const read = Object.values(document.paths).flatMap(({ get }) => get?.operationId ?? []);
+  expect(Object.keys(told).sort()).toEqual([...operations.map(({ name }) => name), ...read].sort());
 });
 
 test('what is written down is what a server answers', async () => {

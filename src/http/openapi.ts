@@ -99,6 +99,7 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
     if (operation.alias) paths[`/v2/${operation.alias}`] = { post: describe(operation, operation.alias) };
   }
   paths['/v2/liveness'] = { get: liveness };
+  for (const { get } of Object.values(paths)) if (get) showAnswer(get);
   const services = new Set(operations.map(serviceOf));
   return {
     openapi: '3.1.0',
@@ -214,6 +215,12 @@ function success(operation: AnyOperation, asAlias: boolean): ResponseObject {
   };
 }
 
+/** Puts in what was answered to a GET without a root key. */
+function showAnswer({ operationId, responses }: OperationObject) {
+  const json = responses[200]?.content['application/json'];
+  if (json) json.example = examples[operationId]?.response;
+}
+
 /** Told by the operation's first path; the second answers alike but for the list, which it does not wrap. */
 function exampleAnswer(operation: AnyOperation, asAlias: boolean): unknown {
   const answer = examples[operation.name]?.response as { data: Json } | undefined;
@@ -284,7 +291,6 @@ const liveness: OperationObject = {
       content: {
         'application/json': {
           schema: object({ meta: ref('schemas', 'ResponseMeta'), data: object({ message: string }) }),
-          example: examples.liveness?.response,
         },
       },
     },
