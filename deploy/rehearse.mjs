@@ -154,8 +154,9 @@ async function checkImage(image) {
   await until('the health check passes', () => run(...image.healthcheck).status === 0).catch((error) => {
     throw new Error(`${error.message}\n${said}`);
   });
-  assert.match(said, /^Tollgate listens on http:\/\/0\.0\.0\.0:\d+\n$/);
-  done('started, health check passed, and nothing said but the address');
+  assert.match(said, /^Tollgate listens on http:\/\/0\.0\.0\.0:\d+$/m);
+  assert.doesNotMatch(said, /root_/);
+  done('started, the health check passes, and no root key is in what was said');
 
   const [, ...cli] = read('compose.yaml')
     .match(/exec tollgate (.+) workspace create/)[1]

@@ -2,18 +2,16 @@
 // here, the story must read the same to the letter; `npm run examples` writes it down anew.
 
 import { createHash } from 'node:crypto';
-import { pino } from 'pino';
 import { beforeAll, expect, test } from 'vitest';
-import { loadConfig } from '../src/config.ts';
 import { createRootKeyString, digestOf } from '../src/domain/keyString.ts';
 import type { Example } from '../src/http/examples.ts';
 import type { OpenApiDocument } from '../src/http/openapi.ts';
 import { operations } from '../src/operations/index.ts';
-import { serve } from '../src/serve.ts';
 import { cliActor } from '../src/store/rootKeys.ts';
 import { openStore, type Store } from '../src/store/store.ts';
 import { testSettings } from './support/harness.ts';
 import { testRedisUrl } from './support/redis.ts';
+import { serveStore } from './support/serving.ts';
 import { type Tell, tellStory } from './support/story.ts';
 
 let told: Record<string, Example>;
@@ -22,9 +20,8 @@ let document: OpenApiDocument;
 beforeAll(async () => {
   let nowMs = Date.UTC(2026, 0, 15, 12);
   const store = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => nowMs });
-  const log = pino({ level: 'silent' });
-  const server = await serve({ store, config: loadConfig({}), log, port: 0, sharePort: false });
-  const url = `http://127.0.0.1:${server.port}`;
+  const server = await serveStore(store);
+  const { url } = server;
   const rootKey = await firstRootKey(store);
   const secrets = [rootKey];
 

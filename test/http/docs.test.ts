@@ -2,24 +2,20 @@
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { pino } from 'pino';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { loadConfig } from '../../src/config.ts';
-import type { Server } from '../../src/http/server.ts';
-import { serve } from '../../src/serve.ts';
 import { chromiumPath, startChromium } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
+import { serveStore } from '../support/serving.ts';
 
 const h = harness();
 const { resolve } = createRequire(import.meta.url);
-let server: Server;
+let server: Awaited<ReturnType<typeof serveStore>>;
 let url: string;
 
 beforeAll(async () => {
-  const log = pino({ level: 'silent' });
-  server = await serve({ store: h.store, config: loadConfig({}), log, port: 0, sharePort: false });
-  url = `http://127.0.0.1:${server.port}`;
+  server = await serveStore(h.store);
+  url = server.url;
 });
 afterAll(() => server.close());
 
