@@ -85,6 +85,7 @@ const table = {
   auditEventsMax: setting('AUDIT_EVENTS_MAX', '100000', wholeNumber(0, 100_000_000), 'Audit events kept for each workspace; the oldest go first.'),
   usageRetentionDays: setting('USAGE_RETENTION_DAYS', '90', wholeNumber(1, 3_650), 'How long usage counts are kept.'),
   tagsMax: setting('TAGS_MAX', '1000', wholeNumber(0, 1_000_000), 'How many different tags of verifications an API counts; later ones are not counted.'),
+  firstRootKey: setting('FIRST_ROOT_KEY', 'print', oneOf('print', 'none'), 'In an empty Redis, make a workspace and print its root key (`print`), or leave both to the command line (`none`), as where standard output is kept in a log.'),
   logLevel: setting('LOG_LEVEL', 'info', oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'The least serious message logged: `fatal`, `error`, `warn`, `info`, `debug`, `trace`; `silent` for none.'),
   gatewayKeyHeader: setting('GATEWAY_KEY_HEADER', 'Authorization', headerName, 'The header in which the gateway check finds the key: after `Bearer` where it is `Authorization`, else the whole of it.'),
   gatewayRootKey: setting('GATEWAY_ROOT_KEY', '', rootKey, 'The root key of the gateway check. With it, whoever reaches the port can check keys. Empty: each check brings one in `X-Tollgate-Root-Key`.'),

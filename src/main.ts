@@ -38,7 +38,7 @@ async function start() {
   open.unshift(() => server.close());
 
   console.log(`Tollgate listens on http://${host.includes(':') ? `[${host}]` : host}:${server.port}`);
-  await createFirstRootKey(store);
+  if (config.firstRootKey === 'print') await createFirstRootKey(store);
 }
 
 /** After everything else has gone well, as it is shown only once. */

@@ -17,6 +17,7 @@ test('an empty environment gives the defaults', () => {
     auditEventsMax: 100_000,
     usageRetentionDays: 90,
     tagsMax: 1000,
+    firstRootKey: 'print',
     logLevel: 'info',
     gatewayKeyHeader: 'Authorization',
     gatewayRootKey: '',

@@ -33,9 +33,9 @@ afterEach(async () => {
   rmSync(dataDir, { recursive: true });
 });
 
-function start(env: Record<string, string> = {}): Server {
+function start(env: Record<string, string> = {}, program = ['dist/main.js']): Server {
   const options = { env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir, PORT: '0', ...env } };
-  const child = spawn(process.execPath, ['dist/main.js'], options);
+  const child = spawn(process.execPath, program, options);
   const server: Server = { child, out: '', err: '' };
   child.stdout.on('data', (bytes) => (server.out += bytes));
   child.stderr.on('data', (bytes) => (server.err += bytes));
@@ -75,6 +75,18 @@ test('an empty store gets a first root key, which works, is shown once and is in
   await untilListening(second);
   expect(await stop(second, 'SIGTERM')).toBe(0);
   expect(second.out).not.toMatch(firstRootKey);
+});
+
+test('FIRST_ROOT_KEY=none leaves an empty store empty, for where standard output is kept', async () => {
+  const server = start({ FIRST_ROOT_KEY: 'none' });
+  await untilListening(server);
+  const workspaces = spawnSync(process.execPath, ['dist/cli/index.js', 'workspace', 'list'], {
+    env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir },
+    encoding: 'utf8',
+  });
+  expect(workspaces.stdout).toBe('There is no workspace.\n');
+  expect(await stop(server, 'SIGTERM')).toBe(0);
+  expect(server.out).toMatch(/^Tollgate listens on .*\n$/);
 });
 
 test.each(['SIGTERM', 'SIGINT'] as const)('%s stops it with exit code 0, and its Redis with it', async (signal) => {
@@ -117,6 +129,15 @@ async function reachable(port: number): Promise<boolean> {
 
 test('what is in flight is answered before it stops', async () => {
   const server = start();
+  const request = await interruptRequest(server, 'SIGTERM');
+  await request.finish();
+
+  expect(await exitCode(server)).toBe(0);
+  expect(request.answer()).toMatch(/^HTTP\/1\.1 401 /);
+});
+
+test('started by `tollgate serve` too', async () => {
+  const server = start({}, ['dist/cli/index.js', 'serve']);
   const request = await interruptRequest(server, 'SIGTERM');
   await request.finish();
 

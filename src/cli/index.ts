@@ -17,6 +17,8 @@ export interface Said {
 
 /** Runs a command on the server's store and prints what it says. */
 async function answer({ json }: { json?: true }, command: (store: Store) => Promise<Said>) {
+  // Ctrl-C ends by way of `exit`, upon which a Redis that was started for the moment ends too. The server stops otherwise.
+  process.once('SIGINT', () => process.exit(130)).once('SIGTERM', () => process.exit(143));
   const config = loadConfig();
   const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
   const embedded = runningUrl ? undefined : await startEmbedded({ dataDir: config.dataDir });
@@ -84,9 +86,6 @@ rootKey
   .requiredOption(...workspaceOption)
   .option(...json)
   .action((rootKeyId, options) => answer(options, (store) => revokeRootKey(store, { ...options, rootKeyId })));
-
-// Ctrl-C ends by way of `exit`, upon which a Redis that was started for the moment ends too.
-process.once('SIGINT', () => process.exit(130)).once('SIGTERM', () => process.exit(143));
 
 try {
   await program.parseAsync();

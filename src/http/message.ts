@@ -27,6 +27,8 @@ export interface Response {
   /** Beyond Content-Type and X-Request-Id, which every answer carries. */
   headers: readonly (readonly [name: string, value: string])[];
   body: string;
+  /** `body` as bytes, where it is long and always the same: slow readers then share them. */
+  bytes?: Buffer;
 }
 
 /** The life of a request behind one function; it never rejects. */

@@ -3,7 +3,7 @@
 
 import type { TSchema } from 'typebox';
 import { actions, type Resource } from '../domain/grants.ts';
-import { type ErrorCode, errorCatalogue } from '../errors.ts';
+import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
 import {
   Identity,
@@ -15,6 +15,7 @@ import {
   Role,
   VerifiedRatelimit,
 } from '../operations/schemas.ts';
+import { examples } from './examples.ts';
 import { answeredBy, askedBy, gatewayPath } from './gateway.ts';
 
 /** JSON Schema 2020-12, as OpenAPI 3.1 takes it, and every other object of the document. */
@@ -31,7 +32,7 @@ export interface OperationObject extends Json {
 }
 
 export interface ResponseObject extends Json {
-  content: Record<string, { schema: Json }>;
+  content: Record<string, { schema: Json; example?: unknown; examples?: Json }>;
 }
 
 /** Shapes that several operations answer or take, by the name they have in the document. */
@@ -100,6 +101,7 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
   }
   paths[gatewayPath] = { get: gatewayCheck };
   paths['/v2/liveness'] = { get: liveness };
+  for (const { get } of Object.values(paths)) if (get) showAnswer(get);
   const services = new Set(operations.map(serviceOf));
   return {
     openapi: '3.1.0',
@@ -131,6 +133,7 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
         RequestId: { description: 'The request id, as in `meta`.', schema: string },
         RetryAfter: { description: 'Seconds to wait.', schema: { type: 'integer' } },
       },
+      examples: Object.fromEntries(errorCatalogue.map(({ code, meaning }) => [code, errorExample(code, meaning)])),
       schemas: {
         ...Object.fromEntries(
           Object.entries(shared).map(([name, schema]) => [name, members(JSON.parse(JSON.stringify(schema)))]),
@@ -167,6 +170,12 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
   };
 }
 
+function errorExample(code: ErrorCode, meaning: string): Json {
+  const fields = code === 'invalid_input' ? [{ location: 'body.name', message: 'is required' }] : [];
+  const error = new ApiError(code, meaning, { fields }).toBody();
+  return { summary: error.title, value: { meta: { requestId: 'req_Example' }, error } };
+}
+
 const typeOf = (code: string) => `/errors/${code}`;
 const serviceOf = ({ name }: AnyOperation): string => name.slice(0, name.indexOf('.'));
 
@@ -178,7 +187,10 @@ function describe(operation: AnyOperation, name: string): OperationObject {
     description: `Needs ${grants.map((group) => group.map((grant) => `\`${grant}\``).join(' or ')).join(', and ')}.`,
     tags: [serviceOf(operation)],
     'x-required-permissions': { allOf: grants.map((group) => ({ anyOf: group })) },
-    requestBody: { required: true, content: { 'application/json': { schema: plain(operation.input) } } },
+    requestBody: {
+      required: true,
+      content: { 'application/json': { schema: plain(operation.input), example: examples[operation.name]?.request } },
+    },
     responses: { 200: success(operation, name === operation.alias), ...failures(operation) },
   };
 }
@@ -208,8 +220,21 @@ function success(operation: AnyOperation, asAlias: boolean): ResponseObject {
   return {
     description: 'Done, or decided.',
     headers: { 'X-Request-Id': ref('headers', 'RequestId') },
-    content: { 'application/json': { schema } },
+    content: { 'application/json': { schema, example: exampleAnswer(operation, asAlias) } },
   };
+}
+
+/** Puts in what was answered to a GET without a root key. */
+function showAnswer({ operationId, responses }: OperationObject) {
+  const json = responses[200]?.content['application/json'];
+  if (json) json.example = examples[operationId]?.response;
+}
+
+/** Told by the operation's first path; the second answers alike but for the list, which it does not wrap. */
+function exampleAnswer(operation: AnyOperation, asAlias: boolean): unknown {
+  const answer = examples[operation.name]?.response as { data: Json } | undefined;
+  const wrapItems = operation.kind === 'manages' ? operation.wrapItems : undefined;
+  return answer && asAlias && wrapItems ? { ...answer, data: answer.data[wrapItems] } : answer;
 }
 
 function failures(operation: AnyOperation): Record<string, ResponseObject> {
@@ -243,13 +268,14 @@ function failure(status: number, codes: readonly ErrorCode[], mediaTypes: readon
       { properties: { error: { properties: { status: { const: status }, type: { enum: codes.map(typeOf) } } } } },
     ],
   };
+  const shown = Object.fromEntries(codes.map((code) => [code, ref('examples', code)]));
   return {
     description: inWords(codes),
     headers: {
       'X-Request-Id': ref('headers', 'RequestId'),
       ...(status === 503 && { 'Retry-After': ref('headers', 'RetryAfter') }),
     },
-    content: Object.fromEntries(mediaTypes.map((mediaType) => [mediaType, { schema }])),
+    content: Object.fromEntries(mediaTypes.map((mediaType) => [mediaType, { schema, examples: shown }])),
   };
 }
 

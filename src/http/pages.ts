@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
+import { docs } from './docs.ts';
 import type { Request, Response } from './message.ts';
 import { openApi } from './openapi.ts';
 
@@ -26,9 +27,11 @@ function page(contentType: string, body: string): Response {
 
 /** Answers the page at the request's path, whatever the method; undefined when there is none. */
 export function createPages(operations: readonly AnyOperation[]): (request: Request) => Response | undefined {
-  const pages = new Map([
+  const document = JSON.stringify(openApi(operations, { version }));
+  const pages = new Map<string, Response>([
     ...errorPages,
-    ['/openapi.json', page('application/json', JSON.stringify(openApi(operations, { version })))],
+    ...docs,
+    ['/openapi.json', { ...page('application/json', document), bytes: Buffer.from(document) }],
   ]);
   return ({ path, requestId }) =>
     path === '/v2/liveness'

@@ -3,6 +3,7 @@
 // - A native request can be read only until its handler returns, and so all of it that is wanted is copied there.
 // - A body chunk is memory lent until its callback returns: what is kept is copied.
 // - A native response is written once, corked (one packet), and never touched after its abort.
+// - What is written and not yet taken is copied, for each connection: long bodies are written as they are taken.
 
 import { STATUS_CODES } from 'node:http';
 import { ApiError } from '../errors.ts';
@@ -52,6 +53,7 @@ export function listen(options: ListenOptions): Promise<Server> {
     const malformed = announcedBytes === undefined;
     let aborted = false;
     let answering = false;
+    let sending = false;
     let last = false;
     let kept = empty;
     let keptBytes = 0;
@@ -59,12 +61,31 @@ export function listen(options: ListenOptions): Promise<Server> {
     inFlight++;
     native.onAborted(() => {
       aborted = true;
-      if (!answering) finished();
+      if (!answering || sending) finished();
     });
 
     function reply(response: Response) {
+      if (response.bytes && !aborted && !last && request.method !== 'HEAD') {
+        native.cork(() => send(response, response.bytes!));
+        return;
+      }
       if (!aborted) native.cork(() => write(native, request, response, last || closing));
       finished();
+    }
+
+    /** Writes what the connection takes now, and the rest as it takes more. */
+    function send(response: Response, bytes: Buffer) {
+      sending = true;
+      const goOn = (offset: number): boolean => {
+        const [ok, done] = native.tryEnd(bytes.subarray(offset), bytes.length);
+        if (done) {
+          sending = false;
+          finished();
+        }
+        return ok;
+      };
+      writeHead(native, request, response);
+      if (!goOn(0) && sending) native.onWritable(goOn);
     }
 
     function respond() {
@@ -259,12 +280,16 @@ const malformedRequest = () =>
     'Content-Length, Authorization and Content-Type may come once, and Transfer-Encoding only as `chunked` and alone.',
   );
 
-/** Writes the whole answer. HEAD gets its headers alone. */
-function write(native: HttpResponse, request: Request, response: Response, closeConnection: boolean) {
+function writeHead(native: HttpResponse, request: Request, response: Response) {
   native.writeStatus(statusLines.get(response.status) ?? String(response.status));
   native.writeHeader('Content-Type', response.contentType);
   native.writeHeader('X-Request-Id', request.requestId);
   for (const [name, value] of response.headers) native.writeHeader(name, value);
+}
+
+/** Writes the whole answer. HEAD gets its headers alone. */
+function write(native: HttpResponse, request: Request, response: Response, closeConnection: boolean) {
+  writeHead(native, request, response);
   if (request.method !== 'HEAD') native.end(response.body, closeConnection);
   // `endWithoutBody` cannot close: given two arguments, or a length, it believes that so many bytes are still to come.
   else if (closeConnection) native.end('', true);

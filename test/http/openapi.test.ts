@@ -6,7 +6,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { actions } from '../../src/domain/grants.ts';
 import { errorCatalogue } from '../../src/errors.ts';
 import { gatewayPath } from '../../src/http/gateway.ts';
-import type { OpenApiDocument, OperationObject } from '../../src/http/openapi.ts';
+import type { OpenApiDocument, OperationObject, ResponseObject } from '../../src/http/openapi.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
 import { harness } from '../support/harness.ts';
@@ -15,7 +15,9 @@ const h = harness();
 const asAnybody = { method: 'GET', authorization: '', contentType: '', body: '' };
 const all: readonly AnyOperation[] = operations;
 
-let document: OpenApiDocument & { components: { schemas: Record<string, object> } };
+let document: OpenApiDocument & {
+  components: { schemas: Record<string, object>; examples: Record<string, { value: unknown }> };
+};
 beforeAll(async () => {
   const { status, contentType, json } = await h.send('/openapi.json', asAnybody);
   expect({ status, contentType }).toEqual({ status: 200, contentType: 'application/json' });
@@ -99,6 +101,13 @@ describe('the document', () => {
     expect(Object.keys(document.paths).sort()).toEqual([...paths, gatewayPath, '/v2/liveness'].sort());
   });
 
+  test('says of every operation what it does, and shows an answer', () => {
+    for (const { operationId, summary, responses } of everyOperation()) {
+      expect(summary, operationId).toMatch(/^[A-Z].+\.$/);
+      expect(responses[200]!.content['application/json']!.example, operationId).toHaveProperty('meta.requestId');
+    }
+  });
+
   test('gives every operation an id of its own', () => {
     const ids = everyOperation().map(({ operationId }) => operationId);
     expect(new Set(ids).size).toBe(ids.length);
@@ -157,9 +166,27 @@ describe.each(all.map((operation) => ({ operation, name: operation.name })))('$n
       expect(content).toHaveProperty(['application/problem+json']);
     }
     for (const [status, { content }] of Object.entries(responses)) {
+      for (const { schema, examples = {} } of Object.values(content)) {
+        const check = checkFor(schema);
+        expect(Object.keys(examples).length > 0).toBe(status !== '200');
+        for (const code of Object.keys(examples)) {
+          expect(check(document.components.examples[code]!.value), `${status} ${code}`).toBe(true);
+        }
+      }
       const types = valuesOf('enum', Object.values(content)[0]!.schema).flat() as string[];
       if (status !== '200')
         expect(types.map((type) => statusOf(type.split('/').at(-1)!))).toEqual(types.map(() => +status));
+    }
+  });
+
+  test.each(paths)('%s shows a call and its answer, which are as described', (path) => {
+    const { requestBody, responses } = operationAt(path);
+    for (const described of [requestBody as ResponseObject, responses[200]!]) {
+      const { schema, example } = described.content['application/json']!;
+      expect(example).toBeDefined();
+      const check = checkFor(schema);
+      check(example);
+      expect(check.errors ?? [], JSON.stringify(example)).toEqual([]);
     }
   });
 

@@ -1,9 +1,10 @@
 // http/server.ts on a real socket: what uWebSockets.js lets through, and what the adapter makes of it.
 
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { Answer, Request, Response } from '../../src/http/message.ts';
 import { listen, type Server } from '../../src/http/server.ts';
 
@@ -362,6 +363,82 @@ test('a caller who leaves while the answer is made harms nobody', async () => {
   await post('the server has seen the other one leave by the time it answers this');
   release(says('to nobody'));
   expect(await (await post('')).text()).toBe('ok');
+});
+
+describe('a long body that is always the same', () => {
+  const body = randomBytes(6 * 1024 ** 2).toString('base64');
+  const bytes = Buffer.from(body);
+  const long: Response = { ...says(body), bytes };
+  const request = 'GET / HTTP/1.1\r\nHost: t\r\n\r\n';
+
+  /** A connection that has asked, and reads nothing. */
+  async function ask() {
+    const socket = connect(server.port, '127.0.0.1').on('error', () => {});
+    sockets.push(socket);
+    socket.pause().write(request);
+    await once(socket, 'connect');
+    return socket;
+  }
+
+  test('arrives whole, also where it is read slowly, and the connection goes on', async () => {
+    await serve(async ({ path }) => (path === '/' ? long : says('short')));
+    expect(Buffer.from(await (await fetch(`http://127.0.0.1:${server.port}/`)).arrayBuffer()).equals(bytes)).toBe(true);
+    const client = await ask();
+    await untilAnswering(2);
+    const parts: Buffer[] = [];
+    let read = 0;
+    for await (const part of client as AsyncIterable<Buffer>) {
+      if (read < bytes.length / 2) await turn();
+      read += parts.push(part) && part.length;
+      if (read > bytes.length) break;
+    }
+    const answer = Buffer.concat(parts);
+    const head = answer.subarray(0, answer.indexOf('\r\n\r\n') + 4);
+    expect(head.toString()).toMatch(/^HTTP\/1\.1 200 OK\r\n[\s\S]*Content-Length: 8388608\r\n/i);
+    expect(answer.subarray(head.length).equals(bytes)).toBe(true);
+
+    const again = await dial();
+    await again.send(request);
+    expect((await again.answer()).length).toBeGreaterThan(bytes.length);
+    await again.send('POST /x HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n');
+    expect(await again.answer()).toMatch(/short$/);
+  });
+
+  test('is copied for nobody: many who do not read it cost no memory', async () => {
+    await serve(async () => long);
+    await ask();
+    await untilAnswering(1);
+    const before = process.memoryUsage.rss();
+    for (let index = 0; index < 40; index++) await ask();
+    await untilAnswering(41);
+    const bodies = (process.memoryUsage.rss() - before) / bytes.length;
+    expect(bodies).toBeLessThan(10);
+  });
+
+  test('holds up close() until it is read or its reader leaves', async () => {
+    await serve(async () => long);
+    const client = await ask();
+    await untilAnswering(1);
+    let closed = false;
+    const closing = server.close().then(() => {
+      closed = true;
+    });
+    for (let i = 0; i < 20; i++) await turn();
+    expect(closed).toBe(false);
+    client.destroy();
+    await closing;
+  });
+
+  test('is not sent to HEAD, and is the last thing after a request that is too large', async () => {
+    await serve(async () => long);
+    const client = await dial();
+    await client.send('HEAD / HTTP/1.1\r\nHost: t\r\n\r\n');
+    await untilAnswering(1);
+    await client.send(`POST / HTTP/1.1\r\nHost: t\r\nContent-Length: ${bodyBytesMax + 1}\r\n\r\n`);
+    const [, first, second] = (await client.closed).split('HTTP/1.1 200 OK\r\n');
+    expect(first).toMatch(/Content-Length: 8388608\r\n[^{}]{0,200}\r\n\r\n$/i);
+    expect(second!.endsWith(body)).toBe(true);
+  });
 });
 
 test('a connection serves one request after another', async () => {

@@ -1,0 +1,89 @@
+// The API reference at /docs: Swagger UI over /openapi.json. Its two files are read once, from the package, and nothing
+// else of the package is served. Nothing is fetched from another host, so it works offline.
+
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Response } from './message.ts';
+
+const { resolve } = createRequire(import.meta.url);
+const fromPackage = (name: string) => readFileSync(resolve(`swagger-ui-dist/${name}`));
+const { version } = JSON.parse(fromPackage('package.json').toString()) as { version: string };
+
+// The version is part of their names, so that browsers may keep them for ever.
+const [script, styles] = [`/docs/swagger-ui-${version}.js`, `/docs/swagger-ui-${version}.css`];
+
+// A root key that is entered stays in the page's memory. `validatorUrl` would send the document's address to swagger.io.
+const start = `SwaggerUIBundle({
+  url: '/openapi.json',
+  dom_id: '#reference',
+  deepLinking: true,
+  docExpansion: 'list',
+  defaultModelsExpandDepth: 0,
+  defaultModelRendering: 'example',
+  displayRequestDuration: true,
+  validatorUrl: null,
+});`;
+// A root key is longer than the field that Swagger UI gives it.
+const look = 'body{margin:0}.swagger-ui .auth-container input{width:100%;max-width:none}';
+
+const html = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Tollgate API</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="${styles}">
+<style>${look}</style>
+</head>
+<body>
+<div id="reference"></div>
+<noscript>This page needs JavaScript. The document itself is at <a href="/openapi.json">/openapi.json</a>.</noscript>
+<script src="${script}"></script>
+<script>${start}</script>
+</body>
+</html>
+`;
+
+const hashOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+
+/** What the page may do: run these scripts, call this server, and be in nobody's frame. */
+const policy = [
+  "default-src 'none'",
+  `script-src 'self' ${hashOf(start)}`,
+  `style-src 'self' ${hashOf(look)}`,
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const page: Response = {
+  status: 200,
+  contentType: 'text/html; charset=utf-8',
+  headers: [
+    ['Cache-Control', 'no-cache'],
+    ['Content-Security-Policy', policy],
+    ['Referrer-Policy', 'no-referrer'],
+    ['X-Content-Type-Options', 'nosniff'],
+  ],
+  body: html,
+};
+
+function asset(contentType: string, bytes: Buffer): Response {
+  const headers = [
+    ['Cache-Control', 'public, max-age=31536000, immutable'],
+    ['X-Content-Type-Options', 'nosniff'],
+  ] as const;
+  return { status: 200, contentType, headers, body: bytes.toString(), bytes };
+}
+
+/** The reference's pages, by path. */
+export const docs: readonly (readonly [path: string, page: Response])[] = [
+  ['/docs', page],
+  ['/docs/', { ...page, status: 308, headers: [['Location', '/docs']], body: '' }],
+  [script, asset('text/javascript; charset=utf-8', fromPackage('swagger-ui-bundle.js'))],
+  [styles, asset('text/css; charset=utf-8', fromPackage('swagger-ui.css'))],
+];

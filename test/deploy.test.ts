@@ -1,0 +1,245 @@
+// What is deployed with: the Dockerfile, compose.yaml and the manifests for Kubernetes, as far as they can be checked with
+// neither engine here. deploy/rehearse.mjs, run by hand, carries out the first two.
+
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { validate } from 'dockerfile-utils';
+import { Deployment } from 'kubernetes-models/apps/v1';
+import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2';
+import { PodDisruptionBudget } from 'kubernetes-models/policy/v1';
+import { Secret, Service } from 'kubernetes-models/v1';
+import { describe, expect, test, vi } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import { loadConfig, settings } from '../src/config.ts';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const read = (path: string) => readFileSync(join(root, path), 'utf8');
+const variables = settings.map(({ variable }) => variable);
+
+describe('the Dockerfile', () => {
+  const text = read('Dockerfile');
+  const lines = text.replaceAll('\\\n', ' ').split('\n');
+  const stages = text.split(/^FROM /m).slice(1);
+  const last = stages.at(-1)!;
+  const argumentOf = (instruction: string) =>
+    lines
+      .filter((line) => line.startsWith(`${instruction} `))
+      .at(-1)!
+      .slice(instruction.length + 1);
+
+  test('has nothing that its linter complains of', () => {
+    expect(validate(text)).toEqual([]);
+    expect(validate(text.replace('USER', 'USR'))).not.toEqual([]);
+  });
+
+  test('takes from here only what .dockerignore lets in, and what is there', () => {
+    const allowed = [...read('.dockerignore').matchAll(/^!(.+)$/gm)].map((match) => match[1]!);
+    expect(read('.dockerignore')).toMatch(/^\*$/m);
+    const copied = lines
+      .filter((line) => line.startsWith('COPY ') && !line.includes('--from='))
+      .flatMap((line) => line.split(/\s+/).slice(1, -1));
+    expect([...new Set(copied)].sort()).toEqual([...allowed].sort());
+    for (const name of allowed) expect(existsSync(join(root, name)), name).toBe(true);
+  });
+
+  test('ends in a stage without tools, that runs nothing while it is built', () => {
+    expect(last).toMatch(/^debian:\$\{DEBIAN\}-slim\n/);
+    expect(last).not.toMatch(/^(RUN|ADD)/m);
+    expect(stages.filter((stage) => /--omit=dev/.test(stage))).toHaveLength(1);
+  });
+
+  test('runs as a numbered user who is not root, one program as process 1, and asks for its health', () => {
+    expect(argumentOf('USER')).toMatch(/^[1-9]\d+:[1-9]\d+$/);
+    expect(JSON.parse(argumentOf('CMD'))).toEqual(['node', 'dist/main.js']);
+    expect(JSON.parse(argumentOf('HEALTHCHECK').replace(/^.*?CMD /, ''))).toEqual([
+      'node',
+      '-e',
+      expect.stringContaining('/health/ready'),
+    ]);
+  });
+
+  test('sets only what is a setting', () => {
+    const env = Object.fromEntries(
+      argumentOf('ENV')
+        .split(' ')
+        .map((pair) => pair.split('=')),
+    );
+    expect(Object.keys(env).filter((name) => !variables.includes(name))).toEqual(['NODE_ENV']);
+    expect(loadConfig(env)).toMatchObject({
+      host: '0.0.0.0',
+      port: Number(argumentOf('EXPOSE')),
+      firstRootKey: 'none',
+    });
+  });
+});
+
+describe('compose.yaml', () => {
+  const { services, volumes } = parse(read('compose.yaml'), { strict: true, uniqueKeys: true });
+
+  test.each(['tollgate', 'valkey'])('%s may write nothing but its data, and become nobody else', (name) => {
+    expect(services[name]).toMatchObject({
+      read_only: true,
+      cap_drop: ['ALL'],
+      security_opt: ['no-new-privileges:true'],
+      restart: 'unless-stopped',
+    });
+    expect(services[name].privileged).toBeUndefined();
+  });
+
+  test('Tollgate waits for its Redis, which nobody else reaches, and which keeps its data in a volume', () => {
+    const { tollgate, valkey } = services;
+    expect(Object.keys(tollgate.environment).filter((name) => !variables.includes(name))).toEqual([]);
+    expect(loadConfig(tollgate.environment).redisUrl).toBe('redis://valkey:6379');
+    expect(tollgate.depends_on).toEqual({ valkey: { condition: 'service_healthy' } });
+    expect(tollgate.ports).toEqual(['127.0.0.1:8080:8080']);
+    expect(valkey.ports).toBeUndefined();
+    expect(Object.keys(volumes).map((volume) => `${volume}:/data`)).toEqual(valkey.volumes);
+    expect(valkey.image).toMatch(/^valkey\/valkey:([89]|\d\d)\b/);
+  });
+
+  test("its Redis's command is one that a Redis takes, and its health check one that fails", async () => {
+    const program = ['valkey-server', 'redis-server'].find((name) => spawnSync(name, ['--version']).status === 0);
+    expect(program).toBeDefined();
+    const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+    const port = await freePort();
+    const { command, healthcheck } = services.valkey;
+    const place = ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', dir];
+    const [, cli, ...args] = healthcheck.test as string[];
+    const check = () => spawnSync(cli!.replace('valkey', 'redis'), ['-p', `${port}`, ...args]).status;
+    expect(check()).not.toBe(0);
+
+    const redis = spawn(program!, [...command.slice(1), ...place], { stdio: 'ignore' });
+    try {
+      await vi.waitFor(() => expect(check()).toBe(0), { timeout: 10_000, interval: 50 });
+      const asked = ['appendonly', 'appendfsync', 'save', 'maxmemory-policy', 'hash-max-listpack-value'];
+      const { stdout } = spawnSync('redis-cli', ['--json', '-p', `${port}`, 'config', 'get', ...asked]);
+      expect(JSON.parse(stdout.toString())).toEqual({
+        appendonly: 'yes',
+        appendfsync: 'everysec',
+        save: '',
+        'maxmemory-policy': 'noeviction',
+        'hash-max-listpack-value': '16384',
+      });
+    } finally {
+      redis.kill('SIGTERM');
+      await once(redis, 'exit');
+      rmSync(dir, { recursive: true });
+    }
+  });
+});
+
+async function freePort(): Promise<number> {
+  const listener = createServer().listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const { port } = listener.address() as { port: number };
+  listener.close();
+  await once(listener, 'close');
+  return port;
+}
+
+describe('deploy/kubernetes', () => {
+  // biome-ignore lint/suspicious/noExplicitAny: looked into at will; its schema is what is tested.
+  type Manifest = any;
+  const files = readdirSync(join(root, 'deploy/kubernetes')).sort();
+  const manifests = files.flatMap((file): { file: string; manifest: Manifest }[] =>
+    parseAllDocuments(read(`deploy/kubernetes/${file}`), { strict: true, uniqueKeys: true }).map((document) => {
+      expect(document.errors).toEqual([]);
+      return { file, manifest: document.toJS() };
+    }),
+  );
+  const kinds = { Deployment, HorizontalPodAutoscaler, PodDisruptionBudget, Secret, Service };
+  const modules = {
+    Deployment: 'apps/v1',
+    HorizontalPodAutoscaler: 'autoscaling/v2',
+    PodDisruptionBudget: 'policy/v1',
+    Secret: 'v1',
+    Service: 'v1',
+  };
+  const kindOf = ({ kind }: Manifest) => kind as keyof typeof kinds;
+  const named = (kind: keyof typeof kinds) => manifests.find(({ manifest }) => manifest.kind === kind)!.manifest;
+  const problemOf = (manifest: Manifest): string | undefined => {
+    try {
+      new kinds[kindOf(manifest)](structuredClone(manifest)).validate();
+      return undefined;
+    } catch (error) {
+      return (error as Error).message;
+    }
+  };
+
+  test('has one of each kind', () => {
+    expect(manifests.map(({ manifest }) => manifest.kind).sort()).toEqual(Object.keys(kinds));
+  });
+
+  test.each(manifests)('$file is as the schema of its kind says', ({ manifest }) => {
+    expect(manifest.apiVersion).toBe(modules[kindOf(manifest)]);
+    expect(problemOf(manifest)).toBeUndefined();
+    expect(problemOf({ ...manifest, metadata: { name: 7 } })).toContain('metadata/name');
+  });
+
+  // The schemas let unknown fields pass, as a cluster does, which drops them. The types do not.
+  test('no field is misspelt', { timeout: 60_000 }, () => {
+    const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+    const wrong = structuredClone(named('Deployment'));
+    wrong.spec.template.spec.containers[0].readynessProbe = {};
+    const write = (name: string, manifest: Manifest) => {
+      const type = `import('${root}/node_modules/kubernetes-models/${modules[kindOf(manifest)]}/index.js').I${manifest.kind}`;
+      writeFileSync(join(dir, `${name}.ts`), `export const it: ${type} = ${JSON.stringify(manifest)};\n`);
+      return join(dir, `${name}.ts`);
+    };
+    const paths = [...manifests.map(({ manifest }) => write(manifest.kind, manifest)), write('wrong', wrong)];
+    const options = ['--noEmit', '--strict', '--skipLibCheck', '--module', 'nodenext', '--types', ''];
+    const { stdout } = spawnSync(join(root, 'node_modules/.bin/tsc'), [...options, ...paths], {
+      cwd: dir, // Where there is no tsconfig.json.
+      encoding: 'utf8',
+    });
+    rmSync(dir, { recursive: true });
+    const errors = stdout.split('\n').filter((line) => line.includes('error TS'));
+    expect(errors).toEqual([expect.stringMatching(/wrong\.ts.*readynessProbe.* does not exist/)]);
+  });
+
+  test('the parts find one another', () => {
+    const labels = named('Deployment').spec.template.metadata.labels;
+    for (const kind of ['Deployment', 'PodDisruptionBudget'] as const)
+      expect(named(kind).spec.selector.matchLabels).toEqual(labels);
+    expect(named('Service').spec.selector).toEqual(labels);
+    const { apiVersion, kind, metadata } = named('Deployment');
+    expect(named('HorizontalPodAutoscaler').spec.scaleTargetRef).toEqual({ apiVersion, kind, name: metadata.name });
+
+    const [container] = named('Deployment').spec.template.spec.containers;
+    const { name, key } = container.env[0].valueFrom.secretKeyRef;
+    expect(name).toBe(named('Secret').metadata.name);
+    expect(Object.keys(named('Secret').stringData)).toEqual([key]);
+    expect(variables).toContain(key);
+    expect(named('Secret').stringData[key]).not.toContain('@');
+    const [port] = container.ports;
+    expect(named('Service').spec.ports[0].targetPort).toBe(port.name);
+    expect(read('Dockerfile')).toContain(`EXPOSE ${port.containerPort}\n`);
+  });
+
+  test('the pods are as restricted as the profile of that name asks, and are told to stop in time', () => {
+    const pod = named('Deployment').spec.template.spec;
+    const [container] = pod.containers;
+    expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } });
+    expect(container.securityContext).toEqual({
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+    });
+    const { runAsUser, runAsGroup } = pod.securityContext;
+    expect(read('Dockerfile')).toContain(`USER ${runAsUser}:${runAsGroup}\n`);
+    const stopSeconds = Number(/stopWaitMs = (\d+)_000/.exec(read('src/main.ts'))![1]);
+    const waitSeconds = Number(container.lifecycle.preStop.exec.command[1]);
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(stopSeconds + waitSeconds);
+    expect(container.livenessProbe.httpGet.path).toBe('/health/live');
+    expect(container.readinessProbe.httpGet.path).toBe('/health/ready');
+    expect(container.resources).toEqual({
+      requests: { cpu: expect.any(String), memory: expect.any(String) },
+      limits: { memory: expect.any(String) },
+    });
+  });
+});

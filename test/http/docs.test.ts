@@ -1,0 +1,135 @@
+// The API reference at /docs: what is served, and, in a real browser, a call made from the page.
+
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { chromiumPath, startChromium } from '../support/chromium.ts';
+import { harness } from '../support/harness.ts';
+import { serveStore } from '../support/serving.ts';
+
+const h = harness();
+const { resolve } = createRequire(import.meta.url);
+let server: Awaited<ReturnType<typeof serveStore>>;
+let url: string;
+
+beforeAll(async () => {
+  server = await serveStore(h.store);
+  url = server.url;
+});
+afterAll(() => server.close());
+
+const policyOf = (response: Response) => response.headers.get('content-security-policy')!;
+
+describe('what is served', () => {
+  test('the page, which allows nothing but this server', async () => {
+    const response = await fetch(`${url}/docs`);
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8');
+    expect(response.headers.get('cache-control')).toBe('no-cache');
+    expect(policyOf(response)).toContain("default-src 'none'; script-src 'self' 'sha256-");
+    expect(policyOf(response)).not.toMatch(/unsafe|http|\*/);
+    expect(await response.text()).not.toMatch(/https?:/);
+  });
+
+  test('/docs/ leads there', async () => {
+    const response = await fetch(`${url}/docs/`, { redirect: 'manual' });
+    expect([response.status, response.headers.get('location')]).toEqual([308, '/docs']);
+  });
+
+  test.each([
+    ['swagger-ui-bundle.js', 'text/javascript; charset=utf-8'],
+    ['swagger-ui.css', 'text/css; charset=utf-8'],
+  ])('%s whole, to be kept for ever under a name with its version', async (file, contentType) => {
+    const { version } = JSON.parse(readFileSync(resolve('swagger-ui-dist/package.json'), 'utf8'));
+    const html = await (await fetch(`${url}/docs`)).text();
+    const [path] = new RegExp(`/docs/[^"]*${version}\\.${file.split('.').at(-1)}`).exec(html)!;
+    const response = await fetch(url + path);
+    expect(response.headers.get('content-type')).toBe(contentType);
+    expect(response.headers.get('cache-control')).toBe('public, max-age=31536000, immutable');
+    expect(response.headers.get('x-content-type-options')).toBe('nosniff');
+    const sent = Buffer.from(await response.arrayBuffer());
+    expect(sent.equals(readFileSync(resolve(`swagger-ui-dist/${file}`)))).toBe(true);
+  });
+
+  test.each([
+    '/docs/swagger-ui-bundle.js',
+    '/docs/swagger-ui-bundle.js.map',
+    '/docs/index.html',
+    '/docs/package.json',
+    '/docs/..%2f..%2fpackage.json',
+    '/docs/x',
+  ])('nothing else: 404 for %s', async (path) => {
+    expect((await fetch(url + path)).status).toBe(404);
+  });
+
+  test('with GET only', async () => {
+    const response = await fetch(`${url}/docs`, { method: 'POST' });
+    expect([response.status, response.headers.get('allow')]).toEqual([405, 'GET']);
+  });
+});
+
+const withoutBrowser = chromiumPath === undefined;
+
+describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
+  let browser: Browser;
+  let page: Page;
+  /** What the browser complains of, and every address it asks for. */
+  const complaints: string[] = [];
+  const asked: string[] = [];
+
+  beforeAll(async () => {
+    browser = await startChromium();
+    page = await browser.newPage({ viewport: { width: 1280, height: 1000 } });
+    page.on('console', (message) => complaints.push(`${message.type()}: ${message.text()}`));
+    page.on('pageerror', (error) => complaints.push(error.message));
+    page.on('requestfailed', (request) => complaints.push(`failed: ${request.url()}`));
+    page.on('request', (request) => asked.push(request.url()));
+  }, 60_000);
+  afterAll(() => browser?.close());
+
+  /** Where the pictures go, to be looked at: SCREENSHOTS=<folder>. */
+  async function picture(name: string) {
+    const folder = process.env.SCREENSHOTS;
+    if (folder) await page.screenshot({ path: `${folder}/docs-${name}.png` });
+  }
+
+  const operation = (name: string) =>
+    page.locator('.opblock').filter({ has: page.locator(`[data-path="/v2/${name}"]`) });
+
+  test('it shows every operation, and a call is made from it', { timeout: 120_000 }, async () => {
+    await page.goto(`${url}/docs`);
+    await page.locator('.opblock').first().waitFor({ timeout: 60_000 });
+    const { paths } = (await (await fetch(`${url}/openapi.json`)).json()) as { paths: object };
+    expect(await page.locator('.opblock').count()).toBe(Object.keys(paths).length);
+    await picture('list');
+
+    await page.locator('.btn.authorize').first().click();
+    await page.locator('.auth-container input').fill(h.rootKey);
+    await picture('authorize');
+    await page.locator('.auth-container .authorize').click();
+    await page.locator('.auth-container .btn-done').click();
+
+    const verify = operation('keys.verifyKey');
+    await verify.locator('.opblock-summary-control').click();
+    expect(await verify.locator('.opblock-section-request-body').textContent()).toContain('documents.read AND');
+    expect(await verify.locator('.responses-table').textContent()).toContain('"VALID"');
+    await picture('verifyKey');
+
+    const { key, keyId } = await h.createKey({ credits: { remaining: 7 } });
+    await verify.locator('.try-out__btn').click();
+    await verify.locator('textarea.body-param__text').fill(JSON.stringify({ key }));
+    await verify.locator('.execute').click();
+    const live = verify.locator('.live-responses-table');
+    await live.waitFor();
+    expect(await live.locator('.response-col_status').last().textContent()).toContain('200');
+    const answer = (await live.locator('.response-col_description pre').first().textContent())!;
+    expect(JSON.parse(answer).data).toMatchObject({ valid: true, code: 'VALID', keyId, credits: 6 });
+    await live.scrollIntoViewIfNeeded();
+    await picture('answer');
+    expect((await h.ok('keys.getKey', { keyId })).credits).toMatchObject({ remaining: 6 });
+
+    expect(complaints).toEqual([]);
+    expect(asked.filter((address) => !address.startsWith(`${url}/`) && !address.startsWith('data:'))).toEqual([]);
+  });
+});
