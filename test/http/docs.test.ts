@@ -105,10 +105,11 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await picture('list');
 
     await page.locator('.btn.authorize').first().click();
-    await page.locator('.auth-container input').fill(h.rootKey);
+    const rootKeyForm = page.locator('.auth-container', { hasText: 'rootKey' }).first();
+    await rootKeyForm.locator('input').fill(h.rootKey);
     await picture('authorize');
-    await page.locator('.auth-container .authorize').click();
-    await page.locator('.auth-container .btn-done').click();
+    await rootKeyForm.locator('.authorize').click();
+    await rootKeyForm.locator('.btn-done').click();
 
     const verify = operation('keys.verifyKey');
     await verify.locator('.opblock-summary-control').click();
