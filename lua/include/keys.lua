@@ -55,6 +55,15 @@ local function show_key(workspace, record, state, api_id)
     names_of_roles(workspace, roles), limit_rows(state.limits), identity and show_identity(workspace, identity, external_id) or false }
 end
 
+-- A script that shows several things ends early when it has shown so many permissions, roles and limits: a few milliseconds.
+local SHOWN_PARTS_MAX = 2000
+
+-- How many of them a key as it is shown has.
+local function parts_of_key(key)
+  local identity = key[14]
+  return #key[11] + #key[12] + #key[13] + (identity and #identity[4] or 0)
+end
+
 -- Puts a refill rule (or none: nil) into a state. {interval, amount, refillDay}
 local function set_refill(state, refill, now)
   state.refilled = refill ~= nil
@@ -187,6 +196,27 @@ local function create_permission(workspace, slug, name, description, id16)
   if description then redis.call('HSET', permission_record(workspace, number), 'description', description) end
   redis.call('ZADD', permission_list(workspace), 0, id16 .. number)
   return number
+end
+
+-- Makes permissions that are called as their slugs are, and adds their numbers to `numbers` (slug -> number).
+local function create_permissions(workspace, slugs, numbers, next_id)
+  if #slugs == 0 then return end
+  local before = redis.call('HINCRBY', workspace, 'permissions', #slugs) - #slugs
+  for first = 1, #slugs, 1000 do
+    local by_slug, by_number, members = {}, {}, {}
+    for index = first, math.min(first + 999, #slugs) do
+      local slug, number, id16 = slugs[index], before + index, next_id()
+      numbers[slug] = number
+      redis.call('HSET', permission_record(workspace, number), 'id', 'perm_' .. id16, 'slug', slug, 'name', slug)
+      local at = #by_slug
+      by_slug[at + 1], by_slug[at + 2] = slug, number
+      by_number[at + 1], by_number[at + 2] = number, slug
+      members[at + 1], members[at + 2] = 0, id16 .. number
+    end
+    redis.call('HSET', permission_numbers(workspace), unpack(by_slug))
+    redis.call('HSET', permission_slugs(workspace), unpack(by_number))
+    redis.call('ZADD', permission_list(workspace), unpack(members))
+  end
 end
 
 -- Slugs as a list of numbers (`,3,17,`), each once, in the order given; '' for none.
