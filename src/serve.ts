@@ -19,8 +19,8 @@ export interface ServeOptions {
 }
 
 export function serve({ store, config, log, port, sharePort }: ServeOptions): Promise<Server> {
-  const { host, bodyBytesMax, metaBytesMax } = config;
-  const answer = createPipeline(operations, { store, log, metaBytesMax });
+  const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
+  const answer = createPipeline(operations, { store, log, metaBytesMax, manageAtOnce, inFlightMax, turnWaitMs });
   // The one use of this machine's clock: a request's id needs no truth.
   const newRequestId = () => createId('req', Date.now());
   return listen({ host, port, sharePort, answer, bodyBytesMax, newRequestId });

@@ -43,25 +43,24 @@ local function show_identity(workspace, identity, external_id)
   return { identity.id, external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(identity.limits) }
 end
 
+-- A script that shows several things ends early when it has come across so many permissions, roles and limits: a few
+-- milliseconds.
+local SHOWN_PARTS_MAX = 2000
+
 -- A key as {id, API id, enabled, expires or false, last used, limited, balance, refill amount or 0, refill day,
--- {start, created, updated, prefix, bytes, name, meta: each false where unset}, slugs, role names, limits, identity or false}.
+-- {start, created, updated, prefix, bytes, name, meta: each false where unset}, slugs, role names, limits, identity or false};
+-- and how many parts these have in all.
 local function show_key(workspace, record, state, api_id)
   local cold = redis.call('HMGET', record, 'start', 'created', 'updated', 'prefix', 'bytes', 'name', 'meta', 'direct', 'roles')
   local direct, roles = cold[8] or '', cold[9] or ''
   cold[8], cold[9] = nil, nil
   local identity, external_id = identity_of(workspace, state.identity)
+  local who = identity and show_identity(workspace, identity, external_id) or false
+  local slugs, given = effective_slugs(workspace, direct, roles)
+  local names = names_of_roles(workspace, roles)
   return { 'key_' .. state.id, api_id, state.enabled and 1 or 0, state.expires < NEVER and int(state.expires), int(state.last_used), state.limited and 1 or 0,
-    int(state.balance), state.refilled and int(state.amount) or '0', state.refill_day, cold, effective_slugs(workspace, direct, roles),
-    names_of_roles(workspace, roles), limit_rows(state.limits), identity and show_identity(workspace, identity, external_id) or false }
-end
-
--- A script that shows several things ends early when it has shown so many permissions, roles and limits: a few milliseconds.
-local SHOWN_PARTS_MAX = 2000
-
--- How many of them a key as it is shown has.
-local function parts_of_key(key)
-  local identity = key[14]
-  return #key[11] + #key[12] + #key[13] + (identity and #identity[4] or 0)
+    int(state.balance), state.refilled and int(state.amount) or '0', state.refill_day, cold, slugs, names, limit_rows(state.limits), who },
+    given + #names + #state.limits + (who and #who[4] or 0)
 end
 
 -- Puts a refill rule (or none: nil) into a state. {interval, amount, refillDay}

@@ -46,8 +46,8 @@ while looked_at < math.min(count, #ids) and parts < SHOWN_PARTS_MAX do
   looked_at = looked_at + 1
   local record, state = load_key(workspace, digests[looked_at], now)
   if record then
-    local key = show_key(workspace, record, state, api_id)
-    keys[#keys + 1], parts = key, parts + parts_of_key(key)
+    local key, parts_of_key = show_key(workspace, record, state, api_id)
+    keys[#keys + 1], parts = key, parts + parts_of_key
   end
 end
 return { keys, ids[looked_at] or '', #ids > looked_at and 1 or 0 }

@@ -9,9 +9,8 @@
 
 -- @include "include/names"
 
-local GRANT_BYTES_MAX = 1000000
-
 local workspace, after, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local GRANT_BYTES_MAX = 1000000
 local from = after == '' and '-' or '(' .. after .. string.rep('\255', 33)
 local members = redis.call('ZRANGE', root_key_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
 local root_keys, grant_bytes = {}, 0

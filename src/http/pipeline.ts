@@ -1,7 +1,7 @@
 // The life of a request, in order. Each step passes or throws an ApiError.
 //
-//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ load ─▶ permission ─▶ handle ─▶ answer ─▶ log
-//   404 405    401         415        413     400     401 403      404        403       4xx        200
+//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ turn ─▶ load ─▶ permission ─▶ handle ─▶ answer ─▶ log
+//   404 405    401         415        413     400     401 403     503     404        403       4xx        200
 //
 // An operation that decides on the hot path leaves everything from `root key` on to its script.
 
@@ -18,12 +18,19 @@ import { cursorAfter, readCursor } from './cursor.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
 import type { Answer, Request, Response } from './message.ts';
 import { createPages } from './pages.ts';
+import { createTurns } from './turns.ts';
 import { compileInput } from './validate.ts';
 
 export interface PipelineOptions {
   store: Store;
   log: Logger;
   metaBytesMax: number;
+  /** Management requests of a workspace that work at once. */
+  manageAtOnce?: number;
+  /** Management requests under way in all; beyond, they are refused at once. */
+  inFlightMax?: number;
+  /** How long a management request waits for its turn. */
+  turnWaitMs?: number;
 }
 
 interface Route {
@@ -37,7 +44,7 @@ const jsonType = 'application/json';
 
 export function createPipeline(
   operations: readonly AnyOperation[],
-  { store, log, metaBytesMax }: PipelineOptions,
+  { store, log, metaBytesMax, manageAtOnce = 8, inFlightMax = 4096, turnWaitMs = 1000 }: PipelineOptions,
 ): Answer {
   const routes = new Map<string, Route>();
   for (const operation of operations) {
@@ -47,6 +54,7 @@ export function createPipeline(
   }
   const pages = createPages(operations);
   const rootKeys = new RootKeyReader();
+  const turns = createTurns({ atOnce: manageAtOnce, max: inFlightMax, waitMs: turnWaitMs });
   const limits = { metaBytesMax };
 
   return async function answer(request: Request): Promise<Response> {
@@ -87,13 +95,17 @@ export function createPipeline(
       operation.check?.(value as never, context);
       const list = operation.list?.(value as never);
       const after = list === undefined ? undefined : readCursor(list, (value as { cursor?: string }).cursor);
-      const found = await store.rootKeys.authenticate(rootKey.workspaceId, rootKey.digest);
-      if ('refused' in found) throw new ApiError(found.refused, refusalOf[found.refused]);
-      caller = found;
-      const actor = { rootKeyId: caller.rootKeyId, operation: operation.name, requestId: request.requestId };
-      const manageContext: ManageContext = { ...context, caller, actor, after };
-      const loaded = await authorised(operation, value, manageContext);
-      const result = await operation.handle(value as never, manageContext, loaded);
+      const result = await turns.count(async () => {
+        const found = await store.rootKeys.authenticate(rootKey.workspaceId, rootKey.digest);
+        if ('refused' in found) throw new ApiError(found.refused, refusalOf[found.refused]);
+        caller = found;
+        const actor = { rootKeyId: found.rootKeyId, operation: operation.name, requestId: request.requestId };
+        const manageContext: ManageContext = { ...context, caller: found, actor, after };
+        return turns.take(found.workspaceId, async () => {
+          const loaded = await authorised(operation, value, manageContext);
+          return operation.handle(value as never, manageContext, loaded);
+        });
+      });
       logCall('info', request, operation, 200, startedAt, caller);
       const body =
         list === undefined

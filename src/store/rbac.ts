@@ -137,9 +137,9 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
         };
       });
       // Ends early where roles have many permissions: each is shown whole in each of them.
-      let shown = 0;
-      const enough = found.items.findIndex(({ row }) => (shown += numbersIn(row[3]).length) >= shownMax);
-      const items = enough < 0 ? found.items : found.items.slice(0, enough + 1);
+      let [kept, shown] = [0, 0];
+      while (kept < found.items.length && shown < shownMax) shown += numbersIn(found.items[kept++]!.row[3]).length;
+      const items = found.items.slice(0, kept);
       const next = items.length < found.items.length ? items.at(-1)!.id : found.next;
       return {
         items: await rolesOf(
