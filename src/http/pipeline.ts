@@ -18,7 +18,7 @@ import { cursorAfter, readCursor } from './cursor.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
 import type { Answer, Request, Response } from './message.ts';
 import { createPages } from './pages.ts';
-import { createTurns } from './turns.ts';
+import { createTurns, oneByOne } from './turns.ts';
 import { compileInput } from './validate.ts';
 
 export interface PipelineOptions {
@@ -40,6 +40,9 @@ interface Route {
   check(input: unknown): void;
 }
 
+/** Reading a body of this size takes a millisecond or so, and one of a megabyte tens of them. */
+const largeBodyBytes = 32_768;
+
 const jsonType = 'application/json';
 
 export function createPipeline(
@@ -55,6 +58,7 @@ export function createPipeline(
   const pages = createPages(operations);
   const rootKeys = new RootKeyReader();
   const turns = createTurns({ atOnce: manageAtOnce, max: inFlightMax, waitMs: turnWaitMs });
+  const largeTurn = oneByOne();
   const limits = { metaBytesMax };
 
   return async function answer(request: Request): Promise<Response> {
@@ -72,6 +76,7 @@ export function createPipeline(
       if (request.body === 'too_large')
         throw new ApiError('body_too_large', 'The body is longer than this server accepts.');
       if (request.hasQuery) throw new ApiError('invalid_input', 'Operations take no query parameters.', { fields: [] });
+      if (request.body.length >= largeBodyBytes) await largeTurn();
       const { text, value } = parseBody(request.body);
       route.check(value);
 

@@ -19,6 +19,22 @@ interface Workspace {
 
 const busy = (message: string) => new ApiError('store_unavailable', message);
 
+/** Large bodies that may wait to be read. */
+const largeMax = 64;
+
+/** Lets work that takes this process long come one by one, each in a turn of the event loop of its own: what is short goes between. */
+export function oneByOne() {
+  let last = Promise.resolve();
+  let waiting = 0;
+  return async function turn(): Promise<void> {
+    if (waiting >= largeMax) throw busy('The server has more large requests to read than it can.');
+    waiting++;
+    last = last.then(() => new Promise((resolve) => setImmediate(resolve)));
+    await last;
+    waiting--;
+  };
+}
+
 export function createTurns({ atOnce, max, waitMs }: TurnsOptions) {
   const workspaces = new Map<string, Workspace>();
   let inAll = 0;

@@ -1,6 +1,10 @@
 // A workspace that asks for all it may, as fast as it can. How long any script of the largest requests keeps Redis, and
 // what another workspace sees meanwhile.
 
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';
 import { type Largest, largest, makeLargest } from './largest.ts';
@@ -51,6 +55,79 @@ async function longestMs(operation: OperationName, input: unknown): Promise<numb
   return Math.max(50, Math.min(longestUs, (cpuUs * longestUs) / allUs)) / 1000;
 }
 
+const hostileConnections = 32;
+
+/** Full rate from a process of its own: the same body again and again. Answers how many were answered. */
+async function attack(operation: OperationName, input: unknown, seconds: number): Promise<number> {
+  const file = join(rig.dir, 'body.json');
+  writeFileSync(file, JSON.stringify(input));
+  const autocannon = spawn(
+    'node_modules/.bin/autocannon',
+    ['-c', `${hostileConnections}`, '-d', `${seconds}`, '-t', '60', '-m', 'POST', '-j', '-i', file]
+      .concat(['-H', `authorization=Bearer ${rig.rootKey}`, '-H', 'content-type=application/json'])
+      .concat([`http://127.0.0.1:${rig.port}/v2/${operation}`]),
+    { stdio: ['ignore', 'pipe', 'ignore'] },
+  );
+  let out = '';
+  autocannon.stdout.on('data', (bytes) => {
+    out += bytes;
+  });
+  await once(autocannon, 'exit');
+  return JSON.parse(out).requests.total;
+}
+
+/** What the other workspace sees that asks fifty times a second. */
+async function otherSees(seconds: number): Promise<number[]> {
+  const answers = await atRate(50, seconds, () =>
+    rig.send('keys.verifyKey', JSON.stringify({ key: otherKey }), otherRootKey),
+  );
+  expect(answers.filter(({ status }) => status !== 200)).toEqual([]);
+  return answers.map(({ tookMs }) => tookMs);
+}
+
+/**
+ * What another workspace waits for, as a number of requests of the hostile one: those served meanwhile. A time would tell
+ * more of the machine than of the server.
+ */
+const waitMax = 4 * hostileConnections;
+
+test('a hostile workspace at full rate keeps another one waiting for a few of its requests', async () => {
+  const seconds = 6;
+  const kinds: [OperationName, string][] = [
+    ['keys.verifyKey', '100 limits of key and identity'],
+    ['keys.verifyKey', 'a query of 100 slugs, 50 limits of its own, 20 tags'],
+    ['ratelimits.multiLimit', '100 namespaces'],
+    ['ratelimits.multiLimit', '100 checks, 256 wildcards'],
+    ['apis.listKeys', '100 keys'],
+    ['keys.setPermissions', '1000 permissions'],
+    ['identities.updateIdentity', ''],
+    ['keys.migrateKeys', '10 000 limits'],
+  ];
+  await otherSees(1); // Warm.
+  const before = await otherSees(seconds);
+  const rows: { what: string; p50: number; p99: number; served: number }[] = [];
+  for (const [operation, way] of kinds) {
+    const input = (largest[operation] as Record<string, (of: Largest) => unknown>)[way]!(things);
+    const [during, served] = await Promise.all([otherSees(seconds), attack(operation, input, seconds)]);
+    const what = way ? `${operation} (${way})` : operation;
+    rows.push({ what, p50: percentile(during, 50), p99: percentile(during, 99), served });
+    expect((percentile(during, 50) / 1000 / seconds) * served, what).toBeLessThan(waitMax);
+  }
+  report({
+    order: '10.5',
+    fault: `A hostile workspace: the largest requests on ${hostileConnections} connections at full rate`,
+    expected: `every verification of another workspace is answered, most while at most ${waitMax} of the hostile one's are`,
+    measured: `p50 and p99 of the other: ${rounded(before)} ms alone; ${rows
+      .map(
+        ({ what, p50, p99, served }) =>
+          `${p50.toFixed(0)} and ${p99.toFixed(0)} ms beside ${(served / seconds).toFixed(0)}/s of ${what}`,
+      )
+      .join('; ')}`,
+  });
+}, 240_000);
+
+const rounded = (tookMs: number[]) => [50, 99].map((of) => percentile(tookMs, of).toFixed(0)).join(' and ');
+
 test('no script of the largest request of any operation keeps Redis for long', async () => {
   const rows: { what: string; took: number; most: number }[] = [];
   for (const [operation, ways] of Object.entries(largest) as [
@@ -71,7 +148,6 @@ test('no script of the largest request of any operation keeps Redis for long', a
     }
   }
   rows.sort((a, b) => b.took - a.took);
-  console.log(rows.map(({ what, took }) => `${took.toFixed(2).padStart(8)} ms  ${what}`).join('\n'));
   expect(rows.filter(({ took, most }) => took > most)).toEqual([]);
   const long = rows.filter(({ took }) => took >= 2);
   report({

@@ -46,7 +46,8 @@ export async function startRig({ redis: redisArgs = [] as string[], env = {} as 
   }
   const port = Number(/listens on \S+:(\d+)\n/.exec(out)![1]);
   const rootKey = /root_\w+/.exec(out)![0];
-  const agent = new Agent({ keepAlive: true, maxSockets: 100_000, scheduling: 'fifo' });
+  // Idle connections are left before the server closes them, which would meet a request on its way.
+  const agent = new Agent({ keepAlive: true, timeout: 5_000 });
 
   /** One request; the time counts from the call to the last byte. */
   function send(operation: OperationName, body: string | Buffer, as = rootKey, using = agent): Promise<Answered> {
@@ -104,6 +105,7 @@ export async function startRig({ redis: redisArgs = [] as string[], env = {} as 
   }
 
   return {
+    dir,
     port,
     rootKey,
     url: `unix:${socket}`,
