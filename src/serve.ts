@@ -20,8 +20,8 @@ export interface ServeOptions {
 }
 
 export function serve({ store, config, log, port, sharePort }: ServeOptions): Promise<Server> {
-  const { host, bodyBytesMax, metaBytesMax } = config;
-  const answer = createPipeline(operations, { store, log, metaBytesMax });
+  const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
+  const answer = createPipeline(operations, { store, log, metaBytesMax, manageAtOnce, inFlightMax, turnWaitMs });
   // The uses of this machine's clock: a request's id needs no truth, and seconds to wait are rounded.
   const nowMs = () => Date.now();
   const newRequestId = () => createId('req', nowMs());

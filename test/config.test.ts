@@ -11,6 +11,7 @@ test('an empty environment gives the defaults', () => {
     dataDir: './data',
     redisTimeoutMs: 1000,
     inFlightMax: 4096,
+    manageAtOnce: 8,
     bodyBytesMax: 1_048_576,
     metaBytesMax: 10_240,
     keyRetentionDays: 30,

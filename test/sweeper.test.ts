@@ -136,8 +136,8 @@ describe('refills', () => {
     let count = 0;
     do {
       const page = (await past.keys.list(tollgate.workspaceId, { apiId, after, count: 100 }))!;
-      count += page.keys.filter(({ credits }) => credits?.remaining === 10).length;
-      after = page.more ? page.keys.at(-1)?.keyId : undefined;
+      count += page.items.filter(({ credits }) => credits?.remaining === 10).length;
+      after = page.next;
     } while (after);
     return count;
   }
@@ -191,8 +191,8 @@ describe('deleted keys', () => {
     let after: string | undefined;
     do {
       const page = (await past.keys.list(tollgate.workspaceId, { apiId, after, count: 100 }))!;
-      ids.push(...page.keys.map(({ keyId }) => keyId));
-      after = page.more ? ids.at(-1) : undefined;
+      ids.push(...page.items.map(({ keyId }) => keyId));
+      after = page.next;
     } while (after);
     return ids;
   }

@@ -1,9 +1,10 @@
 #!lua flags=no-writes
--- A page of identities in order of creation, or only those among the next few that contain a text.
+-- Some identities in order of creation, or only those among the next few that contain a text. Ends early where they have
+-- many limits, so that Redis is not held up.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records and list
--- ARGV[1]  after      the last id of the page before (without `id_`), or ''
+-- ARGV[1]  after      the last id of those before (without `id_`), or ''
 -- ARGV[2]  count      look at no more than this many
 -- ARGV[3]  search     '' for all; else lower case, to be found in id or externalId, which are ASCII
 -- ARGV[4]  wanted     answer no more than this many
@@ -21,13 +22,14 @@
 local workspace, after, count, search, wanted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local from = after == '' and '-' or '(' .. after .. '\255'
 local members = redis.call('ZRANGE', identity_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
-local rows, last, looked_at = {}, '', 0
+local rows, last, looked_at, parts = {}, '', 0, 0
 for index = 1, math.min(count, #members) do
-  if #rows == wanted then break end
+  if #rows == wanted or parts >= SHOWN_PARTS_MAX then break end
   local id16, external_id = string.sub(members[index], 1, 16), string.sub(members[index], 17)
   last, looked_at = id16, index
   if search == '' or string.find(string.lower('id_' .. id16), search, 1, true) or string.find(string.lower(external_id), search, 1, true) then
-    rows[#rows + 1] = show_identity(workspace, load_identity(workspace, external_id), external_id)
+    local row = show_identity(workspace, load_identity(workspace, external_id), external_id)
+    rows[#rows + 1], parts = row, parts + #row[4]
   end
 end
 return { rows, last, #members > looked_at and 1 or 0 }

@@ -31,7 +31,14 @@ local function take_stamps(workspace, now, count)
     sequence = sequence + 1
     return sequence
   end
-  local function next_id() return time .. base58_8(next_number() % 128063081718016) end
+  -- Ids that follow one another mostly differ in their last character.
+  local head, head_of
+  local function next_id()
+    local number = next_number() % 128063081718016
+    local digit = number % 58
+    if number - digit ~= head_of then head, head_of = time .. string.sub(base58_8(number), 1, 7), number - digit end
+    return head .. string.sub(BASE58, digit + 1, digit + 1)
+  end
   local function next_version()
     local number = next_number()
     return struct.pack('>I6I2', at + math.floor(number / 65536) - round, number % 65536)

@@ -43,16 +43,24 @@ local function show_identity(workspace, identity, external_id)
   return { identity.id, external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(identity.limits) }
 end
 
+-- A script that shows several things ends early when it has come across so many permissions, roles and limits: a few
+-- milliseconds.
+local SHOWN_PARTS_MAX = 2000
+
 -- A key as {id, API id, enabled, expires or false, last used, limited, balance, refill amount or 0, refill day,
--- {start, created, updated, prefix, bytes, name, meta: each false where unset}, slugs, role names, limits, identity or false}.
+-- {start, created, updated, prefix, bytes, name, meta: each false where unset}, slugs, role names, limits, identity or false};
+-- and how many parts these have in all.
 local function show_key(workspace, record, state, api_id)
   local cold = redis.call('HMGET', record, 'start', 'created', 'updated', 'prefix', 'bytes', 'name', 'meta', 'direct', 'roles')
   local direct, roles = cold[8] or '', cold[9] or ''
   cold[8], cold[9] = nil, nil
   local identity, external_id = identity_of(workspace, state.identity)
+  local who = identity and show_identity(workspace, identity, external_id) or false
+  local slugs, given = effective_slugs(workspace, direct, roles)
+  local names = names_of_roles(workspace, roles)
   return { 'key_' .. state.id, api_id, state.enabled and 1 or 0, state.expires < NEVER and int(state.expires), int(state.last_used), state.limited and 1 or 0,
-    int(state.balance), state.refilled and int(state.amount) or '0', state.refill_day, cold, effective_slugs(workspace, direct, roles),
-    names_of_roles(workspace, roles), limit_rows(state.limits), identity and show_identity(workspace, identity, external_id) or false }
+    int(state.balance), state.refilled and int(state.amount) or '0', state.refill_day, cold, slugs, names, limit_rows(state.limits), who },
+    given + #names + #state.limits + (who and #who[4] or 0)
 end
 
 -- Puts a refill rule (or none: nil) into a state. {interval, amount, refillDay}
@@ -187,6 +195,27 @@ local function create_permission(workspace, slug, name, description, id16)
   if description then redis.call('HSET', permission_record(workspace, number), 'description', description) end
   redis.call('ZADD', permission_list(workspace), 0, id16 .. number)
   return number
+end
+
+-- Makes permissions that are called as their slugs are, and adds their numbers to `numbers` (slug -> number).
+local function create_permissions(workspace, slugs, numbers, next_id)
+  if #slugs == 0 then return end
+  local before = redis.call('HINCRBY', workspace, 'permissions', #slugs) - #slugs
+  for first = 1, #slugs, 1000 do
+    local by_slug, by_number, members = {}, {}, {}
+    for index = first, math.min(first + 999, #slugs) do
+      local slug, number, id16 = slugs[index], before + index, next_id()
+      numbers[slug] = number
+      redis.call('HSET', permission_record(workspace, number), 'id', 'perm_' .. id16, 'slug', slug, 'name', slug)
+      local at = #by_slug
+      by_slug[at + 1], by_slug[at + 2] = slug, number
+      by_number[at + 1], by_number[at + 2] = number, slug
+      members[at + 1], members[at + 2] = 0, id16 .. number
+    end
+    redis.call('HSET', permission_numbers(workspace), unpack(by_slug))
+    redis.call('HSET', permission_slugs(workspace), unpack(by_number))
+    redis.call('ZADD', permission_list(workspace), unpack(members))
+  end
 end
 
 -- Slugs as a list of numbers (`,3,17,`), each once, in the order given; '' for none.

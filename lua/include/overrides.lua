@@ -22,25 +22,34 @@ local function find_namespace(workspace, name_or_id)
   return { id16 = string.sub(stored, 1, 16), name = name, exact = string.find(kinds, 'e', 1, true) ~= nil, wild = string.find(kinds, 'w', 1, true) ~= nil }
 end
 
--- Does `identifier` match `pattern`, in which each `*` is any run of characters? Each part is taken where it first fits,
--- which is enough when nothing but `*` is special, and never goes back.
-local function matches_wildcard(pattern, identifier)
-  local star = string.find(pattern, '*', 1, true)
-  if string.sub(identifier, 1, star - 1) ~= string.sub(pattern, 1, star - 1) then return false end
-  local at = star
-  while true do
-    local next_star = string.find(pattern, '*', star + 1, true)
-    local part = string.sub(pattern, star + 1, (next_star or 0) - 1)
-    if not next_star then
-      return #identifier - #part + 1 >= at and (part == '' or string.sub(identifier, -#part) == part)
-    end
-    if part ~= '' then
-      local found, ends = string.find(identifier, part, at, true)
-      if not found then return false end
-      at = ends + 1
-    end
-    star = next_star
+-- A pattern, in which each `*` is any run of characters, as what an identifier is held against: what stands before the first
+-- `*` and behind the last, and the parts between that are not empty.
+local function wildcard_of(pattern)
+  local first = string.find(pattern, '*', 1, true)
+  local wildcard = { pattern = pattern, head = string.sub(pattern, 1, first - 1), head_bytes = first - 1 }
+  local at = first + 1
+  for part, next_at in string.gmatch(string.sub(pattern, at), '([^*]*)%*()') do
+    if part ~= '' then wildcard[#wildcard + 1] = part end
+    at = first + next_at
   end
+  wildcard.tail, wildcard.tail_bytes = string.sub(pattern, at), #pattern - at + 1
+  return wildcard
+end
+
+-- Does `identifier` match? Each part is taken where it first fits, which is enough when nothing but `*` is special, and never
+-- goes back.
+local function matches_wildcard(wildcard, identifier)
+  local head_bytes, tail_bytes = wildcard.head_bytes, wildcard.tail_bytes
+  local last = #identifier - tail_bytes
+  if last < head_bytes or head_bytes > 0 and string.sub(identifier, 1, head_bytes) ~= wildcard.head then return false end
+  if tail_bytes > 0 and string.sub(identifier, last + 1) ~= wildcard.tail then return false end
+  local at = head_bytes + 1
+  for _, part in ipairs(wildcard) do
+    local found, ends = string.find(identifier, part, at, true)
+    if not found or ends > last then return false end
+    at = ends + 1
+  end
+  return true
 end
 
 local function read_override(workspace, namespace, identifier)
@@ -58,11 +67,24 @@ local function override_for(workspace, namespace, identifier)
   local exact = may_be_exact and read_override(workspace, namespace, identifier)
   if exact then return exact end
   if not namespace.wild then return nil end
-  namespace.wildcards = namespace.wildcards or redis.call('ZRANGE', wildcard_overrides(workspace, namespace.id16), 0, -1)
-  for _, member in ipairs(namespace.wildcards) do
-    local pattern = string.sub(member, 17)
-    if matches_wildcard(pattern, identifier) then return read_override(workspace, namespace, pattern) end
+  -- Taken apart once for all checks of a batch.
+  if not namespace.wildcards then
+    local wildcards = redis.call('ZRANGE', wildcard_overrides(workspace, namespace.id16), 0, -1)
+    for index, member in ipairs(wildcards) do wildcards[index] = wildcard_of(string.sub(member, 17)) end
+    namespace.wildcards = wildcards
   end
+  for _, wildcard in ipairs(namespace.wildcards) do
+    if matches_wildcard(wildcard, identifier) then return read_override(workspace, namespace, wildcard.pattern) end
+  end
+end
+
+-- How many `*` the overrides of a namespace have in all.
+local function count_stars(workspace, namespace)
+  local stars = 0
+  for _, member in ipairs(redis.call('ZRANGE', wildcard_overrides(workspace, namespace.id16), 0, -1)) do
+    stars = stars + select(2, string.gsub(string.sub(member, 17), '%*', ''))
+  end
+  return stars
 end
 
 -- How many overrides a namespace has, and how many of them have a `*`.

@@ -51,7 +51,7 @@ if #missing_slugs > 0 and not request.mayCreatePermissions then return { 'create
 
 -- Write.
 local next_id, next_version = take_stamps(workspace, now, stamps + #missing_slugs)
-for _, slug in ipairs(missing_slugs) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
+create_permissions(workspace, missing_slugs, numbers, next_id)
 
 local answer, created = { 'created' }, 0
 for index, key in ipairs(request.keys) do

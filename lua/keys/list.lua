@@ -1,14 +1,15 @@
 #!lua flags=no-writes
--- A page of an API's keys, in order of creation; with an externalId only that identity's.
+-- Some of an API's keys, in order of creation; with an externalId only that identity's. Ends early where they have many
+-- permissions or limits, so that Redis is not held up.
 --
 -- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  key list, key, API and identity records, permissions, roles
 -- ARGV[1]  api_id
 -- ARGV[2]  external_id  '' for all keys
--- ARGV[3]  after        the last key id of the page before (without `key_`), or ''
+-- ARGV[3]  after        the last key id of those before (without `key_`), or ''
 -- ARGV[4]  count        at most this many
 -- ARGV[5]  now_ms       '' for Redis's clock
--- returns  {keys, 1 if there are more}, or false when there is no such API
+-- returns  {keys, the last id looked at (without `key_`) or '', 1 if there are more behind it}, or false when there is no such API
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -22,26 +23,31 @@ local workspace, api_id, external_id, after, count, now = KEYS[1], ARGV[1], ARGV
 if not live_api(workspace, api_id) then return false end
 local api8 = string.sub(api_id, -8)
 
-local digests = {}
+local ids, digests = {}, {}
 if external_id == '' then
   -- What follows the id in a member is 32 bytes, none of which can be above this.
   local from = after == '' and '-' or '(' .. after .. string.rep('\255', 33)
-  for _, member in ipairs(redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)) do
-    digests[#digests + 1] = string.sub(member, 25)
+  for index, member in ipairs(redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)) do
+    ids[index], digests[index] = string.sub(member, 1, 24), string.sub(member, 25)
   end
 else
   local link = find_identity_link(workspace, external_id)
   if link then
     local from = after == '' and '[' .. api8 or '(' .. api8 .. string.sub(after, 1, 16)
-    for _, member in ipairs(redis.call('ZRANGE', identity_keys(workspace, string.sub(link, 1, 16)), from, '(' .. api8 .. '~', 'BYLEX', 'LIMIT', 0, count + 1)) do
-      digests[#digests + 1] = digest_of(workspace, 'key_' .. string.sub(member, 9) .. api8)
+    for index, member in ipairs(redis.call('ZRANGE', identity_keys(workspace, string.sub(link, 1, 16)), from, '(' .. api8 .. '~', 'BYLEX', 'LIMIT', 0, count + 1)) do
+      ids[index] = string.sub(member, 9) .. api8
+      digests[index] = digest_of(workspace, 'key_' .. ids[index])
     end
   end
 end
 
-local keys = {}
-for index = 1, math.min(count, #digests) do
-  local record, state = load_key(workspace, digests[index], now)
-  if record then keys[#keys + 1] = show_key(workspace, record, state, api_id) end
+local keys, looked_at, parts = {}, 0, 0
+while looked_at < math.min(count, #ids) and parts < SHOWN_PARTS_MAX do
+  looked_at = looked_at + 1
+  local record, state = load_key(workspace, digests[looked_at], now)
+  if record then
+    local key, parts_of_key = show_key(workspace, record, state, api_id)
+    keys[#keys + 1], parts = key, parts + parts_of_key
+  end
 end
-return { keys, #digests > count and 1 or 0 }
+return { keys, ids[looked_at] or '', #ids > looked_at and 1 or 0 }

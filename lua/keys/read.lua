@@ -20,4 +20,4 @@ local workspace, key_id, digest, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3]
 if key_id ~= '' then digest = digest_of(workspace, key_id) end
 local record, state, api_id = load_key(workspace, digest, now)
 if not record then return false end
-return show_key(workspace, record, state, api_id)
+return (show_key(workspace, record, state, api_id))

@@ -36,7 +36,7 @@ end
 if #combine(mode, had, known) + #missing > request.permissionsMax then return { 'too_many' } end
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
-for _, slug in ipairs(missing) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
+create_permissions(workspace, missing, numbers, next_id)
 local given = {}
 for index, slug in ipairs(request.permissions) do given[index] = tostring(numbers[slug]) end
 local list = as_list(combine(mode, had, given))

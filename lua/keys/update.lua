@@ -83,7 +83,7 @@ if roles then
   state.roles = roles ~= ''
 end
 if request.permissions then
-  for _, slug in ipairs(missing_slugs) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
+  create_permissions(workspace, missing_slugs, numbers, next_id)
   local direct = list_of(request.permissions, numbers)
   write_field(record, 'direct', direct)
   state.direct = direct ~= ''

@@ -7,7 +7,7 @@
 -- ARGV[3]  limit        0 blocks completely
 -- ARGV[4]  duration     milliseconds
 -- ARGV[5]  literals     how many characters of the identifier are not `*`
--- ARGV[6]  wildcards_max  how many overrides with a `*` a namespace may have
+-- ARGV[6]  wildcards_max  how many `*` the overrides of a namespace may have in all
 -- ARGV[7]  actor        JSON, see include/audit
 -- ARGV[8]  now_ms       '' for Redis's clock
 -- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'}
@@ -28,7 +28,10 @@ local is_wild = string.find(identifier, '*', 1, true) ~= nil
 local all, wild = 0, 0
 if namespace then all, wild = count_overrides(workspace, namespace) end
 if not before then
-  if is_wild and wild >= wildcards_max then return { 'too_many' } end
+  if is_wild then
+    local stars = select(2, string.gsub(identifier, '%*', ''))
+    if stars + (wild > 0 and count_stars(workspace, namespace) or 0) > wildcards_max then return { 'too_many' } end
+  end
   all, wild = all + 1, is_wild and wild + 1 or wild
 end
 

@@ -24,7 +24,7 @@ if #missing > 0 and not request.mayCreatePermissions then return { 'create_permi
 
 local next_id = take_stamps(workspace, now, 1 + #missing)
 local id16 = next_id()
-for _, slug in ipairs(missing) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
+create_permissions(workspace, missing, numbers, next_id)
 local number = redis.call('HINCRBY', workspace, 'roles', 1)
 redis.call('HSET', role_numbers(workspace), request.name, number)
 redis.call('HSET', role_names(workspace), number, request.name)

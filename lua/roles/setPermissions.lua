@@ -27,7 +27,7 @@ if #missing > 0 and not request.mayCreatePermissions then return { 'create_permi
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
 touch_rbac(workspace, next_version)
-for _, slug in ipairs(missing) do numbers[slug] = create_permission(workspace, slug, slug, nil, next_id()) end
+create_permissions(workspace, missing, numbers, next_id)
 local list = list_of(request.permissions, numbers)
 write_field(role_permissions(workspace), number, list)
 audit(workspace, now, actor, 'role', role_id)

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- A page of root keys, in order of creation.
+-- A page of root keys, in order of creation. Ends early where their grants are long.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key list and records
@@ -10,11 +10,14 @@
 -- @include "include/names"
 
 local workspace, after, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local GRANT_BYTES_MAX = 1000000
 local from = after == '' and '-' or '(' .. after .. string.rep('\255', 33)
 local members = redis.call('ZRANGE', root_key_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
-local root_keys = {}
-for index = 1, math.min(count, #members) do
+local root_keys, grant_bytes = {}, 0
+while #root_keys < math.min(count, #members) and grant_bytes < GRANT_BYTES_MAX do
+  local index = #root_keys + 1
   root_keys[index] = redis.call('HMGET', root_key_record(workspace, string.sub(members[index], 17)),
     'id', 'name', 'start', 'grants', 'enabled', 'expires', 'created', 'used')
+  grant_bytes = grant_bytes + #root_keys[index][4]
 end
-return { root_keys, #members > count and 1 or 0 }
+return { root_keys, #members > #root_keys and 1 or 0 }

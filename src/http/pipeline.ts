@@ -1,7 +1,7 @@
 // The life of a request, in order. Each step passes or throws an ApiError.
 //
-//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ load ─▶ permission ─▶ handle ─▶ answer ─▶ log
-//   404 405    401         415        413     400     401 403      404        403       4xx        200
+//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ turn ─▶ load ─▶ permission ─▶ handle ─▶ answer ─▶ log
+//   404 405    401         415        413     400     401 403     503     404        403       4xx        200
 //
 // An operation that decides on the hot path leaves everything from `root key` on to its script.
 
@@ -17,12 +17,19 @@ import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import type { Answer, Request, Response } from './message.ts';
 import { createPages } from './pages.ts';
 import { bearerToken, RootKeyReader } from './rootKey.ts';
+import { createTurns, oneByOne } from './turns.ts';
 import { compileInput } from './validate.ts';
 
 export interface PipelineOptions {
   store: Store;
   log: Logger;
   metaBytesMax: number;
+  /** Management requests of a workspace that work at once. */
+  manageAtOnce?: number;
+  /** Management requests under way in all; beyond, they are refused at once. */
+  inFlightMax?: number;
+  /** How long a management request waits for its turn. */
+  turnWaitMs?: number;
 }
 
 interface Route {
@@ -32,11 +39,14 @@ interface Route {
   check(input: unknown): void;
 }
 
+/** Reading a body of this size takes a millisecond or so, and one of a megabyte tens of them. */
+const largeBodyBytes = 32_768;
+
 const jsonType = 'application/json';
 
 export function createPipeline(
   operations: readonly AnyOperation[],
-  { store, log, metaBytesMax }: PipelineOptions,
+  { store, log, metaBytesMax, manageAtOnce = 8, inFlightMax = 4096, turnWaitMs = 1000 }: PipelineOptions,
 ): Answer {
   const routes = new Map<string, Route>();
   for (const operation of operations) {
@@ -46,6 +56,8 @@ export function createPipeline(
   }
   const pages = createPages(operations);
   const rootKeys = new RootKeyReader();
+  const turns = createTurns({ atOnce: manageAtOnce, max: inFlightMax, waitMs: turnWaitMs });
+  const largeTurn = oneByOne();
   const limits = { metaBytesMax };
 
   return async function answer(request: Request): Promise<Response> {
@@ -66,6 +78,7 @@ export function createPipeline(
       if (request.body === 'too_large')
         throw new ApiError('body_too_large', 'The body is longer than this server accepts.');
       if (request.hasQuery) throw new ApiError('invalid_input', 'Operations take no query parameters.', { fields: [] });
+      if (request.body.length >= largeBodyBytes) await largeTurn();
       const { text, value } = parseBody(request.body);
       route.check(value);
 
@@ -89,13 +102,17 @@ export function createPipeline(
       operation.check?.(value as never, context);
       const list = operation.list?.(value as never);
       const after = list === undefined ? undefined : readCursor(list, (value as { cursor?: string }).cursor);
-      const found = await store.rootKeys.authenticate(rootKey.workspaceId, rootKey.digest);
-      if ('refused' in found) throw new ApiError(found.refused, refusalOf[found.refused]);
-      caller = found;
-      const actor = { rootKeyId: caller.rootKeyId, operation: operation.name, requestId: request.requestId };
-      const manageContext: ManageContext = { ...context, caller, actor, after };
-      const loaded = await authorised(operation, value, manageContext);
-      const result = await operation.handle(value as never, manageContext, loaded);
+      const result = await turns.count(async () => {
+        const found = await store.rootKeys.authenticate(rootKey.workspaceId, rootKey.digest);
+        if ('refused' in found) throw new ApiError(found.refused, refusalOf[found.refused]);
+        caller = found;
+        const actor = { rootKeyId: found.rootKeyId, operation: operation.name, requestId: request.requestId };
+        const manageContext: ManageContext = { ...context, caller: found, actor, after };
+        return turns.take(found.workspaceId, async () => {
+          const loaded = await authorised(operation, value, manageContext);
+          return operation.handle(value as never, manageContext, loaded);
+        });
+      });
       logCall('info', request, operation, 200, startedAt, caller);
       const body =
         list === undefined

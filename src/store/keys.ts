@@ -1,12 +1,15 @@
 // The typed faces of lua/keys/.
 
 import type { Actor } from '../domain/caller.ts';
+import type { PageOf } from './pages.ts';
 import { type KeyRecord, type KeyRow, type Refill, readKey, readRefill } from './records.ts';
 import type { StoreContext } from './store.ts';
 
 /** What a key carries at most, by whatever operation. */
 export const permissionsMax = 1000;
 export const rolesMax = 100;
+/** A page of keys is read in so many steps at most; lua/keys/list.lua bounds each of them. */
+const listStepsMax = 10;
 
 export interface NewLimit {
   name: string;
@@ -91,20 +94,27 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
     /** A live key by the digest of its string. */
     findByDigest: (workspaceId: string, digest: Buffer) => read(workspaceId, '', digest),
 
-    /** A page of keys in order of creation; undefined when there is no such API. `after` is a key id. */
+    /**
+     * A page of keys in order of creation; undefined when there is no such API. `after` is a key id. It ends early where
+     * the keys have so much to show that printing them would hold up other requests.
+     */
     async list(
       workspaceId: string,
       page: { apiId: string; externalId?: string | undefined; after?: string | undefined; count: number },
-    ) {
-      const after = page.after?.slice('key_'.length) ?? '';
-      const reply = (await scripts.run('keys/list', workspaceId, [
-        page.apiId,
-        page.externalId ?? '',
-        after,
-        page.count,
-        now(),
-      ])) as [KeyRow[], 0 | 1] | null;
-      return reply ? { keys: reply[0].map(readKey), more: reply[1] === 1 } : undefined;
+    ): Promise<PageOf<KeyRecord> | undefined> {
+      const items: KeyRecord[] = [];
+      let after = page.after?.slice('key_'.length) ?? '';
+      for (let step = 0; step < listStepsMax; step++) {
+        const args = [page.apiId, page.externalId ?? '', after, page.count - items.length, now()];
+        const reply = (await scripts.run('keys/list', workspaceId, args)) as [KeyRow[], string, 0 | 1] | null;
+        if (!reply) return undefined;
+        const [rows, last, more] = reply;
+        items.push(...rows.map(readKey));
+        if (more === 0) return { items, next: undefined };
+        after = last;
+        if (items.length === page.count) break;
+      }
+      return { items, next: `key_${after}` };
     },
 
     /** All of them or none, but for digests that exist: their ids are null. */

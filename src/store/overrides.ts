@@ -20,7 +20,7 @@ export interface Override {
 
 type Row = [id: string, identifier: string, limit: string, duration: string, created: string];
 
-/** Overrides with a `*` that a namespace may have: a check may have to look at all of them. */
+/** How many `*` the overrides of a namespace may have in all: a check may have to look for what stands between any two. */
 export const wildcardsMax = 256;
 
 const readOverride = ([id, identifier, limit, duration, created]: Row): Override => ({

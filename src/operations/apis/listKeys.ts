@@ -26,6 +26,6 @@ export const listKeys = manages({
   async handle({ apiId, limit = 100, externalId }, { store, caller, after }) {
     const page = await store.keys.list(caller.workspaceId, { apiId, externalId, after, count: limit });
     if (!page) throw apiNotFound();
-    return { items: page.keys, next: page.more ? page.keys.at(-1)?.keyId : undefined };
+    return page;
   },
 });

@@ -15,6 +15,10 @@ import {
   Slug,
 } from '../schemas.ts';
 
+/** One script imports all keys of a call, and others wait for it: so many permissions, roles and limits take it tens of ms. */
+const partsMax = 10_000;
+const slugsMax = 1000;
+
 export const migrateKeys = manages({
   name: 'keys.migrateKeys',
   summary:
@@ -48,7 +52,9 @@ export const migrateKeys = manages({
   check({ keys }, whole) {
     const context = textOfKeys(whole);
     const seen = new Set<string>();
-    for (const [index, { hash, credits, ratelimits, meta }] of keys.entries()) {
+    const slugs = new Set<string>();
+    let parts = 0;
+    for (const [index, { hash, credits, ratelimits, meta, roles, permissions }] of keys.entries()) {
       const at = `body.keys[${index}]`;
       const digest = Buffer.from(hash, 'base64');
       if (digest.length !== 32 || digest.toString('base64') !== hash)
@@ -58,6 +64,19 @@ export const migrateKeys = manages({
       checkCredits(credits, `${at}.credits`);
       checkNamesOnce(ratelimits, `${at}.ratelimits`);
       metaText(meta, context, 'keys', index, 'meta');
+      for (const slug of permissions ?? []) slugs.add(slug);
+      parts += (ratelimits?.length ?? 0) + (roles?.length ?? 0) + (permissions?.length ?? 0);
+    }
+    const split = 'Import them in several calls.';
+    if (parts > partsMax) {
+      throw invalid(
+        'body.keys',
+        `have ${parts} permissions, roles and limits in all; at most ${partsMax} in a call`,
+        split,
+      );
+    }
+    if (slugs.size > slugsMax) {
+      throw invalid('body.keys', `have ${slugs.size} different permissions; at most ${slugsMax} in a call`, split);
     }
   },
 

@@ -41,6 +41,9 @@ export const setOverride = manages({
     if (!('refused' in result)) return result;
     throw result.refused === 'namespace_not_found'
       ? namespaceNotFound(namespace)
-      : invalid('body.identifier', `is one wildcard too many: a namespace has at most ${wildcardsMax}`);
+      : invalid(
+          'body.identifier',
+          `has a wildcard too many: the overrides of a namespace have at most ${wildcardsMax} \`*\` in all`,
+        );
   },
 });

@@ -312,6 +312,15 @@ describe('400', () => {
     await set(namespace, '0*', 2);
     await ok('ratelimits.deleteOverride', { namespace, identifier: '0*' });
     expect((await call('ratelimits.setOverride', oneMore)).status).toBe(200);
+
+    // It is the stars that cost a check its time.
+    const many = freshNamespace();
+    await set(many, 'a*'.repeat(255), 1);
+    const two = { ...oneMore, namespace: many, identifier: '*x*' };
+    expect(await call('ratelimits.setOverride', two)).toMatchObject({ status: 400, code: 'invalid_input' });
+    await set(many, 'x*', 1);
+    expect((await call('ratelimits.setOverride', { ...two, identifier: '*' })).status).toBe(400);
+    await set(many, 'a*'.repeat(255), 2);
   });
 });
 

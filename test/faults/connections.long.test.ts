@@ -1,0 +1,182 @@
+// Connections that want something else than an answer: they say nothing, speak a byte a second, vanish, or were cut off by
+// the network without a word. Whoever asks properly is served as before, and what they took comes back.
+
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { report } from './report.ts';
+import { type Answered, atRate, percentile, type Rig, startRig } from './rig.ts';
+
+/** What the server gives a connection that does not go on; uWebSockets.js looks every four seconds. */
+const idleMs = 10_000 + 4_000;
+const slackMs = 6_000;
+
+let rig: Rig;
+let key: string;
+let sockets: Socket[];
+
+beforeEach(async () => {
+  rig = await startRig();
+  const { apiId } = await rig.ok('apis.createApi', { name: 'connections' });
+  ({ key } = await rig.ok('keys.createKey', { apiId }));
+  await usual(); // Warm.
+  sockets = [];
+}, 30_000);
+afterEach(async () => {
+  for (const socket of sockets) socket.destroy();
+  await rig.stop();
+});
+
+/** So many at once, a few at a time: the kernel's queue of new connections is short. */
+async function dial(count: number): Promise<Socket[]> {
+  const dialled: Socket[] = [];
+  while (dialled.length < count) {
+    const some = Array.from({ length: Math.min(200, count - dialled.length) }, () => connect(rig.port, '127.0.0.1'));
+    for (const socket of some) socket.on('error', () => {});
+    await Promise.all(some.map((socket) => once(socket, 'connect')));
+    dialled.push(...some);
+  }
+  sockets.push(...dialled);
+  return dialled;
+}
+
+const verify = () => rig.send('keys.verifyKey', JSON.stringify({ key }));
+
+/** What a caller sees who asks fifty times a second. */
+async function usual(): Promise<number[]> {
+  const answers: Answered[] = await atRate(50, 3, verify);
+  expect([...new Set(answers.map(({ status }) => status))]).toEqual([200]);
+  return answers.map(({ tookMs }) => tookMs);
+}
+
+/** Served as before, but for what the machine does besides. */
+function expectServed(before: number[], during: number[]) {
+  expect(percentile(during, 50)).toBeLessThan(3 * percentile(before, 50) + 30);
+  expect(percentile(during, 99)).toBeLessThan(3 * percentile(before, 99) + 500);
+}
+
+const ms = (value: number) => `${value.toFixed(1)} ms`;
+const p99 = (before: number[], during: number[]) =>
+  `p99 of others ${ms(percentile(before, 99))} before, ${ms(percentile(during, 99))} meanwhile`;
+
+const untilClosed = (all: Socket[], withinMs: number) =>
+  vi.waitFor(() => expect(all.filter(({ closed }) => !closed)).toHaveLength(0), { timeout: withinMs, interval: 100 });
+const untilDescriptors = (count: number, withinMs: number) =>
+  vi.waitFor(() => expect(rig.server.descriptors()).toBeLessThanOrEqual(count + 20), {
+    timeout: withinMs,
+    interval: 100,
+  });
+
+test('10 000 connections that say nothing', async () => {
+  const idle = 10_000;
+  const before = await usual();
+  const [descriptors, memoryMb] = [rig.server.descriptors(), rig.server.memoryMb()];
+  const all = await dial(idle);
+  expect(rig.server.descriptors()).toBeGreaterThan(idle);
+  const during = await usual();
+  const fullMb = rig.server.memoryMb();
+  await untilClosed(all, idleMs + slackMs);
+  await untilDescriptors(descriptors, 5_000);
+
+  expectServed(before, during);
+  expect(fullMb - memoryMb).toBeLessThan(100);
+  report({
+    order: '10.2',
+    fault: `${idle} connections that say nothing`,
+    expected: 'others are served as before; they are closed after 10 to 14 s and what they took comes back',
+    measured: `${p99(before, during)}; ${(((fullMb - memoryMb) * 1024) / idle).toFixed(1)} KB each; closed and ${rig.server.descriptors()} descriptors left of ${idle + descriptors}`,
+  });
+}, 90_000);
+
+test('1 000 senders of a byte a second, in the head and in the body', async () => {
+  const before = await usual();
+  const [descriptors, memoryMb] = [rig.server.descriptors(), rig.server.memoryMb()];
+  const all = await dial(1_000);
+  const startedAt = performance.now();
+  for (const [index, socket] of all.entries()) {
+    const head = `POST /v2/keys.verifyKey HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${rig.rootKey}\r\nContent-Type: application/json\r\n`;
+    socket.write(
+      [head, `${head}Content-Length: 1000000\r\n\r\n`, `${head}Transfer-Encoding: chunked\r\n\r\n`][index % 3]!,
+    );
+  }
+  const dripping = setInterval(() => {
+    for (const [index, socket] of all.entries()) if (!socket.closed) socket.write(['x', 'x', '1\r\nx\r\n'][index % 3]!);
+  }, 1000);
+  try {
+    const during = await usual();
+    const fullMb = rig.server.memoryMb();
+    await untilClosed(all, idleMs + slackMs);
+    const tookS = (performance.now() - startedAt) / 1000;
+    await untilDescriptors(descriptors, 5_000);
+    expectServed(before, during);
+    // Not what they announced: a body takes memory as it comes.
+    expect(fullMb - memoryMb).toBeLessThan(100);
+    report({
+      order: '10.3',
+      fault: '1 000 senders of a byte a second: a third in the head, in a body of announced length, in chunks',
+      expected: 'others are served as before; closed after 10 to 14 s, however steadily they send',
+      measured: `${p99(before, during)}; ${(fullMb - memoryMb).toFixed(0)} MB for all; the last one closed after ${tookS.toFixed(0)} s`,
+    });
+  } finally {
+    clearInterval(dripping);
+  }
+}, 90_000);
+
+test('clients that vanish: before they ask, halfway, and before they are answered', async () => {
+  const request = JSON.stringify({ key });
+  const head = `POST /v2/keys.verifyKey HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${rig.rootKey}\r\nContent-Type: application/json\r\nContent-Length: ${request.length}\r\n\r\n`;
+  const parts = ['', head.slice(0, 50), head, `${head}${request.slice(0, 5)}`, head + request];
+  const before = await usual();
+  const [descriptors, memoryMb] = [rig.server.descriptors(), rig.server.memoryMb()];
+  const vanished = 5_000;
+  // At a pace: this process also tells how the others are served.
+  async function vanish() {
+    for (let made = 0; made < vanished; made += 100) {
+      const some = await dial(100);
+      for (const [index, socket] of some.entries()) {
+        const part = parts[index % parts.length]!;
+        if (part) socket.write(part);
+        // With a FIN or with a RST.
+        setImmediate(() => (index % 2 === 0 ? socket.destroy() : socket.resetAndDestroy()));
+      }
+      await delay(60);
+    }
+  }
+  const [during] = await Promise.all([usual(), vanish()]);
+  await untilDescriptors(descriptors, idleMs + slackMs);
+  expectServed(before, during);
+  expect(rig.server.memoryMb() - memoryMb).toBeLessThan(60);
+  report({
+    order: '10.4',
+    fault: `${vanished} clients that connect and vanish, at five points of a request, with FIN and with RST`,
+    expected: 'others are served as before; descriptors and memory come back',
+    measured: `${p99(before, during)}; descriptors ${descriptors} before, ${rig.server.descriptors()} after; memory ${memoryMb.toFixed(0)} and ${rig.server.memoryMb().toFixed(0)} MB`,
+  });
+}, 90_000);
+
+test('half-open connections: the other side says no more, neither reads nor closes', async () => {
+  const request = JSON.stringify({ key });
+  const head = `POST /v2/keys.verifyKey HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${rig.rootKey}\r\nContent-Type: application/json\r\nContent-Length: ${request.length}\r\n\r\n`;
+  const before = await usual();
+  const descriptors = rig.server.descriptors();
+  const all = await dial(1_000);
+  const startedAt = performance.now();
+  for (const [index, socket] of all.entries()) {
+    socket.pause();
+    socket.write([head + request, head, head.slice(0, 20)][index % 3]!);
+    // Half of them have shut down their own side, which a proxy may do; the other half are silent.
+    if (index % 2 === 0) socket.end();
+  }
+  const during = await usual();
+  await untilDescriptors(descriptors, idleMs + slackMs);
+  const tookS = (performance.now() - startedAt) / 1000;
+  expectServed(before, during);
+  report({
+    order: '10.4',
+    fault:
+      '1 000 half-open connections, before, within and after a request, of which half have shut down their own side',
+    expected: 'others are served as before; descriptors come back',
+    measured: `${p99(before, during)}; all descriptors back after ${tookS.toFixed(0)} s`,
+  });
+}, 90_000);

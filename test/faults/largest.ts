@@ -1,0 +1,193 @@
+// The largest requests that each operation takes, in a workspace that makes them as costly as it can. What bounds them are
+// the schemas, META_LIMIT_BYTES and BODY_LIMIT_BYTES, at their defaults.
+
+import type { OperationName } from '../../src/operations/index.ts';
+import { hash } from '../support/examples.ts';
+import type { InputOf, OutputOf } from '../support/harness.ts';
+
+type Ok = <Name extends OperationName>(name: Name, input: InputOf<Name>) => Promise<OutputOf<Name>>;
+
+const hour = 3_600_000;
+const day = 24 * hour;
+const listed = 100;
+
+const times = <Item>(count: number, make: (index: number) => Item) =>
+  Array.from({ length: count }, (_, at) => make(at));
+/** Texts of so many characters, each unlike the others. */
+const texts = (count: number, characters: number, begin: string) =>
+  times(count, (index) => `${begin}${index}.`.padEnd(characters, 'x'));
+
+let made = 0;
+/** Unlike any before. */
+const fresh = (characters = 100) => `f${++made}.`.padEnd(characters, 'x');
+
+const slugs = texts(1000, 100, 's');
+const roles = texts(100, 100, 'r');
+const limits = texts(50, 128, 'l').map((name) => ({ name, limit: 1e9, duration: day, autoApply: true }));
+/** The same limits with another duration: none of them keeps its window. */
+const otherLimits = () => limits.map((limit) => ({ ...limit, duration: 1000 + ++made }));
+const meta = Object.fromEntries(texts(99, 90, 'm').map((name) => [name, 1]));
+/** A hundred slugs in 1000 characters, which no key has, of parts that a wildcard could cover. */
+const queried = times(100, (index) => `a.${index}`.padEnd(6, 'b'));
+const query = queried.join(' OR ').slice(0, 1000);
+const namespace = 'n'.repeat(512);
+/** As much to compare as there can be, for as long as there can be, with each of 256 wildcards. */
+const wildcard = (index: number) => `${'a'.repeat(470)}${index}*`;
+
+const wholeKey = {
+  name: 'k'.repeat(255),
+  externalId: 'e'.repeat(255),
+  meta,
+  credits: { remaining: 1e12, refill: { interval: 'monthly' as const, amount: 1e12, refillDay: 31 } },
+  ratelimits: limits,
+  roles,
+  permissions: slugs,
+};
+
+/** What the largest requests are about. */
+export async function makeLargest(ok: Ok) {
+  const { apiId } = await ok('apis.createApi', { name: 'a'.repeat(255) });
+  const { externalId } = wholeKey;
+  const { identityId } = await ok('identities.createIdentity', { externalId, meta, ratelimits: limits });
+  const description = 'd'.repeat(512);
+  for (const slug of slugs) await ok('permissions.createPermission', { slug, name: 'p'.repeat(512), description });
+  for (const slug of queried) await ok('permissions.createPermission', { slug, name: slug });
+  for (const name of roles) await ok('permissions.createRole', { name, description, permissions: slugs });
+  let { keyId, key } = { keyId: '', key: '' };
+  for (let index = 0; index <= listed; index++) {
+    ({ keyId, key } = await ok('keys.createKey', { apiId, ...wholeKey }));
+    await ok('identities.createIdentity', { externalId: fresh(255), meta, ratelimits: limits });
+  }
+  for (const index of times(256, Number)) {
+    await ok('ratelimits.setOverride', { namespace, identifier: wildcard(index), limit: 1e9, duration: day });
+  }
+  const grants = times(1000, (index) => `api.api_${index}_${'0'.repeat(240)}.verify_key`);
+  let rootKeyId = '';
+  for (let index = 0; index <= listed; index++) {
+    ({ rootKeyId } = await ok('rootKeys.createRootKey', { name: 'r'.repeat(255), permissions: grants }));
+  }
+  return { apiId, identityId, externalId, keyId, key, grants, rootKeyId };
+}
+
+export type Largest = Awaited<ReturnType<typeof makeLargest>>;
+
+const migrationId = 'm'.repeat(255);
+const check = (index: number) => ({ namespace, identifier: `${'a'.repeat(500)}${index}`, limit: 1e9, duration: day });
+
+/** Made anew for every call. Several of an operation that can be large in several ways. */
+export const largest: { [Name in OperationName]: Record<string, (things: Largest) => InputOf<Name>> } = {
+  'keys.verifyKey': {
+    'a query of 100 slugs, 50 limits of its own, 20 tags': ({ key }) => ({
+      key,
+      permissions: query,
+      ratelimits: texts(50, 128, 'ad hoc ').map((name) => ({ name, limit: 1e9, duration: day })),
+      tags: texts(20, 512, 't'),
+    }),
+    '100 limits of key and identity': ({ key }) => ({ key }),
+  },
+  'ratelimits.limit': { '256 wildcards': () => check(0) },
+  'ratelimits.multiLimit': {
+    '100 checks, 256 wildcards': () => times(100, check),
+    '100 namespaces': () => times(100, (index) => ({ ...check(index), namespace: `n${index}`.padEnd(512, 'n') })),
+  },
+  'keys.createKey': {
+    '1000 permissions, 50 limits, 100 roles': ({ apiId }) => ({ apiId, ...wholeKey, externalId: fresh(255) }),
+    '1000 new permissions': ({ apiId }) => ({ apiId, permissions: times(1000, () => fresh()) }),
+  },
+  'keys.migrateKeys': {
+    '1000 keys with identities': ({ apiId }) => ({
+      migrationId,
+      apiId,
+      keys: times(1000, () => ({
+        hash: hash(),
+        externalId: fresh(255),
+        name: 'k'.repeat(255),
+        meta: { a: 'x'.repeat(200) },
+      })),
+    }),
+    '10 000 limits': ({ apiId }) => ({
+      migrationId,
+      apiId,
+      keys: times(200, () => ({
+        hash: hash(),
+        ratelimits: limits.map(({ name, ...limit }) => ({ ...limit, name: name.slice(0, 9) })),
+      })),
+    }),
+    '1000 new permissions': ({ apiId }) => ({
+      migrationId,
+      apiId,
+      keys: times(10, () => ({ hash: hash(), permissions: times(100, () => fresh()) })),
+    }),
+  },
+  'keys.getKey': { '': ({ keyId }) => ({ keyId }) },
+  'keys.whoami': { '': ({ key }) => ({ key }) },
+  'keys.updateKey': {
+    'all fields': ({ keyId }) => ({ keyId, ...wholeKey, externalId: fresh(255), ratelimits: otherLimits() }),
+    '1000 new permissions': ({ keyId }) => ({ keyId, permissions: times(1000, () => fresh()) }),
+  },
+  'keys.updateCredits': { '': ({ keyId }) => ({ keyId, operation: 'set', value: 1e12 }) },
+  'keys.setPermissions': {
+    '1000 new permissions': ({ keyId }) => ({ keyId, permissions: times(1000, () => fresh()) }),
+    '1000 permissions': ({ keyId }) => ({ keyId, permissions: slugs }),
+  },
+  'keys.removePermissions': { '1000 permissions': ({ keyId }) => ({ keyId, permissions: slugs }) },
+  'keys.addPermissions': { '1000 permissions': ({ keyId }) => ({ keyId, permissions: slugs }) },
+  'keys.removeRoles': { '100 roles': ({ keyId }) => ({ keyId, roles }) },
+  'keys.setRoles': { '100 roles': ({ keyId }) => ({ keyId, roles }) },
+  'keys.addRoles': { '100 roles': ({ keyId }) => ({ keyId, roles }) },
+  'keys.rerollKey': { '': ({ keyId }) => ({ keyId, expiration: 1e9 }) },
+  'apis.listKeys': {
+    '100 keys': ({ apiId }) => ({ apiId, limit: listed }),
+    '100 keys of an externalId': ({ apiId, externalId }) => ({ apiId, externalId, limit: listed }),
+  },
+  'apis.createApi': { '': () => ({ name: 'a'.repeat(255) }) },
+  'apis.getApi': { '': ({ apiId }) => ({ apiId }) },
+  'permissions.createPermission': {
+    '': () => ({ slug: fresh(), name: 'p'.repeat(512), description: 'd'.repeat(512) }),
+  },
+  'permissions.getPermission': { '': () => ({ permission: slugs[0]! }) },
+  'permissions.listPermissions': {
+    '100 permissions': () => ({ limit: listed }),
+    'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
+  },
+  'permissions.createRole': {
+    '1000 new permissions': () => ({ name: fresh(), permissions: times(1000, () => fresh()) }),
+  },
+  'permissions.setRolePermissions': {
+    '1000 new permissions': () => ({ roleId: roles[0]!, permissions: times(1000, () => fresh()) }),
+    '1000 permissions': () => ({ roleId: roles[0]!, permissions: slugs }),
+  },
+  'permissions.getRole': { '1000 permissions': () => ({ role: roles[0]! }) },
+  'permissions.listRoles': {
+    '100 roles of 1000 permissions': () => ({ limit: listed }),
+    'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
+  },
+  'identities.createIdentity': { '': () => ({ externalId: fresh(255), meta, ratelimits: limits }) },
+  'identities.getIdentity': { '': ({ identityId }) => ({ identity: identityId }) },
+  'identities.listIdentities': {
+    '100 identities of 50 limits': () => ({ limit: listed }),
+    'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
+  },
+  'identities.updateIdentity': {
+    '': ({ identityId }) => ({ identity: identityId, meta, ratelimits: otherLimits() }),
+  },
+  'ratelimits.setOverride': { '': () => ({ namespace, identifier: fresh(512), limit: 1e9, duration: day }) },
+  'ratelimits.getOverride': { '': () => ({ namespace, identifier: wildcard(0) }) },
+  'ratelimits.listOverrides': { '100 overrides': () => ({ namespace, limit: listed }) },
+  'analytics.getVerifications': {
+    'by key and identity': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome'] }),
+    'by tag': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome', 'tag'] }),
+  },
+  'analytics.getRatelimits': { '100 namespaces': () => ({}) },
+  'audit.listEvents': { '100 events': () => ({ limit: listed }) },
+  'rootKeys.createRootKey': { '1000 grants': ({ grants }) => ({ name: 'r'.repeat(255), permissions: grants }) },
+  'rootKeys.listRootKeys': { '100 root keys of 1000 grants': () => ({ limit: listed }) },
+  'rootKeys.updateRootKey': { '1000 grants': ({ rootKeyId, grants }) => ({ rootKeyId, permissions: grants }) },
+  'ratelimits.deleteOverride': { '': () => ({ namespace, identifier: wildcard(made++ % 256) }) },
+  'permissions.deletePermission': { '': () => ({ permission: slugs[made++ % 1000]! }) },
+  'permissions.deleteRole': { '': () => ({ role: roles[made++ % 100]! }) },
+  'identities.deleteIdentity': { '': ({ identityId }) => ({ identity: identityId }) },
+  'keys.deleteKey': { '': ({ keyId }) => ({ keyId }) },
+  'rootKeys.deleteRootKey': { '': ({ rootKeyId }) => ({ rootKeyId }) },
+  'apis.deleteApi': { '': ({ apiId }) => ({ apiId }) },
+};

@@ -1,0 +1,115 @@
+// More comes than can be served. Redis is slowed down, so that little is much, and requests come at three times the rate
+// that is served, whatever becomes of the earlier ones. Answers are told apart by what they cost the caller: served, in
+// bounded time, or refused at once.
+
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { report } from './report.ts';
+import { type Answered, atRate, percentile, type Rig, startRig } from './rig.ts';
+
+const inFlightMax = 50;
+const redisTimeoutMs = 2000;
+/** How long Redis stands still, again and again: what it may do at once, `inFlightMax`, is then what it does in that time. */
+const standstillMs = 150;
+/** For the machine, which does other things as well. */
+const slackMs = 400;
+
+let rig: Rig;
+let key: string;
+
+beforeEach(async () => {
+  rig = await startRig({
+    redis: ['--enable-debug-command', 'local'],
+    env: { IN_FLIGHT_MAX: `${inFlightMax}`, REDIS_TIMEOUT_MS: `${redisTimeoutMs}` },
+  });
+  const { apiId } = await rig.ok('apis.createApi', { name: 'overload' });
+  ({ key } = await rig.ok('keys.createKey', { apiId, credits: { remaining: credits } }));
+}, 30_000);
+afterEach(() => rig.stop());
+
+const credits = 1_000_000_000;
+
+/** Answers how to end it. */
+function slowRedis() {
+  let stopped = false;
+  async function run() {
+    while (!stopped) await rig.admin.call('DEBUG', 'SLEEP', `${standstillMs / 1000}`);
+  }
+  const running = run();
+  return async () => {
+    stopped = true;
+    await running;
+  };
+}
+
+type Call = () => Promise<Answered>;
+
+/** How many a second are served when as many callers as may be under way each wait for their answer. */
+async function servedPerSecond(call: Call, seconds: number): Promise<number> {
+  const until = performance.now() + seconds * 1000;
+  let served = 0;
+  const caller = async () => {
+    while (performance.now() < until) if ((await call()).status === 200) served++;
+  };
+  await Promise.all(Array.from({ length: inFlightMax }, caller));
+  return served / seconds;
+}
+
+function sortOut(answers: readonly Answered[]) {
+  const took = (status: number) => answers.filter((answer) => answer.status === status).map(({ tookMs }) => tookMs);
+  const others = new Set(answers.map(({ status }) => status).filter((status) => status !== 200 && status !== 503));
+  return { served: took(200), refused: took(503), others: [...others] };
+}
+
+const verify = () => rig.send('keys.verifyKey', JSON.stringify({ key }));
+const create = () => rig.send('apis.createApi', '{"name":"one more"}');
+
+const ms = (value: number) => `${value.toFixed(value < 10 ? 1 : 0)} ms`;
+
+test.each([
+  ['verifications', verify],
+  ['management requests', create],
+])(
+  'three times the %s that can be served: the rest is refused at once, and all is well at once',
+  async (what, call) => {
+    let charged = 0;
+    const counted: Call = async () => {
+      const answer = await call();
+      if (answer.status === 200) charged++;
+      return answer;
+    };
+    await servedPerSecond(counted, 1); // Warm.
+    const restore = slowRedis();
+    const rate = await servedPerSecond(counted, 3);
+    await atRate(3 * rate, 3, counted);
+    const memoryBefore = rig.server.memoryMb();
+    const { served, refused, others } = sortOut(await atRate(3 * rate, 10, counted));
+    const memoryAfter = rig.server.memoryMb();
+    await restore();
+    const well = sortOut(await atRate(50, 1, counted));
+
+    expect(others).toEqual([]);
+    // Served as many as without the excess, none of them after its time.
+    expect(served.length).toBeGreaterThan(0.5 * 10 * rate);
+    expect(percentile(served, 99)).toBeLessThan(redisTimeoutMs + slackMs);
+    // Refused without waiting for Redis, which is away for longer than that nearly all the time.
+    expect(refused.length).toBeGreaterThan(10 * rate);
+    expect(percentile(refused, 50)).toBeLessThan(standstillMs / 3);
+    expect(memoryAfter).toBeLessThan(memoryBefore + 30);
+    expect({ ...well, served: well.served.length }).toEqual({ served: 50, refused: [], others: [] });
+    expect(percentile(well.served, 50)).toBeLessThan(standstillMs);
+    if (call === verify) {
+      const { data } = JSON.parse(
+        (await rig.send('keys.verifyKey', JSON.stringify({ key, credits: { cost: 0 } }))).body,
+      );
+      expect(data.credits).toBe(credits - charged);
+    }
+
+    report({
+      order: '10.1',
+      fault: `Overload: three times the ${what} that can be served (${Math.round(rate)}/s, IN_FLIGHT_MAX ${inFlightMax}, Redis answering every ${standstillMs} ms)`,
+      expected: 'as many served as before, in bounded time; the rest 503 at once; memory flat; well again at once',
+      measured: `${Math.round(served.length / 10)}/s served with p99 ${ms(percentile(served, 99))}; ${Math.round(refused.length / 10)}/s refused in ${ms(percentile(refused, 50))} (median); memory ${memoryBefore.toFixed(0)} to ${memoryAfter.toFixed(0)} MB; then ${ms(percentile(well.served, 50))}`,
+    });
+  },
+  120_000,
+);

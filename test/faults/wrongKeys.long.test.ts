@@ -1,0 +1,97 @@
+// Whoever guesses keys makes the server work no more than whoever has one, and learns nothing from how long it takes. What
+// is measured is processor time, of the server and of Redis, as the clock also tells what else the machine does.
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createKeyString, createRootKeyString } from '../../src/domain/keyString.ts';
+import { report } from './report.ts';
+import { type Answered, percentile, type Rig, startRig } from './rig.ts';
+
+const rounds = 15;
+const perRound = 400;
+const callers = 16;
+
+let rig: Rig;
+let kinds: Record<string, () => Promise<Answered>>;
+
+beforeAll(async () => {
+  rig = await startRig();
+  const { apiId } = await rig.ok('apis.createApi', { name: 'guessed' });
+  const { apiId: hiddenApiId } = await rig.ok('apis.createApi', { name: 'hidden' });
+  const plain = { credits: { remaining: 1_000_000_000 } };
+  const { key } = await rig.ok('keys.createKey', { apiId, ...plain });
+  const { key: hidden } = await rig.ok('keys.createKey', { apiId: hiddenApiId, ...plain });
+  const { key: narrow } = await rig.ok('rootKeys.createRootKey', { permissions: [`api.${apiId}.verify_key`] });
+  const otherRootKey = await rig.createWorkspace();
+  const { apiId: otherApiId } = await rig.ok('apis.createApi', { name: 'other' }, otherRootKey);
+  const { key: others } = await rig.ok('keys.createKey', { apiId: otherApiId, ...plain }, otherRootKey);
+
+  const workspaceId = `ws_${'1'.repeat(16)}`;
+  const unknownKey = () => createKeyString({ byteLength: 16 }).key;
+  const verify = (presented: string, as: string) => rig.send('keys.verifyKey', JSON.stringify({ key: presented }), as);
+  kinds = {
+    right: () => verify(key, narrow),
+    'wrong root key': () =>
+      verify(key, `${narrow.slice(0, -4)}${Math.random().toString(36).slice(2, 6).padEnd(4, 'x')}`),
+    'root key of no workspace': () => verify(key, createRootKeyString(workspaceId).key),
+    'unknown key': () => verify(unknownKey(), narrow),
+    "another workspace's key": () => verify(others, narrow),
+    'key of an API the root key may not see': () => verify(hidden, narrow),
+  };
+}, 30_000);
+afterAll(() => rig.stop());
+
+/** Processor time of a request in microseconds, of server and Redis together. */
+async function costUs(call: () => Promise<Answered>): Promise<number> {
+  const cpuUs = () => rig.server.cpuUs() + rig.redis.cpuUs();
+  const before = cpuUs();
+  let left = perRound;
+  const caller = async () => {
+    while (left-- > 0) await call();
+  };
+  await Promise.all(Array.from({ length: callers }, caller));
+  return (cpuUs() - before) / perRound;
+}
+
+test('wrong root keys and wrong keys cost no more than right ones, and one wrong key as much as another', async () => {
+  const statuses: Record<string, string> = {};
+  for (const [kind, call] of Object.entries(kinds)) {
+    const { status, body } = await call();
+    statuses[kind] = status === 200 ? JSON.parse(body).data.code : `${status}`;
+  }
+  expect(statuses).toEqual({
+    right: 'VALID',
+    'wrong root key': '401',
+    'root key of no workspace': '401',
+    'unknown key': 'NOT_FOUND',
+    "another workspace's key": 'NOT_FOUND',
+    'key of an API the root key may not see': 'NOT_FOUND',
+  });
+
+  // In turns, so that what the machine does besides is spread over all of them; the first round warms.
+  const costs: Record<string, number[]> = Object.fromEntries(Object.keys(kinds).map((kind) => [kind, []]));
+  for (let round = 0; round <= rounds; round++) {
+    for (const [kind, call] of Object.entries(kinds)) {
+      const cost = await costUs(call);
+      if (round > 0) costs[kind]!.push(cost);
+    }
+  }
+  const median = (kind: string) => percentile(costs[kind]!, 50);
+  const ratios = Object.keys(kinds).map((kind) => [kind, median(kind) / median('right')] as const);
+  for (const [kind, ratio] of ratios) expect(ratio, kind).toBeLessThan(1.5);
+  // Keys that cannot be seen, whatever the reason.
+  const unseen = Object.keys(kinds).filter((kind) => statuses[kind] === 'NOT_FOUND');
+  for (const kind of unseen) {
+    expect(median(kind) / median('unknown key'), kind).toBeGreaterThan(0.75);
+    expect(median(kind) / median('unknown key'), kind).toBeLessThan(1.33);
+  }
+
+  report({
+    order: '10.6',
+    fault: 'Wrong root keys and wrong keys, as fast as right ones',
+    expected: 'they cost no more than 1.5 times a right one; what cannot be seen costs the same whatever the reason',
+    measured: `a right one ${median('right').toFixed(0)} µs of processor time (server and Redis); ${ratios
+      .slice(1)
+      .map(([kind, ratio]) => `${kind} ${ratio.toFixed(2)}`)
+      .join(', ')} times that`,
+  });
+}, 180_000);

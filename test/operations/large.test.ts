@@ -1,0 +1,125 @@
+// Lists of large things: a page ends before its size, and nothing is left out or comes twice. Imports that are too large
+// for one call are refused whole.
+
+import { describe, expect, test } from 'vitest';
+import { hash } from '../support/examples.ts';
+import { dayMs, harness } from '../support/harness.ts';
+import { readPages } from '../support/lists.ts';
+
+const { call, ok, createRootKey, createWorkspace } = harness();
+
+const times = <Item>(count: number, make: (index: number) => Item) =>
+  Array.from({ length: count }, (_, at) => make(at));
+
+/** Sizes of the pages, and that they hold these ids in this order. */
+function sizesOf(pages: string[][], ids: string[]): number[] {
+  expect(pages.flat()).toEqual(ids);
+  return pages.map(({ length }) => length);
+}
+
+describe('a page ends early', () => {
+  test('of keys with 1000 permissions, in an API and of an externalId', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'large' });
+    const permissions = times(1000, (index) => `large.${index}`);
+    const ids: string[] = [];
+    for (let index = 0; index < 30; index++) {
+      ids.push((await ok('keys.createKey', { apiId, permissions, externalId: 'large' })).keyId);
+    }
+    for (const which of [{}, { externalId: 'large' }]) {
+      const pages = await readPages((at) => call('apis.listKeys', { apiId, ...which, ...at }));
+      expect(pages.flat().every((key) => key.permissions?.length === 1000)).toBe(true);
+      const sizes = sizesOf(
+        pages.map((page) => page.map(({ keyId }) => keyId)),
+        ids,
+      );
+      expect(Math.max(...sizes)).toBeLessThan(30);
+      expect(sizes.length).toBeLessThan(5);
+    }
+    // A page that is not large is as long as it is asked to be.
+    const small = await readPages((at) => call('apis.listKeys', { apiId, limit: 10, ...at }));
+    expect(small.map(({ length }) => length)).toEqual([10, 10, 10]);
+  });
+
+  test('never of identities, whose limits are few: they are read in steps', async () => {
+    const { rootKey } = await createWorkspace();
+    const ratelimits = times(50, (index) => ({ name: `limit ${index}`, limit: 1, duration: dayMs }));
+    const ids: string[] = [];
+    for (let index = 0; index < 90; index++) {
+      const { data } = await call('identities.createIdentity', { externalId: `large${index}`, ratelimits }, rootKey);
+      ids.push(data.identityId);
+    }
+    const pages = await readPages((at) => call('identities.listIdentities', { limit: 80, ...at }, rootKey));
+    expect(
+      sizesOf(
+        pages.map((page) => page.map(({ id }) => id)),
+        ids,
+      ),
+    ).toEqual([80, 10]);
+  });
+
+  test('of roles with 1000 permissions', async () => {
+    const { rootKey } = await createWorkspace();
+    const permissions = times(1000, (index) => `large.${index}`);
+    const ids: string[] = [];
+    for (let index = 0; index < 12; index++) {
+      ids.push((await call('permissions.createRole', { name: `large ${index}`, permissions }, rootKey)).data.roleId);
+    }
+    for (const search of [{}, { search: 'LARGE' }]) {
+      const pages = await readPages((at) => call('permissions.listRoles', { ...search, ...at }, rootKey));
+      expect(
+        sizesOf(
+          pages.map((page) => page.map(({ id }) => id)),
+          ids,
+        ),
+      ).toEqual([5, 5, 2]);
+    }
+  });
+
+  test('of root keys with long lists of grants', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const grants = times(1000, (index) => `api.${`${index}_`.padEnd(240, 'x')}.verify_key`);
+    for (let index = 0; index < 9; index++) await createRootKey(grants, workspaceId);
+    const pages = await readPages((at) => call('rootKeys.listRootKeys', at, rootKey));
+    expect(new Set(pages.flat().map(({ rootKeyId }) => rootKeyId)).size).toBe(10);
+    expect(pages.length).toBeGreaterThan(1);
+  });
+});
+
+describe('migrateKeys', () => {
+  test.each([
+    ['permissions', { permissions: times(101, (index) => `same.${index}`) }],
+    ['limits', { ratelimits: times(26, (index) => ({ name: `limit ${index}`, limit: 1, duration: 1000 })) }],
+    ['different permissions', undefined],
+  ])('refuses too many %s in a call, and imports nothing', async (_what, fields) => {
+    const { apiId } = await ok('apis.createApi', { name: 'import' });
+    const keys = times(400, (index) => ({
+      hash: hash(),
+      ...(fields ?? { permissions: times(3, (at) => `another.${index}.${at}`) }),
+    }));
+    const refused = await call('keys.migrateKeys', { migrationId: 'large', apiId, keys });
+    expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(refused.error.errors).toEqual([expect.objectContaining({ location: 'body.keys' })]);
+    expect(await ok('apis.listKeys', { apiId })).toEqual([]);
+    const fewer = await ok('keys.migrateKeys', { migrationId: 'large', apiId, keys: keys.slice(0, 90) });
+    expect(fewer.migrated).toHaveLength(90);
+  });
+});
+
+test('a query of many slugs asks what one of few asks', async () => {
+  const { apiId } = await ok('apis.createApi', { name: 'query' });
+  const held = times(40, (index) => `query.${2 * index}.read`);
+  await ok('permissions.createRole', { name: 'query', permissions: held.slice(0, 20) });
+  const { key } = await ok('keys.createKey', { apiId, roles: ['query'], permissions: [...held.slice(20), 'wild.*'] });
+  await ok('permissions.createRole', {
+    name: 'not of the key',
+    permissions: times(40, (index) => `query.${2 * index + 1}.read`),
+  });
+  const verify = async (query: string) => (await ok('keys.verifyKey', { key, permissions: query })).code;
+  const odd = times(30, (index) => `query.${2 * index + 1}.read`);
+  expect(await verify(held.join(' AND '))).toBe('VALID');
+  expect(await verify([...held.slice(0, 30), 'wild.one'].join(' AND '))).toBe('VALID');
+  expect(await verify([...held.slice(0, 30), odd[0]].join(' AND '))).toBe('INSUFFICIENT_PERMISSIONS');
+  expect(await verify(odd.join(' OR '))).toBe('INSUFFICIENT_PERMISSIONS');
+  expect(await verify([...odd, held[39]].join(' OR '))).toBe('VALID');
+  expect(await verify([...odd, 'wild.two'].join(' OR '))).toBe('VALID');
+});
