@@ -6,6 +6,7 @@ import { sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { RedisClient } from './redis.ts';
 import { storeError } from './redis.ts';
+import type { StoreObserver } from './store.ts';
 
 const root = fileURLToPath(new URL('../../lua/', import.meta.url));
 
@@ -88,9 +89,15 @@ export interface Scripts {
   /** The same for replies that hold packed bytes: strings are Buffers. */
   runPacked(name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown>;
   locate(name: string, message: string): string;
+  /** Loads those that Redis has forgotten. Rejects when it does not answer. */
+  load(): Promise<void>;
 }
 
-export async function loadScripts(redis: RedisClient, workspaceKey: (workspaceId: string) => string): Promise<Scripts> {
+export async function loadScripts(
+  redis: RedisClient,
+  workspaceKey: (workspaceId: string) => string,
+  observe?: StoreObserver,
+): Promise<Scripts> {
   const scripts = new Map<string, Script>();
   for (const name of scriptNames) {
     const script = assemble(name);
@@ -98,17 +105,30 @@ export async function loadScripts(redis: RedisClient, workspaceKey: (workspaceId
     redis.defineCommand(name, { lua: script.source });
   }
   // A script that does not compile stops the server here, not a request later.
+  const digests = new Map<string, Script>();
   for (const script of scripts.values()) {
-    await redis.script('LOAD', script.source).catch((cause: Error) => {
+    const digest = await redis.script('LOAD', script.source).catch((cause: Error) => {
       throw new Error(locate(script, cause.message), { cause });
     });
+    digests.set(digest as string, script);
+  }
+
+  async function load() {
+    const known = (await redis.script('EXISTS', ...digests.keys())) as number[];
+    for (const [index, script] of [...digests.values()].entries()) {
+      if (known[index] !== 1) await redis.script('LOAD', script.source);
+    }
   }
 
   const commands = redis as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
   async function call(command: string, name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown> {
+    const startedAt = performance.now();
     try {
-      return await commands[command]!(1, workspaceKey(workspaceId), ...args);
+      const reply = await commands[command]!(1, workspaceKey(workspaceId), ...args);
+      observe?.ran(name, performance.now() - startedAt, true);
+      return reply;
     } catch (cause) {
+      observe?.ran(name, performance.now() - startedAt, false);
       throw storeError(cause, (message) => locate(scripts.get(name)!, message));
     }
   }
@@ -117,5 +137,6 @@ export async function loadScripts(redis: RedisClient, workspaceKey: (workspaceId
     run: (name, workspaceId, args) => call(name, name, workspaceId, args),
     runPacked: (name, workspaceId, args) => call(`${name}Buffer`, name, workspaceId, args),
     locate: (name, message) => locate(scripts.get(name)!, message),
+    load,
   };
 }
