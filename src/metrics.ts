@@ -249,8 +249,13 @@ export function watchProcess(): () => Promise<Snapshot> {
   collectDefaultMetrics({ register: registry });
   return async () => {
     const families = (await registry.getMetricsAsJSON()) as unknown as Snapshot;
-    // prom-client would leave the start out of a sum; the first process's is the server's.
-    return families.map((each) => (each.aggregator === 'omit' ? { ...each, aggregator: 'min' } : each));
+    return families.map((each) => ({
+      ...each,
+      // It would leave the start out of a sum; the first process's is the server's.
+      aggregator: each.aggregator === 'omit' ? 'min' : each.aggregator,
+      // Scraped twice at once, it has no mean of the event loop's lag, and says so with a NaN.
+      values: each.values.filter(({ value }) => Number.isFinite(value)),
+    }));
   };
 }
 
