@@ -88,7 +88,7 @@ export function createPipeline(
       };
       if (operation.kind === 'decides') {
         const data = await operation.decide(value as never, rootKey, context);
-        return counted(calls, succeeded(request, `"data":${data}`), startedAt);
+        return counted(calls, succeeded(`{"meta":{"requestId":"${request.requestId}"},"data":${data}}`), startedAt);
       }
 
       operation.check?.(value as never, context);
@@ -106,7 +106,7 @@ export function createPipeline(
         list === undefined
           ? `"data":${print(result)}`
           : pageBody(list, result as Page<unknown>, route.alias ? undefined : operation.wrapItems);
-      return counted(calls, succeeded(request, body), startedAt);
+      return counted(calls, succeeded(`{"meta":{"requestId":"${request.requestId}"},${body}}`), startedAt);
     } catch (cause) {
       const error = cause instanceof ApiError ? cause : internalError(cause);
       const response = errorResponse(error, request, {
@@ -200,12 +200,7 @@ function counted(calls: Calls, response: Response, startedAt: number): Response 
   return response;
 }
 
-const succeeded = ({ requestId }: Request, body: string): Response => ({
-  status: 200,
-  contentType: jsonType,
-  headers: [],
-  body: `{"meta":{"requestId":"${requestId}"},${body}}`,
-});
+const succeeded = (body: string): Response => ({ status: 200, contentType: jsonType, headers: [], body });
 
 type ServedPage = Response | ((request: Request) => Promise<Response>);
 
