@@ -21,6 +21,11 @@ const oneOf = <const Word extends string>(...words: Word[]): Kind<Word> => ({
   parse: (text) => words.find((word) => word === text),
 });
 
+const portOrNone: Kind<number | ''> = {
+  accepts: 'a whole number from 0 to 65535, or empty',
+  parse: (text) => (text === '' ? text : wholeNumber(0, 65_535).parse(text)),
+};
+
 const anyText = (accepts: string): Kind<string> => ({ accepts, parse: (text) => text.trim() || undefined });
 
 const anyPath: Kind<string> = { accepts: 'a path, or empty', parse: (text) => text };
@@ -74,6 +79,9 @@ const table = {
   host: setting('HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on. `0.0.0.0` is every IPv4 address of the machine.'),
   port: setting('PORT', '8080', wholeNumber(0, 65_535), 'Port to listen on. 0 lets the system choose; the address is printed at start.'),
   workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Processes that serve, on one port. One that dies is started again.'),
+  metricsHost: setting('METRICS_HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on for `METRICS_PORT`.'),
+  metricsPort: setting('METRICS_PORT', '', portOrNone, 'A port for `/metrics` alone. Empty: it is on `PORT`, but only while `HOST` is this machine (`127.0.0.1`, `::1` or `localhost`); otherwise nowhere.'),
+  drainMs: setting('DRAIN_MS', '0', wholeNumber(0, 600_000), 'How long it serves on after SIGTERM, while `/health/ready` answers 503, for load balancers to turn away.'),
   redisUrl: setting('REDIS_URL', '', redisUrl, 'The Redis to use: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master`. Empty: Tollgate runs its own under `TOLLGATE_DATA_DIR`.'),
   redisCaFile: setting('REDIS_CA_FILE', '', anyPath, 'Certificates to trust when Redis is reached with TLS, as a PEM file. Empty: those of the system.'),
   dataDir: setting('TOLLGATE_DATA_DIR', './data', anyText('a directory'), 'Where its own Redis keeps its data. Not used with `REDIS_URL`.'),
@@ -120,6 +128,10 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
   if (wrong.length > 0) throw new Error(`Some settings are not accepted:\n${wrong.join('\n')}`);
   return config as Config;
 }
+
+/** Whether `/metrics` is on the port that serves: not where others than this machine might read it. */
+export const sharesMetrics = ({ metricsPort, host }: Config): boolean =>
+  metricsPort === '' && /^(127\.[\d.]+|::1|localhost)$/.test(host);
 
 const dayMs = 86_400_000;
 

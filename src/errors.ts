@@ -92,6 +92,11 @@ const catalogue = {
     'Store unavailable',
     'Redis cannot be reached or did not answer in time. Nothing was left half done; try again after Retry-After.',
   ],
+  shutting_down: [
+    503,
+    'Shutting down',
+    'The server is about to stop: `/health/ready` says so, for load balancers to turn away.',
+  ],
 } as const satisfies Record<string, readonly [status: number, title: string, meaning: string]>;
 
 export type ErrorCode = keyof typeof catalogue;

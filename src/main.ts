@@ -1,7 +1,9 @@
 // The server: wires configuration, Redis and the processes that serve, and stops them in the opposite order when told to.
 
-import { loadConfig, storeSettings } from './config.ts';
-import { createLog, serve } from './serve.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { loadConfig, sharesMetrics, storeSettings } from './config.ts';
+import { createMetrics, textOf } from './metrics.ts';
+import { createLog, openSnapshots, serve, serveMetrics } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 import { startSweeper } from './sweeper.ts';
@@ -13,6 +15,8 @@ const urgentAfterMs = 1_000;
 
 /** What is open, the last first: each is closed before what it stands on. */
 const open: (() => Promise<unknown>)[] = [];
+/** Has load balancers turn away, and waits as long as they are given for it. */
+let drain = async () => {};
 
 async function start() {
   const config = loadConfig();
@@ -24,22 +28,49 @@ async function start() {
   if (embedded) open.unshift(() => embedded.stop());
 
   const url = embedded?.url ?? config.redisUrl;
-  const store = await openStore({ ...storeSettings(config), url, onEvent: (message) => log.warn(message) });
+  const metrics = createMetrics();
+  const { observe } = metrics;
+  const store = await openStore({ ...storeSettings(config), url, onEvent: (message) => log.warn(message), observe });
   open.unshift(() => store.close());
 
-  const sweeper = startSweeper(store, { intervalMs: config.sweepIntervalMs, log });
+  const sweeper = startSweeper(store, { intervalMs: config.sweepIntervalMs, log, onSwept: metrics.swept });
+  metrics.sweeps();
   open.unshift(() => sweeper.stop());
 
-  const { host, port, workers } = config;
-  const server =
-    workers > 1
-      ? await startWorkers({ count: workers, redisUrl: url, host, port, log })
-      : await serve({ store, config, log, port, sharePort: false });
+  const { host, port, workers: count } = config;
+  const ownSnapshot = openSnapshots(metrics, store);
+  let workers: Awaited<ReturnType<typeof startWorkers>> | undefined;
+  let scraping: Promise<string> | undefined;
+  /** Those who ask at the same time get the same text. */
+  function scrape(): Promise<string> {
+    scraping ??= Promise.all([ownSnapshot(), workers?.snapshots()])
+      .then(([own, others = []]) => textOf([own, ...others]))
+      .finally(() => {
+        scraping = undefined;
+      });
+    return scraping;
+  }
+  if (count > 1) {
+    workers = await startWorkers({ count, redisUrl: url, host, port, log, onRestart: metrics.restarted, scrape });
+  }
+  const server = workers ?? (await serve({ store, config, log, port, sharePort: false, metrics, scrape }));
   open.unshift(() => server.close());
+  drain = () => {
+    server.drain();
+    return delay(config.drainMs);
+  };
 
-  console.log(`Tollgate listens on http://${host.includes(':') ? `[${host}]` : host}:${server.port}`);
+  const metricsServer = await serveMetrics(config, scrape);
+  if (metricsServer) open.unshift(() => metricsServer.close());
+
+  console.log(`Tollgate listens on ${urlOf(host, server.port)}`);
+  if (metricsServer) console.log(`Its metrics are at ${urlOf(config.metricsHost, metricsServer.port)}/metrics`);
+  else if (!sharesMetrics(config))
+    log.info(`${host} may be reached by others, so /metrics is not on its port. METRICS_PORT gives it one.`);
   if (config.firstRootKey === 'print') await createFirstRootKey(store);
 }
+
+const urlOf = (host: string, port: number) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 /** After everything else has gone well, as it is shown only once. */
 async function createFirstRootKey(store: Store) {
@@ -50,26 +81,37 @@ async function createFirstRootKey(store: Store) {
 /** What an operator can act on says it in its message; anything else is a bug, and shows where. */
 const inWords = (error: Error) => (error.constructor === Error ? error.message : error.stack);
 
-async function stop() {
+/** SIGTERM comes from what sends requests here or knows who does; Ctrl-C from somebody who waits. */
+async function stop(signal: NodeJS.Signals) {
   await started;
+  if (signal === 'SIGTERM') {
+    clearTimeout(deadline);
+    await drain();
+    startDeadline();
+  }
   for (const close of open) await close();
 }
 
 let isStopping = false;
 let isUrgent = false;
+let deadline: NodeJS.Timeout;
 
-function onSignal() {
+function startDeadline() {
+  deadline = setTimeout(() => {
+    console.error(`tollgate: could not stop within ${stopWaitMs} ms`);
+    process.exit(1);
+  }, stopWaitMs).unref();
+}
+
+function onSignal(signal: NodeJS.Signals) {
   if (isUrgent) process.exit(1);
   if (isStopping) return;
   isStopping = true;
   setTimeout(() => {
     isUrgent = true;
   }, urgentAfterMs).unref();
-  setTimeout(() => {
-    console.error(`tollgate: could not stop within ${stopWaitMs} ms`);
-    process.exit(1);
-  }, stopWaitMs).unref();
-  stop().then(
+  startDeadline();
+  stop(signal).then(
     () => process.exit(process.exitCode ?? 0),
     (error) => {
       console.error(`tollgate: ${inWords(error)}`);
@@ -83,5 +125,5 @@ process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
 const started = start().catch((error) => {
   console.error(`tollgate: ${inWords(error)}`);
   process.exitCode = 1;
-  onSignal();
+  onSignal('SIGINT');
 });

@@ -1,11 +1,14 @@
-// One serving process: the pipeline on a store, behind a socket.
+// One serving process: the pipeline on a store, behind a socket, and what it counts.
 
+import { setTimeout as delay } from 'node:timers/promises';
 import { type Logger, pino } from 'pino';
-import type { Config } from './config.ts';
+import { type Config, sharesMetrics } from './config.ts';
 import { createId } from './domain/keyString.ts';
 import { createGateway, gatewayPath } from './http/gateway.ts';
 import { createPipeline } from './http/pipeline.ts';
+import { createMetricsAnswer } from './http/probes.ts';
 import { listen, type Server } from './http/server.ts';
+import { type Metrics, type Snapshot, watchProcess } from './metrics.ts';
 import { operations } from './operations/index.ts';
 import type { Store } from './store/store.ts';
 
@@ -17,24 +20,75 @@ export interface ServeOptions {
   port: number;
   /** Other processes listen on the same port. */
   sharePort: boolean;
+  metrics: Metrics;
+  /** The text for Prometheus, told on this port where the settings say so. */
+  scrape: () => Promise<string>;
 }
 
-export function serve({ store, config, log, port, sharePort }: ServeOptions): Promise<Server> {
+// The uses of this machine's clock: a request's id needs no truth, and seconds to wait are rounded.
+const nowMs = () => Date.now();
+const newRequestId = () => createId('req', nowMs());
+
+export async function serve(options: ServeOptions): Promise<Server> {
+  const { store, config, log, port, sharePort, metrics, scrape } = options;
   const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
-  const answer = createPipeline(operations, { store, log, metaBytesMax, manageAtOnce, inFlightMax, turnWaitMs });
-  // The uses of this machine's clock: a request's id needs no truth, and seconds to wait are rounded.
-  const nowMs = () => Date.now();
-  const newRequestId = () => createId('req', nowMs());
+  let stopping = false;
+  const answer = createPipeline(operations, {
+    store,
+    log,
+    metaBytesMax,
+    manageAtOnce,
+    inFlightMax,
+    turnWaitMs,
+    metrics,
+    isStopping: () => stopping,
+    scrape: sharesMetrics(config) ? scrape : undefined,
+  });
   const check = createGateway({
     store,
     log,
+    metrics,
     keyHeader: config.gatewayKeyHeader,
     rootKey: config.gatewayRootKey,
     meta: config.gatewayMeta,
     nowMs,
   });
   const byHead = { path: gatewayPath, answer: check };
-  return listen({ host, port, sharePort, answer, byHead, bodyBytesMax, newRequestId });
+  const server = await listen({ host, port, sharePort, answer, byHead, bodyBytesMax, newRequestId });
+  return {
+    ...server,
+    drain() {
+      stopping = true;
+      server.drain();
+    },
+  };
+}
+
+/** The metrics on a port of their own; undefined where none is set. */
+export async function serveMetrics(
+  { metricsHost: host, metricsPort: port, bodyBytesMax }: Config,
+  scrape: () => Promise<string>,
+): Promise<Server | undefined> {
+  if (port === '') return undefined;
+  return listen({ host, port, answer: createMetricsAnswer(scrape), bodyBytesMax, newRequestId });
+}
+
+/** A scrape tells that Redis does not answer, rather than not answering itself: Prometheus waits ten seconds. */
+const redisWaitMs = 2_000;
+
+/** Begins to watch this process; answers what tells all that it has counted. Call it once a process. */
+export function openSnapshots(metrics: Metrics, store: Store): () => Promise<Snapshot> {
+  const processFigures = watchProcess();
+  return async () => {
+    const redisUp = await Promise.race([
+      store.ready().then(
+        () => true,
+        () => false,
+      ),
+      delay(redisWaitMs, false, { ref: false }),
+    ]);
+    return [...metrics.snapshot({ redisUp, waiting: store.waiting() }), ...(await processFigures())];
+  };
 }
 
 /** Errors are logged by name, message and stack alone: one of ioredis carries its command, and that may carry a secret. */

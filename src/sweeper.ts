@@ -7,29 +7,38 @@ import type { Store } from './store/store.ts';
 export interface SweeperOptions {
   intervalMs: number;
   log: Logger;
+  /** All workspaces have been swept, and nothing failed. */
+  onSwept?: (() => void) | undefined;
 }
 
-export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { intervalMs, log }: SweeperOptions) {
+export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { intervalMs, log, onSwept }: SweeperOptions) {
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
 
   async function sweep() {
     try {
-      for (const { workspaceId } of await store.workspaces.list()) await sweepWorkspace(workspaceId);
+      let isWhole = true;
+      for (const { workspaceId } of await store.workspaces.list()) {
+        if (!(await sweepWorkspace(workspaceId))) isWhole = false;
+      }
+      if (isWhole && !stopped) onSwept?.();
     } catch (error) {
       if (!stopped) log.error(error, 'The sweeper will try again.');
     }
   }
 
-  /** What fails in one workspace keeps no other waiting. */
-  async function sweepWorkspace(workspaceId: string) {
+  /** What fails in one workspace keeps no other waiting. Answers whether nothing did. */
+  async function sweepWorkspace(workspaceId: string): Promise<boolean> {
+    let isOk = true;
     for (const step of [store.sweep.refill, store.sweep.purge]) {
       try {
         while (!stopped && (await step(workspaceId))) await new Promise((resolve) => setImmediate(resolve));
       } catch (error) {
+        isOk = false;
         if (!stopped) log.error(error, `The sweeper will try ${workspaceId} again.`);
       }
     }
+    return isOk;
   }
 
   let running = Promise.resolve();

@@ -1,14 +1,20 @@
-// A serving process among several on one port, started and ended by src/workers.ts. It keeps nothing of its own: killed,
-// it loses the requests it had, and no other's.
+// A serving process among several on one port, started and ended by src/workers.ts. It keeps nothing of its own but counts:
+// killed, it loses the requests it had, and no other's.
 
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import { openChannel } from './channel.ts';
 import { loadConfig, storeSettings } from './config.ts';
-import { createLog, serve } from './serve.ts';
+import { createMetrics } from './metrics.ts';
+import { createLog, openSnapshots, serve } from './serve.ts';
 import { openStore } from './store/store.ts';
 import type { ToWorker } from './workers.ts';
 
 const config = loadConfig();
 const log = createLog(config);
 const { redisUrl, port } = JSON.parse(process.argv[2]!) as ToWorker;
+/** The first process asks all workers before it answers. */
+const scrapeWaitMs = 5_000;
 
 /** Said in words, as the first process would. */
 function fail(error: Error): never {
@@ -16,17 +22,24 @@ function fail(error: Error): never {
   process.exit(1);
 }
 
+const metrics = createMetrics();
 const store = await openStore({
   ...storeSettings(config),
   url: redisUrl,
   onEvent: (message) => log.warn(message),
+  observe: metrics.observe,
 }).catch(fail);
-const server = await serve({ store, config, log, port, sharePort: true }).catch(fail);
+const channel = openChannel(process, { counts: openSnapshots(metrics, store) });
+const scrape = () => channel.ask<string>('scrape', scrapeWaitMs);
+const server = await serve({ store, config, log, port, sharePort: true, metrics, scrape }).catch(fail);
 
+const disconnected = once(process, 'disconnect');
 let isStopping = false;
 async function stop() {
   if (isStopping) return;
   isStopping = true;
+  server.drain();
+  if (process.connected) await Promise.race([delay(config.drainMs), disconnected]);
   await server.close();
   await store.close();
   process.exit(0);
@@ -35,7 +48,7 @@ async function stop() {
 // Ctrl-C reaches every process of the terminal; when to stop is for the one that started this to say.
 process.on('SIGINT', () => {});
 process.on('SIGTERM', stop);
-// The one that started this is gone, and its Redis may be.
+// The one that started this wants it to end now, or is gone, and its Redis may be.
 process.on('disconnect', stop);
 
 process.send!('listening');

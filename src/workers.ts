@@ -7,6 +7,8 @@ import { type AddressInfo, createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
+import { openChannel } from './channel.ts';
+import { lastingOf, type Snapshot, sumOf } from './metrics.ts';
 
 /** What a worker is told, as its argument. */
 export interface ToWorker {
@@ -18,11 +20,17 @@ export interface WorkersOptions extends ToWorker {
   count: number;
   host: string;
   log: Logger;
+  /** A worker is started again. */
+  onRestart: () => void;
+  /** The text for Prometheus, which a worker asks for when it is asked. */
+  scrape: () => Promise<string>;
 }
 
 const program = fileURLToPath(new URL('./worker.js', import.meta.url));
 /** Between a worker's end and the next: a worker that cannot live must not take the machine with it. */
 const restartAfterMs = 200;
+/** A worker answers this soon even when Redis does not; one that hangs does not keep the others' figures back. */
+const countsWaitMs = 3_000;
 
 /** A port that is free now. uWebSockets.js shares only ports that are named, so the system cannot be left to choose. */
 async function findPort(host: string): Promise<number> {
@@ -35,15 +43,19 @@ async function findPort(host: string): Promise<number> {
 }
 
 /** Resolves when all of them listen. */
-export async function startWorkers({ count, log, redisUrl, host, port }: WorkersOptions) {
+export async function startWorkers({ count, log, redisUrl, host, port, onRestart, scrape }: WorkersOptions) {
   const workers = new Set<ChildProcess>();
+  const channels = new Map<ChildProcess, ReturnType<typeof openChannel>>();
+  /** What each said last that it had counted; of those that ended too, as a sum that goes down would mislead Prometheus. */
+  const counted = new Map<ChildProcess, Snapshot>();
+  const countedByEnded: Snapshot[] = [];
   let isStopping = false;
 
   /** Starts one and resolves when it listens; rejects when it ends before. */
   async function start(onPort: number): Promise<void> {
     const worker = fork(program, [JSON.stringify({ redisUrl, port: onPort } satisfies ToWorker)]);
     workers.add(worker);
-    worker.once('exit', () => workers.delete(worker));
+    worker.once('exit', () => forget(worker));
     // Its one message says that it listens.
     const listening = once(worker, 'message');
     const ended = once(worker, 'exit').then(([code, signal]) => {
@@ -51,9 +63,28 @@ export async function startWorkers({ count, log, redisUrl, host, port }: Workers
     });
     ended.catch(() => {});
     await Promise.race([listening, ended]);
+    channels.set(worker, openChannel(worker, { scrape }));
     worker.once('exit', (code, signal) => {
       if (!isStopping) void startAgain(onPort, `${signal ?? `exit code ${code}`}`);
     });
+  }
+
+  function forget(worker: ChildProcess) {
+    workers.delete(worker);
+    channels.delete(worker);
+    countedByEnded.push(lastingOf(counted.get(worker) ?? []));
+    counted.delete(worker);
+  }
+
+  /** What all of them have counted so far, each as soon as it says so; of one that does not, what it last said. */
+  async function snapshots(): Promise<Snapshot[]> {
+    const asked = [...channels].map(async ([worker, channel]) => {
+      const snapshot = await channel.ask<Snapshot>('counts', countsWaitMs).catch(() => undefined);
+      if (workers.has(worker)) counted.set(worker, snapshot ?? lastingOf(counted.get(worker) ?? []));
+    });
+    await Promise.all(asked);
+    countedByEnded.splice(0, countedByEnded.length, await sumOf([...countedByEnded]));
+    return [...countedByEnded, ...counted.values()];
   }
 
   async function startAgain(onPort: number, reason: string) {
@@ -61,7 +92,9 @@ export async function startWorkers({ count, log, redisUrl, host, port }: Workers
     while (!isStopping) {
       await delay(restartAfterMs);
       try {
-        if (!isStopping) await start(onPort);
+        if (isStopping) return;
+        await start(onPort);
+        onRestart();
         return;
       } catch (err) {
         log.error({ err }, 'A worker could not be started; it is tried again.');
@@ -69,10 +102,17 @@ export async function startWorkers({ count, log, redisUrl, host, port }: Workers
     }
   }
 
-  async function close() {
+  /** Each drains by itself, for as long as the settings say. */
+  function drain() {
     isStopping = true;
-    const ends = [...workers].map((worker) => once(worker, 'exit'));
     for (const worker of workers) worker.kill('SIGTERM');
+  }
+
+  async function close() {
+    const ends = [...workers].map((worker) => once(worker, 'exit'));
+    drain();
+    // What is left of draining is over.
+    for (const worker of workers) if (worker.connected) worker.disconnect();
     await Promise.all(ends);
   }
 
@@ -81,7 +121,7 @@ export async function startWorkers({ count, log, redisUrl, host, port }: Workers
     // The first alone: it says what is wrong when the port cannot be had.
     await start(sharedPort);
     await Promise.all(Array.from({ length: count - 1 }, () => start(sharedPort)));
-    return { port: sharedPort, close };
+    return { port: sharedPort, snapshots, drain, close };
   } catch (error) {
     await close();
     throw error;

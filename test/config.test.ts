@@ -1,11 +1,14 @@
 import { describe, expect, test } from 'vitest';
-import { loadConfig, settings, storeSettings } from '../src/config.ts';
+import { loadConfig, settings, sharesMetrics, storeSettings } from '../src/config.ts';
 
 test('an empty environment gives the defaults', () => {
   expect(loadConfig({})).toEqual({
     host: '127.0.0.1',
     port: 8080,
     workers: 1,
+    metricsHost: '127.0.0.1',
+    metricsPort: '',
+    drainMs: 0,
     redisUrl: '',
     redisCaFile: '',
     dataDir: './data',
@@ -34,6 +37,7 @@ test('an empty variable counts as unset', () => {
 describe.each([
   ['PORT', '0', 'port', 0],
   ['PORT', '65535', 'port', 65_535],
+  ['METRICS_PORT', '9464', 'metricsPort', 9464],
   ['REDIS_URL', 'redis://localhost:6379/2', 'redisUrl', 'redis://localhost:6379/2'],
   ['REDIS_URL', 'rediss://:secret@cache.example', 'redisUrl', 'rediss://:secret@cache.example'],
   ['REDIS_URL', 'unix:/run/redis.sock?db=3', 'redisUrl', 'unix:/run/redis.sock?db=3'],
@@ -50,6 +54,8 @@ test.each([
   ['PORT', '-1'],
   ['PORT', '1e3'],
   ['PORT', '80 '],
+  ['METRICS_PORT', 'off'],
+  ['METRICS_PORT', '65536'],
   ['REDIS_TIMEOUT_MS', '9'],
   ['REDIS_URL', 'localhost:6379'],
   ['REDIS_URL', 'unix:run/redis.sock'],
@@ -96,6 +102,20 @@ test('a root key that is not one stays out of the error', () => {
 test('every setting says what it means, and no variable comes twice', () => {
   for (const { meaning } of settings) expect(meaning).toMatch(/^.{10,}[.]$/);
   expect(new Set(settings.map(({ variable }) => variable)).size).toBe(settings.length);
+});
+
+test.each([
+  [{}, true],
+  [{ HOST: '127.1.2.3' }, true],
+  [{ HOST: '::1' }, true],
+  [{ HOST: 'localhost' }, true],
+  [{ HOST: '0.0.0.0' }, false],
+  [{ HOST: '::' }, false],
+  [{ HOST: '127.evil.example' }, false],
+  [{ HOST: '10.0.0.1' }, false],
+  [{ METRICS_PORT: '9464' }, false],
+])('with %o, metrics on the port that serves: %s', (env, expected) => {
+  expect(sharesMetrics(loadConfig(env))).toBe(expected);
 });
 
 test('the store gets lengths of time in milliseconds', () => {

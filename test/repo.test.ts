@@ -38,7 +38,9 @@ describe('dependence points one way', () => {
     store: ['domain', 'errors'],
     operation: ['store', 'domain', 'errors'],
     operations: ['operation', 'store', 'domain', 'errors'],
-    http: ['operations', 'operation', 'store', 'domain', 'errors'],
+    http: ['operations', 'operation', 'metrics', 'store', 'domain', 'errors'],
+    metrics: ['store', 'domain'],
+    channel: [],
     config: [],
   };
   const wiring = ['main', 'serve', 'worker', 'workers', 'cli'];
@@ -67,6 +69,7 @@ describe('dependence points one way', () => {
     [/^ioredis/, /^src\/store\//],
     [/^ajv/, /^src\/http\/validate\.ts$/],
     [/^commander/, /^src\/cli\//],
+    [/^prom-client/, /^src\/metrics\.ts$/],
   ])('packages like %s only in %s', (name, where) => {
     const users = sources.filter((path) => importsOf(path).some((imported) => name.test(imported)));
     expect(users.filter((path) => !where.test(path))).toEqual([]);

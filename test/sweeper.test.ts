@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { OperationName } from '../src/operations/index.ts';
 import { connect, type RedisClient } from '../src/store/redis.ts';
 import { cliActor } from '../src/store/rootKeys.ts';
-import { openStore, type Store } from '../src/store/store.ts';
+import { openStore, type Store, type StoreObserver } from '../src/store/store.ts';
 import { startSweeper } from '../src/sweeper.ts';
 import { dayMs, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
 import { testRedisUrl } from './support/redis.ts';
@@ -52,6 +52,8 @@ async function sweepAll(
     if (!more) return steps;
   }
 }
+
+const nextMidnight = (ms: number) => (Math.floor(ms / dayMs) + 1) * dayMs;
 
 const storedBalance = async (keyId: string) =>
   (await past.keys.find(tollgate.workspaceId, keyId))?.key.credits?.remaining;
@@ -114,6 +116,46 @@ describe('refills', () => {
     expect(await storedBalance(stopped.keyId)).toBe(1);
     expect(await ok('keys.getKey', { keyId: unlimited.keyId })).not.toHaveProperty('credits');
     expect(await ok('keys.verifyKey', { key: deleted.key })).toEqual({ valid: false, code: 'NOT_FOUND' });
+  });
+
+  test('tells for how long the first of them has been due, and 0 when none is', async () => {
+    const told: [string, number][] = [];
+    const observe: StoreObserver = {
+      connected() {},
+      ran() {},
+      sent() {},
+      verified() {},
+      limited() {},
+      overloaded() {},
+      due: (queue, lateMs) => told.push([queue, lateMs]),
+    };
+    const watched = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, observe });
+    const { workspaceId } = await createWorkspace();
+    const apiId = await watched.apis.create(workspaceId, 'late', cliActor);
+    const refilled = { remaining: 1, refill: { interval: 'daily' as const, amount: 5 } };
+    const created = await watched.keys.create(
+      workspaceId,
+      { apiId, keys: [...newKeys(1, refilled), ...newKeys(1)], mayCreatePermissions: false },
+      cliActor,
+    );
+    await watched.sweep.refill(workspaceId);
+    await watched.sweep.purge(workspaceId);
+    const keyId = 'created' in created ? created.created[1]! : '';
+    await watched.keys.delete(workspaceId, { keyId, permanent: false }, cliActor);
+    const deletedAt = clock.now;
+    clock.now = Math.max(nextMidnight(clock.now), deletedAt + testSettings.keyRetentionMs) + 7000;
+    await watched.sweep.purge(workspaceId);
+    await watched.sweep.refill(workspaceId);
+    await watched.sweep.refill(workspaceId);
+    const purgeLate = clock.now - deletedAt - testSettings.keyRetentionMs;
+    expect(told).toEqual([
+      ['refill', 0],
+      ['purge', 0],
+      ['purge', purgeLate],
+      ['refill', clock.now - nextMidnight(deletedAt)],
+      ['refill', 0],
+    ]);
+    await watched.close();
   });
 
   test('in steps of two hundred keys', async () => {

@@ -4,7 +4,7 @@
 -- derives  the purge queue, the list of dead APIs, key lists, key records, refill queue, identities' key lists
 -- ARGV[1]  count      at most this many keys
 -- ARGV[2]  now_ms     '' for Redis's clock
--- returns  how many keys were removed; fewer than `count` means that none is left
+-- returns  how many keys were removed, fewer than `count` meaning that none is left; for how many ms the first has been due
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -23,7 +23,9 @@ local function state_of(digest)
 end
 
 local removed = 0
-for _, digest in ipairs(redis.call('ZRANGE', purge_queue(workspace), '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)) do
+local due = redis.call('ZRANGE', purge_queue(workspace), '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
+local late = due[1] and now - tonumber(redis.call('ZSCORE', purge_queue(workspace), due[1])) or 0
+for _, digest in ipairs(due) do
   local state = state_of(digest)
   if not state or state.deleted then redis.call('UNLINK', key_record(workspace, digest)) end
   redis.call('ZREM', purge_queue(workspace), digest)
@@ -42,7 +44,7 @@ if api8 and removed < count then
     redis.call('LPOP', dead_apis(workspace))
     redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8))
     -- The next dead API is the next call's: say that there may be more.
-    if redis.call('LLEN', dead_apis(workspace)) > 0 then return count end
+    if redis.call('LLEN', dead_apis(workspace)) > 0 then return { count, late } end
   end
 end
-return removed
+return { removed, late }

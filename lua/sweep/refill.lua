@@ -5,7 +5,7 @@
 -- derives  the refill queue, key records
 -- ARGV[1]  count      at most this many keys
 -- ARGV[2]  now_ms     '' for Redis's clock
--- returns  how many were due; fewer than `count` means that none is left
+-- returns  how many were due, fewer than `count` meaning that none is left; for how many ms the first has been due
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -15,6 +15,7 @@
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
 local queue = refill_queue(workspace)
 local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
+local late = due[1] and now - tonumber(redis.call('ZSCORE', queue, due[1])) or 0
 local function refill(digest)
   local record = key_record(workspace, digest)
   local packed = redis.call('HGET', record, 'state')
@@ -31,4 +32,4 @@ for _, digest in ipairs(due) do
   -- A record that cannot be read must not stand in the way of the others for ever.
   if not pcall(refill, digest) then redis.call('ZADD', queue, int(now + DAY_MS), digest) end
 end
-return #due
+return { #due, late }

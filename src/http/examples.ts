@@ -1232,5 +1232,27 @@ export const examples: Record<string, Example> = {
         "message": "Tollgate is alive."
       }
     }
+  },
+  "health.live": {
+    "response": {
+      "meta": {
+        "requestId": "req_Example49"
+      },
+      "data": {
+        "alive": true
+      }
+    }
+  },
+  "health.ready": {
+    "response": {
+      "meta": {
+        "requestId": "req_Example50"
+      },
+      "data": {
+        "ready": true,
+        "redis": "answers",
+        "scripts": "loaded"
+      }
+    }
   }
 };

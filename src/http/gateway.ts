@@ -10,6 +10,7 @@ import type { Static } from 'typebox';
 import { memberText } from '../domain/json.ts';
 import type { Outcome } from '../domain/verification.ts';
 import { ApiError, type ErrorCode } from '../errors.ts';
+import { createMetrics, type Metrics } from '../metrics.ts';
 import type { Context } from '../operation.ts';
 import { verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Store } from '../store/store.ts';
@@ -43,6 +44,7 @@ const valueCharactersMax = 1024;
 export interface GatewayOptions {
   store: Store;
   log: Logger;
+  metrics?: Metrics;
   /** The header that holds the key; after `Bearer` where it is Authorization, else the whole of it. */
   keyHeader: string;
   /** The root key of every check. Empty: each request brings one. */
@@ -75,7 +77,8 @@ const rootKeyRefusals: readonly ErrorCode[] = [
 ];
 
 export function createGateway(options: GatewayOptions): AnswerHead {
-  const { store, log, keyHeader, nowMs } = options;
+  const { store, log, keyHeader, nowMs, metrics = createMetrics() } = options;
+  const calls = metrics.callsOf('gateway.check');
   const checkInput = compileInput(verifyKey.input);
   const rootKeys = new RootKeyReader();
   const ownRootKey = options.rootKey === '' ? undefined : rootKeys.read(options.rootKey);
@@ -83,8 +86,15 @@ export function createGateway(options: GatewayOptions): AnswerHead {
   const isBearer = keyHeader.toLowerCase() === 'authorization';
   const scheme = isBearer ? 'Bearer' : `ApiKey header="${keyHeader}"`;
 
-  return async function check(request): Promise<Response> {
+  return async function counted(request): Promise<Response> {
     const startedAt = performance.now();
+    metrics.begin();
+    const response = await check(request, startedAt);
+    calls.count(response.status, performance.now() - startedAt);
+    return response;
+  };
+
+  async function check(request: HeadRequest, startedAt: number): Promise<Response> {
     try {
       if (request.hasQuery && request.path === gatewayPath) {
         // Below the path it is the end user's, as Envoy passes it on.
@@ -119,7 +129,7 @@ export function createGateway(options: GatewayOptions): AnswerHead {
       }
       return errorResponse(error, request);
     }
-  };
+  }
 
   function readKey(request: HeadRequest): string | undefined {
     const value = readHeader(request, keyHeader);

@@ -101,6 +101,7 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
   }
   paths[gatewayPath] = { get: gatewayCheck };
   paths['/v2/liveness'] = { get: liveness };
+  Object.assign(paths, health);
   for (const { get } of Object.values(paths)) if (get) showAnswer(get);
   const services = new Set(operations.map(serviceOf));
   return {
@@ -294,21 +295,40 @@ function grantsInWords(): string {
   return `What it may do are grants, \`<resource>.<id or *>.<action>\`; \`*\` alone is all of them.\n\n${lines.join('\n')}`;
 }
 
-const liveness: OperationObject = {
-  operationId: 'liveness',
-  summary: 'Say that the server runs. Takes no root key.',
-  tags: ['liveness'],
+/** What is asked without a root key, and what a 200 answers as `data`. */
+const open = (
+  operationId: string,
+  summary: string,
+  data: Json,
+  failures: readonly ErrorCode[] = [],
+): OperationObject => ({
+  operationId,
+  summary,
+  tags: ['health'],
   security: [],
   responses: {
     200: {
-      description: 'It runs.',
+      description: 'It is so.',
       headers: { 'X-Request-Id': ref('headers', 'RequestId') },
-      content: {
-        'application/json': {
-          schema: object({ meta: ref('schemas', 'ResponseMeta'), data: object({ message: string }) }),
-        },
-      },
+      content: { 'application/json': { schema: object({ meta: ref('schemas', 'ResponseMeta'), data }) } },
     },
+    ...(failures.length > 0 && { 503: failure(503, failures, jsonOrProblem) }),
+  },
+});
+
+const liveness = open('liveness', 'Say that the server runs. Takes no root key.', object({ message: string }));
+
+const health = {
+  '/health/live': {
+    get: open('health.live', 'Say that the process answers. Takes no root key.', object({ alive: { const: true } })),
+  },
+  '/health/ready': {
+    get: open(
+      'health.ready',
+      'Say whether requests should be sent here: Redis answers in time and has the scripts, and the server is not about to stop. Takes no root key.',
+      object({ ready: { const: true }, redis: { const: 'answers' }, scripts: { const: 'loaded' } }),
+      ['store_unavailable', 'shutting_down'],
+    ),
   },
 };
 

@@ -9,6 +9,7 @@ import type { Logger } from 'pino';
 import type { Grants, Resource } from '../domain/grants.ts';
 import { memberText, print } from '../domain/json.ts';
 import { ApiError } from '../errors.ts';
+import { type Calls, createMetrics, type Metrics } from '../metrics.ts';
 import type { AnyOperation, Context, ManageContext, Page } from '../operation.ts';
 import type { Store } from '../store/store.ts';
 import { parseBody } from './body.ts';
@@ -16,11 +17,12 @@ import { cursorAfter, readCursor } from './cursor.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import type { Answer, Request, Response } from './message.ts';
 import { createPages } from './pages.ts';
+import { createProbes, type ProbesOptions } from './probes.ts';
 import { bearerToken, RootKeyReader } from './rootKey.ts';
 import { createTurns, oneByOne } from './turns.ts';
 import { compileInput } from './validate.ts';
 
-export interface PipelineOptions {
+export interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
   store: Store;
   log: Logger;
   metaBytesMax: number;
@@ -30,12 +32,14 @@ export interface PipelineOptions {
   inFlightMax?: number;
   /** How long a management request waits for its turn. */
   turnWaitMs?: number;
+  metrics?: Metrics;
 }
 
 interface Route {
   operation: AnyOperation;
   /** The path was the operation's second one. */
   alias: boolean;
+  calls: Calls;
   check(input: unknown): void;
 }
 
@@ -44,16 +48,20 @@ const largeBodyBytes = 32_768;
 
 const jsonType = 'application/json';
 
-export function createPipeline(
-  operations: readonly AnyOperation[],
-  { store, log, metaBytesMax, manageAtOnce = 8, inFlightMax = 4096, turnWaitMs = 1000 }: PipelineOptions,
-): Answer {
+export function createPipeline(operations: readonly AnyOperation[], options: PipelineOptions): Answer {
+  const { store, log, metaBytesMax, manageAtOnce = 8, inFlightMax = 4096, turnWaitMs = 1000 } = options;
+  const { metrics = createMetrics(), isStopping = () => false, scrape } = options;
   const routes = new Map<string, Route>();
   for (const operation of operations) {
     const check = compileInput(operation.input);
-    routes.set(`/v2/${operation.name}`, { operation, check, alias: false });
-    if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, alias: true });
+    const calls = metrics.callsOf(operation.name);
+    routes.set(`/v2/${operation.name}`, { operation, check, calls, alias: false });
+    if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, calls, alias: true });
   }
+  // Whatever path a caller makes up is one and the same.
+  const pageCalls = metrics.callsOf('page');
+  const unknownCalls = metrics.callsOf('unknown');
+  const probes = createProbes({ store, isStopping, scrape });
   const pages = createPages(operations);
   const rootKeys = new RootKeyReader();
   const turns = createTurns({ atOnce: manageAtOnce, max: inFlightMax, waitMs: turnWaitMs });
@@ -63,9 +71,12 @@ export function createPipeline(
   return async function answer(request: Request): Promise<Response> {
     const startedAt = performance.now();
     const route = routes.get(request.path);
+    const page = route ? undefined : (pages(request) ?? probes.get(request.path));
+    const calls = route?.calls ?? (page ? pageCalls : unknownCalls);
+    metrics.begin();
     let caller: ManageContext['caller'] | undefined;
     try {
-      if (!route) return servePage(request, pages(request));
+      if (!route) return counted(calls, await servePage(request, page), startedAt);
       const { operation } = route;
       if (request.method !== 'POST') throw methodNotAllowed('POST');
       const token = bearerToken(request.authorization);
@@ -91,12 +102,7 @@ export function createPipeline(
       };
       if (operation.kind === 'decides') {
         const data = await operation.decide(value as never, rootKey, context);
-        return {
-          status: 200,
-          contentType: jsonType,
-          headers: [],
-          body: `{"meta":{"requestId":"${request.requestId}"},"data":${data}}`,
-        };
+        return counted(calls, succeeded(`{"meta":{"requestId":"${request.requestId}"},"data":${data}}`), startedAt);
       }
 
       operation.check?.(value as never, context);
@@ -118,12 +124,7 @@ export function createPipeline(
         list === undefined
           ? `"data":${print(result)}`
           : pageBody(list, result as Page<unknown>, route.alias ? undefined : operation.wrapItems);
-      return {
-        status: 200,
-        contentType: jsonType,
-        headers: [],
-        body: `{"meta":{"requestId":"${request.requestId}"},${body}}`,
-      };
+      return counted(calls, succeeded(`{"meta":{"requestId":"${request.requestId}"},${body}}`), startedAt);
     } catch (cause) {
       const error = cause instanceof ApiError ? cause : internalError(cause);
       const response = errorResponse(error, request, {
@@ -136,7 +137,7 @@ export function createPipeline(
           logCall(expected ? 'info' : 'error', request, route.operation, error.status, startedAt, caller, error);
         }
       }
-      return response;
+      return counted(calls, response, startedAt);
     }
   };
 
@@ -212,10 +213,19 @@ class MethodNotAllowed extends ApiError {
 }
 const methodNotAllowed = (allow: string) => new MethodNotAllowed(allow);
 
-function servePage(request: Request, page: Response | undefined): Response {
+function counted(calls: Calls, response: Response, startedAt: number): Response {
+  calls.count(response.status, performance.now() - startedAt);
+  return response;
+}
+
+const succeeded = (body: string): Response => ({ status: 200, contentType: jsonType, headers: [], body });
+
+type ServedPage = Response | ((request: Request) => Promise<Response>);
+
+async function servePage(request: Request, page: ServedPage | undefined): Promise<Response> {
   if (!page) throw new ApiError('route_not_found', 'There is no such operation.');
   if (request.method !== 'GET') throw methodNotAllowed('GET');
-  return page;
+  return typeof page === 'function' ? page(request) : page;
 }
 
 const isJson = (contentType: string): boolean =>

@@ -26,6 +26,8 @@ export interface ListenOptions {
 
 export interface Server {
   port: number;
+  /** From now on every answer is the last on its connection: who has more to ask comes anew, or goes elsewhere. */
+  drain(): void;
   /** Stops accepting, lets the requests in flight finish, then closes every connection. */
   close(): Promise<void>;
 }
@@ -186,6 +188,9 @@ export function listen(options: ListenOptions): Promise<Server> {
       let closed: Promise<void> | undefined;
       resolve({
         port: uws.us_socket_local_port(socket),
+        drain: () => {
+          closing = true;
+        },
         close: () => (closed ??= close(socket)),
       });
     });

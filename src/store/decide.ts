@@ -9,6 +9,7 @@ import { ApiError } from '../errors.ts';
 import { storeError } from './redis.ts';
 import type { Scripts } from './scripts.ts';
 import { ShownCache } from './shown.ts';
+import type { StoreObserver } from './store.ts';
 
 export interface VerifyRequest {
   /** SHA-256 of the key string. */
@@ -68,6 +69,7 @@ export interface DecideOptions {
   inFlightMax: number;
   /** For tests that hold the clock; '' is Redis's own. */
   now: () => number | '';
+  observe?: StoreObserver | undefined;
 }
 
 /**
@@ -139,14 +141,17 @@ class Batch {
   }
 }
 
-export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, now }: DecideOptions) {
+export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, now, observe }: DecideOptions) {
   let inFlight = 0;
   let turn = new Map<string, Batch>();
   const shownCache = new ShownCache();
 
   /** The batch that the next item of a workspace joins. */
   function batchOf(workspaceId: string): Batch {
-    if (inFlight >= inFlightMax) throw new ApiError('store_unavailable', 'The server has more to do than it can.');
+    if (inFlight >= inFlightMax) {
+      observe?.overloaded();
+      throw new ApiError('store_unavailable', 'The server has more to do than it can.');
+    }
     inFlight++;
     let batch = turn.get(workspaceId);
     if (!batch || batch.weight >= batchWeightMax) {
@@ -165,6 +170,7 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
   }
 
   async function send(workspaceId: string, { roots, items, waiting }: Batch) {
+    observe?.sent(waiting.length);
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
     try {
       const args = [usageRetentionMs, tagsMax, digests, items, now()];
@@ -215,6 +221,9 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
   }
 
   return {
+    /** Verifications and limit checks that wait for Redis. */
+    waiting: () => inFlight,
+
     verify(rootKey: PresentedRootKey, request: VerifyRequest): Promise<Verified> {
       const id = rootKey.workspaceId + request.digest.toString('latin1');
       const known = shownCache.find(id);
@@ -237,6 +246,7 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
             settle(answers, shown) {
               const outcome = outcomes[answers.packed[answers.at]! - 1];
               if (outcome === undefined) return reject(readRefusal(answers));
+              observe?.verified(outcome);
               // Confirmed in this very round trip: what was known stands, unless what is shown came along.
               const text = shown ? shownCache.add(id, shown) : known && shownCache.keep(id, known);
               resolve(readVerified(answers, outcome, text));
@@ -265,8 +275,9 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
         const room = batchOf(rootKey.workspaceId).add(LIMIT, rootKey.digest, fieldBytes, checks.length, {
           settle(answers) {
             const code = answers.packed[answers.at]!;
-            if (code === PASSED || code === BLOCKED) resolve(readLimited(answers));
-            else reject(readRefusal(answers));
+            if (code !== PASSED && code !== BLOCKED) return reject(readRefusal(answers));
+            observe?.limited(code === PASSED);
+            resolve(readLimited(answers));
           },
           reject,
         });

@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import type { ConnectionOptions } from 'node:tls';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { ApiError } from '../errors.ts';
+import type { StoreObserver } from './store.ts';
 
 export type RedisClient = Redis;
 
@@ -15,6 +16,7 @@ export interface ConnectOptions {
   caFile?: string | undefined;
   /** Told of lost and regained connections. */
   onEvent?: ((message: string) => void) | undefined;
+  observe?: StoreObserver | undefined;
 }
 
 /**
@@ -23,7 +25,7 @@ export interface ConnectOptions {
  */
 export async function connect(
   url: string,
-  { commandTimeoutMs, caFile, onEvent }: ConnectOptions,
+  { commandTimeoutMs, caFile, onEvent, observe }: ConnectOptions,
 ): Promise<RedisClient> {
   const options: RedisOptions = {
     lazyConnect: true,
@@ -47,6 +49,7 @@ export async function connect(
     lastMessage = error.message;
   });
   redis.on('ready', () => {
+    observe?.connected();
     if (lastMessage !== '') onEvent?.('Redis: connected again');
     lastMessage = '';
   });
@@ -104,6 +107,17 @@ export function storeError(cause: unknown, locate: (message: string) => string =
   return new ApiError('store_unavailable', 'The store cannot be reached or did not answer in time.', {
     cause: new Error(message, { cause }),
   });
+}
+
+/** Why Redis is not ready, in words for an operator; nothing of Redis's own texts but the first word of an error. */
+export function notReady(cause: Error, timeoutMs: number): ApiError {
+  const reason =
+    cause.name === 'ReplyError'
+      ? `Redis answers, but cannot serve: ${/^\w+/.exec(cause.message)?.[0]}.`
+      : cause.message === 'Command timed out'
+        ? `Redis did not answer within ${timeoutMs} ms.`
+        : 'Redis cannot be reached.';
+  return new ApiError('store_unavailable', reason, { cause });
 }
 
 /** The reply to a command sent outside of a script; a failure means what storeError says. */

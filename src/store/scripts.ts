@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { Cluster, type Redis } from 'ioredis';
 import type { RedisClient } from './redis.ts';
 import { storeError } from './redis.ts';
+import type { StoreObserver } from './store.ts';
 
 const root = fileURLToPath(new URL('../../lua/', import.meta.url));
 
@@ -111,19 +112,38 @@ export interface Scripts {
   /** The same for replies that hold packed bytes: strings are Buffers. */
   runPacked(name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown>;
   locate(name: string, message: string): string;
+  /** Loads those that Redis has forgotten. Rejects when it does not answer. */
+  load(): Promise<void>;
 }
 
-export async function loadScripts(redis: RedisClient, workspaceKey: (workspaceId: string) => string): Promise<Scripts> {
+export async function loadScripts(
+  redis: RedisClient,
+  workspaceKey: (workspaceId: string) => string,
+  observe?: StoreObserver,
+): Promise<Scripts> {
   const scripts = new Map(scriptNames.map((name) => [name, assemble(name)]));
+  const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
+  const digests = new Map<string, Script>();
   // A script that does not compile stops the server here, not a request later.
   for (const script of scripts.values()) {
-    const isLoaded = script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source);
-    await isLoaded.catch((cause: Error) => {
-      throw new Error(locate(script, cause.message), { cause });
-    });
-    if (!script.library) redis.defineCommand(script.name, { lua: script.source });
+    const digest = await (script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source)).catch(
+      (cause: Error) => {
+        throw new Error(locate(script, cause.message), { cause });
+      },
+    );
+    if (script.library) continue;
+    digests.set(digest as string, script);
+    redis.defineCommand(script.name, { lua: script.source });
   }
-  await removeOldLibraries(redis, [...scripts.values()]);
+  await removeOldLibraries(redis, libraries);
+
+  async function load() {
+    const known = (await redis.script('EXISTS', ...digests.keys())) as number[];
+    for (const [index, script] of [...digests.values()].entries()) {
+      if (known[index] !== 1) await redis.script('LOAD', script.source);
+    }
+    for (const library of libraries) await loadLibrary(redis, library);
+  }
 
   const commands = redis as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
 
@@ -134,14 +154,19 @@ export async function loadScripts(redis: RedisClient, workspaceKey: (workspaceId
       script.library
         ? commands[`fcall${kind}`]!(script.library, 1, workspaceKey(workspaceId), ...args)
         : commands[name + kind]!(1, workspaceKey(workspaceId), ...args);
+    const startedAt = performance.now();
     try {
-      return await send().catch(async (cause: Error) => {
+      const reply = await send().catch(async (cause: Error) => {
         // As NOSCRIPT is for scripts, which ioredis sees to: it has not run, so it may be sent again.
         if (!cause.message.includes('Function not found')) throw cause;
-        await loadLibrary(redis, script);
+        // Should that fail, what is sent again says why.
+        await loadLibrary(redis, script).catch(() => {});
         return send();
       });
+      observe?.ran(name, performance.now() - startedAt, true);
+      return reply;
     } catch (cause) {
+      observe?.ran(name, performance.now() - startedAt, false);
       throw storeError(cause, (message) => locate(script, message));
     }
   }
@@ -150,6 +175,7 @@ export async function loadScripts(redis: RedisClient, workspaceKey: (workspaceId
     run: (name, workspaceId, args) => call('', name, workspaceId, args),
     runPacked: (name, workspaceId, args) => call('Buffer', name, workspaceId, args),
     locate: (name, message) => locate(scripts.get(name)!, message),
+    load,
   };
 }
 
@@ -161,22 +187,24 @@ function holders(redis: RedisClient): Redis[] {
 
 /** Asked before it is sent, as a Redis that is full or a replica refuses what it has already. */
 async function loadLibrary(redis: RedisClient, { library, source }: Script): Promise<void> {
-  for (const holder of holders(redis)) {
+  const loaded = holders(redis).map(async (holder) => {
     const known = (await holder.function('LIST', 'LIBRARYNAME', library!)) as unknown[];
-    if (known.length > 0) continue;
+    if (known.length > 0) return;
     await holder.function('LOAD', source).catch((cause: Error) => {
       // Another server was first.
       if (!cause.message.includes('already exists')) throw cause;
     });
-  }
+  });
+  // One that is down does not keep the others from it.
+  for (const result of await Promise.allSettled(loaded)) if (result.status === 'rejected') throw result.reason;
 }
 
 /** What earlier versions left. A server of such a version that still runs loads its own again when it finds it gone. */
-async function removeOldLibraries(redis: RedisClient, scripts: readonly Script[]): Promise<void> {
+async function removeOldLibraries(redis: RedisClient, libraries: readonly Script[]): Promise<void> {
   for (const holder of holders(redis)) {
     const reply = (await holder.function('LIST', 'LIBRARYNAME', `${libraryPrefix}*`)) as string[][];
     for (const [, name] of reply) {
-      if (scripts.some(({ library }) => library === name)) continue;
+      if (libraries.some(({ library }) => library === name)) continue;
       await holder.function('DELETE', name!).catch(() => {}); // Gone already, or a replica: it costs a little memory.
     }
   }

@@ -1,6 +1,7 @@
 // Everything about Redis. Operations see only these functions.
 
 import type { Actor } from '../domain/caller.ts';
+import type { Outcome } from '../domain/verification.ts';
 import { openAnalytics } from './analytics.ts';
 import { openApis } from './apis.ts';
 import { openAudit } from './audit.ts';
@@ -10,11 +11,14 @@ import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
 import { openOverrides } from './overrides.ts';
 import { openRbac } from './rbac.ts';
-import { answered, connect, type RedisClient } from './redis.ts';
+import { answered, connect, notReady, type RedisClient } from './redis.ts';
 import { openRootKeys } from './rootKeys.ts';
 import { loadScripts, type Scripts } from './scripts.ts';
 import { openSweep } from './sweep.ts';
 import { openWorkspaces } from './workspaces.ts';
+
+/** How long an answer about readiness stands. */
+const readyHoldMs = 100;
 
 export interface StoreOptions {
   url: string;
@@ -32,6 +36,23 @@ export interface StoreOptions {
   /** For tests that hold the clock; otherwise Redis's own decides. */
   nowMs?: (() => number | undefined) | undefined;
   onEvent?: ((message: string) => void) | undefined;
+  observe?: StoreObserver | undefined;
+}
+
+/** Told what happens between the server and Redis, to count it: on the hot path, so it must do next to nothing. */
+export interface StoreObserver {
+  /** A connection to Redis stands: the first, or another after a loss. */
+  connected(): void;
+  /** A script was answered by Redis, or (`isOk` false) failed. */
+  ran(script: string, ms: number, isOk: boolean): void;
+  /** A batch of so many verifications and limit checks goes out. */
+  sent(size: number): void;
+  verified(outcome: Outcome): void;
+  limited(passed: boolean): void;
+  /** A request was refused because too many wait already. */
+  overloaded(): void;
+  /** The sweeper takes a step in a queue whose first entry has been due for so long; 0 when none is due. */
+  due(queue: 'refill' | 'purge', lateMs: number): void;
 }
 
 /** What the parts of the store share. */
@@ -46,12 +67,13 @@ export interface StoreContext {
   actorText(actor: Actor): string;
   keyRetentionMs: number;
   usageRetentionMs: number;
+  observe?: StoreObserver | undefined;
 }
 
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
-  const scripts = await loadScripts(redis, workspaceKey);
-  const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax, inFlightMax } = options;
+  const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax, inFlightMax, commandTimeoutMs, observe } = options;
+  const scripts = await loadScripts(redis, workspaceKey, observe);
   const now = () => options.nowMs?.() ?? '';
   async function currentMs(): Promise<number> {
     const held = now();
@@ -67,11 +89,13 @@ export async function openStore(options: StoreOptions) {
     actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax }),
     keyRetentionMs,
     usageRetentionMs,
+    observe,
   };
 
+  let readiness: Promise<void> | undefined;
   const rootKeys = openRootKeys(context);
   return {
-    ...openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, now }),
+    ...openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, now, observe }),
     ...openRbac(context),
     analytics: openAnalytics(context),
     apis: openApis(context),
@@ -85,9 +109,16 @@ export async function openStore(options: StoreOptions) {
 
     currentMs,
 
-    /** Rejects when Redis does not answer. */
-    async ping(): Promise<void> {
-      await answered(redis.ping());
+    /**
+     * Resolves when Redis answers and has all scripts; rejects with an ApiError that says why when it does not. However
+     * often it is asked, Redis is asked seldom: an answer is given again for a moment.
+     */
+    ready(): Promise<void> {
+      readiness ??= scripts
+        .load()
+        .catch((cause) => Promise.reject(notReady(cause, commandTimeoutMs)))
+        .finally(() => setTimeout(() => (readiness = undefined), readyHoldMs).unref());
+      return readiness;
     },
 
     async close(): Promise<void> {

@@ -5,11 +5,14 @@ import type { StoreContext } from './store.ts';
 /** Keys a step touches at most: a few milliseconds of Redis's time. */
 const stepMax = 200;
 
-export function openSweep({ scripts, now }: StoreContext) {
+export function openSweep({ scripts, now, observe }: StoreContext) {
   /** Answers whether there may be more to do. */
   const step =
-    (name: string) =>
-    async (workspaceId: string): Promise<boolean> =>
-      ((await scripts.run(name, workspaceId, [stepMax, now()])) as number) >= stepMax;
-  return { refill: step('sweep/refill'), purge: step('sweep/purge') };
+    (name: string, queue: 'refill' | 'purge') =>
+    async (workspaceId: string): Promise<boolean> => {
+      const [count, lateMs] = (await scripts.run(name, workspaceId, [stepMax, now()])) as [number, number];
+      observe?.due(queue, lateMs);
+      return count >= stepMax;
+    };
+  return { refill: step('sweep/refill', 'refill'), purge: step('sweep/purge', 'purge') };
 }

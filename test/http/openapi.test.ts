@@ -98,7 +98,9 @@ describe('the document', () => {
 
   test('names every path there is, and no other', () => {
     const paths = all.flatMap(({ name, alias }) => [name, alias ?? []].flat()).map((name) => `/v2/${name}`);
-    expect(Object.keys(document.paths).sort()).toEqual([...paths, gatewayPath, '/v2/liveness'].sort());
+    expect(Object.keys(document.paths).sort()).toEqual(
+      [...paths, gatewayPath, '/v2/liveness', '/health/live', '/health/ready'].sort(),
+    );
   });
 
   test('says of every operation what it does, and shows an answer', () => {
@@ -122,7 +124,7 @@ describe('the document', () => {
     for (const action of Object.values(actions).flat()) expect(text).toContain(`\`${action}\``);
   });
 
-  test('asks for a root key everywhere but for liveness, and for the key to check beside it at the gateway check', () => {
+  test('asks for a root key everywhere but for liveness and health, and for the key to check beside it at the gateway check', () => {
     expect(document.security).toEqual([{ rootKey: [] }]);
     const open = everyOperation().filter(({ security }) => security !== undefined);
     expect(open).toEqual([
@@ -130,7 +132,9 @@ describe('the document', () => {
         operationId: 'gateway.check',
         security: [{ key: [] }, { key: [], gatewayRootKey: [] }],
       }),
-      expect.objectContaining({ operationId: 'liveness', security: [] }),
+      ...['liveness', 'health.live', 'health.ready'].map((operationId) =>
+        expect.objectContaining({ operationId, security: [] }),
+      ),
     ]);
   });
 });
@@ -364,9 +368,9 @@ describe('real answers are as described', () => {
     }
   });
 
-  test('of liveness', async () => {
-    const { json } = await h.send('/v2/liveness', asAnybody);
-    const check = checkFor(document.paths['/v2/liveness']!.get!.responses[200]!.content['application/json']!.schema);
+  test.each(['/v2/liveness', '/health/live', '/health/ready'])('of %s', async (path) => {
+    const { json } = await h.send(path, asAnybody);
+    const check = checkFor(document.paths[path]!.get!.responses[200]!.content['application/json']!.schema);
     check(json);
     expect(check.errors ?? []).toEqual([]);
   });

@@ -540,11 +540,14 @@ describe('what is served without a root key', () => {
     expect(page.text).toContain(`${status}`);
   });
 
-  test.each(['/v2/liveness', '/errors/internal'])('405 with Allow for POST %s', async (path) => {
-    const refused = await ask(path, { ...asAnybody, method: 'POST' });
-    expect(refused).toMatchObject(outOf('method_not_allowed'));
-    expect(refused.headers.get('Allow')).toBe('GET');
-  });
+  test.each(['/v2/liveness', '/errors/internal', '/health/live', '/health/ready'])(
+    '405 with Allow for POST %s',
+    async (path) => {
+      const refused = await ask(path, { ...asAnybody, method: 'POST' });
+      expect(refused).toMatchObject(outOf('method_not_allowed'));
+      expect(refused.headers.get('Allow')).toBe('GET');
+    },
+  );
 });
 
 test.each([

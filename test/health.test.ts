@@ -1,0 +1,169 @@
+// Whether requests should be sent here: asked of real servers whose Redis is killed, stopped and made to forget, and
+// that are told to stop.
+
+import { connect } from 'node:net';
+import { Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { openStore } from '../src/store/store.ts';
+import { testSettings } from './support/harness.ts';
+import { endOf, openRedisProcess, type RunningServer, startServer } from './support/running.ts';
+
+const waiting = { timeout: 10_000, interval: 10 };
+const timeoutMs = 500;
+/** What an answer may take beyond Redis's timeout, on a machine that does other things as well. */
+const slackMs = 1500;
+
+let redis: Awaited<ReturnType<typeof openRedisProcess>>;
+let admin: Redis;
+const servers: RunningServer[] = [];
+
+// Each test starts processes, which takes long on a machine that does other things as well.
+vi.setConfig({ testTimeout: 60_000 });
+
+beforeAll(async () => {
+  redis = await openRedisProcess();
+  admin = new Redis({ path: redis.socket, retryStrategy: () => 20 });
+  admin.on('error', () => {});
+  // Otherwise a server makes one when it starts, and ends when it cannot.
+  const store = await openStore({ ...testSettings, url: redis.url });
+  await store.workspaces.create('health');
+  await store.close();
+});
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map(({ child }) => endOf(child, 'SIGKILL')));
+});
+afterAll(async () => {
+  admin.disconnect();
+  await redis.close();
+});
+
+async function start(env: Record<string, string> = {}) {
+  const settings = { REDIS_URL: redis.url, REDIS_TIMEOUT_MS: `${timeoutMs}`, LOG_LEVEL: 'silent', ...env };
+  const server = await startServer(settings);
+  servers.push(server);
+  return server;
+}
+
+async function ask({ url }: RunningServer, path: string, method = 'GET') {
+  const startedAt = performance.now();
+  const response = await fetch(url + path, { method, headers: { connection: 'close' } });
+  const json = (await response.json()) as { data?: object; error?: { detail: string; type: string } };
+  return { status: response.status, headers: response.headers, ...json, tookMs: performance.now() - startedAt };
+}
+
+const untilReady = (server: RunningServer) =>
+  vi.waitFor(async () => expect(await ask(server, '/health/ready')).toMatchObject({ status: 200 }), waiting);
+
+/** 503 in the envelope and in time, with these words. */
+async function expectNotReady(server: RunningServer, detail: string, code = 'store_unavailable') {
+  const answer = await ask(server, '/health/ready');
+  expect(answer).toMatchObject({ status: 503, error: { detail, type: `/errors/${code}` } });
+  expect(answer.headers.get('retry-after')).toBe('1');
+  expect(answer.tookMs).toBeLessThan(timeoutMs + slackMs);
+}
+
+const scriptCalls = async () =>
+  Object.fromEntries(
+    [...(await admin.info('commandstats')).matchAll(/cmdstat_script\|(\w+):calls=(\d+)/g)].map(([, name, calls]) => [
+      name!,
+      Number(calls),
+    ]),
+  );
+
+test('ready says why not, in time, whatever Redis does, and is well again by itself; live only says that it lives', async () => {
+  const server = await start();
+  const alive = { status: 200, data: { alive: true } };
+  expect(await ask(server, '/health/live')).toMatchObject(alive);
+  expect(await ask(server, '/health/ready')).toMatchObject({
+    status: 200,
+    data: { ready: true, redis: 'answers', scripts: 'loaded' },
+  });
+  expect(await ask(server, '/health/ready', 'POST')).toMatchObject({ status: 405 });
+
+  redis.signal('SIGSTOP');
+  await vi.waitFor(() => expectNotReady(server, `Redis did not answer within ${timeoutMs} ms.`), waiting);
+  expect(await ask(server, '/health/live')).toMatchObject(alive);
+  redis.signal('SIGCONT');
+  await untilReady(server);
+
+  await redis.kill();
+  await vi.waitFor(() => expectNotReady(server, 'Redis cannot be reached.'), waiting);
+  expect(await ask(server, '/health/live')).toMatchObject(alive);
+  await redis.start();
+  await untilReady(server);
+
+  await admin.call('ACL', 'SETUSER', 'default', '-script');
+  await vi.waitFor(() => expectNotReady(server, 'Redis answers, but cannot serve: NOPERM.'), waiting);
+  await admin.call('ACL', 'SETUSER', 'default', '+script');
+  await untilReady(server);
+});
+
+test('scripts that Redis forgot are there again before it says that it is ready', async () => {
+  const server = await start();
+  const held = async () => Number(/number_of_cached_scripts:(\d+)/.exec(await admin.info('memory'))![1]);
+  await untilReady(server);
+  const all = await held();
+  expect(all).toBeGreaterThan(15);
+  await admin.script('FLUSH');
+  expect(await held()).toBe(0);
+  // An answer stands for a moment; what is asked after that moment is told by Redis.
+  await vi.waitFor(async () => {
+    await untilReady(server);
+    expect(await held()).toBe(all);
+  }, waiting);
+});
+
+test('asked thousands of times, it asks Redis a few times', async () => {
+  const server = await start();
+  await admin.config('RESETSTAT');
+  const startedAt = performance.now();
+  const asked = 40;
+  await Promise.all(
+    Array.from({ length: asked }, async () => {
+      for (let call = 0; call < 25; call++) expect((await fetch(`${server.url}/health/ready`)).status).toBe(200);
+    }),
+  );
+  const tookMs = performance.now() - startedAt;
+  const { exists, load = 0 } = await scriptCalls();
+  expect(exists).toBeGreaterThan(0);
+  expect(exists).toBeLessThanOrEqual(tookMs / 100 + 1);
+  expect(load).toBe(0);
+});
+
+/** How soon a server ends after a signal, in ms. */
+async function endAfter({ child }: RunningServer, signal: NodeJS.Signals): Promise<number> {
+  const startedAt = performance.now();
+  expect(await endOf(child, signal)).toBe(0);
+  return performance.now() - startedAt;
+}
+
+test.each(['1', '2'])(
+  'SIGTERM with DRAIN_MS, WORKERS=%s: first not ready, still serving, then it ends',
+  async (workers) => {
+    const drainMs = 3000;
+    const server = await start({ WORKERS: workers, DRAIN_MS: `${drainMs}` });
+    await untilReady(server);
+    // A connection from before, of a client that keeps it.
+    const kept = connect(Number(new URL(server.url).port), '127.0.0.1');
+    let answers = '';
+    kept.on('data', (bytes) => (answers += bytes));
+    kept.write('GET /v2/liveness HTTP/1.1\r\nHost: a\r\n\r\n');
+    await vi.waitFor(() => expect(answers).toMatch(/^HTTP\/1\.1 200 /), waiting);
+    expect(answers).not.toMatch(/^Connection: close/im);
+
+    const ended = endAfter(server, 'SIGTERM');
+    await vi.waitFor(() => expectNotReady(server, 'The server has been told to stop.', 'shutting_down'), waiting);
+    // What still comes is served, and told not to come back on this connection.
+    expect(await ask(server, '/v2/liveness')).toMatchObject({ status: 200 });
+    answers = '';
+    kept.write('GET /v2/liveness HTTP/1.1\r\nHost: a\r\n\r\n');
+    await vi.waitFor(() => expect(answers).toMatch(/^HTTP\/1\.1 200 [\s\S]*^Connection: close/im), waiting);
+    expect(await ended).toBeGreaterThanOrEqual(drainMs - 5);
+    await expect(ask(server, '/v2/liveness')).rejects.toThrow();
+  },
+);
+
+test.each(['1', '2'])('Ctrl-C does not wait for load balancers, WORKERS=%s', async (workers) => {
+  const server = await start({ WORKERS: workers, DRAIN_MS: '60000' });
+  expect(await endAfter(server, 'SIGINT')).toBeLessThan(10_000);
+});

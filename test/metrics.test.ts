@@ -1,0 +1,342 @@
+// What the server counts, asked of real servers on a Redis of this file's own: the figures are the calls made, they add up
+// over processes, and no caller can make a label.
+
+import { execFileSync } from 'node:child_process';
+import { Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { createKeyString, createRootKeyString, digestOf } from '../src/domain/keyString.ts';
+import { outcomes } from '../src/domain/verification.ts';
+import { errorCatalogue } from '../src/errors.ts';
+import { operations } from '../src/operations/index.ts';
+import { cliActor } from '../src/store/rootKeys.ts';
+import { scriptNames } from '../src/store/scripts.ts';
+import { openStore } from '../src/store/store.ts';
+import { testSettings } from './support/harness.ts';
+import {
+  endOf,
+  openRedisProcess,
+  type RunningServer,
+  readMetrics,
+  type Series,
+  startServer,
+} from './support/running.ts';
+
+const waiting = { timeout: 10_000, interval: 20 };
+const timeoutMs = 1000;
+
+let redis: Awaited<ReturnType<typeof openRedisProcess>>;
+let rootKey: string;
+let workspaceId: string;
+/** Unlimited; with one credit; unknown to anybody. */
+const keys = { plain: '', oneCredit: '', unknown: createKeyString({ byteLength: 16 }).key };
+const servers: RunningServer[] = [];
+
+// Each test starts processes, which takes long on a machine that does other things as well.
+vi.setConfig({ testTimeout: 60_000 });
+
+beforeAll(async () => {
+  redis = await openRedisProcess();
+  const store = await openStore({ ...testSettings, url: redis.url });
+  ({ workspaceId } = await store.workspaces.create('metrics'));
+  const root = createRootKeyString(workspaceId);
+  rootKey = root.key;
+  const record = { digest: digestOf(rootKey), start: root.start, permissions: ['*' as const] };
+  await store.rootKeys.create(workspaceId, record, cliActor);
+  const apiId = await store.apis.create(workspaceId, 'metrics', cliActor);
+  for (const [name, more] of [
+    ['plain', {}],
+    ['oneCredit', { remaining: 1 }],
+  ] as const) {
+    const created = createKeyString({ byteLength: 16 });
+    keys[name] = created.key;
+    const newKeys = [{ digest: digestOf(created.key), start: created.start, ...more }];
+    await store.keys.create(workspaceId, { apiId, keys: newKeys, mayCreatePermissions: false }, cliActor);
+  }
+  await store.close();
+});
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map(({ child }) => endOf(child, 'SIGKILL')));
+});
+afterAll(() => redis.close());
+
+async function start(env: Record<string, string> = {}) {
+  const settings = { REDIS_URL: redis.url, REDIS_TIMEOUT_MS: `${timeoutMs}`, LOG_LEVEL: 'silent', ...env };
+  const server = await startServer(settings);
+  servers.push(server);
+  return server;
+}
+
+async function send({ url }: RunningServer, path: string, body: unknown, request: RequestInit = {}) {
+  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+  const response = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body), ...request });
+  return { status: response.status, json: await response.json() };
+}
+
+const verify = (server: RunningServer, key = keys.plain) => send(server, '/v2/keys.verifyKey', { key });
+
+/** All that a server tells, and the value of one series of it. */
+async function scrape({ url, metricsUrl }: RunningServer) {
+  const response = await fetch(metricsUrl ?? `${url}/metrics`);
+  expect(response.status).toBe(200);
+  expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
+  const text = await response.text();
+  const { series, types } = readMetrics(text);
+  const matches = (name: string, labels: Series['labels']) => (each: Series) =>
+    each.name === `tollgate_${name}` && Object.entries(labels).every(([label, value]) => each.labels[label] === value);
+  return {
+    text,
+    series,
+    types,
+    /** The sum of the series with these labels; 0 where there is none. */
+    of: (name: string, labels: Series['labels'] = {}) =>
+      series.filter(matches(name, labels)).reduce((sum, { value }) => sum + value, 0),
+  };
+}
+
+const limitOf = (identifier: string) => ({ namespace: 'metrics', identifier, limit: 1, duration: 60_000 });
+
+test('the counts are the calls made, in requests, outcomes and every histogram', async () => {
+  const server = await start({ METRICS_PORT: '0', SWEEP_INTERVAL_MS: '3600000' });
+  const admin = new Redis({ path: redis.socket });
+  await admin.config('RESETSTAT');
+  await Promise.all(Array.from({ length: 20 }, () => verify(server)));
+  await verify(server, keys.oneCredit);
+  for (let call = 0; call < 3; call++) await verify(server, keys.oneCredit);
+  for (let call = 0; call < 4; call++) await verify(server, keys.unknown);
+  await send(server, '/v2/ratelimits.limit', limitOf('a'));
+  await send(server, '/v2/ratelimit.limit', limitOf('a'));
+  await send(server, '/v2/ratelimits.multiLimit', [limitOf('b'), limitOf('c')]);
+  expect((await verify(server, '')).status).toBe(400);
+  await send(server, '/v2/keys.verifyKey', { key: 'a' }, { headers: { 'content-type': 'application/json' } });
+  await send(server, '/v2/keys.verifyKey', undefined, { method: 'PUT' });
+  await send(server, '/v2/apis.getApi', { apiId: 'api_none1234' });
+  await fetch(`${server.url}/v2/liveness`);
+  await fetch(`${server.url}/nothing`);
+
+  const { of, series, types } = await scrape(server);
+  const requests = series.filter(({ name, value }) => name === 'tollgate_requests_total' && value > 0);
+  expect(requests.map(({ labels, value }) => [labels.operation, labels.status, value])).toEqual(
+    expect.arrayContaining([
+      ['keys.verifyKey', '200', 28],
+      ['keys.verifyKey', '400', 1],
+      ['keys.verifyKey', '401', 1],
+      ['keys.verifyKey', '405', 1],
+      ['ratelimits.limit', '200', 2],
+      ['ratelimits.multiLimit', '200', 1],
+      ['apis.getApi', '404', 1],
+      ['page', '200', 1],
+      ['unknown', '404', 1],
+    ]),
+  );
+  expect(requests).toHaveLength(9);
+
+  const outcomeCounts = Object.fromEntries(
+    outcomes.map((outcome) => [outcome, of('verifications_total', { outcome })]),
+  );
+  expect(outcomeCounts).toEqual({
+    VALID: 21,
+    USAGE_EXCEEDED: 3,
+    NOT_FOUND: 4,
+    DISABLED: 0,
+    EXPIRED: 0,
+    INSUFFICIENT_PERMISSIONS: 0,
+    RATE_LIMITED: 0,
+  });
+  expect([of('limit_checks_total', { result: 'passed' }), of('limit_checks_total', { result: 'blocked' })]).toEqual([
+    2, 1,
+  ]);
+
+  for (const { name } of operations) {
+    const labels = { operation: name };
+    expect(of('request_duration_seconds_count', labels), name).toBe(of('requests_total', labels));
+  }
+  // What went to Redis: 28 verifications and 3 limit checks, in batches, each a round trip.
+  expect(of('batch_size_sum')).toBe(31);
+  expect(of('batch_size_count')).toBe(of('redis_duration_seconds_count', { script: 'decide' }));
+  expect(of('batch_size_count')).toBeLessThan(31);
+  // ioredis sends a script's text the first time on a connection, and then its digest.
+  const runs = [...(await admin.info('commandstats')).matchAll(/cmdstat_eval(?:sha)?:calls=(\d+)/g)];
+  const scriptRuns = runs.reduce((sum, [, count]) => sum + Number(count), 0);
+  expect(of('redis_duration_seconds_count')).toBe(scriptRuns);
+  admin.disconnect();
+  expect(of('request_duration_seconds_sum', { operation: 'keys.verifyKey' })).toBeGreaterThan(
+    of('redis_duration_seconds_sum', { script: 'decide' }) / 31,
+  );
+  expect(of('redis_failures_total')).toBe(0);
+  expect(of('requests_in_flight')).toBe(0);
+
+  // Every histogram is one: its buckets rise, and the last is its count.
+  for (const name of [...types].filter(([, type]) => type === 'histogram').map(([each]) => each)) {
+    const counts = series.filter((each) => each.name === `${name}_count`);
+    expect(counts.length, name).toBeGreaterThan(0);
+    for (const { labels, value } of counts) {
+      const buckets = series.filter(
+        (each) =>
+          each.name === `${name}_bucket` &&
+          Object.entries(labels).every(([label, text]) => each.labels[label] === text),
+      );
+      const bounds = buckets.map((each) => Number(each.labels.le!.replace('+Inf', 'Infinity')));
+      expect(bounds).toEqual([...bounds].sort((a, b) => a - b));
+      expect(buckets.map((each) => each.value)).toEqual(buckets.map((each) => each.value).sort((a, b) => a - b));
+      expect([bounds.at(-1), buckets.at(-1)!.value]).toEqual([Number.POSITIVE_INFINITY, value]);
+    }
+  }
+
+  // On a port of their own they are on that port only, with nothing beside them.
+  expect((await fetch(`${server.url}/metrics`)).status).toBe(404);
+  expect((await fetch(new URL('/health/live', server.metricsUrl))).status).toBe(404);
+  expect((await fetch(server.metricsUrl!, { method: 'POST' })).status).toBe(404);
+  const { port } = new URL(server.metricsUrl!);
+  await expect(start({ METRICS_PORT: port })).rejects.toThrow(`Cannot listen on 127.0.0.1 port ${port}`);
+});
+
+test('no caller makes a label, whatever is sent, and nothing secret is told', async () => {
+  const server = await start();
+  const weird = [
+    '/x%22%7D%0Aevil 1',
+    '/v2/keys.verifyKey/',
+    '/v2/toString',
+    '/__proto__',
+    '/metrics/',
+    `/${'a'.repeat(2000)}`,
+  ];
+  await Promise.all(weird.map((path) => fetch(server.url + path)));
+  const before = (await scrape(server)).series.length;
+  for (const method of ['BREW', 'x-evil', 'DELETE', 'OPTIONS']) {
+    for (const path of ['/v2/keys.verifyKey', '/health/ready', '/metrics']) {
+      await send(server, path, undefined, { method, body: null });
+    }
+  }
+  for (let made = 0; made < 50; made++) {
+    await send(
+      server,
+      `/v2/keys.weird${made}`,
+      {},
+      { headers: { authorization: `Bearer weird${made}`, accept: `weird/${made}` } },
+    );
+    await send(server, '/v2/ratelimits.limit', limitOf(`weird${made}`));
+    await verify(server, `weird${made}`);
+  }
+  const { series, text } = await scrape(server);
+
+  const allowed: Record<string, readonly string[]> = {
+    operation: [...operations.map(({ name }) => name), 'page', 'unknown'],
+    status: ['200', ...errorCatalogue.map(({ status }) => `${status}`)],
+    outcome: outcomes,
+    result: ['passed', 'blocked'],
+    script: scriptNames,
+    queue: ['refill', 'purge'],
+  };
+  for (const { name, labels } of series.filter((each) => each.name.startsWith('tollgate_'))) {
+    for (const [label, value] of Object.entries(labels)) {
+      if (label === 'le') expect(value).toMatch(/^([\d.]+|\+Inf)$/);
+      else expect(allowed[label] ?? `${name} may not have the label ${label}`).toContain(value);
+    }
+  }
+  // The first calls of three operations bring their histograms and statuses, and nothing else brings anything.
+  const ours = series.filter((each) => each.name.startsWith('tollgate_'));
+  expect(ours.filter(({ labels }) => labels.operation === 'unknown' && labels.status === '404')).toEqual([
+    expect.objectContaining({ value: weird.length + 50 }),
+  ]);
+  expect(series.length - before).toBeLessThan(150);
+  expect(text).not.toContain('weird');
+  for (const secret of [rootKey, keys.plain, workspaceId]) expect(text).not.toContain(secret);
+});
+
+test('what waits for Redis, what fails and what is too much is seen', async () => {
+  const server = await start({ METRICS_PORT: '0', REDIS_TIMEOUT_MS: '2000', IN_FLIGHT_MAX: '4' });
+  expect((await verify(server)).status).toBe(200);
+  redis.signal('SIGSTOP');
+  const calls = Array.from({ length: 10 }, () => verify(server));
+  const stopped = scrape(server);
+  const statuses = (await Promise.all(calls)).map(({ status }) => status);
+  redis.signal('SIGCONT');
+  expect(statuses).toEqual(Array(10).fill(503));
+  expect((await stopped).of('redis_up')).toBe(0);
+
+  const { of } = await scrape(server);
+  // Six at once, four when they had waited long enough, in one batch.
+  expect(of('overload_refusals_total')).toBe(6);
+  expect(of('redis_failures_total')).toBeGreaterThanOrEqual(1);
+  expect(of('redis_failures_total')).toBeLessThanOrEqual(4);
+  expect(of('requests_total', { operation: 'keys.verifyKey', status: '503' })).toBe(10);
+  await vi.waitFor(async () => expect((await scrape(server)).of('redis_up')).toBe(1), waiting);
+});
+
+test('a Redis that is killed shows, and so does its return; meanwhile the sweeper falls behind', async () => {
+  const server = await start({ METRICS_PORT: '0', SWEEP_INTERVAL_MS: '20' });
+  const age = async () => (await scrape(server)).of('sweeper_last_sweep_age_seconds');
+  await vi.waitFor(async () => expect(await age()).toBeLessThan(0.5), waiting);
+  expect((await scrape(server)).of('redis_up')).toBe(1);
+
+  await redis.kill();
+  await vi.waitFor(async () => expect((await scrape(server)).of('redis_up')).toBe(0), waiting);
+  await vi.waitFor(async () => expect(await age()).toBeGreaterThan(1), waiting);
+  expect((await scrape(server)).of('redis_reconnects_total')).toBe(0);
+
+  await redis.start();
+  await vi.waitFor(async () => expect((await scrape(server)).of('redis_up')).toBe(1), waiting);
+  await vi.waitFor(async () => expect(await age()).toBeLessThan(0.5), waiting);
+  expect((await scrape(server)).of('redis_reconnects_total')).toBe(1);
+});
+
+/** Verifies over a connection each, so that the kernel spreads them over the workers. */
+function verifySpread(server: RunningServer, calls: number) {
+  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json', connection: 'close' };
+  const verifyAlone = () => send(server, '/v2/keys.verifyKey', { key: keys.plain }, { headers });
+  return Promise.all(Array.from({ length: calls }, verifyAlone));
+}
+
+function workersOf({ child }: RunningServer): number[] {
+  const pids = execFileSync('pgrep', ['-P', `${child.pid}`, '-f', 'worker.js'], { encoding: 'utf8' }).trim();
+  return pids.split('\n').map(Number);
+}
+
+test('several processes are told as one, and one that is killed takes nothing away', async () => {
+  const server = await start({ WORKERS: '2' });
+  await verifySpread(server, 60);
+  const first = await scrape(server);
+  expect(first.of('verifications_total', { outcome: 'VALID' })).toBe(60);
+  expect(first.of('requests_total', { operation: 'keys.verifyKey' })).toBe(60);
+  expect(first.of('request_duration_seconds_count', { operation: 'keys.verifyKey' })).toBe(60);
+  expect(first.of('batch_size_sum')).toBe(60);
+  expect([first.of('processes'), first.of('redis_up'), first.of('worker_restarts_total')]).toEqual([3, 1, 0]);
+
+  const [killed] = workersOf(server);
+  process.kill(killed!, 'SIGKILL');
+  await vi.waitFor(async () => {
+    const { of } = await scrape(server);
+    expect(of('verifications_total', { outcome: 'VALID' })).toBe(60);
+    expect([of('processes'), of('worker_restarts_total')]).toEqual([3, 1]);
+  }, waiting);
+  await verifySpread(server, 30);
+  expect((await scrape(server)).of('verifications_total', { outcome: 'VALID' })).toBe(90);
+});
+
+test('a worker that hangs holds up no scrape, and what it had counted stays', async () => {
+  const server = await start({ WORKERS: '2', METRICS_PORT: '0' });
+  await verifySpread(server, 20);
+  expect((await scrape(server)).of('verifications_total')).toBe(20);
+  const [hanging] = workersOf(server);
+  process.kill(hanging!, 'SIGSTOP');
+  const { of } = await scrape(server);
+  process.kill(hanging!, 'SIGCONT');
+  expect([of('processes'), of('verifications_total')]).toEqual([2, 20]);
+
+  // Asked without pause and by many, it goes on serving.
+  let stopped = false;
+  const scrapers = Array.from({ length: 10 }, async () => {
+    while (!stopped) await scrape(server);
+  });
+  for (let call = 0; call < 10; call++) expect((await verify(server)).status).toBe(200);
+  stopped = true;
+  await Promise.all(scrapers);
+  expect((await scrape(server)).of('verifications_total')).toBe(30);
+});
+
+test('where others may reach the server, its port does not tell them, and the log says why', async () => {
+  const server = await start({ HOST: '0.0.0.0', LOG_LEVEL: 'info' });
+  const { port } = new URL(server.url);
+  expect((await fetch(`http://127.0.0.1:${port}/metrics`)).status).toBe(404);
+  await vi.waitFor(() => expect(server.err).toContain('METRICS_PORT gives it one'), waiting);
+});

@@ -1,0 +1,253 @@
+// What deploy/ says of metrics, against what a real server tells: every name and label that the dashboard and the alerts
+// use is in a scrape, and both files have the shape that Grafana and Prometheus read.
+
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { endOf, openRedisProcess, readMetrics, type Series, startServer } from './support/running.ts';
+
+const read = (path: string) => readFileSync(new URL(`../deploy/${path}`, import.meta.url), 'utf8');
+
+interface Target {
+  refId: string;
+  expr: string;
+  datasource: { type: string; uid: string };
+}
+interface Panel {
+  id: number;
+  type: string;
+  title: string;
+  description?: string;
+  gridPos: { h: number; w: number; x: number; y: number };
+  targets?: Target[];
+}
+interface Variable {
+  name: string;
+  type: string;
+  query: string | { query: string };
+}
+const dashboard: {
+  title: string;
+  uid: string;
+  schemaVersion: number;
+  panels: Panel[];
+  templating: { list: Variable[] };
+} = JSON.parse(read('grafana/tollgate.json'));
+interface Rule {
+  alert: string;
+  expr: string;
+  for?: string;
+  labels: { severity: string };
+  annotations: { summary: string; description: string };
+}
+const rules: { groups: { name: string; rules: Rule[] }[] } = parse(read('prometheus/tollgate.rules.yaml'));
+const alerts = rules.groups.flatMap((group) => group.rules);
+const prometheus = parse(read('prometheus/prometheus.yaml'));
+
+let series: Series[];
+let types: Map<string, string>;
+
+beforeAll(async () => {
+  const redis = await openRedisProcess();
+  const server = await startServer({ REDIS_URL: redis.url, METRICS_PORT: '0', LOG_LEVEL: 'silent' });
+  while (!/root_\w+/.test(server.out)) await new Promise((resolve) => setTimeout(resolve, 10));
+  const authorization = `Bearer ${/root_\w+/.exec(server.out)![0]}`;
+  const headers = { authorization, 'content-type': 'application/json' };
+  // One call of each kind, as some series are there only once they have something to tell.
+  for (const [operation, body] of [
+    ['keys.verifyKey', { key: 'unknown' }],
+    ['ratelimits.limit', { namespace: 'a', identifier: 'b', limit: 1, duration: 1000 }],
+  ] as const) {
+    const response = await fetch(`${server.url}/v2/${operation}`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(body),
+    });
+    expect(response.status).toBe(200);
+  }
+  ({ series, types } = readMetrics(await (await fetch(server.metricsUrl!)).text()));
+  await endOf(server.child, 'SIGTERM');
+  await redis.close();
+});
+afterAll(() => expect(series.length).toBeGreaterThan(100));
+
+/** What Prometheus itself says of each target, and the labels it gives everything. */
+const ofPrometheus = { names: ['up'], labels: ['job', 'instance'] };
+const functions = ['rate', 'increase', 'sum', 'min', 'max', 'absent', 'histogram_quantile'];
+const words = ['by', 'or', 'and', 'unless'];
+
+interface Use {
+  name: string;
+  matchers: { label: string; operator: string; value: string }[];
+}
+
+/** The metrics that an expression of PromQL names, with their matchers, and the labels it groups by. Throws what it does not know. */
+function usesOf(expr: string): { uses: Use[]; grouped: string[] } {
+  const uses: Use[] = [];
+  const grouped: string[] = [];
+  let depth = 0;
+  const token =
+    /\s+|by \(([\w, ]+)\)|([a-zA-Z_]\w*)\s*(\{[^}]*\})?(\[(?:\d+[smhd]|\$__rate_interval)\])?|[\d.]+|[<>=!]=|[-+*/<>,()]/y;
+  while (token.lastIndex < expr.length) {
+    const at = token.lastIndex;
+    const match = token.exec(expr);
+    if (!match) throw new Error(`PromQL that this test does not read: ${expr.slice(at)}`);
+    const [text, by, word, matchers, range] = match;
+    depth += text === '(' ? 1 : text === ')' ? -1 : 0;
+    if (by) grouped.push(...by.split(/, */));
+    if (!word) continue;
+    const isCall = /^\s*(\(|by )/.test(expr.slice(token.lastIndex));
+    if (isCall) expect(functions, expr).toContain(word);
+    else if (!words.includes(word)) {
+      // A counter is read through the range it rises in, a gauge as it is.
+      const rises = /_(total|bucket|sum|count)$/.test(word);
+      expect(range !== undefined, `${word} in ${expr}`).toBe(rises);
+      uses.push({
+        name: word,
+        matchers: [...(matchers ?? '').matchAll(/(\w+)(=~|!~|!=|=)"([^"]*)"/g)].map(([, label, operator, value]) => ({
+          label: label!,
+          operator: operator!,
+          value: value!,
+        })),
+      });
+    }
+  }
+  expect(depth, expr).toBe(0);
+  expect(uses, expr).not.toEqual([]);
+  return { uses, grouped };
+}
+
+function expectKnown(expr: string) {
+  const { uses, grouped } = usesOf(expr);
+  for (const { name, matchers } of uses) {
+    const found = series.filter((each) => each.name === name);
+    if (!ofPrometheus.names.includes(name)) expect(found.length, `${name} in a scrape`).toBeGreaterThan(0);
+    for (const { label, operator, value } of matchers) {
+      if (ofPrometheus.labels.includes(label)) continue;
+      expect(
+        found.flatMap((each) => Object.keys(each.labels)),
+        `${label} of ${name}`,
+      ).toContain(label);
+      if (operator === '=')
+        expect(
+          found.map((each) => each.labels[label]),
+          `${label} of ${name}`,
+        ).toContain(value);
+    }
+    for (const label of grouped.filter((each) => !ofPrometheus.labels.includes(each))) {
+      expect(
+        found.every((each) => label in each.labels),
+        `${name} grouped by ${label}`,
+      ).toBe(true);
+    }
+  }
+  if (expr.includes('histogram_quantile')) {
+    expect(grouped).toContain('le');
+    for (const { name } of uses) expect(types.get(name.replace(/_bucket$/, '')), name).toBe('histogram');
+  }
+}
+
+describe('the reader of expressions sees what is wrong', () => {
+  test.each([
+    'tollgate_nothing',
+    'rate(tollgate_requests_total)',
+    'tollgate_redis_up[5m]',
+    'sum by (path) (tollgate_redis_up)',
+    'tollgate_redis_up{path="a"} == 0',
+    'rate(tollgate_requests_total{operation="keys.nothing"}[5m])',
+    'average(tollgate_redis_up)',
+    'sum(tollgate_redis_up',
+    'histogram_quantile(0.9, sum by (le) (rate(tollgate_requests_total[5m])))',
+  ])('%s', (expr) => expect(() => expectKnown(expr)).toThrow());
+});
+
+const panels = dashboard.panels.filter(({ type }) => type !== 'row');
+
+describe('the dashboard', () => {
+  test('is one that Grafana imports: ids, places and data sources', () => {
+    expect(dashboard).toMatchObject({ title: 'Tollgate', uid: 'tollgate', schemaVersion: expect.any(Number) });
+    expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
+    const taken = new Set<string>();
+    for (const { title, gridPos } of dashboard.panels) {
+      expect(gridPos.x + gridPos.w, title).toBeLessThanOrEqual(24);
+      for (let x = gridPos.x; x < gridPos.x + gridPos.w; x++) {
+        for (let y = gridPos.y; y < gridPos.y + gridPos.h; y++) {
+          expect(taken.has(`${x},${y}`), `${title} lies on another panel`).toBe(false);
+          taken.add(`${x},${y}`);
+        }
+      }
+    }
+    for (const { title, type, description, targets } of panels) {
+      expect(['stat', 'timeseries'], title).toContain(type);
+      expect(description, title).toMatch(/.{10,}\.$/);
+      expect(targets!.length, title).toBeGreaterThan(0);
+      expect(new Set(targets!.map(({ refId }) => refId)).size, title).toBe(targets!.length);
+      for (const { datasource } of targets!) expect(datasource.uid).toMatch(/^\$\{datasource\}$/);
+    }
+  });
+
+  test('its variables are those its expressions use, and they come from a metric there is', () => {
+    const { list } = dashboard.templating;
+    const used = new Set(
+      [...JSON.stringify(dashboard).matchAll(/\$\{?(\w+)\}?/g)]
+        .map(([, name]) => name!)
+        .filter((name) => !name.startsWith('__')),
+    );
+    expect([...used].sort()).toEqual(list.map(({ name }) => name).sort());
+    for (const { query, type } of list.filter((each) => each.type === 'query')) {
+      expect(type).toBe('query');
+      const metric = /^label_values\((\w+)(?:\{[^}]*\})?, (?:job|instance)\)$/.exec(
+        (query as { query: string }).query,
+      )?.[1];
+      expect(series.some(({ name }) => name === metric)).toBe(true);
+    }
+  });
+
+  test.each(panels.flatMap(({ title, targets }) => targets!.map(({ expr }) => [title, expr] as const)))(
+    '%s: %s',
+    (_title, expr) => expectKnown(expr),
+  );
+
+  test('shows every metric of ours', () => {
+    const shown = panels.flatMap(({ targets }) =>
+      targets!.flatMap(({ expr }) => usesOf(expr).uses.map(({ name }) => name)),
+    );
+    const families = [...types.keys()].filter((name) => name.startsWith('tollgate_'));
+    const missing = families.filter((name) => !shown.some((each) => each.replace(/_(bucket|sum|count)$/, '') === name));
+    expect(missing).toEqual([]);
+  });
+});
+
+describe('the alerts', () => {
+  test.each(alerts.map((rule) => [rule.alert, rule] as const))(
+    '%s',
+    (_name, { alert, expr, for: wait, labels, annotations }) => {
+      expect(alert).toMatch(/^Tollgate[A-Z]\w+$/);
+      expectKnown(expr);
+      if (wait !== undefined) expect(wait).toMatch(/^\d+[sm]$/);
+      expect(['page', 'ticket']).toContain(labels.severity);
+      expect(Object.keys(annotations)).toEqual(['summary', 'description']);
+      for (const text of Object.values(annotations)) expect(text).toMatch(/.{10,}\.$/);
+      for (const [, label] of annotations.description.matchAll(/\$labels\.(\w+)/g))
+        expect(ofPrometheus.labels).toContain(label);
+      // Each speaks of the servers that prometheus.yaml names.
+      for (const { matchers } of usesOf(expr).uses) {
+        expect(matchers).toContainEqual({ label: 'job', operator: '=', value: 'tollgate' });
+      }
+    },
+  );
+
+  test('each has a name of its own', () => {
+    expect(alerts.length).toBeGreaterThan(5);
+    expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length);
+  });
+});
+
+test("Prometheus's configuration names the job and the rules that are there", () => {
+  expect(prometheus.scrape_configs).toHaveLength(1);
+  expect(prometheus.scrape_configs[0]).toMatchObject({
+    job_name: 'tollgate',
+    static_configs: [{ targets: [expect.any(String)] }],
+  });
+  for (const file of prometheus.rule_files) expect(read(`prometheus/${file}`)).toContain('groups:');
+});
