@@ -1,7 +1,7 @@
 // examples/middleware: each program started as its first lines say, in front of a Tollgate as it is run.
 
 import { readdirSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { addressOf, type Program, run, startMsMax, startTollgate, type Tollgate } from '../support/processes.ts';
 
 const programs = readdirSync('examples/middleware');
@@ -81,6 +81,7 @@ describe.each(programs)('%s', (name) => {
     ];
     for (const env of wrong) {
       const { started, at } = await start(env);
+      onTestFinished(started.stop);
       expect(await ask(`Bearer ${key}`, at)).toMatchObject({ status: 503, retryAfter: '1' });
       await started.stop();
       expect(started.printed()).toMatch(/^Tollgate: /m);
@@ -94,14 +95,14 @@ describe('without Redis', () => {
     const { key } = await tollgate.ok('keys.createKey', { apiId });
     const env = { TOLLGATE_URL: tollgate.url, TOLLGATE_ROOT_KEY: tollgate.rootKey, PORT: '0', PATH: process.env.PATH };
     const started = programs.map((name) => run(process.execPath, [`examples/middleware/${name}`], { env }));
+    for (const program of started) onTestFinished(program.stop);
     const addresses = await Promise.all(started.map(addressOf));
+    onTestFinished(() => void tollgate.redis.child.kill('SIGCONT'));
     tollgate.redis.child.kill('SIGSTOP');
     const answers = await Promise.all(
       addresses.map((at) => fetch(`${at}/api/hello`, { headers: { authorization: `Bearer ${key}` } })),
     );
-    tollgate.redis.child.kill('SIGCONT');
     expect(answers.map(({ status }) => status)).toEqual([503, 503, 503, 503]);
     expect(answers.map(({ headers }) => headers.get('retry-after'))).toEqual(['1', '1', '1', '1']);
-    await Promise.all(started.map((program) => program.stop()));
   });
 });

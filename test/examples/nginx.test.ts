@@ -7,7 +7,7 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import { type AddressInfo, createServer as createSocketServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type Program, run, startMsMax, startTollgate, type Tollgate } from '../support/processes.ts';
 
 const hasNginx = spawnSync('nginx', ['-v']).status === 0;
@@ -206,6 +206,7 @@ describe.skipIf(!hasNginx)('nginx', () => {
 
   test('with Redis away the client sees a 503 in time, and nothing passes; back, it passes again', async () => {
     const { key } = await newKey();
+    onTestFinished(() => void tollgate.redis.child.kill('SIGCONT'));
     tollgate.redis.child.kill('SIGSTOP');
     const started = performance.now();
     const away = await ask(key);
