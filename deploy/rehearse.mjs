@@ -154,7 +154,7 @@ async function checkImage(image) {
   await until('the health check passes', () => run(...image.healthcheck).status === 0).catch((error) => {
     throw new Error(`${error.message}\n${said}`);
   });
-  assert.match(said, /^Tollgate listens on http:\/\/0\.0\.0\.0:\d+$/m);
+  await until('it says where it listens', () => /^Tollgate listens on http:\/\/0\.0\.0\.0:\d+$/m.test(said));
   assert.doesNotMatch(said, /root_/);
   done('started, the health check passes, and no root key is in what was said');
 
