@@ -220,7 +220,7 @@ test('no caller makes a label, whatever is sent, and nothing secret is told', as
   const { series, text } = await scrape(server);
 
   const allowed: Record<string, readonly string[]> = {
-    operation: [...operations.map(({ name }) => name), 'page', 'unknown'],
+    operation: [...operations.map(({ name }) => name), 'gateway.check', 'page', 'unknown'],
     status: ['200', ...errorCatalogue.map(({ status }) => `${status}`)],
     outcome: outcomes,
     result: ['passed', 'blocked'],
