@@ -9,6 +9,7 @@ test('an empty environment gives the defaults', () => {
     redisUrl: '',
     redisCaFile: '',
     dataDir: './data',
+    durable: false,
     redisTimeoutMs: 1000,
     inFlightMax: 4096,
     bodyBytesMax: 1_048_576,

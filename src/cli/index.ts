@@ -19,7 +19,7 @@ export interface Said {
 async function answer({ json }: { json?: true }, command: (store: Store) => Promise<Said>) {
   const config = loadConfig();
   const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
-  const embedded = runningUrl ? undefined : await startEmbedded({ dataDir: config.dataDir });
+  const embedded = runningUrl ? undefined : await startEmbedded({ dataDir: config.dataDir, durable: config.durable });
   try {
     const store = await openStore({ ...storeSettings(config), url: runningUrl ?? embedded!.url });
     try {
