@@ -80,16 +80,30 @@ export async function startRedis(
   return { child, url: `unix:${socket}`, admin };
 }
 
+/** Whether there is a C compiler, for what is preloaded into a Redis. */
+export const compiles = spawnSync('cc', ['--version']).status === 0;
+
+/** Compiles `<name>.c` to a library in `dir`. */
+export function preload(name: 'fsync' | 'clock', dir: string): string | undefined {
+  if (!compiles) return undefined;
+  const library = join(dir, `${name}.so`);
+  const source = `test/faults/${name}.c`;
+  const { status, stderr } = spawnSync('cc', ['-O1', '-shared', '-fPIC', '-o', library, source, '-ldl'], {
+    encoding: 'utf8',
+  });
+  if (status !== 0) throw new Error(stderr);
+  return library;
+}
+
 /**
  * What a Redis has on its disk, as against what it has written: the loss of power that a kill is not. `env` goes to the Redis;
  * `losePower`, once it is killed, takes from its append-only file what had not reached the disk, and answers how many bytes
  * that was. Undefined where there is no C compiler.
  */
 export function watchDisk(dir: string) {
-  const library = join(dir, 'fsync.so');
+  const library = preload('fsync', dir);
   const log = join(dir, 'fsync.log');
-  if (spawnSync('cc', ['-shared', '-fPIC', '-o', library, 'test/faults/fsync.c', '-ldl']).status !== 0)
-    return undefined;
+  if (!library) return undefined;
   return {
     env: { LD_PRELOAD: library, FSYNC_LOG: log },
     losePower(): number {
