@@ -61,10 +61,14 @@ export async function startRedis(
   const socket = join(dir, 'redis.sock');
   rmSync(socket, { force: true });
   const files = fsync === 'off' ? ['--appendonly', 'no'] : ['--appendonly', 'yes', '--appendfsync', fsync];
-  const child = spawn(program, ['--port', '0', '--unixsocket', socket, '--dir', dir, ...files, '--save', ''], {
-    env: { ...process.env, ...env },
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
+  const child = spawn(
+    program,
+    ['--port', '0', '--unixsocket', socket, '--dir', dir, ...files, '--save', '', '--enable-debug-command', 'yes'],
+    {
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'ignore', 'inherit'],
+    },
+  );
   const admin = new Redis({ path: socket, lazyConnect: true, retryStrategy: () => 20 });
   admin.on('error', () => {});
   toEnd.push(async () => {
