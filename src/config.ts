@@ -30,6 +30,11 @@ const anyText = (accepts: string): Kind<string> => ({ accepts, parse: (text) => 
 
 const anyPath: Kind<string> = { accepts: 'a path, or empty', parse: (text) => text };
 
+const oneOrZero: Kind<boolean> = {
+  accepts: '1 or 0',
+  parse: (text) => (text === '1' ? true : text === '0' ? false : undefined),
+};
+
 const redisUrl: Kind<string> = {
   accepts:
     'redis://…, rediss://…, unix:/an/absolute/path, redis+cluster://host:port,…, redis+sentinel://host:port,…/master, or empty',
@@ -85,6 +90,7 @@ const table = {
   redisUrl: setting('REDIS_URL', '', redisUrl, 'The Redis to use: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master`. Empty: Tollgate runs its own under `TOLLGATE_DATA_DIR`.'),
   redisCaFile: setting('REDIS_CA_FILE', '', anyPath, 'Certificates to trust when Redis is reached with TLS, as a PEM file. Empty: those of the system.'),
   dataDir: setting('TOLLGATE_DATA_DIR', './data', anyText('a directory'), 'Where its own Redis keeps its data. Not used with `REDIS_URL`.'),
+  durable: setting('TOLLGATE_DURABLE', '0', oneOrZero, '1 answers a change (keys, root keys, credits set by hand, …) only when it is on the disk of Redis. Verification never waits. Needs Redis 7.2 or Valkey 8 with `appendfsync always`, and no Cluster; otherwise Tollgate does not start.'),
   redisTimeoutMs: setting('REDIS_TIMEOUT_MS', '1000', wholeNumber(10, 60_000), 'How long Redis may take to answer before the caller gets a 503.'),
   inFlightMax: setting('IN_FLIGHT_MAX', '4096', wholeNumber(1, 1_000_000), 'Verifications and limit checks that may wait for Redis at once, in each process, and as many management requests. What comes beyond is answered 503 at once.'),
   manageAtOnce: setting('MANAGE_AT_ONCE', '8', wholeNumber(1, 1_000_000), 'Management requests of a workspace that are worked at once, in each process. More wait their turn for at most `REDIS_TIMEOUT_MS`, so that one workspace cannot slow all others.'),
@@ -144,4 +150,5 @@ export const storeSettings = (config: Config) => ({
   usageRetentionMs: config.usageRetentionDays * dayMs,
   tagsMax: config.tagsMax,
   inFlightMax: config.inFlightMax,
+  durable: config.durable,
 });

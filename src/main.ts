@@ -24,7 +24,11 @@ async function start() {
 
   const embedded = config.redisUrl
     ? undefined
-    : await startEmbedded({ dataDir: config.dataDir, onEvent: (message) => log.warn(message) });
+    : await startEmbedded({
+        dataDir: config.dataDir,
+        durable: config.durable,
+        onEvent: (message) => log.warn(message),
+      });
   if (embedded) open.unshift(() => embedded.stop());
 
   const url = embedded?.url ?? config.redisUrl;

@@ -12,6 +12,7 @@ test('an empty environment gives the defaults', () => {
     redisUrl: '',
     redisCaFile: '',
     dataDir: './data',
+    durable: false,
     redisTimeoutMs: 1000,
     inFlightMax: 4096,
     manageAtOnce: 8,

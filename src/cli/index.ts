@@ -21,7 +21,7 @@ async function answer({ json }: { json?: true }, command: (store: Store) => Prom
   process.once('SIGINT', () => process.exit(130)).once('SIGTERM', () => process.exit(143));
   const config = loadConfig();
   const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
-  const embedded = runningUrl ? undefined : await startEmbedded({ dataDir: config.dataDir });
+  const embedded = runningUrl ? undefined : await startEmbedded({ dataDir: config.dataDir, durable: config.durable });
   try {
     const store = await openStore({ ...storeSettings(config), url: runningUrl ?? embedded!.url });
     try {

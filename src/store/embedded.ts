@@ -34,8 +34,8 @@ const pollMs = 20;
 const restartDelayMs = { first: 100, max: 5_000 };
 /** A Redis that has run this long and ends is a new trouble, not the old one: the delays begin again. */
 const steadyAfterMs = 60_000;
-/** 7.0 is the first with hash-max-listpack-value. */
-const oldestMajor = 7;
+/** 7.0 is the first with hash-max-listpack-value, 7.2 the first with WAITAOF. */
+const oldest = { usual: '7.0', durable: '7.2' };
 /** A socket address holds 104 bytes where it holds the fewest, one of them the final zero. */
 const socketPathBytesMax = 103;
 
@@ -49,13 +49,20 @@ export interface EmbeddedOptions {
   dataDir: string;
   /** The server program; without it, the first of redis-server and valkey-server on the PATH that is new enough. */
   binary?: string;
+  /** Writes to the disk before every answer, and can say that it did. */
+  durable?: boolean;
   /** Told, in a sentence, what an operator should know of: an orphan, a long load, an unexpected end, a restart. */
   onEvent?: (message: string) => void;
 }
 
 /** Refuses when another process owns the data directory, and when there is no Redis to run. */
-export async function startEmbedded({ dataDir, binary, onEvent = () => {} }: EmbeddedOptions): Promise<EmbeddedRedis> {
-  const program = findProgram(binary ? [binary] : ['redis-server', 'valkey-server']);
+export async function startEmbedded({
+  dataDir,
+  binary,
+  durable = false,
+  onEvent = () => {},
+}: EmbeddedOptions): Promise<EmbeddedRedis> {
+  const program = findProgram(binary ? [binary] : ['redis-server', 'valkey-server'], durable);
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const place = placeOf(dataDir);
   makePrivate(place.dir);
@@ -64,7 +71,7 @@ export async function startEmbedded({ dataDir, binary, onEvent = () => {} }: Emb
   const release = await own(place.socketDir, dataDir);
   try {
     await shutDownOrphan(place.socket, onEvent);
-    const redis = await keepRunning({ program, place, onEvent });
+    const redis = await keepRunning({ program, place, durable, onEvent });
     return { url: urlOf(place.socket), stop: () => redis.stop().finally(release) };
   } catch (error) {
     await release();
@@ -83,16 +90,17 @@ export async function embeddedUrlIfRunning(dataDir: string): Promise<string | un
 
 const urlOf = (socket: string) => `unix:${socket}`;
 
-function findProgram(names: string[]): string {
+function findProgram(names: string[], durable: boolean): string {
+  const needed = durable ? oldest.durable : oldest.usual;
   const tooOld: string[] = [];
   for (const name of names) {
     const { stdout } = spawnSync(name, ['--version'], { encoding: 'utf8' });
-    const [version, major] = / v=((\d+)\.[\d.]+)/.exec(stdout ?? '')?.slice(1) ?? [];
-    if (Number(major) >= oldestMajor) return name;
+    const version = / v=(\d+\.[\d.]+)/.exec(stdout ?? '')?.[1];
+    if (version && version.localeCompare(needed, 'en', { numeric: true }) >= 0) return name;
     if (version) tooOld.push(` ${name} here is ${version}.`);
   }
   throw new Error(
-    `Tollgate needs ${names.join(' or ')} ${oldestMajor}.0 or later on the PATH.${tooOld.join('')} ` +
+    `Tollgate needs ${names.join(' or ')} ${needed} or later on the PATH${durable ? ' for TOLLGATE_DURABLE=1' : ''}.${tooOld.join('')} ` +
       'Install one, or set REDIS_URL to a Redis that runs elsewhere.',
   );
 }
@@ -181,13 +189,14 @@ async function shutDownOrphan(socket: string, onEvent: (message: string) => void
 interface Running {
   program: string;
   place: Place;
+  durable: boolean;
   onEvent: (message: string) => void;
 }
 
 /** Starts Redis, and starts it again whenever it ends before `stop`. */
-async function keepRunning({ program, place, onEvent }: Running) {
+async function keepRunning({ program, place, durable, onEvent }: Running) {
   const stopping = new AbortController();
-  let child = launch(program, place);
+  let child = launch(program, place, durable);
   // However we come to exit: Redis then ends by itself, and the next start has no orphan to deal with.
   const end = () => child.kill('SIGTERM');
   process.once('exit', end);
@@ -206,7 +215,7 @@ async function keepRunning({ program, place, onEvent }: Running) {
       }
       if (stopping.signal.aborted) return;
       delayMs = Math.min(delayMs * 2, restartDelayMs.max);
-      child = launch(program, place);
+      child = launch(program, place, durable);
       await untilReady(child, place, onEvent).then(
         () => onEvent('redis-server runs again.'),
         (error: Error) => stopping.signal.aborted || onEvent(error.message),
@@ -225,9 +234,9 @@ async function keepRunning({ program, place, onEvent }: Running) {
   };
 }
 
-function launch(program: string, { dir, socket }: Place): ChildProcess {
+function launch(program: string, { dir, socket }: Place, durable: boolean): ChildProcess {
   const configFile = join(dir, 'redis.conf');
-  writeFileSync(configFile, configOf(dir, socket), { mode: 0o600 });
+  writeFileSync(configFile, configOf(dir, socket, durable), { mode: 0o600 });
   const log = openSync(logOf(dir), 'a', 0o600);
   const child = spawn(program, [configFile], { cwd: dir, detached: true, stdio: ['ignore', log, log] });
   closeSync(log);
@@ -238,7 +247,7 @@ function launch(program: string, { dir, socket }: Place): ChildProcess {
 
 const logOf = (dir: string) => join(dir, 'redis.log');
 
-const configOf = (dir: string, socket: string) => `# Written by Tollgate at every start.
+const configOf = (dir: string, socket: string, durable: boolean) => `# Written by Tollgate at every start.
 port 0
 unixsocket ${JSON.stringify(socket)}
 unixsocketperm 700
@@ -247,7 +256,7 @@ daemonize no
 logfile ""
 
 appendonly yes
-appendfsync everysec
+appendfsync ${durable ? 'always' : 'everysec'}
 save ""
 # A record that was pushed out would be a key that is gone or a limit that forgets.
 maxmemory-policy noeviction

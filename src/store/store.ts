@@ -6,6 +6,7 @@ import { openAnalytics } from './analytics.ts';
 import { openApis } from './apis.ts';
 import { openAudit } from './audit.ts';
 import { openDecide } from './decide.ts';
+import { openDurable } from './durable.ts';
 import { openIdentities } from './identities.ts';
 import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
@@ -33,6 +34,8 @@ export interface StoreOptions {
   tagsMax: number;
   /** Verifications and limit checks that may wait for Redis at once. */
   inFlightMax: number;
+  /** Answers a change when it is on Redis's disk. */
+  durable: boolean;
   /** For tests that hold the clock; otherwise Redis's own decides. */
   nowMs?: (() => number | undefined) | undefined;
   onEvent?: ((message: string) => void) | undefined;
@@ -59,6 +62,8 @@ export interface StoreObserver {
 export interface StoreContext {
   redis: RedisClient;
   scripts: Scripts;
+  /** A change that is not a script, see durable.ts. */
+  change<Reply>(command: (redis: RedisClient) => Promise<Reply>): Promise<Reply>;
   /** The scripts' clock argument: '' is Redis's own. */
   now: () => number | '';
   /** Redis's time in milliseconds, or that of the test. */
@@ -74,6 +79,12 @@ export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
   const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax, inFlightMax, commandTimeoutMs, observe } = options;
   const scripts = await loadScripts(redis, workspaceKey, observe);
+  const durable = options.durable
+    ? await openDurable(options.url, options, scripts).catch((error) => {
+        redis.disconnect();
+        throw error;
+      })
+    : undefined;
   const now = () => options.nowMs?.() ?? '';
   async function currentMs(): Promise<number> {
     const held = now();
@@ -84,7 +95,8 @@ export async function openStore(options: StoreOptions) {
   const context: StoreContext = {
     redis,
     currentMs,
-    scripts,
+    scripts: durable?.scripts ?? scripts,
+    change: durable?.change ?? ((command) => answered(command(redis))),
     now,
     actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax }),
     keyRetentionMs,
@@ -124,6 +136,7 @@ export async function openStore(options: StoreOptions) {
     async close(): Promise<void> {
       // What was sent is answered first; a connection that is away has nothing to answer.
       await redis.quit().catch(() => redis.disconnect());
+      await durable?.close();
     },
   };
 }

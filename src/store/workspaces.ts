@@ -13,12 +13,15 @@ export interface Workspace {
   createdAt: number;
 }
 
-export function openWorkspaces({ redis, scripts, now, currentMs }: StoreContext, rootKeys: () => Store['rootKeys']) {
+export function openWorkspaces(
+  { redis, scripts, change, now, currentMs }: StoreContext,
+  rootKeys: () => Store['rootKeys'],
+) {
   async function create(name: string): Promise<Workspace> {
     const workspaceId = createId('ws', await currentMs());
     const sequence = randomBytes(6).readUIntBE(0, 6) % 2 ** 46;
     const createdAt = Number(await scripts.run('workspaces/create', workspaceId, [name, sequence, now()]));
-    await answered(redis.zadd(workspacesKey, `${createdAt}`, workspaceId));
+    await change((redis) => redis.zadd(workspacesKey, `${createdAt}`, workspaceId));
     return { workspaceId, name, createdAt };
   }
 

@@ -48,6 +48,7 @@ export const testSettings = {
   auditEventsMax: 100_000,
   tagsMax: 100,
   inFlightMax: 4096,
+  durable: false,
 };
 
 /** Call in the body of a test file. Everything it answers is usable inside tests. */

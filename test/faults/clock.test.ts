@@ -1,0 +1,177 @@
+// Redis's clock steps back and forth by an hour while the server serves (clock.c, preloaded into the real redis-server): no limit opens,
+// no refill applies twice, no key comes back to life unless the clock says so, and every answer is counted once.
+// (What Redis itself expires after a step forward is gone after the step back: by its clock that time has passed.)
+
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { dayMs, hourMs } from '../support/harness.ts';
+import {
+  buildServer,
+  caller,
+  compiles,
+  endAll,
+  preload,
+  startRedis,
+  startTollgate,
+  temporaryDir,
+} from './processes.ts';
+import { report } from './report.ts';
+
+beforeAll(buildServer, 120_000);
+afterEach(endAll);
+
+test.skipIf(!compiles)(
+  'the clock of Redis steps back and forth by an hour',
+  async () => {
+    const dir = temporaryDir();
+    const file = join(dir, 'clock');
+    // Half past eleven at night, tomorrow: a step of an hour crosses midnight, and with it a daily refill.
+    const halfPastEleven = (Math.floor(Date.now() / dayMs) + 2) * dayMs - hourMs / 2;
+    const offsetS = Math.round((halfPastEleven - Date.now()) / 1000);
+    const setClock = (byHours: number) => {
+      const shift = offsetS + byHours * 3600;
+      writeFileSync(file, new BigInt64Array([BigInt(shift)]), { flag: existsSync(file) ? 'r+' : 'w' });
+    };
+    setClock(0);
+    const redis = await startRedis(dir, {
+      env: { LD_PRELOAD: preload('clock', dir)!, CLOCK_FILE: file },
+    });
+    const server = await startTollgate({ REDIS_URL: redis.url, SWEEP_INTERVAL_MS: '20' });
+    const call = caller(() => server.port, await server.firstRootKey());
+    const nowMs = async () => Number((await redis.admin.time())[0]) * 1000;
+    expect(Math.abs((await nowMs()) - halfPastEleven)).toBeLessThan(30_000);
+
+    let steps = 0;
+    async function step(toHours: number) {
+      setClock(toHours);
+      steps++;
+      await vi.waitFor(async () =>
+        expect(Math.abs((await nowMs()) - halfPastEleven - toHours * hourMs)).toBeLessThan(120_000),
+      );
+      // What Redis itself expires, it has expired before anybody looks.
+      await vi.waitFor(() => redis.admin.dbsize());
+    }
+
+    const { apiId } = (await call('apis.createApi', { name: 'clock' })).data;
+    const ids: string[] = [];
+    const create = async (input: object = {}) => {
+      const { data } = await call('keys.createKey', { apiId, ...input });
+      ids.push(data.keyId);
+      return data;
+    };
+    let answers = 0;
+    const verify = async (key: string) => {
+      const { data } = await call('keys.verifyKey', { key });
+      if (data.code !== 'NOT_FOUND') answers++;
+      return data;
+    };
+    const limit = async (identifier: string, duration: number) =>
+      (await call('ratelimits.limit', { namespace: 'clock', identifier, limit: 5, duration })).data.success;
+    /** How many of eight are admitted. */
+    const admitted = async (once: () => Promise<boolean>) => {
+      let passed = 0;
+      for (let time = 0; time < 8; time++) passed += (await once()) ? 1 : 0;
+      return passed;
+    };
+
+    const limits = (duration: number) => ({ ratelimits: [{ name: 'requests', limit: 5, duration, autoApply: true }] });
+    const long = await create(limits(3 * hourMs));
+    const short = await create(limits(20 * 60_000));
+    const verified = (key: string) => async () => (await verify(key)).valid;
+    const refilled = await create({ credits: { remaining: 100, refill: { interval: 'daily', amount: 100 } } });
+    const untouched = await create({ credits: { remaining: 7, refill: { interval: 'daily', amount: 100 } } });
+    const expiring = await create({ expires: halfPastEleven + hourMs / 2 });
+    const deleted = await create();
+    const root = (await call('rootKeys.createRootKey', { permissions: ['*'], expires: halfPastEleven + hourMs / 2 }))
+      .data;
+    const revoked = (await call('rootKeys.createRootKey', { permissions: ['*'] })).data;
+    expect((await call('keys.deleteKey', { keyId: deleted.keyId })).status).toBe(200);
+    expect((await call('rootKeys.deleteRootKey', { rootKeyId: revoked.rootKeyId })).status).toBe(200);
+    const credits = async ({ keyId }: { keyId: string }) =>
+      (await call('keys.getKey', { keyId })).data.credits!.remaining;
+    const expectGone = async () => {
+      expect((await verify(deleted.key)).code).toBe('NOT_FOUND');
+      expect((await call('apis.getApi', { apiId }, revoked.key)).status).toBe(401);
+    };
+
+    // 23:30. All limits are used up.
+    expect(await admitted(verified(long.key))).toBe(5);
+    expect(await admitted(verified(short.key))).toBe(5);
+    expect(await admitted(() => limit('long', 3 * hourMs))).toBe(5);
+    expect(await admitted(() => limit('short', 20 * 60_000))).toBe(5);
+    for (let time = 0; time < 30; time++) await verify(refilled.key);
+    expect(await credits(refilled)).toBe(70);
+    expect((await verify(expiring.key)).code).toBe('VALID');
+
+    // 22:30, back: nothing has left its window.
+    await step(-1);
+    expect(await admitted(verified(long.key))).toBe(0);
+    expect(await admitted(verified(short.key))).toBe(0);
+    expect(await admitted(() => limit('long', 3 * hourMs))).toBe(0);
+    expect(await admitted(() => limit('short', 20 * 60_000))).toBe(0);
+    expect(await credits(refilled)).toBe(70);
+    await create();
+    await expectGone();
+
+    // 23:30 again: no more than before.
+    await step(0);
+    expect(await admitted(verified(short.key))).toBe(0);
+    expect(await admitted(() => limit('short', 20 * 60_000))).toBe(0);
+
+    // 0:30. By this clock an hour went by: the short windows are empty, the refill is due, the key and the root key expired.
+    await step(1);
+    expect(await admitted(verified(long.key))).toBe(0);
+    expect(await admitted(() => limit('long', 3 * hourMs))).toBe(0);
+    expect(await admitted(verified(short.key))).toBe(5);
+    expect(await admitted(() => limit('short', 20 * 60_000))).toBe(5);
+    for (let time = 0; time < 10; time++) await verify(refilled.key);
+    expect(await credits(refilled)).toBe(90);
+    expect((await verify(expiring.key)).code).toBe('EXPIRED');
+    expect((await call('apis.getApi', { apiId }, root.key)).code).toBe('root_key_expired');
+    // The sweeper brings the balance of the other up to date, which is then spent, so that a second refill would show.
+    expect(await credits(untouched)).toBe(100);
+    await call('keys.updateCredits', { keyId: untouched.keyId, operation: 'set', value: 3 });
+    await create();
+    await expectGone();
+
+    // 23:30 and 0:30, twice: midnight passes again, and the refill does not.
+    for (let time = 0; time < 2; time++) {
+      await step(0);
+      expect(await admitted(verified(short.key))).toBe(0);
+      expect(await admitted(() => limit('short', 20 * 60_000))).toBe(0);
+      expect(await credits(refilled)).toBe(90);
+      // The clock says so: it is before its expiry.
+      expect((await verify(expiring.key)).code).toBe('VALID');
+      await create();
+      await expectGone();
+      await step(1);
+      expect(await admitted(verified(long.key))).toBe(0);
+      expect(await admitted(verified(short.key))).toBe(0);
+      expect(await admitted(() => limit('short', 20 * 60_000))).toBe(0);
+      expect(await admitted(() => limit('long', 3 * hourMs))).toBe(0);
+      expect(await credits(refilled)).toBe(90);
+      expect(await credits(untouched)).toBe(3);
+      expect((await verify(expiring.key)).code).toBe('EXPIRED');
+      await expectGone();
+    }
+
+    // Ids say the order of creation whatever the clock did, and none is given twice.
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(ids).toEqual(ids.toSorted());
+    const period = { start: halfPastEleven - dayMs, end: halfPastEleven + dayMs, granularity: 'hour' } as const;
+    for (const groupBy of [[], ['keyId']] as const) {
+      const { data } = await call('analytics.getVerifications', { ...period, apiId, groupBy: [...groupBy] });
+      expect(data.reduce((sum, { count }) => sum + count, 0)).toBe(answers);
+    }
+
+    report({
+      order: '6.1',
+      fault: 'The clock of Redis steps back and forth by an hour',
+      expected:
+        'no limit opens before its window has passed by that clock, a refill applies once, what was deleted or revoked stays so, ids ascend, every answer is counted once',
+      measured: `${steps} steps around midnight: 4 windows of 5 never above 5 in a window, 1 refill on each of 2 keys, ${ids.length} ids in order, ${answers} answers counted`,
+    });
+  },
+  60_000,
+);

@@ -1,0 +1,154 @@
+// What was acknowledged is there afterwards: Redis killed, the power lost, its file torn at any byte.
+
+import { cpSync, readFileSync, truncateSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { random, seed } from '../support/random.ts';
+import { type LedgerResult, openLedger } from './ledger.ts';
+import {
+  buildServer,
+  caller,
+  endAll,
+  incrementalFile,
+  kill,
+  newRedis,
+  type RedisOptions,
+  startRedis,
+  startTollgate,
+  temporaryDir,
+  watchDisk,
+} from './processes.ts';
+import { report } from './report.ts';
+
+const writers = 24;
+const settings = { REDIS_TIMEOUT_MS: '500' };
+
+beforeAll(buildServer);
+afterEach(endAll);
+
+interface Crash extends RedisOptions {
+  /** How long the writers write; the fault comes somewhere in the half second after. */
+  forMs: number;
+  env?: Record<string, string>;
+  durable?: boolean;
+}
+
+/** Redis dies under load, by a kill or with the power; what it left is served again, and the ledger compared. */
+async function crash({
+  forMs,
+  durable = false,
+  ...options
+}: Crash): Promise<LedgerResult & { lostBytes: number | undefined }> {
+  const dir = temporaryDir();
+  const disk = watchDisk(dir);
+  const redis = await startRedis(dir, { ...options, env: { ...disk?.env } });
+  const server = await startTollgate({ ...settings, REDIS_URL: redis.url, TOLLGATE_DURABLE: durable ? '1' : '0' });
+  const call = caller(() => server.port, await server.firstRootKey());
+  const ledger = await openLedger(call);
+  // What was there for a second before the fault must be there in any case.
+  const pick = random(seed);
+  const stop = ledger.start(writers, (writer) => random(seed + writer));
+  await delay(forMs + pick(0, 500));
+  redis.child.kill('SIGKILL');
+  const faultAtMs = performance.now();
+  await kill(redis.child);
+  await stop();
+  const lostBytes = disk?.losePower();
+
+  await startRedis(dir, options);
+  await vi.waitFor(async () => expect((await call('apis.createApi', { name: 'after' })).status).toBe(200), 10_000);
+  return { ...(await ledger.settle(call, faultAtMs)), lostBytes };
+}
+
+const inWords = ({
+  acknowledged,
+  lostChanges,
+  lostVerifications,
+  lostMs,
+  lostBytes,
+  records,
+}: Awaited<ReturnType<typeof crash>>) =>
+  `${acknowledged} acknowledged on ${records} keys and root keys; lost: ${lostChanges} changes, ${lostVerifications} ` +
+  `verifications${lostMs > 0 ? `, the oldest ${Math.round(lostMs)} ms before the fault` : ''}; ` +
+  (lostBytes === undefined ? 'killed only (no C compiler to watch the disk)' : `${lostBytes} bytes were not on disk`);
+
+test('appendfsync always: nothing that was acknowledged is lost, not even with the power', async () => {
+  const result = await crash({ fsync: 'always', forMs: 1_000 });
+  expect(result.acknowledged).toBeGreaterThan(30);
+  expect([result.lostChanges, result.lostVerifications]).toEqual([0, 0]);
+  report({
+    order: '4.1',
+    fault: 'Power lost under load, `appendfsync always`',
+    expected: 'no acknowledged change or verification is missing; no script is half applied',
+    measured: inWords(result),
+  });
+}, 60_000);
+
+test('appendfsync everysec: the power takes the last two seconds at most, in whole steps', async () => {
+  const result = await crash({ fsync: 'everysec', forMs: 3_000 });
+  expect(result.acknowledged).toBeGreaterThan(100);
+  expect(result.lostMs).toBeLessThan(2_500);
+  report({
+    order: '4.2',
+    fault: 'Power lost under load, `appendfsync everysec`',
+    expected: 'at most the last two seconds are missing; no script is half applied',
+    measured: inWords(result),
+  });
+}, 60_000);
+
+test.skipIf(!newRedis)(
+  'TOLLGATE_DURABLE=1: the power takes nothing that was acknowledged',
+  async () => {
+    const result = await crash({ program: newRedis!, fsync: 'always', durable: true, forMs: 1_000 });
+    expect(result.acknowledged).toBeGreaterThan(30);
+    expect([result.lostChanges, result.lostVerifications]).toEqual([0, 0]);
+    report({
+      order: '4.3',
+      fault: `Power lost under load, \`TOLLGATE_DURABLE=1\` (${newRedis})`,
+      expected: 'no acknowledged change or verification is missing; no script is half applied',
+      measured: inWords(result),
+    });
+  },
+  60_000,
+);
+
+test('a file torn at any byte is served as it was after some step', async () => {
+  const cuts = process.env.FAULTS_RESULTS ? 150 : 10;
+  const dir = temporaryDir();
+  const redis = await startRedis(dir);
+  const server = await startTollgate({ ...settings, REDIS_URL: redis.url });
+  const call = caller(() => server.port, await server.firstRootKey());
+  const ledger = await openLedger(call);
+  const file = incrementalFile(dir);
+  const first = readFileSync(file).length;
+  const stop = ledger.start(6, (writer) => random(seed + writer));
+  await vi.waitFor(() => expect(ledger.acknowledged()).toBeGreaterThan(300), 20_000);
+  await stop();
+  const faultAtMs = performance.now();
+  await kill(redis.child);
+
+  const whole = temporaryDir();
+  cpSync(join(dir, 'appendonlydir'), whole, { recursive: true });
+  const last = readFileSync(file).length;
+  const pick = random(seed);
+  let lost = 0;
+  let records = 0;
+  for (let cut = 0; cut < cuts; cut++) {
+    cpSync(whole, join(dir, 'appendonlydir'), { recursive: true });
+    truncateSync(file, pick(first, last));
+    const torn = await startRedis(dir);
+    await vi.waitFor(async () => expect((await call('apis.createApi', { name: 'after' })).status).toBe(200), 10_000);
+    const result = await ledger.settle(call, faultAtMs);
+    lost += result.lostChanges + result.lostVerifications;
+    records += result.records;
+    await kill(torn.child);
+  }
+  expect(lost).toBeGreaterThan(0);
+  report({
+    order: '4.4',
+    fault: "The end of Redis's append-only file torn off at a random byte",
+    expected: 'it starts; every record is as some step left it, in all its parts',
+    measured: `${cuts} cuts of ${last - first} bytes, ${records} records compared, ${lost} lost steps, none half applied`,
+  });
+}, 300_000);

@@ -1,0 +1,88 @@
+// TOLLGATE_DURABLE=1 on real servers: what it refuses, and what it does when its Redis stops keeping the promise.
+
+import { readFileSync } from 'node:fs';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { changingScripts } from '../../src/store/durable.ts';
+import { assemble, scriptNames } from '../../src/store/scripts.ts';
+import { buildServer, caller, endAll, newRedis, startRedis, startTollgate, temporaryDir } from '../faults/processes.ts';
+
+beforeAll(buildServer, 120_000);
+afterEach(endAll);
+
+const durable = (redisUrl: string) => startTollgate({ REDIS_URL: redisUrl, TOLLGATE_DURABLE: '1', LOG_LEVEL: 'info' });
+
+test('every script that writes is waited for, but for verification, what nobody asked for, and the workspace', () => {
+  const writes = /redis\.call\('(SET|HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|DEL|UNLINK|RPUSH|XADD)'/;
+  const others = scriptNames.filter((name) => !changingScripts.has(name) && writes.test(assemble(name).source));
+  // The workspace is waited for with the entry in the list of all workspaces, which is written after it.
+  expect(others).toEqual(['decide', 'rootKeys/authenticate', 'sweep/purge', 'sweep/refill', 'workspaces/create']);
+});
+
+test('a Cluster is refused', async () => {
+  const { openDurable } = await import('../../src/store/durable.ts');
+  await expect(openDurable('redis+cluster://127.0.0.1:1', { commandTimeoutMs: 100 }, {} as never)).rejects.toThrow(
+    'TOLLGATE_DURABLE=1 is not offered on a Redis Cluster',
+  );
+});
+
+test.skipIf(newRedis === 'redis-server')('a Redis without WAITAOF is refused', async () => {
+  const redis = await startRedis(temporaryDir(), { fsync: 'always' });
+  await expect(durable(redis.url)).rejects.toThrow(
+    /^tollgate: TOLLGATE_DURABLE=1 cannot be kept by this Redis: it does not know WAITAOF; Redis 7\.2 and Valkey 8 do\.\n$/,
+  );
+});
+
+test.skipIf(newRedis !== undefined)('with none on the PATH that would do, its own is refused as well', async () => {
+  await expect(startTollgate({ TOLLGATE_DATA_DIR: temporaryDir(), TOLLGATE_DURABLE: '1' })).rejects.toThrow(
+    /^tollgate: Tollgate needs redis-server or valkey-server 7\.2 or later on the PATH for TOLLGATE_DURABLE=1\. redis-server here is 7\./,
+  );
+});
+
+describe.skipIf(!newRedis)('on a Redis that knows WAITAOF', () => {
+  test.each([
+    ['off', 'its append-only file is off (appendonly no).'],
+    ['everysec', 'its appendfsync is everysec; it must be always.'],
+    ['no', 'its appendfsync is no; it must be always.'],
+  ] as const)('appendfsync %s is refused', async (fsync, reason) => {
+    const redis = await startRedis(temporaryDir(), { program: newRedis!, fsync });
+    await expect(durable(redis.url)).rejects.toThrow(`TOLLGATE_DURABLE=1 cannot be kept by this Redis: ${reason}`);
+  });
+
+  test('its own Redis runs appendfsync always', async () => {
+    const dataDir = temporaryDir();
+    const server = await startTollgate({ TOLLGATE_DATA_DIR: dataDir, TOLLGATE_DURABLE: '1' });
+    const call = caller(() => server.port, await server.firstRootKey());
+    expect((await call('apis.createApi', { name: 'durable' })).status).toBe(200);
+    expect(readFileSync(`${dataDir}/redis/redis.conf`, 'utf8')).toContain('\nappendfsync always\n');
+  });
+
+  test('a change is refused while the disk is not written to; reads and verifications do not wait', async () => {
+    const redis = await startRedis(temporaryDir(), { program: newRedis!, fsync: 'always' });
+    const server = await durable(redis.url);
+    const call = caller(() => server.port, await server.firstRootKey());
+    const { apiId } = (await call('apis.createApi', { name: 'durable' })).data;
+    const { key, keyId } = (await call('keys.createKey', { apiId })).data;
+
+    // From now on nothing says that the disk has it.
+    await redis.admin.config('SET', 'appendfsync', 'no');
+    let refused = false;
+    const change = call('keys.updateKey', { keyId, name: 'new' }).then((answer) => {
+      refused = true;
+      return answer;
+    });
+    expect((await call('keys.verifyKey', { key })).data.code).toBe('VALID');
+    expect((await call('keys.getKey', { keyId })).status).toBe(200);
+    expect(refused).toBe(false);
+    expect(await change).toMatchObject({ status: 503, code: 'store_unavailable' });
+    expect(server.err()).toContain('WAITAOF: Redis did not write to its disk in time');
+
+    await redis.admin.config('SET', 'appendonly', 'no');
+    expect(await call('keys.updateKey', { keyId, name: 'newer' })).toMatchObject({ status: 503 });
+    expect((await call('keys.verifyKey', { key })).data.code).toBe('VALID');
+
+    await redis.admin.config('SET', 'appendonly', 'yes', 'appendfsync', 'always');
+    await expect
+      .poll(async () => (await call('keys.updateKey', { keyId, name: 'newest' })).status, { timeout: 10_000 })
+      .toBe(200);
+  }, 30_000);
+});
