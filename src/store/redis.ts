@@ -8,6 +8,9 @@ import { ApiError } from '../errors.ts';
 
 export type RedisClient = Redis;
 
+/** With replies as they were before RESP3, which is all that a Cluster takes and ioredis's default. */
+type Options = RedisOptions & { replyMapping?: 'legacy' };
+
 export interface ConnectOptions {
   /** A command not answered by then has failed, though it may yet run. */
   commandTimeoutMs: number;
@@ -20,12 +23,13 @@ export interface ConnectOptions {
 /**
  * `redis://…`, `rediss://…`, or `unix:/path/to/socket`, with `?db=n` if wanted; `redis+cluster://a:6379,b:6379` names some
  * nodes of a Cluster, `redis+sentinel://a:26379,b:26379/mymaster` Sentinels and the master they watch. `rediss+` is with TLS.
+ * Rejects, saying why, when Redis is not there; once connected, it comes back by itself.
  */
 export async function connect(
   url: string,
   { commandTimeoutMs, caFile, onEvent }: ConnectOptions,
 ): Promise<RedisClient> {
-  const options: RedisOptions = {
+  const options: Options = {
     lazyConnect: true,
     commandTimeout: commandTimeoutMs,
     connectTimeout: Math.max(commandTimeoutMs, 1000),
@@ -36,63 +40,129 @@ export async function connect(
   };
   const tls: ConnectionOptions | undefined = /^rediss/.test(url)
     ? caFile
-      ? { ca: readFileSync(caFile) }
+      ? { ca: readCertificates(caFile) }
       : {}
     : undefined;
   const redis = open(url, { ...options, ...(tls && { tls }) });
-  let lastMessage = '';
-  redis.on('error', (error) => {
-    // One line per cause, not one per attempt.
-    if (error.message !== lastMessage) onEvent?.(`Redis: ${error.message}`);
-    lastMessage = error.message;
+
+  /** What is wrong, by the address it is wrong with: one line per cause, not one per attempt. */
+  const troubles = new Map<string, string>();
+  let lastTrouble = '';
+  const noteTrouble = (where: string) => (error: Error) => {
+    lastTrouble = `${where}${inWords(error)}`;
+    if (troubles.get(where) !== error.message) onEvent?.(`Redis: ${lastTrouble}`);
+    troubles.set(where, error.message);
+  };
+  const noteWell = (where: string) => () => {
+    if (troubles.delete(where)) onEvent?.(`Redis: ${where}connected again`);
+  };
+  redis.on('error', noteTrouble(''));
+  redis.on('ready', noteWell(''));
+  redis.on('sentinelError', noteTrouble('Sentinel: '));
+  redis.on('node error', (error: Error, node: string) => noteTrouble(`${node}: `)(error));
+  redis.on('+node', (node: Redis) => {
+    node.once('ready', noteWell(`${node.options.host}:${node.options.port}: `));
   });
-  redis.on('ready', () => {
-    if (lastMessage !== '') onEvent?.('Redis: connected again');
-    lastMessage = '';
-  });
+
   try {
-    await redis.connect();
+    // Sentinel and Cluster would go on trying, and the promise wait for it.
+    const failed = new Promise((_, reject) => redis.once('error', reject));
+    await Promise.race([redis.connect(), failed]);
   } catch (cause) {
     redis.disconnect();
-    throw new Error(`Cannot reach Redis: ${lastMessage || (cause as Error).message}`, { cause });
+    throw new Error(`Cannot reach Redis: ${lastTrouble || (cause as Error).message}`, { cause });
   }
   return redis;
+}
+
+function readCertificates(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (cause) {
+    throw new Error(`Cannot read the certificates to trust: ${(cause as Error).message}`, { cause });
+  }
+}
+
+const untrusted = /SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)/;
+
+/** An error of a connection, with what can be done about it where the error itself does not say it. */
+function inWords(error: Error & { code?: string; lastNodeError?: Error }): string {
+  // Of a Cluster none of whose nodes answered: the last one's own error says why.
+  if (error.lastNodeError) return `${error.message} ${inWords(error.lastNodeError)}`;
+  if (untrusted.test(error.code ?? '')) return `${error.message} (REDIS_CA_FILE names the certificates to trust)`;
+  return error.message;
 }
 
 /** Half to all of 100, 200, 400, 500, 500, … ms: servers that lost Redis together do not come back together. */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
 
-function open(url: string, options: RedisOptions): Redis {
+function open(url: string, options: Options): Redis {
   if (url.startsWith('unix:')) {
     const [path, query] = url.slice('unix:'.length).split('?') as [string, string | undefined];
     return new Redis({ ...options, path, db: Number(new URLSearchParams(query).get('db') ?? 0) });
   }
   const many = /^rediss?\+(cluster|sentinel):\/\/(?:([^:@]*)(?::([^@]*))?@)?([^/]+)\/?(.*)$/.exec(url);
-  if (!many) return new Redis(url, options);
+  // With TLS by `options`, which know whom to trust; said in the URL, it would be TLS without.
+  if (!many) return new Redis(url.replace(/^rediss:/, 'redis:'), options);
 
   const [, kind, username, password, hosts, master] = many;
   const nodes = hosts!.split(',').map((node) => {
     const [, host, port] = /^(.*?)(?::(\d+))?$/.exec(node)!;
-    return { host: host!, port: Number(port ?? (kind === 'cluster' ? 6379 : 26_379)) };
+    // An IPv6 address stands in brackets, which are the URL's.
+    return { host: host!.replace(/^\[(.*)\]$/, '$1'), port: Number(port ?? (kind === 'cluster' ? 6379 : 26_379)) };
   });
   const account = {
     ...(username && { username: decodeURIComponent(username) }),
     ...(password && { password: decodeURIComponent(password) }),
   };
-  if (kind === 'sentinel') return new Redis({ ...options, ...account, sentinels: nodes, name: master || 'mymaster' });
-  // A Cluster takes the same commands. What a lost connection may have run is not sent again here either.
-  return new Cluster(nodes, {
+  if (kind === 'sentinel') {
+    return new Redis({
+      ...options,
+      ...account,
+      sentinels: nodes,
+      name: master || 'mymaster',
+      sentinelRetryStrategy: backoffMs,
+      sentinelCommandTimeout: options.commandTimeout!,
+      // A master that is silent rather than gone keeps its connection: Sentinels say when another takes its place.
+      failoverDetector: true,
+      ...(options.tls && { sentinelTLS: options.tls, enableTLSForSentinelMode: true }),
+    });
+  }
+  // A Cluster takes the same commands. What a lost connection may have run is not sent again here either: only what a node
+  // refused to run is, to the node it named (MOVED, ASK), or a moment later (TRYAGAIN).
+  return new BoundedCluster(nodes, {
     lazyConnect: true,
-    enableOfflineQueue: false,
     clusterRetryStrategy: backoffMs,
     retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
+    retryDelayOnTryAgain: 50,
+    maxRedirections: 4,
+    // A master that is silent rather than gone names no other node: who has taken its place is asked now and then.
+    slotsRefreshInterval: 2000,
+    // Whether all of it is well is each command's own question.
+    enableReadyCheck: false,
+    // Certificates are for names, not for what these resolve to.
+    dnsLookup: (name, found) => found(null, name),
     redisOptions: { ...options, ...account },
   }) as unknown as Redis;
 }
 
+/**
+ * Refuses what cannot be sent to any node now: ioredis would keep it until the Cluster is there again, however long that takes. What
+ * waits for the connection to one node waits no longer than the command timeout.
+ */
+class BoundedCluster extends Cluster {
+  override sendCommand(...sent: Parameters<Cluster['sendCommand']>): unknown {
+    const [command] = sent;
+    if (this.status === 'ready') return super.sendCommand(...sent);
+    command.reject(new Error('No node of the Redis Cluster is connected.'));
+    return command.promise;
+  }
+}
+
 /** Replies that say that Redis cannot serve now, rather than that we asked it something wrong. */
 const unavailable =
-  /^-?(LOADING|READONLY|OOM|MASTERDOWN|NOAUTH|WRONGPASS|NOPERM|CLUSTERDOWN|TRYAGAIN|BUSY|MISCONF|NOREPLICAS|UNKILLABLE)\b/;
+  /^-?(LOADING|READONLY|OOM|MASTERDOWN|NOAUTH|WRONGPASS|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|MISCONF|NOREPLICAS|UNKILLABLE)\b/;
 
 /** What a failed command means to the caller: Redis cannot serve (503), or a bug of ours (500). */
 export function storeError(cause: unknown, locate: (message: string) => string = (message) => message): Error {

@@ -4,6 +4,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { absentKey } from './keyspace.ts';
 import type { RedisClient } from './redis.ts';
 import { storeError } from './redis.ts';
 
@@ -106,8 +107,10 @@ export async function loadScripts(redis: RedisClient, workspaceKey: (workspaceId
 
   const commands = redis as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
   async function call(command: string, name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown> {
+    const workspace = workspaceKey(workspaceId);
     try {
-      return await commands[command]!(1, workspaceKey(workspaceId), ...args);
+      if (redis.isCluster) return await commands[command]!(2, workspace, absentKey(workspace), ...args);
+      return await commands[command]!(1, workspace, ...args);
     } catch (cause) {
       throw storeError(cause, (message) => locate(scripts.get(name)!, message));
     }
