@@ -15,7 +15,7 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
 
   async function sweep() {
     try {
-      for (const { workspaceId } of await store.workspaces.list()) await sweepWorkspace(workspaceId);
+      for (const workspaceId of await store.workspaces.ids()) await sweepWorkspace(workspaceId);
     } catch (error) {
       if (!stopped) log.error(error, 'The sweeper will try again.');
     }

@@ -7,8 +7,10 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Cluster } from 'ioredis';
 import { inject } from 'vitest';
 import type { TestProject } from 'vitest/node';
+import type { RedisClient } from '../../src/store/redis.ts';
 import { redisNodes } from './redisNodes.ts';
 
 declare module 'vitest' {
@@ -28,6 +30,12 @@ export function testRedisUrl(): string {
   const url = inject('redisUrl');
   if (url.includes('+cluster:')) return url; // Has one database.
   return url.startsWith('unix:') ? `${url}?db=${database}` : `${url}/${database}`;
+}
+
+/** Every name that matches, wherever in a Cluster it lies. */
+export async function namesLike(redis: RedisClient | Cluster, pattern: string): Promise<Buffer[]> {
+  const nodes = redis instanceof Cluster ? redis.nodes('master') : [redis];
+  return (await Promise.all(nodes.map((node) => node.keysBuffer(pattern)))).flat();
 }
 
 /** vitest's globalSetup: what it returns is run at the end. */
