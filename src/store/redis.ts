@@ -34,6 +34,8 @@ export async function connect(
     commandTimeout: commandTimeoutMs,
     connectTimeout: Math.max(commandTimeoutMs, 1000),
     enableOfflineQueue: false,
+    // A connection that is given up is given up, whether or not the other side hears of it.
+    disconnectTimeout: 200,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     retryStrategy: backoffMs,

@@ -37,6 +37,8 @@ export interface Tenant {
   /** Has a limit. */
   limitedKey: string;
   limitedKeyId: string;
+  /** Verifications by the books themselves, which charged nothing but were counted. */
+  looks: number;
   verified: Timed[];
   limited: Timed[];
   checked: Timed[];
@@ -93,7 +95,7 @@ export async function openTenants(url: string, commandTimeoutMs: number) {
     const ratelimits = [{ name: 'all', limit, duration: durationMs, autoApply: true }];
     const limited = await ok('keys.createKey', rootKey, { apiId, ratelimits });
     await ok('ratelimits.limit', rootKey, { namespace: 'calls', identifier: 'nobody', limit: 1, duration: 1000 });
-    const answers = { verified: [], limited: [], checked: [] };
+    const answers = { looks: 0, verified: [], limited: [], checked: [] };
     return {
       workspaceId,
       rootKey,
@@ -127,18 +129,20 @@ export async function openTenants(url: string, commandTimeoutMs: number) {
   }
 
   /** What the store says was charged, in all the places where it says so. */
-  async function booked({ rootKey, keyId, limitedKey, limitedKeyId }: Tenant): Promise<Booked> {
+  async function booked(tenant: Tenant): Promise<Booked> {
+    const { rootKey, keyId, limitedKey, limitedKeyId } = tenant;
     const { credits } = await ok('keys.getKey', rootKey, { keyId });
     const rows: { outcome: string; count: number; spentCredits: number }[] = [];
     for (const id of [keyId, limitedKeyId])
       rows.push(...(await ok('analytics.getVerifications', rootKey, { keyId: id })));
-    // Costs nothing, so it only looks.
+    const valid = rows.filter(({ outcome }) => outcome === 'VALID').reduce((sum, { count }) => sum + count, 0);
+    const before = tenant.looks++;
     const looked = await ok('keys.verifyKey', rootKey, { key: limitedKey, ratelimits: [{ name: 'all', cost: 0 }] });
     const { remaining } = await ok('ratelimits.limit', rootKey, { ...check, cost: 0 });
     return {
       charged: granted - credits.remaining,
       spent: rows.reduce((sum, { spentCredits }) => sum + spentCredits, 0),
-      valid: rows.filter(({ outcome }) => outcome === 'VALID').reduce((sum, { count }) => sum + count, 0),
+      valid: valid - before,
       limited: limit - looked.ratelimits[0].remaining,
       checked: limit - remaining,
     };

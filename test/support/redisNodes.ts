@@ -17,6 +17,9 @@ export interface RedisNode {
   admin: Redis;
 }
 
+/** A master otherwise waits five seconds for more replicas that want its data. */
+const quickSync = ['--repl-diskless-sync-delay', '0'];
+
 /** A port that was free a moment ago. */
 export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
@@ -45,7 +48,6 @@ export function redisNodes() {
   async function startNode(
     configuration: (port: number) => Promise<string[]> | string[] = () => [],
     connection: (port: number) => RedisOptions = (port) => ({ port }),
-    program = 'redis-server',
   ): Promise<RedisNode> {
     for (let attempt = 0; attempt < 5; attempt++) {
       const port = await freePort();
@@ -54,16 +56,16 @@ export function redisNodes() {
       // A Sentinel writes to its configuration, and so has to have one as a file.
       const file = join(home, 'node.conf');
       writeFileSync(file, '');
-      const child = spawn(program, [file, '--port', String(port), ...words], { stdio: 'ignore' });
+      const child = spawn('redis-server', [file, '--port', String(port), ...words], { stdio: 'ignore' });
       const admin = new Redis({ ...connection(port), retryStrategy: () => 20, maxRetriesPerRequest: null });
       admin.on('error', () => {});
       const node = { port, process: child, admin };
       nodes.push(node);
-      await until(`${program} answers`, 10_000, async () => child.exitCode !== null || admin.status === 'ready');
+      await until('redis-server answers', 10_000, async () => child.exitCode !== null || admin.status === 'ready');
       if (child.exitCode === null) return node;
       admin.disconnect();
     }
-    throw new Error(`${program} does not start.`);
+    throw new Error('redis-server does not start.');
   }
 
   /** A Cluster of three masters, each with so many replicas. `replicas` follow the masters, in their order. */
@@ -79,6 +81,7 @@ export function redisNodes() {
           // Otherwise the port and 10000, which may be beyond the last one.
           '--cluster-port',
           String(await freePort()),
+          ...quickSync,
           ...configuration,
         ]),
       ),
@@ -116,14 +119,12 @@ export function redisNodes() {
 
   /** A master, its replica, and three Sentinels that watch them as `tollgate`. */
   async function startSentinels({ downAfterMs = 500, configuration = [] as string[] } = {}) {
-    const master = await startNode(() => configuration);
+    const master = await startNode(() => [...quickSync, ...configuration]);
     const replica = await startNode(() => [...configuration, '--replicaof', '127.0.0.1', String(master.port)]);
     await until('the replica has caught up', 10_000, async () =>
       (await master.admin.info('replication')).includes('state=online'),
     );
-    const sentinels = await Promise.all(
-      Array.from({ length: 3 }, () => startNode(() => ['--sentinel'], undefined, 'redis-sentinel')),
-    );
+    const sentinels = await Promise.all(Array.from({ length: 3 }, () => startNode(() => ['--sentinel'])));
     for (const { admin } of sentinels) {
       await admin.call('SENTINEL', 'MONITOR', 'tollgate', '127.0.0.1', master.port, 2);
       await admin.call('SENTINEL', 'SET', 'tollgate', 'down-after-milliseconds', downAfterMs, 'failover-timeout', 3000);
