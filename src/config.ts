@@ -23,6 +23,8 @@ const anyText = (accepts: string): Kind<string> => ({ accepts, parse: (text) => 
 
 const anyPath: Kind<string> = { accepts: 'a path, or empty', parse: (text) => text };
 
+const anySecret: Kind<string> = { accepts: 'a text', parse: (text) => text };
+
 const redisUrl: Kind<string> = {
   accepts:
     'redis://…, rediss://…, unix:/an/absolute/path, redis+cluster://host:port,…, redis+sentinel://host:port,…/master, or empty',
@@ -48,6 +50,9 @@ const setting = <T>(variable: string, fallback: string, kind: Kind<T>, meaning: 
 const table = {
   host: setting('HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on. `0.0.0.0` is every IPv4 address of the machine.'),
   port: setting('PORT', '8080', wholeNumber(0, 65_535), 'Port to listen on. 0 lets the system choose; the address is printed at start.'),
+  tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'The certificate to show, followed by those between it and its root, as a PEM file. With it the server speaks HTTPS and nothing else. Read at the start.'),
+  tlsKeyFile: setting('TLS_KEY_FILE', '', anyPath, 'The private key of that certificate, as a PEM file.'),
+  tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', anySecret, 'What the private key is encrypted with, if it is.'),
   workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Processes that serve, on one port. One that dies is started again.'),
   redisUrl: setting('REDIS_URL', '', redisUrl, 'The Redis to use: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master`. Empty: Tollgate runs its own under `TOLLGATE_DATA_DIR`.'),
   redisCaFile: setting('REDIS_CA_FILE', '', anyPath, 'Certificates to trust when Redis is reached with TLS, as a PEM file. Empty: those of the system.'),
@@ -85,9 +90,16 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
     config[name] = parse(text);
     if (config[name] === undefined) wrong.push(`  ${variable}=${withoutCredentials(text)} must be ${accepts}`);
   }
+  if (Boolean(config.tlsCertFile) !== Boolean(config.tlsKeyFile)) {
+    wrong.push('  TLS_CERT_FILE and TLS_KEY_FILE must be set together, or neither');
+  }
   if (wrong.length > 0) throw new Error(`Some settings are not accepted:\n${wrong.join('\n')}`);
   return config as Config;
 }
+
+/** What the server shows to its callers; undefined for HTTP without TLS. */
+export const tlsSettings = ({ tlsCertFile, tlsKeyFile, tlsKeyPassphrase }: Config) =>
+  tlsCertFile === '' ? undefined : { certFile: tlsCertFile, keyFile: tlsKeyFile, passphrase: tlsKeyPassphrase };
 
 const dayMs = 86_400_000;
 

@@ -1,6 +1,6 @@
 // The server: wires configuration, Redis and the processes that serve, and stops them in the opposite order when told to.
 
-import { loadConfig, storeSettings } from './config.ts';
+import { loadConfig, storeSettings, tlsSettings } from './config.ts';
 import { createLog, serve } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
@@ -37,7 +37,8 @@ async function start() {
       : await serve({ store, config, log, port, sharePort: false });
   open.unshift(() => server.close());
 
-  console.log(`Tollgate listens on http://${host.includes(':') ? `[${host}]` : host}:${server.port}`);
+  const scheme = tlsSettings(config) ? 'https' : 'http';
+  console.log(`Tollgate listens on ${scheme}://${host.includes(':') ? `[${host}]` : host}:${server.port}`);
   await createFirstRootKey(store);
 }
 

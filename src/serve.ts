@@ -1,7 +1,7 @@
 // One serving process: the pipeline on a store, behind a socket.
 
 import { type Logger, pino } from 'pino';
-import type { Config } from './config.ts';
+import { type Config, tlsSettings } from './config.ts';
 import { createId } from './domain/keyString.ts';
 import { createPipeline } from './http/pipeline.ts';
 import { listen, type Server } from './http/server.ts';
@@ -23,7 +23,7 @@ export function serve({ store, config, log, port, sharePort }: ServeOptions): Pr
   const answer = createPipeline(operations, { store, log, metaBytesMax });
   // The one use of this machine's clock: a request's id needs no truth.
   const newRequestId = () => createId('req', Date.now());
-  return listen({ host, port, sharePort, answer, bodyBytesMax, newRequestId });
+  return listen({ host, port, sharePort, tls: tlsSettings(config), answer, bodyBytesMax, newRequestId });
 }
 
 /** Errors are logged by name, message and stack alone: one of ioredis carries its command, and that may carry a secret. */

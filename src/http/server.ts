@@ -4,6 +4,8 @@
 // - A body chunk is memory lent until its callback returns: what is kept is copied.
 // - A native response is written once, corked (one packet), and never touched after its abort.
 
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { STATUS_CODES } from 'node:http';
 import { ApiError } from '../errors.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
@@ -16,9 +18,19 @@ export interface ListenOptions {
   port: number;
   /** Lets other processes listen on the same port, the kernel spreading connections. Otherwise a taken port is refused. */
   sharePort?: boolean;
+  /** Speaks HTTPS and nothing else. */
+  tls?: Tls | undefined;
   bodyBytesMax: number;
   newRequestId: () => string;
   answer: Answer;
+}
+
+export interface Tls {
+  /** PEM files. */
+  certFile: string;
+  keyFile: string;
+  /** Of the key; '' when it is not encrypted. */
+  passphrase: string;
 }
 
 export interface Server {
@@ -27,9 +39,9 @@ export interface Server {
   close(): Promise<void>;
 }
 
-export function listen(options: ListenOptions): Promise<Server> {
-  const { host, port, sharePort = false, bodyBytesMax, newRequestId, answer } = options;
-  const app = uws.App();
+export async function listen(options: ListenOptions): Promise<Server> {
+  const { host, port, sharePort = false, tls, bodyBytesMax, newRequestId, answer } = options;
+  const app = tls ? secureApp(tls) : uws.App();
   let inFlight = 0;
   let closing = false;
   let onIdle = () => {};
@@ -153,6 +165,29 @@ export function listen(options: ListenOptions): Promise<Server> {
       });
     });
   });
+}
+
+/** Says what is wrong with the files, which uWebSockets.js does not. */
+function secureApp({ certFile, keyFile, passphrase }: Tls) {
+  const secret = passphrase === '' ? {} : { passphrase };
+  const certificate = readPem('TLS_CERT_FILE', certFile, (pem) => new X509Certificate(pem));
+  const key = readPem('TLS_KEY_FILE', keyFile, (pem) => {
+    if (passphrase === '' && pem.includes('ENCRYPTED'))
+      throw new Error('it is encrypted, and wants TLS_KEY_PASSPHRASE');
+    return createPrivateKey({ key: pem, ...secret });
+  });
+  if (!certificate.checkPrivateKey(key)) {
+    throw new Error('The key of TLS_KEY_FILE is not that of the certificate of TLS_CERT_FILE.');
+  }
+  return uws.SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ...secret });
+}
+
+function readPem<T>(variable: string, file: string, read: (pem: Buffer) => T): T {
+  try {
+    return read(readFileSync(file));
+  } catch (cause) {
+    throw new Error(`The file of ${variable} cannot be used: ${(cause as Error).message}`, { cause });
+  }
 }
 
 // uWebSockets.js's ListenOptions, an enum that only its types have.

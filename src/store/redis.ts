@@ -45,15 +45,14 @@ export async function connect(
       ? { ca: readCertificates(caFile) }
       : {}
     : undefined;
-  const redis = open(url, { ...options, ...(tls && { tls }) });
+  const { redis, named } = open(url, { ...options, ...(tls && { tls }) });
 
   /** What is wrong, by the address it is wrong with: one line per cause, not one per attempt. */
   const troubles = new Map<string, string>();
-  let lastTrouble = '';
   const noteTrouble = (where: string) => (error: Error) => {
-    lastTrouble = `${where}${inWords(error)}`;
-    if (troubles.get(where) !== error.message) onEvent?.(`Redis: ${lastTrouble}`);
-    troubles.set(where, error.message);
+    const words = `${where}${inWords(error)}`;
+    if (troubles.get(where) !== words) onEvent?.(`Redis: ${words}`);
+    troubles.set(where, words);
   };
   const noteWell = (where: string) => () => {
     if (troubles.delete(where)) onEvent?.(`Redis: ${where}connected again`);
@@ -61,51 +60,73 @@ export async function connect(
   redis.on('error', noteTrouble(''));
   redis.on('ready', noteWell(''));
   redis.on('sentinelError', noteTrouble('Sentinel: '));
-  redis.on('node error', (error: Error, node: string) => noteTrouble(`${node}: `)(error));
+  redis.on('node error', (error: Error, node: string) => {
+    // Which says only that there was another error, told by the connection that had it.
+    if (error.message !== 'Connection is closed.') noteTrouble(`${node}: `)(error);
+  });
   redis.on('+node', (node: Redis) => {
     node.once('ready', noteWell(`${node.options.host}:${node.options.port}: `));
+    // At once rather than with its first command: that would wait, and what is wrong with it would be told late.
+    if (!node.options.readOnly) node.connect().catch(() => {});
   });
 
   try {
     // Sentinel and Cluster would go on trying, and the promise wait for it.
-    const failed = new Promise((_, reject) => redis.once('error', reject));
-    await Promise.race([redis.connect(), failed]);
+    await untilConnected(redis);
+    await redis.ping();
   } catch (cause) {
     redis.disconnect();
-    throw new Error(`Cannot reach Redis: ${lastTrouble || (cause as Error).message}`, { cause });
+    // What is wrong with the Sentinels or nodes that the URL names, ioredis keeps to itself.
+    if (named) await tryOnce({ ...options, ...named, ...(tls && { tls }) }).catch(noteTrouble(`${named.host}: `));
+    const words = troubles.size > 0 ? [...troubles.values()].join(' ') : (cause as Error).message;
+    throw new Error(`Cannot reach Redis: ${words}`, { cause });
   }
   return redis;
+}
+
+/** Rejects with the first error there is. */
+function untilConnected(redis: Redis): Promise<void> {
+  const failed = new Promise<never>((_, reject) => redis.once('error', reject));
+  return Promise.race([redis.connect(), failed]);
+}
+
+/** Rejects with what is wrong with this connection. */
+async function tryOnce(options: Options): Promise<void> {
+  const redis = new Redis({ ...options, retryStrategy: () => null });
+  await untilConnected(redis).finally(() => redis.disconnect());
 }
 
 function readCertificates(file: string): Buffer {
   try {
     return readFileSync(file);
   } catch (cause) {
-    throw new Error(`Cannot read the certificates to trust: ${(cause as Error).message}`, { cause });
+    throw new Error(`The file of REDIS_CA_FILE cannot be read: ${(cause as Error).message}`, { cause });
   }
 }
 
 const untrusted = /SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)/;
 
 /** An error of a connection, with what can be done about it where the error itself does not say it. */
-function inWords(error: Error & { code?: string; lastNodeError?: Error }): string {
-  // Of a Cluster none of whose nodes answered: the last one's own error says why.
-  if (error.lastNodeError) return `${error.message} ${inWords(error.lastNodeError)}`;
-  if (untrusted.test(error.code ?? '')) return `${error.message} (REDIS_CA_FILE names the certificates to trust)`;
-  return error.message;
-}
+const inWords = ({ message, code = '' }: Error & { code?: string }): string =>
+  untrusted.test(code) ? `${message} (REDIS_CA_FILE names the certificates to trust)` : message;
 
 /** Half to all of 100, 200, 400, 500, 500, … ms: servers that lost Redis together do not come back together. */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
 
-function open(url: string, options: Options): Redis {
+interface Opened {
+  redis: Redis;
+  /** The first Sentinel or node of a Cluster that the URL names. */
+  named?: RedisOptions;
+}
+
+function open(url: string, options: Options): Opened {
   if (url.startsWith('unix:')) {
     const [path, query] = url.slice('unix:'.length).split('?') as [string, string | undefined];
-    return new Redis({ ...options, path, db: Number(new URLSearchParams(query).get('db') ?? 0) });
+    return { redis: new Redis({ ...options, path, db: Number(new URLSearchParams(query).get('db') ?? 0) }) };
   }
   const many = /^rediss?\+(cluster|sentinel):\/\/(?:([^:@]*)(?::([^@]*))?@)?([^/]+)\/?(.*)$/.exec(url);
   // With TLS by `options`, which know whom to trust; said in the URL, it would be TLS without.
-  if (!many) return new Redis(url.replace(/^rediss:/, 'redis:'), options);
+  if (!many) return { redis: new Redis(url.replace(/^rediss:/, 'redis:'), options) };
 
   const [, kind, username, password, hosts, master] = many;
   const nodes = hosts!.split(',').map((node) => {
@@ -118,7 +139,7 @@ function open(url: string, options: Options): Redis {
     ...(password && { password: decodeURIComponent(password) }),
   };
   if (kind === 'sentinel') {
-    return new Redis({
+    const redis = new Redis({
       ...options,
       ...account,
       sentinels: nodes,
@@ -129,10 +150,11 @@ function open(url: string, options: Options): Redis {
       failoverDetector: true,
       ...(options.tls && { sentinelTLS: options.tls, enableTLSForSentinelMode: true }),
     });
+    return { redis, named: nodes[0]! };
   }
   // A Cluster takes the same commands. What a lost connection may have run is not sent again here either: only what a node
   // refused to run is, to the node it named (MOVED, ASK), or a moment later (TRYAGAIN).
-  return new BoundedCluster(nodes, {
+  const cluster = new BoundedCluster(nodes, {
     lazyConnect: true,
     clusterRetryStrategy: backoffMs,
     retryDelayOnFailover: 0,
@@ -146,16 +168,19 @@ function open(url: string, options: Options): Redis {
     // Certificates are for names, not for what these resolve to.
     dnsLookup: (name, found) => found(null, name),
     redisOptions: { ...options, ...account },
-  }) as unknown as Redis;
+  });
+  return { redis: cluster as unknown as Redis, named: { ...nodes[0]!, ...account } };
 }
 
 /**
- * Refuses what cannot be sent to any node now: ioredis would keep it until the Cluster is there again, however long that takes. What
- * waits for the connection to one node waits no longer than the command timeout.
+ * Every command is answered within the command timeout, and at once when no node is connected: ioredis would keep it until the
+ * Cluster is there again, however long that takes. Waiting for the connection to one node counts, and so does going on to
+ * another.
  */
 class BoundedCluster extends Cluster {
   override sendCommand(...sent: Parameters<Cluster['sendCommand']>): unknown {
     const [command] = sent;
+    command.setTimeout(this.options.redisOptions!.commandTimeout!);
     if (this.status === 'ready') return super.sendCommand(...sent);
     command.reject(new Error('No node of the Redis Cluster is connected.'));
     return command.promise;

@@ -6,7 +6,7 @@ import { workspaceKey } from '../../src/store/keyspace.ts';
 import { connect } from '../../src/store/redis.ts';
 import { examples, makeThings } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';
-import { type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
+import { freePort, type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
 import { report } from './report.ts';
 import { expectAnswered, firstSuccessAfter, limit, openTenants, type Tenant, told } from './tenants.ts';
 
@@ -145,9 +145,16 @@ test('a slot moves under load: its workspaces are answered right or 503, others 
   });
 }, 60_000);
 
-test('a Redis that is no Cluster is refused at the start, in words', async () => {
+test('what is no Cluster, or not yet one, is refused at the start, in words', async () => {
   const alone = await redis.startNode();
-  await expect(connect(`redis+cluster://127.0.0.1:${alone.port}`, { commandTimeoutMs: 500 })).rejects.toThrow(
-    /^Cannot reach Redis: .*cluster support disabled/,
-  );
+  const busPort = await freePort();
+  const slotless = await redis.startNode(() => ['--cluster-enabled', 'yes', '--cluster-port', String(busPort)]);
+  const closed = await freePort();
+  const to = ({ port }: { port: number }) => connect(`redis+cluster://127.0.0.1:${port}`, { commandTimeoutMs: 500 });
+  await expect(to(alone)).rejects.toThrow(/^Cannot reach Redis: .*cluster support disabled/);
+  await expect(to(slotless)).rejects.toThrow(/^Cannot reach Redis: /);
+  await alone.admin.config('SET', 'requirepass', 'secret');
+  const wrong = connect(`redis+cluster://:wrong@127.0.0.1:${alone.port}`, { commandTimeoutMs: 500 });
+  await expect(wrong).rejects.toThrow(/^Cannot reach Redis: .*WRONGPASS/);
+  await expect(to({ port: closed })).rejects.toThrow(/^Cannot reach Redis: .*ECONNREFUSED/);
 });
