@@ -49,10 +49,13 @@ export async function connect(
 
   /** What is wrong, by the address it is wrong with: one line per cause, not one per attempt. */
   const troubles = new Map<string, string>();
+  /** All that was wrong until it was connected. */
+  let causes: Set<string> | undefined = new Set();
   const noteTrouble = (where: string) => (error: Error) => {
     const words = `${where}${inWords(error)}`;
     if (troubles.get(where) !== words) onEvent?.(`Redis: ${words}`);
     troubles.set(where, words);
+    causes?.add(words);
   };
   const noteWell = (where: string) => () => {
     if (troubles.delete(where)) onEvent?.(`Redis: ${where}connected again`);
@@ -78,9 +81,9 @@ export async function connect(
     redis.disconnect();
     // What is wrong with the Sentinels or nodes that the URL names, ioredis keeps to itself.
     if (named) await tryOnce({ ...options, ...named, ...(tls && { tls }) }).catch(noteTrouble(`${named.host}: `));
-    const words = troubles.size > 0 ? [...troubles.values()].join(' ') : (cause as Error).message;
-    throw new Error(`Cannot reach Redis: ${words}`, { cause });
+    throw new Error(`Cannot reach Redis: ${[...causes].join(' ') || (cause as Error).message}`, { cause });
   }
+  causes = undefined;
   return redis;
 }
 
@@ -108,7 +111,9 @@ const untrusted = /SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)/;
 
 /** An error of a connection, with what can be done about it where the error itself does not say it. */
 const inWords = ({ message, code = '' }: Error & { code?: string }): string =>
-  untrusted.test(code) ? `${message} (REDIS_CA_FILE names the certificates to trust)` : message;
+  untrusted.test(code)
+    ? `${message} (REDIS_CA_FILE names the certificates to trust)`
+    : message.replace(/ Retrying from scratch after [\d.]+ms\./, '');
 
 /** Half to all of 100, 200, 400, 500, 500, … ms: servers that lost Redis together do not come back together. */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
@@ -116,7 +121,7 @@ const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 
 interface Opened {
   redis: Redis;
   /** The first Sentinel or node of a Cluster that the URL names. */
-  named?: RedisOptions;
+  named?: Options;
 }
 
 function open(url: string, options: Options): Opened {

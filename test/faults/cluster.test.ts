@@ -8,14 +8,14 @@ import { examples, makeThings } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';
 import { freePort, type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
 import { report } from './report.ts';
-import { expectAnswered, firstSuccessAfter, limit, openTenants, type Tenant, told } from './tenants.ts';
+import { expectAnswered, firstSuccessAfter, limit, openTenants, type Tenant, type Timed, told } from './tenants.ts';
 
 const redis = redisNodes();
 let masters: RedisNode[];
 let url: string;
 
 beforeAll(async () => {
-  ({ masters, url } = await redis.startCluster());
+  ({ masters, url } = await redis.startCluster({ configuration: ['--appendonly', 'yes'] }));
 });
 afterAll(redis.stop);
 
@@ -158,3 +158,28 @@ test('what is no Cluster, or not yet one, is refused at the start, in words', as
   await expect(wrong).rejects.toThrow(/^Cannot reach Redis: .*WRONGPASS/);
   await expect(to({ port: closed })).rejects.toThrow(/^Cannot reach Redis: .*ECONNREFUSED/);
 });
+
+test('all of it gone: refused at once, and well when it is back', async () => {
+  const commandTimeoutMs = 1000;
+  const tenants = await openTenants(url, commandTimeoutMs);
+  const tenant = await tenants.createTenant();
+  const load = tenants.load(tenant);
+  await until('load', 10_000, async () => tenant.verified.length > 20);
+  for (const { process } of masters) process.kill('SIGKILL');
+  const goneAtMs = performance.now();
+  const isRefused = ({ status, atMs }: Timed) => status === 503 && atMs > goneAtMs + 500;
+  await until('requests meanwhile', 10_000, async () => tenant.verified.filter(isRefused).length > 100);
+  const backAtMs = performance.now();
+  for (const node of masters) node.restart();
+  await until('all is well again', 20_000, async () => firstSuccessAfter(backAtMs, tenant.verified) !== undefined);
+  await load.stop();
+  const { answered, refused, longestMs } = expectAnswered(tenant, commandTimeoutMs);
+  await tenants.close();
+  const backMs = firstSuccessAfter(backAtMs, tenant.verified)! - backAtMs;
+  report({
+    order: '5.3b',
+    fault: 'All nodes of the Cluster killed (kill -9) during verification load, and started again',
+    expected: 'each request 200 or 503 within the command timeout; well again by itself',
+    measured: `${answered} answered, ${refused} refused, none after ${longestMs} ms; first success ${Math.round(backMs)} ms after the start of the nodes`,
+  });
+}, 60_000);

@@ -15,6 +15,8 @@ export interface RedisNode {
   process: ChildProcess;
   /** To make faults with; never gives up. */
   admin: Redis;
+  /** Runs it again after its end, on what it left. */
+  restart(): void;
 }
 
 /** A master otherwise waits five seconds for more replicas that want its data. */
@@ -56,13 +58,24 @@ export function redisNodes() {
       // A Sentinel writes to its configuration, and so has to have one as a file.
       const file = join(home, 'node.conf');
       writeFileSync(file, '');
-      const child = spawn('redis-server', [file, '--port', String(port), ...words], { stdio: 'ignore' });
+      const run = () => spawn('redis-server', [file, '--port', String(port), ...words], { stdio: 'ignore' });
       const admin = new Redis({ ...connection(port), retryStrategy: () => 20, maxRetriesPerRequest: null });
       admin.on('error', () => {});
-      const node = { port, process: child, admin };
+      const node: RedisNode = {
+        port,
+        process: run(),
+        admin,
+        restart() {
+          node.process = run();
+        },
+      };
       nodes.push(node);
-      await until('redis-server answers', 10_000, async () => child.exitCode !== null || admin.status === 'ready');
-      if (child.exitCode === null) return node;
+      await until(
+        'redis-server answers',
+        10_000,
+        async () => node.process.exitCode !== null || admin.status === 'ready',
+      );
+      if (node.process.exitCode === null) return node;
       admin.disconnect();
     }
     throw new Error('redis-server does not start.');
