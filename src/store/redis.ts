@@ -95,7 +95,7 @@ function untilConnected(redis: Redis): Promise<void> {
 
 /** Rejects with what is wrong with this connection. */
 async function tryOnce(options: Options): Promise<void> {
-  const redis = new Redis({ ...options, retryStrategy: () => null });
+  const redis = new Redis({ ...options, retryStrategy: () => null }).on('error', () => {});
   await untilConnected(redis).finally(() => redis.disconnect());
 }
 
@@ -130,8 +130,7 @@ function open(url: string, options: Options): Opened {
     return { redis: new Redis({ ...options, path, db: Number(new URLSearchParams(query).get('db') ?? 0) }) };
   }
   const many = /^rediss?\+(cluster|sentinel):\/\/(?:([^:@]*)(?::([^@]*))?@)?([^/]+)\/?(.*)$/.exec(url);
-  // With TLS by `options`, which know whom to trust; said in the URL, it would be TLS without.
-  if (!many) return { redis: new Redis(url.replace(/^rediss:/, 'redis:'), options) };
+  if (!many) return { redis: new Redis(url, options) };
 
   const [, kind, username, password, hosts, master] = many;
   const nodes = hosts!.split(',').map((node) => {
