@@ -35,6 +35,8 @@ const oneOrZero: Kind<boolean> = {
   parse: (text) => (text === '1' ? true : text === '0' ? false : undefined),
 };
 
+const anySecret: Kind<string> = { accepts: 'a text', parse: (text) => text, secret: true };
+
 const redisUrl: Kind<string> = {
   accepts:
     'redis://…, rediss://…, unix:/an/absolute/path, redis+cluster://host:port,…, redis+sentinel://host:port,…/master, or empty',
@@ -83,6 +85,9 @@ const setting = <T>(variable: string, fallback: string, kind: Kind<T>, meaning: 
 const table = {
   host: setting('HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on. `0.0.0.0` is every IPv4 address of the machine.'),
   port: setting('PORT', '8080', wholeNumber(0, 65_535), 'Port to listen on. 0 lets the system choose; the address is printed at start.'),
+  tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'The certificate to show, followed by those between it and its root, as a PEM file. With it the server speaks HTTPS and nothing else. Read at the start.'),
+  tlsKeyFile: setting('TLS_KEY_FILE', '', anyPath, 'The private key of that certificate, as a PEM file.'),
+  tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', anySecret, 'What the private key is encrypted with, if it is.'),
   workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Processes that serve, on one port. One that dies is started again.'),
   metricsHost: setting('METRICS_HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on for `METRICS_PORT`.'),
   metricsPort: setting('METRICS_PORT', '', portOrNone, 'A port for `/metrics` alone. Empty: it is on `PORT`, but only while `HOST` is this machine (`127.0.0.1`, `::1` or `localhost`); otherwise nowhere.'),
@@ -131,6 +136,9 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
       wrong.push(`  ${variable}=${secret ? '…' : withoutCredentials(text)} must be ${accepts}`);
     }
   }
+  if (Boolean(config.tlsCertFile) !== Boolean(config.tlsKeyFile)) {
+    wrong.push('  TLS_CERT_FILE and TLS_KEY_FILE must be set together, or neither');
+  }
   if (wrong.length > 0) throw new Error(`Some settings are not accepted:\n${wrong.join('\n')}`);
   return config as Config;
 }
@@ -138,6 +146,10 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
 /** Whether `/metrics` is on the port that serves: not where others than this machine might read it. */
 export const sharesMetrics = ({ metricsPort, host }: Config): boolean =>
   metricsPort === '' && /^(127\.[\d.]+|::1|localhost)$/.test(host);
+
+/** What the server shows to its callers; undefined for HTTP without TLS. */
+export const tlsSettings = ({ tlsCertFile, tlsKeyFile, tlsKeyPassphrase }: Config) =>
+  tlsCertFile === '' ? undefined : { certFile: tlsCertFile, keyFile: tlsKeyFile, passphrase: tlsKeyPassphrase };
 
 const dayMs = 86_400_000;
 

@@ -1,7 +1,7 @@
 // The server: wires configuration, Redis and the processes that serve, and stops them in the opposite order when told to.
 
 import { setTimeout as delay } from 'node:timers/promises';
-import { loadConfig, sharesMetrics, storeSettings } from './config.ts';
+import { loadConfig, sharesMetrics, storeSettings, tlsSettings } from './config.ts';
 import { createMetrics, textOf } from './metrics.ts';
 import { createLog, openSnapshots, serve, serveMetrics } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
@@ -67,14 +67,15 @@ async function start() {
   const metricsServer = await serveMetrics(config, scrape);
   if (metricsServer) open.unshift(() => metricsServer.close());
 
-  console.log(`Tollgate listens on ${urlOf(host, server.port)}`);
+  console.log(`Tollgate listens on ${urlOf(host, server.port, tlsSettings(config) && 'https')}`);
   if (metricsServer) console.log(`Its metrics are at ${urlOf(config.metricsHost, metricsServer.port)}/metrics`);
   else if (!sharesMetrics(config))
     log.info(`${host} may be reached by others, so /metrics is not on its port. METRICS_PORT gives it one.`);
   if (config.firstRootKey === 'print') await createFirstRootKey(store);
 }
 
-const urlOf = (host: string, port: number) => `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+const urlOf = (host: string, port: number, scheme = 'http') =>
+  `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 
 /** After everything else has gone well, as it is shown only once. */
 async function createFirstRootKey(store: Store) {

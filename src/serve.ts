@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Logger, pino } from 'pino';
-import { type Config, sharesMetrics } from './config.ts';
+import { type Config, sharesMetrics, tlsSettings } from './config.ts';
 import { createId } from './domain/keyString.ts';
 import { createGateway, gatewayPath } from './http/gateway.ts';
 import { createPipeline } from './http/pipeline.ts';
@@ -54,7 +54,8 @@ export async function serve(options: ServeOptions): Promise<Server> {
     nowMs,
   });
   const byHead = { path: gatewayPath, answer: check };
-  const server = await listen({ host, port, sharePort, answer, byHead, bodyBytesMax, newRequestId });
+  const tls = tlsSettings(config);
+  const server = await listen({ host, port, sharePort, tls, answer, byHead, bodyBytesMax, newRequestId });
   return {
     ...server,
     drain() {

@@ -18,7 +18,7 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
   async function sweep() {
     try {
       let isWhole = true;
-      for (const { workspaceId } of await store.workspaces.list()) {
+      for (const workspaceId of await store.workspaces.ids()) {
         if (!(await sweepWorkspace(workspaceId))) isWhole = false;
       }
       if (isWhole && !stopped) onSwept?.();

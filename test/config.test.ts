@@ -1,10 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { loadConfig, settings, sharesMetrics, storeSettings } from '../src/config.ts';
+import { loadConfig, settings, sharesMetrics, storeSettings, tlsSettings } from '../src/config.ts';
 
 test('an empty environment gives the defaults', () => {
   expect(loadConfig({})).toEqual({
     host: '127.0.0.1',
     port: 8080,
+    tlsCertFile: '',
+    tlsKeyFile: '',
+    tlsKeyPassphrase: '',
     workers: 1,
     metricsHost: '127.0.0.1',
     metricsPort: '',
@@ -72,6 +75,16 @@ test.each([
   ['GATEWAY_META', 'a_b,a-b'],
 ])('%s=%s is refused', (variable, text) => {
   expect(() => loadConfig({ [variable]: text })).toThrow(`${variable}=${text} must be `);
+});
+
+test.each(['TLS_CERT_FILE', 'TLS_KEY_FILE'])('%s alone is refused', (variable) => {
+  expect(() => loadConfig({ [variable]: '/a.pem' })).toThrow('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
+});
+
+test('the files of TLS, together or neither', () => {
+  expect(tlsSettings(loadConfig({}))).toBeUndefined();
+  const files = { TLS_CERT_FILE: '/a.pem', TLS_KEY_FILE: '/b.pem', TLS_KEY_PASSPHRASE: ' c ' };
+  expect(tlsSettings(loadConfig(files))).toEqual({ certFile: '/a.pem', keyFile: '/b.pem', passphrase: ' c ' });
 });
 
 test('one error names every wrong variable, its value and what is accepted', () => {

@@ -5,6 +5,8 @@
 // - A native response is written once, corked (one packet), and never touched after its abort.
 // - What is written and not yet taken is copied, for each connection: long bodies are written as they are taken.
 
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { STATUS_CODES } from 'node:http';
 import { ApiError } from '../errors.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
@@ -17,11 +19,21 @@ export interface ListenOptions {
   port: number;
   /** Lets other processes listen on the same port, the kernel spreading connections. Otherwise a taken port is refused. */
   sharePort?: boolean;
+  /** Speaks HTTPS and nothing else. */
+  tls?: Tls | undefined;
   bodyBytesMax: number;
   newRequestId: () => string;
   answer: Answer;
   /** Answers what comes to `path` or below it, by any method, from the head alone: all headers are copied, no body is. */
   byHead?: { path: string; answer: AnswerHead };
+}
+
+export interface Tls {
+  /** PEM files. */
+  certFile: string;
+  keyFile: string;
+  /** Of the key; '' when it is not encrypted. */
+  passphrase: string;
 }
 
 export interface Server {
@@ -32,9 +44,9 @@ export interface Server {
   close(): Promise<void>;
 }
 
-export function listen(options: ListenOptions): Promise<Server> {
-  const { host, port, sharePort = false, bodyBytesMax, newRequestId, answer, byHead } = options;
-  const app = uws.App();
+export async function listen(options: ListenOptions): Promise<Server> {
+  const { host, port, sharePort = false, tls, bodyBytesMax, newRequestId, answer, byHead } = options;
+  const app = tls ? secureApp(tls) : uws.App();
   let inFlight = 0;
   let closing = false;
   let onIdle = () => {};
@@ -195,6 +207,29 @@ export function listen(options: ListenOptions): Promise<Server> {
       });
     });
   });
+}
+
+/** Says what is wrong with the files, which uWebSockets.js does not. */
+function secureApp({ certFile, keyFile, passphrase }: Tls) {
+  const secret = passphrase === '' ? {} : { passphrase };
+  const certificate = readPem('TLS_CERT_FILE', certFile, (pem) => new X509Certificate(pem));
+  const key = readPem('TLS_KEY_FILE', keyFile, (pem) => {
+    if (passphrase === '' && pem.includes('ENCRYPTED'))
+      throw new Error('it is encrypted, and wants TLS_KEY_PASSPHRASE');
+    return createPrivateKey({ key: pem, ...secret });
+  });
+  if (!certificate.checkPrivateKey(key)) {
+    throw new Error('The key of TLS_KEY_FILE is not that of the certificate of TLS_CERT_FILE.');
+  }
+  return uws.SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ...secret });
+}
+
+function readPem<T>(variable: string, file: string, read: (pem: Buffer) => T): T {
+  try {
+    return read(readFileSync(file));
+  } catch (cause) {
+    throw new Error(`The file of ${variable} cannot be used: ${(cause as Error).message}`, { cause });
+  }
 }
 
 // uWebSockets.js's ListenOptions, an enum that only its types have.

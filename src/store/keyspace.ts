@@ -6,6 +6,13 @@
 /** The workspace itself, and the beginning of every name in it. */
 export const workspaceKey = (workspaceId: string): string => `tg:{${workspaceId}}`;
 
+/**
+ * A name below a workspace that never exists. On Cluster a script is given it beside the workspace: while a slot is moved and its keys
+ * lie on two nodes, Redis refuses a command of several names unless all of them are there. With the workspace's name alone
+ * it would run the script on a part of the keys.
+ */
+export const absentKey = (workspace: string): string => `${workspace}:-`;
+
 /** Every workspace id, by time of creation. Zset. The only names outside of a workspace: */
 export const workspacesKey = 'tg:workspaces';
 /** Held for seconds by whoever makes the first workspace. String, expires. */

@@ -9,6 +9,9 @@ import type { StoreObserver } from './store.ts';
 
 export type RedisClient = Redis;
 
+/** With replies as they were before RESP3, which is all that a Cluster takes and ioredis's default. */
+type Options = RedisOptions & { replyMapping?: 'legacy' };
+
 export interface ConnectOptions {
   /** A command not answered by then has failed, though it may yet run. */
   commandTimeoutMs: number;
@@ -22,80 +25,178 @@ export interface ConnectOptions {
 /**
  * `redis://…`, `rediss://…`, or `unix:/path/to/socket`, with `?db=n` if wanted; `redis+cluster://a:6379,b:6379` names some
  * nodes of a Cluster, `redis+sentinel://a:26379,b:26379/mymaster` Sentinels and the master they watch. `rediss+` is with TLS.
+ * Rejects, saying why, when Redis is not there; once connected, it comes back by itself.
  */
 export async function connect(
   url: string,
   { commandTimeoutMs, caFile, onEvent, observe }: ConnectOptions,
 ): Promise<RedisClient> {
-  const options: RedisOptions = {
+  const options: Options = {
     lazyConnect: true,
     commandTimeout: commandTimeoutMs,
     connectTimeout: Math.max(commandTimeoutMs, 1000),
     enableOfflineQueue: false,
+    // A connection that is given up is given up, whether or not the other side hears of it.
+    disconnectTimeout: 200,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     retryStrategy: backoffMs,
   };
   const tls: ConnectionOptions | undefined = /^rediss/.test(url)
     ? caFile
-      ? { ca: readFileSync(caFile) }
+      ? { ca: readCertificates(caFile) }
       : {}
     : undefined;
-  const redis = open(url, { ...options, ...(tls && { tls }) });
-  let lastMessage = '';
-  redis.on('error', (error) => {
-    // One line per cause, not one per attempt.
-    if (error.message !== lastMessage) onEvent?.(`Redis: ${error.message}`);
-    lastMessage = error.message;
+  const { redis, named } = open(url, { ...options, ...(tls && { tls }) });
+
+  /** What is wrong, by the address it is wrong with: one line per cause, not one per attempt. */
+  const troubles = new Map<string, string>();
+  /** All that was wrong until it was connected. */
+  let causes: Set<string> | undefined = new Set();
+  const noteTrouble = (where: string) => (error: Error) => {
+    const words = `${where}${inWords(error)}`;
+    if (troubles.get(where) !== words) onEvent?.(`Redis: ${words}`);
+    troubles.set(where, words);
+    causes?.add(words);
+  };
+  const noteWell = (where: string) => () => {
+    if (troubles.delete(where)) onEvent?.(`Redis: ${where}connected again`);
+  };
+  redis.on('error', noteTrouble(''));
+  redis.on('ready', noteWell(''));
+  redis.on('sentinelError', noteTrouble('Sentinel: '));
+  redis.on('node error', (error: Error, node: string) => {
+    // Which says only that there was another error, told by the connection that had it.
+    if (error.message !== 'Connection is closed.') noteTrouble(`${node}: `)(error);
   });
-  redis.on('ready', () => {
-    observe?.connected();
-    if (lastMessage !== '') onEvent?.('Redis: connected again');
-    lastMessage = '';
+  redis.on('ready', () => observe?.connected());
+  redis.on('+node', (node: Redis) => {
+    node.once('ready', noteWell(`${node.options.host}:${node.options.port}: `));
+    // At once rather than with its first command: that would wait, and what is wrong with it would be told late.
+    if (!node.options.readOnly) node.connect().catch(() => {});
   });
+
   try {
-    await redis.connect();
+    // Sentinel and Cluster would go on trying, and the promise wait for it.
+    await untilConnected(redis);
+    await redis.ping();
   } catch (cause) {
     redis.disconnect();
-    throw new Error(`Cannot reach Redis: ${lastMessage || (cause as Error).message}`, { cause });
+    // What is wrong with the Sentinels or nodes that the URL names, ioredis keeps to itself.
+    if (named) await tryOnce({ ...options, ...named, ...(tls && { tls }) }).catch(noteTrouble(`${named.host}: `));
+    throw new Error(`Cannot reach Redis: ${[...causes].join(' ') || (cause as Error).message}`, { cause });
   }
+  causes = undefined;
   return redis;
 }
+
+/** Rejects with the first error there is. */
+function untilConnected(redis: Redis): Promise<void> {
+  const failed = new Promise<never>((_, reject) => redis.once('error', reject));
+  return Promise.race([redis.connect(), failed]);
+}
+
+/** Rejects with what is wrong with this connection. */
+async function tryOnce(options: Options): Promise<void> {
+  const redis = new Redis({ ...options, retryStrategy: () => null }).on('error', () => {});
+  await untilConnected(redis).finally(() => redis.disconnect());
+}
+
+function readCertificates(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (cause) {
+    throw new Error(`The file of REDIS_CA_FILE cannot be read: ${(cause as Error).message}`, { cause });
+  }
+}
+
+const untrusted = /SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)/;
+
+/** An error of a connection, with what can be done about it where the error itself does not say it. */
+const inWords = ({ message, code = '' }: Error & { code?: string }): string =>
+  untrusted.test(code)
+    ? `${message} (REDIS_CA_FILE names the certificates to trust)`
+    : message.replace(/ Retrying from scratch after [\d.]+ms\./, '');
 
 /** Half to all of 100, 200, 400, 500, 500, … ms: servers that lost Redis together do not come back together. */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
 
-function open(url: string, options: RedisOptions): Redis {
+interface Opened {
+  redis: Redis;
+  /** The first Sentinel or node of a Cluster that the URL names. */
+  named?: Options;
+}
+
+function open(url: string, options: Options): Opened {
   if (url.startsWith('unix:')) {
     const [path, query] = url.slice('unix:'.length).split('?') as [string, string | undefined];
-    return new Redis({ ...options, path, db: Number(new URLSearchParams(query).get('db') ?? 0) });
+    return { redis: new Redis({ ...options, path, db: Number(new URLSearchParams(query).get('db') ?? 0) }) };
   }
   const many = /^rediss?\+(cluster|sentinel):\/\/(?:([^:@]*)(?::([^@]*))?@)?([^/]+)\/?(.*)$/.exec(url);
-  if (!many) return new Redis(url, options);
+  if (!many) return { redis: new Redis(url, options) };
 
   const [, kind, username, password, hosts, master] = many;
   const nodes = hosts!.split(',').map((node) => {
     const [, host, port] = /^(.*?)(?::(\d+))?$/.exec(node)!;
-    return { host: host!, port: Number(port ?? (kind === 'cluster' ? 6379 : 26_379)) };
+    // An IPv6 address stands in brackets, which are the URL's.
+    return { host: host!.replace(/^\[(.*)\]$/, '$1'), port: Number(port ?? (kind === 'cluster' ? 6379 : 26_379)) };
   });
   const account = {
     ...(username && { username: decodeURIComponent(username) }),
     ...(password && { password: decodeURIComponent(password) }),
   };
-  if (kind === 'sentinel') return new Redis({ ...options, ...account, sentinels: nodes, name: master || 'mymaster' });
-  // A Cluster takes the same commands. What a lost connection may have run is not sent again here either.
-  return new Cluster(nodes, {
+  if (kind === 'sentinel') {
+    const redis = new Redis({
+      ...options,
+      ...account,
+      sentinels: nodes,
+      name: master || 'mymaster',
+      sentinelRetryStrategy: backoffMs,
+      sentinelCommandTimeout: options.commandTimeout!,
+      // A master that is silent rather than gone keeps its connection: Sentinels say when another takes its place.
+      failoverDetector: true,
+      ...(options.tls && { sentinelTLS: options.tls, enableTLSForSentinelMode: true }),
+    });
+    return { redis, named: nodes[0]! };
+  }
+  // A Cluster takes the same commands. What a lost connection may have run is not sent again here either: only what a node
+  // refused to run is, to the node it named (MOVED, ASK), or a moment later (TRYAGAIN).
+  const cluster = new BoundedCluster(nodes, {
     lazyConnect: true,
-    enableOfflineQueue: false,
     clusterRetryStrategy: backoffMs,
     retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
+    retryDelayOnTryAgain: 50,
+    maxRedirections: 4,
+    // A master that is silent rather than gone names no other node: who has taken its place is asked now and then.
+    slotsRefreshInterval: 2000,
+    // Whether all of it is well is each command's own question.
+    enableReadyCheck: false,
+    // Certificates are for names, not for what these resolve to.
+    dnsLookup: (name, found) => found(null, name),
     redisOptions: { ...options, ...account },
-  }) as unknown as Redis;
+  });
+  return { redis: cluster as unknown as Redis, named: { ...nodes[0]!, ...account } };
+}
+
+/**
+ * Every command is answered within the command timeout, and at once when no node is connected: ioredis would keep it until the
+ * Cluster is there again, however long that takes. Waiting for the connection to one node counts, and so does going on to
+ * another.
+ */
+class BoundedCluster extends Cluster {
+  override sendCommand(...sent: Parameters<Cluster['sendCommand']>): unknown {
+    const [command] = sent;
+    command.setTimeout(this.options.redisOptions!.commandTimeout!);
+    if (this.status === 'ready') return super.sendCommand(...sent);
+    command.reject(new Error('No node of the Redis Cluster is connected.'));
+    return command.promise;
+  }
 }
 
 /** Replies that say that Redis cannot serve now, rather than that we asked it something wrong. */
 const unavailable =
-  /^-?(LOADING|READONLY|OOM|MASTERDOWN|NOAUTH|WRONGPASS|NOPERM|CLUSTERDOWN|TRYAGAIN|BUSY|MISCONF|NOREPLICAS|UNKILLABLE)\b/;
+  /^-?(LOADING|READONLY|OOM|MASTERDOWN|NOAUTH|WRONGPASS|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|MISCONF|NOREPLICAS|UNKILLABLE)\b/;
 
 /** What a failed command means to the caller: Redis cannot serve (503), or a bug of ours (500). */
 export function storeError(cause: unknown, locate: (message: string) => string = (message) => message): Error {

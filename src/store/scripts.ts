@@ -9,6 +9,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Cluster, type Redis } from 'ioredis';
+import { absentKey } from './keyspace.ts';
 import type { RedisClient } from './redis.ts';
 import { storeError } from './redis.ts';
 import type { StoreObserver } from './store.ts';
@@ -150,10 +151,10 @@ export async function loadScripts(
   /** `kind` is '' or 'Buffer', as ioredis ends the names of commands whose strings are Buffers. */
   async function call(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
     const script = scripts.get(name)!;
+    const workspace = workspaceKey(workspaceId);
+    const all = redis.isCluster ? [2, workspace, absentKey(workspace), ...args] : [1, workspace, ...args];
     const send = (): Promise<unknown> =>
-      script.library
-        ? commands[`fcall${kind}`]!(script.library, 1, workspaceKey(workspaceId), ...args)
-        : commands[name + kind]!(1, workspaceKey(workspaceId), ...args);
+      script.library ? commands[`fcall${kind}`]!(script.library, ...all) : commands[name + kind]!(...all);
     const startedAt = performance.now();
     try {
       const reply = await send().catch(async (cause: Error) => {
@@ -195,8 +196,10 @@ async function loadLibrary(redis: RedisClient, { library, source }: Script): Pro
       if (!cause.message.includes('already exists')) throw cause;
     });
   });
-  // One that is down does not keep the others from it.
-  for (const result of await Promise.allSettled(loaded)) if (result.status === 'rejected') throw result.reason;
+  // One of many that is down keeps the others from nothing; it is loaded there by whoever misses it.
+  const results = await Promise.allSettled(loaded);
+  const [failed] = results.filter((result) => result.status === 'rejected');
+  if (failed && results.every((result) => result.status === 'rejected')) throw failed.reason;
 }
 
 /** What earlier versions left. A server of such a version that still runs loads its own again when it finds it gone. */

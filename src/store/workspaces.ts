@@ -25,10 +25,12 @@ export function openWorkspaces(
     return { workspaceId, name, createdAt };
   }
 
+  /** By time of creation. */
+  const ids = (): Promise<string[]> => answered(redis.zrange(workspacesKey, '0', '-1'));
+
   async function list(): Promise<Workspace[]> {
-    const ids = await answered(redis.zrange(workspacesKey, '0', '-1'));
     return Promise.all(
-      ids.map(async (workspaceId) => {
+      (await ids()).map(async (workspaceId) => {
         const [name, created] = await answered(redis.hmget(workspaceKey(workspaceId), 'name', 'created'));
         return { workspaceId, name: name ?? '', createdAt: Number(created) };
       }),
@@ -37,6 +39,7 @@ export function openWorkspaces(
 
   return {
     create,
+    ids,
     list,
 
     /**

@@ -51,8 +51,8 @@ export const testSettings = {
   durable: false,
 };
 
-/** Call in the body of a test file. Everything it answers is usable inside tests. */
-export function harness() {
+/** Call in the body of a test file. Everything it answers is usable inside tests; `url` is asked for before the first. */
+export function harness(url: () => string = testRedisUrl) {
   const clock = {
     now: startMs,
     advance(ms: number) {
@@ -62,7 +62,7 @@ export function harness() {
   const state = {} as { store: Store; answer: Answer; workspaceId: string; rootKey: string };
 
   beforeAll(async () => {
-    state.store = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now });
+    state.store = await openStore({ ...testSettings, url: url(), nowMs: () => clock.now });
     state.answer = createPipeline(operations, {
       store: state.store,
       log: pino({ level: 'silent' }),

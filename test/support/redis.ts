@@ -1,13 +1,17 @@
 // One private Redis for the whole run: a redis-server or valkey-server from the PATH on a Unix socket in a temporary
 // directory, or else a container. It keeps nothing. No test touches a Redis that was not started here.
+// With TEST_REDIS=cluster it is a Cluster, for tests that keep to a workspace of their own.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Cluster } from 'ioredis';
 import { inject } from 'vitest';
 import type { TestProject } from 'vitest/node';
+import type { RedisClient } from '../../src/store/redis.ts';
+import { redisNodes } from './redisNodes.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -24,15 +28,32 @@ const settings = `--save "" --appendonly no --databases ${databases} --hash-max-
 export function testRedisUrl(): string {
   const database = Number(process.env.VITEST_POOL_ID) % databases;
   const url = inject('redisUrl');
+  if (url.includes('+cluster:')) return url; // Has one database.
   return url.startsWith('unix:') ? `${url}?db=${database}` : `${url}/${database}`;
+}
+
+/** Every name that matches, wherever in a Cluster it lies. */
+export async function namesLike(redis: RedisClient | Cluster, pattern: string): Promise<Buffer[]> {
+  const nodes = redis instanceof Cluster ? redis.nodes('master') : [redis];
+  return (await Promise.all(nodes.map((node) => node.keysBuffer(pattern)))).flat();
 }
 
 /** vitest's globalSetup: what it returns is run at the end. */
 export default async function setup(project: TestProject) {
   const binary = ['redis-server', 'valkey-server'].find((name) => spawnSync(name, ['--version']).status === 0);
-  const { url, stop } = binary ? await startProcess(binary) : await startContainer();
+  const { url, stop } =
+    process.env.TEST_REDIS === 'cluster'
+      ? await startCluster()
+      : binary
+        ? await startProcess(binary)
+        : await startContainer();
   project.provide('redisUrl', url);
   return stop;
+}
+
+async function startCluster() {
+  const nodes = redisNodes();
+  return { url: (await nodes.startCluster()).url, stop: nodes.stop };
 }
 
 async function startProcess(binary: string) {

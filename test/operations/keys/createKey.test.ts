@@ -3,7 +3,7 @@ import { base58 } from '@scure/base';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { connect } from '../../../src/store/redis.ts';
 import { harness, hourMs } from '../../support/harness.ts';
-import { testRedisUrl } from '../../support/redis.ts';
+import { namesLike, testRedisUrl } from '../../support/redis.ts';
 
 const app = harness();
 const { clock, call, ok, send, createKey, createRootKey, createWorkspace } = app;
@@ -167,7 +167,7 @@ describe('200: the key string', () => {
     const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
     try {
       const parts: unknown[] = [];
-      for (const name of await redis.keysBuffer(`*${app.workspaceId}*`)) {
+      for (const name of await namesLike(redis, `*${app.workspaceId}*`)) {
         const type = await redis.type(name);
         if (type === 'hash') parts.push(await redis.callBuffer('HGETALL', name));
         else if (type === 'zset') parts.push(await redis.callBuffer('ZRANGE', name, '0', '-1'));

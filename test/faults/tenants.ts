@@ -1,0 +1,195 @@
+// Workspaces under load on several Redis processes, and their books: what callers were told against what the store has
+// afterwards. The real pipeline and scripts on Redis's own clock, without a socket.
+
+import { setTimeout as delay } from 'node:timers/promises';
+import { pino } from 'pino';
+import { expect } from 'vitest';
+import { createId, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
+import type { Response } from '../../src/http/message.ts';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { operations } from '../../src/operations/index.ts';
+import { cliActor } from '../../src/store/rootKeys.ts';
+import { openStore } from '../../src/store/store.ts';
+import { testSettings } from '../support/harness.ts';
+
+/** Beyond what any of these programs spends. */
+export const granted = 1_000_000;
+/** Below it: they end with exactly this many admitted. */
+export const limit = 300;
+const durationMs = 24 * 3_600_000;
+const check = { namespace: 'calls', identifier: 'somebody', limit, duration: durationMs };
+/** What an answer may take beyond the command timeout, on a machine that does other things as well. */
+const slackMs = 1000;
+
+export interface Timed extends Response {
+  tookMs: number;
+  /** When it came, on performance.now's clock. */
+  atMs: number;
+}
+
+export interface Tenant {
+  workspaceId: string;
+  rootKey: string;
+  apiId: string;
+  /** Has credits. */
+  key: string;
+  keyId: string;
+  /** Has a limit. */
+  limitedKey: string;
+  limitedKeyId: string;
+  /** Verifications by the books themselves, which charged nothing but were counted. */
+  looks: number;
+  verified: Timed[];
+  limited: Timed[];
+  checked: Timed[];
+}
+
+export interface Booked {
+  /** Credits, by the balance and by the usage counts. */
+  charged: number;
+  spent: number;
+  /** Verifications that passed, of both keys. */
+  valid: number;
+  /** Units in the windows. */
+  limited: number;
+  checked: number;
+}
+
+export async function openTenants(url: string, commandTimeoutMs: number) {
+  const store = await openStore({ ...testSettings, url, commandTimeoutMs });
+  let logged = '';
+  function write(line: string) {
+    logged += line;
+  }
+  const log = pino({ level: 'info' }, { write });
+  const answer = createPipeline(operations, { store, log, metaBytesMax: 10_240 });
+
+  async function send(operation: string, rootKey: string, body: unknown): Promise<Timed> {
+    const startedAt = performance.now();
+    const response = await answer({
+      method: 'POST',
+      path: `/v2/${operation}`,
+      hasQuery: false,
+      authorization: `Bearer ${rootKey}`,
+      contentType: 'application/json',
+      accept: '',
+      requestId: createId('req', 0),
+      body: Buffer.from(JSON.stringify(body)),
+    });
+    const atMs = performance.now();
+    return { ...response, tookMs: atMs - startedAt, atMs };
+  }
+
+  async function ok(operation: string, rootKey: string, body: unknown) {
+    const response = await send(operation, rootKey, body);
+    if (response.status !== 200) throw new Error(`${operation}: ${response.body}`);
+    return JSON.parse(response.body).data;
+  }
+
+  async function createTenant(): Promise<Tenant> {
+    const { workspaceId } = await store.workspaces.create('tenant');
+    const { key: rootKey, start } = createRootKeyString(workspaceId);
+    await store.rootKeys.create(workspaceId, { digest: digestOf(rootKey), start, permissions: ['*'] }, cliActor);
+    const { apiId } = await ok('apis.createApi', rootKey, { name: 'tenant' });
+    const { key, keyId } = await ok('keys.createKey', rootKey, { apiId, credits: { remaining: granted } });
+    const ratelimits = [{ name: 'all', limit, duration: durationMs, autoApply: true }];
+    const limited = await ok('keys.createKey', rootKey, { apiId, ratelimits });
+    await ok('ratelimits.limit', rootKey, { namespace: 'calls', identifier: 'nobody', limit: 1, duration: 1000 });
+    const answers = { looks: 0, verified: [], limited: [], checked: [] };
+    return {
+      workspaceId,
+      rootKey,
+      apiId,
+      key,
+      keyId,
+      limitedKey: limited.key,
+      limitedKeyId: limited.keyId,
+      ...answers,
+    };
+  }
+
+  /** Asks for this tenant without pause in several places until `stop` is called. */
+  function load(tenant: Tenant, places = 6) {
+    const { rootKey, key, limitedKey } = tenant;
+    let stopped = false;
+    const running = Array.from({ length: places }, async () => {
+      while (!stopped) {
+        tenant.verified.push(await send('keys.verifyKey', rootKey, { key }));
+        tenant.limited.push(await send('keys.verifyKey', rootKey, { key: limitedKey }));
+        tenant.checked.push(await send('ratelimits.limit', rootKey, check));
+        await delay(2);
+      }
+    });
+    return {
+      async stop() {
+        stopped = true;
+        await Promise.all(running);
+      },
+    };
+  }
+
+  /** What the store says was charged, in all the places where it says so. */
+  async function booked(tenant: Tenant): Promise<Booked> {
+    const { rootKey, keyId, limitedKey, limitedKeyId } = tenant;
+    const { credits } = await ok('keys.getKey', rootKey, { keyId });
+    const rows: { outcome: string; count: number; spentCredits: number }[] = [];
+    for (const id of [keyId, limitedKeyId])
+      rows.push(...(await ok('analytics.getVerifications', rootKey, { keyId: id })));
+    const valid = rows.filter(({ outcome }) => outcome === 'VALID').reduce((sum, { count }) => sum + count, 0);
+    const before = tenant.looks++;
+    const looked = await ok('keys.verifyKey', rootKey, { key: limitedKey, ratelimits: [{ name: 'all', cost: 0 }] });
+    const { remaining } = await ok('ratelimits.limit', rootKey, { ...check, cost: 0 });
+    return {
+      charged: granted - credits.remaining,
+      spent: rows.reduce((sum, { spentCredits }) => sum + spentCredits, 0),
+      valid: valid - before,
+      limited: limit - looked.ratelimits[0].remaining,
+      checked: limit - remaining,
+    };
+  }
+
+  return {
+    store,
+    send,
+    ok,
+    createTenant,
+    load,
+    booked,
+    logged: () => logged,
+    close: () => store.close(),
+  };
+}
+
+/** 200 with an answer that can be right, or 503 in the envelope, in time. Answers how many of each, and the longest. */
+export function expectAnswered({ verified, limited, checked }: Tenant, commandTimeoutMs: number) {
+  const all = [...verified, ...limited, ...checked];
+  for (const { status, body, headers, tookMs } of all) {
+    expect(tookMs).toBeLessThan(commandTimeoutMs + slackMs);
+    if (status === 200) continue;
+    expect({ status, type: JSON.parse(body).error?.type }).toEqual({ status: 503, type: '/errors/store_unavailable' });
+    expect(headers).toContainEqual(['Retry-After', '1']);
+  }
+  for (const { status, body } of verified) if (status === 200) expect(JSON.parse(body).data.code).toBe('VALID');
+  for (const { status, body } of limited) {
+    if (status === 200) expect(['VALID', 'RATE_LIMITED']).toContain(JSON.parse(body).data.code);
+  }
+  return {
+    answered: all.filter(({ status }) => status === 200).length,
+    refused: all.filter(({ status }) => status !== 200).length,
+    longestMs: Math.round(Math.max(...all.map(({ tookMs }) => tookMs))),
+  };
+}
+
+/** The same as the callers were told it: what was answered 503 counts for nothing. */
+export function told({ verified, limited, checked }: Tenant): Booked {
+  const passed = verified.filter(({ status }) => status === 200).length;
+  const admitted = limited.filter(
+    ({ status, body }) => status === 200 && JSON.parse(body).data.code === 'VALID',
+  ).length;
+  const allowed = checked.filter(({ status, body }) => status === 200 && JSON.parse(body).data.success).length;
+  return { charged: passed, spent: passed, valid: passed + admitted, limited: admitted, checked: allowed };
+}
+
+/** When the first request that was sent after this moment was answered 200. */
+export const firstSuccessAfter = (atMs: number, answers: readonly Timed[]): number | undefined =>
+  answers.find((answer) => answer.status === 200 && answer.atMs - answer.tookMs >= atMs)?.atMs;

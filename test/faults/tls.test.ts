@@ -1,0 +1,262 @@
+// TLS on both sides of the built server: to Redis, and to its callers. Certificates are made here, by openssl.
+
+import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { Agent, request as secureRequest } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { listen } from '../../src/http/server.ts';
+import { openStore } from '../../src/store/store.ts';
+import { type Certificates, makeCertificates, passphrase } from '../support/certificates.ts';
+import { testSettings } from '../support/harness.ts';
+import { freePort, redisNodes, until } from '../support/redisNodes.ts';
+import { report } from './report.ts';
+
+// Each of them starts servers, which takes its time on a machine that does other things as well.
+vi.setConfig({ testTimeout: 90_000 });
+
+const password = 'a pass/word:@';
+const redis = redisNodes();
+let dir: string;
+let files: Certificates;
+let servers: Server[] = [];
+
+interface Server {
+  child: ChildProcess;
+  out: string;
+  err: string;
+}
+
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), 'tollgate-tls-'));
+  files = makeCertificates(dir);
+  spawnSync(process.execPath, ['bin/tollgate.mjs', '--help']); // Builds what has changed.
+}, 120_000);
+afterEach(async () => {
+  for (const { child } of servers) child.kill('SIGTERM');
+  await Promise.all(servers.map(exitCode));
+  servers = [];
+});
+afterAll(async () => {
+  await redis.stop();
+  rmSync(dir, { recursive: true });
+});
+
+function start(settings: Record<string, string>): Server {
+  const dataDir = mkdtempSync(join(dir, 'data-'));
+  const env = { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir, PORT: '0', ...settings };
+  const child = spawn(process.execPath, ['dist/main.js'], { env });
+  const server: Server = { child, out: '', err: '' };
+  child.stdout.on('data', (bytes) => (server.out += bytes));
+  child.stderr.on('data', (bytes) => (server.err += bytes));
+  servers.push(server);
+  return server;
+}
+
+async function exitCode({ child }: Server): Promise<number | null> {
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+  return child.exitCode;
+}
+
+/** Where it listens, and its first root key. */
+async function untilListening(server: Server) {
+  const waiting = { timeout: 60_000, interval: 20 };
+  await vi.waitFor(() => expect(server.out).toMatch(/shown once: root_\w+\n/), waiting);
+  const [, url] = /listens on (\S+)\n/.exec(server.out)!;
+  const [, rootKey] = /shown once: (root_\w+)\n/.exec(server.out)!;
+  return { url: url!, rootKey: rootKey! };
+}
+
+/** What a server says that does not start. */
+async function refusal(settings: Record<string, string>): Promise<string> {
+  const server = start(settings);
+  expect(await exitCode(server)).toBe(1);
+  expect(server.out).toBe('');
+  return server.err;
+}
+
+describe('to Redis', () => {
+  /** Speaks TLS and nothing else, without asking clients for a certificate. */
+  const words = (port: number) => [
+    ...['--port', '0', '--tls-port', String(port), '--tls-auth-clients', 'no'],
+    ...['--tls-cert-file', files.certFile, '--tls-key-file', files.keyFile, '--tls-ca-cert-file', files.caFile],
+  ];
+  const options = (port: number) => ({ port, tls: { ca: readFileSync(files.caFile) } });
+
+  test('rediss:// with REDIS_CA_FILE serves; without it the server does not start, and says why', async () => {
+    const protectedBy = (port: number) => ({ ...options(port), password });
+    const node = await redis.startNode((port) => [...words(port), '--requirepass', password], protectedBy);
+    const REDIS_URL = `rediss://default:${encodeURIComponent(password)}@127.0.0.1:${node.port}`;
+
+    const { url, rootKey } = await untilListening(start({ REDIS_URL, REDIS_CA_FILE: files.caFile, WORKERS: '2' }));
+    const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+    const asked = await fetch(`${url}/v2/apis.createApi`, { method: 'POST', headers, body: '{"name":"over TLS"}' });
+    expect(asked.status).toBe(200);
+
+    const untrusted = await refusal({ REDIS_URL });
+    expect(untrusted).toMatch(/^tollgate: Cannot reach Redis: self-signed certificate .*REDIS_CA_FILE names.*$/m);
+    const unreadable = await refusal({ REDIS_URL, REDIS_CA_FILE: join(dir, 'none.pem') });
+    expect(unreadable).toMatch(/^tollgate: The file of REDIS_CA_FILE cannot be read: ENOENT.*none\.pem'\n$/);
+    report({
+      order: '8.1',
+      fault: 'Redis with TLS and a certificate of one’s own',
+      expected: 'serves with REDIS_CA_FILE; without it, refuses to start and names the cause',
+      measured: `2 workers serve; without: exit code 1, "${/reach Redis: (.*)\n/.exec(untrusted)![1]}"`,
+    });
+  });
+
+  /** A store by this URL serves with our authority, and without it says what is wrong. */
+  async function expectTrustNeeded(url: string) {
+    await expect(openStore({ ...testSettings, url })).rejects.toThrow(
+      /^Cannot reach Redis: .*self-signed.*REDIS_CA_FILE/,
+    );
+    const store = await openStore({ ...testSettings, url, caFile: files.caFile });
+    expect((await store.workspaces.create('over TLS')).workspaceId).toMatch(/^ws_/);
+    await store.close();
+  }
+
+  test('rediss+cluster:// is TLS to every node', async () => {
+    const busPort = await freePort();
+    const node = await redis.startNode(
+      (port) => [
+        ...words(port),
+        ...['--cluster-enabled', 'yes', '--cluster-port', String(busPort), '--tls-cluster', 'yes'],
+        ...['--cluster-announce-ip', '127.0.0.1'],
+      ],
+      options,
+    );
+    await node.admin.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
+    await until('it is well', 5000, async () => String(await node.admin.cluster('INFO')).includes('cluster_state:ok'));
+    await expectTrustNeeded(`rediss+cluster://localhost:${node.port}`);
+  });
+
+  test('rediss+sentinel:// is TLS to Sentinels and to their master', async () => {
+    const replication = ['--tls-replication', 'yes'];
+    const master = await redis.startNode((port) => [...words(port), ...replication], options);
+    const sentinel = await redis.startNode((port) => [...words(port), ...replication, '--sentinel'], options);
+    await sentinel.admin.call('SENTINEL', 'MONITOR', 'tollgate', '127.0.0.1', master.port, 1);
+    await expectTrustNeeded(`rediss+sentinel://localhost:${sentinel.port}/tollgate`);
+  });
+});
+
+describe('to its callers', () => {
+  const settings = () => ({ TLS_CERT_FILE: files.certFile, TLS_KEY_FILE: files.keyFile });
+
+  /** Runs this as a module of its own, with or without our authority among those it trusts. */
+  async function run(module: string, caFile: string | undefined, ...words: string[]): Promise<string> {
+    const env = { PATH: process.env.PATH, ...(caFile && { NODE_EXTRA_CA_CERTS: caFile }) };
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      ['--input-type=module', '--eval', module, '--', ...words],
+      { env },
+    );
+    return stdout;
+  }
+
+  const bySdk = `
+    import { Unkey } from '@unkey/api';
+    const [serverURL, rootKey] = process.argv.slice(1);
+    const unkey = new Unkey({ rootKey, serverURL });
+    const { data: { apiId } } = await unkey.apis.createApi({ name: 'over TLS' });
+    const { data: { key } } = await unkey.keys.createKey({ apiId });
+    const { data: { code } } = await unkey.keys.verifyKey({ key });
+    const { status } = await fetch(serverURL + '/v2/liveness');
+    console.log(code, status);`;
+  const byFetch = `
+    const [url] = process.argv.slice(1);
+    console.log(await fetch(url).then(({ status }) => status, ({ cause }) => cause.code));`;
+
+  test.each([
+    ['one process', {}],
+    ['workers', { WORKERS: '2' }],
+  ])('%s: the SDK and fetch are served over HTTPS, and nobody without it', async (what, more) => {
+    const server = start({ ...settings(), ...more });
+    const { url, rootKey } = await untilListening(server);
+    expect(url).toMatch(/^https:/);
+    expect(await run(bySdk, files.caFile, url, rootKey)).toBe('VALID 200\n');
+    expect(await run(byFetch, undefined, url)).toBe('UNABLE_TO_VERIFY_LEAF_SIGNATURE\n');
+
+    const plain = request(url.replace('https:', 'http:')).end();
+    const [error] = (await once(plain, 'error')) as [Error & { code: string }];
+    expect(['ECONNRESET', 'HPE_INVALID_CONSTANT']).toContain(error.code);
+    // It did nobody else any harm.
+    expect(await run(byFetch, files.caFile, `${url}/v2/liveness`)).toBe('200\n');
+
+    server.child.kill('SIGTERM');
+    expect(await exitCode(server)).toBe(0);
+    report({
+      order: `8.2 ${what}`,
+      fault: `HTTPS by TLS_CERT_FILE and TLS_KEY_FILE, ${what}`,
+      expected:
+        'the official SDK is served once it trusts the certificate; plain HTTP and who does not trust it are not',
+      measured: 'SDK: VALID; fetch without the CA: UNABLE_TO_VERIFY_LEAF_SIGNATURE; plain HTTP: connection closed',
+    });
+  });
+
+  test('bodies of all sizes, on a connection that is kept, and a refusal in the middle of one', async () => {
+    const { url, rootKey } = await untilListening(start({ ...settings(), BODY_LIMIT_BYTES: '300000' }));
+    const ca = readFileSync(files.caFile);
+    const agent = new Agent({ ca, keepAlive: true, maxSockets: 1 });
+    const ask = async (name: string): Promise<{ status: number; reused: boolean }> => {
+      const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+      const asking = secureRequest(`${url}/v2/apis.createApi`, { method: 'POST', agent, headers });
+      asking.end(JSON.stringify({ name }));
+      const [response] = await once(asking, 'response');
+      response.resume();
+      await once(response, 'end');
+      return { status: response.statusCode, reused: asking.reusedSocket };
+    };
+    expect(await ask('small')).toEqual({ status: 200, reused: false });
+    expect(await ask('x'.repeat(250_000))).toEqual({ status: 400, reused: true });
+    expect(await ask('again')).toEqual({ status: 200, reused: true });
+    expect((await ask('x'.repeat(310_000))).status).toBe(413);
+    expect((await ask('and again')).status).toBe(200);
+    agent.destroy();
+  });
+
+  test('a key that is encrypted', async () => {
+    const encrypted = { ...settings(), TLS_KEY_FILE: files.encryptedKeyFile };
+    const { url } = await untilListening(start({ ...encrypted, TLS_KEY_PASSPHRASE: passphrase }));
+    expect(await run(byFetch, files.caFile, `${url}/v2/liveness`)).toBe('200\n');
+  });
+
+  test.each([
+    ['one process', '1'],
+    ['workers', '2'],
+  ])('files that cannot be used are refused at the start, in words: %s', async (_what, WORKERS) => {
+    const words = await refusal({ ...settings(), TLS_KEY_FILE: join(dir, 'nowhere.pem'), WORKERS });
+    expect(words).toMatch(/^tollgate: The file of TLS_KEY_FILE cannot be used: ENOENT.*nowhere\.pem'$/m);
+  });
+
+  test.each([
+    ['no such certificate', { certFile: 'nowhere.pem' }, /^The file of TLS_CERT_FILE cannot be used: ENOENT/],
+    ['an empty certificate', { certFile: 'empty.pem' }, /^The file of TLS_CERT_FILE cannot be used: /],
+    ['an empty key', { keyFile: 'empty.pem' }, /^The file of TLS_KEY_FILE cannot be used: /],
+    ['the key of another', { keyFile: 'other.key' }, /^The key of TLS_KEY_FILE is not that of the certificate/],
+    [
+      'no passphrase',
+      { keyFile: 'encrypted.key' },
+      /^The file of TLS_KEY_FILE cannot be used: it is encrypted, and wants TLS_KEY_PASSPHRASE/,
+    ],
+    ['a wrong one', { keyFile: 'encrypted.key', passphrase: 'wrong' }, /^The file of TLS_KEY_FILE .*: (?!.*wrong)/],
+  ])('refused at the start: %s', async (_what, wrong, words) => {
+    writeFileSync(join(dir, 'empty.pem'), '');
+    const {
+      certFile,
+      keyFile,
+      passphrase = '',
+    } = { certFile: 'server.crt', keyFile: 'server.key', ...wrong } as {
+      certFile: string;
+      keyFile: string;
+      passphrase?: string;
+    };
+    const tls = { certFile: join(dir, certFile), keyFile: join(dir, keyFile), passphrase };
+    const answer = () => Promise.reject(new Error('nobody asks'));
+    const options = { host: '127.0.0.1', port: 0, bodyBytesMax: 1024, newRequestId: () => '', answer };
+    await expect(listen({ ...options, tls })).rejects.toThrow(words);
+  });
+});

@@ -1,0 +1,51 @@
+// Certificates of our own, made by openssl in a directory given: an authority, and a server's signed by it.
+
+import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+export const passphrase = 'correct horse';
+
+export interface Certificates {
+  /** Whom a client is to trust. */
+  caFile: string;
+  /** Good for localhost and 127.0.0.1. */
+  certFile: string;
+  keyFile: string;
+  /** The same key, encrypted with `passphrase`. */
+  encryptedKeyFile: string;
+  /** A key of its own, of no certificate. */
+  otherKeyFile: string;
+}
+
+export function makeCertificates(dir: string): Certificates {
+  const openssl = (...words: string[]) => void execFileSync('openssl', words, { cwd: dir, stdio: 'pipe' });
+  const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
+  openssl(
+    'req',
+    '-x509',
+    ...newKey,
+    '-keyout',
+    'ca.key',
+    '-out',
+    'ca.crt',
+    '-days',
+    '2',
+    '-subj',
+    '/CN=Test authority',
+  );
+  openssl('req', ...newKey, '-keyout', 'server.key', '-out', 'server.csr', '-subj', '/CN=localhost');
+  writeFileSync(join(dir, 'names'), 'subjectAltName=DNS:localhost,IP:127.0.0.1\n');
+  const signed = ['-CA', 'ca.crt', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '2', '-extfile', 'names'];
+  openssl('x509', '-req', '-in', 'server.csr', '-out', 'server.crt', ...signed);
+  openssl('pkcs8', '-topk8', '-in', 'server.key', '-out', 'encrypted.key', '-passout', `pass:${passphrase}`);
+  openssl('genpkey', '-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-out', 'other.key');
+  const [caFile, certFile, keyFile, encryptedKeyFile, otherKeyFile] = [
+    'ca.crt',
+    'server.crt',
+    'server.key',
+    'encrypted.key',
+    'other.key',
+  ].map((name) => join(dir, name)) as [string, string, string, string, string];
+  return { caFile, certFile, keyFile, encryptedKeyFile, otherKeyFile };
+}
