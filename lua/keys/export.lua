@@ -7,8 +7,8 @@
 -- ARGV[2]  after      the last key id of the page before (without `key_`), or ''
 -- ARGV[3]  count      at most this many
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  {{{digest, key as it is shown, but with its own permissions only}…}, 1 if there are more}, or false when
---          there is no such API
+-- returns  {{{digest, key as it is shown, but with its own permissions only}…}, the last key id looked at (without
+--          `key_`) where there are more, or ''}, or false when there is no such API
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -32,4 +32,4 @@ for index = 1, math.min(count, #members) do
     keys[#keys + 1] = { digest, shown }
   end
 end
-return { keys, #members > count and 1 or 0 }
+return { keys, #members > count and string.sub(members[count], 1, 24) or '' }

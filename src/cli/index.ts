@@ -3,9 +3,12 @@
 // server runs.
 
 import { Command } from 'commander';
-import { loadConfig, storeSettings } from '../config.ts';
+import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { embeddedUrlIfRunning, startEmbedded } from '../store/embedded.ts';
 import { openStore, type Store } from '../store/store.ts';
+import { doctor } from './doctor.ts';
+import { exportKeys } from './exportKeys.ts';
+import { importKeys } from './importKeys.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
 import { createWorkspace, listWorkspaces } from './workspaces.ts';
 
@@ -13,24 +16,41 @@ import { createWorkspace, listWorkspaces } from './workspaces.ts';
 export interface Said {
   words: string;
   json: unknown;
+  /** Standard output is taken by what the command is for: this goes to standard error. */
+  aside?: boolean;
+  /** The command did not do all it was told to: the exit code says so. */
+  failed?: boolean;
 }
 
+/** No caller waits behind a bulk command, so Redis may take longer to answer it. */
+const bulkTimeoutMs = 30_000;
+
 /** Runs a command on the server's store and prints what it says. */
-async function answer({ json }: { json?: true }, command: (store: Store) => Promise<Said>) {
+async function answer(
+  { json }: { json?: true },
+  command: (store: Store, config: Config) => Promise<Said>,
+  timeoutMs = 0,
+) {
   const config = loadConfig();
   const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
   const embedded = runningUrl ? undefined : await startEmbedded({ dataDir: config.dataDir });
   try {
-    const store = await openStore({ ...storeSettings(config), url: runningUrl ?? embedded!.url });
+    const settings = storeSettings(config);
+    const commandTimeoutMs = Math.max(settings.commandTimeoutMs, timeoutMs);
+    const store = await openStore({ ...settings, commandTimeoutMs, url: runningUrl ?? embedded!.url });
     try {
-      const said = await command(store);
-      console.log(json ? JSON.stringify(said.json) : said.words);
+      print(await command(store, config), json === true);
     } finally {
       await store.close();
     }
   } finally {
     await embedded?.stop();
   }
+}
+
+function print({ words, json, aside, failed }: Said, asJson: boolean) {
+  (aside ? process.stderr : process.stdout).write(`${asJson ? JSON.stringify(json) : words}\n`);
+  if (failed) process.exitCode = 1;
 }
 
 const program = new Command('tollgate').description('Self-hosted API keys.').showHelpAfterError('Add --help for help.');
@@ -84,6 +104,36 @@ rootKey
   .requiredOption(...workspaceOption)
   .option(...json)
   .action((rootKeyId, options) => answer(options, (store) => revokeRootKey(store, { ...options, rootKeyId })));
+
+program
+  .command('export')
+  .description('Write keys with all they need, a JSON line each, to a new file or to standard output.')
+  .argument('[file]', 'where to; - is standard output', '-')
+  .requiredOption(...workspaceOption)
+  .option('--api <id>', 'only the keys of this API (api_…)')
+  .option('--resume', 'go on behind the last key of the file')
+  .option(...json)
+  .action((file, options) => answer(options, (store) => exportKeys(store, file, options), bulkTimeoutMs));
+
+program
+  .command('import')
+  .description('Create what the lines of an export ask for. What exists is passed over, so it may be run again.')
+  .argument('<file>', 'JSON lines; - is standard input')
+  .requiredOption(...workspaceOption)
+  .option('--api <id>', 'put all keys into this API (api_…), whatever their lines say')
+  .option('--dry-run', 'check every line and change nothing')
+  .option(...json)
+  .action((file, options) =>
+    answer(options, (store, config) => importKeys(store, config, file, options), bulkTimeoutMs),
+  );
+
+program
+  .command('doctor')
+  .description(
+    'Look at Node, Redis and the machine, and say what to change. The exit code is 1 when something is at fault.',
+  )
+  .option(...json)
+  .action(async ({ json }) => print(await doctor(), json === true));
 
 // Ctrl-C ends by way of `exit`, upon which a Redis that was started for the moment ends too.
 process.once('SIGINT', () => process.exit(130)).once('SIGTERM', () => process.exit(143));

@@ -23,11 +23,9 @@ export function openIdentities({ scripts, now, actorText, usageRetentionMs }: St
   return {
     /** For each its id, or null when the externalId exists. Each externalId may stand in the call once. */
     create: (workspaceId: string, identities: readonly NewIdentity[], actor: Actor): Promise<(string | null)[]> =>
-      scripts.run('identities/create', workspaceId, [
-        JSON.stringify(identities),
-        actorText(actor),
-        now(),
-      ]) as Promise<(string | null)[]>,
+      scripts.run('identities/create', workspaceId, [JSON.stringify(identities), actorText(actor), now()]) as Promise<
+        (string | null)[]
+      >,
 
     /** By id or externalId. */
     find: async (workspaceId: string, identity: string): Promise<Identity | undefined> =>

@@ -1,6 +1,7 @@
 // The typed faces of lua/keys/.
 
 import type { Actor } from '../domain/caller.ts';
+import type { PageOf } from './pages.ts';
 import { type KeyRecord, type KeyRow, type Refill, readKey, readRefill } from './records.ts';
 import type { StoreContext } from './store.ts';
 
@@ -126,16 +127,16 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
     async export(
       workspaceId: string,
       page: { apiId: string; after?: string | undefined; count: number },
-    ): Promise<{ keys: ExportedKey[]; more: boolean } | undefined> {
+    ): Promise<PageOf<ExportedKey> | undefined> {
       const args = [page.apiId, page.after?.slice('key_'.length) ?? '', page.count, now()];
       // Digests are bytes, which only a packed reply carries as they are.
-      const reply = (await scripts.runPacked('keys/export', workspaceId, args)) as [[Buffer, unknown][], 0 | 1] | null;
+      const reply = (await scripts.runPacked('keys/export', workspaceId, args)) as [[Buffer, unknown][], Buffer] | null;
       if (!reply) return undefined;
-      const keys = reply[0].map(([digest, shown]) => {
+      const items = reply[0].map(([digest, shown]) => {
         const row = asText(shown) as KeyRow;
         return { ...readKey(row), digest, byteLength: row[9][4] === null ? undefined : Number(row[9][4]) };
       });
-      return { keys, more: reply[1] === 1 };
+      return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
     },
 
     /** All of them or none, but for digests that exist: their ids are null. */
