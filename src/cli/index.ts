@@ -6,9 +6,6 @@ import { Command } from 'commander';
 import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { embeddedUrlIfRunning, startEmbedded } from '../store/embedded.ts';
 import { openStore, type Store } from '../store/store.ts';
-import { doctor } from './doctor.ts';
-import { exportKeys } from './exportKeys.ts';
-import { importKeys } from './importKeys.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
 import { createWorkspace, listWorkspaces } from './workspaces.ts';
 
@@ -62,6 +59,7 @@ program
     await import('../main.ts');
   });
 
+// What other commands need no part of is loaded by the command that does.
 const json = ['--json', 'print JSON'] as const;
 const workspaceOption = ['--workspace <id>', 'the workspace (ws_…)'] as const;
 
@@ -113,7 +111,10 @@ program
   .option('--api <id>', 'only the keys of this API (api_…)')
   .option('--resume', 'go on behind the last key of the file')
   .option(...json)
-  .action((file, options) => answer(options, (store) => exportKeys(store, file, options), bulkTimeoutMs));
+  .action(async (file, options) => {
+    const { exportKeys } = await import('./exportKeys.ts');
+    await answer(options, (store) => exportKeys(store, file, options), bulkTimeoutMs);
+  });
 
 program
   .command('import')
@@ -123,9 +124,10 @@ program
   .option('--api <id>', 'put all keys into this API (api_…), whatever their lines say')
   .option('--dry-run', 'check every line and change nothing')
   .option(...json)
-  .action((file, options) =>
-    answer(options, (store, config) => importKeys(store, config, file, options), bulkTimeoutMs),
-  );
+  .action(async (file, options) => {
+    const { importKeys } = await import('./importKeys.ts');
+    await answer(options, (store, config) => importKeys(store, config, file, options), bulkTimeoutMs);
+  });
 
 program
   .command('doctor')
@@ -133,7 +135,10 @@ program
     'Look at Node, Redis and the machine, and say what to change. The exit code is 1 when something is at fault.',
   )
   .option(...json)
-  .action(async ({ json }) => print(await doctor(), json === true));
+  .action(async ({ json }) => {
+    const { doctor } = await import('./doctor.ts');
+    print(await doctor(), json === true);
+  });
 
 // Ctrl-C ends by way of `exit`, upon which a Redis that was started for the moment ends too.
 process.once('SIGINT', () => process.exit(130)).once('SIGTERM', () => process.exit(143));
