@@ -67,6 +67,7 @@ describe('dependence points one way', () => {
     [/^ioredis/, /^src\/store\//],
     [/^ajv/, /^src\/http\/validate\.ts$/],
     [/^commander/, /^src\/cli\//],
+    [/^cli-progress/, /^src\/cli\/progress\.ts$/],
   ])('packages like %s only in %s', (name, where) => {
     const users = sources.filter((path) => importsOf(path).some((imported) => name.test(imported)));
     expect(users.filter((path) => !where.test(path))).toEqual([]);

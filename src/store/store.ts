@@ -50,7 +50,11 @@ export interface StoreContext {
 
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
-  const scripts = await loadScripts(redis, workspaceKey);
+  const scripts = await loadScripts(redis, workspaceKey).catch((error) => {
+    // Nobody else can close it, and while it is open the process does not end.
+    redis.disconnect();
+    throw error;
+  });
   const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax, inFlightMax } = options;
   const now = () => options.nowMs?.() ?? '';
   async function currentMs(): Promise<number> {

@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { buildCli, runCli } from '../support/cli.ts';
 
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 const waiting = { timeout: 30_000, interval: 20 };
 
 const page = readFileSync('docs/backup.md', 'utf8');

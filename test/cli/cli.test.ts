@@ -10,7 +10,7 @@ import { openStore, type Store } from '../../src/store/store.ts';
 import { buildCli, runCli } from '../support/cli.ts';
 
 /** A test runs a process or several, on a machine that may be busy. */
-vi.setConfig({ testTimeout: 60_000 });
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
 
 const dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
 let redis: EmbeddedRedis;
