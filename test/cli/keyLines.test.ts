@@ -153,6 +153,12 @@ describe('a workspace of everything there is', () => {
     expect(await exportOf(there.workspaceId)).toBe(exported);
   });
 
+  test('names the permissions of a role with the role, not again with its keys', () => {
+    const withRole = linesOf(exported).filter((line) => line.kind === 'key' && line.roles?.includes('reader'));
+    expect(withRole.length).toBeGreaterThan(0);
+    for (const { permissions = [] } of withRole) expect(permissions).not.toContain('mail.*');
+  });
+
   test('holds no key string, and no hash of a deleted key', () => {
     for (const { key } of keys) {
       expect(exported).not.toContain(key.slice(-20));
