@@ -3,6 +3,7 @@
 
 import { accessSync, constants, readFileSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { embeddedUrlIfRunning, startEmbedded } from '../store/embedded.ts';
 import { examineRedis, type RedisFacts } from '../store/examine.ts';
@@ -42,6 +43,8 @@ const skewMs = { warning: 1_000, fault: 60_000 };
 const memoryPart = { warning: 0.75, fault: 0.9 };
 const freeBytes = { warning: 1024 * megabyte, fault: 64 * megabyte };
 const openFilesMin = 4096;
+/** What the examination of Redis may take, beside the one command it may wait for. */
+const examineMs = 4_000;
 
 export async function doctor(): Promise<Said> {
   const findings = [nodeVersion(), await uwsBuild(), openFiles()];
@@ -70,7 +73,7 @@ async function examineStore(config: Config): Promise<Finding[]> {
     const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
     if (!runningUrl) embedded = await startEmbedded({ dataDir: config.dataDir });
     const url = runningUrl || embedded!.url;
-    const nodes = await examineRedis(url, settings, Date.now);
+    const nodes = await inTime(examineRedis(url, settings, Date.now), examineMs + config.redisTimeoutMs);
     findings.push(reached(nodes, config, embedded !== undefined, url));
     const isMany = nodes.length > 1;
     for (const facts of nodes) {
@@ -88,6 +91,12 @@ async function examineStore(config: Config): Promise<Finding[]> {
     await embedded?.stop();
   }
   return findings;
+}
+
+/** A client of a Cluster that is not whole waits for it to become so, without end. */
+function inTime<Answer>(answer: Promise<Answer>, mostMs: number): Promise<Answer> {
+  const words = `Redis does not answer within ${mostMs} ms. Of a Cluster, see that cluster_state is ok.`;
+  return Promise.race([answer, delay(mostMs).then(() => Promise.reject(new Error(words)))]);
 }
 
 /** The first line of an error, bounded: what Redis answers may carry whole scripts. */

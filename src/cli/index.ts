@@ -138,6 +138,8 @@ program
   .action(async ({ json }) => {
     const { doctor } = await import('./doctor.ts');
     print(await doctor(), json === true);
+    // What is still waited for, a Cluster perhaps, does not keep the process; what was printed is written first.
+    process.stdout.write('', () => process.exit());
   });
 
 // Ctrl-C ends by way of `exit`, upon which a Redis that was started for the moment ends too.

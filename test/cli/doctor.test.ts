@@ -228,6 +228,13 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     expect(finding).toMatchObject({ status, found: expect.stringMatching(found) });
   });
 
+  test('that is a Cluster which is not whole, it does not wait for it', async () => {
+    const port = await startRedis(['--cluster-enabled', 'yes']);
+    const { code, find } = await examine({ REDIS_URL: `redis+cluster://127.0.0.1:${port}` });
+    expect(code).toBe(1);
+    expect(find('redis')).toMatchObject({ status: 'fault' });
+  });
+
   test('no password is told, whether it is right, wrong, or in a URL that is not accepted', async () => {
     const port = await startRedis(['--requirepass', 'hunter2']);
     const urls = [
