@@ -70,6 +70,7 @@ describe('dependence points one way', () => {
     [/^ajv/, /^src\/http\/validate\.ts$/],
     [/^commander/, /^src\/cli\//],
     [/^prom-client/, /^src\/metrics\.ts$/],
+    [/^cli-progress/, /^src\/cli\/progress\.ts$/],
   ])('packages like %s only in %s', (name, where) => {
     const users = sources.filter((path) => importsOf(path).some((imported) => name.test(imported)));
     expect(users.filter((path) => !where.test(path))).toEqual([]);

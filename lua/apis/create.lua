@@ -1,21 +1,28 @@
 -- Create an API, a container of keys.
 --
--- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  API record and list, the audit stream
+-- KEYS[1]  workspace   `tg:{ws_…}`
+-- derives  API record and list, key list, the list of dead APIs, the audit stream
 -- ARGV[1]  name
--- ARGV[2]  actor      JSON, see include/audit
--- ARGV[3]  now_ms     '' for Redis's clock
--- returns  the API's id
+-- ARGV[2]  kept_id     the id it had where it was exported, without `api_`; '' for a new one
+-- ARGV[3]  created_ms  when it was created there; '' for now
+-- ARGV[4]  actor       JSON, see include/audit
+-- ARGV[5]  now_ms      '' for Redis's clock
+-- returns  the API's id, or false when the kept one is taken, or belonged to an API whose keys are still being removed
 
 -- @include "include/clock"
 -- @include "include/names"
 -- @include "include/ids"
 -- @include "include/audit"
 
-local workspace, name, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
-local next_id = take_stamps(workspace, now, 1)
-local id16 = next_id()
-redis.call('HSET', api_record(workspace, string.sub(id16, 9)), 'id', 'api_' .. id16, 'name', name, 'created', int(now))
+local workspace, name, kept_id, created, actor, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
+if kept_id ~= '' then
+  local api8 = string.sub(kept_id, 9)
+  local is_taken = redis.call('EXISTS', api_record(workspace, api8), key_list(workspace, api8)) > 0
+  if is_taken or redis.call('LPOS', dead_apis(workspace), api8) then return false end
+end
+local id16 = kept_id
+if id16 == '' then id16 = take_stamps(workspace, now, 1)() end
+redis.call('HSET', api_record(workspace, string.sub(id16, 9)), 'id', 'api_' .. id16, 'name', name, 'created', int(created or now))
 redis.call('ZADD', api_list(workspace), 0, id16)
 audit(workspace, now, actor, 'api', 'api_' .. id16)
 return 'api_' .. id16

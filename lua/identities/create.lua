@@ -1,11 +1,11 @@
--- Create an identity.
+-- Create identities: one for createIdentity, many for imports. Those whose externalId exists are left as they are.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  identity record and list, the audit stream
--- ARGV[1]  request    JSON {externalId, meta (JSON text), ratelimits}; meta may be absent
+-- derives  identity records and list, the audit stream
+-- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits}], each externalId once; meta may be absent
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  the identity's id, or false when the externalId exists
+-- returns  per identity its id, or false when the externalId exists
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -19,12 +19,27 @@
 -- @include "include/audit"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
-local record = identity_record(workspace, request.externalId)
-if redis.call('EXISTS', record) == 1 then return false end
-local next_id, next_version = take_stamps(workspace, now, 3 + #request.ratelimits)
-local id16 = string.sub(create_identity(workspace, request.externalId, now, next_id, next_version), 1, 16)
-redis.call('HSET', record, 'state',
-  pack_identity({ id = id16, version = next_version(), limits = new_limits(request.ratelimits, next_id) }))
-if request.meta then redis.call('HSET', record, 'meta', request.meta) end
-audit(workspace, now, actor, 'identity', 'id_' .. id16)
-return 'id_' .. id16
+local stamps, created, answer = 0, 0, {}
+for index, identity in ipairs(request) do
+  identity.record = identity_record(workspace, identity.externalId)
+  identity.taken = redis.call('EXISTS', identity.record) == 1
+  answer[index] = false
+  if not identity.taken then
+    stamps, created = stamps + 3 + #identity.ratelimits, created + 1
+  end
+end
+if created == 0 then return answer end
+
+local next_id, next_version = take_stamps(workspace, now, stamps)
+for index, identity in ipairs(request) do
+  if not identity.taken then
+    local id16 = string.sub(create_identity(workspace, identity.externalId, now, next_id, next_version), 1, 16)
+    redis.call('HSET', identity.record, 'state',
+      pack_identity({ id = id16, version = next_version(), limits = new_limits(identity.ratelimits, next_id) }))
+    if identity.meta then redis.call('HSET', identity.record, 'meta', identity.meta) end
+    answer[index] = 'id_' .. id16
+  end
+end
+-- Of many, the event names none.
+audit(workspace, now, actor, 'identity', #request == 1 and answer[1] or '')
+return answer

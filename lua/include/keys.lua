@@ -9,6 +9,13 @@ local function digest_of(workspace, key_id)
   if member and string.sub(member, 1, 24) == key24 then return string.sub(member, 25) end
 end
 
+-- The next members (key id without `key_`, digest) of the list of an API's keys, after that of a key id or ''.
+local function keys_after(workspace, api8, after, count)
+  -- What follows the id in a member is 32 bytes, none of which can be above this.
+  local from = after == '' and '-' or '(' .. after .. string.rep('\255', 33)
+  return redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count)
+end
+
 -- The id of a live API, or nil.
 local function live_api(workspace, api_id)
   local id = redis.call('HGET', api_record(workspace, string.sub(api_id, -8)), 'id')

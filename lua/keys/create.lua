@@ -1,14 +1,16 @@
--- Create keys of one API: one for createKey, up to 1000 for migrateKeys. All of them or none, but for hashes that
--- exist already, which are left out and named.
+-- Create keys of one API: one for createKey, up to 1000 for migrateKeys and imports. All of them or none, but for hashes
+-- that exist already, which are left out and named.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API, key, identity, permission and role records and their lists, the refill queue, the audit stream
--- ARGV[1]  request    JSON {apiId, migrationId, mayCreatePermissions, keys: [{prefix, bytes, start, name, meta (JSON text),
---                     externalId, expires, enabled, remaining, refill, ratelimits, roles, permissions}]}; fields may be absent
+-- ARGV[1]  request    JSON {apiId, migrationId, mayCreatePermissions, dryRun, keys: [{prefix, bytes, start, name, meta (JSON
+--                     text), externalId, expires, enabled, remaining, refill, ratelimits, roles, permissions, and of an
+--                     import keptId, created, updated, lastUsed}]}; fields may be absent
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
 -- ARGV[3]  actor      JSON, see include/audit
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  {'created', key id or false per key} | {'api_not_found'} | {'role_not_found', name} | {'create_permission', slug}
+-- returns  {'created', key id or false per key; '' in a dry run} | {'api_not_found'} | {'role_not_found', name} |
+--          {'create_permission', slug} | {'key_id_taken', key id}
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -31,6 +33,7 @@ local stamps, all_slugs, slug_seen, links = 0, {}, {}, {}
 for index, key in ipairs(request.keys) do
   key.digest = string.sub(digests, index * 32 - 31, index * 32)
   key.taken = redis.call('EXISTS', key_record(workspace, key.digest)) == 1
+  if key.keptId and not key.taken and digest_of(workspace, key.keptId) then return { 'key_id_taken', key.keptId } end
   local missing
   key.role_numbers, missing = find_roles(workspace, key.roles or {})
   if missing then return { 'role_not_found', missing } end
@@ -48,6 +51,11 @@ for index, key in ipairs(request.keys) do
 end
 local numbers, missing_slugs = find_permissions(workspace, all_slugs)
 if #missing_slugs > 0 and not request.mayCreatePermissions then return { 'create_permission', missing_slugs[1] } end
+if request.dryRun then
+  local answer = { 'created' }
+  for index, key in ipairs(request.keys) do answer[index + 1] = not key.taken and '' end
+  return answer
+end
 
 -- Write.
 local next_id, next_version = take_stamps(workspace, now, stamps + #missing_slugs)
@@ -64,13 +72,18 @@ for index, key in ipairs(request.keys) do
       link = links[key.externalId]
     end
     local direct = list_of(key.permissions or {}, numbers)
-    local state = { id = next_id() .. api8, version = next_version(), enabled = key.enabled ~= false, expires = key.expires or NEVER,
-      limited = key.remaining ~= nil, balance = key.remaining or 0, last_used = 0, direct = direct ~= '', roles = key.role_numbers ~= '',
+    local id = key.keptId and string.sub(key.keptId, 5) or next_id() .. api8
+    local state = { id = id, version = next_version(), enabled = key.enabled ~= false, expires = key.expires or NEVER,
+      limited = key.remaining ~= nil, balance = key.remaining or 0, last_used = key.lastUsed or 0, direct = direct ~= '', roles = key.role_numbers ~= '',
       usage = NO_USAGE, identity = link }
     set_refill(state, key.refill, now)
     state.limits = new_limits(key.ratelimits or {}, next_id)
 
-    local fields = { 'state', pack_state(state), 'created', int(now), 'start', key.start }
+    local fields = { 'state', pack_state(state), 'created', int(key.created or now), 'start', key.start }
+    if key.updated then
+      fields[#fields + 1] = 'updated'
+      fields[#fields + 1] = int(key.updated)
+    end
     for _, field in ipairs({ 'prefix', 'bytes', 'name', 'meta' }) do
       if key[field] then
         fields[#fields + 1] = field
@@ -88,9 +101,11 @@ for index, key in ipairs(request.keys) do
     answer[index + 1], created = 'key_' .. state.id, created + 1
   end
 end
-if request.migrationId then
-  if created > 0 then audit(workspace, now, actor, 'api', api_id) end
-else
-  audit(workspace, now, actor, 'key', answer[2] or '')
+if created > 0 then
+  if request.migrationId or #request.keys > 1 then
+    audit(workspace, now, actor, 'api', api_id)
+  else
+    audit(workspace, now, actor, 'key', answer[2])
+  end
 end
 return answer

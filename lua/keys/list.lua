@@ -25,9 +25,7 @@ local api8 = string.sub(api_id, -8)
 
 local ids, digests = {}, {}
 if external_id == '' then
-  -- What follows the id in a member is 32 bytes, none of which can be above this.
-  local from = after == '' and '-' or '(' .. after .. string.rep('\255', 33)
-  for index, member in ipairs(redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)) do
+  for index, member in ipairs(keys_after(workspace, api8, after, count + 1)) do
     ids[index], digests[index] = string.sub(member, 1, 24), string.sub(member, 25)
   end
 else

@@ -3,7 +3,7 @@
 // server runs.
 
 import { Command } from 'commander';
-import { loadConfig, storeSettings } from '../config.ts';
+import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { embeddedUrlIfRunning, startEmbedded } from '../store/embedded.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
@@ -13,26 +13,43 @@ import { createWorkspace, listWorkspaces } from './workspaces.ts';
 export interface Said {
   words: string;
   json: unknown;
+  /** Standard output is taken by what the command is for: this goes to standard error. */
+  aside?: boolean;
+  /** The command did not do all it was told to: the exit code says so. */
+  failed?: boolean;
 }
 
+/** No caller waits behind a bulk command, so Redis may take longer to answer it. */
+const bulkTimeoutMs = 30_000;
+
 /** Runs a command on the server's store and prints what it says. */
-async function answer({ json }: { json?: true }, command: (store: Store) => Promise<Said>) {
+async function answer(
+  { json }: { json?: true },
+  command: (store: Store, config: Config) => Promise<Said>,
+  timeoutMs = 0,
+) {
   // Ctrl-C ends by way of `exit`, upon which a Redis that was started for the moment ends too. The server stops otherwise.
   process.once('SIGINT', () => process.exit(130)).once('SIGTERM', () => process.exit(143));
   const config = loadConfig();
   const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
   const embedded = runningUrl ? undefined : await startEmbedded({ dataDir: config.dataDir, durable: config.durable });
   try {
-    const store = await openStore({ ...storeSettings(config), url: runningUrl ?? embedded!.url });
+    const settings = storeSettings(config);
+    const commandTimeoutMs = Math.max(settings.commandTimeoutMs, timeoutMs);
+    const store = await openStore({ ...settings, commandTimeoutMs, url: runningUrl ?? embedded!.url });
     try {
-      const said = await command(store);
-      console.log(json ? JSON.stringify(said.json) : said.words);
+      print(await command(store, config), json === true);
     } finally {
       await store.close();
     }
   } finally {
     await embedded?.stop();
   }
+}
+
+function print({ words, json, aside, failed }: Said, asJson: boolean) {
+  (aside ? process.stderr : process.stdout).write(`${asJson ? JSON.stringify(json) : words}\n`);
+  if (failed) process.exitCode = 1;
 }
 
 const program = new Command('tollgate').description('Self-hosted API keys.').showHelpAfterError('Add --help for help.');
@@ -44,6 +61,7 @@ program
     await import('../main.ts');
   });
 
+// What other commands need no part of is loaded by the command that does.
 const json = ['--json', 'print JSON'] as const;
 const workspaceOption = ['--workspace <id>', 'the workspace (ws_…)'] as const;
 
@@ -86,6 +104,45 @@ rootKey
   .requiredOption(...workspaceOption)
   .option(...json)
   .action((rootKeyId, options) => answer(options, (store) => revokeRootKey(store, { ...options, rootKeyId })));
+
+program
+  .command('export')
+  .description('Write keys with all they need, a JSON line each, to a new file or to standard output.')
+  .argument('[file]', 'where to; - is standard output', '-')
+  .requiredOption(...workspaceOption)
+  .option('--api <id>', 'only the keys of this API (api_…)')
+  .option('--resume', 'go on behind the last key of the file')
+  .option(...json)
+  .action(async (file, options) => {
+    const { exportKeys } = await import('./exportKeys.ts');
+    await answer(options, (store) => exportKeys(store, file, options), bulkTimeoutMs);
+  });
+
+program
+  .command('import')
+  .description('Create what the lines of an export ask for. What exists is passed over, so it may be run again.')
+  .argument('<file>', 'JSON lines; - is standard input')
+  .requiredOption(...workspaceOption)
+  .option('--api <id>', 'put all keys into this API (api_…), whatever their lines say')
+  .option('--dry-run', 'check every line and change nothing')
+  .option(...json)
+  .action(async (file, options) => {
+    const { importKeys } = await import('./importKeys.ts');
+    await answer(options, (store, config) => importKeys(store, config, file, options), bulkTimeoutMs);
+  });
+
+program
+  .command('doctor')
+  .description(
+    'Look at Node, Redis and the machine, and say what to change. The exit code is 1 when something is at fault.',
+  )
+  .option(...json)
+  .action(async ({ json }) => {
+    const { doctor } = await import('./doctor.ts');
+    print(await doctor(), json === true);
+    // What is still waited for, a Cluster perhaps, does not keep the process; what was printed is written first.
+    process.stdout.write('', () => process.exit());
+  });
 
 try {
   await program.parseAsync();

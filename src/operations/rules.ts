@@ -48,7 +48,7 @@ export function checkNamesOnce(items: readonly { name: string }[] | null | undef
 /** The text of a metadata object in the request, checked for its size; undefined when there is none, null for null. */
 export function metaText(
   value: object | null | undefined,
-  context: Context,
+  context: Pick<Context, 'text' | 'limits'>,
   ...path: (string | number)[]
 ): string | null | undefined {
   if (value === null || value === undefined) return value;

@@ -10,19 +10,22 @@ import type { StoreContext } from './store.ts';
 const stepMax = 1000;
 const stepsMax = 20;
 
+export interface NewIdentity {
+  externalId: string;
+  /** JSON text. */
+  meta?: string | undefined;
+  ratelimits: readonly NewLimit[];
+}
+
 export function openIdentities({ scripts, now, actorText, usageRetentionMs }: StoreContext) {
   const readOptional = (row: unknown): Identity | undefined => (row ? readIdentity(row as IdentityRow) : undefined);
 
   return {
-    /** Its id; undefined when the externalId exists. `meta` is JSON text. */
-    async create(
-      workspaceId: string,
-      identity: { externalId: string; meta?: string | undefined; ratelimits: readonly NewLimit[] },
-      actor: Actor,
-    ): Promise<string | undefined> {
-      const args = [JSON.stringify(identity), actorText(actor), now()];
-      return ((await scripts.run('identities/create', workspaceId, args)) as string | null) ?? undefined;
-    },
+    /** For each its id, or null when the externalId exists. Each externalId may stand in the call once. */
+    create: (workspaceId: string, identities: readonly NewIdentity[], actor: Actor): Promise<(string | null)[]> =>
+      scripts.run('identities/create', workspaceId, [JSON.stringify(identities), actorText(actor), now()]) as Promise<
+        (string | null)[]
+      >,
 
     /** By id or externalId. */
     find: async (workspaceId: string, identity: string): Promise<Identity | undefined> =>

@@ -36,21 +36,36 @@ export interface NewKey {
   ratelimits?: readonly NewLimit[] | undefined;
   roles?: readonly string[] | undefined;
   permissions?: readonly string[] | undefined;
+  /** Of a key that is brought from elsewhere, where it had this id (that ends as the API's does). */
+  keptId?: string | undefined;
+  /** Unix milliseconds, as the two that follow. Undefined is now. */
+  created?: number | undefined;
+  updated?: number | undefined;
+  lastUsed?: number | undefined;
 }
 
 export interface CreateKeys {
   apiId: string;
+  /** Each digest and each kept id once. */
   keys: readonly NewKey[];
   /** Of keys.migrateKeys only. */
   migrationId?: string;
   /** Whether slugs that do not exist yet are made, or refused. */
   mayCreatePermissions: boolean;
+  /** Decides, and changes nothing: the ids answered are ''. */
+  dryRun?: boolean | undefined;
 }
 
 export type Created =
   | { created: (string | null)[] }
   | { refused: 'api_not_found' }
-  | { refused: 'role_not_found' | 'create_permission'; name: string };
+  | { refused: 'role_not_found' | 'create_permission' | 'key_id_taken'; name: string };
+
+/** A key with what it takes to create it again elsewhere. Its permissions are its own, without those of its roles. */
+export interface ExportedKey extends KeyRecord {
+  digest: Buffer;
+  byteLength: number | undefined;
+}
 
 /** Null and absent differ, as in CONTRACT §6. */
 export interface KeyChanges {
@@ -117,6 +132,22 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
       return { items, next: `key_${after}` };
     },
 
+    /** A page of keys in order of creation; undefined when there is no such API. `after` is a key id. */
+    async export(
+      workspaceId: string,
+      page: { apiId: string; after?: string | undefined; count: number },
+    ): Promise<PageOf<ExportedKey> | undefined> {
+      const args = [page.apiId, page.after?.slice('key_'.length) ?? '', page.count, now()];
+      // Digests are bytes, which only a packed reply carries as they are.
+      const reply = (await scripts.runPacked('keys/export', workspaceId, args)) as [[Buffer, unknown][], Buffer] | null;
+      if (!reply) return undefined;
+      const items = reply[0].map(([digest, shown]) => {
+        const row = asText(shown) as KeyRow;
+        return { ...readKey(row), digest, byteLength: row[9][4] === null ? undefined : Number(row[9][4]) };
+      });
+      return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
+    },
+
     /** All of them or none, but for digests that exist: their ids are null. */
     async create(workspaceId: string, request: CreateKeys, actor: Actor): Promise<Created> {
       const { keys, ...rest } = request;
@@ -133,7 +164,7 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
       ])) as [string, ...(string | null)[]];
       if (outcome === 'created') return { created: answer };
       if (outcome === 'api_not_found') return { refused: outcome };
-      return { refused: outcome as 'role_not_found' | 'create_permission', name: answer[0]! };
+      return { refused: outcome as 'role_not_found' | 'create_permission' | 'key_id_taken', name: answer[0]! };
     },
 
     async update(
@@ -238,4 +269,10 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
       return outcome === 'created' ? keyId : undefined;
     },
   };
+}
+
+/** A packed reply with its strings as text. */
+function asText(reply: unknown): unknown {
+  if (Buffer.isBuffer(reply)) return reply.toString();
+  return Array.isArray(reply) ? reply.map(asText) : reply;
 }

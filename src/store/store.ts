@@ -78,7 +78,11 @@ export interface StoreContext {
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
   const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax, inFlightMax, commandTimeoutMs, observe } = options;
-  const scripts = await loadScripts(redis, workspaceKey, observe);
+  const scripts = await loadScripts(redis, workspaceKey, observe).catch((error) => {
+    // Nobody else can close it, and while it is open the process does not end.
+    redis.disconnect();
+    throw error;
+  });
   const durable = options.durable
     ? await openDurable(options.url, options, scripts).catch((error) => {
         redis.disconnect();

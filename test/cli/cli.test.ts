@@ -1,31 +1,22 @@
 // The command line as a process, on a data directory of its own.
-import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { loadConfig, storeSettings } from '../../src/config.ts';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/store/embedded.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
+import { buildCli, runCli } from '../support/cli.ts';
+
+/** A test runs a process or several, on a machine that may be busy. */
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
 
 const dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
 let redis: EmbeddedRedis;
 let store: Store;
 
-interface Outcome {
-  code: number;
-  out: string;
-  err: string;
-}
-
-const run = (args: string[], env: Record<string, string> = {}) =>
-  new Promise<Outcome>((resolve) => {
-    const options = { env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir, ...env } };
-    execFile(process.execPath, ['bin/tollgate.mjs', ...args], options, (error, out, err) =>
-      resolve({ code: error ? Number(error.code) : 0, out, err }),
-    );
-  });
+const run = (args: string[], env: Record<string, string> = {}) => runCli(args, { TOLLGATE_DATA_DIR: dataDir, ...env });
 
 async function json(...args: string[]) {
   const { code, out, err } = await run([...args, '--json']);
@@ -35,7 +26,7 @@ async function json(...args: string[]) {
 }
 
 beforeAll(async () => {
-  await run(['--help']); // Builds what has changed, and says so, before a test listens.
+  buildCli();
   redis = await startEmbedded({ dataDir });
   store = await openStore({ ...storeSettings(loadConfig({})), url: redis.url });
 });

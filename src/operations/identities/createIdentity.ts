@@ -20,7 +20,7 @@ export const createIdentity = manages({
   async handle({ externalId, meta, ratelimits = [] }, context) {
     const { store, caller, actor } = context;
     const identity = { externalId, meta: metaText(meta, context, 'meta') ?? undefined, ratelimits };
-    const identityId = await store.identities.create(caller.workspaceId, identity, actor);
+    const [identityId] = await store.identities.create(caller.workspaceId, [identity], actor);
     if (!identityId)
       throw new ApiError('identity_already_exists', `There is an identity ${JSON.stringify(externalId)}.`);
     return { identityId };

@@ -1,6 +1,7 @@
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
 import { itemTexts, memberText } from '../../domain/json.ts';
 import { type Context, manages } from '../../operation.ts';
+import type { NewKey } from '../../store/keys.ts';
 import { apiNotFound, checkCredits, checkNamesOnce, invalid, mayNotCreate, metaText, roleNotFound } from '../rules.ts';
 import {
   ApiId,
@@ -16,8 +17,48 @@ import {
 } from '../schemas.ts';
 
 /** One script imports all keys of a call, and others wait for it: so many permissions, roles and limits take it tens of ms. */
-const partsMax = 10_000;
+export const partsMax = 10_000;
 const slugsMax = 1000;
+
+/** A key that was issued elsewhere, known here by its hash. */
+export const IssuedKey = Fields({
+  hash: Type.String({ maxLength: 64, description: 'Base64 of the SHA-256 of the whole key string.' }),
+  name: Type.Optional(KeyName),
+  externalId: Type.Optional(ExternalId),
+  meta: Type.Optional(Meta),
+  roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
+  permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
+  expires: Type.Optional(Expires),
+  enabled: Type.Optional(Type.Boolean({ default: true })),
+  credits: Type.Optional(NewCredits),
+  ratelimits: Type.Optional(Ratelimits),
+});
+
+/** Permissions, roles and limits of a key: what importing it takes the script time for. */
+export const partsOf = ({ ratelimits, roles, permissions }: Static<typeof IssuedKey>): number =>
+  (ratelimits?.length ?? 0) + (roles?.length ?? 0) + (permissions?.length ?? 0);
+
+/** Rules of an issued key that its schema cannot say, but for those of `meta`. `at` is where it stands in the input. */
+export function checkIssuedKey({ hash, credits, ratelimits }: Static<typeof IssuedKey>, at: string) {
+  const digest = Buffer.from(hash, 'base64');
+  if (digest.length !== 32 || digest.toString('base64') !== hash)
+    throw invalid(`${at}.hash`, 'is not the base64 of 32 bytes');
+  checkCredits(credits, `${at}.credits`);
+  checkNamesOnce(ratelimits, `${at}.ratelimits`);
+}
+
+/** An issued key as the store takes it. `meta` is JSON text. */
+export const issuedKey = (
+  { hash, meta: _value, credits, ...key }: Static<typeof IssuedKey>,
+  meta: string | null | undefined,
+): NewKey => ({
+  ...key,
+  digest: Buffer.from(hash, 'base64'),
+  start: '',
+  meta: meta ?? undefined,
+  remaining: credits?.remaining ?? undefined,
+  refill: credits?.refill as NewKey['refill'],
+});
 
 export const migrateKeys = manages({
   name: 'keys.migrateKeys',
@@ -26,21 +67,7 @@ export const migrateKeys = manages({
   input: Fields({
     migrationId: Type.String({ minLength: 3, maxLength: 255, description: 'Recorded with the keys.' }),
     apiId: ApiId,
-    keys: Type.Array(
-      Fields({
-        hash: Type.String({ maxLength: 64, description: 'Base64 of the SHA-256 of the whole key string.' }),
-        name: Type.Optional(KeyName),
-        externalId: Type.Optional(ExternalId),
-        meta: Type.Optional(Meta),
-        roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
-        permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
-        expires: Type.Optional(Expires),
-        enabled: Type.Optional(Type.Boolean({ default: true })),
-        credits: Type.Optional(NewCredits),
-        ratelimits: Type.Optional(Ratelimits),
-      }),
-      { minItems: 1, maxItems: 1000 },
-    ),
+    keys: Type.Array(IssuedKey, { minItems: 1, maxItems: 1000 }),
   }),
   output: Type.Object({
     migrated: Type.Array(Type.Object({ hash: Type.String(), keyId: Type.String() })),
@@ -54,18 +81,14 @@ export const migrateKeys = manages({
     const seen = new Set<string>();
     const slugs = new Set<string>();
     let parts = 0;
-    for (const [index, { hash, credits, ratelimits, meta, roles, permissions }] of keys.entries()) {
+    for (const [index, key] of keys.entries()) {
       const at = `body.keys[${index}]`;
-      const digest = Buffer.from(hash, 'base64');
-      if (digest.length !== 32 || digest.toString('base64') !== hash)
-        throw invalid(`${at}.hash`, 'is not the base64 of 32 bytes');
-      if (seen.has(hash)) throw invalid(`${at}.hash`, 'stands twice in the call');
-      seen.add(hash);
-      checkCredits(credits, `${at}.credits`);
-      checkNamesOnce(ratelimits, `${at}.ratelimits`);
-      metaText(meta, context, 'keys', index, 'meta');
-      for (const slug of permissions ?? []) slugs.add(slug);
-      parts += (ratelimits?.length ?? 0) + (roles?.length ?? 0) + (permissions?.length ?? 0);
+      checkIssuedKey(key, at);
+      if (seen.has(key.hash)) throw invalid(`${at}.hash`, 'stands twice in the call');
+      seen.add(key.hash);
+      metaText(key.meta, context, 'keys', index, 'meta');
+      for (const slug of key.permissions ?? []) slugs.add(slug);
+      parts += partsOf(key);
     }
     const split = 'Import them in several calls.';
     if (parts > partsMax) {
@@ -89,14 +112,7 @@ export const migrateKeys = manages({
         apiId,
         migrationId,
         mayCreatePermissions: caller.grants.holds('rbac', '*', 'create_permission'),
-        keys: keys.map(({ hash, meta, credits, ...key }, index) => ({
-          ...key,
-          digest: Buffer.from(hash, 'base64'),
-          start: '',
-          meta: metaText(meta, context, 'keys', index, 'meta') ?? undefined,
-          remaining: credits?.remaining ?? undefined,
-          refill: credits?.refill,
-        })),
+        keys: keys.map((key, index) => issuedKey(key, metaText(key.meta, context, 'keys', index, 'meta'))),
       },
       actor,
     );

@@ -1,0 +1,35 @@
+#!lua flags=no-writes
+-- A page of an API's keys, in order of creation, with what it takes to create them again elsewhere.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key list, key, API and identity records, permissions, roles
+-- ARGV[1]  api_id
+-- ARGV[2]  after      the last key id of the page before (without `key_`), or ''
+-- ARGV[3]  count      at most this many
+-- ARGV[4]  now_ms     '' for Redis's clock
+-- returns  {{{digest, key as it is shown, but with its own permissions only}…}, the last key id looked at (without
+--          `key_`) where there are more, or ''}, or false when there is no such API
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/calendar"
+-- @include "include/state"
+-- @include "include/window"
+-- @include "include/permissions"
+-- @include "include/keys"
+
+local workspace, api_id, after, count, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), now_ms(ARGV[4])
+if not live_api(workspace, api_id) then return false end
+
+local members = keys_after(workspace, string.sub(api_id, -8), after, count + 1)
+local keys = {}
+for index = 1, math.min(count, #members) do
+  local digest = string.sub(members[index], 25)
+  local record, state = load_key(workspace, digest, now)
+  if record then
+    local shown = show_key(workspace, record, state, api_id)
+    shown[11] = state.direct and effective_slugs(workspace, redis.call('HGET', record, 'direct'), '') or {}
+    keys[#keys + 1] = { digest, shown }
+  end
+end
+return { keys, #members > count and string.sub(members[count], 1, 24) or '' }

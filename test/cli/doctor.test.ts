@@ -1,0 +1,280 @@
+// `tollgate doctor` as a process, against a redis-server of each test's own that is set up well, or badly, on purpose.
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { startEmbedded } from '../../src/store/embedded.ts';
+import { buildCli, runCli } from '../support/cli.ts';
+
+/** A test runs a process or several, on a machine that may be busy. */
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
+const waiting = { timeout: 15_000, interval: 20 };
+
+const installed = spawnSync('redis-server', ['--version']).status === 0;
+let dir: string;
+const started: ChildProcess[] = [];
+
+interface Finding {
+  check: string;
+  status: string;
+  found: string;
+  change?: string;
+}
+
+beforeAll(() => void buildCli());
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+});
+afterEach(async () => {
+  for (const child of started.splice(0)) {
+    child.kill('SIGKILL');
+    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+  }
+  rmSync(dir, { recursive: true, force: true });
+});
+
+/** What Tollgate recommends; a later argument takes the place of an earlier one. */
+const good = [
+  '--appendonly',
+  'yes',
+  '--save',
+  '',
+  '--maxmemory-policy',
+  'noeviction',
+  '--hash-max-listpack-value',
+  '16384',
+];
+
+/** A redis-server on a port of its own. */
+async function startRedis(settings: string[] = []): Promise<number> {
+  const port = await freePort();
+  const options = ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', mkdtempSync(join(dir, 'redis-'))];
+  const child = spawn('redis-server', [...options, ...good, ...settings], { stdio: 'ignore' });
+  started.push(child);
+  await vi.waitFor(() => {
+    const { stdout } = spawnSync('redis-cli', ['-p', `${port}`, 'ping'], { encoding: 'utf8' });
+    expect(stdout).toMatch(/PONG|NOAUTH/);
+  }, waiting);
+  return port;
+}
+
+/** One whose account may not use some commands. */
+async function startRefusing(...rules: string[]): Promise<number> {
+  const port = await startRedis();
+  const { stdout } = spawnSync('redis-cli', ['-p', `${port}`, 'acl', 'setuser', 'default', ...rules], {
+    encoding: 'utf8',
+  });
+  expect(stdout).toBe('OK\n');
+  return port;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+async function examine(env: Record<string, string>) {
+  const { code, out } = await runCli(['doctor', '--json'], env);
+  const findings = JSON.parse(out) as Finding[];
+  const of = (status: string) => findings.filter((finding) => finding.status === status).map(({ check }) => check);
+  return { code, out, findings, of, find: (check: string) => findings.find((finding) => finding.check === check) };
+}
+
+const at = (port: number) => ({ REDIS_URL: `redis://127.0.0.1:${port}` });
+
+describe.skipIf(!installed)('with its own Redis', () => {
+  test('beside a running server all is well, and it says so in a line each', async () => {
+    const redis = await startEmbedded({ dataDir: dir });
+    try {
+      const { code, out, err } = await runCli(['doctor'], { TOLLGATE_DATA_DIR: dir });
+      expect({ code, err }).toEqual({ code: 0, err: '' });
+      const names = out
+        .trimEnd()
+        .split('\n')
+        .map((line) => /^ok {7}(.*?) {2}/.exec(line)?.[1]);
+      expect(names).toEqual([
+        'node',
+        'uWebSockets.js',
+        'open files',
+        'redis',
+        'version',
+        'role',
+        'persistence',
+        'eviction',
+        'memory',
+        'encodings',
+        'clock',
+        'scripts',
+        'data directory',
+        'disk',
+      ]);
+      expect(out).toContain(`(${redis.url}), running,`);
+    } finally {
+      await redis.stop();
+    }
+  });
+
+  test('without a server it starts that Redis for the moment', async () => {
+    const { code, find } = await examine({ TOLLGATE_DATA_DIR: dir });
+    expect({ code, found: find('redis')!.found }).toEqual({
+      code: 0,
+      found: expect.stringContaining('started for the moment'),
+    });
+  });
+
+  test('a Redis that does not start is a fault that says why', async () => {
+    const { code, find } = await examine({ TOLLGATE_DATA_DIR: dir, PATH: '/nowhere' });
+    expect(code).toBe(1);
+    expect(find('redis')).toMatchObject({
+      status: 'fault',
+      found: expect.stringContaining('Tollgate needs redis-server'),
+    });
+  });
+});
+
+describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
+  test('that is set up as recommended, nothing is amiss', async () => {
+    const { code, of } = await examine(at(await startRedis()));
+    expect({ code, faults: of('fault'), warnings: of('warning') }).toEqual({ code: 0, faults: [], warnings: [] });
+  });
+
+  test.each([
+    ['evicts', ['--maxmemory-policy', 'allkeys-lru'], 'eviction', 'fault', 'Set maxmemory-policy noeviction.'],
+    ['keeps nothing', ['--appendonly', 'no'], 'persistence', 'fault', 'Set appendonly yes.'],
+    ['keeps snapshots', ['--appendonly', 'no', '--save', '60 1'], 'persistence', 'warning', 'Set appendonly yes.'],
+    [
+      'leaves syncing to the system',
+      ['--appendfsync', 'no'],
+      'persistence',
+      'warning',
+      'Set appendfsync everysec, or always.',
+    ],
+    ['is full', ['--maxmemory', '1mb'], 'memory', 'fault', 'Give Redis more memory.'],
+    [
+      'spreads records',
+      ['--hash-max-listpack-value', '64'],
+      'encodings',
+      'warning',
+      'Set hash-max-listpack-value 16384.',
+    ],
+    ['waits for replicas it has not', ['--min-replicas-to-write', '1'], 'role', 'fault', 'Bring the replicas back'],
+  ])('that %s, it says what to change', async (_, settings, check, status, change) => {
+    const { code, findings, find } = await examine(at(await startRedis(settings)));
+    expect(find(check)).toMatchObject({ status, change: expect.stringContaining(change) });
+    expect(findings.filter((finding) => finding.status !== 'ok').map((finding) => finding.check)).toEqual([check]);
+    expect(code).toBe(status === 'fault' ? 1 : 0);
+  });
+
+  test('that has replicas: the replica is a fault, and the master is told to wait for one', async () => {
+    const master = await startRedis();
+    const replica = await startRedis(['--replicaof', `127.0.0.1 ${master}`]);
+    await vi.waitFor(() => {
+      const { stdout } = spawnSync('redis-cli', ['-p', `${master}`, 'info', 'replication'], { encoding: 'utf8' });
+      expect(stdout).toContain('connected_slaves:1');
+    }, waiting);
+    expect((await examine(at(replica))).find('role')).toMatchObject({ status: 'fault' });
+    expect((await examine(at(master))).find('role')).toMatchObject({
+      status: 'warning',
+      change: 'Set min-replicas-to-write 1 and min-replicas-max-lag 10.',
+    });
+    spawnSync('redis-cli', ['-p', `${master}`, 'config', 'set', 'min-replicas-to-write', '1']);
+    expect((await examine(at(master))).find('role')).toMatchObject({ status: 'ok' });
+  });
+
+  test('that refuses CONFIG, as managed ones do, it says what it cannot know', async () => {
+    const port = await startRefusing('-config');
+    const { code, of, find } = await examine(at(port));
+    expect({ code, unknown: of('unknown'), faults: of('fault') }).toEqual({
+      code: 0,
+      unknown: ['persistence', 'encodings'],
+      faults: [],
+    });
+    expect(find('encodings')!.change).toContain('hash-max-listpack-value 16384');
+  });
+
+  test('that refuses INFO as well, the rest is still looked at', async () => {
+    const port = await startRefusing('-config', '-info');
+    const { code, of } = await examine(at(port));
+    expect({ code, unknown: of('unknown') }).toEqual({
+      code: 0,
+      unknown: ['version', 'role', 'persistence', 'eviction', 'memory', 'encodings'],
+    });
+  });
+
+  test('that refuses scripts, that is a fault', async () => {
+    const port = await startRefusing('-script');
+    const { code, find } = await examine(at(port));
+    expect(code).toBe(1);
+    expect(find('scripts')).toMatchObject({ status: 'fault', found: expect.stringContaining('NOPERM') });
+  });
+
+  test.skipIf(spawnSync('faketime', ['--version']).status !== 0).each([
+    ['+5s', 'warning', /^Redis's is [456]\d\d\d ms behind this machine's$/],
+    ['-2h', 'fault', /^Redis's is (7200|7199|7201) s ahead of this machine's$/],
+  ])('from which this machine is %s away, it says by how much', async (offset, status, found) => {
+    const command = ['-f', offset, process.execPath, 'dist/cli/index.js', 'doctor', '--json'];
+    const { stdout } = spawnSync('faketime', command, {
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH, FAKETIME_DONT_FAKE_MONOTONIC: '1', ...at(await startRedis()) },
+    });
+    const finding = (JSON.parse(stdout) as Finding[]).find(({ check }) => check === 'clock');
+    expect(finding).toMatchObject({ status, found: expect.stringMatching(found) });
+  });
+
+  test('that is a Cluster which is not whole, it does not wait for it', async () => {
+    const port = await startRedis(['--cluster-enabled', 'yes']);
+    const { code, find } = await examine({ REDIS_URL: `redis+cluster://127.0.0.1:${port}` });
+    expect(code).toBe(1);
+    expect(find('redis')).toMatchObject({ status: 'fault' });
+  });
+
+  test('no password is told, whether it is right, wrong, or in a URL that is not accepted', async () => {
+    const port = await startRedis(['--requirepass', 'hunter2']);
+    const urls = [
+      `redis://:hunter2@127.0.0.1:${port}`,
+      `redis://:hunter3@127.0.0.1:${port}`,
+      `redi://:hunter3@127.0.0.1:${port}`,
+    ];
+    const codes: (number | null)[] = [];
+    for (const REDIS_URL of [...urls, 'redis://:hunter3@127.0.0.1:1']) {
+      for (const more of [[], ['--json']]) {
+        const { code, out, err } = await runCli(['doctor', ...more], { REDIS_URL });
+        expect(`${out}${err}`).not.toMatch(/hunter/);
+        codes.push(code);
+      }
+    }
+    expect(codes).toEqual([0, 0, 1, 1, 1, 1, 1, 1]);
+  });
+});
+
+test('settings that are not accepted are a fault, named', async () => {
+  const { code, find } = await examine({ REDIS_URL: 'localhost' });
+  expect(code).toBe(1);
+  expect(find('settings')).toMatchObject({
+    status: 'fault',
+    found: expect.stringContaining('REDIS_URL=localhost must be'),
+  });
+});
+
+test('a Redis that is away is a fault, not a wait', async () => {
+  const { code, find } = await examine({ REDIS_URL: 'redis://127.0.0.1:1' });
+  expect(code).toBe(1);
+  expect(find('redis')).toMatchObject({ status: 'fault', found: expect.stringContaining('ECONNREFUSED') });
+});
+
+test('a low limit of open files is a warning', () => {
+  const command = `ulimit -n 256; exec ${process.execPath} dist/cli/index.js doctor --json`;
+  const { stdout } = spawnSync('sh', ['-c', command], {
+    encoding: 'utf8',
+    env: { PATH: process.env.PATH, REDIS_URL: 'redis://127.0.0.1:1' },
+  });
+  const finding = (JSON.parse(stdout) as Finding[]).find(({ check }) => check === 'open files');
+  expect(finding).toMatchObject({ status: 'warning', found: '256: no more connections than that' });
+});

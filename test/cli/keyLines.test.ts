@@ -1,0 +1,576 @@
+// `tollgate export` and `import` as processes, on the run's Redis. What is imported is looked at through the API.
+import { spawnSync } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { digestOf } from '../../src/domain/keyString.ts';
+import { type EmbeddedRedis, startEmbedded } from '../../src/store/embedded.ts';
+import { cliActor } from '../../src/store/rootKeys.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { buildCli, runCli, spawnCli } from '../support/cli.ts';
+import { dayMs, harness, testSettings } from '../support/harness.ts';
+import { random, seed } from '../support/random.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+const tollgate = harness();
+const { clock, ok, createWorkspace } = tollgate;
+/** A test runs a process or several, on a machine that may be busy. */
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
+const waiting = { timeout: 15_000, interval: 20 };
+
+let dir: string;
+let fileCount = 0;
+const env = () => ({ REDIS_URL: testRedisUrl() });
+const cli = (args: readonly string[], input?: string | Buffer) => runCli(args, env(), input);
+
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  buildCli();
+});
+afterAll(() => rmSync(dir, { recursive: true }));
+beforeEach(() => {
+  // The command line goes by Redis's clock.
+  clock.now = Date.now();
+});
+
+const newFile = () => join(dir, `keys${++fileCount}.jsonl`);
+const hashOf = (key: string) => digestOf(key).toString('base64');
+const newSecret = () => `elsewhere_${randomBytes(12).toString('hex')}`;
+const linesOf = (text: string) =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+const textOf = (lines: readonly object[]) => lines.map((line) => `${JSON.stringify(line)}\n`).join('');
+
+async function exportOf(workspaceId: string, ...options: string[]): Promise<string> {
+  const { code, out, err } = await cli(['export', '--workspace', workspaceId, ...options]);
+  expect({ code, err }).toMatchObject({ code: 0, err: expect.stringContaining('Exported ') });
+  return out;
+}
+
+/** The `--json` summary of an import that must go well. */
+async function importInto(workspaceId: string, text: string | Buffer, ...options: string[]) {
+  const { code, out, err } = await cli(['import', '-', '--workspace', workspaceId, '--json', ...options], text);
+  expect({ code, out }).toEqual({ code: 0, out: '' });
+  return JSON.parse(err.trimEnd().split('\n').at(-1)!);
+}
+
+const keysIn = async (workspaceId: string) => {
+  const { apis } = await tollgate.store.apis.list(workspaceId, { count: 100 });
+  return apis.reduce((sum, { keyCount }) => sum + keyCount, 0);
+};
+
+const verify = async (key: string, rootKey: string) => {
+  const body = JSON.stringify({ key });
+  const { json } = await tollgate.send('/v2/keys.verifyKey', { body, authorization: `Bearer ${rootKey}` });
+  // Identities and limits are known by their names, their ids are their Tollgate's own; and the windows begin anew.
+  const own = ['id', 'remaining', 'reset'];
+  return JSON.parse(JSON.stringify(json.data), (name, value) => (own.includes(name) ? undefined : value));
+};
+
+describe('a workspace of everything there is', () => {
+  const pick = random(seed);
+  const apis: string[] = [];
+  const keys: { key: string; keyId: string }[] = [];
+  let exported: string;
+
+  const limits = () =>
+    Array.from({ length: pick(0, 3) }, (_, at) => ({
+      name: `limit ${at}`,
+      limit: pick(5, 1e9),
+      duration: pick(1000, 30 * dayMs),
+      autoApply: pick(0, 1) === 1,
+    }));
+  const meta = () =>
+    [{}, { plan: 'pro', 'né "quoted"': [1, null, { deep: '\u{1f511}\u2028' }] }, { n: 1e21 }][pick(0, 2)]!;
+  const credits = () =>
+    [
+      undefined,
+      { remaining: pick(0, 1e9) },
+      { remaining: pick(1, 9), refill: { interval: 'daily' as const, amount: pick(1, 1e6) } },
+      { remaining: pick(1, 9), refill: { interval: 'monthly' as const, amount: 5, refillDay: pick(1, 31) } },
+    ][pick(0, 3)];
+
+  beforeAll(async () => {
+    clock.now = Date.now();
+    await ok('permissions.createPermission', { slug: 'documents.read', name: 'Read', description: 'Any "document"' });
+    await ok('permissions.createRole', {
+      name: 'reader',
+      description: 'Reads',
+      permissions: ['documents.read', 'mail.*'],
+    });
+    await ok('permissions.createRole', { name: 'nothing' });
+    for (const externalId of ['ada', 'bob', 'alone'])
+      await ok('identities.createIdentity', { externalId, meta: meta(), ratelimits: limits() });
+    for (const name of ['payments', 'mail', 'empty']) apis.push((await ok('apis.createApi', { name })).apiId);
+    // More than one page of one API.
+    for (let at = 0; at < 230; at++) {
+      clock.now += pick(0, 1);
+      const created = await ok('keys.createKey', {
+        apiId: apis[at % 10 === 0 ? 1 : 0]!,
+        ...(pick(0, 1) && { prefix: 'pay' }),
+        ...(pick(0, 1) && { byteLength: pick(16, 40) }),
+        ...(pick(0, 1) && { name: `Key "${at}"` }),
+        ...(pick(0, 1) && { externalId: ['ada', 'bob', `user_${at}`][pick(0, 2)]! }),
+        ...(pick(0, 1) && { meta: meta() }),
+        ...(pick(0, 4) === 0 && { expires: [1, Date.now() + dayMs][pick(0, 1)]! }),
+        ...(pick(0, 4) === 0 && { enabled: false }),
+        ...(pick(0, 1) && { ratelimits: limits() }),
+        ...(pick(0, 2) === 0 && { roles: ['reader', 'nothing'].slice(pick(0, 1)) }),
+        ...(pick(0, 2) === 0 && { permissions: ['documents.write', 'documents.read'].slice(pick(0, 1)) }),
+        credits: credits(),
+      });
+      if (pick(0, 5) === 0) await ok('keys.updateKey', { keyId: created.keyId, name: 'renamed' });
+      if (pick(0, 5) === 0) await ok('keys.verifyKey', { key: created.key });
+      keys.push(created);
+    }
+    await ok('keys.deleteKey', { keyId: keys.pop()!.keyId });
+    await ok('keys.deleteKey', { keyId: keys.pop()!.keyId, permanent: true });
+    exported = await exportOf(tollgate.workspaceId);
+  });
+
+  test(`comes out of an empty workspace as it went in, line for line (seed ${seed})`, async () => {
+    const there = await createWorkspace();
+    const count = (kind: string) => linesOf(exported).filter((line) => line.kind === kind).length;
+    const all = { permission: 3, role: 2, api: 3, identity: count('identity'), key: 228 };
+    const none = { permission: 0, role: 0, api: 0, identity: 0, key: 0 };
+    expect(Object.fromEntries(Object.keys(all).map((kind) => [kind, count(kind)]))).toEqual(all);
+
+    // A dry run says the same, and changes nothing.
+    const whole = { created: all, existed: none, refused: 0 };
+    expect(await importInto(there.workspaceId, exported, '--dry-run')).toEqual(whole);
+    expect(await exportOf(there.workspaceId)).toBe('');
+    expect(await importInto(there.workspaceId, exported)).toEqual(whole);
+    expect(await exportOf(there.workspaceId)).toBe(exported);
+
+    const again = { created: none, existed: all, refused: 0 };
+    expect(await importInto(there.workspaceId, exported, '--dry-run')).toEqual(again);
+    expect(await importInto(there.workspaceId, exported)).toEqual(again);
+    expect(await exportOf(there.workspaceId)).toBe(exported);
+  });
+
+  test('names the permissions of a role with the role, not again with its keys', () => {
+    const withRole = linesOf(exported).filter((line) => line.kind === 'key' && line.roles?.includes('reader'));
+    expect(withRole.length).toBeGreaterThan(0);
+    for (const { permissions = [] } of withRole) expect(permissions).not.toContain('mail.*');
+  });
+
+  test('holds no key string, and no hash of a deleted key', () => {
+    for (const { key } of keys) {
+      expect(exported).not.toContain(key.slice(-20));
+      expect(exported).toContain(hashOf(key));
+    }
+  });
+
+  test('--api leaves out the other APIs, not what the keys share', async () => {
+    const kindsOf = (text: string) => new Set(linesOf(text).map((line) => line.kind));
+    const some = await exportOf(tollgate.workspaceId, '--api', apis[1]!);
+    expect(kindsOf(some)).toEqual(kindsOf(exported));
+    const own = (text: string) => linesOf(text).filter((line) => line.apiId === apis[1]);
+    expect(linesOf(some).filter((line) => 'apiId' in line)).toEqual(own(exported));
+  });
+
+  test('--resume goes on where a file was cut off, be it in the middle of a line', async () => {
+    const bytes = Buffer.from(exported);
+    const firstKey = exported.indexOf('{"kind":"key"');
+    for (const cut of [firstKey - 5, firstKey + 3000, bytes.length - 1, bytes.length]) {
+      const file = newFile();
+      writeFileSync(file, bytes.subarray(0, cut));
+      const { code } = await cli(['export', file, '--workspace', tollgate.workspaceId, '--resume']);
+      expect([code, cut, readFileSync(file, 'utf8') === exported]).toEqual([0, cut, true]);
+    }
+  });
+
+  test('a file that exists is neither written over nor, where it is no export, gone on with', async () => {
+    const file = newFile();
+    writeFileSync(file, 'precious\n');
+    const command = ['export', file, '--workspace', tollgate.workspaceId];
+    expect(await cli(command)).toMatchObject({
+      code: 1,
+      err: expect.stringContaining(`${file} exists. --resume goes on`),
+    });
+    expect(await cli([...command, '--resume'])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('does not end with a line of an export'),
+    });
+    expect(readFileSync(file, 'utf8')).toBe('precious\n');
+  });
+
+  test('a new file is for its owner only', async () => {
+    const file = newFile();
+    const { code, out } = await cli(['export', file, '--workspace', tollgate.workspaceId]);
+    expect({ code, out }).toEqual({
+      code: 0,
+      out: expect.stringMatching(/^Exported 228 keys, \d+ identities, 3 APIs, 2 roles, /),
+    });
+    expect(readFileSync(file, 'utf8')).toBe(exported);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+  });
+
+  // From here on keys are verified, which charges them.
+  test('an import into a given API gives new ids, and the keys verify', async () => {
+    const there = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(there.workspaceId, 'gathered', cliActor);
+    const { created } = await importInto(there.workspaceId, exported, '--api', apiId);
+    expect(created).toMatchObject({ key: 228, api: 0 });
+    const { key, keyId } = keys[0]!;
+    const shown = await verify(key, there.rootKey);
+    expect(shown.keyId).toMatch(new RegExp(`^key_.{16}${apiId.slice(-8)}$`));
+    expect(shown.keyId).not.toBe(keyId);
+  });
+
+  test('every key verifies there as it does here', async () => {
+    const there = await createWorkspace();
+    await importInto(there.workspaceId, exported);
+    for (const { key, keyId } of keys) {
+      const here = await verify(key, tollgate.rootKey);
+      expect(here.keyId).toBe(keyId);
+      expect(await verify(key, there.rootKey)).toEqual(here);
+    }
+  });
+
+  test('a reader that goes away ends it in a line', async () => {
+    const child = spawnCli(['export', '--workspace', tollgate.workspaceId], env());
+    child.stdout.destroy();
+    let err = '';
+    child.stderr.on('data', (text) => (err += text));
+    const [code] = await once(child, 'close');
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringMatching(/tollgate: Nobody reads the output any longer\.\n$/),
+    });
+  });
+});
+
+describe('a file from elsewhere', () => {
+  test('needs no more than hashes and an API', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
+    const secret = newSecret();
+    const line = { hash: hashOf(secret), name: 'Ada', externalId: 'ada', credits: { remaining: 5 } };
+    // As some editors leave it: a line in between, no line feed at the end, and that of Windows.
+    await importInto(
+      workspaceId,
+      `\r\n${JSON.stringify(line)}\r\n\n${JSON.stringify({ hash: hashOf(newSecret()) })}`,
+      '--api',
+      apiId,
+    );
+    expect(await verify(secret, rootKey)).toMatchObject({ valid: true, name: 'Ada', credits: 4 });
+    expect(await keysIn(workspaceId)).toBe(2);
+  });
+
+  test('has its bad lines told by number and field, and everything else imported', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
+    const secret = newSecret();
+    const plaintext = newSecret();
+    const hash = () => hashOf(newSecret());
+    const text = [
+      JSON.stringify({ apiId, hash: hash() }),
+      plaintext,
+      JSON.stringify({ apiId, hash: 'short' }),
+      JSON.stringify({ apiId, hash: hash(), key: plaintext, name: 'has its string' }),
+      JSON.stringify({ apiId, hash: hash(), start: plaintext }),
+      JSON.stringify({ apiId, hash: hash(), ratelimits: [{ name: 'requests', limit: 0, duration: 60_000 }] }),
+      JSON.stringify({ apiId, hash: hash(), roles: ['absent'] }),
+      JSON.stringify({ apiId: `api_${'1'.repeat(16)}`, hash: hash() }),
+      JSON.stringify({ hash: hash() }),
+      JSON.stringify({ kind: 'root key', hash: hash() }),
+      `{"apiId":"${apiId}","hash":"${hash()}","meta":{"text":"${'m'.repeat(20_000)}"}}`,
+      JSON.stringify({ kind: 'identity', externalId: 'ada lovelace' }),
+      JSON.stringify({ apiId, hash: hash(), credits: { remaining: null, refill: { interval: 'daily', amount: 1 } } }),
+      Buffer.from([0x22, 0xff, 0x22]),
+      JSON.stringify({ apiId, hash: hash(), keyId: `key_${'1'.repeat(24)}` }),
+      JSON.stringify({ apiId, hash: hashOf(secret), name: 'the last' }),
+    ].map((line) => Buffer.concat([Buffer.from(line), Buffer.from('\n')]));
+    const file = newFile();
+    const rejected = file.replace('.jsonl', '.rejected.jsonl');
+    writeFileSync(file, Buffer.concat(text));
+
+    const { code, out, err } = await cli(['import', file, '--workspace', workspaceId]);
+    expect(code).toBe(1);
+    expect(out).toMatch(/^Imported 2 keys\.\nRefused: 14 lines\.\n {2}line 2: is not valid JSON/);
+    expect(out).toContain(`They are in ${rejected}, with the reasons.\n`);
+    const told = linesOf(readFileSync(rejected, 'utf8'));
+    expect(told.map(({ line, errors }) => [line, errors[0].field])).toEqual([
+      [2, ''],
+      [3, 'hash'],
+      [4, 'key'],
+      [5, 'start'],
+      [6, 'ratelimits[0].limit'],
+      [7, 'roles'],
+      [8, 'apiId'],
+      [9, 'apiId'],
+      [10, 'kind'],
+      [11, 'meta'],
+      [12, 'externalId'],
+      [13, 'credits.refill'],
+      [14, ''],
+      [15, 'keyId'],
+    ]);
+    expect(told[4].input).toMatchObject({ apiId, ratelimits: [{ name: 'requests', limit: 0, duration: 60_000 }] });
+    expect(statSync(rejected).mode & 0o777).toBe(0o600);
+    for (const written of [out, err, readFileSync(rejected, 'utf8')]) expect(written).not.toContain(plaintext);
+    expect(await verify(secret, rootKey)).toMatchObject({ valid: true, name: 'the last' });
+    expect(await keysIn(workspaceId)).toBe(2);
+
+    // Mended and fed back, the rest comes; and what was told of the first run is gone.
+    const mended = told.filter(({ line }) => line === 6).map(({ input }) => ({ ...input, ratelimits: [] }));
+    writeFileSync(file, textOf(mended));
+    expect(await cli(['import', file, '--workspace', workspaceId])).toMatchObject({
+      code: 0,
+      out: 'Imported 1 key.\n',
+    });
+    expect(existsSync(rejected)).toBe(false);
+  });
+
+  test('from standard input has its bad lines on standard output', async () => {
+    const { workspaceId } = await createWorkspace();
+    const { code, out, err } = await cli(['import', '-', '--workspace', workspaceId], '{"hash":1}\n');
+    expect(code).toBe(1);
+    expect(linesOf(out)).toEqual([
+      { line: 1, errors: [{ field: 'hash', message: 'must be string' }], input: { hash: 1 } },
+    ]);
+    expect(err).toContain('Refused: 1 line');
+  });
+
+  test('a line that is too long is refused without being held, and the next one is read', async () => {
+    const { workspaceId } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
+    const line = () => Buffer.from(`${JSON.stringify({ apiId, hash: hashOf(newSecret()) })}\n`);
+    const input = Buffer.concat([line(), Buffer.alloc(3_000_000, 'x'), Buffer.from('\n'), line()]);
+    const { code, out } = await cli(['import', '-', '--workspace', workspaceId], input);
+    expect(code).toBe(1);
+    expect(linesOf(out)).toEqual([
+      { line: 2, errors: [{ field: '', message: 'A line may have 1048576 bytes (BODY_LIMIT_BYTES).' }] },
+    ]);
+    expect(await keysIn(workspaceId)).toBe(2);
+  });
+
+  test('what exists is left as it is, also twice in the file', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
+    const secret = newSecret();
+    const line = (name: string) => ({ apiId, hash: hashOf(secret), name });
+    await importInto(workspaceId, textOf([line('first'), line('second')]));
+    expect(await importInto(workspaceId, textOf([line('third')]))).toMatchObject({
+      created: { key: 0 },
+      existed: { key: 1 },
+    });
+    expect(await verify(secret, rootKey)).toMatchObject({ name: 'first' });
+    expect(await keysIn(workspaceId)).toBe(1);
+  });
+
+  test('an id that another key has is refused', async () => {
+    const { workspaceId } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
+    const keyId = `key_${'2'.repeat(16)}${apiId.slice(-8)}`;
+    const line = () => ({ apiId, keyId, hash: hashOf(newSecret()) });
+    const { out } = await cli(['import', '-', '--workspace', workspaceId], textOf([line(), line()]));
+    expect(linesOf(out)).toMatchObject([{ line: 2, errors: [{ field: 'keyId' }] }]);
+    expect(linesOf((await cli(['import', '-', '--workspace', workspaceId], textOf([line()]))).out)).toMatchObject([
+      { line: 1, errors: [{ field: 'keyId' }] },
+    ]);
+    expect(await keysIn(workspaceId)).toBe(1);
+  });
+
+  test('a deleted API comes back with its id once its keys have been removed, not before', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'gone and back', cliActor);
+    const secret = newSecret();
+    await importInto(workspaceId, textOf([{ apiId, hash: hashOf(secret) }]));
+    const exported = await exportOf(workspaceId);
+    await tollgate.store.apis.delete(workspaceId, apiId, cliActor);
+
+    const { code, out } = await cli(['import', '-', '--workspace', workspaceId], exported);
+    expect({ code, fields: linesOf(out).map(({ errors }) => errors[0].field) }).toEqual({
+      code: 1,
+      fields: ['apiId', 'apiId'],
+    });
+    while (await tollgate.store.sweep.purge(workspaceId));
+    await importInto(workspaceId, exported);
+    while (await tollgate.store.sweep.purge(workspaceId));
+    expect(await exportOf(workspaceId)).toBe(exported);
+    expect(await verify(secret, rootKey)).toMatchObject({ valid: true });
+  });
+
+  test('killed outright in the middle, it is finished by the same command', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
+    const secrets = Array.from({ length: 3000 }, newSecret);
+    const lines = secrets.map(
+      (secret, at) =>
+        `${JSON.stringify({ apiId, hash: hashOf(secret), name: `${at}`, externalId: `user_${at % 9}` })}\n`,
+    );
+
+    const child = spawnCli(['import', '-', '--workspace', workspaceId], env());
+    child.stdin.on('error', () => {});
+    // It waits for the rest, in the middle of a line.
+    child.stdin.write(lines.slice(0, 1400).join('') + lines[1400]!.slice(0, 40));
+    await vi.waitFor(async () => expect(await keysIn(workspaceId)).toBeGreaterThan(200), waiting);
+    child.kill('SIGKILL');
+    await once(child, 'close');
+    const before = await keysIn(workspaceId);
+    expect(before).toBeLessThan(3000);
+
+    const { created, existed } = await importInto(workspaceId, lines.join(''));
+    expect({ created: created.key, existed: existed.key }).toEqual({ created: 3000 - before, existed: before });
+    expect(await keysIn(workspaceId)).toBe(3000);
+    for (const at of [0, 1399, 1400, 2999])
+      expect(await verify(secrets[at]!, rootKey)).toMatchObject({ name: `${at}` });
+  });
+
+  test('a thousand keys are a few audit events, not a thousand', async () => {
+    const { workspaceId } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
+    const lines = Array.from({ length: 1000 }, (_, at) => [
+      { kind: 'identity', externalId: `user_${at}`, meta: { at } },
+      { apiId, hash: hashOf(newSecret()), externalId: `user_${at}` },
+    ]).flat();
+    expect(await importInto(workspaceId, textOf(lines))).toMatchObject({ created: { key: 1000, identity: 1000 } });
+    const { items } = await tollgate.store.audit.list(workspaceId, { count: 1000, order: 'asc' });
+    const events = items.filter(({ operation }) => operation === 'cli.import');
+    expect(events.length).toBeGreaterThan(0);
+    expect(events.length).toBeLessThan(30);
+    expect(new Set(events.map(({ resource }) => resource.type))).toEqual(new Set(['api', 'identity']));
+  });
+});
+
+describe('with a Redis of its own', () => {
+  let redis: EmbeddedRedis;
+  let store: Store;
+  let dataDir: string;
+
+  beforeEach(async () => {
+    dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+    redis = await startEmbedded({ dataDir });
+    store = await openStore({ ...testSettings, url: redis.url });
+    return async () => {
+      await store.close();
+      await redis.stop();
+      rmSync(dataDir, { recursive: true });
+    };
+  });
+
+  test('a reader that does not read stops the export, which does not gather what is not taken', async () => {
+    const { workspaceId } = await store.workspaces.create('large');
+    const apiId = await store.apis.create(workspaceId, 'large', cliActor);
+    const meta = JSON.stringify({ text: 'm'.repeat(3000) });
+    for (let from = 0; from < 10_000; from += 500) {
+      const keys = Array.from({ length: 500 }, (_, at) => ({
+        digest: createHash('sha256')
+          .update(`${from + at}`)
+          .digest(),
+        start: '',
+        meta,
+      }));
+      await store.keys.create(workspaceId, { apiId, keys, mayCreatePermissions: false }, cliActor);
+    }
+    const pagesRead = async () => {
+      const { stdout } = spawnSync('redis-cli', ['-s', redis.url.slice('unix:'.length), 'info', 'commandstats']);
+      // The client sends a script whole the first time, by its digest from then on.
+      return [...`${stdout}`.matchAll(/cmdstat_eval(?:sha)?:calls=(\d+)/g)].reduce(
+        (sum, [, calls]) => sum + Number(calls),
+        0,
+      );
+    };
+    const before = await pagesRead();
+    const child = spawnCli(['export', '--workspace', workspaceId], { TOLLGATE_DATA_DIR: dataDir });
+    child.stdout.pause();
+    await vi.waitFor(async () => expect(await pagesRead()).toBeGreaterThan(before), waiting);
+    // It asks for no more: half a second long the same number.
+    let asked = 0;
+    await vi.waitFor(
+      async () => {
+        const now = await pagesRead();
+        const same = now === asked;
+        asked = now;
+        expect(same).toBe(true);
+      },
+      { timeout: 15_000, interval: 500 },
+    );
+    // Of fifty pages of 600 KB, one fills the pipe.
+    expect(asked - before).toBeLessThan(10);
+
+    let count = 0;
+    child.stdout.on('data', (bytes: Buffer) => {
+      for (let at = bytes.indexOf(10); at >= 0; at = bytes.indexOf(10, at + 1)) count++;
+    });
+    child.stdout.resume();
+    const [code] = await once(child, 'close');
+    expect({ code, count }).toEqual({ code: 0, count: 10_001 });
+  });
+
+  test('a Redis that goes away ends an import with where it was and what to do', async () => {
+    const { workspaceId } = await store.workspaces.create('interrupted');
+    const apiId = await store.apis.create(workspaceId, 'interrupted', cliActor);
+    const lines = (count: number) =>
+      textOf(Array.from({ length: count }, () => ({ apiId, hash: hashOf(newSecret()) })));
+    const child = spawnCli(['import', '-', '--workspace', workspaceId], { TOLLGATE_DATA_DIR: dataDir });
+    let err = '';
+    child.stderr.on('data', (text) => (err += text));
+    child.stdin.on('error', () => {});
+    child.stdin.write(lines(600));
+    await vi.waitFor(async () => {
+      const { apis } = await store.apis.list(workspaceId, { count: 1 });
+      expect(apis[0]!.keyCount).toBe(500);
+    }, waiting);
+    await redis.stop();
+    child.stdin.end(lines(1000));
+    const [code] = await once(child, 'close');
+    expect(code).toBe(1);
+    expect(err).toMatch(/tollgate: The import ended after line 500: .* Run the same command again: .*\n$/);
+  });
+});
+
+describe('progress', () => {
+  const input = textOf(Array.from({ length: 10 }, () => ({ hash: hashOf(newSecret()) })));
+
+  test('is plain lines where there is no terminal', async () => {
+    const { workspaceId } = await createWorkspace();
+    const file = newFile();
+    writeFileSync(file, input);
+    const { err } = await cli(['import', file, '--workspace', workspaceId]);
+    expect(err).toMatch(/^(import: \d+ %, [\d,]+ lines, \d+s\n)+$/);
+    expect(err).toMatch(/import: 100 %, 10 lines, \d+s\n$/);
+  });
+
+  test.skipIf(spawnSync('script', ['--version']).status !== 0)('is a bar on a terminal', async () => {
+    const { workspaceId } = await createWorkspace();
+    const file = newFile();
+    writeFileSync(file, input);
+    const command = `${process.execPath} dist/cli/index.js import ${file} --workspace ${workspaceId}`;
+    const { stdout } = spawnSync('script', ['-qec', command, '/dev/null'], {
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH, TERM: 'xterm', ...env() },
+    });
+    expect(stdout).toContain('import ████████████████████████ 100 %');
+  });
+});
+
+test.each([
+  [['export', '--workspace', 'ws_nothing'], /^tollgate: There is no workspace ws_nothing\./],
+  [['import', '-', '--workspace', 'ws_nothing'], /^tollgate: There is no workspace ws_nothing\./],
+  [['export'], /^error: required option '--workspace <id>' not specified/],
+  [['import', '--workspace', 'ws_1'], /^error: missing required argument 'file'/],
+])('%j is refused in a line', async (args, line) => {
+  const { code, out, err } = await cli(args);
+  expect({ code, out }).toEqual({ code: 1, out: '' });
+  expect(err).toMatch(line);
+});
+
+test('an API or a file that is not there is refused in a line', async () => {
+  const of = ['--workspace', tollgate.workspaceId];
+  expect((await cli(['export', ...of, '--api', 'api_nothing'])).err).toMatch(
+    /^tollgate: There is no API api_nothing in ws_/,
+  );
+  expect((await cli(['import', '-', ...of, '--api', 'api_nothing'])).err).toMatch(
+    /^tollgate: There is no API api_nothing in ws_/,
+  );
+  expect((await cli(['import', join(dir, 'absent'), ...of])).err).toMatch(/^tollgate: There is no file .*absent\.\n$/);
+  expect((await cli(['export', ...of, '--resume'])).err).toMatch(/^tollgate: --resume needs the file/);
+});
