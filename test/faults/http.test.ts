@@ -18,7 +18,7 @@ beforeAll(async () => {
   buildServer();
   server = await startServer({ LOG_LEVEL: 'warn' });
   pid = server.child.pid;
-});
+}, 120_000);
 afterAll(() => server.stop());
 
 /** What a broken server cannot do, after each of these: answer somebody else, as the same process, with nothing to tell. */
