@@ -14,6 +14,7 @@ import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
 import { errorCatalogue } from '../../src/errors.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { operations as registry } from '../../src/operations/index.ts';
+import { Slug } from '../../src/operations/schemas.ts';
 import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
 import { connect } from '../../src/store/redis.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
@@ -34,7 +35,7 @@ const operationAt = new Map(
   ),
 );
 const isLong = process.env.FAULTS_RESULTS !== undefined;
-const requestsMin = isLong ? 200_000 : 4_000;
+const requestsMin = isLong ? 200_000 : 6_000;
 const lanesCount = 8;
 
 let server: ServerProcess;
@@ -78,6 +79,7 @@ const sometimes =
   (...values: unknown[]) =>
   (own: fc.Arbitrary<unknown>) =>
     fc.oneof({ weight: 1, arbitrary: fc.constantFrom(...values) }, { weight: 1, arbitrary: own });
+const keeper = 'keeper';
 const fewOf = (kind: Kind) => mostly(fc.array(named(kind), { minLength: 1, maxLength: 4, size: 'max' }));
 
 const hints: Hints = {
@@ -92,10 +94,12 @@ const hints: Hints = {
   permissions: fewOf('slug'),
   role: mostly(named('role')),
   roleId: mostly(named('roleId')),
-  roles: fewOf('roleName'),
-  namespace: mostly(named('namespace')),
-  identifier: mostly(named('identifier')),
-  cursor: mostly(named('cursor')),
+  // One that nothing removes, as an unknown one refuses the whole call.
+  roles: (own) => fc.oneof(fc.constant([keeper]), fewOf('roleName')(own)),
+  namespace: (own) => fc.oneof(fc.constant('emails'), named('namespace'), own),
+  identifier: (own) => fc.oneof(fc.constantFrom('user_1', 'user_*'), named('identifier'), own),
+  cursor: (own) => fc.oneof(fc.constant(undefined), named('cursor'), own),
+  decrypt: sometimes(undefined, false),
   tag: mostly(named('tag')),
   tags: sometimes(['path=/a'], ['a', 'b', 'a']),
   name: sometimes('requests', 'tokens'),
@@ -217,10 +221,16 @@ interface Fuzzed {
 const rarely = <T>(usual: T, ...unusual: T[]) =>
   fc.oneof({ weight: 40, arbitrary: fc.constant(usual) }, { weight: 1, arbitrary: fc.constantFrom(...unusual) });
 
-/** What removes comes less often than what makes. */
+/** What makes comes more often than what removes, and keys, which have the most to get wrong, the most often. */
+function weightOf({ name }: AnyOperation): number {
+  if (/createKey|migrateKeys|updateKey/.test(name)) return 14;
+  if (/create|verify|imit$/.test(name)) return 6;
+  return /delete/.test(name) ? 2 : 4;
+}
+
 const requests: fc.Arbitrary<Fuzzed> = fc.oneof(
   ...operations.map((operation) => ({
-    weight: /delete|reroll/.test(operation.name) ? 1 : /create|verify|migrate|imit$/.test(operation.name) ? 6 : 3,
+    weight: weightOf(operation),
     arbitrary: fc.record({
       path: fc.constantFrom(...[operation.name, operation.alias ?? []].flat()),
       body: bodiesFor(operation.input, hintsOf(operation)),
@@ -387,7 +397,8 @@ async function openLanes(): Promise<Lane[]> {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     known.hash.push(digestOf('known').toString('base64'));
     const lane = { workspaceId, rootKey: key, agent, known, learned: 0 };
-    for (const name of known.roleName) await post(lane, 'permissions.createRole', key, JSON.stringify({ name }));
+    for (const name of [keeper, ...known.roleName])
+      await post(lane, 'permissions.createRole', key, JSON.stringify({ name }));
     lanes.push(lane);
   }
   await store.close();
@@ -399,9 +410,9 @@ async function openLanes(): Promise<Lane[]> {
 const inputOf = (name: string) => operationAt.get(name)!.input;
 
 /** What the members of a record may be, where the operation that makes them says. */
-function rulesOf(input: TSchema) {
+function rulesOf(input: TSchema, but: object = {}) {
   const { properties } = input as unknown as { properties: Record<string, object> };
-  const text = JSON.stringify({ type: 'object', properties });
+  const text = JSON.stringify({ type: 'object', properties: { ...properties, ...but } });
   // A record's limits have ids; only requests are closed.
   return ajv.compile(
     JSON.parse(text, (_name, value) =>
@@ -465,7 +476,8 @@ async function examineStore(lane: Lane): Promise<number> {
     if (resource.type === 'namespace') namespaces.add(resource.id);
   }
   for (const namespace of lane.known.namespace) namespaces.add(namespace);
-  const keyRules = rulesOf(inputOf('keys.createKey'));
+  // A record shows the permissions of its roles as well, which no bound holds for.
+  const keyRules = rulesOf(inputOf('keys.createKey'), { permissions: { type: 'array', items: Slug } });
   for (const apiId of apis) {
     for await (const key of list('apis.listKeys', { apiId })) {
       examineRecord(keyRules, key);
@@ -525,8 +537,7 @@ test(`${requestsMin} requests leave nothing broken (seed ${seed})`, async () => 
   expect(seen.answers).toBeGreaterThanOrEqual(requestsMin);
   // It would be easy to pass with requests that are all refused.
   expect(operations.map(({ name }) => name).filter((name) => !passed.get(name))).toEqual([]);
-  const okOfValid = seen.ok / seen.valid;
-  expect(okOfValid).toBeGreaterThan(0.3);
+  expect(seen.ok / seen.valid).toBeGreaterThan(0.3);
 
   let records = 0;
   for (const lane of lanes) records += await examineStore(lane);
