@@ -421,7 +421,7 @@ function rulesOf(input: TSchema, but: object = {}) {
   );
 }
 
-interface Record_ {
+interface StoredRecord {
   meta?: object;
   permissions?: string[];
   roles?: string[];
@@ -429,7 +429,7 @@ interface Record_ {
   credits?: { remaining: number };
 }
 
-function examineRecord(rules: ValidateFunction, record: Record_) {
+function examineRecord(rules: ValidateFunction, record: StoredRecord) {
   const failures = rules(record) ? [] : [failuresOf(rules)];
   const twice = (what: string, items: readonly string[] = []) => {
     if (new Set(items).size !== items.length) failures.push(`${what} twice`);
@@ -459,7 +459,7 @@ async function examineStore(lane: Lane): Promise<number> {
       const page = await ask(name, { ...input, ...(cursor && { cursor }) });
       if (page.status === 404) return;
       must(page.status === 200, () => JSON.stringify(page));
-      const items = (wrapped ? page.data[wrapped] : page.data) as (Record_ & Record<string, string>)[];
+      const items = (wrapped ? page.data[wrapped] : page.data) as (StoredRecord & Record<string, string>)[];
       records += items.length;
       yield* items;
       cursor = page.pagination.cursor;
@@ -490,12 +490,9 @@ async function examineStore(lane: Lane): Promise<number> {
   }
   const identityRules = rulesOf(inputOf('identities.createIdentity'));
   for await (const identity of list('identities.listIdentities')) examineRecord(identityRules, identity);
-  for await (const item of list('permissions.listPermissions'))
-    examineRecord(rulesOf(inputOf('permissions.createPermission')), item);
-  const roleRules = rulesOf({
-    ...inputOf('permissions.createRole'),
-    properties: namesOnly(inputOf('permissions.createRole')),
-  });
+  const permissionRules = rulesOf(inputOf('permissions.createPermission'));
+  for await (const permission of list('permissions.listPermissions')) examineRecord(permissionRules, permission);
+  const roleRules = rulesOf(inputOf('permissions.createRole'));
   for await (const role of list('permissions.listRoles')) {
     examineRecord(roleRules, {
       ...role,
@@ -513,8 +510,6 @@ async function examineStore(lane: Lane): Promise<number> {
   must((await ask('analytics.getRatelimits', {})).status === 200, () => 'analytics');
   return records;
 }
-
-const namesOnly = (input: TSchema) => (input as unknown as { properties: object }).properties;
 
 const megabytes = (bytes: number) => Math.round(bytes / 1e6);
 
