@@ -2,9 +2,10 @@
 
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type KeyspaceEntry, keyspace, setupKey, workspacesKey } from '../src/store/keyspace.ts';
+import { keyspace, setupKey } from '../src/store/keyspace.ts';
 import { connect, type RedisClient } from '../src/store/redis.ts';
 import { dayMs, harness, hourMs, testSettings } from './support/harness.ts';
+import { entryNames, survey } from './support/keyspace.ts';
 import { testRedisUrl } from './support/redis.ts';
 
 let redis: RedisClient;
@@ -18,36 +19,6 @@ afterAll(async () => void (await redis.quit()));
 const tollgate = harness();
 const { call, ok, clock, createKey, createWorkspace } = tollgate;
 
-const base58 = '[1-9A-HJ-NP-Za-km-z]';
-const parts: Record<string, string> = {
-  digest: '[\\s\\S]{32}',
-  api8: `${base58}{8}`,
-  id16: `${base58}{16}`,
-  key24: `${base58}{24}`,
-  owner: `(?:${base58}{16}|${base58}{24})`,
-  externalId: '[a-zA-Z0-9_.-]{1,255}',
-  number: '[1-9][0-9]*',
-  duration: '[1-9][0-9]{3,}',
-  name: '[\\s\\S]+',
-  day: '[0-9]{5}',
-  month: '20[0-9]{4}',
-};
-
-const patternOf = ({ name }: KeyspaceEntry): RegExp =>
-  new RegExp(
-    `^tg:\\{ws_${base58}{16}\\}${name.replaceAll(/<(\w+)>/g, (whole, part: string) => {
-      const pattern = parts[part];
-      if (!pattern) throw new Error(`${name}: no pattern for ${whole}`);
-      return pattern;
-    })}$`,
-  );
-
-const outside: (KeyspaceEntry & { pattern: RegExp })[] = [
-  { name: workspacesKey, type: 'zset', holds: '', pattern: new RegExp(`^${workspacesKey}$`) },
-  { name: setupKey, type: 'string', holds: '', expires: 'in seconds', pattern: new RegExp(`^${setupKey}$`) },
-];
-const entries = [...outside, ...keyspace.map((entry) => ({ ...entry, pattern: patternOf(entry) }))];
-
 test('names are told apart: no two entries are alike', () => {
   expect(new Set(keyspace.map(({ name }) => name)).size).toBe(keyspace.length);
 });
@@ -58,43 +29,16 @@ test('all that is in Redis after a bit of everything is in keyspace.ts, and all 
 
   const seen = new Set<string>();
   const check = async () => {
-    for (const { name, type, ttl } of await contents()) {
-      const matching = entries.filter(({ pattern }) => pattern.test(name));
-      expect(
-        matching.map((entry) => entry.name),
-        JSON.stringify(name),
-      ).toHaveLength(1);
-      const [entry] = matching;
-      expect(type, name).toBe(entry!.type);
-      // -1 is never.
-      if (entry!.expires) expect(ttl, name).toBeGreaterThan(0);
-      else expect(ttl, name).toBe(-1);
-      seen.add(entry!.name);
-    }
+    const found = await survey(redis);
+    expect(found.wrong).toEqual([]);
+    for (const name of found.seen) seen.add(name);
   };
   await check();
   await cleanUp();
   await check();
   // `tg:setup` is there for the moment in which the first workspace is made.
-  expect(entries.map(({ name }) => name).filter((name) => !seen.has(name))).toEqual([setupKey]);
+  expect(entryNames.filter((name) => !seen.has(name))).toEqual([setupKey]);
 });
-
-async function contents() {
-  const names: Buffer[] = [];
-  let cursor = '0';
-  do {
-    const [next, found] = await redis.scanBuffer(cursor, 'COUNT', 1000);
-    names.push(...found);
-    cursor = next.toString();
-  } while (cursor !== '0');
-  return Promise.all(
-    names.map(async (name) => ({
-      name: name.toString('latin1'),
-      type: await redis.type(name),
-      ttl: await redis.pttl(name),
-    })),
-  );
-}
 
 async function aBitOfEverything() {
   const theirs = await createWorkspace();

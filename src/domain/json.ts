@@ -129,6 +129,22 @@ export function itemTexts(json: string): string[] {
   return texts;
 }
 
-/** Without white space outside of strings. */
-const compact = (json: string): string =>
-  json.replace(/("(?:[^"\\]|\\.)*")|[ \n\r\t]+/gs, (_match, quoted: string | undefined) => quoted ?? '');
+/** Without white space outside of strings. Not one pattern for all of it: that overflows its stack on a string of many megabytes. */
+function compact(json: string): string {
+  const walker = new Walker(json);
+  const parts: string[] = [];
+  let from = 0;
+  const quoteOrSpace = /"|[ \n\r\t]+/g;
+  for (let found = quoteOrSpace.exec(json); found; found = quoteOrSpace.exec(json)) {
+    if (found[0] === '"') {
+      walker.at = found.index;
+      walker.skipString();
+      quoteOrSpace.lastIndex = walker.at;
+    } else {
+      parts.push(json.slice(from, found.index));
+      from = quoteOrSpace.lastIndex;
+    }
+  }
+  parts.push(json.slice(from));
+  return parts.join('');
+}

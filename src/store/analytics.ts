@@ -326,17 +326,20 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
             ? commands.hgetall(namespaceUsageKey(workspace, id16, day))
             : commands.hmget(identifierUsageKey(workspace, id16, day), ...fields),
       );
-      return wanted
-        .flatMap(({ namespace, day }, index) => {
-          const counted = days[index]!;
-          return hoursOfDay.map((hourOfDay, at) => ({
-            hour: hourOf(day, hourOfDay),
-            namespace,
-            passed: Number((Array.isArray(counted) ? counted[2 * at] : counted[`${hourOfDay}p`]) ?? 0),
-            blocked: Number((Array.isArray(counted) ? counted[2 * at + 1] : counted[`${hourOfDay}b`]) ?? 0),
-          }));
-        })
-        .filter(({ hour, passed, blocked }) => passed + blocked > 0 && hour >= period.fromHour && hour < period.toHour);
+      // Nothing is made for hours without a count: of all the days of all namespaces, few have any.
+      const counts: NamespaceCount[] = [];
+      for (const [index, { namespace, day }] of wanted.entries()) {
+        const counted = days[index]!;
+        for (const [at, hourOfDay] of hoursOfDay.entries()) {
+          const passed = Array.isArray(counted) ? counted[2 * at] : counted[`${hourOfDay}p`];
+          const blocked = Array.isArray(counted) ? counted[2 * at + 1] : counted[`${hourOfDay}b`];
+          if (!passed && !blocked) continue;
+          const hour = hourOf(day, hourOfDay);
+          if (hour < period.fromHour || hour >= period.toHour) continue;
+          counts.push({ hour, namespace, passed: Number(passed ?? 0), blocked: Number(blocked ?? 0) });
+        }
+      }
+      return counts;
     },
   };
 }

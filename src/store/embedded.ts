@@ -6,7 +6,7 @@
  * One process at a time owns a data directory. An owner that is killed leaves its redis-server running: the next owner
  * shuts that one down cleanly and starts its own.
  */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import {
@@ -134,6 +134,19 @@ function makePrivate(path: string) {
   chmodSync(path, 0o700);
 }
 
+/**
+ * Runs what makes files that nobody else may read, whatever the operator's umask: they lie in a private directory, and
+ * stay private wherever they are moved.
+ */
+function privately<Made>(make: () => Made): Made {
+  const umask = process.umask(0o077);
+  try {
+    return make();
+  } finally {
+    process.umask(umask);
+  }
+}
+
 const newOwnerName = () => `owner-${randomBytes(4).toString('hex')}`;
 
 /**
@@ -147,7 +160,7 @@ async function own(socketDir: string, dataDir: string): Promise<() => Promise<vo
   for (let attempt = 0; attempt < 5; attempt++) {
     const name = newOwnerName();
     const server = createServer((socket) => socket.on('error', () => {}).end(`${process.pid}`)).unref();
-    server.listen(join(socketDir, name));
+    privately(() => server.listen(join(socketDir, name)));
     await once(server, 'listening');
     const release = () => new Promise<void>((resolve) => server.close(() => resolve()));
 
@@ -238,7 +251,8 @@ function launch(program: string, { dir, socket }: Place, durable: boolean): Chil
   const configFile = join(dir, 'redis.conf');
   writeFileSync(configFile, configOf(dir, socket, durable), { mode: 0o600 });
   const log = openSync(logOf(dir), 'a', 0o600);
-  const child = spawn(program, [configFile], { cwd: dir, detached: true, stdio: ['ignore', log, log] });
+  const options: SpawnOptions = { cwd: dir, detached: true, stdio: ['ignore', log, log] };
+  const child = privately(() => spawn(program, [configFile], options));
   closeSync(log);
   // Without a listener an error would end the process; `ended` and `untilReady` see it by the missing pid.
   child.on('error', () => {}).unref();

@@ -42,7 +42,7 @@ export interface KeyspaceEntry {
   name: string;
   type: 'hash' | 'zset' | 'string' | 'list' | 'set' | 'stream';
   holds: string;
-  /** When it goes by itself; otherwise it stays until an operation or the sweeper removes it. */
+  /** When it goes by itself; otherwise it stays until an operation or the sweeper removes it. `once …:` from then on only. */
   expires?: string;
 }
 
@@ -79,6 +79,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'zset',
     holds:
       'keys of an identity by API, in order: api8, then the first 16 of the key id; kept with usage once it is deleted',
+    expires: 'once its identity is deleted: a month after the usage retention',
   },
   { name: ':ns', type: 'hash', holds: 'namespaces: name to id16, then `e` and `w` for the kinds of overrides it has' },
   { name: ':nsid', type: 'hash', holds: 'namespaces: id16 to name' },

@@ -1,0 +1,556 @@
+// Requests made from the operations' own schemas (right, nearly right, garbage), over every operation, against the built
+// server: no 5xx, every answer in its envelope and as its schema says, no record that the contract forbids, and memory
+// that stays. A few thousand in `npm test`, 200 000 in `npm run test:faults`.
+//
+// Each lane is a workspace with a connection of its own, whose requests come one after the other, so that a seed brings
+// back what it did: SEED=<n> npx vitest run <this file>. A failure shows the request, made as small as still fails.
+
+import { Agent, request as httpRequest } from 'node:http';
+import { Ajv, type ValidateFunction } from 'ajv';
+import fc from 'fast-check';
+import type { TSchema } from 'typebox';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
+import { errorCatalogue } from '../../src/errors.ts';
+import type { AnyOperation } from '../../src/operation.ts';
+import { operations as registry } from '../../src/operations/index.ts';
+import { Slug } from '../../src/operations/schemas.ts';
+import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
+import { connect } from '../../src/store/redis.ts';
+import { cliActor } from '../../src/store/rootKeys.ts';
+import { openStore } from '../../src/store/store.ts';
+import { bodiesFor, type Generated, type Hints } from '../support/arbitrary.ts';
+import { closed } from '../support/closed.ts';
+import { testSettings } from '../support/harness.ts';
+import { survey } from '../support/keyspace.ts';
+import { buildServer, type ServerProcess, startServer } from '../support/process.ts';
+import { seed } from '../support/random.ts';
+import { report } from './report.ts';
+
+const operations: readonly AnyOperation[] = registry;
+/** By either of its names. */
+const operationAt = new Map(
+  operations.flatMap((operation) =>
+    [operation.name, operation.alias ?? []].flat().map((name) => [name, operation] as const),
+  ),
+);
+const isLong = process.env.FAULTS_RESULTS !== undefined;
+const requestsMin = isLong ? 200_000 : 6_000;
+const lanesCount = 8;
+
+let server: ServerProcess;
+beforeAll(async () => {
+  buildServer();
+  // A machine that is busy with other things is no finding.
+  server = await startServer({ LOG_LEVEL: 'error', REDIS_TIMEOUT_MS: '20000' });
+}, 120_000);
+afterAll(() => server.stop());
+
+// What is known of a lane's workspace: requests name it as `<<kind number>>`, which is looked up when they are sent.
+
+const kinds = [
+  'apiId',
+  'keyId',
+  'key',
+  'rootKeyId',
+  'rootKey',
+  'externalId',
+  'identity',
+  'slug',
+  'permission',
+] as const;
+const moreKinds = ['roleId', 'role', 'roleName', 'namespace', 'identifier', 'cursor', 'hash', 'tag'] as const;
+type Kind = (typeof kinds)[number] | (typeof moreKinds)[number];
+
+const knownMax = 12;
+
+interface Lane {
+  workspaceId: string;
+  rootKey: string;
+  agent: Agent;
+  known: Record<Kind, string[]>;
+  learned: number;
+}
+
+const named = (kind: Kind) => fc.nat(knownMax - 1).map((index) => `<<${kind} ${index}>>`);
+const mostly = (arbitrary: fc.Arbitrary<unknown>) => (own: fc.Arbitrary<unknown>) =>
+  fc.oneof({ weight: 9, arbitrary }, { weight: 1, arbitrary: own });
+const sometimes =
+  (...values: unknown[]) =>
+  (own: fc.Arbitrary<unknown>) =>
+    fc.oneof({ weight: 1, arbitrary: fc.constantFrom(...values) }, { weight: 1, arbitrary: own });
+const keeper = 'keeper';
+const fewOf = (kind: Kind) => mostly(fc.array(named(kind), { minLength: 1, maxLength: 4, size: 'max' }));
+
+const hints: Hints = {
+  apiId: mostly(named('apiId')),
+  keyId: mostly(named('keyId')),
+  key: mostly(named('key')),
+  rootKeyId: mostly(named('rootKeyId')),
+  externalId: mostly(named('externalId')),
+  identity: mostly(named('identity')),
+  permission: mostly(named('permission')),
+  slug: sometimes('documents.read', 'documents.*', 'a:b-c'),
+  permissions: fewOf('slug'),
+  role: mostly(named('role')),
+  roleId: mostly(named('roleId')),
+  // One that nothing removes, as an unknown one refuses the whole call.
+  roles: (own) => fc.oneof(fc.constant([keeper]), fewOf('roleName')(own)),
+  namespace: (own) => fc.oneof(fc.constant('emails'), named('namespace'), own),
+  identifier: (own) => fc.oneof(fc.constantFrom('user_1', 'user_*'), named('identifier'), own),
+  cursor: (own) => fc.oneof(fc.constant(undefined), named('cursor'), own),
+  decrypt: sometimes(undefined, false),
+  tag: mostly(named('tag')),
+  tags: sometimes(['path=/a'], ['a', 'b', 'a']),
+  name: sometimes('requests', 'tokens'),
+  duration: sometimes(1000, 1500, 60_000),
+  refillDay: sometimes(undefined),
+  recoverable: sometimes(undefined, false),
+  query: (own) => fc.option(own, { freq: 1, nil: undefined }) as fc.Arbitrary<unknown>,
+  start: sometimes(1_700_000_000_000),
+  hash: () =>
+    fc.oneof(
+      { weight: 1, arbitrary: named('hash') },
+      {
+        weight: 9,
+        arbitrary: fc
+          .uint8Array({ minLength: 32, maxLength: 32 })
+          .map((bytes) => Buffer.from(bytes).toString('base64')),
+      },
+    ),
+};
+
+const grants = fc.array(
+  fc.constantFrom(
+    '*',
+    'api.*.read_api',
+    'apis.*.verify_key',
+    'rbac.*.create_role',
+    'ratelimit.*.limit',
+    'audit.*.read_audit',
+  ),
+  { minLength: 1, maxLength: 3, size: 'max' },
+);
+const queries = fc.constantFrom(
+  'documents.read',
+  'a AND (b OR documents.*)',
+  '((',
+  'a AND',
+  'AND',
+  'x'.repeat(900),
+  '*',
+);
+
+/** Where a member of an operation is of another kind than elsewhere. */
+const hintsOf = ({ name }: AnyOperation): Hints => {
+  if (name === 'keys.verifyKey') return { ...hints, permissions: mostly(queries) };
+  if (name.startsWith('rootKeys.')) return { ...hints, permissions: mostly(grants) };
+  return hints;
+};
+
+/** What is right of what was sent, and of what was answered, is remembered by these names. */
+const kindsOf: Record<string, readonly Kind[]> = {
+  apiId: ['apiId'],
+  keyId: ['keyId'],
+  key: ['key'],
+  identityId: ['identity'],
+  externalId: ['externalId', 'identity'],
+  permissionId: ['permission'],
+  slug: ['slug', 'permission'],
+  roleId: ['roleId', 'role'],
+  namespace: ['namespace'],
+  namespaceId: ['namespace'],
+  identifier: ['identifier'],
+  cursor: ['cursor'],
+  hash: ['hash'],
+  tag: ['tag'],
+};
+
+function learn(lane: Lane, operation: AnyOperation, value: unknown) {
+  if (Array.isArray(value)) for (const item of value.slice(0, 5)) learn(lane, operation, item);
+  if (typeof value !== 'object' || value === null) return;
+  for (const [name, member] of Object.entries(value)) {
+    if (name === 'meta') continue;
+    if (typeof member !== 'string') learn(lane, operation, member);
+    else for (const kind of kindsOf[name] ?? []) keep(lane, kind, member);
+  }
+}
+
+function keep(lane: Lane, kind: Kind, text: string) {
+  const known = lane.known[kind];
+  if (known.includes(text)) return;
+  if (known.length < knownMax) known.push(text);
+  else known[lane.learned++ % knownMax] = text;
+}
+
+function remember(lane: Lane, operation: AnyOperation, sent: unknown, answered: Record<string, unknown>) {
+  const { data, pagination } = answered as { data: Record<string, string>; pagination: unknown };
+  learn(lane, operation, pagination);
+  if (operation.name === 'rootKeys.createRootKey') {
+    keep(lane, 'rootKeyId', data.rootKeyId!);
+    keep(lane, 'rootKey', data.key!);
+    return;
+  }
+  if (operation.name === 'permissions.createRole') {
+    keep(lane, 'roleName', (sent as { name: string }).name);
+    keep(lane, 'role', (sent as { name: string }).name);
+  }
+  learn(lane, operation, data);
+  learn(lane, operation, sent);
+}
+
+/** The text with everything in it that was named by its number. */
+const lookUp = (lane: Lane, text: string): string =>
+  text.replace(/<<(\w+) (\d+)>>/g, (_whole, kind: Kind, index: string) => {
+    const known = lane.known[kind] ?? [];
+    const value = known[Number(index) % known.length] ?? `none_${index}`;
+    return JSON.stringify(value).slice(1, -1);
+  });
+
+// Requests.
+
+interface Fuzzed {
+  /** The operation's name, or its other one. */
+  path: string;
+  body: Generated;
+  as: 'root key' | 'another root key' | 'a key' | 'nobody' | 'nonsense';
+  contentType: string;
+  method: string;
+}
+
+const rarely = <T>(usual: T, ...unusual: T[]) =>
+  fc.oneof({ weight: 40, arbitrary: fc.constant(usual) }, { weight: 1, arbitrary: fc.constantFrom(...unusual) });
+
+/** What makes comes more often than what removes, and keys, which have the most to get wrong, the most often. */
+function weightOf({ name }: AnyOperation): number {
+  if (/createKey|migrateKeys|updateKey/.test(name)) return 14;
+  if (/create|verify|imit$/.test(name)) return 6;
+  return /delete/.test(name) ? 2 : 4;
+}
+
+const requests: fc.Arbitrary<Fuzzed> = fc.oneof(
+  ...operations.map((operation) => ({
+    weight: weightOf(operation),
+    arbitrary: fc.record({
+      path: fc.constantFrom(...[operation.name, operation.alias ?? []].flat()),
+      body: bodiesFor(operation.input, hintsOf(operation)),
+      as: rarely<Fuzzed['as']>('root key', 'another root key', 'another root key', 'a key', 'nobody', 'nonsense'),
+      contentType: rarely('application/json', 'application/json; charset=utf-8', 'text/plain', ''),
+      method: rarely('POST', 'POST', 'GET', 'PUT'),
+    }),
+  })),
+);
+
+const whoOf = (lane: Lane, as: Fuzzed['as']) =>
+  ({
+    'root key': lane.rootKey,
+    'another root key': lookUp(lane, '<<rootKey 0>>'),
+    'a key': lookUp(lane, '<<key 0>>'),
+    nobody: '',
+    nonsense: `root_${'1'.repeat(16)}_~`,
+  })[as];
+
+interface Answered {
+  status: number;
+  contentType: string;
+  requestId: string;
+  text: string;
+}
+
+function post(
+  lane: Lane,
+  path: string,
+  rootKey: string,
+  body: string,
+  method = 'POST',
+  contentType = 'application/json',
+) {
+  return new Promise<Answered>((resolve, reject) => {
+    const headers = {
+      ...(rootKey && { authorization: `Bearer ${rootKey.replace(/[^!-~]/g, '~').slice(0, 600)}` }),
+      ...(contentType && { 'content-type': contentType }),
+      'content-length': Buffer.byteLength(body),
+    };
+    const options = { host: '127.0.0.1', port: server.port, path: `/v2/${path}`, method, headers, agent: lane.agent };
+    const asked = httpRequest(options, (response) => {
+      const parts: Buffer[] = [];
+      response.on('data', (part) => parts.push(part));
+      response.on('error', reject);
+      response.on('end', () =>
+        resolve({
+          status: response.statusCode!,
+          contentType: response.headers['content-type'] ?? '',
+          requestId: String(response.headers['x-request-id']),
+          text: Buffer.concat(parts).toString(),
+        }),
+      );
+    });
+    asked.on('error', reject);
+    asked.end(body);
+  });
+}
+
+// What an answer must be.
+
+const ajv = new Ajv({ strict: false });
+const inputs = new Map(operations.map(({ name, input }) => [name, ajv.compile(input)]));
+const outputs = new Map(operations.map(({ name, output }) => [name, ajv.compile(closed(output))]));
+const statusOf = new Map(errorCatalogue.map(({ code, status }) => [`/errors/${code}`, status]));
+const errorShape = ajv.compile({
+  type: 'object',
+  properties: {
+    meta: { type: 'object', properties: { requestId: { type: 'string' } }, additionalProperties: false },
+    error: {
+      type: 'object',
+      properties: {
+        title: { type: 'string', minLength: 1 },
+        detail: { type: 'string', minLength: 1 },
+        status: { type: 'integer' },
+        type: { type: 'string' },
+        errors: {
+          type: 'array',
+          maxItems: 20,
+          items: {
+            type: 'object',
+            properties: { location: { type: 'string' }, message: { type: 'string' }, fix: { type: 'string' } },
+            required: ['location', 'message'],
+            additionalProperties: false,
+          },
+        },
+      },
+      required: ['title', 'detail', 'status', 'type', 'errors'],
+      additionalProperties: false,
+    },
+  },
+  required: ['meta', 'error'],
+  additionalProperties: false,
+});
+
+const must = (holds: unknown, what: () => string) => {
+  if (!holds) throw new Error(what());
+};
+const failuresOf = (check: ValidateFunction) =>
+  (check.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`).join('; ');
+
+/** Throws where the answer is not what it must be; answers what it says. */
+function examine(path: string, { status, contentType, requestId, text }: Answered) {
+  const operation = operationAt.get(path)!;
+  const shown = () => `${status} ${text.slice(0, 600)}`;
+  must(/^application\/(problem\+)?json$/.test(contentType), () => `no JSON: ${contentType} ${shown()}`);
+  const answered = JSON.parse(text);
+  must(answered.meta?.requestId === requestId && requestId.startsWith('req_'), () => `no request id: ${shown()}`);
+  if (status === 200) {
+    const { list, wrapItems } = operation.kind === 'manages' ? operation : {};
+    const members = list ? 'meta,data,pagination' : 'meta,data';
+    must(Object.keys(answered).join() === members, () => `members other than ${members}: ${shown()}`);
+    const isWrapped = wrapItems !== undefined && path === operation.name;
+    const check = outputs.get(operation.name)!;
+    must(check(isWrapped ? answered.data[wrapItems] : answered.data), () => `${failuresOf(check)}: ${shown()}`);
+  } else {
+    must(status < 500, () => `a fault: ${shown()} ${server.err.slice(-2000)}`);
+    must(errorShape(answered), () => `${failuresOf(errorShape)}: ${shown()}`);
+    must(answered.error.status === status, () => `two statuses: ${shown()}`);
+    must(statusOf.get(answered.error.type) === status, () => `not an error of ours: ${shown()}`);
+  }
+  return answered;
+}
+
+const passed = new Map<string, number>();
+const seen = { answers: 0, valid: 0, ok: 0, memory: [] as number[] };
+
+async function send(lane: Lane, fuzzed: Fuzzed) {
+  const text = lookUp(lane, fuzzed.body.text);
+  const { path, method, contentType } = fuzzed;
+  const operation = operationAt.get(path)!;
+  const answer = await post(lane, path, whoOf(lane, fuzzed.as), text, method, contentType);
+  const say = (error: Error) => new Error(`${error.message}\n${method} ${path} ${text.slice(0, 2000)}`);
+  try {
+    const answered = examine(path, answer);
+    if (fuzzed.body.kind === 'valid') {
+      seen.valid++;
+      const accepts = inputs.get(operation.name)!;
+      must(accepts(JSON.parse(text)), () => `the arbitrary made what the schema refuses: ${failuresOf(accepts)}`);
+    }
+    if (answer.status === 200) {
+      seen.ok++;
+      passed.set(operation.name, (passed.get(operation.name) ?? 0) + 1);
+      remember(lane, operation, JSON.parse(text), answered);
+    }
+  } catch (error) {
+    throw say(error as Error);
+  }
+  seen.answers++;
+  if (seen.answers % (requestsMin / 100) === 0) seen.memory.push(server.memory());
+}
+
+async function openLanes(): Promise<Lane[]> {
+  const url = (await embeddedUrlIfRunning(server.dataDir))!;
+  const store = await openStore({ ...testSettings, url });
+  const lanes: Lane[] = [];
+  for (let index = 0; index < lanesCount; index++) {
+    const { workspaceId } = await store.workspaces.create(`lane ${index}`);
+    const { key, start } = createRootKeyString(workspaceId);
+    await store.rootKeys.create(workspaceId, { digest: digestOf(key), start, permissions: ['*'] }, cliActor);
+    const known = Object.fromEntries([...kinds, ...moreKinds].map((kind) => [kind, [] as string[]])) as Lane['known'];
+    for (const kind of ['externalId', 'slug', 'namespace', 'identifier', 'roleName'] as const)
+      known[kind].push(`${kind}.a`, `${kind}_b`);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    known.hash.push(digestOf('known').toString('base64'));
+    const lane = { workspaceId, rootKey: key, agent, known, learned: 0 };
+    for (const name of [keeper, ...known.roleName])
+      await post(lane, 'permissions.createRole', key, JSON.stringify({ name }));
+    lanes.push(lane);
+  }
+  await store.close();
+  return lanes;
+}
+
+// Records afterwards: whatever an operation does not accept must not have come in by another way.
+
+const inputOf = (name: string) => operationAt.get(name)!.input;
+
+/** What the members of a record may be, where the operation that makes them says. */
+function rulesOf(input: TSchema, but: object = {}) {
+  const { properties } = input as unknown as { properties: Record<string, object> };
+  const text = JSON.stringify({ type: 'object', properties: { ...properties, ...but } });
+  // A record's limits have ids; only requests are closed.
+  return ajv.compile(
+    JSON.parse(text, (_name, value) =>
+      value?.additionalProperties === false ? { ...value, additionalProperties: true } : value,
+    ),
+  );
+}
+
+interface StoredRecord {
+  meta?: object;
+  permissions?: string[];
+  roles?: string[];
+  ratelimits?: { id: string; name: string }[];
+  credits?: { remaining: number };
+}
+
+function examineRecord(rules: ValidateFunction, record: StoredRecord) {
+  const failures = rules(record) ? [] : [failuresOf(rules)];
+  const twice = (what: string, items: readonly string[] = []) => {
+    if (new Set(items).size !== items.length) failures.push(`${what} twice`);
+  };
+  twice('a permission', record.permissions);
+  twice('a role', record.roles);
+  twice(
+    'a limit',
+    record.ratelimits?.map(({ name }) => name),
+  );
+  twice(
+    'a limit’s id',
+    record.ratelimits?.map(({ id }) => id),
+  );
+  if (Buffer.byteLength(JSON.stringify(record.meta ?? {})) > 10_240) failures.push('meta that is too long');
+  must(failures.length === 0, () => `${failures.join('; ')}: ${JSON.stringify(record).slice(0, 1000)}`);
+}
+
+async function examineStore(lane: Lane): Promise<number> {
+  let records = 0;
+  const ask = async (name: string, input: object) => {
+    const answered = await post(lane, name, lane.rootKey, JSON.stringify(input));
+    return { status: answered.status, ...examine(name, answered) };
+  };
+  async function* list(name: string, input: object = {}, wrapped?: string) {
+    for (let cursor: string | undefined; ; ) {
+      const page = await ask(name, { ...input, ...(cursor && { cursor }) });
+      if (page.status === 404) return;
+      must(page.status === 200, () => JSON.stringify(page));
+      const items = (wrapped ? page.data[wrapped] : page.data) as (StoredRecord & Record<string, string>)[];
+      records += items.length;
+      yield* items;
+      cursor = page.pagination.cursor;
+      if (!cursor) return;
+    }
+  }
+
+  const apis = new Set<string>();
+  const namespaces = new Set<string>();
+  for await (const { resource } of list('audit.listEvents') as AsyncIterable<{
+    resource: { type: string; id: string };
+  }>) {
+    if (resource.type === 'api') apis.add(resource.id);
+    if (resource.type === 'namespace') namespaces.add(resource.id);
+  }
+  for (const namespace of lane.known.namespace) namespaces.add(namespace);
+  // A record shows the permissions of its roles as well, which no bound holds for.
+  const keyRules = rulesOf(inputOf('keys.createKey'), { permissions: { type: 'array', items: Slug } });
+  for (const apiId of apis) {
+    for await (const key of list('apis.listKeys', { apiId })) {
+      examineRecord(keyRules, key);
+      const read = await ask('keys.getKey', { keyId: key.keyId });
+      must(
+        JSON.stringify(read.data) === JSON.stringify(key),
+        () => `read otherwise than listed: ${JSON.stringify([key, read])}`,
+      );
+    }
+  }
+  const identityRules = rulesOf(inputOf('identities.createIdentity'));
+  for await (const identity of list('identities.listIdentities')) examineRecord(identityRules, identity);
+  const permissionRules = rulesOf(inputOf('permissions.createPermission'));
+  for await (const permission of list('permissions.listPermissions')) examineRecord(permissionRules, permission);
+  const roleRules = rulesOf(inputOf('permissions.createRole'));
+  for await (const role of list('permissions.listRoles')) {
+    examineRecord(roleRules, {
+      ...role,
+      permissions: (role.permissions as unknown as { slug: string }[]).map(({ slug }) => slug),
+    });
+  }
+  const rootKeyRules = rulesOf(inputOf('rootKeys.createRootKey'));
+  for await (const rootKey of list('rootKeys.listRootKeys')) examineRecord(rootKeyRules, rootKey);
+  const overrideRules = rulesOf(inputOf('ratelimits.setOverride'));
+  for (const namespace of namespaces) {
+    for await (const override of list('ratelimits.listOverrides', { namespace }, 'overrides'))
+      examineRecord(overrideRules, override);
+  }
+  must((await ask('analytics.getVerifications', {})).status === 200, () => 'analytics');
+  must((await ask('analytics.getRatelimits', {})).status === 200, () => 'analytics');
+  return records;
+}
+
+const megabytes = (bytes: number) => Math.round(bytes / 1e6);
+
+test(`${requestsMin} requests leave nothing broken (seed ${seed})`, async () => {
+  const lanes = await openLanes();
+  console.log(`fuzz: SEED=${seed}`);
+  const startedAt = performance.now();
+  await Promise.all(
+    lanes.map((lane, index) =>
+      fc.assert(
+        fc.asyncProperty(requests, (fuzzed) => send(lane, fuzzed)),
+        { seed: seed + index, numRuns: requestsMin / lanesCount },
+      ),
+    ),
+  );
+  const tookMs = performance.now() - startedAt;
+
+  expect(server.child.exitCode).toBeNull();
+  expect(server.err).toBe('');
+  expect(seen.answers).toBeGreaterThanOrEqual(requestsMin);
+  // It would be easy to pass with requests that are all refused.
+  expect(operations.map(({ name }) => name).filter((name) => !passed.get(name))).toEqual([]);
+  expect(seen.ok / seen.valid).toBeGreaterThan(0.3);
+
+  let records = 0;
+  for (const lane of lanes) records += await examineStore(lane);
+  expect(records).toBeGreaterThan(requestsMin / 50);
+  const redis = await connect((await embeddedUrlIfRunning(server.dataDir))!, { commandTimeoutMs: 10_000 });
+  const found = await survey(redis).finally(() => redis.quit());
+  expect(found.wrong.slice(0, 5)).toEqual([]);
+
+  const after = (share: number) => seen.memory[Math.floor(seen.memory.length * share)]!;
+  const [early, late] = [after(0.3), Math.max(...seen.memory.slice(-10))];
+  if (isLong) expect(late).toBeLessThan(1.25 * early + 20e6);
+  report({
+    order: '11.2',
+    fault: 'fuzzing from the operations’ own schemas: right, nearly right, garbage',
+    expected: 'no 5xx, every answer as its schema says, no record that the contract forbids, memory flat',
+    measured:
+      `${seen.answers} requests over ${operations.length} operations in ${Math.round(tookMs / 1000)} s (seed ${seed}), ` +
+      `${seen.ok} answered 200; ${records} records read afterwards, all as the contract says; ` +
+      `server memory ${megabytes(early)} MB after a third, ${megabytes(late)} MB at most at the end`,
+  });
+}, 1_800_000);

@@ -1,0 +1,253 @@
+// What a root key must not be able to do, for every operation of the registry: reach into another workspace, go on after
+// it was taken back, or give what it does not have.
+
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { actions, type Resource } from '../../src/domain/grants.ts';
+import { createKeyString } from '../../src/domain/keyString.ts';
+import type { AnyOperation } from '../../src/operation.ts';
+import { type OperationName, operations as registry } from '../../src/operations/index.ts';
+import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { examples, freshName, makeThings, type Things } from '../support/examples.ts';
+import { harness, type InputOf } from '../support/harness.ts';
+import { namesIn } from '../support/keyspace.ts';
+import { seed } from '../support/random.ts';
+import { testRedisUrl } from '../support/redis.ts';
+import { report } from './report.ts';
+
+const tollgate = harness();
+const { call, send, createWorkspace, createRootKey } = tollgate;
+const operations: readonly AnyOperation[] = registry;
+
+let redis: RedisClient;
+let theirs: { workspaceId: string; rootKey: string };
+let theirThings: Things;
+const counts = { foreign: 0, takenBack: 0, granted: 0, refused: 0 };
+
+beforeAll(async () => {
+  redis = await connect(testRedisUrl(), { commandTimeoutMs: 10_000 });
+  theirs = await createWorkspace();
+  theirThings = await makeThings(call, theirs.rootKey);
+});
+afterAll(async () => void (await redis.quit()));
+
+/** Everything of a workspace, byte for byte. */
+async function bytesOf(workspaceId: string): Promise<Map<string, string>> {
+  const names = (await namesIn(redis))
+    .filter((name) => name.toString('latin1').includes(workspaceId))
+    .sort(Buffer.compare);
+  const dumps = await Promise.all(names.map((name) => redis.dumpBuffer(name)));
+  return new Map(names.map((name, index) => [name.toString('latin1'), dumps[index]!.toString('base64')]));
+}
+
+/** Things that were never made, of the same looks. */
+function absentThings(): Things {
+  const other = (id: string) => `${id.slice(0, -3)}${id.endsWith('zzz') ? 'yyy' : 'zzz'}`;
+  return {
+    ...(Object.fromEntries(Object.entries(theirThings).map(([name, id]) => [name, other(id)])) as Things),
+    key: createKeyString({ byteLength: 16 }).key,
+    name: freshName(),
+  };
+}
+
+const post = async (name: string, input: unknown, rootKey: string) => {
+  const { status, body } = await send(`/v2/${name}`, {
+    body: JSON.stringify(input),
+    authorization: `Bearer ${rootKey}`,
+  });
+  return { status, body };
+};
+
+/** The input with one of its mentions of our things, the n-th, made one of `others`; undefined when there are fewer. */
+function swapped(input: unknown, ours: Things, others: Things, n: number): unknown {
+  let at = 0;
+  let found = false;
+  const kinds = Object.entries(ours) as [keyof Things, string][];
+  const text = JSON.stringify(input, (_name, value) => {
+    const kind = kinds.find(([, id]) => id === value)?.[0];
+    if (!kind || at++ !== n) return value;
+    found = true;
+    return others[kind];
+  });
+  return found ? JSON.parse(text) : undefined;
+}
+
+/** An answer without what differs from call to call: what was asked for, new ids, strings and hashes, and names. */
+function masked({ status, body }: { status: number; body: string }, asked: Things) {
+  let text = body;
+  for (const id of Object.values(asked)) text = text.replaceAll(new RegExp(`\\b${id}(?!\\d)`, 'g'), '<asked>');
+  return `${status} ${text
+    .replaceAll(/\b(api|key|id|perm|role|rlns|rlor|rl|ws|root|req)_[1-9A-HJ-NP-Za-km-z]{16,}(_\w+)?/g, '<$1>')
+    .replaceAll(/things\.\d+/g, '<name>')
+    .replaceAll(/[A-Za-z0-9+/]{43}=/g, '<hash>')
+    .replaceAll(/"\d{13}-\d+"/g, '"<event>"')
+    .replaceAll(/"key":"\w+"/g, '"key":"<new>"')}`;
+}
+
+describe('another workspace', () => {
+  test.each(operations.map(({ name }) => name as OperationName))('%s', async (name) => {
+    const before = await bytesOf(theirs.workspaceId);
+    const example = examples[name] as (things: Things) => InputOf<OperationName>;
+    for (let n = 0; ; n++) {
+      // Two workspaces alike, as one call may change what the next would find.
+      const answers = await Promise.all(
+        [theirThings, absentThings()].map(async (others) => {
+          const { rootKey } = await createWorkspace();
+          const ours = await makeThings(call, rootKey);
+          const input = swapped(example(ours), ours, others, n);
+          return input && masked(await post(name, input, rootKey), others);
+        }),
+      );
+      if (answers[0] === undefined) break;
+      expect(answers[0], `mention ${n}`).toBe(answers[1]);
+      counts.foreign++;
+    }
+    // All at once.
+    const [answer, absent] = await Promise.all(
+      [theirThings, absentThings()].map(async (others) => {
+        const { rootKey } = await createWorkspace();
+        return { others, ...(await post(name, example(others), rootKey)) };
+      }),
+    );
+    expect(masked(answer!, answer!.others)).toBe(masked(absent!, absent!.others));
+    counts.foreign++;
+    expect(await bytesOf(theirs.workspaceId)).toEqual(before);
+  });
+
+  test.each(operations.filter((operation) => operation.kind === 'manages' && operation.list).map(({ name }) => name))(
+    '%s with the cursor of another’s list shows only what is one’s own',
+    async (name) => {
+      const { rootKey } = await createWorkspace();
+      const ours = await makeThings(call, rootKey);
+      const more = await makeThings(call, theirs.rootKey);
+      const input = { limit: 1 } as Record<string, unknown>;
+      if (name === 'apis.listKeys') {
+        input.apiId = more.apiId;
+        await call('keys.createKey', { apiId: more.apiId }, theirs.rootKey);
+      }
+      if (name === 'ratelimits.listOverrides') input.namespace = more.namespaceId;
+      const page = JSON.parse((await post(name, input, theirs.rootKey)).body);
+      const { cursor } = page.pagination;
+      expect(cursor).toBeTypeOf('string');
+      if (name === 'apis.listKeys') input.apiId = ours.apiId;
+      if (name === 'ratelimits.listOverrides') input.namespace = ours.namespaceId;
+      const { body } = await post(name, { ...input, limit: 100, cursor }, rootKey);
+      for (const id of [...Object.values(more), ...Object.values(theirThings)]) expect(body).not.toContain(id);
+    },
+  );
+
+  test('a root key with its workspace exchanged is nobody’s', async () => {
+    const [part, otherPart] = [theirs.workspaceId.slice(3), tollgate.workspaceId.slice(3)];
+    expect(tollgate.rootKey).toContain(otherPart);
+    const forged = tollgate.rootKey.replace(otherPart, part);
+    for (const { name } of operations) {
+      const answer = await post(name, examples[name as OperationName](theirThings), forged);
+      expect(answer.status, name).toBe(401);
+    }
+  });
+});
+
+describe('taken back', () => {
+  const takenBack = [
+    ['deleted', 401, 'unauthorized', (rootKeyId: string) => call('rootKeys.deleteRootKey', { rootKeyId })],
+    [
+      'disabled',
+      403,
+      'root_key_disabled',
+      (rootKeyId: string) => call('rootKeys.updateRootKey', { rootKeyId, enabled: false }),
+    ],
+    [
+      'expired',
+      403,
+      'root_key_expired',
+      (rootKeyId: string) => call('rootKeys.updateRootKey', { rootKeyId, expires: tollgate.clock.now }),
+    ],
+    [
+      'narrowed',
+      403,
+      'insufficient_permissions',
+      (rootKeyId: string) =>
+        call('rootKeys.updateRootKey', { rootKeyId, permissions: ['api.other_one.read_analytics'] }),
+    ],
+  ] as const;
+
+  describe.each(takenBack)('%s', (how, status, code, takeBack) => {
+    test.each(operations.map(({ name }) => name as OperationName))('%s, from the next request on', async (name) => {
+      const { rootKeyId, key } = (await call('rootKeys.createRootKey', { permissions: ['*'] })).data;
+      const input = async () => examples[name](await makeThings(call, tollgate.rootKey)) as InputOf<OperationName>;
+      expect((await call(name, await input(), key)).status).toBe(200);
+      const next = await input();
+      expect((await takeBack(rootKeyId)).status).toBe(200);
+      const refused = await call(name, next, key);
+      counts.takenBack++;
+      // What the narrowed one still holds is its own analytics, of which there are none.
+      if (how === 'narrowed' && name === 'analytics.getVerifications') {
+        expect(refused).toMatchObject({ status: 200, data: [] });
+      } else if (how === 'narrowed' && name === 'keys.whoami') {
+        expect(refused).toMatchObject({ status: 404, code: 'key_not_found' });
+      } else expect(refused).toMatchObject({ status, code });
+    });
+  });
+
+  test('of many requests at once, none that was sent after the answer passes', async () => {
+    const { rootKeyId, key } = (await call('rootKeys.createRootKey', { permissions: ['*'] })).data;
+    const things = await makeThings(call, tollgate.rootKey);
+    const ask = () => call('keys.verifyKey', { key: things.key, credits: { cost: 0 } }, key);
+    const early = Array.from({ length: 200 }, ask);
+    await call('rootKeys.deleteRootKey', { rootKeyId });
+    const late = await Promise.all(Array.from({ length: 200 }, ask));
+    expect(new Set(late.map(({ status }) => status))).toEqual(new Set([401]));
+    await Promise.all(early);
+  });
+});
+
+describe('what it does not hold, it cannot give', () => {
+  const some = Object.entries(actions).flatMap(([resource, named]) => {
+    const ids = ['api', 'ratelimit', 'identity'].includes(resource) ? ['*', 'one_1', 'two_2'] : ['*'];
+    return named.slice(0, 2).flatMap((action) => ids.map((id) => `${resource as Resource}.${id}.${action}`));
+  });
+  const grants = (max: number) => fc.uniqueArray(fc.constantFrom('*', ...some), { minLength: 1, maxLength: max });
+
+  /** The plainest model: each grant is held as it is, for any id, or as everything. */
+  const holds = (held: readonly string[], grant: string) =>
+    held.includes('*') || held.includes(grant) || held.includes(grant.replace(/^(\w+)\.\w+\./, '$1.*.'));
+
+  test(`to a new root key, to another, or to itself (seed ${seed})`, async () => {
+    await fc.assert(
+      fc.asyncProperty(grants(8), grants(3), async (held, given) => {
+        const manage = ['root_key.*.create_root_key', 'root_key.*.update_root_key', 'root_key.*.delete_root_key'];
+        const caller = await createRootKey([...held, ...manage]);
+        const may = given.every((grant) => holds([...held, ...manage], grant));
+        const expected = may ? 200 : 403;
+
+        const made = await call('rootKeys.createRootKey', { permissions: given }, caller);
+        expect(made.status).toBe(expected);
+        // Nor take it from one that holds it, nor give it to one that holds nothing.
+        const holder = (await call('rootKeys.createRootKey', { permissions: given })).data;
+        const changes = { rootKeyId: holder.rootKeyId, name: 'taken over' };
+        expect((await call('rootKeys.updateRootKey', changes, caller)).status).toBe(expected);
+        expect((await call('rootKeys.deleteRootKey', { rootKeyId: holder.rootKeyId }, caller)).status).toBe(expected);
+        const empty = (await call('rootKeys.createRootKey', { permissions: [held[0]!] })).data;
+        const widened = { rootKeyId: empty.rootKeyId, permissions: given };
+        expect((await call('rootKeys.updateRootKey', widened, caller)).status).toBe(expected);
+        counts[may ? 'granted' : 'refused']++;
+      }),
+      { seed, numRuns: 150 },
+    );
+    expect(counts.granted).toBeGreaterThan(5);
+    expect(counts.refused).toBeGreaterThan(5);
+  });
+});
+
+test('none of it was possible', () => {
+  report({
+    order: '12.2',
+    fault: 'root keys used beyond their right: another workspace, taken back, giving what they lack',
+    expected:
+      'another workspace looks absent and stays byte for byte; taken back counts from the next request on; grants never grow',
+    measured:
+      `${counts.foreign} calls of ${operations.length} operations with ids of another workspace, all answered as for ids that never were; ` +
+      `${counts.takenBack} calls after deletion, disabling, expiry and narrowing, all refused; ` +
+      `${counts.refused} attempts to give more than is held, all refused (${counts.granted} that may)`,
+  });
+});

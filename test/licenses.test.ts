@@ -1,0 +1,50 @@
+// What Tollgate is delivered with, and under which licenses: THIRD_PARTY.md is written from package-lock.json.
+// After a change of dependencies: npx vitest run test/licenses.test.ts -u
+
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+
+/** They ask for no more than their notices, so they go with any use of an MIT program. */
+const compatible = ['MIT', 'ISC', '0BSD', 'BSD-2-Clause', 'BSD-3-Clause', 'Apache-2.0', 'BlueOak-1.0.0'];
+
+interface Package {
+  dev?: boolean;
+  license?: string;
+}
+
+const { packages } = JSON.parse(readFileSync('package-lock.json', 'utf8')) as { packages: Record<string, Package> };
+const delivered = Object.entries(packages)
+  .filter(([path, { dev }]) => path !== '' && !dev)
+  .map(([path, { license }]) => ({ name: path.split('node_modules/').at(-1)!, license }));
+
+/** The lock file tells the license of the builds for this system only; it is one package, built for many. */
+const isBuild = ({ name }: { name: string }) => name.startsWith('@uwsjs/');
+
+test('every package that is delivered has a compatible license', () => {
+  expect(delivered.length).toBeGreaterThan(30);
+  expect(delivered.some(({ name }) => name === 'ioredis')).toBe(true);
+  expect(delivered.filter(({ license }) => license === 'Apache-2.0').some(isBuild)).toBe(true);
+  const others = delivered.filter((found) => !isBuild(found) || found.license !== undefined);
+  expect(others.filter(({ license }) => !compatible.includes(license ?? 'none'))).toEqual([]);
+});
+
+test('THIRD_PARTY.md lists them', async () => {
+  const rows = delivered
+    .filter((found) => !isBuild(found))
+    .map(({ name, license }) => `| ${name} | ${license} |`)
+    .concat('| @uwsjs/…, the builds of uWebSockets.js by system | Apache-2.0 |');
+  const list = [...new Set(rows)].sort();
+  await expect(
+    [
+      '# Third-party software',
+      '',
+      'The packages that Tollgate runs with, and their licenses. Their texts are in the packages, below `node_modules`.',
+      'Written from package-lock.json by `npx vitest run test/licenses.test.ts -u`.',
+      '',
+      '| Package | License |',
+      '|---|---|',
+      ...list,
+      '',
+    ].join('\n'),
+  ).toMatchFileSnapshot('../THIRD_PARTY.md');
+});
