@@ -22,9 +22,8 @@ import {
 import { report } from './report.ts';
 
 const writers = 24;
-const settings = { REDIS_TIMEOUT_MS: '500' };
 
-beforeAll(buildServer);
+beforeAll(buildServer, 120_000);
 afterEach(endAll);
 
 interface Crash extends RedisOptions {
@@ -43,7 +42,7 @@ async function crash({
   const dir = temporaryDir();
   const disk = watchDisk(dir);
   const redis = await startRedis(dir, { ...options, env: { ...disk?.env } });
-  const server = await startTollgate({ ...settings, REDIS_URL: redis.url, TOLLGATE_DURABLE: durable ? '1' : '0' });
+  const server = await startTollgate({ REDIS_URL: redis.url, TOLLGATE_DURABLE: durable ? '1' : '0' });
   const call = caller(() => server.port, await server.firstRootKey());
   const ledger = await openLedger(call);
   // What was there for a second before the fault must be there in any case.
@@ -57,7 +56,7 @@ async function crash({
   const lostBytes = disk?.losePower();
 
   await startRedis(dir, options);
-  await vi.waitFor(async () => expect((await call('apis.createApi', { name: 'after' })).status).toBe(200), 10_000);
+  await vi.waitFor(async () => expect((await call('apis.createApi', { name: 'after' })).status).toBe(200), 30_000);
   return { ...(await ledger.settle(call, faultAtMs)), lostBytes };
 }
 
@@ -83,7 +82,7 @@ test('appendfsync always: nothing that was acknowledged is lost, not even with t
     expected: 'no acknowledged change or verification is missing; no script is half applied',
     measured: inWords(result),
   });
-}, 60_000);
+}, 120_000);
 
 test('appendfsync everysec: the power takes the last two seconds at most, in whole steps', async () => {
   const result = await crash({ fsync: 'everysec', forMs: 3_000 });
@@ -95,7 +94,7 @@ test('appendfsync everysec: the power takes the last two seconds at most, in who
     expected: 'at most the last two seconds are missing; no script is half applied',
     measured: inWords(result),
   });
-}, 60_000);
+}, 120_000);
 
 test.skipIf(!newRedis)(
   'TOLLGATE_DURABLE=1: the power takes nothing that was acknowledged',
@@ -117,7 +116,7 @@ test('a file torn at any byte is served as it was after some step', async () => 
   const cuts = process.env.FAULTS_RESULTS ? 150 : 10;
   const dir = temporaryDir();
   const redis = await startRedis(dir);
-  const server = await startTollgate({ ...settings, REDIS_URL: redis.url });
+  const server = await startTollgate({ REDIS_URL: redis.url });
   const call = caller(() => server.port, await server.firstRootKey());
   const ledger = await openLedger(call);
   const file = incrementalFile(dir);
@@ -138,7 +137,7 @@ test('a file torn at any byte is served as it was after some step', async () => 
     cpSync(whole, join(dir, 'appendonlydir'), { recursive: true });
     truncateSync(file, pick(first, last));
     const torn = await startRedis(dir);
-    await vi.waitFor(async () => expect((await call('apis.createApi', { name: 'after' })).status).toBe(200), 10_000);
+    await vi.waitFor(async () => expect((await call('apis.createApi', { name: 'after' })).status).toBe(200), 30_000);
     const result = await ledger.settle(call, faultAtMs);
     lost += result.lostChanges + result.lostVerifications;
     records += result.records;

@@ -13,7 +13,8 @@ import { vi } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';
 import type { InputOf, OutputOf } from '../support/harness.ts';
 
-const waiting = { timeout: 20_000, interval: 10 };
+/** A machine that does other things as well may take long to start a process. */
+const waiting = { timeout: 60_000, interval: 10 };
 
 const toEnd: (() => unknown)[] = [];
 
@@ -135,9 +136,9 @@ export const buildServer = (): void => void spawnSync(process.execPath, ['bin/to
 
 export type TollgateProcess = Awaited<ReturnType<typeof startTollgate>>;
 
-/** The built server, with an embedded Redis in `TOLLGATE_DATA_DIR` or on `REDIS_URL`. */
+/** The built server, patient with Redis unless told otherwise, with an embedded Redis in `TOLLGATE_DATA_DIR` or on `REDIS_URL`. */
 export async function startTollgate(settings: Record<string, string>) {
-  const env = { PATH: process.env.PATH, PORT: '0', LOG_LEVEL: 'error', ...settings };
+  const env = { PATH: process.env.PATH, PORT: '0', LOG_LEVEL: 'error', REDIS_TIMEOUT_MS: '5000', ...settings };
   const child = spawn(process.execPath, ['dist/main.js'], { env });
   let out = '';
   let err = '';

@@ -13,7 +13,7 @@ import { type LedgerResult, openLedger } from './ledger.ts';
 import { buildServer, caller, endAll, kill, startTollgate, temporaryDir } from './processes.ts';
 import { report } from './report.ts';
 
-const waiting = { timeout: 20_000, interval: 20 };
+const waiting = { timeout: 60_000, interval: 20 };
 
 beforeAll(buildServer, 120_000);
 afterEach(endAll);
@@ -85,7 +85,7 @@ test('the server killed: its Redis is found and replaced, and nothing that was a
       'the next start replaces its Redis; nothing acknowledged is missing, nothing is half there, no socket is in the way',
     measured: `served again ${Math.round(tookMs)} ms after the next start; ${kept}`,
   });
-}, 60_000);
+}, 120_000);
 
 test('server and Redis killed at once: nothing is half there, and nothing stale is in the way', async () => {
   const { dataDir, call, ledger, stop, server, startAgain } = await startUnderLoad();
@@ -109,7 +109,7 @@ test('server and Redis killed at once: nothing is half there, and nothing stale 
       `served again ${Math.round(tookMs)} ms after the next start; ${result.acknowledged} acknowledged on ` +
       `${result.records} keys and root keys, ${result.lostChanges + result.lostVerifications} missing, none half applied`,
   });
-}, 60_000);
+}, 120_000);
 
 test('one worker of two killed: the other serves on, it is replaced, and the ledger adds up', async () => {
   const { call, ledger, stop, server } = await startUnderLoad({ WORKERS: '2' });
@@ -136,4 +136,4 @@ test('one worker of two killed: the other serves on, it is replaced, and the led
     expected: 'the port serves on, the worker is replaced; nothing acknowledged is missing, nothing is half there',
     measured: `next answer after ${Math.round(servedMs)} ms, replaced after ${Math.round(replacedMs)} ms; ${kept}`,
   });
-}, 60_000);
+}, 120_000);

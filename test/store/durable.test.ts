@@ -1,15 +1,17 @@
 // TOLLGATE_DURABLE=1 on real servers: what it refuses, and what it does when its Redis stops keeping the promise.
 
 import { readFileSync } from 'node:fs';
-import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { changingScripts } from '../../src/store/durable.ts';
 import { assemble, scriptNames } from '../../src/store/scripts.ts';
 import { buildServer, caller, endAll, newRedis, startRedis, startTollgate, temporaryDir } from '../faults/processes.ts';
 
+vi.setConfig({ testTimeout: 90_000 });
 beforeAll(buildServer, 120_000);
 afterEach(endAll);
 
-const durable = (redisUrl: string) => startTollgate({ REDIS_URL: redisUrl, TOLLGATE_DURABLE: '1', LOG_LEVEL: 'info' });
+const durable = (redisUrl: string) =>
+  startTollgate({ REDIS_URL: redisUrl, TOLLGATE_DURABLE: '1', LOG_LEVEL: 'info', REDIS_TIMEOUT_MS: '1000' });
 
 test('every script that writes is waited for, but for verification, what nobody asked for, and the workspace', () => {
   const writes = /redis\.call\('(SET|HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|DEL|UNLINK|RPUSH|XADD)'/;
@@ -84,5 +86,5 @@ describe.skipIf(!newRedis)('on a Redis that knows WAITAOF', () => {
     await expect
       .poll(async () => (await call('keys.updateKey', { keyId, name: 'newest' })).status, { timeout: 10_000 })
       .toBe(200);
-  }, 30_000);
+  });
 });
