@@ -8,7 +8,7 @@ import { openStore } from '../src/store/store.ts';
 import { testSettings } from './support/harness.ts';
 import { endOf, openRedisProcess, type RunningServer, startServer } from './support/running.ts';
 
-const waiting = { timeout: 10_000, interval: 10 };
+const waiting = { timeout: 30_000, interval: 10 };
 const timeoutMs = 500;
 /** What an answer may take beyond Redis's timeout, on a machine that does other things as well. */
 const slackMs = 1500;

@@ -21,7 +21,7 @@ import {
   startServer,
 } from './support/running.ts';
 
-const waiting = { timeout: 10_000, interval: 20 };
+const waiting = { timeout: 30_000, interval: 20 };
 const timeoutMs = 1000;
 
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
