@@ -1,20 +1,19 @@
 // docs/backup.md, done as it is written: its commands are taken from the page and run, in a folder that is Tollgate's but
 // for the data, on a server with keys that are being used.
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { buildCli, runCli } from '../support/cli.ts';
+import { runCli } from '../support/cli.ts';
+import { blocksOf, openFolder } from '../support/folder.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 const waiting = { timeout: 30_000, interval: 20 };
 
-const page = readFileSync('docs/backup.md', 'utf8');
-const blocks = [...page.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map((match) => match[1]!);
+const blocks = blocksOf('docs/backup.md');
 /** The block of the page that has this in it; each is asked for once. */
 const untried = new Set(blocks);
 function block(part: string): string {
@@ -24,65 +23,12 @@ function block(part: string): string {
   return found!;
 }
 
-let folder: string;
-const children: ChildProcess[] = [];
 const installed = spawnSync('redis-check-rdb', ['--version']).status !== null;
-
+let opened: ReturnType<typeof openFolder>;
 beforeAll(() => {
-  buildCli();
-  folder = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
-  for (const name of [
-    'bin',
-    'dist',
-    'lua',
-    'node_modules',
-    'package.json',
-    'src',
-    'tsconfig.json',
-    'tsconfig.build.json',
-  ])
-    symlinkSync(resolve(name), join(folder, name));
+  opened = openFolder();
 });
-afterAll(async () => {
-  await Promise.all(children.map(stop));
-  rmSync(folder, { recursive: true, force: true });
-});
-
-const env = (more: Record<string, string> = {}) => ({ PATH: process.env.PATH, HOME: folder, PORT: '0', ...more });
-
-/** Runs commands as a reader does who stops at the first that fails. */
-function run(commands: string, more: Record<string, string> = {}): string {
-  const { status, stdout, stderr } = spawnSync('sh', ['-ec', commands], {
-    cwd: folder,
-    env: env(more),
-    encoding: 'utf8',
-  });
-  expect([status, status === 0 ? '' : `${stdout}${stderr}`]).toEqual([0, '']);
-  return stdout;
-}
-
-async function serve(command: string) {
-  const child = spawn('sh', ['-c', `exec ${command.trim().replace(/^(\w+=\S+) /, 'env $1 ')}`], {
-    cwd: folder,
-    env: env(),
-    detached: true,
-  });
-  children.push(child);
-  let out = '';
-  child.stdout.on('data', (text) => (out += text));
-  child.stderr.on('data', (text) => (out += text));
-  await vi.waitFor(() => expect(out).toMatch(/listens on .*\n/), waiting);
-  const url = /listens on (\S+)/.exec(out)![1]!;
-  return { child, url, out: () => out };
-}
-
-/** To the whole group, as Ctrl-C in a terminal comes to npm and to the server below it. */
-async function stop(child: ChildProcess) {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const ended = once(child, 'exit');
-  process.kill(-child.pid!, 'SIGINT');
-  await ended;
-}
+afterAll(() => opened.close());
 
 async function call(url: string, rootKey: string, name: string, input: object) {
   const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
@@ -93,7 +39,7 @@ async function call(url: string, rootKey: string, name: string, input: object) {
 test.skipIf(!installed)(
   'a backup of a running server, and a copy of a stopped one, hold every key and count',
   async () => {
-    const server = await serve('npm start');
+    const server = await opened.serve('npm start');
     await vi.waitFor(() => expect(server.out()).toMatch(/shown once: root_\w+/), waiting);
     const rootKey = /shown once: (root_\w+)/.exec(server.out())![1]!;
     const api = (name: string, input: object) => call(server.url, rootKey, name, input);
@@ -115,7 +61,7 @@ test.skipIf(!installed)(
     for (const [at, key] of keys.entries()) if (at % 2 === 0) await api('keys.verifyKey', { key });
     const workspaceId = rootKey.replace(/^root_(\w{16})_.*/, 'ws_$1');
     const exportOf = async (dataDir: string) =>
-      (await runCli(['export', '--workspace', workspaceId], { TOLLGATE_DATA_DIR: join(folder, dataDir) })).out;
+      (await runCli(['export', '--workspace', workspaceId], { TOLLGATE_DATA_DIR: join(opened.path, dataDir) })).out;
     const before = await exportOf('data');
     expect(before.match(/"kind":"key"/g)).toHaveLength(50);
 
@@ -125,14 +71,14 @@ test.skipIf(!installed)(
       while (!stopped)
         await api('ratelimits.limit', { namespace: 'busy', identifier: 'all', limit: 1e9, duration: 60_000 });
     })();
-    expect(run(block('redis.sock --rdb'))).toContain('RDB looks OK');
+    expect(opened.run(block('redis.sock --rdb'))).toContain('RDB looks OK');
     stopped = true;
     await busy;
-    expect(statSync(join(folder, 'tollgate.rdb')).mode & 0o777).toBe(0o600);
+    expect(statSync(join(opened.path, 'tollgate.rdb')).mode & 0o777).toBe(0o600);
     const { key: late } = await api('keys.createKey', { apiId });
     const withLate = await exportOf('data');
-    await stop(server.child);
-    run(block('cp -a data data-copy'));
+    await opened.stop(server.child);
+    opened.run(block('cp -a data data-copy'));
 
     /** Everything there is of the first fifty, by whoever started from what was kept. */
     async function expectAll(url: string) {
@@ -150,40 +96,51 @@ test.skipIf(!installed)(
       expect([count('VALID'), count('RATE_LIMITED')]).toEqual([50, 25]);
     }
 
-    run(block('mkdir -p restored'));
-    const looked = run(block('tollgate doctor'));
+    opened.run(block('mkdir -p restored'));
+    const looked = opened.run(block('tollgate doctor'));
     expect(looked).toMatch(/^ok +persistence +append-only file, appendfsync everysec$/m);
     expect(looked).toContain(workspaceId);
     expect(await exportOf('restored')).toBe(before);
-    const restored = await serve(block('TOLLGATE_DATA_DIR=restored npm start'));
+    const restored = await opened.serve(block('TOLLGATE_DATA_DIR=restored npm start'));
     await expectAll(restored.url);
     expect(await call(restored.url, rootKey, 'keys.verifyKey', { key: late })).toMatchObject({ code: 'NOT_FOUND' });
     // It is a data directory like any other: what is written now is there after a stop.
     const { key: newest } = await call(restored.url, rootKey, 'keys.createKey', { apiId });
-    await stop(restored.child);
-    const again = await serve('TOLLGATE_DATA_DIR=restored npm start');
+    await opened.stop(restored.child);
+    const again = await opened.serve('TOLLGATE_DATA_DIR=restored npm start');
     expect(await call(again.url, rootKey, 'keys.verifyKey', { key: newest })).toMatchObject({ code: 'VALID' });
-    await stop(again.child);
+    await opened.stop(again.child);
 
     expect(await exportOf('data-copy')).toBe(withLate);
-    const inText = /`(TOLLGATE_DATA_DIR=data-copy npm start)`/.exec(page)![1]!;
-    const copy = await serve(inText);
+    const inText = /`(TOLLGATE_DATA_DIR=data-copy npm start)`/.exec(readFileSync('docs/backup.md', 'utf8'))![1]!;
+    const copy = await opened.serve(inText);
     await expectAll(copy.url);
     expect(await call(copy.url, rootKey, 'keys.verifyKey', { key: late })).toMatchObject({ code: 'VALID' });
-    await stop(copy.child);
+    await opened.stop(copy.child);
   },
 );
 
 test.skipIf(!installed)('a Redis of your own is backed up by its address', async () => {
   const port = await freePort();
-  const args = ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--requirepass', 'secret'];
+  const args = [
+    '--port',
+    `${port}`,
+    '--bind',
+    '127.0.0.1',
+    '--dir',
+    opened.path,
+    '--save',
+    '',
+    '--requirepass',
+    'secret',
+  ];
   const redis = spawn('redis-server', args, { stdio: 'ignore' });
   const url = `redis://default:secret@127.0.0.1:${port}`;
   try {
     while ((await runCli(['workspace', 'create', 'mine'], { REDIS_URL: url })).code !== 0) await delay(100);
-    run(block('"$REDIS_URL" --rdb'), { REDIS_URL: url });
-    expect(run('redis-check-rdb tollgate.rdb')).toContain('RDB looks OK');
-    expect(existsSync(join(folder, 'tollgate.rdb'))).toBe(true);
+    opened.run(block('"$REDIS_URL" --rdb'), { REDIS_URL: url });
+    expect(opened.run('redis-check-rdb tollgate.rdb')).toContain('RDB looks OK');
+    expect(existsSync(join(opened.path, 'tollgate.rdb'))).toBe(true);
   } finally {
     redis.kill();
     await once(redis, 'exit');

@@ -1,0 +1,71 @@
+// The pages of docs/: their commands, run as they are written, in order, on a server as `npm start` starts it. Those of
+// backup.md run in cli/backup.test.ts.
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { makeCertificates } from './support/certificates.ts';
+import { blocksOf, openFolder } from './support/folder.ts';
+
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
+const waiting = { timeout: 30_000, interval: 20 };
+
+let folder: ReturnType<typeof openFolder>;
+let server: Awaited<ReturnType<typeof folder.serve>>;
+let rootKey: string;
+let workspaceId: string;
+const run = (commands: string) =>
+  folder.run(commands.replaceAll('http://127.0.0.1:8080', server.url), { ROOT_KEY: rootKey, WORKSPACE: workspaceId });
+
+beforeAll(async () => {
+  folder = openFolder();
+  server = await folder.serve('npm start');
+  await vi.waitFor(() => expect(server.out()).toMatch(/shown once: root_\w+/), waiting);
+  rootKey = /shown once: (root_\w+)/.exec(server.out())![1]!;
+  workspaceId = rootKey.replace(/^root_(\w{16})_.*/, 'ws_$1');
+});
+afterAll(() => folder.close());
+
+test('limits.md', () => {
+  expect(run(blocksOf('docs/limits.md').join('\n'))).toMatch(/"success":true.*\n.*"success":true.*\n.*"success":false/);
+});
+
+test('moving.md', () => {
+  const out = run(blocksOf('docs/moving.md').join('\n'));
+  const [hash] = out.split('\n');
+  expect(readFileSync('docs/moving.md', 'utf8')).toContain(`{"hash": "${hash}"`);
+  expect(out).toContain('"code":"VALID"');
+});
+
+test("README's command line", () => {
+  const [block] = blocksOf('README.md').filter((text) => text.includes('npx tollgate workspace create'));
+  const lines = block!.split('\n').filter((line) => line !== '' && line !== 'npx tollgate serve');
+  expect(lines.length).toBeGreaterThan(7);
+  const made = run(`npx tollgate root-key create --workspace ${workspaceId} --permission '*' --json`);
+  const { rootKeyId } = JSON.parse(made) as { rootKeyId: string };
+  // Moved away first: an export does not write over a file.
+  run('rm -f keys.jsonl');
+  for (const line of lines)
+    run(line.replace('root-key revoke root_…', `root-key revoke ${rootKeyId}`).replace('ws_…', workspaceId));
+});
+
+test('running.md: HTTPS', async () => {
+  const { certFile, keyFile } = makeCertificates(folder.path);
+  const [command] = blocksOf('docs/running.md').filter((text) => text.includes('TLS_CERT_FILE'));
+  const secure = await folder.serve(
+    command!
+      .replace('/etc/tollgate/fullchain.pem', certFile)
+      .replace('/etc/tollgate/privkey.pem', keyFile)
+      .replace('TLS_CERT_FILE', `TOLLGATE_DATA_DIR=${join(folder.path, 'secure')} TLS_CERT_FILE`),
+  );
+  expect(secure.url).toMatch(/^https:/);
+  await folder.stop(secure.child);
+});
+
+test('no page has commands that are run nowhere, but for a cluster that is not here', () => {
+  const elsewhere = ['backup.md', 'limits.md', 'moving.md'];
+  for (const page of readdirSync('docs').filter((name) => !elsewhere.includes(name))) {
+    const left = blocksOf(`docs/${page}`).filter((text) => !text.includes('TLS_CERT_FILE'));
+    for (const text of left) expect(text, page).toMatch(/^(kubectl (.|\\\n)*\n)+$/);
+  }
+});
