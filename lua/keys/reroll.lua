@@ -22,6 +22,9 @@
 
 local workspace, key_id, new_digest, start, expires_in, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
 
+-- The latest `expires` that a key may be given.
+local LAST_EXPIRES = 4102444800000
+
 local old_digest = digest_of(workspace, key_id)
 local record, old = load_key(workspace, old_digest, now)
 if not record then return { 'key_not_found' } end
@@ -48,7 +51,7 @@ redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, new.id .. new
 index_under_identity(workspace, new.identity, new.id)
 if new.refilled then queue_refill(workspace, new_digest, new) end
 
-old.expires = math.min(old.expires, now + expires_in)
+old.expires = math.min(old.expires, now + expires_in, LAST_EXPIRES)
 old.version = next_version()
 redis.call('HSET', record, 'state', pack_state(old), 'updated', int(now))
 audit(workspace, now, actor, 'key', key_id)

@@ -241,6 +241,8 @@ interface Verification {
 }
 
 const dayMs = 86_400_000;
+/** The latest `expires` of a key. */
+const expiresMax = 4_102_444_800_000;
 const unique = <Item>(items: readonly Item[]): Item[] => [...new Set(items)];
 const isEmpty = (meta: object) => Object.keys(meta).length === 0;
 
@@ -553,7 +555,7 @@ export class Model {
     key.limits = this.#limitsFrom(old.limits, []);
     key.createdAt = this.now;
     this.keys.push(key);
-    old.expires = Math.min(old.expires ?? Number.POSITIVE_INFINITY, this.now + expiration);
+    old.expires = Math.min(old.expires ?? expiresMax, this.now + expiration);
     old.updatedAt = this.now;
     return key;
   }

@@ -194,6 +194,12 @@ describe('the old key', () => {
     expect(await read(old.keyId)).toMatchObject({ expires: startMs + 999 });
   });
 
+  test('expires no later than any key may', async () => {
+    const { keyId } = await newKey();
+    await reroll(keyId, 4_102_444_800_000);
+    expect(await read(keyId)).toMatchObject({ expires: 4_102_444_800_000 });
+  });
+
   test('that has expired stays expired, and so is its copy', async () => {
     const old = await newKey({ expires: 0 });
     const { key } = await reroll(old.keyId, hourMs);
