@@ -121,6 +121,11 @@ const inWords = ({ message, code = '' }: Error & { code?: string }): string =>
 /** Half to all of 100, 200, 400, 500, 500, … ms: servers that lost Redis together do not come back together. */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
 
+interface Address {
+  host: string;
+  port: number;
+}
+
 interface Opened {
   redis: Redis;
   /** The first Sentinel or node of a Cluster that the URL names. */
@@ -136,7 +141,7 @@ function open(url: string, options: Options): Opened {
   if (!many) return { redis: new Redis(url, options) };
 
   const [, kind, username, password, hosts, master] = many;
-  const nodes = hosts!.split(',').map((node) => {
+  const nodes = hosts!.split(',').map((node): Address => {
     const [, host, port] = /^(.*?)(?::(\d+))?$/.exec(node)!;
     // An IPv6 address stands in brackets, which are the URL's.
     return { host: host!.replace(/^\[(.*)\]$/, '$1'), port: Number(port ?? (kind === 'cluster' ? 6379 : 26_379)) };
@@ -145,20 +150,8 @@ function open(url: string, options: Options): Opened {
     ...(username && { username: decodeURIComponent(username) }),
     ...(password && { password: decodeURIComponent(password) }),
   };
-  if (kind === 'sentinel') {
-    const redis = new Redis({
-      ...options,
-      ...account,
-      sentinels: nodes,
-      name: master || 'mymaster',
-      sentinelRetryStrategy: backoffMs,
-      sentinelCommandTimeout: options.commandTimeout!,
-      // A master that is silent rather than gone keeps its connection: Sentinels say when another takes its place.
-      failoverDetector: true,
-      ...(options.tls && { sentinelTLS: options.tls, enableTLSForSentinelMode: true }),
-    });
-    return { redis, named: nodes[0]! };
-  }
+  if (kind === 'sentinel')
+    return { redis: openSentinel(nodes, master || 'mymaster', account, options), named: nodes[0]! };
   // A Cluster takes the same commands. What a lost connection may have run is not sent again here either: only what a node
   // refused to run is, to the node it named (MOVED, ASK), or a moment later (TRYAGAIN).
   const cluster = new BoundedCluster(nodes, {
@@ -177,6 +170,47 @@ function open(url: string, options: Options): Opened {
     redisOptions: { ...options, ...account },
   });
   return { redis: cluster as unknown as Redis, named: { ...nodes[0]!, ...account } };
+}
+
+function openSentinel(sentinels: Address[], name: string, account: Options, options: Options): Redis {
+  const { tls, commandTimeout } = options;
+  const redis = new Redis({
+    ...options,
+    ...account,
+    sentinels,
+    name,
+    sentinelRetryStrategy: backoffMs,
+    sentinelCommandTimeout: commandTimeout!,
+    // A master that is silent rather than gone keeps its connection: it is left, and the Sentinels are asked again.
+    socketTimeout: Math.max(2 * commandTimeout!, 1000),
+    ...(tls && { sentinelTLS: tls, enableTLSForSentinelMode: true }),
+  });
+
+  // A master that is replaced while it is well serves on for seconds, and all it is told is lost. So the Sentinels are
+  // listened to. (ioredis's failoverDetector does so too, but what it hears while connecting ends the client for good.)
+  const listeners = sentinels.map((sentinel) => {
+    const listener = new Redis({ ...options, ...sentinel }).on('error', () => {});
+    listener.on('ready', () => listener.subscribe('+switch-master').catch(() => {}));
+    listener.on('message', (_channel, message) => {
+      const [master, , , host, port] = message.split(' ');
+      if (master !== name) return;
+      const leaveOther = () => {
+        // All the Sentinels say it, some of them when the new one is connected already.
+        const { remoteAddress, remotePort } = redis.stream;
+        if (remoteAddress !== host || String(remotePort) !== port) redis.disconnect(true);
+      };
+      if (redis.status === 'ready') leaveOther();
+      else redis.once('ready', leaveOther);
+    });
+    return listener;
+  });
+  redis.once('connecting', () => {
+    for (const listener of listeners) listener.connect().catch(() => {});
+  });
+  redis.once('end', () => {
+    for (const listener of listeners) listener.disconnect();
+  });
+  return redis;
 }
 
 /**

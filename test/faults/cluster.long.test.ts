@@ -64,8 +64,8 @@ test.each([
     }
     const [stricken, ...others] = [0, 1, 2].map((index) => byMaster.get(index)!) as [Tenant, ...Tenant[]];
 
-    const loss = { tenants, commandTimeoutMs, master: masters[0]!, replica: replicas[0]!, signal, stricken, others };
-    const measured = await loseMaster(loss);
+    const lose = () => masters[0]!.process.kill(signal);
+    const { measured } = await loseMaster({ tenants, commandTimeoutMs, lose, replica: replicas[0]!, stricken, others });
     await tenants.close();
     report({
       order,
