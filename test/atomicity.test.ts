@@ -17,12 +17,16 @@ import { examples, freshName, hash, makeThings, type Things } from './support/ex
 import { harness, type InputOf } from './support/harness.ts';
 import { testRedisUrl } from './support/redis.ts';
 
-const readOnly = '#!lua flags=no-writes';
-const trace = 'test:trace';
-const fault = 'test:fault';
+// Hoisted with the mock below, which runs before the rest of this file.
+const { readOnly, trace, fault } = vi.hoisted(() => ({
+  readOnly: '#!lua flags=no-writes',
+  trace: 'test:trace',
+  fault: 'test:fault',
+}));
 
 /** What stands in every script before its first line of its own. */
-const prelude = (name: string, isReadOnly: boolean) => `
+function prelude(name: string, isReadOnly: boolean): string {
+  return `
 local fault, calls
 local function begin() fault, calls = redis.call('GET', '${fault}'), 0 end
 local function traced_call(command, key, field, ...)
@@ -32,6 +36,7 @@ local function traced_call(command, key, field, ...)
   if field == nil then return redis.call(command, key) end
   return redis.call(command, key, field, ...)
 end`;
+}
 
 /** A file of lua/ with the prelude between it and Redis. */
 function withPrelude(path: string, text: string): string {

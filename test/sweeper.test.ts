@@ -5,21 +5,23 @@ import { createHash, randomBytes } from 'node:crypto';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { OperationName } from '../src/operations/index.ts';
-import { connect, type RedisClient } from '../src/store/redis.ts';
+import { connect } from '../src/store/redis.ts';
 import { cliActor } from '../src/store/rootKeys.ts';
 import { openStore, type Store, type StoreObserver } from '../src/store/store.ts';
 import { startSweeper } from '../src/sweeper.ts';
 import { dayMs, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
 import { testRedisUrl } from './support/redis.ts';
 
+const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+// Everything there is is counted here, and what earlier files left in this database goes in a time of its own.
+await redis.flushdb();
+
 const tollgate = harness();
 const { call, ok, createKey, createWorkspace, clock } = tollgate;
 
-let redis: RedisClient;
 /** Sees balances as they are stored: its clock never reaches a refill. */
 let past: Store;
 beforeAll(async () => {
-  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
   past = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => 0 });
 });
 afterAll(async () => {

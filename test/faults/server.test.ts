@@ -75,7 +75,7 @@ test('the server killed: its Redis is found and replaced, and nothing that was a
   expect(isAlive(orphan)).toBe(true);
 
   const tookMs = await startAgain();
-  expect(isAlive(orphan)).toBe(false);
+  await vi.waitFor(() => expect(isAlive(orphan)).toBe(false), waiting);
   expect(sockets(dataDir)).toHaveLength(2);
   const kept = expectNothingLost(await ledger.settle(call, performance.now()));
   report({
