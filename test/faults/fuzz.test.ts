@@ -96,8 +96,10 @@ const hints: Hints = {
   roleId: mostly(named('roleId')),
   // One that nothing removes, as an unknown one refuses the whole call.
   roles: (own) => fc.oneof(fc.constant([keeper]), fewOf('roleName')(own)),
-  namespace: (own) => fc.oneof(fc.constant('emails'), named('namespace'), own),
-  identifier: (own) => fc.oneof(fc.constantFrom('user_1', 'user_*'), named('identifier'), own),
+  // Few enough that what is set is also met.
+  namespace: (own) => fc.oneof({ weight: 6, arbitrary: fc.constant('emails') }, named('namespace'), own),
+  identifier: (own) =>
+    fc.oneof({ weight: 6, arbitrary: fc.constantFrom('user_1', 'user_*') }, named('identifier'), own),
   cursor: (own) => fc.oneof(fc.constant(undefined), named('cursor'), own),
   decrypt: sometimes(undefined, false),
   tag: mostly(named('tag')),
