@@ -96,7 +96,7 @@ describe('compose.yaml', () => {
     expect(Object.keys(tollgate.environment).filter((name) => !variables.includes(name))).toEqual([]);
     expect(loadConfig(tollgate.environment).redisUrl).toBe('redis://valkey:6379');
     expect(tollgate.depends_on).toEqual({ valkey: { condition: 'service_healthy' } });
-    expect(tollgate.ports).toEqual(['127.0.0.1:8080:8080']);
+    expect(tollgate.ports).toEqual(['127.0.0.1:8080:8080', `127.0.0.1:${tollgate.environment.METRICS_PORT}:9464`]);
     expect(valkey.ports).toBeUndefined();
     expect(Object.keys(volumes).map((volume) => `${volume}:/data`)).toEqual(valkey.volumes);
     expect(valkey.image).toMatch(/^valkey\/valkey:([89]|\d\d)\b/);
@@ -216,7 +216,12 @@ describe('deploy/kubernetes', () => {
     expect(Object.keys(named('Secret').stringData)).toEqual([key]);
     expect(variables).toContain(key);
     expect(named('Secret').stringData[key]).not.toContain('@');
-    const [port] = container.ports;
+    const [port, metrics] = container.ports;
+    const given = Object.fromEntries(
+      container.env.map(({ name, value }: { name: string; value?: string }) => [name, value]),
+    );
+    expect(Object.keys(given).filter((name) => !variables.includes(name))).toEqual([]);
+    expect(metrics).toEqual({ name: 'metrics', containerPort: Number(given.METRICS_PORT) });
     expect(named('Service').spec.ports[0].targetPort).toBe(port.name);
     expect(read('Dockerfile')).toContain(`EXPOSE ${port.containerPort}\n`);
   });
@@ -233,7 +238,7 @@ describe('deploy/kubernetes', () => {
     const { runAsUser, runAsGroup } = pod.securityContext;
     expect(read('Dockerfile')).toContain(`USER ${runAsUser}:${runAsGroup}\n`);
     const stopSeconds = Number(/stopWaitMs = (\d+)_000/.exec(read('src/main.ts'))![1]);
-    const waitSeconds = Number(container.lifecycle.preStop.exec.command[1]);
+    const waitSeconds = Number(container.env.find(({ name }: { name: string }) => name === 'DRAIN_MS').value) / 1000;
     expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(stopSeconds + waitSeconds);
     expect(container.livenessProbe.httpGet.path).toBe('/health/live');
     expect(container.readinessProbe.httpGet.path).toBe('/health/ready');
