@@ -22,7 +22,7 @@ test.each([
       await sentinels[0]!.admin.call('SENTINEL', 'FAILOVER', 'tollgate');
       // The old one is told to be a replica ten seconds later, and until then takes all it is asked.
       await until('the new one is asked', 6000, async () =>
-        /cmd=eval/.test(String(await replica.admin.client('LIST'))),
+        /cmd=(eval|fcall)/.test(String(await replica.admin.client('LIST'))),
       );
     };
     const lost = await expectTakenOver(redis, order, fault, turned, options);
