@@ -2,7 +2,7 @@
 // nothing queues up while the connection is away.
 
 import { readFileSync } from 'node:fs';
-import type { ConnectionOptions } from 'node:tls';
+import tls, { type ConnectionOptions } from 'node:tls';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { ApiError } from '../errors.ts';
 import type { StoreObserver } from './store.ts';
@@ -11,6 +11,12 @@ export type RedisClient = Redis;
 
 /** With replies as they were before RESP3, which is all that a Cluster takes and ioredis's default. */
 type Options = RedisOptions & { replyMapping?: 'legacy' };
+
+// A TLS connection that we refuse may have two errors: ours, and then the other side's alert. ioredis listens for one of each
+// connection (redis/ioredis#961), and an error that nobody hears ends the process: so all of them are heard, wherever ioredis
+// makes a connection of its own to Sentinels and nodes.
+const { connect: connectByTls } = tls;
+tls.connect = ((...args: [ConnectionOptions]) => connectByTls(...args).on('error', () => {})) as typeof tls.connect;
 
 export interface ConnectOptions {
   /** A command not answered by then has failed, though it may yet run. */
@@ -42,12 +48,8 @@ export async function connect(
     autoResendUnfulfilledCommands: false,
     retryStrategy: backoffMs,
   };
-  const tls: ConnectionOptions | undefined = /^rediss/.test(url)
-    ? caFile
-      ? { ca: readCertificates(caFile) }
-      : {}
-    : undefined;
-  const { redis, named } = open(url, { ...options, ...(tls && { tls }) });
+  if (/^rediss/.test(url)) options.tls = caFile ? { ca: readCertificates(caFile) } : {};
+  const { redis, named } = open(url, options);
 
   /** What is wrong, by the address it is wrong with: one line per cause, not one per attempt. */
   const troubles = new Map<string, string>();
@@ -83,7 +85,7 @@ export async function connect(
   } catch (cause) {
     redis.disconnect();
     // What is wrong with the Sentinels or nodes that the URL names, ioredis keeps to itself.
-    if (named) await tryOnce({ ...options, ...named, ...(tls && { tls }) }).catch(noteTrouble(`${named.host}: `));
+    if (named) await tryOnce({ ...options, ...named }).catch(noteTrouble(`${named.host}: `));
     throw new Error(`Cannot reach Redis: ${[...causes].join(' ') || (cause as Error).message}`, { cause });
   }
   causes = undefined;
