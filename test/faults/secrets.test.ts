@@ -136,7 +136,6 @@ test('secrets in the wrong place are refused without a word about them', async (
       JSON.stringify({ keyId, operation: secret, value: 1 }),
       JSON.stringify({ migrationId: 'abc', apiId, keys: [{ hash: secret }] }),
       JSON.stringify({ rootKeyId: secret }),
-      'x'.repeat(2_000_000) + secret,
     ];
     for (const body of bodies) {
       for (const { name } of operations) {
@@ -147,9 +146,11 @@ test('secrets in the wrong place are refused without a word about them', async (
           )
         )
           continue;
-        if (name === 'keys.verifyKey' || body.length < 1_000_000) await ask(`/v2/${name}`, { body });
+        await ask(`/v2/${name}`, { body });
       }
     }
+    // Read no further than the limit: who is still sending may be cut off before the 413 is there.
+    await ask('/v2/keys.verifyKey', { body: 'x'.repeat(2_000_000) + secret }).catch(() => {});
     await ask(`/v2/keys.verifyKey?key=${secret}`, { body: '{}' });
     await ask(`/v2/${secret}`, { body: '{}' });
     await ask(`/${secret}`, { method: 'GET' });
