@@ -8,9 +8,8 @@ import { answered, type ConnectOptions, connect, type RedisClient } from './redi
 import { assemble, loadScripts, type Scripts, scriptNames } from './scripts.ts';
 
 /** What changes something for a caller says so in the audit stream: that is what is waited for. */
-export const changingScripts: ReadonlySet<string> = new Set(
-  scriptNames.filter((name) => assemble(name).lines.some((line) => line.startsWith('lua/include/audit.lua:'))),
-);
+export const changingScripts = (): ReadonlySet<string> =>
+  new Set(scriptNames.filter((name) => assemble(name).lines.some((line) => line.startsWith('lua/include/audit.lua:'))));
 
 export interface Durable {
   /** `scripts`, of which those that change something answer when the change is on disk. */
@@ -66,11 +65,12 @@ export async function openDurable(url: string, options: ConnectOptions, scripts:
   try {
     await check(redis, isOnDisk);
     const changing = await loadScripts(redis, workspaceKey);
+    const waitedFor = changingScripts();
     return {
       scripts: {
         ...scripts,
         run: (name, ...args) =>
-          changingScripts.has(name) ? settled(() => changing.run(name, ...args)) : scripts.run(name, ...args),
+          waitedFor.has(name) ? settled(() => changing.run(name, ...args)) : scripts.run(name, ...args),
       },
       change: (command) => settled(() => answered(command(redis))),
       close: async () => void (await redis.quit().catch(() => redis.disconnect())),
