@@ -1,7 +1,7 @@
 // What is deployed with: the Dockerfile, compose.yaml and the manifests for Kubernetes, as far as they can be checked with
 // neither engine here. deploy/rehearse.mjs, run by hand, carries out the first two.
 
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -16,6 +16,7 @@ import { Secret, Service } from 'kubernetes-models/v1';
 import { describe, expect, test, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { loadConfig, settings } from '../src/config.ts';
+import { run } from './support/processes.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -113,7 +114,7 @@ describe('compose.yaml', () => {
     const check = () => spawnSync(cli!.replace('valkey', 'redis'), ['-p', `${port}`, ...args]).status;
     expect(check()).not.toBe(0);
 
-    const redis = spawn(program!, [...command.slice(1), ...place], { stdio: 'ignore' });
+    const redis = run(program!, [...command.slice(1), ...place]);
     try {
       await vi.waitFor(() => expect(check()).toBe(0), { timeout: 10_000, interval: 50 });
       const asked = ['appendonly', 'appendfsync', 'save', 'maxmemory-policy', 'hash-max-listpack-value'];
@@ -126,8 +127,7 @@ describe('compose.yaml', () => {
         'hash-max-listpack-value': '16384',
       });
     } finally {
-      redis.kill('SIGTERM');
-      await once(redis, 'exit');
+      await redis.stop();
       rmSync(dir, { recursive: true });
     }
   });

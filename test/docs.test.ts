@@ -20,8 +20,8 @@ const run = (commands: string) =>
 beforeAll(async () => {
   folder = openFolder();
   server = await folder.serve('npm start');
-  await vi.waitFor(() => expect(server.out()).toMatch(/shown once: root_\w+/), waiting);
-  rootKey = /shown once: (root_\w+)/.exec(server.out())![1]!;
+  await vi.waitFor(() => expect(server.out).toMatch(/shown once: root_\w+/), waiting);
+  rootKey = /shown once: (root_\w+)/.exec(server.out)![1]!;
   workspaceId = rootKey.replace(/^root_(\w{16})_.*/, 'ws_$1');
 });
 afterAll(() => folder.close());
@@ -59,7 +59,7 @@ test('running.md: HTTPS', async () => {
       .replace('TLS_CERT_FILE', `TOLLGATE_DATA_DIR=${join(folder.path, 'secure')} TLS_CERT_FILE`),
   );
   expect(secure.url).toMatch(/^https:/);
-  await folder.stop(secure.child);
+  await secure.stop('SIGINT');
 });
 
 test('no page has commands that are run nowhere, but for a cluster that is not here', () => {

@@ -6,7 +6,7 @@ import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { openStore } from '../src/store/store.ts';
 import { testSettings } from './support/harness.ts';
-import { endOf, openRedisProcess, type RunningServer, startServer } from './support/running.ts';
+import { build, openRedisProcess, type Server, startServer } from './support/processes.ts';
 
 const waiting = { timeout: 30_000, interval: 10 };
 const timeoutMs = 500;
@@ -15,11 +15,12 @@ const slackMs = 1500;
 
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
 let admin: Redis;
-const servers: RunningServer[] = [];
+const servers: Server[] = [];
 
 // Each test starts processes, which takes long on a machine that does other things as well.
 vi.setConfig({ testTimeout: 60_000 });
 
+beforeAll(build, 120_000);
 beforeAll(async () => {
   redis = await openRedisProcess();
   admin = new Redis({ path: redis.socket, retryStrategy: () => 20 });
@@ -30,7 +31,7 @@ beforeAll(async () => {
   await store.close();
 });
 afterEach(async () => {
-  await Promise.all(servers.splice(0).map(({ child }) => endOf(child, 'SIGKILL')));
+  await Promise.all(servers.splice(0).map((server) => server.stop('SIGKILL')));
 });
 afterAll(async () => {
   admin.disconnect();
@@ -44,18 +45,18 @@ async function start(env: Record<string, string> = {}) {
   return server;
 }
 
-async function ask({ url }: RunningServer, path: string, method = 'GET') {
+async function ask({ url }: Server, path: string, method = 'GET') {
   const startedAt = performance.now();
   const response = await fetch(url + path, { method, headers: { connection: 'close' } });
   const json = (await response.json()) as { data?: object; error?: { detail: string; type: string } };
   return { status: response.status, headers: response.headers, ...json, tookMs: performance.now() - startedAt };
 }
 
-const untilReady = (server: RunningServer) =>
+const untilReady = (server: Server) =>
   vi.waitFor(async () => expect(await ask(server, '/health/ready')).toMatchObject({ status: 200 }), waiting);
 
 /** 503 in the envelope and in time, with these words. */
-async function expectNotReady(server: RunningServer, detail: string, code = 'store_unavailable') {
+async function expectNotReady(server: Server, detail: string, code = 'store_unavailable') {
   const answer = await ask(server, '/health/ready');
   expect(answer).toMatchObject({ status: 503, error: { detail, type: `/errors/${code}` } });
   expect(answer.headers.get('retry-after')).toBe('1');
@@ -131,9 +132,9 @@ test('asked thousands of times, it asks Redis a few times', async () => {
 });
 
 /** How soon a server ends after a signal, in ms. */
-async function endAfter({ child }: RunningServer, signal: NodeJS.Signals): Promise<number> {
+async function endAfter(server: Server, signal: NodeJS.Signals): Promise<number> {
   const startedAt = performance.now();
-  expect(await endOf(child, signal)).toBe(0);
+  expect(await server.stop(signal)).toBe(0);
   return performance.now() - startedAt;
 }
 

@@ -1,5 +1,5 @@
 // The server as a process: how it starts, what it prints, how it stops.
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
@@ -7,21 +7,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { embeddedUrlIfRunning } from '../src/store/embedded.ts';
+import { build, type Program, portOf, runServer } from './support/processes.ts';
 
 const waiting = { timeout: 10_000, interval: 20 };
 
 let dataDir: string;
-let servers: Server[];
+let servers: Program[];
 
-interface Server {
-  child: ChildProcess;
-  out: string;
-  err: string;
-}
-
-beforeAll(() => {
-  spawnSync(process.execPath, ['bin/tollgate.mjs', '--help']); // Builds what has changed.
-});
+beforeAll(build, 120_000);
 
 beforeEach(() => {
   dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
@@ -29,83 +22,64 @@ beforeEach(() => {
 });
 
 afterEach(async () => {
-  await Promise.all(servers.map((server) => stop(server, 'SIGTERM')));
+  await Promise.all(servers.map((server) => server.stop()));
   rmSync(dataDir, { recursive: true });
 });
 
-function start(env: Record<string, string> = {}, program = ['dist/main.js']): Server {
-  const options = { env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir, PORT: '0', ...env } };
-  const child = spawn(process.execPath, program, options);
-  const server: Server = { child, out: '', err: '' };
-  child.stdout.on('data', (bytes) => (server.out += bytes));
-  child.stderr.on('data', (bytes) => (server.err += bytes));
+function start(env: Record<string, string> = {}, words?: string[]): Program {
+  const server = runServer({ TOLLGATE_DATA_DIR: dataDir, ...env }, words);
   servers.push(server);
   return server;
-}
-
-async function untilListening(server: Server): Promise<number> {
-  await vi.waitFor(() => expect(server.out).toMatch(/listens on .*\n/), waiting);
-  return Number(/listens on http:\/\/127\.0\.0\.1:(\d+)\n/.exec(server.out)![1]);
-}
-
-async function exitCode({ child }: Server): Promise<number | null> {
-  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
-  return child.exitCode;
-}
-
-function stop(server: Server, signal: NodeJS.Signals) {
-  server.child.kill(signal);
-  return exitCode(server);
 }
 
 const firstRootKey = /^This is the first root key\. It is shown once: (root_\w+)$/m;
 
 test('an empty store gets a first root key, which works, is shown once and is in no log', async () => {
   const first = start({ LOG_LEVEL: 'trace' });
-  const port = await untilListening(first);
+  const port = await portOf(first);
   await vi.waitFor(() => expect(first.out).toMatch(firstRootKey), waiting);
   const rootKey = firstRootKey.exec(first.out)![1]!;
   const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
   const request = { method: 'POST', headers, body: '{"name":"first"}' };
   expect((await fetch(`http://127.0.0.1:${port}/v2/apis.createApi`, request)).status).toBe(200);
-  expect(await stop(first, 'SIGTERM')).toBe(0);
+  expect(await first.stop()).toBe(0);
   expect(first.err).not.toContain(rootKey);
 
   const second = start();
-  await untilListening(second);
-  expect(await stop(second, 'SIGTERM')).toBe(0);
+  await portOf(second);
+  expect(await second.stop()).toBe(0);
   expect(second.out).not.toMatch(firstRootKey);
 });
 
 test('FIRST_ROOT_KEY=none leaves an empty store empty, for where standard output is kept', async () => {
   const server = start({ FIRST_ROOT_KEY: 'none' });
-  await untilListening(server);
+  await portOf(server);
   const workspaces = spawnSync(process.execPath, ['dist/cli/index.js', 'workspace', 'list'], {
     env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir },
     encoding: 'utf8',
   });
   expect(workspaces.stdout).toBe('There is no workspace.\n');
-  expect(await stop(server, 'SIGTERM')).toBe(0);
+  expect(await server.stop()).toBe(0);
   expect(server.out).toMatch(/^Tollgate listens on .*\n$/);
 });
 
 test.each(['SIGTERM', 'SIGINT'] as const)('%s stops it with exit code 0, and its Redis with it', async (signal) => {
   const server = start();
-  await untilListening(server);
-  expect(await stop(server, signal)).toBe(0);
+  await portOf(server);
+  expect(await server.stop(signal)).toBe(0);
   expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
 });
 
 test('a signal in the middle of the start leaves no Redis behind', async () => {
   const server = start();
   await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeDefined(), waiting);
-  expect(await stop(server, 'SIGTERM')).toBe(0);
+  expect(await server.stop()).toBe(0);
   expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
 });
 
 /** Sends the first half of a request, then a signal; answers when the server has begun to stop. */
-async function interruptRequest(server: Server, signal: NodeJS.Signals) {
-  const port = await untilListening(server);
+async function interruptRequest(server: Program, signal: NodeJS.Signals) {
+  const port = await portOf(server);
   const client = connect(port, '127.0.0.1').on('error', () => {});
   let answer = '';
   client.on('data', (bytes) => (answer += bytes));
@@ -132,7 +106,7 @@ test('what is in flight is answered before it stops', async () => {
   const request = await interruptRequest(server, 'SIGTERM');
   await request.finish();
 
-  expect(await exitCode(server)).toBe(0);
+  expect(await server.ended).toBe(0);
   expect(request.answer()).toMatch(/^HTTP\/1\.1 401 /);
 });
 
@@ -141,7 +115,7 @@ test('started by `tollgate serve` too', async () => {
   const request = await interruptRequest(server, 'SIGTERM');
   await request.finish();
 
-  expect(await exitCode(server)).toBe(0);
+  expect(await server.ended).toBe(0);
   expect(request.answer()).toMatch(/^HTTP\/1\.1 401 /);
 });
 
@@ -151,7 +125,7 @@ test('Ctrl-C below npm, which signals twice, is one signal', async () => {
   server.child.kill('SIGINT');
   await request.finish();
 
-  expect(await exitCode(server)).toBe(0);
+  expect(await server.ended).toBe(0);
 });
 
 test('a later signal ends it at once, and its Redis with it', async () => {
@@ -167,9 +141,9 @@ test('a later signal ends it at once, and its Redis with it', async () => {
 
 test('a second server on the same data directory is refused', async () => {
   const first = start();
-  await untilListening(first);
+  await portOf(first);
   const second = start();
-  expect(await exitCode(second)).toBe(1);
+  expect(await second.ended).toBe(1);
   expect(second.err).toMatch(/^tollgate: The data directory .* is in use by another Tollgate \(process \d+\)\./);
 });
 
@@ -179,7 +153,7 @@ test('a port that is taken is an error in words, and its Redis is stopped', asyn
   const { port } = other.address() as { port: number };
 
   const server = start({ PORT: String(port) });
-  expect(await exitCode(server)).toBe(1);
+  expect(await server.ended).toBe(1);
   expect(server.err).toMatch(new RegExp(`^tollgate: Cannot listen on 127\\.0\\.0\\.1 port ${port}: .*\\n$`));
   expect(server.out).toBe('');
   expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
@@ -188,7 +162,7 @@ test('a port that is taken is an error in words, and its Redis is stopped', asyn
 
 test('wrong settings are an error in words', async () => {
   const server = start({ PORT: 'http' });
-  expect(await exitCode(server)).toBe(1);
+  expect(await server.ended).toBe(1);
   expect(server.err).toBe(
     'tollgate: Some settings are not accepted:\n  PORT=http must be a whole number from 0 to 65535\n',
   );
@@ -196,7 +170,7 @@ test('wrong settings are an error in words', async () => {
 
 test('with several workers a killed one is replaced, and the port stays open', async () => {
   const server = start({ WORKERS: '2', LOG_LEVEL: 'error' });
-  const port = await untilListening(server);
+  const port = await portOf(server);
   const workers = () =>
     spawnSync('pgrep', ['-P', String(server.child.pid), '-f', 'worker.js'])
       .stdout.toString()
@@ -215,13 +189,13 @@ test('with several workers a killed one is replaced, and the port stays open', a
   }, waiting);
   expect((await fetch(`http://127.0.0.1:${port}/v2/liveness`)).status).toBe(200);
 
-  expect(await stop(server, 'SIGTERM')).toBe(0);
+  expect(await server.stop()).toBe(0);
   expect(await reachable(port)).toBe(false);
 });
 
 test('workers of a server that was killed end by themselves', async () => {
   const server = start({ WORKERS: '2' });
-  const port = await untilListening(server);
+  const port = await portOf(server);
   server.child.kill('SIGKILL');
   await vi.waitFor(() => expect(reachable(port)).resolves.toBe(false), waiting);
 });

@@ -12,14 +12,8 @@ import { cliActor } from '../src/store/rootKeys.ts';
 import { scriptNames } from '../src/store/scripts.ts';
 import { openStore } from '../src/store/store.ts';
 import { testSettings } from './support/harness.ts';
-import {
-  endOf,
-  openRedisProcess,
-  type RunningServer,
-  readMetrics,
-  type Series,
-  startServer,
-} from './support/running.ts';
+import { readMetrics, type Series } from './support/metrics.ts';
+import { build, openRedisProcess, type Server, startServer } from './support/processes.ts';
 
 const waiting = { timeout: 30_000, interval: 20 };
 const timeoutMs = 1000;
@@ -29,11 +23,12 @@ let rootKey: string;
 let workspaceId: string;
 /** Unlimited; with one credit; unknown to anybody. */
 const keys = { plain: '', oneCredit: '', unknown: createKeyString({ byteLength: 16 }).key };
-const servers: RunningServer[] = [];
+const servers: Server[] = [];
 
 // Each test starts processes, which takes long on a machine that does other things as well.
 vi.setConfig({ testTimeout: 60_000 });
 
+beforeAll(build, 120_000);
 beforeAll(async () => {
   redis = await openRedisProcess();
   const store = await openStore({ ...testSettings, url: redis.url });
@@ -55,7 +50,7 @@ beforeAll(async () => {
   await store.close();
 });
 afterEach(async () => {
-  await Promise.all(servers.splice(0).map(({ child }) => endOf(child, 'SIGKILL')));
+  await Promise.all(servers.splice(0).map((server) => server.stop('SIGKILL')));
 });
 afterAll(() => redis.close());
 
@@ -66,16 +61,16 @@ async function start(env: Record<string, string> = {}) {
   return server;
 }
 
-async function send({ url }: RunningServer, path: string, body: unknown, request: RequestInit = {}) {
+async function send({ url }: Server, path: string, body: unknown, request: RequestInit = {}) {
   const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
   const response = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body), ...request });
   return { status: response.status, json: await response.json() };
 }
 
-const verify = (server: RunningServer, key = keys.plain) => send(server, '/v2/keys.verifyKey', { key });
+const verify = (server: Server, key = keys.plain) => send(server, '/v2/keys.verifyKey', { key });
 
 /** All that a server tells, and the value of one series of it. */
-async function scrape({ url, metricsUrl }: RunningServer) {
+async function scrape({ url, metricsUrl }: Server) {
   const response = await fetch(metricsUrl ?? `${url}/metrics`);
   expect(response.status).toBe(200);
   expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
@@ -281,13 +276,13 @@ test('a Redis that is killed shows, and so does its return; meanwhile the sweepe
 });
 
 /** Verifies over a connection each, so that the kernel spreads them over the workers. */
-function verifySpread(server: RunningServer, calls: number) {
+function verifySpread(server: Server, calls: number) {
   const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json', connection: 'close' };
   const verifyAlone = () => send(server, '/v2/keys.verifyKey', { key: keys.plain }, { headers });
   return Promise.all(Array.from({ length: calls }, verifyAlone));
 }
 
-function workersOf({ child }: RunningServer): number[] {
+function workersOf({ child }: Server): number[] {
   const pids = execFileSync('pgrep', ['-P', `${child.pid}`, '-f', 'worker.js'], { encoding: 'utf8' }).trim();
   return pids.split('\n').map(Number);
 }

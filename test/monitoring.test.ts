@@ -4,7 +4,8 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { endOf, openRedisProcess, readMetrics, type Series, startServer } from './support/running.ts';
+import { readMetrics, type Series } from './support/metrics.ts';
+import { build, firstRootKeyOf, openRedisProcess, startServer } from './support/processes.ts';
 
 const read = (path: string) => readFileSync(new URL(`../deploy/${path}`, import.meta.url), 'utf8');
 
@@ -47,11 +48,11 @@ const prometheus = parse(read('prometheus/prometheus.yaml'));
 let series: Series[];
 let types: Map<string, string>;
 
+beforeAll(build, 120_000);
 beforeAll(async () => {
   const redis = await openRedisProcess();
   const server = await startServer({ REDIS_URL: redis.url, METRICS_PORT: '0', LOG_LEVEL: 'silent' });
-  while (!/root_\w+/.test(server.out)) await new Promise((resolve) => setTimeout(resolve, 10));
-  const authorization = `Bearer ${/root_\w+/.exec(server.out)![0]}`;
+  const authorization = `Bearer ${await firstRootKeyOf(server)}`;
   const headers = { authorization, 'content-type': 'application/json' };
   // One call of each kind, as some series are there only once they have something to tell.
   for (const [operation, body] of [
@@ -66,7 +67,7 @@ beforeAll(async () => {
     expect(response.status).toBe(200);
   }
   ({ series, types } = readMetrics(await (await fetch(server.metricsUrl!)).text()));
-  await endOf(server.child, 'SIGTERM');
+  await server.stop();
   await redis.close();
 });
 afterAll(() => expect(series.length).toBeGreaterThan(100));

@@ -1,6 +1,6 @@
 // docs/backup.md, done as it is written: its commands are taken from the page and run, in a folder that is Tollgate's but
 // for the data, on a server with keys that are being used.
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
 import { blocksOf, openFolder } from '../support/folder.ts';
+import { run } from '../support/processes.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 const waiting = { timeout: 30_000, interval: 20 };
@@ -40,8 +41,8 @@ test.skipIf(!installed)(
   'a backup of a running server, and a copy of a stopped one, hold every key and count',
   async () => {
     const server = await opened.serve('npm start');
-    await vi.waitFor(() => expect(server.out()).toMatch(/shown once: root_\w+/), waiting);
-    const rootKey = /shown once: (root_\w+)/.exec(server.out())![1]!;
+    await vi.waitFor(() => expect(server.out).toMatch(/shown once: root_\w+/), waiting);
+    const rootKey = /shown once: (root_\w+)/.exec(server.out)![1]!;
     const api = (name: string, input: object) => call(server.url, rootKey, name, input);
     const { apiId } = await api('apis.createApi', { name: 'payments' });
     const keys: string[] = [];
@@ -77,7 +78,7 @@ test.skipIf(!installed)(
     expect(statSync(join(opened.path, 'tollgate.rdb')).mode & 0o777).toBe(0o600);
     const { key: late } = await api('keys.createKey', { apiId });
     const withLate = await exportOf('data');
-    await opened.stop(server.child);
+    await server.stop('SIGINT');
     opened.run(block('cp -a data data-copy'));
 
     /** Everything there is of the first fifty, by whoever started from what was kept. */
@@ -106,17 +107,17 @@ test.skipIf(!installed)(
     expect(await call(restored.url, rootKey, 'keys.verifyKey', { key: late })).toMatchObject({ code: 'NOT_FOUND' });
     // It is a data directory like any other: what is written now is there after a stop.
     const { key: newest } = await call(restored.url, rootKey, 'keys.createKey', { apiId });
-    await opened.stop(restored.child);
+    await restored.stop('SIGINT');
     const again = await opened.serve('TOLLGATE_DATA_DIR=restored npm start');
     expect(await call(again.url, rootKey, 'keys.verifyKey', { key: newest })).toMatchObject({ code: 'VALID' });
-    await opened.stop(again.child);
+    await again.stop('SIGINT');
 
     expect(await exportOf('data-copy')).toBe(withLate);
     const inText = /`(TOLLGATE_DATA_DIR=data-copy npm start)`/.exec(readFileSync('docs/backup.md', 'utf8'))![1]!;
     const copy = await opened.serve(inText);
     await expectAll(copy.url);
     expect(await call(copy.url, rootKey, 'keys.verifyKey', { key: late })).toMatchObject({ code: 'VALID' });
-    await opened.stop(copy.child);
+    await copy.stop('SIGINT');
   },
 );
 
@@ -134,7 +135,7 @@ test.skipIf(!installed)('a Redis of your own is backed up by its address', async
     '--requirepass',
     'secret',
   ];
-  const redis = spawn('redis-server', args, { stdio: 'ignore' });
+  const redis = run('redis-server', args);
   const url = `redis://default:secret@127.0.0.1:${port}`;
   try {
     while ((await runCli(['workspace', 'create', 'mine'], { REDIS_URL: url })).code !== 0) await delay(100);
@@ -142,8 +143,7 @@ test.skipIf(!installed)('a Redis of your own is backed up by its address', async
     expect(opened.run('redis-check-rdb tollgate.rdb')).toContain('RDB looks OK');
     expect(existsSync(join(opened.path, 'tollgate.rdb'))).toBe(true);
   } finally {
-    redis.kill();
-    await once(redis, 'exit');
+    await redis.stop();
   }
 });
 

@@ -7,7 +7,8 @@ import { loadConfig, storeSettings } from '../../src/config.ts';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/store/embedded.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { buildCli, runCli } from '../support/cli.ts';
+import { runCli } from '../support/cli.ts';
+import { build } from '../support/processes.ts';
 
 /** A test runs a process or several, on a machine that may be busy. */
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
@@ -26,7 +27,7 @@ async function json(...args: string[]) {
 }
 
 beforeAll(async () => {
-  buildCli();
+  build();
   redis = await startEmbedded({ dataDir });
   store = await openStore({ ...storeSettings(loadConfig({})), url: redis.url });
 });

@@ -1,5 +1,5 @@
 // `tollgate doctor` as a process, against a redis-server of each test's own that is set up well, or badly, on purpose.
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { startEmbedded } from '../../src/store/embedded.ts';
-import { buildCli, runCli } from '../support/cli.ts';
+import { runCli } from '../support/cli.ts';
+import { build, type Program, run } from '../support/processes.ts';
 
 /** A test runs a process or several, on a machine that may be busy. */
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
@@ -15,7 +16,7 @@ const waiting = { timeout: 15_000, interval: 20 };
 
 const installed = spawnSync('redis-server', ['--version']).status === 0;
 let dir: string;
-const started: ChildProcess[] = [];
+const started: Program[] = [];
 
 interface Finding {
   check: string;
@@ -24,15 +25,12 @@ interface Finding {
   change?: string;
 }
 
-beforeAll(() => void buildCli());
+beforeAll(build);
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
 });
 afterEach(async () => {
-  for (const child of started.splice(0)) {
-    child.kill('SIGKILL');
-    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
-  }
+  await Promise.all(started.splice(0).map((redis) => redis.stop('SIGKILL')));
   rmSync(dir, { recursive: true, force: true });
 });
 
@@ -52,8 +50,7 @@ const good = [
 async function startRedis(settings: string[] = []): Promise<number> {
   const port = await freePort();
   const options = ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', mkdtempSync(join(dir, 'redis-'))];
-  const child = spawn('redis-server', [...options, ...good, ...settings], { stdio: 'ignore' });
-  started.push(child);
+  started.push(run('redis-server', [...options, ...good, ...settings]));
   await vi.waitFor(() => {
     const { stdout } = spawnSync('redis-cli', ['-p', `${port}`, 'ping'], { encoding: 'utf8' });
     expect(stdout).toMatch(/PONG|NOAUTH/);

@@ -10,8 +10,9 @@ import { digestOf } from '../../src/domain/keyString.ts';
 import { type EmbeddedRedis, startEmbedded } from '../../src/store/embedded.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { buildCli, runCli, spawnCli } from '../support/cli.ts';
+import { runCli, spawnCli } from '../support/cli.ts';
 import { dayMs, harness, testSettings } from '../support/harness.ts';
+import { build } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
@@ -28,7 +29,7 @@ const cli = (args: readonly string[], input?: string | Buffer) => runCli(args, e
 
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
-  buildCli();
+  build();
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 beforeEach(() => {

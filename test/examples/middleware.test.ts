@@ -2,7 +2,8 @@
 
 import { readdirSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { addressOf, type Program, run, startMsMax, startTollgate, type Tollgate } from '../support/processes.ts';
+import { addressOf, type Program, run } from '../support/processes.ts';
+import { startMsMax, startTollgate, type Tollgate } from './tollgate.ts';
 
 const programs = readdirSync('examples/middleware');
 
@@ -81,7 +82,7 @@ describe.each(programs)('%s', (name) => {
     ];
     for (const env of wrong) {
       const { started, at } = await start(env);
-      onTestFinished(started.stop);
+      onTestFinished(async () => void (await started.stop()));
       expect(await ask(`Bearer ${key}`, at)).toMatchObject({ status: 503, retryAfter: '1' });
       await started.stop();
       expect(started.printed()).toMatch(/^Tollgate: /m);
@@ -95,7 +96,7 @@ describe('without Redis', () => {
     const { key } = await tollgate.ok('keys.createKey', { apiId });
     const env = { TOLLGATE_URL: tollgate.url, TOLLGATE_ROOT_KEY: tollgate.rootKey, PORT: '0', PATH: process.env.PATH };
     const started = programs.map((name) => run(process.execPath, [`examples/middleware/${name}`], { env }));
-    for (const program of started) onTestFinished(program.stop);
+    for (const program of started) onTestFinished(async () => void (await program.stop()));
     const addresses = await Promise.all(started.map(addressOf));
     onTestFinished(() => void tollgate.redis.child.kill('SIGCONT'));
     tollgate.redis.child.kill('SIGSTOP');

@@ -8,7 +8,8 @@ import { type AddressInfo, createServer as createSocketServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { type Program, run, startMsMax, startTollgate, type Tollgate } from '../support/processes.ts';
+import { type Program, run } from '../support/processes.ts';
+import { startMsMax, startTollgate, type Tollgate } from './tollgate.ts';
 
 const hasNginx = spawnSync('nginx', ['-v']).status === 0;
 

@@ -6,19 +6,11 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { dayMs, hourMs } from '../support/harness.ts';
-import {
-  buildServer,
-  caller,
-  compiles,
-  endAll,
-  preload,
-  startRedis,
-  startTollgate,
-  temporaryDir,
-} from './processes.ts';
+import { build } from '../support/processes.ts';
+import { caller, compiles, endAll, preload, startRedis, startTollgate, temporaryDir } from './processes.ts';
 import { report } from './report.ts';
 
-beforeAll(buildServer, 120_000);
+beforeAll(build, 120_000);
 afterEach(endAll);
 
 test.skipIf(!compiles)(

@@ -6,20 +6,21 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
-import { buildServer, type ServerProcess, startServer } from '../support/process.ts';
+import { build } from '../support/processes.ts';
+import { type Alone, endAll, startAlone } from './processes.ts';
 import { report } from './report.ts';
 
-let server: ServerProcess;
+let server: Alone;
 let redis: RedisClient | undefined;
 
-beforeAll(buildServer, 120_000);
+beforeAll(build, 120_000);
 afterEach(async () => {
   redis?.disconnect();
-  await server.stop();
+  await endAll();
 });
 
 async function start() {
-  server = await startServer({}, { umask: '000' });
+  server = await startAlone({}, { umask: '000' });
   // The temporary directory of the test is no protection of ours.
   chmodSync(dirname(server.dataDir), 0o777);
   const socket = (await embeddedUrlIfRunning(server.dataDir))!.slice('unix:'.length);

@@ -2,15 +2,16 @@
 // allow, not one more or less, and every answer counted.
 
 import { afterEach, beforeAll, expect, test } from 'vitest';
+import { build } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
-import { buildServer, caller, endAll, startRedis, startTollgate, temporaryDir } from './processes.ts';
+import { caller, endAll, startRedis, startTollgate, temporaryDir } from './processes.ts';
 import { report } from './report.ts';
 
 const servers = 4;
 const callersEach = 6;
 const callsEach = 80;
 
-beforeAll(buildServer, 120_000);
+beforeAll(build, 120_000);
 afterEach(endAll);
 
 type Call = ReturnType<typeof caller>;

@@ -23,8 +23,9 @@ import { bodiesFor, type Generated, type Hints } from '../support/arbitrary.ts';
 import { closed } from '../support/closed.ts';
 import { testSettings } from '../support/harness.ts';
 import { survey } from '../support/keyspace.ts';
-import { buildServer, type ServerProcess, startServer } from '../support/process.ts';
+import { build } from '../support/processes.ts';
 import { seed } from '../support/random.ts';
+import { type Alone, endAll, startAlone } from './processes.ts';
 import { report } from './report.ts';
 
 const operations: readonly AnyOperation[] = registry;
@@ -39,15 +40,15 @@ const heapMegabytes = 128;
 const requestsMin = isLong ? 200_000 : 6_000;
 const lanesCount = 8;
 
-let server: ServerProcess;
+let server: Alone;
 beforeAll(async () => {
-  buildServer();
+  build();
   // A machine that is busy with other things is no finding.
   // A heap that must be cleaned up to last: with more room, memory is what V8 has not yet cared to free.
   const heap: Record<string, string> = isLong ? { NODE_OPTIONS: `--max-old-space-size=${heapMegabytes}` } : {};
-  server = await startServer({ LOG_LEVEL: 'error', REDIS_TIMEOUT_MS: '20000', ...heap });
+  server = await startAlone({ LOG_LEVEL: 'error', REDIS_TIMEOUT_MS: '20000', ...heap });
 }, 120_000);
-afterAll(() => server.stop());
+afterAll(endAll);
 
 // What is known of a lane's workspace: requests name it as `<<kind number>>`, which is looked up when they are sent.
 

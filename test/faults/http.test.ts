@@ -6,20 +6,21 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { errorCatalogue } from '../../src/errors.ts';
-import { buildServer, type ServerProcess, startServer } from '../support/process.ts';
+import { build } from '../support/processes.ts';
+import { type Alone, endAll, startAlone } from './processes.ts';
 import { report } from './report.ts';
 
-let server: ServerProcess;
+let server: Alone;
 let pid: number | undefined;
 let requests = 0;
 let refusedBelow = 0;
 
 beforeAll(async () => {
-  buildServer();
-  server = await startServer({ LOG_LEVEL: 'warn' });
+  build();
+  server = await startAlone({ LOG_LEVEL: 'warn' });
   pid = server.child.pid;
 }, 120_000);
-afterAll(() => server.stop());
+afterAll(endAll);
 
 /** What a broken server cannot do, after each of these: answer somebody else, as the same process, with nothing to tell. */
 afterEach(async () => {

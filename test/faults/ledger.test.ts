@@ -4,14 +4,13 @@ import { cpSync, readFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { build } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
 import { type LedgerResult, openLedger } from './ledger.ts';
 import {
-  buildServer,
   caller,
   endAll,
   incrementalFile,
-  kill,
   newRedis,
   type RedisOptions,
   startRedis,
@@ -23,7 +22,7 @@ import { report } from './report.ts';
 
 const writers = 24;
 
-beforeAll(buildServer, 120_000);
+beforeAll(build, 120_000);
 afterEach(endAll);
 
 interface Crash extends RedisOptions {
@@ -51,7 +50,7 @@ async function crash({
   await delay(forMs + pick(0, 500));
   redis.child.kill('SIGKILL');
   const faultAtMs = performance.now();
-  await kill(redis.child);
+  await redis.stop('SIGKILL');
   await stop();
   const lostBytes = disk?.losePower();
 
@@ -125,7 +124,7 @@ test('a file torn at any byte is served as it was after some step', async () => 
   await vi.waitFor(() => expect(ledger.acknowledged()).toBeGreaterThan(300), 20_000);
   await stop();
   const faultAtMs = performance.now();
-  await kill(redis.child);
+  await redis.stop('SIGKILL');
 
   const whole = temporaryDir();
   cpSync(join(dir, 'appendonlydir'), whole, { recursive: true });
@@ -141,7 +140,7 @@ test('a file torn at any byte is served as it was after some step', async () => 
     const result = await ledger.settle(call, faultAtMs);
     lost += result.lostChanges + result.lostVerifications;
     records += result.records;
-    await kill(torn.child);
+    await torn.stop('SIGKILL');
   }
   expect(lost).toBeGreaterThan(0);
   report({

@@ -1,17 +1,16 @@
 // What the fault programs kill: a redis-server with files to come back from, the built server as operators run it, and
 // clients on real connections that say what became of a request.
 
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { vi } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';
 import type { InputOf, OutputOf } from '../support/harness.ts';
+import { firstRootKeyOf, portOf, run, runRedis, runServer, serverEnv } from '../support/processes.ts';
 
 /** A machine that does other things as well may take long to start a process. */
 const waiting = { timeout: 60_000, interval: 10 };
@@ -27,15 +26,6 @@ export function temporaryDir(): string {
   const dir = mkdtempSync(join(tmpdir(), 'tollgate-faults-'));
   toEnd.push(() => rmSync(dir, { recursive: true, force: true }));
   return dir;
-}
-
-export const hasEnded = (child: ChildProcess) => child.exitCode !== null || child.signalCode !== null;
-
-export async function kill(child: ChildProcess, signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
-  if (hasEnded(child)) return;
-  const ended = once(child, 'exit');
-  child.kill(signal);
-  await ended;
 }
 
 /** The first redis-server or valkey-server on the PATH that knows WAITAOF, if any. */
@@ -59,30 +49,16 @@ export async function startRedis(
   dir: string,
   { program = 'redis-server', fsync = 'everysec', env }: RedisOptions = {},
 ) {
-  const socket = join(dir, 'redis.sock');
-  rmSync(socket, { force: true });
   const files = fsync === 'off' ? ['--appendonly', 'no'] : ['--appendonly', 'yes', '--appendfsync', fsync];
-  const child = spawn(
-    program,
-    ['--port', '0', '--unixsocket', socket, '--dir', dir, ...files, '--save', '', '--enable-debug-command', 'yes'],
-    {
-      env: { ...process.env, ...env },
-      stdio: ['ignore', 'ignore', 'inherit'],
-    },
-  );
-  const admin = new Redis({ path: socket, lazyConnect: true, retryStrategy: () => 20 });
+  const redis = await runRedis(dir, [...files, '--enable-debug-command', 'yes'], { program, env });
+  const admin = new Redis({ path: redis.socket, retryStrategy: () => 20 });
   admin.on('error', () => {});
   toEnd.push(async () => {
     admin.disconnect();
-    await kill(child);
+    await redis.stop('SIGKILL');
   });
-  while (!existsSync(socket)) {
-    if (hasEnded(child)) throw new Error(`${program} ended with exit code ${child.exitCode}.`);
-    await delay(5);
-  }
-  await admin.connect().catch(() => {});
   await vi.waitFor(() => admin.ping(), waiting); // While it loads, it says so.
-  return { child, url: `unix:${socket}`, admin };
+  return Object.assign(redis, { admin });
 }
 
 /** Whether there is a C compiler, for what is preloaded into a Redis. */
@@ -131,38 +107,39 @@ export function incrementalFile(dir: string): string {
   return join(dir, 'appendonlydir', names.sort((a, b) => a.localeCompare(b, 'en', { numeric: true })).at(-1)!);
 }
 
-/** The build is not for a test that waits. */
-export const buildServer = (): void => void spawnSync(process.execPath, ['bin/tollgate.mjs', '--help']);
-
 export type TollgateProcess = Awaited<ReturnType<typeof startTollgate>>;
 
 /** The built server, patient with Redis unless told otherwise, with an embedded Redis in `TOLLGATE_DATA_DIR` or on `REDIS_URL`. */
 export async function startTollgate(settings: Record<string, string>) {
-  const env = { PATH: process.env.PATH, PORT: '0', LOG_LEVEL: 'error', REDIS_TIMEOUT_MS: '5000', ...settings };
-  const child = spawn(process.execPath, ['dist/main.js'], { env });
-  let out = '';
-  let err = '';
-  child.stdout.on('data', (bytes) => (out += bytes));
-  child.stderr.on('data', (bytes) => (err += bytes));
-  toEnd.push(() => kill(child, 'SIGTERM'));
-  await vi.waitFor(() => {
-    if (hasEnded(child)) return;
-    if (!/listens on /.test(out)) throw new Error('not yet');
-  }, waiting);
-  if (hasEnded(child)) throw new Error(err || `The server ended with exit code ${child.exitCode}.`);
-  const port = Number(/listens on http:\/\/127\.0\.0\.1:(\d+)\n/.exec(out)![1]);
-  return {
-    child,
-    port,
-    /** Empty unless the store was: then once it is printed. */
-    firstRootKey: () =>
-      vi.waitFor(() => {
-        const key = /shown once: (root_\w+)\n/.exec(out)?.[1];
-        if (!key) throw new Error('no root key yet');
-        return key;
-      }, waiting),
-    err: () => err,
-  };
+  const server = runServer({ LOG_LEVEL: 'error', REDIS_TIMEOUT_MS: '5000', ...settings });
+  toEnd.push(() => server.stop());
+  return Object.assign(server, { port: await portOf(server), firstRootKey: () => firstRootKeyOf(server) });
+}
+
+export type Alone = Awaited<ReturnType<typeof startAlone>>;
+
+/** The built server as operators run it, on an embedded Redis in a directory of its own; `umask` as a shell takes it. */
+export async function startAlone(settings: Record<string, string> = {}, { umask }: { umask?: string } = {}) {
+  const dataDir = join(temporaryDir(), 'data');
+  const env = serverEnv({ TOLLGATE_DATA_DIR: dataDir, ...settings });
+  const server = umask
+    ? run('sh', ['-c', `umask ${umask}; exec "$0" dist/main.js`, process.execPath], { env })
+    : run(process.execPath, ['dist/main.js'], { env });
+  toEnd.push(() => server.stop());
+  return Object.assign(server, {
+    port: await portOf(server),
+    rootKey: await firstRootKeyOf(server),
+    dataDir,
+    /** Resident memory, in bytes. */
+    memory: () => 1024 * Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'utf8'))![1]),
+    /** The command line beside the server: what it prints. */
+    cli(...args: string[]): string {
+      const words = ['dist/cli/index.js', ...args];
+      const { stdout, stderr, status } = spawnSync(process.execPath, words, { env, encoding: 'utf8' });
+      if (status !== 0) throw new Error(`tollgate ${args.join(' ')}: ${stderr}`);
+      return stdout;
+    },
+  });
 }
 
 /** What became of a request. Status 0: the connection ended without an answer. */

@@ -1,8 +1,7 @@
 // A redis-server and the built server as processes of their own, requests to them from outside, and what both cost.
 
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import type { ChildProcess } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,6 +12,7 @@ import type { OperationName } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore } from '../../src/store/store.ts';
 import { type InputOf, type OutputOf, testSettings } from '../support/harness.ts';
+import { build, firstRootKeyOf, portOf, run, runRedis, serverEnv } from '../support/processes.ts';
 
 export interface Answered {
   status: number;
@@ -24,28 +24,19 @@ export type Rig = Awaited<ReturnType<typeof startRig>>;
 
 /** Settings of Redis beyond those it needs, as arguments, and of the server, as variables. */
 export async function startRig({ redis: redisArgs = [] as string[], env = {} as Record<string, string> } = {}) {
-  spawnSync(process.execPath, ['bin/tollgate.mjs', '--help']); // Builds what has changed.
+  build();
   const dir = mkdtempSync(join(tmpdir(), 'tollgate-rig-'));
-  const socket = join(dir, 'redis.sock');
-  const settings = `--port 0 --unixsocket ${socket} --dir ${dir} --appendonly no --hash-max-listpack-value 16384`;
-  const redis = spawn('redis-server', [...settings.split(' '), '--save', '', ...redisArgs], { stdio: 'ignore' });
-  while (!existsSync(socket)) await delay(5);
-  const admin = new Redis({ path: socket });
+  const redis = await runRedis(dir, ['--appendonly', 'no', '--hash-max-listpack-value', '16384', ...redisArgs]);
+  const { url } = redis;
+  const admin = new Redis({ path: redis.socket });
 
-  const server = spawn(process.execPath, ['dist/main.js'], {
-    env: { PATH: process.env.PATH, PORT: '0', LOG_LEVEL: 'silent', REDIS_URL: `unix:${socket}`, ...env },
+  // What it has to complain of is for everybody to see.
+  const server = run(process.execPath, ['dist/main.js'], {
+    env: serverEnv({ LOG_LEVEL: 'silent', REDIS_URL: url, ...env }),
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  let out = '';
-  server.stdout.on('data', (bytes) => {
-    out += bytes;
-  });
-  while (!/first root key.*\n/.test(out)) {
-    if (server.exitCode !== null) throw new Error(`The server ended with exit code ${server.exitCode}.`);
-    await delay(10);
-  }
-  const port = Number(/listens on \S+:(\d+)\n/.exec(out)![1]);
-  const rootKey = /root_\w+/.exec(out)![0];
+  const port = await portOf(server);
+  const rootKey = await firstRootKeyOf(server);
   // Idle connections are left before the server closes them, which would meet a request on its way.
   const agent = new Agent({ keepAlive: true, timeout: 5_000 });
 
@@ -92,7 +83,7 @@ export async function startRig({ redis: redisArgs = [] as string[], env = {} as 
     return JSON.parse(body).data;
   }
 
-  const openBeside = () => openStore({ ...testSettings, url: `unix:${socket}`, commandTimeoutMs: 60_000 });
+  const openBeside = () => openStore({ ...testSettings, url, commandTimeoutMs: 60_000 });
 
   /** Another workspace's root key, which may do everything there. */
   async function createWorkspace(): Promise<string> {
@@ -108,19 +99,18 @@ export async function startRig({ redis: redisArgs = [] as string[], env = {} as 
     dir,
     port,
     rootKey,
-    url: `unix:${socket}`,
+    url,
     admin,
-    server: processOf(server),
-    redis: processOf(redis),
+    server: processOf(server.child),
+    redis: processOf(redis.child),
     send,
     ok,
     createWorkspace,
     async stop() {
       agent.destroy();
-      server.kill('SIGKILL');
-      if (server.exitCode === null && server.signalCode === null) await once(server, 'exit');
+      await server.stop('SIGKILL');
       admin.disconnect();
-      redis.kill('SIGKILL');
+      await redis.stop('SIGKILL');
       rmSync(dir, { recursive: true, force: true });
     },
   };

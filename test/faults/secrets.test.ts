@@ -15,10 +15,11 @@ import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { examples, makeThings } from '../support/examples.ts';
 import type { Called, InputOf, OutputOf } from '../support/harness.ts';
 import { namesIn } from '../support/keyspace.ts';
-import { buildServer, type ServerProcess, startServer } from '../support/process.ts';
+import { build } from '../support/processes.ts';
+import { type Alone, endAll, startAlone } from './processes.ts';
 import { report } from './report.ts';
 
-let server: ServerProcess;
+let server: Alone;
 let redis: RedisClient;
 let monitor: Socket;
 const sentToRedis: Buffer[] = [];
@@ -30,8 +31,8 @@ const answers: { path: string; status: number; text: string }[] = [];
 const tellers = ['keys.createKey', 'keys.rerollKey', 'rootKeys.createRootKey'];
 
 beforeAll(async () => {
-  buildServer();
-  server = await startServer({ LOG_LEVEL: 'trace', REDIS_TIMEOUT_MS: '300', SWEEP_INTERVAL_MS: '100' });
+  build();
+  server = await startAlone({ LOG_LEVEL: 'trace', REDIS_TIMEOUT_MS: '300', SWEEP_INTERVAL_MS: '100' });
   secrets.set(server.rootKey, 'the first root key');
   const url = (await embeddedUrlIfRunning(server.dataDir))!;
   redis = await connect(url, { commandTimeoutMs: 20_000 });
@@ -48,7 +49,7 @@ beforeAll(async () => {
 afterAll(async () => {
   monitor.destroy();
   redis.disconnect();
-  await server.stop();
+  await endAll();
 });
 
 /** Any request at all; what comes of it is kept. */
@@ -260,7 +261,7 @@ test('nothing of them in its files, as appended, as rewritten and after the end'
   look();
   monitor.destroy();
   redis.disconnect();
-  await server.stop({ keepData: true });
+  await server.stop();
   look();
 });
 

@@ -8,14 +8,15 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
+import { build } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
 import { type LedgerResult, openLedger } from './ledger.ts';
-import { buildServer, caller, endAll, kill, startTollgate, temporaryDir } from './processes.ts';
+import { caller, endAll, startTollgate, temporaryDir } from './processes.ts';
 import { report } from './report.ts';
 
 const waiting = { timeout: 60_000, interval: 20 };
 
-beforeAll(buildServer, 120_000);
+beforeAll(build, 120_000);
 afterEach(endAll);
 
 async function startUnderLoad(settings: Record<string, string> = {}) {
@@ -70,7 +71,7 @@ function expectNothingLost(result: LedgerResult) {
 test('the server killed: its Redis is found and replaced, and nothing that was acknowledged is missing', async () => {
   const { dataDir, call, ledger, stop, server, startAgain } = await startUnderLoad();
   const orphan = await redisPid(dataDir);
-  await kill(server().child);
+  await server().stop('SIGKILL');
   await stop();
   expect(isAlive(orphan)).toBe(true);
 

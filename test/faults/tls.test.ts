@@ -1,6 +1,6 @@
 // TLS on both sides of the built server: to Redis, and to its callers. Certificates are made here, by openssl.
 
-import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
@@ -13,6 +13,7 @@ import { listen } from '../../src/http/server.ts';
 import { openStore } from '../../src/store/store.ts';
 import { type Certificates, makeCertificates, passphrase } from '../support/certificates.ts';
 import { testSettings } from '../support/harness.ts';
+import { addressOf, build, firstRootKeyOf, type Program, runServer } from '../support/processes.ts';
 import { freePort, redisNodes, until } from '../support/redisNodes.ts';
 import { report } from './report.ts';
 
@@ -23,22 +24,15 @@ const password = 'a pass/word:@';
 const redis = redisNodes();
 let dir: string;
 let files: Certificates;
-let servers: Server[] = [];
-
-interface Server {
-  child: ChildProcess;
-  out: string;
-  err: string;
-}
+let servers: Program[] = [];
 
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'tollgate-tls-'));
   files = makeCertificates(dir);
-  spawnSync(process.execPath, ['bin/tollgate.mjs', '--help']); // Builds what has changed.
+  build();
 }, 120_000);
 afterEach(async () => {
-  for (const { child } of servers) child.kill('SIGTERM');
-  await Promise.all(servers.map(exitCode));
+  await Promise.all(servers.map((server) => server.stop()));
   servers = [];
 });
 afterAll(async () => {
@@ -46,35 +40,22 @@ afterAll(async () => {
   rmSync(dir, { recursive: true });
 });
 
-function start(settings: Record<string, string>): Server {
-  const dataDir = mkdtempSync(join(dir, 'data-'));
-  const env = { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir, PORT: '0', ...settings };
-  const child = spawn(process.execPath, ['dist/main.js'], { env });
-  const server: Server = { child, out: '', err: '' };
-  child.stdout.on('data', (bytes) => (server.out += bytes));
-  child.stderr.on('data', (bytes) => (server.err += bytes));
+function start(settings: Record<string, string>): Program {
+  const server = runServer({ TOLLGATE_DATA_DIR: mkdtempSync(join(dir, 'data-')), ...settings });
   servers.push(server);
   return server;
 }
 
-async function exitCode({ child }: Server): Promise<number | null> {
-  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
-  return child.exitCode;
-}
-
 /** Where it listens, and its first root key. */
-async function untilListening(server: Server) {
-  const waiting = { timeout: 60_000, interval: 20 };
-  await vi.waitFor(() => expect(server.out).toMatch(/shown once: root_\w+\n/), waiting);
-  const [, url] = /listens on (\S+)\n/.exec(server.out)!;
-  const [, rootKey] = /shown once: (root_\w+)\n/.exec(server.out)!;
-  return { url: url!, rootKey: rootKey! };
-}
+const untilListening = async (server: Program) => ({
+  url: await addressOf(server),
+  rootKey: await firstRootKeyOf(server),
+});
 
 /** What a server says that does not start. */
 async function refusal(settings: Record<string, string>): Promise<string> {
   const server = start(settings);
-  expect(await exitCode(server)).toBe(1);
+  expect(await server.ended).toBe(1);
   expect(server.out).toBe('');
   return server.err;
 }
@@ -190,8 +171,7 @@ describe('to its callers', () => {
     // It did nobody else any harm.
     expect(await run(byFetch, files.caFile, `${url}/v2/liveness`)).toBe('200\n');
 
-    server.child.kill('SIGTERM');
-    expect(await exitCode(server)).toBe(0);
+    expect(await server.stop()).toBe(0);
     report({
       order: `8.2 ${what}`,
       fault: `HTTPS by TLS_CERT_FILE and TLS_KEY_FILE, ${what}`,

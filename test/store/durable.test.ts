@@ -4,10 +4,11 @@ import { readFileSync } from 'node:fs';
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { changingScripts } from '../../src/store/durable.ts';
 import { assemble, scriptNames } from '../../src/store/scripts.ts';
-import { buildServer, caller, endAll, newRedis, startRedis, startTollgate, temporaryDir } from '../faults/processes.ts';
+import { caller, endAll, newRedis, startRedis, startTollgate, temporaryDir } from '../faults/processes.ts';
+import { build } from '../support/processes.ts';
 
 vi.setConfig({ testTimeout: 90_000 });
-beforeAll(buildServer, 120_000);
+beforeAll(build, 120_000);
 afterEach(endAll);
 
 const durable = (redisUrl: string) =>
@@ -77,7 +78,7 @@ describe.skipIf(!newRedis)('on a Redis that knows WAITAOF', () => {
     expect((await call('keys.getKey', { keyId })).status).toBe(200);
     expect(refused).toBe(false);
     expect(await change).toMatchObject({ status: 503, code: 'store_unavailable' });
-    expect(server.err()).toContain('WAITAOF: Redis did not write to its disk in time');
+    expect(server.err).toContain('WAITAOF: Redis did not write to its disk in time');
 
     await redis.admin.config('SET', 'appendonly', 'no');
     expect(await call('keys.updateKey', { keyId, name: 'newer' })).toMatchObject({ status: 503 });

@@ -1,7 +1,7 @@
 // The command line as a process, as an operator runs it.
 
-import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { run } from './processes.ts';
 
 export interface Outcome {
   /** Null when a signal ended it. */
@@ -10,12 +10,12 @@ export interface Outcome {
   err: string;
 }
 
-/** Compiles what has changed: before a test file's first command. */
-export const buildCli = () => spawnSync(process.execPath, ['bin/tollgate.mjs', '--help'], { stdio: 'ignore' });
-
+const words = (args: readonly string[]) => ['dist/cli/index.js', ...args];
 /** Nothing of this process's environment goes in but the PATH. */
+const options = (env: Record<string, string>) => ({ env: { PATH: process.env.PATH, ...env } });
+
 export const spawnCli = (args: readonly string[], env: Record<string, string>): ChildProcessWithoutNullStreams =>
-  spawn(process.execPath, ['dist/cli/index.js', ...args], { env: { PATH: process.env.PATH, ...env } });
+  spawn(process.execPath, words(args), options(env));
 
 /** Runs a command to its end; `input` is its standard input. */
 export async function runCli(
@@ -23,12 +23,9 @@ export async function runCli(
   env: Record<string, string>,
   input: string | Buffer = '',
 ): Promise<Outcome> {
-  const child = spawnCli(args, env);
-  const outcome: Outcome = { code: null, out: '', err: '' };
-  child.stdout.setEncoding('utf8').on('data', (text) => (outcome.out += text));
-  child.stderr.setEncoding('utf8').on('data', (text) => (outcome.err += text));
+  const command = run(process.execPath, words(args), { ...options(env), stdio: 'pipe' });
   // A command that reads no input closes it.
-  child.stdin.on('error', () => {}).end(input);
-  [outcome.code] = (await once(child, 'close')) as [number | null];
-  return outcome;
+  command.child.stdin!.on('error', () => {}).end(input);
+  const code = await command.ended;
+  return { code, out: command.out, err: command.err };
 }

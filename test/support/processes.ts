@@ -1,94 +1,153 @@
-// Programs as they are run: a built Tollgate on a Redis of its own that can be taken away, and whatever is put before it.
+// Programs as they are run, each a process of its own that can be heard and stopped: above all the built server, and Redis.
 
 import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { OperationName } from '../../src/operations/index.ts';
-import type { InputOf, OutputOf } from './harness.ts';
 
-/** What a hook that starts a Tollgate may take: it builds first, which other tests may be doing as well. */
-export const startMsMax = 180_000;
+/** A machine that does other things as well may take long to start a process. */
+const patienceMs = 60_000;
+
+/** Compiles what has changed. Once a file, before its first process: a build is not for a test that waits. */
+export const build = (): void => void spawnSync(process.execPath, ['bin/tollgate.mjs', '--help'], { stdio: 'ignore' });
 
 export interface Program {
   child: ChildProcess;
-  /** What it has printed, on both streams. */
+  /** All that it has written so far, to standard output and to standard error. */
+  out: string;
+  err: string;
+  /** Both of them. */
   printed(): string;
-  /** Resolves with what a pattern found in that; rejects with all of it when the program ends before. */
+  /** Resolves with what a pattern finds in its standard output; rejects with all it printed when it ends before. */
   prints(pattern: RegExp): Promise<RegExpExecArray>;
-  stop(): Promise<void>;
+  hasEnded(): boolean;
+  /** Resolves when it has ended and all it printed is here: with its exit code, or null when a signal ended it. */
+  ended: Promise<number | null>;
+  /** Sends it a signal, if it has not ended, and resolves like `ended`. */
+  stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
+/** Its standard input is empty unless `stdio` says otherwise. */
 export function run(command: string, args: readonly string[], options: SpawnOptions = {}): Program {
-  const child = spawn(command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] });
-  let text = '';
-  for (const stream of [child.stdout!, child.stderr!]) stream.on('data', (bytes) => (text += bytes));
-  const ended = () => child.exitCode !== null || child.signalCode !== null;
-  return {
+  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], ...options });
+  let isOver = false;
+  const ended = new Promise<number | null>((resolve) => {
+    child.once('close', (code) => {
+      isOver = true;
+      resolve(code);
+    });
+  });
+  const hasEnded = () => child.exitCode !== null || child.signalCode !== null;
+  const program: Program = {
     child,
-    printed: () => text,
+    out: '',
+    err: '',
+    printed: () => program.out + program.err,
     async prints(pattern) {
+      const giveUpAt = performance.now() + patienceMs;
       for (;;) {
-        const found = pattern.exec(text);
+        const found = pattern.exec(program.out);
         if (found) return found;
-        if (ended()) throw new Error(`${command} ended:\n${text}`);
+        if (isOver) throw new Error(program.printed() || `${command} ended with exit code ${child.exitCode}.`);
+        if (performance.now() > giveUpAt) throw new Error(`${command} does not print ${pattern}: ${program.printed()}`);
         await delay(10);
       }
     },
-    async stop() {
-      if (ended()) return;
-      child.kill('SIGTERM');
-      await once(child, 'exit');
+    hasEnded,
+    ended,
+    stop(signal = 'SIGTERM') {
+      // Who is detached leads a group: as with Ctrl-C in a terminal, npm has the signal and so has the server below it.
+      if (!hasEnded()) process.kill(options.detached ? -child.pid! : child.pid!, signal);
+      return ended;
     },
   };
+  child.stdout?.setEncoding('utf8').on('data', (text) => (program.out += text));
+  child.stderr?.setEncoding('utf8').on('data', (text) => (program.err += text));
+  return program;
 }
+
+/** Nothing of this process's environment goes in but the PATH; the port is any free one unless it is named. */
+export const serverEnv = (settings: Record<string, string>) => ({ PATH: process.env.PATH, PORT: '0', ...settings });
+
+/** The built server with these settings. */
+export const runServer = (settings: Record<string, string>, words: readonly string[] = ['dist/main.js']): Program =>
+  run(process.execPath, words, { env: serverEnv(settings) });
 
 /** Where a program that listens on a port the system chose says it does. */
-export async function addressOf(program: Program): Promise<string> {
-  return (await program.prints(/listens on (http:\S+)\n/))[1]!;
+export const addressOf = async (program: Program): Promise<string> =>
+  (await program.prints(/listens on (https?:\S+)\n/))[1]!;
+
+export const portOf = async (program: Program): Promise<number> =>
+  Number((await program.prints(/listens on http:\/\/127\.0\.0\.1:(\d+)\n/))[1]);
+
+/** The first root key, which a server prints when its store was empty. */
+export const firstRootKeyOf = async (server: Program): Promise<string> =>
+  (await server.prints(/shown once: (root_\w+)\n/))[1]!;
+
+export interface Server extends Program {
+  /** Where it serves, `http://127.0.0.1:1234`. */
+  url: string;
+  /** Where its metrics are, if on a port of their own. */
+  metricsUrl: string | undefined;
 }
 
-/** A built server with a workspace and a root key, on a redis-server of its own. */
-export async function startTollgate(env: (rootKey: string) => Record<string, string> = () => ({})) {
-  spawnSync(process.execPath, ['bin/tollgate.mjs', '--help']); // Builds what has changed.
-  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
-  const socket = join(dir, 'redis.sock');
-  const redis = run('redis-server', `--port 0 --unixsocket ${socket} --dir ${dir} --save`.split(' ').concat(''));
-  while (!existsSync(socket)) await delay(10);
-
-  const base = { PATH: process.env.PATH, REDIS_URL: `unix:${socket}`, REDIS_TIMEOUT_MS: '500', PORT: '0' };
-  const serve = (more: Record<string, string>) =>
-    run(process.execPath, ['dist/main.js'], { env: { ...base, ...more } });
-  // Once to be told the first root key, which may be a setting then.
-  const first = serve({});
-  const rootKey = (await first.prints(/shown once: (root_\w+)\n/))[1]!;
-  await first.stop();
-  const server = serve(env(rootKey));
+/** The built server with these settings; resolves when it listens. */
+export async function startServer(settings: Record<string, string>): Promise<Server> {
+  const server = runServer(settings);
   const url = await addressOf(server);
+  const metricsUrl = settings.METRICS_PORT ? (await server.prints(/metrics are at (\S+)\n/))[1] : undefined;
+  return Object.assign(server, { url, metricsUrl });
+}
 
+/** The file of a socket is there a moment before anybody listens on it. */
+async function reaches(path: string): Promise<boolean> {
+  const socket = connect(path);
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** A redis-server on a socket in a directory that outlives it, with these words of configuration; resolves when it listens. */
+export async function runRedis(
+  dir: string,
+  words: readonly string[] = [],
+  { program = 'redis-server', env = {} as Record<string, string> } = {},
+) {
+  const socket = join(dir, 'redis.sock');
+  rmSync(socket, { force: true });
+  const place = ['--port', '0', '--unixsocket', socket, '--dir', dir];
+  const redis = run(program, [...place, '--save', '', ...words], { env: { ...process.env, ...env } });
+  while (!(await reaches(socket))) {
+    if (redis.hasEnded()) throw new Error(`${program} ended with exit code ${await redis.ended}: ${redis.printed()}`);
+    await delay(5);
+  }
+  return Object.assign(redis, { socket, url: `unix:${socket}` });
+}
+
+/** A redis-server in a directory of its own, that can be killed and started again on the same socket. */
+export async function openRedisProcess() {
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const start = () => runRedis(dir, ['--appendonly', 'yes']);
+  let redis = await start();
   return {
-    url,
-    rootKey,
-    server,
-    redis,
-
-    /** The data of a call that must succeed. */
-    async ok<Name extends OperationName>(name: Name, input: InputOf<Name>): Promise<OutputOf<Name>> {
-      const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
-      const response = await fetch(`${url}/v2/${name}`, { method: 'POST', headers, body: JSON.stringify(input) });
-      const { data, error } = (await response.json()) as { data: OutputOf<Name>; error?: { detail: string } };
-      if (error) throw new Error(`${name}: ${error.detail}`);
-      return data;
+    url: redis.url,
+    socket: redis.socket,
+    async start() {
+      redis = await start();
     },
-
-    async stop() {
-      await server.stop();
-      await redis.stop();
+    signal: (signal: NodeJS.Signals) => redis.child.kill(signal),
+    kill: () => redis.stop('SIGKILL'),
+    async close() {
+      await redis.stop('SIGKILL');
       rmSync(dir, { recursive: true });
     },
   };
 }
-
-export type Tollgate = Awaited<ReturnType<typeof startTollgate>>;

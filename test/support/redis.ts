@@ -1,16 +1,15 @@
 // One private Redis for the whole run: a redis-server or valkey-server from the PATH on a Unix socket in a temporary
 // directory, or else a container. It keeps nothing. No test touches a Redis that was not started here.
 // With TEST_REDIS=cluster it is a Cluster, for tests that keep to a workspace of their own.
-import { spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { Cluster } from 'ioredis';
 import { inject } from 'vitest';
 import type { TestProject } from 'vitest/node';
 import type { RedisClient } from '../../src/store/redis.ts';
+import { runRedis } from './processes.ts';
 import { redisNodes } from './redisNodes.ts';
 
 declare module 'vitest' {
@@ -58,23 +57,12 @@ async function startCluster() {
 
 async function startProcess(binary: string) {
   const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
-  const socket = join(dir, 'redis.sock');
-  const options = `--port 0 --unixsocket ${socket} --unixsocketperm 700 --dir ${dir} ${settings}`.split(' ');
-  const redis = spawn(
-    binary,
-    options.map((word) => word.replace('""', '')),
-    { stdio: ['ignore', 'ignore', 'inherit'] },
-  );
-  const exit = once(redis, 'exit');
-  while (!existsSync(socket)) {
-    if (redis.exitCode !== null) throw new Error(`${binary} ended with exit code ${redis.exitCode}.`);
-    await delay(10);
-  }
+  const words = `--unixsocketperm 700 ${settings}`.split(' ').map((word) => word.replace('""', ''));
+  const redis = await runRedis(dir, words, { program: binary });
   return {
-    url: `unix:${socket}`,
+    url: redis.url,
     async stop() {
-      redis.kill('SIGTERM');
-      await exit;
+      await redis.stop();
       rmSync(dir, { recursive: true });
     },
   };
