@@ -2,9 +2,7 @@
 // neither engine here. deploy/rehearse.mjs, run by hand, carries out the first two.
 
 import { spawnSync } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,6 +15,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { loadConfig, settings } from '../src/config.ts';
 import { run } from './support/processes.ts';
+import { freePort } from './support/redisNodes.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -132,15 +131,6 @@ describe('compose.yaml', () => {
     }
   });
 });
-
-async function freePort(): Promise<number> {
-  const listener = createServer().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const { port } = listener.address() as { port: number };
-  listener.close();
-  await once(listener, 'close');
-  return port;
-}
 
 describe('deploy/kubernetes', () => {
   // biome-ignore lint/suspicious/noExplicitAny: looked into at will; its schema is what is tested.

@@ -1,15 +1,14 @@
 // docs/backup.md, done as it is written: its commands are taken from the page and run, in a folder that is Tollgate's but
 // for the data, on a server with keys that are being used.
 import { spawnSync } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
 import { blocksOf, openFolder } from '../support/folder.ts';
 import { run } from '../support/processes.ts';
+import { freePort } from '../support/redisNodes.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 const waiting = { timeout: 30_000, interval: 20 };
@@ -150,12 +149,3 @@ test.skipIf(!installed)('a Redis of your own is backed up by its address', async
 test.skipIf(!installed)('no command of the page is left untried', () => {
   expect([...untried]).toEqual([]);
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
-}

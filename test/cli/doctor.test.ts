@@ -1,14 +1,13 @@
 // `tollgate doctor` as a process, against a redis-server of each test's own that is set up well, or badly, on purpose.
 import { spawnSync } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { startEmbedded } from '../../src/store/embedded.ts';
 import { runCli } from '../support/cli.ts';
 import { build, type Program, run } from '../support/processes.ts';
+import { freePort } from '../support/redisNodes.ts';
 
 /** A test runs a process or several, on a machine that may be busy. */
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
@@ -65,15 +64,6 @@ async function startRefusing(...rules: string[]): Promise<number> {
     encoding: 'utf8',
   });
   expect(stdout).toBe('OK\n');
-  return port;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
   return port;
 }
 

@@ -4,7 +4,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { rmSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
@@ -17,6 +16,7 @@ import { operations } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { testSettings } from '../support/harness.ts';
+import { freePort } from '../support/redisNodes.ts';
 import { endAll, startRedis, temporaryDir } from './processes.ts';
 import { report } from './report.ts';
 
@@ -86,15 +86,6 @@ afterEach(async () => {
   await store.close();
   await endAll();
 });
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}
 
 interface Timed extends Response {
   tookMs: number;
