@@ -8,7 +8,8 @@ import { examples, makeThings } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';
 import { freePort, type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
 import { report } from './report.ts';
-import { expectAnswered, firstSuccessAfter, limit, openTenants, type Tenant, type Timed, told } from './tenants.ts';
+import { expectAnswered, firstSuccessAfter, limit, openTenants, type Tenant, told } from './tenants.ts';
+import type { Timed } from './timed.ts';
 
 const redis = redisNodes();
 let masters: RedisNode[];

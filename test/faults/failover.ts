@@ -3,7 +3,8 @@
 import { expect } from 'vitest';
 import { type RedisNode, type redisNodes, until } from '../support/redisNodes.ts';
 import { report } from './report.ts';
-import { expectAnswered, firstSuccessAfter, openTenants, type Tenant, type Timed, told } from './tenants.ts';
+import { expectAnswered, firstSuccessAfter, openTenants, type Tenant, told } from './tenants.ts';
+import type { Timed } from './timed.ts';
 
 /** What the replica does not have was answered less than this before the master was lost, or by it until it was left. */
 const replicationLagMs = 1000;
@@ -11,6 +12,10 @@ const replicationLagMs = 1000;
 const usuallyBackWithinMs = 5000;
 
 interface Loss {
+  /** As the report has them. */
+  order: string;
+  fault: string;
+  /** Closed at the end. */
   tenants: Awaited<ReturnType<typeof openTenants>>;
   commandTimeoutMs: number;
   /** Takes the master away; resolves when nothing is asked of it any more. */
@@ -24,9 +29,10 @@ interface Loss {
   others: readonly Tenant[];
 }
 
-/** Answers what was measured, in words for the report, and how many charges were answered and lost. */
+/** Reports what was measured, and answers how many charges were answered and lost. */
 export async function loseMaster(loss: Loss) {
-  const { tenants, commandTimeoutMs, lose, replica, stricken, others, backWithinMs = usuallyBackWithinMs } = loss;
+  const { order, fault, tenants, commandTimeoutMs, lose, replica, stricken, others } = loss;
+  const { backWithinMs = usuallyBackWithinMs } = loss;
   const loads = [stricken, ...others].map((tenant) => tenants.load(tenant));
   await until('load', 10_000, async () => stricken.verified.length > 100);
   const lostAtMs = performance.now();
@@ -99,7 +105,15 @@ export async function loseMaster(loss: Loss) {
     `books exact afterwards`,
     ...(others.length > 0 ? [`0 refused on other masters`] : []),
   ].join('; ');
-  return { measured, lost };
+  await tenants.close();
+  report({
+    order,
+    fault,
+    expected:
+      'each request 200 or 503 within the command timeout; well again by itself; lost is only what was not replicated',
+    measured,
+  });
+  return lost;
 }
 
 type Nodes = ReturnType<typeof redisNodes>;
@@ -118,7 +132,9 @@ export async function expectTakenOver(
   const tenants = await openTenants(started.url, commandTimeoutMs);
   const stricken = await tenants.createTenant();
   const lose = () => loseIt(started);
-  const { measured, lost } = await loseMaster({
+  return loseMaster({
+    order,
+    fault,
     tenants,
     commandTimeoutMs,
     lose,
@@ -127,13 +143,4 @@ export async function expectTakenOver(
     others: [],
     backWithinMs,
   });
-  await tenants.close();
-  report({
-    order,
-    fault,
-    expected:
-      'each request 200 or 503 within the command timeout; well again by itself; lost is only what was not replicated',
-    measured,
-  });
-  return lost;
 }

@@ -9,8 +9,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { type Logger, pino } from 'pino';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { createId, createKeyString, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
-import type { Answer, Response } from '../../src/http/message.ts';
+import { createKeyString, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
+import type { Answer } from '../../src/http/message.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { operations } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
@@ -19,6 +19,7 @@ import { testSettings } from '../support/harness.ts';
 import { freePort } from '../support/redisNodes.ts';
 import { endAll, startRedis, temporaryDir } from './processes.ts';
 import { report } from './report.ts';
+import { sendTimed, type Timed } from './timed.ts';
 
 const commandTimeoutMs = 500;
 /** What an answer may take beyond the command timeout, on a machine that does other things as well. */
@@ -87,24 +88,7 @@ afterEach(async () => {
   await endAll();
 });
 
-interface Timed extends Response {
-  tookMs: number;
-}
-
-async function send(operation: string, body: unknown): Promise<Timed> {
-  const startedAt = performance.now();
-  const response = await answer({
-    method: 'POST',
-    path: `/v2/${operation}`,
-    hasQuery: false,
-    authorization: `Bearer ${rootKey}`,
-    contentType: 'application/json',
-    accept: '',
-    requestId: createId('req', 0),
-    body: Buffer.from(JSON.stringify(body)),
-  });
-  return { ...response, tookMs: performance.now() - startedAt };
-}
+const send = (operation: string, body: unknown) => sendTimed(answer, operation, rootKey, body);
 
 const ms = (measured: number) => `${Math.round(measured)} ms`;
 const slowest = (responses: Timed[]) => ms(Math.max(...responses.map(({ tookMs }) => tookMs)));

@@ -4,13 +4,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import { expect } from 'vitest';
-import { createId, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
-import type { Response } from '../../src/http/message.ts';
+import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { operations } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore } from '../../src/store/store.ts';
 import { testSettings } from '../support/harness.ts';
+import { sendTimed, type Timed } from './timed.ts';
 
 /** Beyond what any of these programs spends. */
 export const granted = 1_000_000;
@@ -20,12 +20,6 @@ const durationMs = 24 * 3_600_000;
 const check = { namespace: 'calls', identifier: 'somebody', limit, duration: durationMs };
 /** What an answer may take beyond the command timeout, on a machine that does other things as well. */
 const slackMs = 1000;
-
-export interface Timed extends Response {
-  tookMs: number;
-  /** When it came, on performance.now's clock. */
-  atMs: number;
-}
 
 export interface Tenant {
   workspaceId: string;
@@ -64,21 +58,7 @@ export async function openTenants(url: string, commandTimeoutMs: number) {
   const log = pino({ level: 'info' }, { write });
   const answer = createPipeline(operations, { store, log, metaBytesMax: 10_240 });
 
-  async function send(operation: string, rootKey: string, body: unknown): Promise<Timed> {
-    const startedAt = performance.now();
-    const response = await answer({
-      method: 'POST',
-      path: `/v2/${operation}`,
-      hasQuery: false,
-      authorization: `Bearer ${rootKey}`,
-      contentType: 'application/json',
-      accept: '',
-      requestId: createId('req', 0),
-      body: Buffer.from(JSON.stringify(body)),
-    });
-    const atMs = performance.now();
-    return { ...response, tookMs: atMs - startedAt, atMs };
-  }
+  const send = (operation: string, rootKey: string, body: unknown) => sendTimed(answer, operation, rootKey, body);
 
   async function ok(operation: string, rootKey: string, body: unknown) {
     const response = await send(operation, rootKey, body);

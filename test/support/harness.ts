@@ -51,6 +51,21 @@ export const testSettings = {
   durable: false,
 };
 
+export type RequestParts = Partial<Omit<Request, 'body'>> & { body?: string | Buffer };
+
+/** A request as a socket hands it to the pipeline: a POST of `{}` with this root key, but for the parts that are given. */
+export const requestTo = (path: string, rootKey: string, parts: RequestParts = {}): Request => ({
+  method: 'POST',
+  path,
+  hasQuery: false,
+  authorization: `Bearer ${rootKey}`,
+  contentType: 'application/json',
+  accept: '',
+  requestId: createId('req', 0),
+  ...parts,
+  body: Buffer.from(parts.body ?? '{}'),
+});
+
 /** Call in the body of a test file. Everything it answers is usable inside tests; `url` is asked for before the first. */
 export function harness(url: () => string = testRedisUrl) {
   const clock = {
@@ -98,18 +113,9 @@ export function harness(url: () => string = testRedisUrl) {
   }
 
   /** A request as given, but for what is left out. */
-  async function send(path: string, options: Partial<Omit<Request, 'body'>> & { body?: string | Buffer } = {}) {
-    const response = await state.answer({
-      method: 'POST',
-      path,
-      hasQuery: false,
-      authorization: `Bearer ${state.rootKey}`,
-      contentType: 'application/json',
-      accept: '',
-      requestId: createId('req', clock.now),
-      ...options,
-      body: Buffer.from(options.body ?? '{}'),
-    });
+  async function send(path: string, parts: RequestParts = {}) {
+    const requestId = createId('req', clock.now);
+    const response = await state.answer(requestTo(path, state.rootKey, { requestId, ...parts }));
     return { ...response, json: response.contentType.includes('json') ? JSON.parse(response.body) : undefined };
   }
 

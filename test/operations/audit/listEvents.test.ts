@@ -4,7 +4,7 @@ import { createPipeline } from '../../../src/http/pipeline.ts';
 import { type OperationName, operations } from '../../../src/operations/index.ts';
 import { openStore } from '../../../src/store/store.ts';
 import { examples, makeThings, type Things } from '../../support/examples.ts';
-import { harness, type InputOf, testSettings } from '../../support/harness.ts';
+import { harness, type InputOf, requestTo, testSettings } from '../../support/harness.ts';
 import { brokenCursors, readPages } from '../../support/lists.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
@@ -213,16 +213,8 @@ test('the stream forgets its oldest events beyond the setting, and a reader goes
     const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
     const make = async (count: number) => {
       for (let index = 0; index < count; index++) {
-        await answer({
-          method: 'POST',
-          path: '/v2/apis.createApi',
-          hasQuery: false,
-          authorization: `Bearer ${rootKey}`,
-          contentType: 'application/json',
-          accept: '',
-          requestId: `req_${index}`,
-          body: Buffer.from('{"name":"bounded"}'),
-        });
+        const parts = { requestId: `req_${index}`, body: '{"name":"bounded"}' };
+        await answer(requestTo('/v2/apis.createApi', rootKey, parts));
       }
     };
     await make(150);
