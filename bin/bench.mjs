@@ -1,7 +1,7 @@
 // npm run bench: makes everything ready on a fresh clone, then measures. Each file of bench/ answers one question:
 // `npm run bench` is bench/compare.mjs, `npm run bench -- memory` is bench/memory.mjs, and so on.
 import { readdirSync } from 'node:fs';
-import { build, checkNode, fail, hasRedis, install, installRedis, root } from './prepare.mjs';
+import { fail, prepare, root } from './prepare.mjs';
 
 const questions = readdirSync(`${root}/bench`)
   .filter((name) => name.endsWith('.mjs'))
@@ -13,9 +13,6 @@ if (isNamed) process.argv.splice(2, 1);
 // A running installation is measured from outside: that needs no Redis here.
 const isAgainst = process.argv.some((argument) => /^--against(=|$)/.test(argument));
 
-checkNode();
-install();
-build();
-if (!isAgainst && !hasRedis()) installRedis();
+prepare(() => !isAgainst);
 
 await import(`../bench/${isNamed ? first : isAgainst ? 'against' : 'compare'}.mjs`);

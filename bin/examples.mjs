@@ -1,9 +1,6 @@
 // npm run examples: has a real server answer the story of test/support/story.ts again, and writes down what it said, for
 // /openapi.json. After a change of what operations take or answer; npm test compares.
-import { build, checkNode, hasRedis, install, installRedis, runLocal } from './prepare.mjs';
+import { prepare, runLocal } from './prepare.mjs';
 
-checkNode();
-install();
-build();
-if (!hasRedis()) installRedis();
+prepare();
 process.exitCode = runLocal('vitest', ['run', 'test/examples.test.ts', '--update']);

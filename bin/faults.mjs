@@ -3,12 +3,9 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { build, checkNode, fail, hasRedis, install, installRedis, root, runLocal } from './prepare.mjs';
+import { fail, prepare, root, runLocal } from './prepare.mjs';
 
-checkNode();
-install();
-build();
-if (!hasRedis()) installRedis();
+prepare();
 
 const page = join(root, 'docs', 'reliability.md');
 const [begin, end] = ['<!-- findings: written by npm run test:faults -->', '<!-- end of findings -->'];

@@ -25,6 +25,14 @@ export function run(command, args, options = {}) {
 /** A program of our own dependencies. Not through npx, which would fetch what is missing. */
 export const runLocal = (name, args, options) => run(inRoot('node_modules', '.bin', name), args, options);
 
+/** Makes what is not there. A Redis only for those who need one of this machine's. */
+export function prepare(needsRedis = () => true) {
+  checkNode();
+  install();
+  build();
+  if (needsRedis() && !hasRedis()) installRedis();
+}
+
 export function checkNode() {
   const [major, minor] = process.versions.node.split('.').map(Number);
   if (major > oldestNode[0] || (major === oldestNode[0] && minor >= oldestNode[1])) return;
@@ -68,7 +76,7 @@ export const hasRedis = () =>
   ['redis-server', 'valkey-server'].some((name) => spawnSync(name, ['--version']).status === 0);
 
 /** On Debian and Ubuntu, as root, installs the package. Anywhere else it ends the program with what to do. */
-export function installRedis() {
+function installRedis() {
   const isDebian =
     existsSync('/etc/os-release') && /^ID(_LIKE)?=.*\b(debian|ubuntu)\b/m.test(readFileSync('/etc/os-release', 'utf8'));
   if (!isDebian || process.getuid() !== 0) {

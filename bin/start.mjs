@@ -1,9 +1,6 @@
 // npm start: makes everything ready on a fresh clone, then becomes the server, so that signals reach it directly.
-import { build, checkNode, hasRedis, install, installRedis } from './prepare.mjs';
+import { prepare } from './prepare.mjs';
 
-checkNode();
-install();
-build();
-if (!process.env.REDIS_URL && !hasRedis()) installRedis();
+prepare(() => !process.env.REDIS_URL);
 
 await import('../dist/main.js');

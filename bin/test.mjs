@@ -3,14 +3,11 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { build, checkNode, hasRedis, install, installRedis, runLocal } from './prepare.mjs';
+import { hasRedis, prepare, runLocal } from './prepare.mjs';
 
 const dockerAnswers = () => spawnSync('docker', ['version'], { stdio: 'ignore' }).status === 0;
 
-checkNode();
-install();
-build();
-if (!hasRedis() && !dockerAnswers()) installRedis();
+prepare(() => !hasRedis() && !dockerAnswers());
 
 const dir = mkdtempSync(join(tmpdir(), 'tollgate-report-'));
 const report = join(dir, 'report.json');

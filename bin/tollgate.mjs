@@ -1,9 +1,7 @@
 #!/usr/bin/env node
-// npx tollgate: the command line, built first when it is not.
-import { build, checkNode, install } from './prepare.mjs';
+// npx tollgate: the command line, built first when it is not. A command that needs a Redis says so itself.
+import { prepare } from './prepare.mjs';
 
-checkNode();
-install();
-build();
+prepare(() => false);
 
 await import('../dist/cli/index.js');
