@@ -8,7 +8,6 @@ import { makeCertificates } from './support/certificates.ts';
 import { blocksOf, openFolder } from './support/folder.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
-const waiting = { timeout: 30_000, interval: 20 };
 
 let folder: ReturnType<typeof openFolder>;
 let server: Awaited<ReturnType<typeof folder.serve>>;
@@ -20,8 +19,7 @@ const run = (commands: string) =>
 beforeAll(async () => {
   folder = openFolder();
   server = await folder.serve('npm start');
-  await vi.waitFor(() => expect(server.out).toMatch(/shown once: root_\w+/), waiting);
-  rootKey = /shown once: (root_\w+)/.exec(server.out)![1]!;
+  rootKey = await server.firstRootKey();
   workspaceId = rootKey.replace(/^root_(\w{16})_.*/, 'ws_$1');
 });
 afterAll(() => folder.close());

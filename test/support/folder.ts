@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect } from 'vitest';
-import { addressOf, build, type Program, run } from './processes.ts';
+import { addressOf, build, firstRootKeyOf, type Program, run } from './processes.ts';
 
 const linked = 'bin dist lua node_modules package.json src tsconfig.json tsconfig.build.json'.split(' ');
 
@@ -40,7 +40,7 @@ export function openFolder() {
       const words = ['-c', `exec ${command.trim().replace(/^((?:\w+=\S+ )+)/, 'env $1')}`];
       const server = run('sh', words, { cwd: path, env: env({}), detached: true });
       servers.push(server);
-      return Object.assign(server, { url: await addressOf(server) });
+      return Object.assign(server, { url: await addressOf(server), firstRootKey: () => firstRootKeyOf(server) });
     },
 
     async close() {
