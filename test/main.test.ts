@@ -198,4 +198,6 @@ test('workers of a server that was killed end by themselves', async () => {
   const port = await portOf(server);
   server.child.kill('SIGKILL');
   await vi.waitFor(() => expect(reachable(port)).resolves.toBe(false), waiting);
+  // The Redis that it left ends with the next.
+  await portOf(start());
 });
