@@ -78,7 +78,8 @@ describe.skipIf(!newRedis)('on a Redis that knows WAITAOF', () => {
     expect((await call('keys.getKey', { keyId })).status).toBe(200);
     expect(refused).toBe(false);
     expect(await change).toMatchObject({ status: 503, code: 'store_unavailable' });
-    expect(server.err).toContain('WAITAOF: Redis did not write to its disk in time');
+    // The answer may be here before the line of the log.
+    await vi.waitFor(() => expect(server.err).toContain('WAITAOF: Redis did not write to its disk in time'));
 
     await redis.admin.config('SET', 'appendonly', 'no');
     expect(await call('keys.updateKey', { keyId, name: 'newer' })).toMatchObject({ status: 503 });
