@@ -8,8 +8,8 @@
 -- ARGV[2]  tags_max    how many tags an API may count
 -- ARGV[3]  digests     SHA-256 of each distinct root key of the batch, 32 bytes each
 -- ARGV[4]  items       packed, one after the other: bytes that follow (4), kind (1), root (1, index into digests from 1), then
---   1 verify  key digest (32), cost (7), known version (its length in 1, then itself), then nothing or JSON {query,
---             limits: [[name, cost] or [name, cost, limit, duration]], tags}
+--   1 verify  key digest (32), cost (7), known version, then nothing or JSON {query, limits: [[name, cost] or
+--             [name, cost, limit, duration]], tags}
 --   2 limit   number of checks (1), each: cost (7), limit (7), duration (7), namespace and identifier (each its length
 --             in 2, then itself). All checks pass and are charged, or none is.
 -- ARGV[5]  now_ms      '' for Redis's clock
@@ -20,10 +20,12 @@
 --             (its length in 1, then itself)
 --   not found its outcome (1)
 --   refused   see REFUSED (1), what it is about as text (its length in 2, then itself)
---   shown     version (its length in 1, then itself), key id (24), 1 if enabled (1), expires or NEVER (6), name (length + 1
+--   shown     version, key id (24), 1 if enabled (1), expires or NEVER (6), name (length + 1
 --             in 2, then itself; 0 for none), meta (the same in 4), slugs and names of roles (how many in 2, each its
 --             length in 2, then itself), limits as they are configured in a state; then, if there is an identity, its id
 --             (16), externalId (length in 2, then itself), meta as above, and limits
+--   version   that of the key (8), then those of its identity and of permissions if it has them (their length in 1, then
+--             themselves). Zeros are no version. A caller keeps it as it is and sends it back.
 --
 -- Why one script for both: what arrives in one turn of the event loop travels, and is answered, as one call.
 --
@@ -54,7 +56,7 @@ local REFUSED = {
 }
 local ok_limit, ok_blocked = 10, 11
 -- The fixed part of a state from its version on, and the length of its link.
-local DECIDES = '>c8c8BI6I7BI2'
+local DECIDES = '>I6I2c8BI6I7BI2'
 
 local function refuse(reason, about)
   about = about or ''
@@ -91,6 +93,11 @@ local function may_verify(root, api8, api_id)
     root.may_verify[api8] = may
   end
   return may
+end
+
+local function rbac_version_now()
+  rbac_version = rbac_version or redis.call('HGET', workspace, 'rbac') or ''
+  return rbac_version
 end
 
 -- The flags of a state, by their number.
@@ -139,24 +146,27 @@ end
 -- Weighs those limits of a state that take part. `costs` has what the request wants by name (nil where it names none):
 -- {name, cost, limit of its own}; `names` collects the names that were met, so that the first of a name wins.
 local function select_packed(packed, position, tail_bytes, offset, costs, names)
-  local count
-  count, position = struct.unpack('>B', packed, position)
+  local count = string.byte(packed, position)
   if count == 0 then return end
-  local lengths, window_first = window_lengths(packed, count, tail_bytes)
+  position = position + 1
+  local lengths_at, lengths, window_first, window_last = #packed - tail_bytes - 2 * count + 1, nil, nil, nil
+  -- One window alone lies between its limit and its length.
+  if count > 1 then lengths, window_first = window_lengths(packed, count, tail_bytes) end
   for index = 1, count do
     local limit, duration, auto, name_bytes = struct.unpack(LIMIT, packed, position)
     local name_at = position + LIMIT_BYTES + LIMIT_ID_BYTES
     position = name_at + name_bytes
+    if lengths then window_last = window_first + lengths[index] - 1 else window_first, window_last = position, lengths_at - 1 end
     local name = names and string.sub(packed, name_at, position - 1)
     if not names or not names[name] then
       if names then names[name] = true end
       local wanted = costs and costs[name]
       if wanted and not wanted[3] or auto == 1 and not wanted then
-        local row = weigh(offset + index, limit, duration, wanted and wanted[2] or 1, packed, window_first, window_first + lengths[index] - 1)
+        local row = weigh(offset + index, limit, duration, wanted and wanted[2] or 1, packed, window_first, window_last)
         place_of[row] = index
       end
     end
-    window_first = window_first + lengths[index]
+    window_first = window_last + 1
   end
 end
 
@@ -188,7 +198,8 @@ local function select_limits(packed, limits_at, identity_packed, wanted, api8)
   if wanted or identity_packed then names = {} end
   select_packed(packed, limits_at, TAIL_BYTES, 0, costs, names)
   if identity_packed then select_packed(identity_packed, IDENTITY_LIMITS_AT, 0, 100, costs, names) end
-  for index, item in ipairs(wanted or {}) do
+  if not wanted then return end
+  for index, item in ipairs(wanted) do
     local name, cost, limit, duration = item[1], item[2], item[3], item[4]
     if limit then
       -- For this call only, on the key's counter of that name and duration, wherever that is kept.
@@ -214,10 +225,22 @@ local function charge(row)
   return kept, follows
 end
 
--- The state of the key or of its identity up to its tail, in two parts, with the windows that it takes part with charged;
--- nil when none is. `count` is how many limits it has.
+-- How a state is packed of which so many bytes stay: one string is made of it all, where joining would make and hash the
+-- parts as well.
+local tail_formats, window_formats = {}, {}
+local function format_at(formats, kept, rest)
+  local format = formats[kept]
+  if not format then
+    format = '>c' .. kept .. rest
+    formats[kept] = format
+  end
+  return format
+end
+
+-- The state of the key or of its identity with the windows that it takes part with charged, and with this tail; nil when
+-- none is. `count` is how many limits it has.
 local charged_rows, pieces = {}, {}
-local function charged_state(packed, count, tail_bytes, of_identity)
+local function charged_state(packed, count, tail, of_identity)
   local rows, charged, in_order = charged_rows, 0, true
   for row = 1, selected do
     if cost_of[row] > 0 and place_of[row] > 0 and (which[row] > 100 and which[row] < 200) == of_identity then
@@ -230,14 +253,14 @@ local function charged_state(packed, count, tail_bytes, of_identity)
   if count == 1 then
     local row = rows[1]
     local kept, follows = charge(row)
-    return string.sub(packed, 1, kept), follows .. struct.pack('>I2', kept - first_of[row] + 1 + #follows)
+    return struct.pack(format_at(window_formats, kept, 'c0I2c0'), packed, follows, kept - first_of[row] + 1 + #follows, tail)
   end
   -- Only a limit of the request itself, on a counter of the key, may lie before another.
   if not in_order then
     rows = { unpack(rows, 1, charged) }
     table.sort(rows, function(a, b) return place_of[a] < place_of[b] end)
   end
-  local lengths, _, lengths_at = window_lengths(packed, count, tail_bytes)
+  local lengths, _, lengths_at = window_lengths(packed, count, #tail)
   local copied = 0
   for index = 1, charged do
     local row = rows[index]
@@ -246,9 +269,11 @@ local function charged_state(packed, count, tail_bytes, of_identity)
     lengths[place_of[row]] = kept - first_of[row] + 1 + #follows
     copied = last_of[row]
   end
-  pieces[2 * charged + 1] = string.sub(packed, copied + 1, lengths_at - 1)
-  for index = 1, count do pieces[2 * charged + 1 + index] = struct.pack('>I2', lengths[index]) end
-  return table.concat(pieces, '', 1, 2 * charged + 1 + count), ''
+  local last = 2 * charged + 1
+  pieces[last] = string.sub(packed, copied + 1, lengths_at - 1)
+  for index = 1, count do pieces[last + index] = struct.pack('>I2', lengths[index]) end
+  pieces[last + count + 1] = tail
+  return table.concat(pieces, '', 1, last + count + 1)
 end
 
 local function pack_texts(texts)
@@ -267,7 +292,7 @@ end
 
 -- What an answer shows beside the decision; read only when the caller does not hold this version yet. With more keys than
 -- a caller remembers that is most verifications, so it is made of few strings.
-local function shown_of(record, version, packed, api8, flags, expires, limits_at, external_id, identity_packed)
+local function shown_of(record, more, packed, api8, flags, expires, limits_at, external_id, identity_packed)
   local cold, lists, who = nil, '\0\0\0\0', ''
   if flags.permissions then
     cold = redis.call('HMGET', record, 'name', 'meta', 'direct', 'roles')
@@ -281,7 +306,7 @@ local function shown_of(record, version, packed, api8, flags, expires, limits_at
       .. packed_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
   end
   local name, meta = cold[1], cold[2]
-  return struct.pack('>Bc0c16c8BI6I2c0I4c0c0c0c0', #version, version, packed, api8, flags.enabled and 1 or 0, expires,
+  return struct.pack('>c8Bc0c16c8BI6I2c0I4c0c0c0c0', string.sub(packed, 17, 24), #more, more, packed, api8, flags.enabled and 1 or 0, expires,
     name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '', lists, packed_limits(packed, limits_at, TAIL_BYTES), who)
 end
 
@@ -333,8 +358,8 @@ local function may_limit(root, id16)
   return may
 end
 
-local function limit(position, root)
-  local count
+local function limit(position, _last, root_index)
+  local root, count = root_at(root_index), nil
   count, position = struct.unpack('>B', items, position)
   if root.status ~= 'ok' then return refuse(root.status) end
   if not root.limits_all and not holds_any(root.grants, 'ratelimit', 'limit') then
@@ -430,20 +455,68 @@ end
 
 -- How the answer of a verification with so many limits is packed, and what it tells of them.
 local answer_formats, told = {}, {}
-local function answer_format(limits)
-  local format = answer_formats[limits]
+local function verified(outcome, has_balance, balance)
+  local format = answer_formats[selected]
   if not format then
-    format = '>BBI7B' .. string.rep('BBI7I7', limits)
-    answer_formats[limits] = format
+    format = '>BBI7B' .. string.rep('BBI7I7', selected)
+    answer_formats[selected] = format
   end
-  return format
+  for row = 1, selected do
+    local remaining, reset = limit_of[row] - total_of[row], nil
+    if exceeded[row] then
+      reset = window_free_at(text_of[row], first_of[row], total_of[row], live_of[row], now, limit_of[row], duration_of[row], cost_of[row])
+    else
+      reset = window_reset(oldest_of[row], duration_of[row])
+    end
+    local at = 4 * row
+    told[at - 3], told[at - 2], told[at - 1], told[at] = which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0, reset
+  end
+  return struct.pack(format, outcome, has_balance and 1 or 0, balance, selected, unpack(told, 1, 4 * selected))
 end
 
--- The functions that decide an item take where its fields begin in `items`, where they end, and its root key. They answer
--- the packed answer, and what is shown if that is wanted.
-local function verify(position, last, root)
-  local digest, cost, known
-  digest, cost, known, position = struct.unpack('>c32I7Bc0', items, position)
+-- What was worked out once stays with the library, up to so many texts of at most so many bytes: many keys are asked the
+-- same, and reading a query and holding it against permissions took longer than all the rest.
+local REMEMBERED_MAX, REMEMBERED_BYTES_MAX = 1000, 2048
+local remembered, remembered_count = {}, 0
+local function remember(text, value)
+  if #text > REMEMBERED_BYTES_MAX then return end
+  if remembered_count == REMEMBERED_MAX then remembered, remembered_count = {}, 0 end
+  remembered[text], remembered_count = value, remembered_count + 1
+end
+
+-- What a verification asks for beside its key. Nobody may change it.
+local function request_of(text)
+  local request = remembered[text]
+  if not request then
+    request = cjson.decode(text)
+    remember(text, request)
+  end
+  return request
+end
+
+-- Does the query of this request, whose text this is, hold for the key? While no permission and no role of the workspace
+-- changes, and the key's lists are these, so does the answer not.
+local function is_permitted(query, text, record, has_permissions)
+  local direct, roles = '', ''
+  if has_permissions then
+    local lists = redis.call('HMGET', record, 'direct', 'roles')
+    direct, roles = lists[1] or '', lists[2] or ''
+  end
+  local question = table.concat({ workspace, rbac_version_now(), text, direct, roles }, '\n')
+  local permitted = remembered[question]
+  if permitted == nil then
+    permitted = permits(workspace, query, direct, roles)
+    remember(question, permitted)
+  end
+  return permitted
+end
+
+-- The functions that decide an item take where its fields begin in `items`, where they end, and which root key it came
+-- under. They answer the packed answer, and what is shown if that is wanted.
+local function verify(position, last, root_index)
+  local root = root_at(root_index)
+  local digest, cost, known_time, known_number, known_more
+  digest, cost, known_time, known_number, known_more, position = struct.unpack('>c32I7I6I2Bc0', items, position)
   if root.status ~= 'ok' then return refuse(root.status) end
   if not root.verifies_all and not holds_any(root.grants, 'api', 'verify_key') then
     return refuse('insufficient_permissions', 'api.*.verify_key')
@@ -453,7 +526,7 @@ local function verify(position, last, root)
   local packed = redis.call('HGET', record, 'state')
   if not packed then return struct.pack('>B', NOT_FOUND) end
   -- The first 16 characters of the id are rarely wanted.
-  local version, api8, flag_number, expires, amount, refill_day, link_bytes = struct.unpack(DECIDES, packed, 17)
+  local version_time, version_number, api8, flag_number, expires, amount, refill_day, link_bytes = struct.unpack(DECIDES, packed, 17)
   local tail_at, limits_at = #packed - TAIL_BYTES + 1, LINK_AT + 2 + link_bytes
   local balance, due, last_used, counted_hour, valid, disabled, expired, insufficient, limited, spent_out, spent =
     struct.unpack(LIVE_USAGE, packed, tail_at)
@@ -461,7 +534,8 @@ local function verify(position, last, root)
   local api = api_at(api8)
   if flags.deleted or not api.id or not may_verify(root, api8, api.id) then return struct.pack('>B', NOT_FOUND) end
 
-  local request = position <= last and cjson.decode(string.sub(items, position, last)) or nil
+  local text = position <= last and string.sub(items, position, last)
+  local request = text and request_of(text)
   local identity_packed, external_id, former_id = nil, '', ''
   if link_bytes > 0 then
     external_id = string.sub(packed, LINK_AT + 18, limits_at - 1)
@@ -486,8 +560,7 @@ local function verify(position, last, root)
   elseif now >= expires then
     outcome = EXPIRED
   elseif request and request.query then
-    local lists = redis.call('HMGET', record, 'direct', 'roles')
-    if not permits(workspace, request.query, lists[1] or '', lists[2] or '') then outcome = INSUFFICIENT_PERMISSIONS end
+    if not is_permitted(request.query, text, record, flags.permissions) then outcome = INSUFFICIENT_PERMISSIONS end
   end
   if outcome == VALID then
     local missing = select_limits(packed, limits_at, identity_packed, request and request.limits, api8)
@@ -500,13 +573,11 @@ local function verify(position, last, root)
 
   -- All that is read is read before the first write, so that a broken record charges nothing.
   local shown
-  local current = version
-  if identity_packed then current = current .. string.sub(identity_packed, 17, IDENTITY_LIMITS_AT - 1) end
-  if flags.permissions then
-    rbac_version = rbac_version or redis.call('HGET', workspace, 'rbac') or ''
-    current = current .. rbac_version
+  local more = identity_packed and string.sub(identity_packed, 17, IDENTITY_LIMITS_AT - 1) or ''
+  if flags.permissions then more = more .. rbac_version_now() end
+  if version_time ~= known_time or version_number ~= known_number or more ~= known_more then
+    shown = shown_of(record, more, packed, api8, flags, expires, limits_at, external_id, identity_packed)
   end
-  if current ~= known then shown = shown_of(record, current, packed, api8, flags, expires, limits_at, external_id, identity_packed) end
   local tags = request and request.tags and counted_tags(request.tags, api8)
 
   -- Count, in the hour this falls into.
@@ -514,51 +585,38 @@ local function verify(position, last, root)
   if rolled then valid, disabled, expired, insufficient, limited, spent_out, spent = 0, 0, 0, 0, 0, 0, 0 end
 
   -- Charge, all of it or nothing.
-  local kept, follows, identity_charged
   if outcome == VALID then
     valid = valid + 1
     if flags.limited then balance, spent = balance - cost, spent + cost end
     if now > last_used then last_used = now end
-    if selected > 0 then
-      kept, follows = charged_state(packed, string.byte(packed, limits_at), TAIL_BYTES, false)
-      if identity_packed then
-        local identity_kept, identity_follows = charged_state(identity_packed, string.byte(identity_packed, IDENTITY_LIMITS_AT), 0, true)
-        identity_charged = identity_kept and identity_kept .. identity_follows
-      end
-      for row = 1, selected do
-        if place_of[row] == 0 and cost_of[row] > 0 then
-          local counter_kept, counter_follows = charge(row)
-          text_of[row] = string.sub(text_of[row], 1, counter_kept) .. counter_follows
-        end
-      end
-    end
   elseif outcome == DISABLED then disabled = disabled + 1
   elseif outcome == EXPIRED then expired = expired + 1
   elseif outcome == INSUFFICIENT_PERMISSIONS then insufficient = insufficient + 1
   elseif outcome == RATE_LIMITED then limited = limited + 1
   else spent_out = spent_out + 1
   end
-
-  if not kept then kept, follows = string.sub(packed, 1, tail_at - 1), '' end
-  if forgotten then kept = string.sub(kept, 1, FIXED_BYTES) .. '\0\0' .. string.sub(kept, limits_at) end
-  local state = kept .. follows
-    .. struct.pack(LIVE_USAGE, balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
-
-  for row = 1, selected do
-    local remaining, reset = limit_of[row] - total_of[row], nil
-    if exceeded[row] then
-      reset = window_free_at(text_of[row], first_of[row], total_of[row], live_of[row], now, limit_of[row], duration_of[row], cost_of[row])
-    else
-      reset = window_reset(oldest_of[row], duration_of[row])
+  local tail = struct.pack(LIVE_USAGE, balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
+  local state, identity_state
+  if outcome == VALID and selected > 0 then
+    state = charged_state(packed, string.byte(packed, limits_at), tail, false)
+    if identity_packed then
+      identity_state = charged_state(identity_packed, string.byte(identity_packed, IDENTITY_LIMITS_AT), '', true)
     end
-    local at = 4 * row
-    told[at - 3], told[at - 2], told[at - 1], told[at] = which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0, reset
+    for row = 1, selected do
+      if place_of[row] == 0 and cost_of[row] > 0 then
+        local kept, follows = charge(row)
+        text_of[row] = string.sub(text_of[row], 1, kept) .. follows
+      end
+    end
   end
-  local answer = struct.pack(answer_format(selected), outcome, flags.limited and 1 or 0, balance, selected, unpack(told, 1, 4 * selected))
+  state = state or struct.pack(format_at(tail_formats, tail_at - 1, 'c0'), packed, tail)
+  if forgotten then state = string.sub(state, 1, FIXED_BYTES) .. '\0\0' .. string.sub(state, limits_at) end
+
+  local answer = verified(outcome, flags.limited, balance)
 
   -- Write. What comes after the first line is only what cannot fail once that has not.
   redis.call('HSET', record, 'state', state)
-  if identity_charged then redis.call('HSET', identity_record(workspace, external_id), 'state', identity_charged) end
+  if identity_state then redis.call('HSET', identity_record(workspace, external_id), 'state', identity_state) end
   if outcome == VALID and request and request.limits then
     for row = 1, selected do
       if place_of[row] == 0 and cost_of[row] > 0 then
@@ -578,10 +636,7 @@ local function verify(position, last, root)
   return answer, shown
 end
 
-local function decide(kind, position, last, root)
-  if kind == 1 then return verify(position, last, root_at(root)) end
-  return limit(position, root_at(root))
-end
+local decide = { verify, limit }
 
 local function decide_batch(KEYS, ARGV)
   workspace, retention, tags_max, digests, now, items = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
@@ -593,7 +648,7 @@ local function decide_batch(KEYS, ARGV)
   while position <= #items do
     local bytes, kind, root, fields = struct.unpack('>I4BB', items, position)
     local last = position + 3 + bytes
-    local decided, answer, shown = pcall(decide, kind, fields, last, root)
+    local decided, answer, shown = pcall(decide[kind], fields, last, root)
     if not decided then
       answer, shown = refuse('failed', type(answer) == 'table' and (answer.err or 'error') or tostring(answer)), nil
     end

@@ -121,6 +121,8 @@ async function callWithFault<Name extends OperationName>(
   { rootKey }: Workspace,
   where: { command?: number; inScript?: string } = {},
 ) {
+  // A library remembers: loaded anew, it does with every call what it did with the first.
+  for (const { library, source } of scripts) if (library) await redis.function('LOAD', 'REPLACE', source);
   await redis.del(trace);
   if (where.inScript) await redis.set(fault, where.inScript);
   Object.assign(sent, { armed: true, names: [], failAt: where.command ?? -1 });

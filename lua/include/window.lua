@@ -56,7 +56,7 @@ end
 -- Takes `cost` units, at least 1, at `now`. `total` and `live` (where the first entry that counts stands) come from
 -- window_at. Answers the last of the old bytes that stay, what follows them, and when the oldest slice ends if that is new.
 local function window_charged(text, first, last, total, live, now, limit, duration, cost)
-  local slice = limit <= 64 and 1 or math.floor(duration / 64)
+  local slice = limit <= 64 and 1 or (duration - duration % 64) / 64
   local slice_end = now - now % slice + slice
   if not live then return first - 1, new_window({ slice_end }, { cost }, slice), slice_end end
   local kind = WINDOW_KINDS[string.byte(text, first)]
@@ -85,7 +85,10 @@ local function window_charged(text, first, last, total, live, now, limit, durati
 end
 
 -- When the oldest counted unit leaves; `now` when nothing counts, see window_at.
-local function window_reset(oldest, duration) return math.min(oldest + duration, WINDOW_LATEST) end
+local function window_reset(oldest, duration)
+  local reset = oldest + duration
+  return reset < WINDOW_LATEST and reset or WINDOW_LATEST
+end
 
 -- The earliest moment at which `cost` fits if nothing else is charged; a cost above the limit, or a limit of 0, never fits,
 -- which is answered as one duration from now (CONTRACT §8).

@@ -60,13 +60,24 @@ export function assemble(name: string, read = (path: string) => readFileSync(`${
   return source[0]!.startsWith('#!lua name=') ? asLibrary(script) : script;
 }
 
+/**
+ * What a library does most. Its globals lie behind another table, and looking them up there was a twentieth of a verification:
+ * so each has a local name, which it is given when the library is called, as it cannot be had while it is loaded.
+ */
+const localised = ['redis.call', 'struct.pack', 'struct.unpack', 'string.byte', 'string.sub'];
+
 /** Names a library by its contents: while one server is upgraded and another is not yet, each calls its own. */
 function asLibrary(script: Script): Script {
   const version = createHash('sha1').update(script.source).digest('hex').slice(0, 16);
   const library = `${libraryPrefix}${script.name}_${version}`;
-  const source = script.source
-    .replace(`name=${script.name}\n`, `name=${library}\n`)
-    .replace(`register_function('${script.name}'`, `register_function('${library}'`);
+  const locals = localised.map((name) => name.replace('.', '_'));
+  const source = localised
+    .reduce((text, name, index) => text.replaceAll(name, locals[index]!), script.source)
+    .replace(`name=${script.name}\n`, `name=${library}\nlocal ${locals} `)
+    .replace(
+      /register_function\('\w+', (.+)\)$/m,
+      `register_function('${library}', function(...) ${locals} = ${localised} return ($1)(...) end)`,
+    );
   return { ...script, source, library };
 }
 

@@ -7,8 +7,11 @@ import { printShown, type Ratelimit, type Shown, type ShownText } from '../domai
 /** Bytes of printed keys held in memory, in each of two generations. */
 const shownBytesMax = 32 * 1024 * 1024;
 
+/** Of a key of which nothing is known. */
+export const noVersion = '\0'.repeat(9);
+
 interface CachedShown {
-  /** Opaque bytes, as latin1, that the script compares with what is stored. */
+  /** Bytes as latin1, which the script compares with what is stored. */
   version: string;
   shown: ShownText;
   bytes: number;
@@ -33,7 +36,7 @@ export class ShownCache {
 
   add(id: string, packed: Buffer): ShownText {
     const reader = new Reader(packed);
-    const version = reader.latin1(reader.number(1));
+    const version = reader.latin1(9 + packed[8]!);
     const shown = printShown(readShown(reader));
     this.#put(id, { version, shown, bytes: 200 + id.length + 2 * shown.fields.length });
     return shown;

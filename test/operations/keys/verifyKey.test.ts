@@ -750,6 +750,52 @@ describe('the permission query', () => {
     expect(answer.error.detail).toContain('700');
   });
 
+  test('is answered anew when what the key or its role permits has changed since', async () => {
+    const { roleId } = await ok('permissions.createRole', { name: 'changing', permissions: ['one.read'] });
+    const changing = await newKey({ roles: ['changing'] });
+    const keyId = (await verify(changing)).keyId!;
+    const holds = async (permissions: string) => (await verify(changing, { permissions })).valid;
+    expect([await holds('one.read'), await holds('two.read'), await holds('new.read')]).toEqual([true, false, false]);
+    await ok('permissions.setRolePermissions', { roleId, permissions: ['two.read'] });
+    expect([await holds('one.read'), await holds('two.read')]).toEqual([false, true]);
+    await ok('keys.addPermissions', { keyId, permissions: ['one.read'] });
+    expect([await holds('one.read'), await holds('two.read')]).toEqual([true, true]);
+    await ok('keys.setPermissions', { keyId, permissions: [] });
+    expect([await holds('one.read'), await holds('two.read')]).toEqual([false, true]);
+    // A slug that did not exist when it was asked for, and then does, is deleted, and does again.
+    await ok('permissions.createPermission', { name: 'New', slug: 'new.read' });
+    expect(await holds('new.read')).toBe(false);
+    await ok('keys.addPermissions', { keyId, permissions: ['new.read'] });
+    expect(await holds('new.read')).toBe(true);
+    await ok('permissions.deletePermission', { permission: 'new.read' });
+    expect(await holds('new.read')).toBe(false);
+    await ok('permissions.createPermission', { name: 'New', slug: 'new.read' });
+    expect(await holds('new.read')).toBe(false);
+    await ok('permissions.deleteRole', { role: 'changing' });
+    expect(await holds('two.read')).toBe(false);
+  });
+
+  test('is answered for each workspace by its own permissions, which have the same numbers', async () => {
+    const [granted, other] = await Promise.all(
+      ['mine.read', 'theirs.read'].map(async (slug) => {
+        const { rootKey } = await createWorkspace();
+        const { apiId } = (await call('apis.createApi', { name: 'own' }, rootKey)).data;
+        const { key } = (await call('keys.createKey', { apiId, permissions: [slug] }, rootKey)).data;
+        return async () => (await call('keys.verifyKey', { key, permissions: 'mine.read' }, rootKey)).data.valid;
+      }),
+    );
+    for (let again = 0; again < 2; again++) expect([await granted!(), await other!()]).toEqual([true, false]);
+  });
+
+  test('of more kinds than are remembered is answered as ever', async () => {
+    const asked = Array.from(
+      { length: 2500 },
+      (_, index) => `kind${index}.read OR documents.${index % 2 ? 'read' : 'no'}`,
+    );
+    const answers = await Promise.all(asked.map(async (permissions) => (await verify(key, { permissions })).valid));
+    expect(answers).toEqual(asked.map((_, index) => index % 2 === 1));
+  });
+
   test('a key without any permission holds none', async () => {
     expect(await verify(await newKey(), { permissions: 'documents.read' })).toMatchObject({ valid: false });
   });
