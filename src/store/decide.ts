@@ -6,6 +6,7 @@ import type { PresentedRootKey } from '../domain/caller.ts';
 import type { PostfixQuery } from '../domain/permissionQuery.ts';
 import { type Outcome, outcomes, type ShownText } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
+import { type Gathering, Lanes } from './lanes.ts';
 import { storeError } from './redis.ts';
 import type { Scripts } from './scripts.ts';
 import { noVersion, ShownCache } from './shown.ts';
@@ -65,8 +66,8 @@ export interface DecideOptions {
   scripts: Scripts;
   usageRetentionMs: number;
   tagsMax: number;
-  /** Requests that may wait for Redis at once; beyond, they are refused at once rather than answered late. */
   inFlightMax: number;
+  commandTimeoutMs: number;
   /** For tests that hold the clock; '' is Redis's own. */
   now: () => number | '';
   observe?: StoreObserver | undefined;
@@ -78,6 +79,9 @@ export interface DecideOptions {
  * and as many as 16 did for less of Redis.
  */
 const batchWeightMax = 24;
+
+/** While so much of a workspace is at Redis, its next batches wait: more than 64 connections of plain requests amount to. */
+const workMax = 8 * batchWeightMax;
 
 const VERIFY = 1;
 const LIMIT = 2;
@@ -107,12 +111,20 @@ interface Waiting {
 }
 
 /** What gathers for a workspace in one turn of the event loop, packed as lua/decide.lua reads it. */
-class Batch {
+class Batch implements Gathering {
   readonly roots: Buffer[] = [];
   readonly waiting: Waiting[] = [];
   weight = 0;
   #items = Buffer.allocUnsafe(4096);
   #bytes = 0;
+
+  get count(): number {
+    return this.waiting.length;
+  }
+
+  fail(error: unknown) {
+    for (const entry of this.waiting) entry.reject(error);
+  }
 
   /** The items so far. */
   get items(): Buffer {
@@ -142,50 +154,29 @@ class Batch {
   }
 }
 
-export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, now, observe }: DecideOptions) {
-  let inFlight = 0;
-  let turn = new Map<string, Batch>();
+export function openDecide(options: DecideOptions) {
+  const { scripts, usageRetentionMs, tagsMax, inFlightMax, commandTimeoutMs, now, observe } = options;
   const shownCache = new ShownCache();
-
-  /** The batch that the next item of a workspace joins. */
-  function batchOf(workspaceId: string): Batch {
-    if (inFlight >= inFlightMax) {
-      observe?.overloaded();
-      throw new ApiError('store_unavailable', 'The server has more to do than it can.');
-    }
-    inFlight++;
-    let batch = turn.get(workspaceId);
-    if (!batch || batch.weight >= batchWeightMax) {
-      if (batch) void send(workspaceId, batch);
-      else if (turn.size === 0) setImmediate(sendAll);
-      batch = new Batch();
-      turn.set(workspaceId, batch);
-    }
-    return batch;
-  }
-
-  function sendAll() {
-    const batches = turn;
-    turn = new Map();
-    for (const [workspaceId, batch] of batches) void send(workspaceId, batch);
-  }
+  const lanes = new Lanes({
+    newBatch: () => new Batch(),
+    send,
+    weightMax: batchWeightMax,
+    workMax,
+    inFlightMax,
+    waitMs: commandTimeoutMs,
+    overloaded: () => observe?.overloaded(),
+  });
 
   async function send(workspaceId: string, { roots, items, waiting }: Batch) {
     observe?.sent(waiting.length);
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
-    try {
-      const args = [usageRetentionMs, tagsMax, digests, items, now()];
-      const [packed, ...rest] = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, ...unknown[]];
-      const answers = { packed, at: 0 };
-      for (let index = 0, next = 0; index < waiting.length; index++) {
-        const isShown = rest[next] === index;
-        waiting[index]!.settle(answers, isShown ? (rest[next + 1] as Buffer) : undefined);
-        if (isShown) next += 2;
-      }
-    } catch (error) {
-      for (const entry of waiting) entry.reject(error);
-    } finally {
-      inFlight -= waiting.length;
+    const args = [usageRetentionMs, tagsMax, digests, items, now()];
+    const [packed, ...rest] = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, ...unknown[]];
+    const answers = { packed, at: 0 };
+    for (let index = 0, next = 0; index < waiting.length; index++) {
+      const isShown = rest[next] === index;
+      waiting[index]!.settle(answers, isShown ? (rest[next + 1] as Buffer) : undefined);
+      if (isShown) next += 2;
     }
   }
 
@@ -223,7 +214,7 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
 
   return {
     /** Verifications and limit checks that wait for Redis. */
-    waiting: () => inFlight,
+    waiting: () => lanes.inFlight,
 
     verify(rootKey: PresentedRootKey, request: VerifyRequest): Promise<Verified> {
       const id = rootKey.workspaceId + request.digest.toString('latin1');
@@ -238,12 +229,9 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
       const weight = 1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
 
       return new Promise((resolve, reject) => {
-        const { items, at } = batchOf(rootKey.workspaceId).add(
-          VERIFY,
-          rootKey.digest,
-          39 + version.length + extras.length,
-          weight,
-          {
+        const { items, at } = lanes
+          .join(rootKey.workspaceId)
+          .add(VERIFY, rootKey.digest, 39 + version.length + extras.length, weight, {
             settle(answers, shown) {
               const outcome = outcomes[answers.packed[answers.at]! - 1];
               if (outcome === undefined) return reject(readRefusal(answers));
@@ -253,8 +241,7 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
               resolve(readVerified(answers, outcome, text));
             },
             reject,
-          },
-        );
+          });
         request.digest.copy(items, at);
         writeUInt56(items, request.cost, at + 32);
         items.write(version, at + 39, 'latin1');
@@ -272,7 +259,7 @@ export function openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, no
         1,
       );
       return new Promise((resolve, reject) => {
-        const room = batchOf(rootKey.workspaceId).add(LIMIT, rootKey.digest, fieldBytes, checks.length, {
+        const room = lanes.join(rootKey.workspaceId).add(LIMIT, rootKey.digest, fieldBytes, checks.length, {
           settle(answers) {
             const code = answers.packed[answers.at]!;
             if (code !== PASSED && code !== BLOCKED) return reject(readRefusal(answers));

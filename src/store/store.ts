@@ -111,7 +111,7 @@ export async function openStore(options: StoreOptions) {
   let readiness: Promise<void> | undefined;
   const rootKeys = openRootKeys(context);
   return {
-    ...openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, now, observe }),
+    ...openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, commandTimeoutMs, now, observe }),
     ...openRbac(context),
     analytics: openAnalytics(context),
     apis: openApis(context),

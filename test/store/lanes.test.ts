@@ -1,0 +1,161 @@
+import { afterEach, expect, test, vi } from 'vitest';
+import { ApiError } from '../../src/errors.ts';
+import { type Gathering, Lanes } from '../../src/store/lanes.ts';
+
+class Batch implements Gathering {
+  weight = 0;
+  count = 0;
+  failed: unknown;
+
+  fail(error: unknown) {
+    this.failed = error;
+  }
+}
+
+interface Sent {
+  workspaceId: string;
+  batch: Batch;
+  answer(): void;
+  fail(error: Error): void;
+}
+
+/** Lanes whose batches are answered by hand. */
+function open({ inFlightMax = 1000 } = {}) {
+  const sent: Sent[] = [];
+  const overloaded = vi.fn();
+  const lanes = new Lanes({
+    newBatch: () => new Batch(),
+    send: (workspaceId, batch) => new Promise<void>((answer, fail) => sent.push({ workspaceId, batch, answer, fail })),
+    weightMax: 3,
+    workMax: 6,
+    inFlightMax,
+    waitMs: 1000,
+    overloaded,
+  });
+  const join = (workspaceId: string, weight = 1) => {
+    const batch = lanes.join(workspaceId);
+    batch.weight += weight;
+    batch.count++;
+    return batch;
+  };
+  const counts = () => sent.map(({ workspaceId, batch }) => `${workspaceId}${batch.count}`).join(' ');
+  return { lanes, sent, overloaded, join, counts };
+}
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+const unavailable = new ApiError('store_unavailable', 'The store is away.');
+afterEach(() => void vi.useRealTimers());
+
+test('what arrives in one turn is a batch of each workspace, and a full one does not wait for the end of the turn', async () => {
+  const { join, counts } = open();
+  join('a');
+  join('b');
+  join('a');
+  expect(counts()).toBe('');
+  await turn();
+  expect(counts()).toBe('a2 b1');
+  for (let index = 0; index < 4; index++) join('b');
+  expect(counts()).toBe('a2 b1 b3');
+  await turn();
+  expect(counts()).toBe('a2 b1 b3 b1');
+});
+
+test('beyond the work that a workspace may have at Redis its batches wait for an answer, others do not', async () => {
+  const { lanes, join, counts, sent } = open();
+  for (let index = 0; index < 11; index++) join('a');
+  await turn();
+  expect(counts()).toBe('a3 a3');
+  join('b');
+  join('a');
+  await turn();
+  expect(counts()).toBe('a3 a3 b1');
+  expect(lanes.inFlight).toBe(13);
+  sent[1]!.answer();
+  await turn();
+  expect(counts()).toBe('a3 a3 b1 a3');
+  sent[0]!.answer();
+  sent[3]!.answer();
+  await turn();
+  expect(counts()).toBe('a3 a3 b1 a3 a3');
+  for (const { answer } of sent) answer();
+  await turn();
+  expect(lanes.inFlight).toBe(0);
+});
+
+test('an expensive request counts as the work it is', async () => {
+  const { join, counts } = open();
+  join('a', 50);
+  join('a');
+  await turn();
+  expect(counts()).toBe('a1');
+});
+
+test('where Redis cannot serve, what waits for it fails at once; after any other error it goes on', async () => {
+  const { lanes, join, sent, counts } = open();
+  const batches = Array.from({ length: 9 }, () => join('a'));
+  const other = join('b');
+  await turn();
+  expect(counts()).toBe('a3 a3 b1');
+  sent[0]!.fail(new Error('a bug'));
+  await turn();
+  expect(batches[0]!.failed).toMatchObject({ message: 'a bug' });
+  expect(counts()).toBe('a3 a3 b1 a3');
+  for (let index = 0; index < 4; index++) batches.push(join('a'));
+  await turn();
+  expect(counts()).toBe('a3 a3 b1 a3');
+  sent[1]!.fail(unavailable);
+  await turn();
+  expect([batches[3], batches[12]].map((batch) => batch!.failed)).toEqual([unavailable, unavailable]);
+  expect([batches[6], other].map((batch) => batch!.failed)).toEqual([undefined, undefined]);
+  expect(lanes.inFlight).toBe(4);
+  join('a');
+  await turn();
+  expect(counts()).toBe('a3 a3 b1 a3 a1');
+});
+
+test('what has waited as long as a command may take is refused, not sent', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  const { lanes, join, sent, counts } = open();
+  const batches = Array.from({ length: 7 }, () => join('a'));
+  await turn();
+  vi.advanceTimersByTime(999);
+  const later = Array.from({ length: 3 }, () => join('a')).at(-1)!;
+  await turn();
+  vi.advanceTimersByTime(1);
+  sent[0]!.answer();
+  await turn();
+  expect(batches[6]!.failed).toMatchObject({ code: 'store_unavailable' });
+  expect(later.failed).toBeUndefined();
+  expect(counts()).toBe('a3 a3 a1');
+  expect(lanes.inFlight).toBe(4);
+});
+
+test('beyond the room there is requests are refused at once, and one workspace alone does not take all of it', async () => {
+  const { lanes, join, sent, overloaded } = open({ inFlightMax: 90 });
+  const joins = (workspaceId: string) => {
+    for (let taken = 0; ; taken++) {
+      try {
+        join(workspaceId);
+      } catch (error) {
+        expect(error).toMatchObject({ code: 'store_unavailable' });
+        return taken;
+      }
+    }
+  };
+  expect(joins('a')).toBe(80);
+  expect(joins('b')).toBe(9);
+  expect(overloaded).toHaveBeenCalledTimes(2);
+  for (let round = 0; round < 40; round++) {
+    await turn();
+    for (const { answer } of sent) answer();
+  }
+  await turn();
+  expect(lanes.inFlight).toBe(0);
+  expect(joins('c')).toBe(80);
+});
+
+test('the last room is anybody’s who has nothing under way', () => {
+  const { join } = open({ inFlightMax: 1 });
+  join('a');
+  expect(() => join('b')).toThrow('more to do');
+});
