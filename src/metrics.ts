@@ -26,8 +26,8 @@ export type Snapshot = Family[];
 
 /** Seconds. From a round trip on the same machine to the longest timeout that makes sense. */
 const durationBounds = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
-/** Items. A batch goes out with 16 of the plain kind. */
-const sizeBounds = [1, 2, 4, 8, 12, 16];
+/** Items. A batch goes out with 24 of the plain kind. */
+const sizeBounds = [1, 2, 4, 8, 12, 16, 24];
 
 class Histogram {
   readonly #bounds: readonly number[];
