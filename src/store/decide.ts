@@ -80,7 +80,10 @@ export interface DecideOptions {
  */
 const batchWeightMax = 24;
 
-/** While so much of a workspace is at Redis, its next batches wait: more than 64 connections of plain requests amount to. */
+/**
+ * While so much of a workspace is at Redis, its next batches wait: more than 64 connections of plain requests amount to. Less
+ * would serve as many here, but fewer where Redis is milliseconds away, as this is what can be under way in a round trip.
+ */
 const workMax = 8 * batchWeightMax;
 
 const VERIFY = 1;
