@@ -66,7 +66,7 @@ end
 local function root_at(index)
   local root = roots[index]
   if not root then
-    root = { may_verify = {}, may_limit = {} }
+    root = { held = {} }
     root.status, root.grants = authenticate(workspace, string.sub(digests, index * 32 - 31, index * 32), now)
     if root.status == 'ok' and holds(root.grants, 'api', '*', 'verify_key') then root.verifies_all = true end
     if root.status == 'ok' and holds(root.grants, 'ratelimit', '*', 'limit') then root.limits_all = true end
@@ -85,16 +85,17 @@ local function api_at(api8)
   return api
 end
 
-local function may_verify(root, api8, api_id)
-  if root.verifies_all then return true end
-  local may = root.may_verify[api8]
-  if may == nil then
-    may = holds(root.grants, 'api', api_id, 'verify_key')
-    root.may_verify[api8] = may
+-- May it do so to the resource with this id? Found out once a call.
+local function may(root, resource, id, action)
+  local held = root.held[id]
+  if held == nil then
+    held = holds(root.grants, resource, id, action)
+    root.held[id] = held
   end
-  return may
+  return held
 end
 
+-- Changes with every permission and role of the workspace. Read once a call, and only if wanted.
 local function rbac_version_now()
   rbac_version = rbac_version or redis.call('HGET', workspace, 'rbac') or ''
   return rbac_version
@@ -348,16 +349,6 @@ local function namespace_at(name)
   return found
 end
 
-local function may_limit(root, id16)
-  if root.limits_all then return true end
-  local may = root.may_limit[id16]
-  if may == nil then
-    may = holds(root.grants, 'ratelimit', 'rlns_' .. id16, 'limit')
-    root.may_limit[id16] = may
-  end
-  return may
-end
-
 local function limit(position, _last, root_index)
   local root, count = root_at(root_index), nil
   count, position = struct.unpack('>B', items, position)
@@ -377,7 +368,7 @@ local function limit(position, _last, root_index)
       if not root.limits_all then return refuse('insufficient_permissions', 'ratelimit.*.limit') end
       if not holds(root.grants, 'ratelimit', '*', 'create_namespace') then return refuse('create_namespace', name) end
       missing[#missing + 1] = name
-    elseif not may_limit(root, namespace.id16) then
+    elseif not root.limits_all and not may(root, 'ratelimit', 'rlns_' .. namespace.id16, 'limit') then
       return refuse('insufficient_permissions', 'ratelimit.*.limit or ratelimit.rlns_' .. namespace.id16 .. '.limit')
     end
     checks[index] = { cost = cost, limit = most, duration = duration, name = name, identifier = identifier }
@@ -476,7 +467,7 @@ end
 
 -- What was worked out once stays with the library, up to so many texts of at most so many bytes: many keys are asked the
 -- same, and reading a query and holding it against permissions took longer than all the rest.
-local REMEMBERED_MAX, REMEMBERED_BYTES_MAX = 1000, 2048
+local REMEMBERED_MAX, REMEMBERED_BYTES_MAX = 1000, 1024
 local remembered, remembered_count = {}, 0
 local function remember(text, value)
   if #text > REMEMBERED_BYTES_MAX then return end
@@ -532,7 +523,7 @@ local function verify(position, last, root_index)
     struct.unpack(LIVE_USAGE, packed, tail_at)
   local flags = flags_at(flag_number)
   local api = api_at(api8)
-  if flags.deleted or not api.id or not may_verify(root, api8, api.id) then return struct.pack('>B', NOT_FOUND) end
+  if flags.deleted or not api.id or not (root.verifies_all or may(root, 'api', api.id, 'verify_key')) then return struct.pack('>B', NOT_FOUND) end
 
   local text = position <= last and string.sub(items, position, last)
   local request = text and request_of(text)

@@ -98,7 +98,7 @@ const table = {
   durable: setting('TOLLGATE_DURABLE', '0', oneOrZero, '1 answers a change (keys, root keys, credits set by hand, …) only when it is on the disk of Redis. Verification never waits. Needs Redis 7.2 or Valkey 8 with `appendfsync always`, and no Cluster; otherwise Tollgate does not start.'),
   redisTimeoutMs: setting('REDIS_TIMEOUT_MS', '1000', wholeNumber(10, 60_000), 'How long Redis may take to answer before the caller gets a 503.'),
   inFlightMax: setting('IN_FLIGHT_MAX', '4096', wholeNumber(1, 1_000_000), 'Verifications and limit checks that may wait for Redis at once, in each process, and as many management requests. What comes beyond is answered 503 at once.'),
-  manageAtOnce: setting('MANAGE_AT_ONCE', '8', wholeNumber(1, 1_000_000), 'Management requests of a workspace that are worked at once, in each process. More wait their turn for at most `REDIS_TIMEOUT_MS`, so that one workspace cannot slow all others.'),
+  manageAtOnce: setting('MANAGE_AT_ONCE', '8', wholeNumber(1, 1_000_000), 'Management requests of a workspace that are worked at once, in each process; a quarter as many with bodies of 32 KB and more. More wait their turn for at most `REDIS_TIMEOUT_MS`, so that one workspace cannot slow all others.'),
   bodyBytesMax: setting('BODY_LIMIT_BYTES', '1048576', wholeNumber(1_024, 67_108_864), 'The longest request body accepted; a longer one is refused with 413.'),
   metaBytesMax: setting('META_LIMIT_BYTES', '10240', wholeNumber(64, 1_048_576), 'The longest `meta` of a key or an identity, as JSON text.'),
   keyRetentionDays: setting('KEY_RETENTION_DAYS', '30', wholeNumber(0, 3_650), 'How long a deleted key is kept before it is purged.'),
