@@ -2,13 +2,16 @@
 // whether one server answers them or two.
 
 import { pino } from 'pino';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import Type from 'typebox';
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { createId } from '../../src/domain/keyString.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { listen, type Server } from '../../src/http/server.ts';
+import { manages } from '../../src/operation.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
+import { Fields } from '../../src/operations/schemas.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { harness, hourMs, type InputOf, testSettings } from '../support/harness.ts';
+import { harness, hourMs, type InputOf, requestTo, testSettings } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
 const tollgate = harness();
@@ -147,4 +150,41 @@ test('of many who take one last credit, change it and verify at once, the balanc
   const spent = verified.filter(({ data }) => data.valid).length;
   const { credits } = (await post(first, 'keys.getKey', { keyId })).data as { credits: { remaining: number } };
   expect(credits.remaining).toBe(20 + 30 - spent);
+});
+
+test('of management requests with large bodies a workspace has two at work at once, beside its small ones', async () => {
+  const ends: (() => void)[] = [];
+  let working = 0;
+  const slow = manages({
+    name: 'test.slow',
+    summary: '',
+    input: Fields({ text: Type.String() }),
+    output: Type.Object({}),
+    needs: {},
+    scope: () => undefined,
+    async handle({ text }) {
+      if (text === 'small') return {};
+      working++;
+      await new Promise<void>((resolve) => ends.push(resolve));
+      working--;
+      return {};
+    },
+  });
+  const { store } = running[0]!;
+  const answer = createPipeline([slow], { store, log: pino({ level: 'silent' }), metaBytesMax: 0 });
+  const { rootKey: otherRootKey } = await tollgate.createWorkspace();
+  const ask = (text: string, rootKey = tollgate.rootKey) =>
+    answer(requestTo('/v2/test.slow', rootKey, { body: JSON.stringify({ text }) }));
+
+  const large = Array.from({ length: 5 }, () => ask('x'.repeat(32_768)));
+  await vi.waitFor(() => expect(working).toBe(2));
+  expect((await ask('small')).status).toBe(200);
+  const others = ask('x'.repeat(32_768), otherRootKey);
+  await vi.waitFor(() => expect(working).toBe(3));
+  for (let ended = 0; ended < 6; ended++) {
+    await vi.waitFor(() => expect(ends.length).toBeGreaterThan(ended));
+    expect(working).toBeLessThanOrEqual(3);
+    ends[ended]!();
+  }
+  expect((await Promise.all([...large, others])).map(({ status }) => status)).toEqual(Array(6).fill(200));
 });
