@@ -69,6 +69,14 @@ function randomNumber(): number {
   return pool.readUIntBE(poolAt - 6, 6) % 58 ** 8;
 }
 
+/** The present millisecond, spelt once for all requests that fall into it. */
+let spelt = { ms: -1, text: '' };
+
+function timeText(nowMs: number): string {
+  if (spelt.ms !== nowMs) spelt = { ms: nowMs, text: base58Number(nowMs, 8) };
+  return spelt.text;
+}
+
 /** Sixteen base58 characters, eight of time and eight at random: ids that Redis does not make (requests, workspaces). */
 export const createId = (prefix: 'req' | 'ws', nowMs: number): string =>
-  `${prefix}_${base58Number(nowMs, 8)}${base58Number(randomNumber(), 8)}`;
+  `${prefix}_${timeText(nowMs)}${base58Number(randomNumber(), 8)}`;
