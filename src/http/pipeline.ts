@@ -18,7 +18,7 @@ import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import type { Answer, Request, Response } from './message.ts';
 import { createPages } from './pages.ts';
 import { createProbes, type ProbesOptions } from './probes.ts';
-import { bearerToken, RootKeyReader } from './rootKey.ts';
+import { RootKeyReader } from './rootKey.ts';
 import { createTurns, oneByOne } from './turns.ts';
 import { compileInput } from './validate.ts';
 
@@ -81,8 +81,8 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
       if (!route) return counted(calls, await servePage(request, page), startedAt);
       const { operation } = route;
       if (request.method !== 'POST') throw methodNotAllowed('POST');
-      const token = bearerToken(request.authorization);
-      if (token === undefined) {
+      const rootKey = rootKeys.readHeader(request.authorization);
+      if (rootKey === undefined) {
         throw new ApiError('unauthorized', 'The Authorization header must be `Bearer <root key>`.');
       }
       if (!isJson(request.contentType)) {
@@ -96,7 +96,6 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
       const { text, value } = parseBody(request.body);
       route.check(value);
 
-      const rootKey = rootKeys.read(token);
       const context: Context = {
         store,
         requestId: request.requestId,

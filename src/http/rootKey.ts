@@ -8,16 +8,29 @@ export const bearerToken = (authorization: string): string | undefined => /^Bear
 
 /** Hashing a root key costs more than remembering it: the last few hundred are remembered, in memory only. */
 export class RootKeyReader {
-  readonly #known = new Map<string, PresentedRootKey>();
+  readonly #byToken = new Map<string, PresentedRootKey>();
+  readonly #byHeader = new Map<string, PresentedRootKey>();
+
+  /** That of an Authorization header; undefined when it brings none. */
+  readHeader(authorization: string): PresentedRootKey | undefined {
+    const known = this.#byHeader.get(authorization);
+    if (known) return known;
+    const token = bearerToken(authorization);
+    return token === undefined ? undefined : remember(this.#byHeader, authorization, this.read(token));
+  }
 
   read(token: string): PresentedRootKey {
-    const known = this.#known.get(token);
+    const known = this.#byToken.get(token);
     if (known) return known;
     // A string that names no workspace is asked about in one that does not exist: refused like any unknown root key, in
     // the same order and time.
     const rootKey = { workspaceId: workspaceOfRootKey(token) ?? 'ws_none', digest: digestOf(token) };
-    if (this.#known.size >= 500) this.#known.clear();
-    this.#known.set(token, rootKey);
-    return rootKey;
+    return remember(this.#byToken, token, rootKey);
   }
+}
+
+function remember(known: Map<string, PresentedRootKey>, text: string, rootKey: PresentedRootKey): PresentedRootKey {
+  if (known.size >= 500) known.clear();
+  known.set(text, rootKey);
+  return rootKey;
 }

@@ -321,7 +321,8 @@ const malformedRequest = () =>
   );
 
 function writeHead(native: HttpResponse, request: Request, response: Response) {
-  native.writeStatus(statusLines.get(response.status) ?? String(response.status));
+  // 200 is what is written unless something else was.
+  if (response.status !== 200) native.writeStatus(statusLines.get(response.status) ?? String(response.status));
   native.writeHeader('Content-Type', response.contentType);
   native.writeHeader('X-Request-Id', request.requestId);
   for (const [name, value] of response.headers) native.writeHeader(name, value);
