@@ -95,7 +95,8 @@ local function may(root, resource, id, action)
   return held
 end
 
--- Changes with every permission and role of the workspace. Read once a call, and only if wanted.
+-- Another when a permission or role of the workspace went or became another; new ones are on no list of a key yet. Read once
+-- a call, and only if wanted.
 local function rbac_version_now()
   rbac_version = rbac_version or redis.call('HGET', workspace, 'rbac') or ''
   return rbac_version
@@ -150,14 +151,14 @@ local function select_packed(packed, position, tail_bytes, offset, costs, names)
   local count = string.byte(packed, position)
   if count == 0 then return end
   position = position + 1
-  local lengths_at, lengths, window_first, window_last = #packed - tail_bytes - 2 * count + 1, nil, nil, nil
-  -- One window alone lies between its limit and its length.
+  local lengths, window_first, window_last
+  -- One window alone lies between its limit and its length (2).
   if count > 1 then lengths, window_first = window_lengths(packed, count, tail_bytes) end
   for index = 1, count do
     local limit, duration, auto, name_bytes = struct.unpack(LIMIT, packed, position)
     local name_at = position + LIMIT_BYTES + LIMIT_ID_BYTES
     position = name_at + name_bytes
-    if lengths then window_last = window_first + lengths[index] - 1 else window_first, window_last = position, lengths_at - 1 end
+    if lengths then window_last = window_first + lengths[index] - 1 else window_first, window_last = position, #packed - tail_bytes - 2 end
     local name = names and string.sub(packed, name_at, position - 1)
     if not names or not names[name] then
       if names then names[name] = true end
@@ -485,8 +486,8 @@ local function request_of(text)
   return request
 end
 
--- Does the query of this request, whose text this is, hold for the key? While no permission and no role of the workspace
--- changes, and the key's lists are these, so does the answer not.
+-- Does the query of this request, whose text this is, hold for the key? While the version of permissions and roles and the
+-- key's own lists are the same, the answer is.
 local function is_permitted(query, text, record, has_permissions)
   local direct, roles = '', ''
   if has_permissions then

@@ -10,6 +10,7 @@ import { cliActor } from '../src/store/rootKeys.ts';
 import { openStore, type Store, type StoreObserver } from '../src/store/store.ts';
 import { startSweeper } from '../src/sweeper.ts';
 import { dayMs, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
+import { namesIn } from './support/keyspace.ts';
 import { testRedisUrl } from './support/redis.ts';
 
 const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
@@ -245,15 +246,8 @@ describe('deleted keys', () => {
 describe('deleted APIs', () => {
   /** Everything in Redis by name, as one opaque value each. */
   async function contents() {
-    const names: Buffer[] = [];
-    let cursor = '0';
-    do {
-      const [next, found] = await redis.scanBuffer(cursor, 'COUNT', 10_000);
-      names.push(...found);
-      cursor = next.toString();
-    } while (cursor !== '0');
     const all = new Map<string, { value: string; expires: boolean }>();
-    for (const name of names) {
+    for (const name of await namesIn(redis)) {
       const [value, ttl] = await Promise.all([redis.dumpBuffer(name), redis.pttl(name)]);
       all.set(name.toString('latin1'), { value: value!.toString('base64'), expires: ttl > 0 });
     }

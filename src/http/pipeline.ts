@@ -67,7 +67,7 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
   const turns = createTurns({ atOnce: manageAtOnce, max: inFlightMax, waitMs: turnWaitMs });
   // Their scripts keep Redis long: before the common turn they wait for one among themselves.
   const largeTurns = createTurns({ atOnce: Math.ceil(manageAtOnce / 4), max: inFlightMax, waitMs: turnWaitMs });
-  const largeTurn = oneByOne();
+  const readTurn = oneByOne();
   const limits = { metaBytesMax };
 
   return async function answer(request: Request): Promise<Response> {
@@ -92,7 +92,7 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
         throw new ApiError('body_too_large', 'The body is longer than this server accepts.');
       if (request.hasQuery) throw new ApiError('invalid_input', 'Operations take no query parameters.', { fields: [] });
       const isLarge = request.body.length >= largeBodyBytes;
-      if (isLarge) await largeTurn();
+      if (isLarge) await readTurn();
       const { text, value } = parseBody(request.body);
       route.check(value);
 

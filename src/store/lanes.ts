@@ -114,13 +114,13 @@ export class Lanes<Batch extends Gathering> {
     lane.work += batch.weight;
     try {
       await this.#options.send(lane.workspaceId, batch);
-      this.#past(lane, batch);
     } catch (error) {
-      this.#fail(lane, batch, error);
+      batch.fail(error);
       // Where Redis cannot serve, those that wait would learn so one after the other.
       const cannotServe = error instanceof ApiError && error.code === 'store_unavailable';
       if (cannotServe) for (const { batch: next } of lane.waiting.splice(0)) this.#fail(lane, next, error);
     } finally {
+      this.#past(lane, batch);
       lane.work -= batch.weight;
       if (!lane.scheduled) this.#go(lane);
     }
