@@ -116,13 +116,20 @@ export const errorCatalogue = (Object.keys(catalogue) as ErrorCode[]).map((code)
 
 export const isErrorCode = (word: string): word is ErrorCode => Object.hasOwn(catalogue, word);
 
-/** A refusal. `detail` reaches the caller, `cause` only the log. */
+/**
+ * A refusal. `detail` reaches the caller, `cause` only the log. It has no stack: nobody reads where a refusal came from, and
+ * to take one costs as much as to verify a key, which guesses at keys are not worth.
+ */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly fields: readonly FieldError[];
+  #text: string | undefined;
 
   constructor(code: ErrorCode, detail: string, options: { fields?: readonly FieldError[]; cause?: unknown } = {}) {
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
     super(detail, options.cause === undefined ? undefined : { cause: options.cause });
+    Error.stackTraceLimit = stackTraceLimit;
     this.code = code;
     this.fields = options.fields ?? [];
   }
@@ -136,4 +143,17 @@ export class ApiError extends Error {
     const [status, title] = catalogue[this.code];
     return { title, detail: this.message, status, type: `/errors/${this.code}`, errors: this.fields };
   }
+
+  /** The same as JSON. */
+  get text(): string {
+    this.#text ??= JSON.stringify(this.toBody());
+    return this.#text;
+  }
 }
+
+/** What a caller is told of a root key that does not count: each made and printed once. */
+export const rootKeyRefusals = {
+  unauthorized: new ApiError('unauthorized', 'The root key is unknown.'),
+  root_key_disabled: new ApiError('root_key_disabled', 'The root key is disabled.'),
+  root_key_expired: new ApiError('root_key_expired', 'The root key has expired.'),
+};

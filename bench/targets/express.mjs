@@ -1,19 +1,23 @@
-// What most would put together from parts: Express, rate-limiter-flexible for the limit (a fixed window), and the record
-// with its credits in Redis. Root key and key are read at once, then the limit is charged, then credits and usage.
+// What most would put together from parts: Express, rate-limiter-flexible for the limits (fixed windows), and the record
+// with its credits in Redis. Root key and key are read at once, then the API, then limits are charged, then credits and usage.
 import { createHash, randomUUID } from 'node:crypto';
 import express from 'express';
 import { Redis } from 'ioredis';
 import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
-import { limit } from './typicalKey.mjs';
 
 const redis = new Redis({ path: process.env.REDIS_SOCKET });
 const hashOf = (text) => createHash('sha256').update(text).digest('hex');
-const limiter = new RateLimiterRedis({
-  storeClient: redis,
-  keyPrefix: 'limit',
-  points: limit.limit,
-  duration: limit.duration / 1000,
-});
+
+const limiters = new Map();
+/** Keys have limits of their own, and most of them the same few. */
+function limiterOf({ limit, duration }) {
+  const id = `${limit}:${duration}`;
+  if (!limiters.has(id)) {
+    const options = { storeClient: redis, keyPrefix: `limit:${id}`, points: limit, duration: duration / 1000 };
+    limiters.set(id, new RateLimiterRedis(options));
+  }
+  return limiters.get(id);
+}
 
 const app = express();
 app.use(express.json());
@@ -28,45 +32,56 @@ app.post('/v2/keys.verifyKey', async (request, response) => {
     return response.status(400).json({ error: 'body.credits.cost is not valid.' });
 
   const record = `key:${hashOf(key)}`;
-  const [isRoot, found] = await Promise.all([redis.hget(`root:${hashOf(bearer)}`, 'enabled'), redis.hgetall(record)]);
-  if (isRoot !== '1') return response.status(401).json({ error: 'The root key is unknown.' });
-  if (!found.keyId) return response.json({ meta: { requestId }, data: { valid: false, code: 'NOT_FOUND' } });
+  const [root, found] = await Promise.all([redis.hgetall(`root:${hashOf(bearer)}`), redis.hgetall(record)]);
+  const now = Date.now();
+  if (root.enabled !== '1' || now >= Number(root.expires ?? Infinity))
+    return response.status(401).json({ error: 'The root key is unknown.' });
+  const permissions = JSON.parse(root.permissions);
+  const mayVerify = ['api.*.verify_key', `api.${found.apiId}.verify_key`].some((each) => permissions.includes(each));
+  if (!found.keyId || !mayVerify || !(await redis.exists(`api:${found.apiId}`)))
+    return response.json({ meta: { requestId }, data: { valid: false, code: 'NOT_FOUND' } });
 
   let code = 'VALID';
-  let credits = Number(found.credits);
-  let window;
+  let credits = found.credits && Number(found.credits);
+  const ratelimits = [];
   if (found.enabled !== '1') code = 'DISABLED';
-  else if (found.expires && Date.now() >= Number(found.expires)) code = 'EXPIRED';
+  else if (found.expires && now >= Number(found.expires)) code = 'EXPIRED';
   else {
-    window = await limiter.consume(found.keyId).catch((refusal) => {
-      if (refusal instanceof RateLimiterRes) code = 'RATE_LIMITED';
-      else throw refusal;
-      return refusal;
-    });
-    if (code === 'VALID') {
-      const hour = Math.floor(Date.now() / 3_600_000);
-      const charge = redis.pipeline().hincrby(record, 'credits', -cost).hincrby(record, `used:${hour}`, 1);
-      const [[, after]] = await charge.hset(record, 'lastUsed', Date.now()).exec();
-      credits = after;
+    if (credits !== undefined && now >= Number(found.refillAt ?? Infinity)) {
+      credits = Number(found.refillAmount);
+      const refillAt = now + Number(found.refillInterval);
+      await redis.hset(record, { credits, refillAt });
+    }
+    const limits = JSON.parse(found.limits ?? '[]').filter(({ autoApply }) => autoApply);
+    const windows = await Promise.all(
+      limits.map((limit) =>
+        limiterOf(limit)
+          .consume(limit.id)
+          .catch((refusal) => {
+            if (refusal instanceof RateLimiterRes) return refusal;
+            throw refusal;
+          }),
+      ),
+    );
+    for (const [index, { consumedPoints, remainingPoints, msBeforeNext }] of windows.entries()) {
+      const exceeded = consumedPoints > limits[index].limit;
+      if (exceeded) code = 'RATE_LIMITED';
+      ratelimits.push({ ...limits[index], exceeded, remaining: remainingPoints, reset: now + msBeforeNext });
+    }
+    if (code === 'VALID' && credits !== undefined) {
+      credits = await redis.hincrby(record, 'credits', -cost);
       if (credits < 0) {
         code = 'USAGE_EXCEEDED';
         credits = await redis.hincrby(record, 'credits', cost);
-        await limiter.reward(found.keyId);
       }
     }
+    if (code !== 'VALID') await Promise.all(limits.map((limit) => limiterOf(limit).reward(limit.id)));
   }
-  const ratelimits = window && [
-    {
-      id: found.limitId,
-      name: found.limitName,
-      limit: Number(found.limit),
-      duration: Number(found.duration),
-      autoApply: true,
-      exceeded: code === 'RATE_LIMITED',
-      remaining: window.remainingPoints,
-      reset: Date.now() + window.msBeforeNext,
-    },
-  ];
+  const hour = Math.floor(now / 3_600_000);
+  const usage = `usage:${found.apiId}:${Math.floor(hour / 24)}`;
+  const counting = redis.pipeline().hincrby(record, `used:${hour}:${code}`, 1).hincrby(usage, `${hour}:${code}`, 1);
+  if (code === 'VALID') counting.hset(record, 'lastUsed', now).hincrby(usage, `${hour}:spent`, cost);
+  await counting.exec();
   response.json({
     meta: { requestId },
     data: {
@@ -75,7 +90,7 @@ app.post('/v2/keys.verifyKey', async (request, response) => {
       keyId: found.keyId,
       enabled: found.enabled === '1',
       name: found.name,
-      meta: JSON.parse(found.meta),
+      meta: found.meta && JSON.parse(found.meta),
       ...(found.expires && { expires: Number(found.expires) }),
       credits,
       ratelimits,

@@ -1,5 +1,6 @@
 // What a good engineer writes in an afternoon: Fastify with schemas, ioredis, and one script a request that does all that
-// a verification of Tollgate does: root key, key, enabled, expiry, a sliding window, credits, usage, last use.
+// a verification of Tollgate does for such a key: root key with what it may do, API, key, enabled, expiry, refill, its limits,
+// credits, usage of key and API, last use. What the key does not have (identity, permissions) would cost it nothing.
 import { createHash, randomUUID } from 'node:crypto';
 import Fastify from 'fastify';
 import { Redis } from 'ioredis';
@@ -7,37 +8,67 @@ import { Redis } from 'ioredis';
 const redis = new Redis({ path: process.env.REDIS_SOCKET });
 const hashOf = (text) => createHash('sha256').update(text).digest('hex');
 
-// The window is two counts: all of the present one and of the one before as much as still lies within the duration.
+// A window is two counts: all of the present one and of the one before as much as still lies within the duration.
 redis.defineCommand('verify', {
   numberOfKeys: 2,
   lua: `
-    if redis.call('HGET', KEYS[1], 'enabled') ~= '1' then return { 'UNAUTHORIZED' } end
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
-    local used = 'used:' .. math.floor(now / 3600000)
-    local key = redis.call('HMGET', KEYS[2], 'keyId', 'name', 'meta', 'enabled', 'expires', 'credits',
-      'limitId', 'limitName', 'limit', 'duration', 'window', 'current', 'previous', used)
-    if not key[1] then return { 'NOT_FOUND' } end
-    local credits, limit, duration = tonumber(key[6]), tonumber(key[9]), tonumber(key[10])
-    local window, current, previous = math.floor(now / duration), tonumber(key[12] or 0), tonumber(key[13] or 0)
-    local since = window - tonumber(key[11] or 0)
-    if since == 1 then previous, current = current, 0 elseif since > 1 then previous, current = 0, 0 end
-    local taken = current + math.floor(previous * (1 - (now % duration) / duration))
-    local code = 'VALID'
-    if key[4] ~= '1' then code = 'DISABLED'
-    elseif key[5] and now >= tonumber(key[5]) then code = 'EXPIRED'
-    elseif taken + 1 > limit then code = 'RATE_LIMITED'
-    elseif credits < tonumber(ARGV[1]) then code = 'USAGE_EXCEEDED'
+    local root = redis.call('HMGET', KEYS[1], 'enabled', 'expires', 'permissions')
+    if root[1] ~= '1' or root[2] and now >= tonumber(root[2]) then return { 'UNAUTHORIZED' } end
+
+    local key = redis.call('HMGET', KEYS[2], 'keyId', 'apiId', 'name', 'meta', 'enabled', 'expires', 'credits',
+      'refillAmount', 'refillInterval', 'refillAt', 'limits')
+    if not key[1] or redis.call('EXISTS', 'api:' .. key[2]) == 0 then return { 'NOT_FOUND' } end
+    local may = false
+    for _, permission in ipairs(cjson.decode(root[3])) do
+      may = may or permission == 'api.*.verify_key' or permission == 'api.' .. key[2] .. '.verify_key'
     end
-    if code == 'VALID' then
-      credits, current, taken = credits - ARGV[1], current + 1, taken + 1
-      redis.call('HSET', KEYS[2], 'credits', string.format('%d', credits), 'window', window, 'current', current,
-        'previous', previous, 'lastUsed', now, used, (key[14] or 0) + 1)
+    if not may then return { 'NOT_FOUND' } end
+
+    local changes = { 'lastUsed', now }
+    local function change(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
+    local credits, cost = tonumber(key[7]), tonumber(ARGV[1])
+    if credits and key[10] and now >= tonumber(key[10]) then
+      credits = tonumber(key[8])
+      change('refillAt', tonumber(key[10]) + math.ceil((now - key[10] + 1) / key[9]) * key[9])
+    end
+
+    local code, limits, states = 'VALID', cjson.decode(key[11] or '[]'), {}
+    if key[5] ~= '1' then code = 'DISABLED'
+    elseif key[6] and now >= tonumber(key[6]) then code = 'EXPIRED'
     else
-      redis.call('HINCRBY', KEYS[2], used .. ':' .. code, 1)
+      for index, limit in ipairs(limits) do
+        if limit.autoApply then
+          local window, since, current, previous = math.floor(now / limit.duration), nil, 0, 0
+          local stored = redis.call('HGET', KEYS[2], 'window:' .. limit.id)
+          if stored then
+            since, current, previous = string.match(stored, '(%d+):(%d+):(%d+)')
+            since, current, previous = window - since, tonumber(current), tonumber(previous)
+            if since == 1 then current, previous = 0, current elseif since > 1 then current, previous = 0, 0 end
+          end
+          local taken = current + math.floor(previous * (1 - now % limit.duration / limit.duration))
+          local exceeded = taken + 1 > limit.limit
+          if exceeded then code = 'RATE_LIMITED' end
+          states[#states + 1] = { index, exceeded and 1 or 0, limit.limit - taken - (exceeded and 0 or 1), (window + 1) * limit.duration }
+          change('window:' .. limit.id, window .. ':' .. current + 1 .. ':' .. previous)
+        end
+      end
+      if code == 'VALID' and credits then
+        if credits < cost then code = 'USAGE_EXCEEDED'
+        else
+          credits = credits - cost
+          change('credits', string.format('%d', credits))
+        end
+      end
     end
-    return { code, key[1], key[2], key[3], key[4], key[5], string.format('%d', credits), key[7], key[8], limit, duration,
-      limit - taken, (window + 1) * duration }
+    if code == 'VALID' then redis.call('HSET', KEYS[2], unpack(changes)) end
+    local hour = math.floor(now / 3600000)
+    redis.call('HINCRBY', KEYS[2], 'used:' .. hour .. ':' .. code, 1)
+    local usage = 'usage:' .. key[2] .. ':' .. math.floor(hour / 24)
+    if redis.call('HINCRBY', usage, hour .. ':' .. code, 1) == 1 then redis.call('EXPIRE', usage, 91 * 86400) end
+    if code == 'VALID' and credits then redis.call('HINCRBY', usage, hour .. ':spent', cost) end
+    return { code, key[1], key[3], key[4], key[5], key[6], credits and string.format('%d', credits), key[11], states }
   `,
 });
 
@@ -97,11 +128,11 @@ app.post('/v2/keys.verifyKey', { schema: { body, response: { 200: answer } } }, 
   if (bearer === undefined) return reply.code(401).send({ error: 'The root key is missing.' });
   const { key, credits } = request.body;
   const verified = await redis.verify(`root:${hashOf(bearer)}`, `key:${hashOf(key)}`, credits?.cost ?? 1);
-  const [code, keyId, name, meta, enabled, expires, remaining, limitId, limitName, limit, duration, left, reset] =
-    verified;
+  const [code, keyId, name, meta, enabled, expires, remaining, limits, states] = verified;
   if (code === 'UNAUTHORIZED') return reply.code(401).send({ error: 'The root key is unknown.' });
   reply.header('X-Request-Id', request.id);
   if (code === 'NOT_FOUND') return { meta: { requestId: request.id }, data: { valid: false, code } };
+  const configured = limits === null ? [] : JSON.parse(limits);
   return {
     meta: { requestId: request.id },
     data: {
@@ -109,22 +140,16 @@ app.post('/v2/keys.verifyKey', { schema: { body, response: { 200: answer } } }, 
       code,
       keyId,
       enabled: enabled === '1',
-      name,
-      meta: JSON.parse(meta),
+      ...(name !== null && { name }),
+      ...(meta !== null && { meta: JSON.parse(meta) }),
       ...(expires !== null && { expires: Number(expires) }),
-      credits: Number(remaining),
-      ratelimits: [
-        {
-          id: limitId,
-          name: limitName,
-          limit,
-          duration,
-          autoApply: true,
-          exceeded: code === 'RATE_LIMITED',
-          remaining: left,
-          reset,
-        },
-      ],
+      ...(remaining !== null && { credits: Number(remaining) }),
+      ratelimits: states.map(([index, exceeded, left, reset]) => ({
+        ...configured[index - 1],
+        exceeded: exceeded === 1,
+        remaining: left,
+        reset,
+      })),
     },
   };
 });

@@ -141,18 +141,19 @@ async function openPeer(file, count) {
   const hashOf = (text) => createHash('sha256').update(text).digest('hex');
   const rootKey = createKeyString({ prefix: 'root', byteLength: 16 }).key;
   const keys = newKeys(count);
-  const filling = redis.client.pipeline().hset(`root:${hashOf(rootKey)}`, { id: 'root_1', enabled: 1 });
+  const apiId = 'api_1111111111111111';
+  const permissions = JSON.stringify([`api.${apiId}.verify_key`, `api.${apiId}.create_key`]);
+  const filling = redis.client.pipeline().hset(`api:${apiId}`, { name: 'bench' });
+  filling.hset(`root:${hashOf(rootKey)}`, { id: 'root_1', enabled: 1, permissions });
   for (const [index, key] of keys.entries()) {
     filling.hset(`key:${hashOf(key)}`, {
       keyId: `key_${String(index).padStart(24, '1')}`,
+      apiId,
       enabled: 1,
       name,
       meta: JSON.stringify(meta),
       credits,
-      limitId: `rl_${String(index).padStart(16, '1')}`,
-      limitName: limit.name,
-      limit: limit.limit,
-      duration: limit.duration,
+      limits: JSON.stringify([{ id: `rl_${String(index).padStart(16, '1')}`, ...limit }]),
     });
   }
   await filling.exec();

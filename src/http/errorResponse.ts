@@ -24,7 +24,7 @@ export function errorResponse(
     status,
     contentType: problemJson ? 'application/problem+json' : 'application/json',
     headers,
-    body: JSON.stringify({ meta: { requestId: request.requestId }, error: error.toBody() }),
+    body: `{"meta":{"requestId":"${request.requestId}"},"error":${error.text}}`,
   };
 }
 

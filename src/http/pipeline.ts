@@ -8,7 +8,7 @@
 import type { Logger } from 'pino';
 import type { Grants, Resource } from '../domain/grants.ts';
 import { memberText, print } from '../domain/json.ts';
-import { ApiError } from '../errors.ts';
+import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { type Calls, createMetrics, type Metrics } from '../metrics.ts';
 import type { AnyOperation, Context, ManageContext, Page } from '../operation.ts';
 import type { Store } from '../store/store.ts';
@@ -112,7 +112,7 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
       const after = list === undefined ? undefined : readCursor(list, (value as { cursor?: string }).cursor);
       const result = await turns.count(async () => {
         const found = await store.rootKeys.authenticate(rootKey.workspaceId, rootKey.digest);
-        if ('refused' in found) throw new ApiError(found.refused, refusalOf[found.refused]);
+        if ('refused' in found) throw rootKeyRefusals[found.refused];
         caller = found;
         const actor = { rootKeyId: found.rootKeyId, operation: operation.name, requestId: request.requestId };
         const manageContext: ManageContext = { ...context, caller: found, actor, after };
@@ -200,12 +200,6 @@ function missingFor(grants: Grants, resource: Resource, id: string, action: stri
   if (grants.holds(resource, scoped ? id : '*', action)) return undefined;
   return scoped && id !== '*' ? `${resource}.*.${action} or ${resource}.${id}.${action}` : `${resource}.*.${action}`;
 }
-
-const refusalOf = {
-  unauthorized: 'The root key is unknown.',
-  root_key_disabled: 'The root key is disabled.',
-  root_key_expired: 'The root key has expired.',
-};
 
 class MethodNotAllowed extends ApiError {
   readonly allow: string;

@@ -8,29 +8,31 @@ export const bearerToken = (authorization: string): string | undefined => /^Bear
 
 /** Hashing a root key costs more than remembering it: the last few hundred are remembered, in memory only. */
 export class RootKeyReader {
-  readonly #byToken = new Map<string, PresentedRootKey>();
-  readonly #byHeader = new Map<string, PresentedRootKey>();
+  /** By the text they came in: a token, or a whole header, which no token is like. */
+  readonly #known = new Map<string, PresentedRootKey>();
 
   /** That of an Authorization header; undefined when it brings none. */
   readHeader(authorization: string): PresentedRootKey | undefined {
-    const known = this.#byHeader.get(authorization);
+    const known = this.#known.get(authorization);
     if (known) return known;
     const token = bearerToken(authorization);
-    return token === undefined ? undefined : remember(this.#byHeader, authorization, this.read(token));
+    return token === undefined ? undefined : this.#remember(authorization, presented(token));
   }
 
   read(token: string): PresentedRootKey {
-    const known = this.#byToken.get(token);
-    if (known) return known;
-    // A string that names no workspace is asked about in one that does not exist: refused like any unknown root key, in
-    // the same order and time.
-    const rootKey = { workspaceId: workspaceOfRootKey(token) ?? 'ws_none', digest: digestOf(token) };
-    return remember(this.#byToken, token, rootKey);
+    return this.#known.get(token) ?? this.#remember(token, presented(token));
+  }
+
+  #remember(text: string, rootKey: PresentedRootKey): PresentedRootKey {
+    if (this.#known.size >= 500) this.#known.clear();
+    this.#known.set(text, rootKey);
+    return rootKey;
   }
 }
 
-function remember(known: Map<string, PresentedRootKey>, text: string, rootKey: PresentedRootKey): PresentedRootKey {
-  if (known.size >= 500) known.clear();
-  known.set(text, rootKey);
-  return rootKey;
-}
+// A string that names no workspace is asked about in one that does not exist: refused like any unknown root key, in the same
+// order and time.
+const presented = (token: string): PresentedRootKey => ({
+  workspaceId: workspaceOfRootKey(token) ?? 'ws_none',
+  digest: digestOf(token),
+});

@@ -5,7 +5,7 @@
 import type { PresentedRootKey } from '../domain/caller.ts';
 import type { PostfixQuery } from '../domain/permissionQuery.ts';
 import { type Outcome, outcomes, type ShownText } from '../domain/verification.ts';
-import { ApiError } from '../errors.ts';
+import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { type Gathering, Lanes } from './lanes.ts';
 import { storeError } from './redis.ts';
 import type { Scripts } from './scripts.ts';
@@ -193,13 +193,12 @@ export function openDecide(options: DecideOptions) {
     if (code === FAILED) {
       return storeError(Object.assign(new Error(scripts.locate('decide', about)), { name: 'ReplyError' }));
     }
-    switch (refusals[code - 20]) {
+    const refusal = refusals[code - 20];
+    switch (refusal) {
       case 'unauthorized':
-        return new ApiError('unauthorized', 'The root key is unknown.');
       case 'root_key_disabled':
-        return new ApiError('root_key_disabled', 'The root key is disabled.');
       case 'root_key_expired':
-        return new ApiError('root_key_expired', 'The root key has expired.');
+        return rootKeyRefusals[refusal];
       case 'insufficient_permissions':
         return new ApiError('insufficient_permissions', `The root key lacks ${about}.`);
       case 'create_namespace':
