@@ -5,7 +5,7 @@ import { generator, generatorNote, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { costOf, run, startRedis, startTollgate } from './support/processes.mjs';
 import { median, number, progress, progressDone, report, table } from './support/results.mjs';
-import { keyString, openSeed } from './support/seed.mjs';
+import { openSeed, verifyBodies } from './support/seed.mjs';
 import { credits, limit, meta, name } from './targets/typicalKey.mjs';
 
 const help = `npm run bench -- memory [options]
@@ -106,7 +106,6 @@ async function compareSpeed(large, largeRootKey) {
 
   const smallServer = await startTollgate({ redis: small });
   const largeServer = await startTollgate({ redis: large });
-  const bodies = (count) => Array.from({ length: count }, (_, index) => JSON.stringify({ key: keyString(index) }));
   const asked = [
     { what: `${number(few)} keys`, server: smallServer, rootKey: seed.rootKey, count: few },
     { what: `${number(many)} keys`, server: largeServer, rootKey: largeRootKey, count: many },
@@ -114,7 +113,7 @@ async function compareSpeed(large, largeRootKey) {
   ];
   for (const each of asked) {
     const { server, rootKey, count } = each;
-    each.load = openLoad({ url: server.url, path: '/v2/keys.verifyKey', rootKey, bodies: bodies(count) });
+    each.load = openLoad({ url: server.url, path: '/v2/keys.verifyKey', rootKey, bodies: verifyBodies(count) });
     each.runs = [];
     if (!options.quick) await each.load({ connections: 64, seconds: 2 });
   }

@@ -1,5 +1,6 @@
-// Measures what a verification costs with one serving process and with several, server and Redis; not how many requests
-// per second several reach, which a machine that also makes the load cannot show.
+// Measures what a verification costs with one serving process and with two, server and Redis: under the same load, and under
+// twice the load, so that each process has as much to do as the one. Not how many requests per second several reach, which a
+// machine that also makes the load cannot show.
 import { generator, generatorNote, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { costOf, run } from './support/processes.mjs';
@@ -19,24 +20,30 @@ const options = readOptions(help, {
 });
 const [rounds] = numbersOf(options.rounds, [options.quick ? 1 : 5], help);
 const [seconds] = numbersOf(options.seconds, [options.quick ? 1 : 5], help);
-const connections = 64;
+const loads = [
+  { workers: 1, connections: 64 },
+  { workers: 2, connections: 64 },
+  { workers: 2, connections: 128 },
+];
 
 async function measure() {
-  const servers = [];
-  for (const count of [1, 2]) {
-    const target = await targets.tollgate.open(options.quick ? 100 : 1000, { WORKERS: String(count) });
+  const servers = new Map();
+  for (const workers of [1, 2]) {
+    const target = await targets.tollgate.open(options.quick ? 100 : 1000, { WORKERS: String(workers) });
     await target.check();
     const load = openLoad(target);
-    await load({ connections, seconds: options.quick ? 1 : 3 });
-    servers.push({ count, target, load, runs: [] });
+    await load({ connections: 64, seconds: options.quick ? 1 : 3 });
+    servers.set(workers, { target, load });
   }
+  const runs = loads.map(() => []);
   for (let round = 1; round <= rounds; round++) {
-    for (const { count, target, load, runs } of servers) {
-      progress(`round ${round} of ${rounds}, WORKERS=${count}`);
+    for (const [index, { workers, connections }] of loads.entries()) {
+      progress(`round ${round} of ${rounds}, WORKERS=${workers}`);
+      const { target, load } = servers.get(workers);
       const result = await costOf(target, () => load({ connections, seconds }));
       if (result.refused + result.broken > 0) throw new Error(`${result.refused + result.broken} requests failed`);
       const { requests, serverCpu, redisCpu } = result;
-      runs.push({
+      runs[index].push({
         perSecond: requests / result.seconds,
         server: (serverCpu / requests) * 1e6,
         redis: (redisCpu / requests) * 1e6,
@@ -46,20 +53,20 @@ async function measure() {
   }
   progressDone();
 
-  const of = (runs, figure) => number(median(runs.map((each) => each[figure])));
-  const rows = servers.map(({ count, runs }) => [
-    count,
-    ...['server', 'redis', 'both', 'perSecond'].map((figure) => of(runs, figure)),
+  const toOne = runs.map((of) => median(of.map(({ both }, round) => both / runs[0][round].both)));
+  const rows = loads.map(({ workers, connections }, index) => [
+    workers,
+    connections,
+    ...['server', 'redis', 'both', 'perSecond'].map((figure) => number(median(runs[index].map((run) => run[figure])))),
+    number(toOne[index]),
   ]);
-  const [one, two] = servers;
-  const workersCost = median(two.runs.map(({ both }, round) => both / one.runs[round].both));
   const markdown = [
-    table(['WORKERS', 'server CPU µs', 'Redis CPU µs', 'both', 'requests/s'], rows),
-    `Per request, keys.verifyKey at ${connections} connections; medians of ${rounds} interleaved rounds of ${seconds} s. ` +
-      `Two cost ${number(workersCost)} of what one does. Load: ${generator}${generatorNote}.`,
+    table(['WORKERS', 'connections', 'server CPU µs', 'Redis CPU µs', 'both', 'requests/s', 'both, to one'], rows),
+    `Per request, keys.verifyKey; medians of ${rounds} interleaved rounds of ${seconds} s. Load: ${generator}${generatorNote}.`,
   ].join('\n\n');
-  const raw = servers.map(({ count, runs }) => ({ count, runs }));
-  const reached = options.quick || rounds < 3 ? {} : { workersCost };
+  const raw = loads.map((load, index) => ({ ...load, runs: runs[index] }));
+  const [, workersCost, workersCostEach] = toOne;
+  const reached = options.quick || rounds < 3 ? {} : { workersCost, workersCostEach };
   report(
     { bench: 'workers', title: 'Several processes', markdown, reached, raw },
     { json: options.json, kept: !options.quick && rounds >= 3 },

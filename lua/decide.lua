@@ -292,22 +292,22 @@ local function packed_limits(packed, limits_at, tail_bytes)
   return string.sub(packed, limits_at, windows_at - 1)
 end
 
--- What an answer shows beside the decision; read only when the caller does not hold this version yet. With more keys than
--- a caller remembers that is most verifications, so it is made of few strings.
-local function shown_of(record, more, packed, api8, flags, expires, limits_at, external_id, identity_packed)
-  local cold, lists, who = nil, '\0\0\0\0', ''
+-- What an answer shows beside the decision; told only when the caller does not hold this version yet. With more keys than
+-- a caller remembers that is most verifications, so it is made of few strings. `cold` is {state, name, meta} of the key and
+-- `identity_cold` {state, meta} of its identity, where they were read already.
+local function shown_of(record, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
+  local lists, who = '\0\0\0\0', ''
   if flags.permissions then
-    cold = redis.call('HMGET', record, 'name', 'meta', 'direct', 'roles')
-    lists = pack_texts(effective_slugs(workspace, cold[3] or '', cold[4] or '')) .. pack_texts(names_of_roles(workspace, cold[4] or ''))
-  else
-    cold = redis.call('HMGET', record, 'name', 'meta')
+    local held = redis.call('HMGET', record, 'direct', 'roles')
+    lists = pack_texts(effective_slugs(workspace, held[1] or '', held[2] or '')) .. pack_texts(names_of_roles(workspace, held[2] or ''))
   end
   if identity_packed then
-    local meta = redis.call('HGET', identity_record(workspace, external_id), 'meta')
+    local meta = (identity_cold or redis.call('HMGET', identity_record(workspace, external_id), 'state', 'meta'))[2]
     who = struct.pack('>c16I2c0I4c0', identity_packed, #external_id, external_id, meta and #meta + 1 or 0, meta or '')
       .. packed_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
   end
-  local name, meta = cold[1], cold[2]
+  cold = cold or redis.call('HMGET', record, 'state', 'name', 'meta')
+  local name, meta = cold[2], cold[3]
   return struct.pack('>c8Bc0c16c8BI6I2c0I4c0c0c0c0', string.sub(packed, 17, 24), #more, more, packed, api8, flags.enabled and 1 or 0, expires,
     name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '', lists, packed_limits(packed, limits_at, TAIL_BYTES), who)
 end
@@ -515,7 +515,14 @@ local function verify(position, last, root_index)
   end
 
   local record = key_record(workspace, digest)
-  local packed = redis.call('HGET', record, 'state')
+  -- A caller that holds no version will be told what is shown: that is read in the same breath.
+  local packed, cold, identity_cold
+  if known_time > 0 then
+    packed = redis.call('HGET', record, 'state')
+  else
+    cold = redis.call('HMGET', record, 'state', 'name', 'meta')
+    packed = cold[1]
+  end
   if not packed then return struct.pack('>B', NOT_FOUND) end
   -- The first 16 characters of the id are rarely wanted.
   local version_time, version_number, api8, flag_number, expires, amount, refill_day, link_bytes = struct.unpack(DECIDES, packed, 17)
@@ -531,7 +538,12 @@ local function verify(position, last, root_index)
   local identity_packed, external_id, former_id = nil, '', ''
   if link_bytes > 0 then
     external_id = string.sub(packed, LINK_AT + 18, limits_at - 1)
-    identity_packed = redis.call('HGET', identity_record(workspace, external_id), 'state') or nil
+    if cold then
+      identity_cold = redis.call('HMGET', identity_record(workspace, external_id), 'state', 'meta')
+      identity_packed = identity_cold[1]
+    else
+      identity_packed = redis.call('HGET', identity_record(workspace, external_id), 'state')
+    end
     -- A deleted identity is gone from its keys at once; a new one of the same name is another. What was counted under it
     -- stays with it; what follows is not its.
     if not identity_packed or string.sub(identity_packed, 1, 16) ~= string.sub(packed, LINK_AT + 2, LINK_AT + 17) then
@@ -568,7 +580,7 @@ local function verify(position, last, root_index)
   local more = identity_packed and string.sub(identity_packed, 17, IDENTITY_LIMITS_AT - 1) or ''
   if flags.permissions then more = more .. rbac_version_now() end
   if version_time ~= known_time or version_number ~= known_number or more ~= known_more then
-    shown = shown_of(record, more, packed, api8, flags, expires, limits_at, external_id, identity_packed)
+    shown = shown_of(record, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
   end
   local tags = request and request.tags and counted_tags(request.tags, api8)
 

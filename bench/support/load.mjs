@@ -17,21 +17,29 @@ export const generatorNote = wrkVersion
   ? ''
   : ' (on a small machine it is itself the bottleneck: install wrk for figures that count)';
 
-/** A load of random ones of `bodies`, each the text of a request. Answers the function that runs it for a while. */
+/**
+ * A load of random ones of `bodies`, each the text of a request; or `{before, first, count, after}`, so many that differ in a
+ * number alone, counted up from `first`. Answers the function that runs it for a while.
+ */
 export function openLoad({ url, path, rootKey, bodies }) {
   return wrkVersion ? openWrk({ url, path, rootKey, bodies }) : openAutocannon({ url, path, rootKey, bodies });
 }
 
 function openWrk({ url, path, rootKey, bodies }) {
-  const file = join(temporaryDir(), `${randomUUID()}.txt`);
-  writeFileSync(file, `${bodies.join('\n')}\n`);
+  const env = { ...process.env, BENCH_PATH: path, BENCH_ROOT_KEY: rootKey };
+  if (Array.isArray(bodies)) {
+    env.BENCH_BODIES = join(temporaryDir(), `${randomUUID()}.txt`);
+    writeFileSync(env.BENCH_BODIES, `${bodies.join('\n')}\n`);
+  } else {
+    const { before, first, count, after } = bodies;
+    Object.assign(env, { BENCH_NUMBERED: before, BENCH_FIRST: first, BENCH_COUNT: count, BENCH_AFTER: after });
+  }
   const script = fileURLToPath(new URL('wrk.lua', import.meta.url));
 
   return async ({ connections, seconds, onSecond }) => {
-    const env = { ...process.env, BENCH_BODIES: file, BENCH_PATH: path, BENCH_ROOT_KEY: rootKey };
-    if (onSecond) env.BENCH_NARRATE = '1';
     const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, url];
-    const child = spawn('wrk', args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const narrating = onSecond ? { ...env, BENCH_NARRATE: '1' } : env;
+    const child = spawn('wrk', args, { env: narrating, stdio: ['ignore', 'pipe', 'pipe'] });
     const result = { requests: 0, seconds: 0, refused: 0, broken: 0, latency: [] };
     createInterface({ input: child.stdout }).on('line', (line) => {
       const [word, value, count] = line.split(' ');
@@ -51,7 +59,10 @@ function openWrk({ url, path, rootKey, bodies }) {
 
 function openAutocannon({ url, path, rootKey, bodies }) {
   const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
-  const randomBody = () => bodies[Math.floor(Math.random() * bodies.length)];
+  const random = (count) => Math.floor(Math.random() * count);
+  const randomBody = Array.isArray(bodies)
+    ? () => bodies[random(bodies.length)]
+    : () => `${bodies.before}${bodies.first + random(bodies.count)}${bodies.after}`;
 
   return ({ connections, seconds, onSecond }) =>
     new Promise((resolve, reject) => {

@@ -18,7 +18,12 @@ const goals = [
   { key: 'bytesOwnIdentity', figure: 'Redis bytes per typical key, an identity each', most: 900, aim: 500 },
   { key: 'bytesSharedIdentity', figure: 'Redis bytes per typical key, ten keys an identity', most: 900, aim: 500 },
   { key: 'memoryGrowth', figure: 'Server memory after 10 million requests / after 1 million', most: 1.1 },
-  { key: 'workersCost', figure: '`WORKERS=2` / `WORKERS=1`, CPU seconds per request', most: 1.1 },
+  {
+    key: 'workersCost',
+    figure: '`WORKERS=2` / `WORKERS=1`, CPU seconds per request, 64 connections in all',
+    most: 1.1,
+  },
+  { key: 'workersCostEach', figure: '`WORKERS=2` / `WORKERS=1`, the same, 64 connections a process', most: 1.1 },
 ];
 
 export const median = (values) => {

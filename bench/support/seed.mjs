@@ -7,7 +7,11 @@ const batch = 500;
 const actor = { rootKeyId: 'bench', operation: 'bench', requestId: '' };
 
 /** Key strings that need not be remembered. */
-export const keyString = (index) => `bench_${index + 10_000_000}`;
+const firstNumber = 10_000_000;
+export const keyString = (index) => `bench_${index + firstNumber}`;
+
+/** What asks for the first `count` of them, see openLoad. */
+export const verifyBodies = (count) => ({ before: '{"key":"bench_', first: firstNumber, count, after: '"}' });
 
 /** The store on a Redis, with the settings a server has by default, and a workspace when the Redis is empty. */
 export async function openSeed(redis) {

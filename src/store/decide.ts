@@ -239,7 +239,7 @@ export function openDecide(options: DecideOptions) {
               if (outcome === undefined) return reject(readRefusal(answers));
               observe?.verified(outcome);
               // Confirmed in this very round trip: what was known stands, unless what is shown came along.
-              const text = shown ? shownCache.add(id, shown) : known && shownCache.keep(id, known);
+              const text = shown ? shownCache.add(id, shown, known) : known && shownCache.keep(id, known);
               resolve(readVerified(answers, outcome, text));
             },
             reject,

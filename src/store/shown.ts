@@ -7,6 +7,10 @@ import { printShown, type Ratelimit, type Shown, type ShownText } from '../domai
 /** Bytes of printed keys held in memory, in each of two generations. */
 const shownBytesMax = 32 * 1024 * 1024;
 
+/** Keys seen once are told apart by so many bits of their digests, and forgotten when there are so many. */
+const seenBits = 20;
+const seenMax = 2 ** 17;
+
 /** Of a key of which nothing is known. */
 export const noVersion = '\0'.repeat(9);
 
@@ -17,8 +21,14 @@ interface CachedShown {
   bytes: number;
 }
 
-/** Printed keys by digest, each with its version; the script confirms the version in the round trip that decides. */
+/**
+ * Printed keys by workspace and digest, each with its version; the script confirms the version in the round trip that decides. A key is held
+ * from the second time on: keys that are asked for once, be they ever so many, take no memory, no collector's time and no
+ * other key's place.
+ */
 export class ShownCache {
+  readonly #seen = new Uint8Array(2 ** seenBits / 8);
+  #seenCount = 0;
   #young = new Map<string, CachedShown>();
   #old = new Map<string, CachedShown>();
   #youngBytes = 0;
@@ -34,12 +44,30 @@ export class ShownCache {
     return entry.shown;
   }
 
-  add(id: string, packed: Buffer): ShownText {
+  /** `known` is what was held of it, of a version that is out of date. */
+  add(id: string, packed: Buffer, known: CachedShown | undefined): ShownText {
     const reader = new Reader(packed);
     const version = reader.latin1(9 + packed[8]!);
     const shown = printShown(readShown(reader));
-    this.#put(id, { version, shown, bytes: 200 + id.length + 2 * shown.fields.length });
+    if (known || this.#wasSeen(id)) {
+      this.#put(id, { version, shown, bytes: 200 + id.length + 2 * shown.fields.length });
+    }
     return shown;
+  }
+
+  /** Was it, or one whose digest ends alike, seen of late? From now on it was. */
+  #wasSeen(id: string): boolean {
+    const end = id.length;
+    const number = (id.charCodeAt(end - 1) << 16) | (id.charCodeAt(end - 2) << 8) | id.charCodeAt(end - 3);
+    const at = (number & (2 ** seenBits - 1)) >> 3;
+    const bit = 1 << (number & 7);
+    if (this.#seen[at]! & bit) return true;
+    if (++this.#seenCount > seenMax) {
+      this.#seen.fill(0);
+      this.#seenCount = 1;
+    }
+    this.#seen[at]! |= bit;
+    return false;
   }
 
   #put(id: string, entry: CachedShown) {

@@ -23,6 +23,10 @@ const verify = (key: string, extras: Extras = {}) => ok('keys.verifyKey', { key,
 const tryVerify = (key: string, extras: object = {}, as?: string | string[]) =>
   call('keys.verifyKey', { key, ...extras } as never, as);
 const newKey = async (input: NewKey = {}) => (await createKey({ apiId, ...input })).key;
+/** Has the server hold what it shows of a key, which it does from the second time on. */
+const hold = async (key: string) => {
+  for (let times = 0; times < 2; times++) await verify(key);
+};
 /** Looks at the balance and at these limits, charging nothing. */
 const look = (key: string, ...names: string[]) =>
   verify(key, { credits: { cost: 0 }, ratelimits: names.map((name) => ({ name, cost: 0 })) });
@@ -1119,7 +1123,7 @@ describe('one turn of the event loop', () => {
 
   test('an update between two verifications is seen by the second', async () => {
     const { key, keyId } = await createKey({ apiId, name: 'before' });
-    await verify(key);
+    await hold(key);
     const [, , after] = await Promise.all([
       verify(key),
       ok('keys.updateKey', { keyId, name: 'after' }),
@@ -1130,9 +1134,51 @@ describe('one turn of the event loop', () => {
   });
 });
 
+describe('what is shown of a key that the server holds', () => {
+  test('follows every change of the key, its permissions and its identity', async () => {
+    const { key, keyId } = await createKey({ apiId, name: 'before', meta: { a: 1 }, externalId: 'held' });
+    const limits = [{ name: 'requests', limit: 10, duration: minuteMs, autoApply: true }];
+    await ok('permissions.createRole', { name: 'holder', permissions: ['documents.read'] });
+    const expires = clock.now + hourMs;
+    const changes: [change: () => Promise<unknown>, shown: object][] = [
+      [() => ok('keys.updateKey', { keyId, name: 'after' }), { name: 'after' }],
+      [() => ok('keys.updateKey', { keyId, meta: { a: 2 } }), { meta: { a: 2 } }],
+      [() => ok('keys.updateKey', { keyId, expires }), { expires }],
+      [
+        () => ok('keys.updateKey', { keyId, ratelimits: limits }),
+        { ratelimits: [expect.objectContaining(limits[0]!)] },
+      ],
+      [() => ok('keys.addPermissions', { keyId, permissions: ['bills.read'] }), { permissions: ['bills.read'] }],
+      [() => ok('keys.addRoles', { keyId, roles: ['holder'] }), { roles: ['holder'], permissions: expect.anything() }],
+      [() => ok('permissions.deleteRole', { role: 'holder' }), { permissions: ['bills.read'] }],
+      [
+        () => ok('identities.updateIdentity', { identity: 'held', meta: { of: 'identity' } }),
+        { identity: expect.objectContaining({ meta: { of: 'identity' } }) },
+      ],
+      [
+        () => ok('identities.updateIdentity', { identity: 'held', ratelimits: [perMinute('shared', 5)] }),
+        { identity: expect.objectContaining({ ratelimits: [expect.objectContaining({ name: 'shared' })] }) },
+      ],
+      [
+        () => ok('keys.updateKey', { keyId, externalId: 'another' }),
+        { identity: expect.objectContaining({ externalId: 'another' }) },
+      ],
+      [() => ok('keys.updateKey', { keyId, enabled: false }), { enabled: false, code: 'DISABLED' }],
+    ];
+    await hold(key);
+    for (const [change, shown] of changes) {
+      await change();
+      expect(await verify(key)).toMatchObject(shown);
+      expect(await verify(key)).toMatchObject(shown);
+    }
+    await ok('keys.deleteKey', { keyId });
+    expect(await verify(key)).toEqual({ valid: false, code: 'NOT_FOUND' });
+  });
+});
+
 test('a change by another server is seen by this one, which knows the key', async () => {
   const { key, keyId } = await createKey({ apiId, name: 'before', meta: { a: 1 }, externalId: 'alice' });
-  await verify(key);
+  await hold(key);
   await otherServer.call('keys.updateKey', { keyId, name: 'after', meta: { a: 2 }, externalId: null }, app.rootKey);
   const after = await verify(key);
   expect(after).toMatchObject({ name: 'after', meta: { a: 2 } });
