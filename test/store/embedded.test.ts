@@ -171,7 +171,9 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     const events: string[] = [];
     const redis = await start({ onEvent: (message) => events.push(message) });
 
-    expect(events).toEqual([expect.stringContaining('earlier Tollgate')]);
+    // Where the machine is busy it may also be met while it loads.
+    const told = events.filter((event) => !event.includes('is loading its data'));
+    expect(told).toEqual([expect.stringContaining('earlier Tollgate')]);
     expect(await pidOf(redis.url)).not.toBe(orphan);
     expect(await ask(redis.url, (client) => client.get('written'))).toBe('to the orphan');
   });
