@@ -154,12 +154,65 @@ local function create_identity(workspace, external_id, now, next_id, next_versio
   return id16 .. external_id
 end
 
+-- The keys of an identity. One of them stands in the identity's record, field `key`, and all others in its list: a key goes
+-- to the record where that has none, whatever the list holds, and stays where it is until it leaves the identity. So an
+-- identity with one key, as most have, has no list. Nobody outside of these functions knows of the two places, but for
+-- src/store/analytics.ts.
+
+-- A key (24) as it stands there: its API's last 8 first, so that the keys of one API follow one another.
+local function member_under_identity(key24) return string.sub(key24, 17) .. string.sub(key24, 1, 16) end
+
+-- `link` is that of a live identity, or ''.
 local function index_under_identity(workspace, link, key24)
-  if link ~= '' then redis.call('ZADD', identity_keys(workspace, string.sub(link, 1, 16)), 0, string.sub(key24, 17) .. string.sub(key24, 1, 16)) end
+  if link == '' then return end
+  local member = member_under_identity(key24)
+  if redis.call('HSETNX', identity_record(workspace, string.sub(link, 17)), 'key', member) == 0 then
+    redis.call('ZADD', identity_keys(workspace, string.sub(link, 1, 16)), 0, member)
+  end
 end
 
-local function unindex_under_identity(workspace, link, key24)
-  if link ~= '' then redis.call('ZREM', identity_keys(workspace, string.sub(link, 1, 16)), string.sub(key24, 17) .. string.sub(key24, 1, 16)) end
+-- Looks where a key stands, before the script's first write; answers a function that takes it off there.
+local function unindexing_under_identity(workspace, link, key24)
+  if link == '' then return function() end end
+  local record, member = identity_record(workspace, string.sub(link, 17)), member_under_identity(key24)
+  -- The record may be that of a later identity with the same externalId: it never has this key.
+  if redis.call('HGET', record, 'key') == member then return function() redis.call('HDEL', record, 'key') end end
+  return function() redis.call('ZREM', identity_keys(workspace, string.sub(link, 1, 16)), member) end
+end
+
+-- Whether a text comes before another, byte by byte, as in a sorted set. Lua's `<` goes by the locale that Redis runs in.
+local function comes_before(one, other)
+  for position = 1, #one do
+    local byte, other_byte = string.byte(one, position), string.byte(other, position)
+    if byte ~= other_byte then return byte < other_byte end
+  end
+  return #one < #other
+end
+
+-- The next keys (24) of an identity in an API, in order of creation, after a key id (without `key_`) or ''.
+local function identity_keys_after(workspace, link, api8, after, count)
+  local last = after ~= '' and api8 .. string.sub(after, 1, 16)
+  local members = redis.call('ZRANGE', identity_keys(workspace, string.sub(link, 1, 16)), last and '(' .. last or '[' .. api8, '(' .. api8 .. '~',
+    'BYLEX', 'LIMIT', 0, count)
+  local in_record = redis.call('HGET', identity_record(workspace, string.sub(link, 17)), 'key')
+  if in_record and string.sub(in_record, 1, 8) == api8 and not (last and not comes_before(last, in_record)) then
+    local at = 1
+    while members[at] and comes_before(members[at], in_record) do at = at + 1 end
+    table.insert(members, at, in_record)
+  end
+  local keys = {}
+  for index = 1, math.min(count, #members) do keys[index] = string.sub(members[index], 9) .. api8 end
+  return keys
+end
+
+-- Removes the record of an identity. The list of its keys, all of them now, stays for `kept_ms`. True if it had any.
+local function erase_identity(workspace, id16, external_id, kept_ms)
+  local record, list = identity_record(workspace, external_id), identity_keys(workspace, id16)
+  local in_record = redis.call('HGET', record, 'key')
+  redis.call('UNLINK', record)
+  redis.call('ZREM', identity_list(workspace), id16 .. external_id)
+  if in_record then redis.call('ZADD', list, 0, in_record) end
+  return redis.call('PEXPIRE', list, int(kept_ms)) == 1
 end
 
 -- The numbers of role names, or nil and the name that does not exist.
@@ -242,10 +295,11 @@ local function write_field(record, field, value)
   if value and value ~= '' then redis.call('HSET', record, field, value) else redis.call('HDEL', record, field) end
 end
 
--- Removes every trace of a key but its usage history.
+-- Removes every trace of a key but its usage history. Reads once more, so it comes before all other writes.
 local function erase_key(workspace, digest, state)
+  local unindex = unindexing_under_identity(workspace, state.identity, state.id)
   redis.call('UNLINK', key_record(workspace, digest))
   redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), state.id .. digest)
   redis.call('ZREM', refill_queue(workspace), digest)
-  unindex_under_identity(workspace, state.identity, state.id)
+  unindex()
 end

@@ -31,11 +31,8 @@ if external_id == '' then
 else
   local link = find_identity_link(workspace, external_id)
   if link then
-    local from = after == '' and '[' .. api8 or '(' .. api8 .. string.sub(after, 1, 16)
-    for index, member in ipairs(redis.call('ZRANGE', identity_keys(workspace, string.sub(link, 1, 16)), from, '(' .. api8 .. '~', 'BYLEX', 'LIMIT', 0, count + 1)) do
-      ids[index] = string.sub(member, 9) .. api8
-      digests[index] = digest_of(workspace, 'key_' .. ids[index])
-    end
+    ids = identity_keys_after(workspace, link, api8, after, count + 1)
+    for index, id in ipairs(ids) do digests[index] = digest_of(workspace, 'key_' .. id) end
   end
 end
 

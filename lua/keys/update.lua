@@ -57,6 +57,7 @@ if request.externalId == null then
 elseif request.externalId then
   new_link = find_identity_link(workspace, request.externalId)
 end
+local unindex = unindexing_under_identity(workspace, old_link, state.id)
 local wanted, counters = request.ratelimits ~= null and request.ratelimits or {}, nil
 if request.ratelimits then state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted) end
 
@@ -74,7 +75,7 @@ if request.externalId then
     if old_link ~= '' then
       note_former(former_members(workspace, external_id_of(old_link)), state.id, now, request.usageRetentionMs)
     end
-    unindex_under_identity(workspace, old_link, state.id)
+    unindex()
     index_under_identity(workspace, state.identity, state.id)
   end
 end

@@ -177,18 +177,16 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
       return [...keys];
     }
     const identities: string[] = [];
-    const state = await answered(redis.hgetBuffer(identityKey(workspace, externalId), 'state'));
+    // An identity's list names the API first, and so does its record, where one of its keys stands.
+    const keyUnderIdentity = (member: Buffer) => member.toString('latin1', 8) + member.toString('latin1', 0, 8);
+    const [state, key] = await answered(redis.hmgetBuffer(identityKey(workspace, externalId), 'state', 'key'));
     if (state) identities.push(state.toString('latin1', 0, 16));
     await add(formerMembersKey(workspace, externalId), (member) => {
       if (member.length === 16) identities.push(itself(member));
       return itself(member);
     });
-    // Its lists name the API first.
-    for (const id16 of identities)
-      await add(
-        identityKeysKey(workspace, id16),
-        (member) => member.toString('latin1', 8) + member.toString('latin1', 0, 8),
-      );
+    if (key) keys.add(keyUnderIdentity(key));
+    for (const id16 of identities) await add(identityKeysKey(workspace, id16), keyUnderIdentity);
     return [...keys];
   }
 

@@ -71,14 +71,15 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':i:<externalId>',
     type: 'hash',
-    holds: 'an identity: state (packed: id, version, limits with their windows), created, meta',
+    holds:
+      'an identity: state (packed: id, version, limits with their windows), meta, key (one of its keys, as in :ik)',
   },
   { name: ':identities', type: 'zset', holds: 'identities in order: id16, externalId' },
   {
     name: ':ik:<id16>',
     type: 'zset',
     holds:
-      'keys of an identity by API, in order: api8, then the first 16 of the key id; kept with usage once it is deleted',
+      'keys of an identity by API, in order: api8, then the first 16 of the key id. But for the one in its record: a key goes there where none is, and stays. All of them once the identity is deleted, as long as their usage is kept',
     expires: 'once its identity is deleted: a month after the usage retention',
   },
   { name: ':ns', type: 'hash', holds: 'namespaces: name to id16, then `e` and `w` for the kinds of overrides it has' },
