@@ -15,6 +15,13 @@ local function base58_8(number)
   return text
 end
 
+-- The milliseconds that an id (without its prefix) begins with.
+local function time_in(id)
+  local time = 0
+  for position = 1, 8 do time = time * 58 + string.find(BASE58, string.sub(id, position, position), 1, true) - 1 end
+  return time
+end
+
 -- Takes `count` numbers of the workspace's sequence. Answers two functions:
 --   next_id()       sixteen characters, ascending: eight of time, eight of sequence
 --   next_version()  eight bytes, opaque, unlike any other version of the workspace

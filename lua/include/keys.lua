@@ -50,17 +50,26 @@ local function show_identity(workspace, identity, external_id)
   return { identity.id, external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(identity.limits) }
 end
 
+-- When a key was created is the time in its id. It is written only where that is another one: the clock had stepped back
+-- (include/ids), or the key comes from elsewhere.
+local function write_created(record, id, created)
+  if created ~= time_in(id) then redis.call('HSET', record, 'created', int(created)) end
+end
+
+local function read_created(written, id) return written or int(time_in(id)) end
+
 -- A script that shows several things ends early when it has come across so many permissions, roles and limits: a few
 -- milliseconds.
 local SHOWN_PARTS_MAX = 2000
 
 -- A key as {id, API id, enabled, expires or false, last used, limited, balance, refill amount or 0, refill day,
--- {start, created, updated, prefix, bytes, name, meta: each false where unset}, slugs, role names, limits, identity or false};
+-- {start, created, updated, prefix, bytes, name, meta: each false where unset, but for created}, slugs, role names, limits, identity or false};
 -- and how many parts these have in all.
 local function show_key(workspace, record, state, api_id)
   local cold = redis.call('HMGET', record, 'start', 'created', 'updated', 'prefix', 'bytes', 'name', 'meta', 'direct', 'roles')
   local direct, roles = cold[8] or '', cold[9] or ''
   cold[8], cold[9] = nil, nil
+  cold[2] = read_created(cold[2], state.id)
   local identity, external_id = identity_of(workspace, state.identity)
   local who = identity and show_identity(workspace, identity, external_id) or false
   local slugs, given = effective_slugs(workspace, direct, roles)
@@ -146,10 +155,9 @@ local function find_identity_link(workspace, external_id)
   return packed and string.sub(packed, 1, 16) .. external_id
 end
 
-local function create_identity(workspace, external_id, now, next_id, next_version)
+local function create_identity(workspace, external_id, next_id, next_version)
   local id16 = next_id()
-  redis.call('HSET', identity_record(workspace, external_id), 'state', pack_identity({ id = id16, version = next_version(), limits = {} }),
-    'created', int(now))
+  redis.call('HSET', identity_record(workspace, external_id), 'state', pack_identity({ id = id16, version = next_version(), limits = {} }))
   redis.call('ZADD', identity_list(workspace), 0, id16 .. external_id)
   return id16 .. external_id
 end

@@ -68,7 +68,7 @@ if request.ratelimits then
   keep_counters(counters)
 end
 if request.externalId then
-  state.identity = new_link or create_identity(workspace, request.externalId, now, next_id, next_version)
+  state.identity = new_link or create_identity(workspace, request.externalId, next_id, next_version)
   if state.identity ~= old_link then
     flush_usage(workspace, state.id, external_id_of(old_link), state.usage, request.usageRetentionMs)
     state.usage = NO_USAGE

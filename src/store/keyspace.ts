@@ -64,7 +64,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed, see lua/include/state.lua), start, created, updated, prefix, bytes, name, meta, direct (permission numbers), roles (role numbers), migration',
+      'a key: state (packed, see lua/include/state.lua), start, created (unless it is the time in the id), updated, prefix, bytes (random bytes of its string, unless as many as by default; 0 unknown), name, meta, direct (permission numbers), roles (role numbers), migration',
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time their record may go' },
