@@ -1,19 +1,27 @@
 -- What the scripts that manage keys share. Every reading function runs before the first write of its script.
 
--- The digest of the key with this id, or nil. The list of an API's keys holds id and digest together, and a key's id
--- ends as the id of its API does, so no further index is needed.
+-- A key (24) in the list of its API's keys: the first 16 of its id, packed, and its digest. A key's id ends as the id of its
+-- API does, so the list also finds a key by its id and no further index is needed.
+local function member_of_api(key24, digest) return pack_id(string.sub(key24, 1, 16)) .. digest end
+
+-- The digest of the key with this id, or nil.
 local function digest_of(workspace, key_id)
   local key24 = string.sub(key_id, 5)
   if #key24 ~= 24 or string.sub(key_id, 1, 4) ~= 'key_' then return nil end
-  local member = redis.call('ZRANGE', key_list(workspace, string.sub(key24, 17)), '[' .. key24, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
-  if member and string.sub(member, 1, 24) == key24 then return string.sub(member, 25) end
+  local id = pack_id(string.sub(key24, 1, 16))
+  local member = id and redis.call('ZRANGE', key_list(workspace, string.sub(key24, 17)), '[' .. id, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  if member and string.sub(member, 1, PACKED_ID_BYTES) == id then return string.sub(member, PACKED_ID_BYTES + 1) end
 end
 
--- The next members (key id without `key_`, digest) of the list of an API's keys, after that of a key id or ''.
+-- The next keys (24) of an API in order of creation, after a key id (without `key_`) or '', and their digests.
 local function keys_after(workspace, api8, after, count)
   -- What follows the id in a member is 32 bytes, none of which can be above this.
-  local from = after == '' and '-' or '(' .. after .. string.rep('\255', 33)
-  return redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count)
+  local from = after == '' and '-' or '(' .. (pack_id(after) or '') .. string.rep('\255', 33)
+  local keys, digests = {}, {}
+  for index, member in ipairs(redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count)) do
+    keys[index], digests[index] = unpack_id(string.sub(member, 1, PACKED_ID_BYTES)) .. api8, string.sub(member, PACKED_ID_BYTES + 1)
+  end
+  return keys, digests
 end
 
 -- The id of a live API, or nil.
@@ -307,7 +315,7 @@ end
 local function erase_key(workspace, digest, state)
   local unindex = unindexing_under_identity(workspace, state.identity, state.id)
   redis.call('UNLINK', key_record(workspace, digest))
-  redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), state.id .. digest)
+  redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
   redis.call('ZREM', refill_queue(workspace), digest)
   unindex()
 end

@@ -96,7 +96,7 @@ for index, key in ipairs(request.keys) do
     if direct ~= '' then redis.call('HSET', record, 'direct', direct) end
     if key.role_numbers ~= '' then redis.call('HSET', record, 'roles', key.role_numbers) end
     if request.migrationId then redis.call('HSET', record, 'migration', request.migrationId) end
-    redis.call('ZADD', key_list(workspace, api8), 0, state.id .. key.digest)
+    redis.call('ZADD', key_list(workspace, api8), 0, member_of_api(state.id, key.digest))
     index_under_identity(workspace, link, state.id)
     if state.refilled then queue_refill(workspace, key.digest, state) end
     answer[index + 1], created = 'key_' .. state.id, created + 1

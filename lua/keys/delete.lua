@@ -13,6 +13,7 @@
 
 -- @include "include/clock"
 -- @include "include/names"
+-- @include "include/ids"
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"

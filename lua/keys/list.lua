@@ -26,9 +26,7 @@ local api8 = string.sub(api_id, -8)
 
 local ids, digests = {}, {}
 if external_id == '' then
-  for index, member in ipairs(keys_after(workspace, api8, after, count + 1)) do
-    ids[index], digests[index] = string.sub(member, 1, 24), string.sub(member, 25)
-  end
+  ids, digests = keys_after(workspace, api8, after, count + 1)
 else
   local link = find_identity_link(workspace, external_id)
   if link then

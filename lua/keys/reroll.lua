@@ -48,7 +48,7 @@ local new_record = key_record(workspace, new_digest)
 redis.call('HSET', new_record, 'state', pack_state(new), 'start', start)
 write_created(new_record, new.id, now)
 if #copied > 0 then redis.call('HSET', new_record, unpack(copied)) end
-redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, new.id .. new_digest)
+redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, member_of_api(new.id, new_digest))
 index_under_identity(workspace, new.identity, new.id)
 if new.refilled then queue_refill(workspace, new_digest, new) end
 

@@ -72,6 +72,10 @@ function randomNumber(): number {
   return pool.readUIntBE(poolAt - 6, 6) % 58 ** 8;
 }
 
+/** Sixteen characters of an id from the twelve bytes that a list of keys has of it, as lua/include/ids.lua packs them. */
+export const unpackId = (packed: Buffer): string =>
+  base58Number(packed.readUIntBE(0, 6), 8) + base58Number(packed.readUIntBE(6, 6), 8);
+
 /** The present millisecond, spelt once for all requests that fall into it. */
 let spelt = { ms: -1, text: '' };
 

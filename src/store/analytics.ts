@@ -2,6 +2,7 @@
 // question: the totals of an API, the histories of keys, or the counts by tag. Nothing here is one long script: a query
 // is many short commands, of which at most `readsMax` are made.
 
+import { unpackId } from '../domain/keyString.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
 import {
@@ -171,7 +172,7 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     const itself = (member: Buffer) => member.toString('latin1');
     if (externalId === undefined) {
       for (const apiId of apiIds) {
-        await add(keysKey(workspace, apiId), (member) => member.toString('latin1', 0, 24));
+        await add(keysKey(workspace, apiId), (member) => unpackId(member) + apiId.slice(-8));
         await add(formerKeysKey(workspace, apiId), itself);
       }
       return [...keys];

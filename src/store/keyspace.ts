@@ -58,7 +58,11 @@ export const keyspace: readonly KeyspaceEntry[] = [
   { name: ':rkfull', type: 'set', holds: 'digests of the enabled, unexpiring root keys with the grant `*`' },
   { name: ':apis', type: 'zset', holds: 'APIs in order: id16' },
   { name: ':api:<api8>', type: 'hash', holds: 'an API: id, name, created' },
-  { name: ':keys:<api8>', type: 'zset', holds: 'keys of an API in order: key id without `key_` (24), digest' },
+  {
+    name: ':keys:<api8>',
+    type: 'zset',
+    holds: 'keys of an API in order: the first 16 of the key id (packed in 12 bytes, see lua/include/ids.lua), digest',
+  },
   { name: ':dead', type: 'list', holds: 'deleted APIs (api8) whose keys wait to be removed' },
   {
     name: ':k:<digest>',
