@@ -311,7 +311,7 @@ local function write_field(record, field, value)
   if value and value ~= '' then redis.call('HSET', record, field, value) else redis.call('HDEL', record, field) end
 end
 
--- Removes every trace of a key but its usage history. Reads once more, so it comes before all other writes.
+-- Removes every trace of a key but its usage history. Reads before it writes, so it comes before an operation's other writes.
 local function erase_key(workspace, digest, state)
   local unindex = unindexing_under_identity(workspace, state.identity, state.id)
   redis.call('UNLINK', key_record(workspace, digest))

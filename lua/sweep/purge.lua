@@ -37,7 +37,10 @@ local api8 = redis.call('LINDEX', dead_apis(workspace), 0)
 if api8 and removed < count then
   local ids, digests = keys_after(workspace, api8, '', count - removed)
   for index, digest in ipairs(digests) do
-    erase_key(workspace, digest, state_of(digest) or { id = ids[index], identity = '' })
+    local state = state_of(digest) or { identity = '' }
+    -- Whatever the record says, it is this one that goes.
+    state.id = ids[index]
+    erase_key(workspace, digest, state)
   end
   removed = removed + #ids
   if redis.call('EXISTS', key_list(workspace, api8)) == 0 then
