@@ -135,7 +135,7 @@ async function callWithFault<Name extends OperationName>(
 
 const reads = new Set('HGET HMGET HGETALL HEXISTS GET EXISTS ZRANGE ZCARD SCARD SISMEMBER LINDEX LLEN TIME'.split(' '));
 const writes = new Set(
-  'HSET HDEL HINCRBY SET APPEND UNLINK PEXPIRE ZADD ZREM ZREMRANGEBYSCORE SADD SREM RPUSH LPOP XADD'.split(' '),
+  'HSET HSETNX HDEL HINCRBY SET APPEND UNLINK PEXPIRE ZADD ZREM ZREMRANGEBYSCORE SADD SREM RPUSH LPOP XADD'.split(' '),
 );
 
 /** What a script did, in order: `r` or `w` for each command. That a root key was used is noted before anything else. */

@@ -31,7 +31,7 @@ export async function openSeed(redis) {
         const length = Math.min(batch, first + count - from);
         const keys = Array.from({ length }, (_, offset) => {
           const index = from + offset;
-          return { digest: digestOf(keyString(index)), start: 'bench', ...fieldsOf(index) };
+          return { digest: digestOf(keyString(index)), start: 'bench', byteLength: 16, ...fieldsOf(index) };
         });
         const result = await store.keys.create(workspaceId, { apiId, keys, mayCreatePermissions: true }, actor);
         if (!result.created) throw new Error(`seeding was refused: ${result.refused}`);

@@ -33,7 +33,7 @@ if created == 0 then return answer end
 local next_id, next_version = take_stamps(workspace, now, stamps)
 for index, identity in ipairs(request) do
   if not identity.taken then
-    local id16 = string.sub(create_identity(workspace, identity.externalId, now, next_id, next_version), 1, 16)
+    local id16 = string.sub(create_identity(workspace, identity.externalId, next_id, next_version), 1, 16)
     redis.call('HSET', identity.record, 'state',
       pack_identity({ id = id16, version = next_version(), limits = new_limits(identity.ratelimits, next_id) }))
     if identity.meta then redis.call('HSET', identity.record, 'meta', identity.meta) end

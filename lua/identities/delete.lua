@@ -25,10 +25,8 @@ local workspace, wanted, usage_retention_ms, actor, now = KEYS[1], ARGV[1], tonu
 local external_id = external_id_for(workspace, wanted)
 if not external_id then return 0 end
 local identity = load_identity(workspace, external_id)
-redis.call('UNLINK', identity_record(workspace, external_id))
-if redis.call('PEXPIRE', identity_keys(workspace, identity.id), int(usage_retention_ms + 31 * DAY_MS)) == 1 then
+if erase_identity(workspace, identity.id, external_id, usage_retention_ms + 31 * DAY_MS) then
   note_former(former_members(workspace, external_id), identity.id, now, usage_retention_ms)
 end
-redis.call('ZREM', identity_list(workspace), identity.id .. external_id)
 audit(workspace, now, actor, 'identity', 'id_' .. identity.id)
 return 1

@@ -15,6 +15,33 @@ local function base58_8(number)
   return text
 end
 
+-- The number that the eight characters of `text` from `first` on stand for; nil where one of them is not base58.
+local function number_at(text, first)
+  local number = 0
+  for position = first, first + 7 do
+    local digit = string.find(BASE58, string.sub(text, position, position), 1, true)
+    if not digit then return nil end
+    number = number * 58 + digit - 1
+  end
+  return number
+end
+
+-- The milliseconds that an id (without its prefix) begins with.
+local function time_in(id) return number_at(id, 1) end
+
+-- Sixteen characters of an id as twelve bytes, which sort alike. Nil when they are of no id.
+local PACKED_ID, PACKED_ID_BYTES = '>I6I6', 12
+
+local function pack_id(id16)
+  local time, number = number_at(id16, 1), number_at(id16, 9)
+  return time and number and struct.pack(PACKED_ID, time, number)
+end
+
+local function unpack_id(packed)
+  local time, number = struct.unpack(PACKED_ID, packed)
+  return base58_8(time) .. base58_8(number)
+end
+
 -- Takes `count` numbers of the workspace's sequence. Answers two functions:
 --   next_id()       sixteen characters, ascending: eight of time, eight of sequence
 --   next_version()  eight bytes, opaque, unlike any other version of the workspace

@@ -1,19 +1,27 @@
 -- What the scripts that manage keys share. Every reading function runs before the first write of its script.
 
--- The digest of the key with this id, or nil. The list of an API's keys holds id and digest together, and a key's id
--- ends as the id of its API does, so no further index is needed.
+-- A key (24) in the list of its API's keys: the first 16 of its id, packed, and its digest. A key's id ends as the id of its
+-- API does, so the list also finds a key by its id and no further index is needed.
+local function member_of_api(key24, digest) return pack_id(string.sub(key24, 1, 16)) .. digest end
+
+-- The digest of the key with this id, or nil.
 local function digest_of(workspace, key_id)
   local key24 = string.sub(key_id, 5)
   if #key24 ~= 24 or string.sub(key_id, 1, 4) ~= 'key_' then return nil end
-  local member = redis.call('ZRANGE', key_list(workspace, string.sub(key24, 17)), '[' .. key24, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
-  if member and string.sub(member, 1, 24) == key24 then return string.sub(member, 25) end
+  local id = pack_id(string.sub(key24, 1, 16))
+  local member = id and redis.call('ZRANGE', key_list(workspace, string.sub(key24, 17)), '[' .. id, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  if member and string.sub(member, 1, PACKED_ID_BYTES) == id then return string.sub(member, PACKED_ID_BYTES + 1) end
 end
 
--- The next members (key id without `key_`, digest) of the list of an API's keys, after that of a key id or ''.
+-- The next keys (24) of an API in order of creation, after a key id (without `key_`) or '', and their digests.
 local function keys_after(workspace, api8, after, count)
   -- What follows the id in a member is 32 bytes, none of which can be above this.
-  local from = after == '' and '-' or '(' .. after .. string.rep('\255', 33)
-  return redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count)
+  local from = after == '' and '-' or '(' .. (pack_id(after) or '') .. string.rep('\255', 33)
+  local keys, digests = {}, {}
+  for index, member in ipairs(redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count)) do
+    keys[index], digests[index] = unpack_id(string.sub(member, 1, PACKED_ID_BYTES)) .. api8, string.sub(member, PACKED_ID_BYTES + 1)
+  end
+  return keys, digests
 end
 
 -- The id of a live API, or nil.
@@ -50,17 +58,26 @@ local function show_identity(workspace, identity, external_id)
   return { identity.id, external_id, redis.call('HGET', identity_record(workspace, external_id), 'meta'), limit_rows(identity.limits) }
 end
 
+-- When a key was created is the time in its id. It is written only where that is another one: the clock had stepped back
+-- (include/ids), or the key comes from elsewhere.
+local function write_created(record, id, created)
+  if created ~= time_in(id) then redis.call('HSET', record, 'created', int(created)) end
+end
+
+local function read_created(written, id) return written or int(time_in(id)) end
+
 -- A script that shows several things ends early when it has come across so many permissions, roles and limits: a few
 -- milliseconds.
 local SHOWN_PARTS_MAX = 2000
 
 -- A key as {id, API id, enabled, expires or false, last used, limited, balance, refill amount or 0, refill day,
--- {start, created, updated, prefix, bytes, name, meta: each false where unset}, slugs, role names, limits, identity or false};
+-- {start, created, updated, prefix, bytes, name, meta: each false where unset, but for created}, slugs, role names, limits, identity or false};
 -- and how many parts these have in all.
 local function show_key(workspace, record, state, api_id)
   local cold = redis.call('HMGET', record, 'start', 'created', 'updated', 'prefix', 'bytes', 'name', 'meta', 'direct', 'roles')
   local direct, roles = cold[8] or '', cold[9] or ''
   cold[8], cold[9] = nil, nil
+  cold[2] = read_created(cold[2], state.id)
   local identity, external_id = identity_of(workspace, state.identity)
   local who = identity and show_identity(workspace, identity, external_id) or false
   local slugs, given = effective_slugs(workspace, direct, roles)
@@ -146,20 +163,72 @@ local function find_identity_link(workspace, external_id)
   return packed and string.sub(packed, 1, 16) .. external_id
 end
 
-local function create_identity(workspace, external_id, now, next_id, next_version)
+local function create_identity(workspace, external_id, next_id, next_version)
   local id16 = next_id()
-  redis.call('HSET', identity_record(workspace, external_id), 'state', pack_identity({ id = id16, version = next_version(), limits = {} }),
-    'created', int(now))
+  redis.call('HSET', identity_record(workspace, external_id), 'state', pack_identity({ id = id16, version = next_version(), limits = {} }))
   redis.call('ZADD', identity_list(workspace), 0, id16 .. external_id)
   return id16 .. external_id
 end
 
+-- The keys of an identity. One of them stands in the identity's record, field `key`, and all others in its list: a key goes
+-- to the record where that has none, whatever the list holds, and stays where it is until it leaves the identity. So an
+-- identity with one key, as most have, has no list. Nobody outside of these functions knows of the two places, but for
+-- src/store/analytics.ts.
+
+-- A key (24) as it stands there: its API's last 8 first, so that the keys of one API follow one another.
+local function member_under_identity(key24) return string.sub(key24, 17) .. string.sub(key24, 1, 16) end
+
+-- `link` is that of a live identity, or ''.
 local function index_under_identity(workspace, link, key24)
-  if link ~= '' then redis.call('ZADD', identity_keys(workspace, string.sub(link, 1, 16)), 0, string.sub(key24, 17) .. string.sub(key24, 1, 16)) end
+  if link == '' then return end
+  local member = member_under_identity(key24)
+  if redis.call('HSETNX', identity_record(workspace, string.sub(link, 17)), 'key', member) == 0 then
+    redis.call('ZADD', identity_keys(workspace, string.sub(link, 1, 16)), 0, member)
+  end
 end
 
-local function unindex_under_identity(workspace, link, key24)
-  if link ~= '' then redis.call('ZREM', identity_keys(workspace, string.sub(link, 1, 16)), string.sub(key24, 17) .. string.sub(key24, 1, 16)) end
+-- Looks where a key stands, before the script's first write; answers a function that takes it off there.
+local function unindexing_under_identity(workspace, link, key24)
+  if link == '' then return function() end end
+  local record, member = identity_record(workspace, string.sub(link, 17)), member_under_identity(key24)
+  -- The record may be that of a later identity with the same externalId: it never has this key.
+  if redis.call('HGET', record, 'key') == member then return function() redis.call('HDEL', record, 'key') end end
+  return function() redis.call('ZREM', identity_keys(workspace, string.sub(link, 1, 16)), member) end
+end
+
+-- Whether a text comes before another, byte by byte, as in a sorted set. Lua's `<` goes by the locale that Redis runs in.
+local function comes_before(one, other)
+  for position = 1, #one do
+    local byte, other_byte = string.byte(one, position), string.byte(other, position)
+    if byte ~= other_byte then return byte < other_byte end
+  end
+  return #one < #other
+end
+
+-- The next keys (24) of an identity in an API, in order of creation, after a key id (without `key_`) or ''.
+local function identity_keys_after(workspace, link, api8, after, count)
+  local last = after ~= '' and api8 .. string.sub(after, 1, 16)
+  local members = redis.call('ZRANGE', identity_keys(workspace, string.sub(link, 1, 16)), last and '(' .. last or '[' .. api8, '(' .. api8 .. '~',
+    'BYLEX', 'LIMIT', 0, count)
+  local in_record = redis.call('HGET', identity_record(workspace, string.sub(link, 17)), 'key')
+  if in_record and string.sub(in_record, 1, 8) == api8 and not (last and not comes_before(last, in_record)) then
+    local at = 1
+    while members[at] and comes_before(members[at], in_record) do at = at + 1 end
+    table.insert(members, at, in_record)
+  end
+  local keys = {}
+  for index = 1, math.min(count, #members) do keys[index] = string.sub(members[index], 9) .. api8 end
+  return keys
+end
+
+-- Removes the record of an identity. The list of its keys, all of them now, stays for `kept_ms`. True if it had any.
+local function erase_identity(workspace, id16, external_id, kept_ms)
+  local record, list = identity_record(workspace, external_id), identity_keys(workspace, id16)
+  local in_record = redis.call('HGET', record, 'key')
+  redis.call('UNLINK', record)
+  redis.call('ZREM', identity_list(workspace), id16 .. external_id)
+  if in_record then redis.call('ZADD', list, 0, in_record) end
+  return redis.call('PEXPIRE', list, int(kept_ms)) == 1
 end
 
 -- The numbers of role names, or nil and the name that does not exist.
@@ -242,10 +311,11 @@ local function write_field(record, field, value)
   if value and value ~= '' then redis.call('HSET', record, field, value) else redis.call('HDEL', record, field) end
 end
 
--- Removes every trace of a key but its usage history.
+-- Removes every trace of a key but its usage history. Reads before it writes, so it comes before an operation's other writes.
 local function erase_key(workspace, digest, state)
+  local unindex = unindexing_under_identity(workspace, state.identity, state.id)
   redis.call('UNLINK', key_record(workspace, digest))
-  redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), state.id .. digest)
+  redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
   redis.call('ZREM', refill_queue(workspace), digest)
-  unindex_under_identity(workspace, state.identity, state.id)
+  unindex()
 end

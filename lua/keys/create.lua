@@ -68,7 +68,7 @@ for index, key in ipairs(request.keys) do
   else
     local link = ''
     if key.externalId then
-      links[key.externalId] = links[key.externalId] or create_identity(workspace, key.externalId, now, next_id, next_version)
+      links[key.externalId] = links[key.externalId] or create_identity(workspace, key.externalId, next_id, next_version)
       link = links[key.externalId]
     end
     local direct = list_of(key.permissions or {}, numbers)
@@ -79,7 +79,7 @@ for index, key in ipairs(request.keys) do
     set_refill(state, key.refill, now)
     state.limits = new_limits(key.ratelimits or {}, next_id)
 
-    local fields = { 'state', pack_state(state), 'created', int(key.created or now), 'start', key.start }
+    local fields = { 'state', pack_state(state), 'start', key.start }
     if key.updated then
       fields[#fields + 1] = 'updated'
       fields[#fields + 1] = int(key.updated)
@@ -92,10 +92,11 @@ for index, key in ipairs(request.keys) do
     end
     local record = key_record(workspace, key.digest)
     redis.call('HSET', record, unpack(fields))
+    write_created(record, id, key.created or now)
     if direct ~= '' then redis.call('HSET', record, 'direct', direct) end
     if key.role_numbers ~= '' then redis.call('HSET', record, 'roles', key.role_numbers) end
     if request.migrationId then redis.call('HSET', record, 'migration', request.migrationId) end
-    redis.call('ZADD', key_list(workspace, api8), 0, state.id .. key.digest)
+    redis.call('ZADD', key_list(workspace, api8), 0, member_of_api(state.id, key.digest))
     index_under_identity(workspace, link, state.id)
     if state.refilled then queue_refill(workspace, key.digest, state) end
     answer[index + 1], created = 'key_' .. state.id, created + 1

@@ -13,6 +13,7 @@
 
 -- @include "include/clock"
 -- @include "include/names"
+-- @include "include/ids"
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"
@@ -28,12 +29,12 @@ local digest = digest_of(workspace, key_id)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
 
+erase_key(workspace, digest, state)
 flush_usage(workspace, state.id, external_id_of(state.identity), state.usage, usage_retention_ms)
 note_former(former_keys(workspace, string.sub(state.id, 17)), state.id, now, usage_retention_ms)
 if state.identity ~= '' then
   note_former(former_members(workspace, external_id_of(state.identity)), state.id, now, usage_retention_ms)
 end
-erase_key(workspace, digest, state)
 if not permanent then
   state.deleted, state.usage, state.limits = true, NO_USAGE, {}
   redis.call('HSET', record, 'state', pack_state(state))

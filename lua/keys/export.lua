@@ -12,6 +12,7 @@
 
 -- @include "include/clock"
 -- @include "include/names"
+-- @include "include/ids"
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"
@@ -21,10 +22,10 @@
 local workspace, api_id, after, count, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), now_ms(ARGV[4])
 if not live_api(workspace, api_id) then return false end
 
-local members = keys_after(workspace, string.sub(api_id, -8), after, count + 1)
+local ids, digests = keys_after(workspace, string.sub(api_id, -8), after, count + 1)
 local keys = {}
-for index = 1, math.min(count, #members) do
-  local digest = string.sub(members[index], 25)
+for index = 1, math.min(count, #ids) do
+  local digest = digests[index]
   local record, state = load_key(workspace, digest, now)
   if record then
     local shown = show_key(workspace, record, state, api_id)
@@ -32,4 +33,4 @@ for index = 1, math.min(count, #members) do
     keys[#keys + 1] = { digest, shown }
   end
 end
-return { keys, #members > count and string.sub(members[count], 1, 24) or '' }
+return { keys, #ids > count and ids[count] or '' }

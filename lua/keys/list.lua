@@ -13,6 +13,7 @@
 
 -- @include "include/clock"
 -- @include "include/names"
+-- @include "include/ids"
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"
@@ -25,17 +26,12 @@ local api8 = string.sub(api_id, -8)
 
 local ids, digests = {}, {}
 if external_id == '' then
-  for index, member in ipairs(keys_after(workspace, api8, after, count + 1)) do
-    ids[index], digests[index] = string.sub(member, 1, 24), string.sub(member, 25)
-  end
+  ids, digests = keys_after(workspace, api8, after, count + 1)
 else
   local link = find_identity_link(workspace, external_id)
   if link then
-    local from = after == '' and '[' .. api8 or '(' .. api8 .. string.sub(after, 1, 16)
-    for index, member in ipairs(redis.call('ZRANGE', identity_keys(workspace, string.sub(link, 1, 16)), from, '(' .. api8 .. '~', 'BYLEX', 'LIMIT', 0, count + 1)) do
-      ids[index] = string.sub(member, 9) .. api8
-      digests[index] = digest_of(workspace, 'key_' .. ids[index])
-    end
+    ids = identity_keys_after(workspace, link, api8, after, count + 1)
+    for index, id in ipairs(ids) do digests[index] = digest_of(workspace, 'key_' .. id) end
   end
 end
 

@@ -10,6 +10,7 @@
 
 -- @include "include/clock"
 -- @include "include/names"
+-- @include "include/ids"
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"

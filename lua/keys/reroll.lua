@@ -45,9 +45,10 @@ new.id, new.version = next_id() .. string.sub(old.id, 17), next_version()
 new.usage, new.last_used = NO_USAGE, 0
 for _, l in ipairs(new.limits) do l.id, l.window = next_id(), '' end
 local new_record = key_record(workspace, new_digest)
-redis.call('HSET', new_record, 'state', pack_state(new), 'created', int(now), 'start', start)
+redis.call('HSET', new_record, 'state', pack_state(new), 'start', start)
+write_created(new_record, new.id, now)
 if #copied > 0 then redis.call('HSET', new_record, unpack(copied)) end
-redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, new.id .. new_digest)
+redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, member_of_api(new.id, new_digest))
 index_under_identity(workspace, new.identity, new.id)
 if new.refilled then queue_refill(workspace, new_digest, new) end
 

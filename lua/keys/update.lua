@@ -57,6 +57,7 @@ if request.externalId == null then
 elseif request.externalId then
   new_link = find_identity_link(workspace, request.externalId)
 end
+local unindex = unindexing_under_identity(workspace, old_link, state.id)
 local wanted, counters = request.ratelimits ~= null and request.ratelimits or {}, nil
 if request.ratelimits then state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted) end
 
@@ -67,14 +68,14 @@ if request.ratelimits then
   keep_counters(counters)
 end
 if request.externalId then
-  state.identity = new_link or create_identity(workspace, request.externalId, now, next_id, next_version)
+  state.identity = new_link or create_identity(workspace, request.externalId, next_id, next_version)
   if state.identity ~= old_link then
     flush_usage(workspace, state.id, external_id_of(old_link), state.usage, request.usageRetentionMs)
     state.usage = NO_USAGE
     if old_link ~= '' then
       note_former(former_members(workspace, external_id_of(old_link)), state.id, now, request.usageRetentionMs)
     end
-    unindex_under_identity(workspace, old_link, state.id)
+    unindex()
     index_under_identity(workspace, state.identity, state.id)
   end
 end

@@ -8,6 +8,7 @@
 
 -- @include "include/clock"
 -- @include "include/names"
+-- @include "include/ids"
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"
@@ -34,12 +35,14 @@ end
 
 local api8 = redis.call('LINDEX', dead_apis(workspace), 0)
 if api8 and removed < count then
-  local members = redis.call('ZRANGE', key_list(workspace, api8), 0, count - removed - 1)
-  for _, member in ipairs(members) do
-    local digest = string.sub(member, 25)
-    erase_key(workspace, digest, state_of(digest) or { id = string.sub(member, 1, 24), identity = '' })
+  local ids, digests = keys_after(workspace, api8, '', count - removed)
+  for index, digest in ipairs(digests) do
+    local state = state_of(digest) or { identity = '' }
+    -- Whatever the record says, it is this one that goes.
+    state.id = ids[index]
+    erase_key(workspace, digest, state)
   end
-  removed = removed + #members
+  removed = removed + #ids
   if redis.call('EXISTS', key_list(workspace, api8)) == 0 then
     redis.call('LPOP', dead_apis(workspace))
     redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8))

@@ -21,6 +21,9 @@ function base58Number(number: number, width: number): string {
 /** The six characters that end a key string: CRC-32 of what stands before them. */
 export const checksum = (text: string): string => base58Number(crc32(text), 6);
 
+/** Random bytes in a key string, where nobody asks for another number. */
+export const defaultByteLength = 16;
+
 export interface NewKeyString {
   /** The whole string: the only time it exists in plaintext. */
   key: string;
@@ -43,7 +46,7 @@ export function createKeyString({
 
 /** A root key string carries its workspace, so that a request costs no look-up to find it. */
 export const createRootKeyString = (workspaceId: string): NewKeyString =>
-  createKeyString({ prefix: `root_${workspaceId.slice('ws_'.length)}`, byteLength: 16 });
+  createKeyString({ prefix: `root_${workspaceId.slice('ws_'.length)}`, byteLength: defaultByteLength });
 
 const rootKeyPattern = /^root_([1-9A-HJ-NP-Za-km-z]{16})_[1-9A-HJ-NP-Za-km-z]+$/;
 
@@ -68,6 +71,10 @@ function randomNumber(): number {
   poolAt += 6;
   return pool.readUIntBE(poolAt - 6, 6) % 58 ** 8;
 }
+
+/** Sixteen characters of an id from the twelve bytes that a list of keys has of it, as lua/include/ids.lua packs them. */
+export const unpackId = (packed: Buffer): string =>
+  base58Number(packed.readUIntBE(0, 6), 8) + base58Number(packed.readUIntBE(6, 6), 8);
 
 /** The present millisecond, spelt once for all requests that fall into it. */
 let spelt = { ms: -1, text: '' };

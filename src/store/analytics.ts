@@ -2,6 +2,7 @@
 // question: the totals of an API, the histories of keys, or the counts by tag. Nothing here is one long script: a query
 // is many short commands, of which at most `readsMax` are made.
 
+import { unpackId } from '../domain/keyString.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
 import {
@@ -171,24 +172,22 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     const itself = (member: Buffer) => member.toString('latin1');
     if (externalId === undefined) {
       for (const apiId of apiIds) {
-        await add(keysKey(workspace, apiId), (member) => member.toString('latin1', 0, 24));
+        await add(keysKey(workspace, apiId), (member) => unpackId(member) + apiId.slice(-8));
         await add(formerKeysKey(workspace, apiId), itself);
       }
       return [...keys];
     }
     const identities: string[] = [];
-    const state = await answered(redis.hgetBuffer(identityKey(workspace, externalId), 'state'));
+    // An identity's list names the API first, and so does its record, where one of its keys stands.
+    const keyUnderIdentity = (member: Buffer) => member.toString('latin1', 8) + member.toString('latin1', 0, 8);
+    const [state, key] = await answered(redis.hmgetBuffer(identityKey(workspace, externalId), 'state', 'key'));
     if (state) identities.push(state.toString('latin1', 0, 16));
     await add(formerMembersKey(workspace, externalId), (member) => {
       if (member.length === 16) identities.push(itself(member));
       return itself(member);
     });
-    // Its lists name the API first.
-    for (const id16 of identities)
-      await add(
-        identityKeysKey(workspace, id16),
-        (member) => member.toString('latin1', 8) + member.toString('latin1', 0, 8),
-      );
+    if (key) keys.add(keyUnderIdentity(key));
+    for (const id16 of identities) await add(identityKeysKey(workspace, id16), keyUnderIdentity);
     return [...keys];
   }
 

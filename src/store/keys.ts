@@ -1,6 +1,7 @@
 // The typed faces of lua/keys/.
 
 import type { Actor } from '../domain/caller.ts';
+import { defaultByteLength } from '../domain/keyString.ts';
 import type { PageOf } from './pages.ts';
 import { type KeyRecord, type KeyRow, type Refill, readKey, readRefill } from './records.ts';
 import type { StoreContext } from './store.ts';
@@ -22,7 +23,7 @@ export interface NewKey {
   digest: Buffer;
   start: string;
   prefix?: string | undefined;
-  /** Random bytes in its string, so that a successor can be made alike. */
+  /** Random bytes in its string, so that a successor can be made alike. Undefined is unknown, as of a key made elsewhere. */
   byteLength?: number | undefined;
   name?: string | undefined;
   externalId?: string | undefined;
@@ -99,7 +100,7 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
     digest: Buffer | '',
   ): Promise<{ key: KeyRecord; byteLength: number } | undefined> {
     const row = (await scripts.run('keys/read', workspaceId, [keyId, digest, now()])) as KeyRow | null;
-    return row ? { key: readKey(row), byteLength: Number(row[9][4] ?? 16) } : undefined;
+    return row ? { key: readKey(row), byteLength: byteLengthOf(row) ?? defaultByteLength } : undefined;
   }
 
   return {
@@ -143,7 +144,7 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
       if (!reply) return undefined;
       const items = reply[0].map(([digest, shown]) => {
         const row = asText(shown) as KeyRow;
-        return { ...readKey(row), digest, byteLength: row[9][4] === null ? undefined : Number(row[9][4]) };
+        return { ...readKey(row), digest, byteLength: byteLengthOf(row) };
       });
       return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
     },
@@ -154,7 +155,7 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
       const digests = Buffer.concat(keys.map((key) => key.digest));
       const text = JSON.stringify({
         ...rest,
-        keys: keys.map(({ digest: _digest, byteLength, ...key }) => ({ ...key, bytes: byteLength })),
+        keys: keys.map(({ digest: _digest, byteLength, ...key }) => ({ ...key, bytes: bytesOf(byteLength) })),
       });
       const [outcome, ...answer] = (await scripts.run('keys/create', workspaceId, [
         text,
@@ -269,6 +270,16 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
       return outcome === 'created' ? keyId : undefined;
     },
   };
+}
+
+/** The field `bytes` of a key's record: absent of most keys, whose strings are as long as any, and 0 where it is unknown. */
+const bytesOf = (byteLength: number | undefined): number | undefined =>
+  byteLength === defaultByteLength ? undefined : (byteLength ?? 0);
+
+/** The same, read. */
+function byteLengthOf([, , , , , , , , , [, , , , bytes]]: KeyRow): number | undefined {
+  if (bytes === null) return defaultByteLength;
+  return bytes === '0' ? undefined : Number(bytes);
 }
 
 /** A packed reply with its strings as text. */

@@ -58,27 +58,32 @@ export const keyspace: readonly KeyspaceEntry[] = [
   { name: ':rkfull', type: 'set', holds: 'digests of the enabled, unexpiring root keys with the grant `*`' },
   { name: ':apis', type: 'zset', holds: 'APIs in order: id16' },
   { name: ':api:<api8>', type: 'hash', holds: 'an API: id, name, created' },
-  { name: ':keys:<api8>', type: 'zset', holds: 'keys of an API in order: key id without `key_` (24), digest' },
+  {
+    name: ':keys:<api8>',
+    type: 'zset',
+    holds: 'keys of an API in order: the first 16 of the key id (packed in 12 bytes, see lua/include/ids.lua), digest',
+  },
   { name: ':dead', type: 'list', holds: 'deleted APIs (api8) whose keys wait to be removed' },
   {
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed, see lua/include/state.lua), start, created, updated, prefix, bytes, name, meta, direct (permission numbers), roles (role numbers), migration',
+      'a key: state (packed, see lua/include/state.lua), start, created (unless it is the time in the id), updated, prefix, bytes (random bytes of its string, unless as many as by default; 0 unknown), name, meta, direct (permission numbers), roles (role numbers), migration',
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time their record may go' },
   {
     name: ':i:<externalId>',
     type: 'hash',
-    holds: 'an identity: state (packed: id, version, limits with their windows), created, meta',
+    holds:
+      'an identity: state (packed: id, version, limits with their windows), meta, key (one of its keys, as in :ik)',
   },
   { name: ':identities', type: 'zset', holds: 'identities in order: id16, externalId' },
   {
     name: ':ik:<id16>',
     type: 'zset',
     holds:
-      'keys of an identity by API, in order: api8, then the first 16 of the key id; kept with usage once it is deleted',
+      'keys of an identity by API, in order: api8, then the first 16 of the key id. But for the one in its record: a key goes there where none is, and stays. All of them once the identity is deleted, as long as their usage is kept',
     expires: 'once its identity is deleted: a month after the usage retention',
   },
   { name: ':ns', type: 'hash', holds: 'namespaces: name to id16, then `e` and `w` for the kinds of overrides it has' },

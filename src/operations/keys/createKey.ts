@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { createKeyString, digestOf } from '../../domain/keyString.ts';
+import { createKeyString, defaultByteLength, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
 import { apiNotFound, checkCredits, checkNamesOnce, invalid, mayNotCreate, metaText, roleNotFound } from '../rules.ts';
 import {
@@ -23,7 +23,7 @@ export const createKey = manages({
     apiId: ApiId,
     prefix: Type.Optional(Type.String({ minLength: 1, maxLength: 16, pattern: '^[a-zA-Z0-9_]+$' })),
     byteLength: Type.Optional(
-      Int({ minimum: 16, maximum: 255, default: 16, description: 'Random bytes in the key string.' }),
+      Int({ minimum: 16, maximum: 255, default: defaultByteLength, description: 'Random bytes in the key string.' }),
     ),
     name: Type.Optional(KeyName),
     externalId: Type.Optional(ExternalId),
@@ -51,7 +51,7 @@ export const createKey = manages({
     const {
       apiId,
       prefix,
-      byteLength = 16,
+      byteLength = defaultByteLength,
       name,
       externalId,
       expires,

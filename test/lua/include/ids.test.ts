@@ -2,6 +2,7 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { unpackId } from '../../../src/domain/keyString.ts';
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
@@ -88,8 +89,47 @@ test('no version repeats while the clock stands still or is behind, however many
   }
 });
 
+const timeOf = (id: string) => [...id.slice(0, 8)].reduce((sum, digit) => sum * 58 + base58.indexOf(digit), 0);
+
 test('the first half of an id is the time of its creation, in base58', async () => {
   const { ids } = await take(7, [{ now: noonMs, ids: 2, versions: 0 }]);
-  const times = ids.map((id) => [...id.slice(0, 8)].reduce((sum, digit) => sum * 58 + base58.indexOf(digit), 0));
-  expect(times).toEqual([noonMs, noonMs]);
+  expect(ids.map(timeOf)).toEqual([noonMs, noonMs]);
+});
+
+/** Ids packed and unpacked again, and the time in each; false where there is none. */
+async function pack(ids: readonly string[]) {
+  const hex = `string.gsub(packed, '.', function(c) return string.format('%02x', string.byte(c)) end)`;
+  return (await run(
+    ['clock', 'ids'],
+    `local rows = {}
+     for index, id in ipairs(ARGV) do
+       local packed = pack_id(id)
+       rows[index] = packed and { (${hex}), unpack_id(packed), int(time_in(id)) } or false
+     end
+     return rows`,
+    'unused',
+    ids,
+  )) as [hex: string, unpacked: string, time: string][];
+}
+
+test('an id packed in twelve bytes sorts as it does itself, and is read by both sides', async () => {
+  const anyId = fc.string({ unit: fc.constantFrom(...base58), minLength: 16, maxLength: 16 });
+  await fc.assert(
+    fc.asyncProperty(fc.array(anyId, { minLength: 2, maxLength: 50 }), async (some) => {
+      const ids = [...some, '1111111111111111', 'zzzzzzzzzzzzzzzz'].sort();
+      const rows = await pack(ids);
+      const packed = rows.map(([hex]) => hex);
+      for (const hex of packed) expect(hex).toMatch(/^[0-9a-f]{24}$/);
+      expect([...packed].sort()).toEqual(packed);
+      expect(rows.map(([_, unpacked]) => unpacked)).toEqual(ids);
+      expect(packed.map((hex) => unpackId(Buffer.from(hex, 'hex')))).toEqual(ids);
+      expect(rows.map(([_, __, time]) => Number(time))).toEqual(ids.map(timeOf));
+    }),
+    { numRuns: 50 },
+  );
+});
+
+test('what is no id is not packed, wherever it is wrong', async () => {
+  const id = '1pA8QDz9JfovSVsy';
+  for (const at of [0, 7, 8, 15]) expect(await pack([`${id.slice(0, at)}0${id.slice(at + 1)}`])).toEqual([null]);
 });

@@ -1,0 +1,119 @@
+// What a key's record leaves out, as most keys have it alike: the time that its id has, and the usual length of a string.
+
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { digestOf } from '../../src/domain/keyString.ts';
+import { workspaceKey } from '../../src/store/keyspace.ts';
+import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { cliActor } from '../../src/store/rootKeys.ts';
+import { harness, hourMs } from '../support/harness.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+const app = harness();
+const { ok, clock, createKey } = app;
+let redis: RedisClient;
+let apiId: string;
+beforeAll(async () => {
+  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  ({ apiId } = await ok('apis.createApi', { name: 'test' }));
+});
+afterAll(async () => void (await redis.quit()));
+
+const field = (digest: Buffer, name: string) =>
+  redis.hget(Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digest]), name);
+const createdAt = async (keyId: string) => (await ok('keys.getKey', { keyId })).createdAt;
+const exported = async (digest: Buffer) =>
+  (await app.store.keys.export(app.workspaceId, { apiId, count: 1000 }))!.items.find((key) =>
+    key.digest.equals(digest),
+  );
+
+/** A key that is brought from elsewhere. */
+async function bring(of: { created?: number; keptId?: string; byteLength?: number }) {
+  const digest = randomBytes(32);
+  const keys = [{ digest, start: '', ...of }];
+  const result = await app.store.keys.create(app.workspaceId, { apiId, keys, mayCreatePermissions: false }, cliActor);
+  if (!('created' in result)) throw new Error(result.refused);
+  return { digest, keyId: result.created[0]! };
+}
+
+describe('when it was created', () => {
+  test('is the time in its id', async () => {
+    const { key, keyId } = await createKey({ apiId });
+    expect(await createdAt(keyId)).toBe(clock.now);
+    expect(await field(digestOf(key), 'created')).toBeNull();
+    clock.advance(5);
+    const successor = await ok('keys.rerollKey', { keyId, expiration: 0 });
+    expect(await createdAt(successor.keyId)).toBe(clock.now);
+    expect(await field(digestOf(successor.key), 'created')).toBeNull();
+    expect(await createdAt(keyId)).toBe(clock.now - 5);
+  });
+
+  test('is what the clock said, also once it had stepped back', async () => {
+    const { keyId } = await createKey({ apiId });
+    clock.advance(-hourMs);
+    const back = clock.now;
+    const second = await createKey({ apiId });
+    expect(await field(digestOf(second.key), 'created')).toBe(`${back}`);
+    const third = await ok('keys.rerollKey', { keyId, expiration: 0 });
+    expect(await field(digestOf(third.key), 'created')).toBe(`${back}`);
+    clock.advance(hourMs);
+    for (const later of [second, third]) expect(await createdAt(later.keyId)).toBe(back);
+    const listed = await ok('apis.listKeys', { apiId });
+    for (const { keyId: id, createdAt: at } of listed.slice(-2)) expect([id, at]).toEqual([id, back]);
+    expect(await createdAt(keyId)).toBe(clock.now);
+  });
+
+  test('is what an import says, with a new id or the one it had', async () => {
+    const { keyId } = await createKey({ apiId });
+    await ok('keys.deleteKey', { keyId, permanent: true });
+    for (const [brought, created] of [
+      [await bring({ created: 12_345 }), 12_345],
+      [await bring({ created: 0 }), 0],
+      [await bring({}), clock.now],
+    ] as const) {
+      expect(await createdAt(brought.keyId)).toBe(created);
+      expect((await exported(brought.digest))!.createdAt).toBe(created);
+    }
+    const madeAt = clock.now;
+    clock.advance(hourMs);
+    const kept = await bring({ keptId: keyId, created: madeAt });
+    expect(kept.keyId).toBe(keyId);
+    expect(await createdAt(keyId)).toBe(madeAt);
+    expect(await field(kept.digest, 'created')).toBeNull();
+    await ok('keys.deleteKey', { keyId, permanent: true });
+    // Without a time it is made now, whatever its id says.
+    await bring({ keptId: keyId });
+    expect(await createdAt(keyId)).toBe(clock.now);
+  });
+
+  test('any id that an import may bring can be read', async () => {
+    for (const time of ['11111111', 'zzzzzzzz', '1pA8QDz9']) {
+      const keptId = `key_${time}zzzzzzzz${apiId.slice(-8)}`;
+      await bring({ keptId, created: 7 });
+      expect(await createdAt(keptId)).toBe(7);
+    }
+  });
+});
+
+describe('how many random bytes its string has', () => {
+  test.each([
+    ['as many as by default', {}, 16, null],
+    ['another number', { byteLength: 40 }, 40, '40'],
+  ])('%s, also in its successor', async (_, input, byteLength, written) => {
+    const { key, keyId } = await createKey({ apiId, ...input });
+    const successor = await ok('keys.rerollKey', { keyId, expiration: 0 });
+    for (const string of [key, successor.key]) {
+      expect(await field(digestOf(string), 'bytes')).toBe(written);
+      expect((await exported(digestOf(string)))!.byteLength).toBe(byteLength);
+    }
+    expect(Math.abs(successor.key.length - key.length)).toBeLessThan(3);
+  });
+
+  test('unknown is not the default, and its successor has that', async () => {
+    const { digest, keyId } = await bring({});
+    expect((await exported(digest))!.byteLength).toBeUndefined();
+    const successor = await ok('keys.rerollKey', { keyId, expiration: 0 });
+    expect(Math.abs(successor.key.length - 28)).toBeLessThan(3);
+    expect((await exported(digestOf(successor.key)))!.byteLength).toBeUndefined();
+  });
+});
