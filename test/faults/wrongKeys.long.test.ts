@@ -92,7 +92,8 @@ test('wrong root keys and wrong keys cost no more than right ones, and one wrong
   }
   const median = (kind: string) => percentile(costs[kind]!, 50);
   const ratios = Object.keys(kinds).map((kind) => [kind, median(kind) / median('right')] as const);
-  for (const [kind, ratio] of ratios) expect(ratio, kind).toBeLessThan(1.5);
+  // A tenth for what the machine does besides.
+  for (const [kind, ratio] of ratios) expect(ratio, kind).toBeLessThan(1.1);
   // Keys that cannot be seen, whatever the reason.
   const unseen = Object.keys(kinds).filter((kind) => statuses[kind] === 'NOT_FOUND');
   for (const kind of unseen) {
@@ -103,7 +104,7 @@ test('wrong root keys and wrong keys cost no more than right ones, and one wrong
   report({
     order: '10.6',
     fault: 'Wrong root keys and wrong keys, as fast as right ones',
-    expected: 'they cost no more than 1.5 times a right one; what cannot be seen costs the same whatever the reason',
+    expected: 'they cost no more than a right one; what cannot be seen costs the same whatever the reason',
     measured: `a right one ${median('right').toFixed(0)} µs of processor time (server and Redis); ${ratios
       .slice(1)
       .map(([kind, ratio]) => `${kind} ${ratio.toFixed(2)}`)
