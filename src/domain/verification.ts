@@ -1,6 +1,6 @@
 // How the outcome of a verification is told (CONTRACT §6).
 
-import { type JsonText, print } from './json.ts';
+import type { JsonText } from './json.ts';
 
 /** In the order of their numbers in lua/decide.lua, from 1. */
 export const outcomes = [
@@ -63,10 +63,10 @@ export function printShown(shown: Shown): ShownText {
   if (expires !== undefined) fields += `,"expires":${expires}`;
   if (permissions.length > 0) fields += `,"permissions":${JSON.stringify(permissions)}`;
   if (roles.length > 0) fields += `,"roles":${JSON.stringify(roles)}`;
-  if (identity) fields += `,"identity":${print(identity)}`;
-  return {
-    fields,
-    keyLimits: ratelimits.map(limitText),
-    identityLimits: identity?.ratelimits.map(limitText) ?? [],
-  };
+  const identityLimits = identity?.ratelimits.map(limitText) ?? [];
+  if (identity) {
+    const limits = identityLimits.map((text) => `${text}}`).join(',');
+    fields += `,"identity":{"id":"${identity.id}","externalId":${JSON.stringify(identity.externalId)},"meta":${identity.meta.text},"ratelimits":[${limits}]}`;
+  }
+  return { fields, keyLimits: ratelimits.map(limitText), identityLimits };
 }
