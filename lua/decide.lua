@@ -228,8 +228,10 @@ local function charge(row)
 end
 
 -- How a state is packed of which so many bytes stay: one string is made of it all, where joining would make and hash the
--- parts as well.
-local tail_formats, window_formats = {}, {}
+-- parts as well. What follows is the end of one window, its length, and of a key the tail; or the tail alone.
+local tail_formats, key_formats, identity_formats = {}, {}, {}
+local WINDOW_END = 'c0I2'
+local KEY_END = WINDOW_END .. TAIL
 local function format_at(formats, kept, rest)
   local format = formats[kept]
   if not format then
@@ -239,10 +241,10 @@ local function format_at(formats, kept, rest)
   return format
 end
 
--- The state of the key or of its identity with the windows that it takes part with charged, and with this tail; nil when
--- none is. `count` is how many limits it has.
+-- The state of the key or of its identity with the windows that it takes part with charged, and of the key with this tail, as
+-- its numbers; nil when none is. `count` is how many limits it has.
 local charged_rows, pieces = {}, {}
-local function charged_state(packed, count, tail, of_identity)
+local function charged_state(packed, count, of_identity, ...)
   local rows, charged, in_order = charged_rows, 0, true
   for row = 1, selected do
     if cost_of[row] > 0 and place_of[row] > 0 and (which[row] > 100 and which[row] < 200) == of_identity then
@@ -255,8 +257,10 @@ local function charged_state(packed, count, tail, of_identity)
   if count == 1 then
     local row = rows[1]
     local kept, follows = charge(row)
-    return struct.pack(format_at(window_formats, kept, 'c0I2c0'), packed, follows, kept - first_of[row] + 1 + #follows, tail)
+    local format = of_identity and format_at(identity_formats, kept, WINDOW_END) or format_at(key_formats, kept, KEY_END)
+    return struct.pack(format, packed, follows, kept - first_of[row] + 1 + #follows, ...)
   end
+  local tail = of_identity and '' or struct.pack(LIVE_USAGE, ...)
   -- Only a limit of the request itself, on a counter of the key, may lie before another.
   if not in_order then
     rows = { unpack(rows, 1, charged) }
@@ -460,6 +464,9 @@ local function verified(outcome, has_balance, balance)
     else
       reset = window_reset(oldest_of[row], duration_of[row])
     end
+    if selected == 1 then
+      return struct.pack(format, outcome, has_balance and 1 or 0, balance, 1, which[1], exceeded[1] and 1 or 0, remaining > 0 and remaining or 0, reset)
+    end
     local at = 4 * row
     told[at - 3], told[at - 2], told[at - 1], told[at] = which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0, reset
   end
@@ -599,13 +606,11 @@ local function verify(position, last, root_index)
   elseif outcome == RATE_LIMITED then limited = limited + 1
   else spent_out = spent_out + 1
   end
-  local tail = struct.pack(LIVE_USAGE, balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
   local state, identity_state
   if outcome == VALID and selected > 0 then
-    state = charged_state(packed, string.byte(packed, limits_at), tail, false)
-    if identity_packed then
-      identity_state = charged_state(identity_packed, string.byte(identity_packed, IDENTITY_LIMITS_AT), '', true)
-    end
+    state = charged_state(packed, string.byte(packed, limits_at), false,
+      balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
+    if identity_packed then identity_state = charged_state(identity_packed, string.byte(identity_packed, IDENTITY_LIMITS_AT), true) end
     for row = 1, selected do
       if place_of[row] == 0 and cost_of[row] > 0 then
         local kept, follows = charge(row)
@@ -613,7 +618,8 @@ local function verify(position, last, root_index)
       end
     end
   end
-  state = state or struct.pack(format_at(tail_formats, tail_at - 1, 'c0'), packed, tail)
+  state = state or struct.pack(format_at(tail_formats, tail_at - 1, TAIL), packed,
+    balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
   if forgotten then state = string.sub(state, 1, FIXED_BYTES) .. '\0\0' .. string.sub(state, limits_at) end
 
   local answer = verified(outcome, flags.limited, balance)

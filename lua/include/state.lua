@@ -17,7 +17,8 @@ local FIXED, FIXED_BYTES = '>c16c8c8BI6I7B', 47
 local LIVE, LIVE_BYTES = '>I7I6I6', 19
 local USAGE, USAGE_BYTES = '>I4I4I4I4I4I4I4I7', 35
 -- Both in one: a library cannot call string.sub while it loads.
-local LIVE_USAGE, TAIL_BYTES = '>I7I6I6I4I4I4I4I4I4I4I7', LIVE_BYTES + USAGE_BYTES
+local TAIL, TAIL_BYTES = 'I7I6I6I4I4I4I4I4I4I4I7', LIVE_BYTES + USAGE_BYTES
+local LIVE_USAGE = '>' .. TAIL
 local LINK_AT = FIXED_BYTES + 1
 -- An `expires` that does not come; 0 is a time like any other, long past.
 local NEVER = 2 ^ 48 - 1
