@@ -105,7 +105,8 @@ export function report({ bench, title, markdown, reached = {}, raw, packages = [
   // What somebody's installation does is not a figure of ours.
   const page = bench === 'against' ? join(dir, 'against.md') : ownPage;
   writeFileSync(page, bench === 'against' ? `${sectionOf(result)}\n` : pageOf(dir));
-  console.log(json ? JSON.stringify(result) : `\n${markdown}\n`);
+  const goalsOfIt = goalTable([result]);
+  console.log(json ? JSON.stringify(result) : ['', markdown, ...(goalsOfIt ? [goalsOfIt] : []), ''].join('\n\n'));
   console.error(`Written to ${page}`);
 }
 
@@ -120,17 +121,16 @@ function pageOf(dir) {
     .filter((file) => existsSync(file))
     .map((file) => JSON.parse(readFileSync(file, 'utf8')));
   const parts = ['# Results', 'Written by `npm run bench`; not by hand. Compare ratios within a run, not runs.'];
-  const reached = goalRows(results);
-  if (reached.length > 0) {
-    parts.push('## To reach', table(['Figure', 'at least', 'aim', 'measured', ''], reached));
-  }
+  const goalsOfAll = goalTable(results);
+  if (goalsOfAll) parts.push('## To reach', goalsOfAll);
   parts.push(...results.map(sectionOf));
   return `${parts.join('\n\n')}\n`;
 }
 
-function goalRows(results) {
+/** The goals that these results have a figure for, or undefined. */
+function goalTable(results) {
   const measured = Object.assign({}, ...results.map(({ reached }) => reached));
-  return goals
+  const rows = goals
     .filter(({ key }) => Number.isFinite(measured[key]))
     .map(({ key, figure, least, most, aim }) => {
       const value = measured[key];
@@ -138,6 +138,7 @@ function goalRows(results) {
       const verdict = aim !== undefined && holds(aim) ? 'aim reached' : holds(least ?? most) ? 'reached' : 'missed';
       return [figure, most === undefined ? least : `at most ${most}`, aim ?? '', number(value), verdict];
     });
+  return rows.length > 0 ? table(['Figure', 'at least', 'aim', 'measured', ''], rows) : undefined;
 }
 
 /** A line that is overwritten on a terminal, and on stderr so that what is printed stays clean. */
