@@ -70,6 +70,8 @@ export interface Manages<Name extends string, Input extends TSchema, Output exte
    * This names the list, in one word: a cursor is good only for the list it came from.
    */
   list?(input: Static<Input>): string;
+  /** It may read very much: of a workspace few run at once. */
+  readsMuch?: true;
   /** The list is a member of this name in `data`, but for calls by the alias. */
   wrapItems?: string;
   handle(input: Static<Input>, context: ManageContext, loaded: Loaded): Promise<unknown>;

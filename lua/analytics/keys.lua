@@ -6,7 +6,8 @@
 -- derives  key lists and records, usage histories
 -- ARGV[1]  keys       ids without `key_`, 24 characters each, of a few hundred keys at most
 -- ARGV[2]  months     `202611`, 6 characters each
--- returns  for each key its hours, one after the other, as usage_entry in include/usage describes
+-- ARGV[3]  bytes_max  when so many are read, the keys that follow are left for another call
+-- returns  for each key that was read its hours, one after the other, as usage_entry in include/usage describes
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -18,8 +19,8 @@
 -- @include "include/keys"
 -- @include "include/usage"
 
-local workspace, keys, months = KEYS[1], ARGV[1], ARGV[2]
-local answer = {}
+local workspace, keys, months, bytes_max = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local answer, bytes = {}, 0
 for at = 1, #keys, 24 do
   local key24 = string.sub(keys, at, at + 23)
   local hours = {}
@@ -32,6 +33,8 @@ for at = 1, #keys, 24 do
     local link = struct.unpack('>I2c0', packed, LINK_AT)
     hours[#hours + 1] = usage_entry(external_id_of(link), string.sub(packed, #packed - USAGE_BYTES + 1))
   end
-  answer[#answer + 1] = table.concat(hours)
+  local history = table.concat(hours)
+  answer[#answer + 1], bytes = history, bytes + #history
+  if bytes >= bytes_max then break end
 end
 return answer

@@ -65,8 +65,10 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
   const pages = createPages(operations);
   const rootKeys = new RootKeyReader();
   const turns = createTurns({ atOnce: manageAtOnce, max: inFlightMax, waitMs: turnWaitMs });
-  // Their scripts keep Redis long: before the common turn they wait for one among themselves.
-  const largeTurns = createTurns({ atOnce: Math.ceil(manageAtOnce / 4), max: inFlightMax, waitMs: turnWaitMs });
+  // What keeps Redis or the server long waits for a turn among its like before the common one. Who asks for much is patient.
+  const few = { atOnce: Math.ceil(manageAtOnce / 4), max: inFlightMax };
+  const largeTurns = createTurns({ ...few, waitMs: turnWaitMs });
+  const readingTurns = createTurns({ ...few, waitMs: 10 * turnWaitMs });
   const readTurn = oneByOne();
   const limits = { metaBytesMax };
 
@@ -121,7 +123,8 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
           return operation.handle(value as never, manageContext, loaded);
         };
         const inTurn = () => turns.take(found.workspaceId, work);
-        return isLarge ? largeTurns.take(found.workspaceId, inTurn) : inTurn();
+        if (isLarge) return largeTurns.take(found.workspaceId, inTurn);
+        return operation.readsMuch ? readingTurns.take(found.workspaceId, inTurn) : inTurn();
       });
       logCall('info', request, operation, 200, startedAt, caller);
       const body =

@@ -1,6 +1,7 @@
 // Reads usage counts (lua/include/usage.lua writes them). Counts lie by hour; a reader asks only for what can answer the
-// question: the totals of an API, the histories of keys, or the counts by tag. Nothing here is one long script: a query
-// is many short commands, of which at most `readsMax` are made.
+// question: the totals of an API, the histories of keys, or the counts by tag. Nothing here is one long script, nor holds the
+// server up: a query is many short commands, of which at most `readsMax` are made, and what they bring is handed on as it
+// comes. A workspace has millions of counts; memory is for what they add up to.
 
 import { unpackId } from '../domain/keyString.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
@@ -8,15 +9,12 @@ import { ApiError } from '../errors.ts';
 import {
   apiKey,
   apisKey,
-  apiUsageKey,
   formerKeysKey,
   formerMembersKey,
-  identifierUsageKey,
   identityKey,
   identityKeysKey,
   keysKey,
   namespaceNamesKey,
-  namespaceUsageKey,
   tagUsageKey,
   workspaceKey,
 } from './keyspace.ts';
@@ -58,11 +56,19 @@ export interface NamespaceCount {
   blocked: number;
 }
 
+type Visit<Count> = (count: Count) => void;
+
 const hourMs = 3_600_000;
+/** Records: totals of a day, months of a key, counts by tag. */
 const readsMax = 200_000;
 const keysMax = 50_000;
-/** Keys whose histories one script reads. */
-const keysStep = 100;
+/** Hours in the histories of keys: a second or so of the server's time. */
+const hoursMax = 2_000_000;
+/** Totals of a day that one script reads. */
+const totalsStep = 50;
+/** Months of keys that one script reads, and bytes, as a month has at most 57 KB: what the server adds up in some milliseconds. */
+const monthsStep = 200;
+const bytesStep = 32_768;
 /** Commands sent at once. */
 const pipelineMax = 500;
 
@@ -80,7 +86,12 @@ function namesIn({ fromHour, toHour }: Period, nameOf: (hour: number) => string)
 
 const hourOf = (day: string, hourOfDay: string): number => 24 * Number(day) + Number(hourOfDay);
 
-const tooMuch = () =>
+/** Items in pieces of at most so many. */
+function* pieces<Item>(items: readonly Item[], size: number): Generator<readonly Item[]> {
+  for (let first = 0; first < items.length; first += size) yield items.slice(first, first + size);
+}
+
+export const tooMuch = () =>
   new ApiError(
     'invalid_input',
     'The query covers too much to be read at once; narrow it by time, API, key, identity or namespace.',
@@ -135,23 +146,47 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     return wanted.filter((apiId, index) => found[index] === apiId);
   }
 
+  /** Totals by day of so many APIs or namespaces; of each that there is, the number of its id and its counts by field. */
+  async function* totalsOf(
+    workspaceId: string,
+    kind: 'api' | 'namespace' | 'identifier',
+    ids: readonly string[],
+    period: Period,
+    identifier = '',
+  ): AsyncGenerator<{ index: number; day: string; counts: Map<string, number> }> {
+    const days = namesIn(period, dayOf);
+    if (ids.length * days.length > readsMax) throw tooMuch();
+    for (const someDays of pieces(days, totalsStep)) {
+      let first = 0;
+      for (const someIds of pieces(ids, Math.max(1, Math.floor(totalsStep / someDays.length)))) {
+        const args = [kind, someIds.join(''), someDays.join(' '), identifier];
+        const reply = (await scripts.run('analytics/totals', workspaceId, args)) as (number | string | string[])[];
+        for (let at = 0; at < reply.length; at += 3) {
+          const flat = reply[at + 2] as string[];
+          const counts = new Map<string, number>();
+          for (let field = 0; field < flat.length; field += 2) counts.set(flat[field]!, Number(flat[field + 1]));
+          yield { index: first + (reply[at] as number) - 1, day: reply[at + 1] as string, counts };
+        }
+        first += someIds.length;
+      }
+    }
+  }
+
   /** From the totals of APIs. */
-  async function byApi(workspaceId: string, apiIds: readonly string[], period: Period): Promise<UsageCount[]> {
-    const wanted = apiIds.flatMap((apiId) => namesIn(period, dayOf).map((day) => ({ apiId, day })));
-    const days = await readAll<(typeof wanted)[number], Record<string, string>>(wanted, (commands, { apiId, day }) =>
-      commands.hgetall(apiUsageKey(workspaceKey(workspaceId), apiId, day)),
-    );
-    return wanted.flatMap(({ apiId, day }, index) =>
-      Object.entries(days[index]!)
-        .filter(([field]) => !field.startsWith('s'))
-        .map(([field, count]) => ({
+  async function byApi(workspaceId: string, apiIds: readonly string[], period: Period, each: Visit<UsageCount>) {
+    const ids = apiIds.map((apiId) => apiId.slice(-8));
+    for await (const { index, day, counts } of totalsOf(workspaceId, 'api', ids, period)) {
+      for (const [field, count] of counts) {
+        if (field.startsWith('s')) continue;
+        each({
           hour: hourOf(day, field.slice(0, 2)),
           outcome: outcomes[Number(field[2]) - 1]!,
-          count: Number(count),
-          spentCredits: Number(days[index]![`s${field}`] ?? 0),
-          apiId,
-        })),
-    );
+          count,
+          spentCredits: counts.get(`s${field}`) ?? 0,
+          apiId: apiIds[index]!,
+        });
+      }
+    }
   }
 
   /** Keys (without `key_`) whose histories may hold what a query asks for: those there are, and those that were. */
@@ -167,7 +202,12 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     async function add(list: string, keyOf: (member: Buffer) => string) {
       room -= await answered(redis.zcard(list));
       if (room < 0) throw tooMuch();
-      for (const member of await answered(redis.zrangeBuffer(list, '0', '-1'))) keys.add(keyOf(member));
+      let cursor = '0';
+      do {
+        const [next, members] = await answered(redis.zscanBuffer(list, cursor, 'COUNT', 1000));
+        cursor = next.toString();
+        for (let at = 0; at < members.length; at += 2) keys.add(keyOf(members[at]!));
+      } while (cursor !== '0');
     }
     const itself = (member: Buffer) => member.toString('latin1');
     if (externalId === undefined) {
@@ -197,55 +237,51 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     apiIds: readonly string[],
     query: UsageQuery,
     period: Period,
-  ): Promise<UsageCount[]> {
+    each: Visit<UsageCount>,
+  ) {
     const workspace = workspaceKey(workspaceId);
     const apiOf = new Map(apiIds.map((apiId) => [apiId.slice(-8), apiId]));
     const keys = (await keysOf(workspace, apiIds, query)).filter(
       (key) => key.length === 24 && apiOf.has(key.slice(16)),
     );
-
-    const counts: UsageCount[] = [];
     const months = namesIn(period, monthOf);
     if (keys.length * months.length > readsMax) throw tooMuch();
-    for (let first = 0; first < keys.length; first += keysStep) {
+    let room = hoursMax;
+    const keysStep = Math.max(1, Math.floor(monthsStep / months.length));
+    for (let first = 0; first < keys.length; ) {
       const some = keys.slice(first, first + keysStep);
-      const args = [some.join(''), months.join('')];
+      const args = [some.join(''), months.join(''), bytesStep];
       const histories = (await scripts.runPacked('analytics/keys', workspaceId, args)) as Buffer[];
-      for (const [index, key] of some.entries()) {
-        for (const { hour, counted, spent, externalId } of readHistory(histories[index]!)) {
+      first += histories.length;
+      for (const [index, history] of histories.entries()) {
+        const key = some[index]!;
+        const apiId = apiOf.get(key.slice(16))!;
+        const keyId = `key_${key}`;
+        for (const { hour, counted, spent, externalId } of readHistory(history)) {
+          if (--room < 0) throw tooMuch();
           for (const [at, count] of counted.entries()) {
             if (count === 0) continue;
             const outcome = outcomes[at]!;
             // Only what passes is charged.
             const spentCredits = outcome === 'VALID' ? spent : 0;
-            counts.push({
-              hour,
-              outcome,
-              count,
-              spentCredits,
-              apiId: apiOf.get(key.slice(16))!,
-              keyId: `key_${key}`,
-              externalId,
-            });
+            each({ hour, outcome, count, spentCredits, apiId, keyId, externalId });
           }
         }
       }
     }
-    return counts;
   }
 
   /** From the counts by tag, which tell everything else apart as well. */
-  async function byTag(workspaceId: string, apiIds: readonly string[], period: Period): Promise<UsageCount[]> {
-    const counts: UsageCount[] = [];
+  async function byTag(workspaceId: string, apiIds: readonly string[], period: Period, each: Visit<UsageCount>) {
     const wanted = apiIds.flatMap((apiId) => namesIn(period, dayOf).map((day) => ({ apiId, day })));
-    if (wanted.length > readsMax) throw tooMuch();
     const sizes = await readAll<(typeof wanted)[number], number>(wanted, (commands, { apiId, day }) =>
       commands.hlen(tagUsageKey(workspaceKey(workspaceId), apiId, day)),
     );
     if (sizes.reduce((sum, size) => sum + size, 0) > readsMax) throw tooMuch();
     for (const [index, { apiId, day }] of wanted.entries()) {
       if (sizes[index] === 0) continue;
-      const fields = new Map<string, { field: Buffer; count: number }>();
+      // A scan may tell a field twice.
+      const told = new Set<string>();
       let cursor = '0';
       do {
         const [next, pairs] = await answered(
@@ -253,52 +289,53 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
         );
         cursor = next.toString();
         for (let at = 0; at < pairs.length; at += 2) {
-          fields.set(pairs[at]!.toString('latin1'), { field: pairs[at]!, count: Number(pairs[at + 1]!.toString()) });
+          const name = pairs[at]!.toString('latin1');
+          if (told.has(name)) continue;
+          told.add(name);
+          // Credits spent have a field of their own, `s` before that of the count.
+          const isSpent = name.startsWith('s');
+          const field = isSpent ? pairs[at]!.subarray(1) : pairs[at]!;
+          const amount = Number(pairs[at + 1]!.toString());
+          const externalIdBytes = field[27]!;
+          each({
+            hour: hourOf(day, field.toString('latin1', 0, 2)),
+            outcome: outcomes[Number(field.toString('latin1', 2, 3)) - 1]!,
+            count: isSpent ? 0 : amount,
+            spentCredits: isSpent ? amount : 0,
+            apiId,
+            keyId: `key_${field.toString('latin1', 3, 27)}`,
+            externalId: field.toString('utf8', 28, 28 + externalIdBytes),
+            tag: field.toString('utf8', 28 + externalIdBytes),
+          });
         }
       } while (cursor !== '0');
-      for (const [name, { field, count }] of fields) {
-        if (name.startsWith('s')) continue;
-        const externalIdBytes = field[27]!;
-        counts.push({
-          hour: hourOf(day, name.slice(0, 2)),
-          outcome: outcomes[Number(name[2]) - 1]!,
-          count,
-          spentCredits: fields.get(`s${name}`)?.count ?? 0,
-          apiId,
-          keyId: `key_${name.slice(3, 27)}`,
-          externalId: field.toString('utf8', 28, 28 + externalIdBytes),
-          tag: field.toString('utf8', 28 + externalIdBytes),
-        });
-      }
     }
-    return counts;
   }
 
   return {
-    /** Counts of verifications, in no order; those of one hour may come in several parts. */
-    async verifications(workspaceId: string, query: UsageQuery): Promise<UsageCount[]> {
+    /** Hands on counts of verifications, in no order; those of one hour may come in several parts. */
+    async verifications(workspaceId: string, query: UsageQuery, each: Visit<UsageCount>): Promise<void> {
       const period = await clampPeriod(query);
       const apiIds = await liveApis(workspaceId, query.apiIds);
-      let counts: UsageCount[];
-      if (query.by.tag || query.tag !== undefined) counts = await byTag(workspaceId, apiIds, period);
+      const ifWanted = (count: UsageCount) => {
+        if (count.hour < period.fromHour || count.hour >= period.toHour) return;
+        if (query.keyId !== undefined && count.keyId !== query.keyId) return;
+        if (query.externalId !== undefined && count.externalId !== query.externalId) return;
+        if (query.tag !== undefined && count.tag !== query.tag) return;
+        each(count);
+      };
+      if (query.by.tag || query.tag !== undefined) await byTag(workspaceId, apiIds, period, ifWanted);
       else if (query.by.key || query.by.externalId || query.keyId !== undefined || query.externalId !== undefined) {
-        counts = await byKey(workspaceId, apiIds, query, period);
-      } else counts = await byApi(workspaceId, apiIds, period);
-      return counts.filter(
-        (count) =>
-          count.hour >= period.fromHour &&
-          count.hour < period.toHour &&
-          (query.keyId === undefined || count.keyId === query.keyId) &&
-          (query.externalId === undefined || count.externalId === query.externalId) &&
-          (query.tag === undefined || count.tag === query.tag),
-      );
+        await byKey(workspaceId, apiIds, query, period, ifWanted);
+      } else await byApi(workspaceId, apiIds, period, ifWanted);
     },
 
-    /** Counts of limit checks, of all identifiers or of one. `namespaces` are ids without `rlns_`, or all there are. */
+    /** Hands on counts of limit checks, of all identifiers or of one. `namespaces` are ids without `rlns_`, or all there are. */
     async ratelimits(
       workspaceId: string,
       query: Period & { namespaceIds: true | readonly string[]; identifier?: string | undefined },
-    ): Promise<NamespaceCount[]> {
+      each: Visit<NamespaceCount>,
+    ): Promise<void> {
       const workspace = workspaceKey(workspaceId);
       const period = await clampPeriod(query);
       const names = new Map<string, string>();
@@ -312,33 +349,18 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
         );
         for (const [index, id16] of ids.entries()) if (found[index] !== null) names.set(id16, found[index]!);
       }
-      const wanted = [...names].flatMap(([id16, namespace]) =>
-        namesIn(period, dayOf).map((day) => ({ id16, namespace, day })),
-      );
       const { identifier } = query;
-      const hoursOfDay = Array.from({ length: 24 }, (_, hour) => String(hour).padStart(2, '0'));
-      const fields = hoursOfDay.flatMap((hour) => [`${hour}p${identifier}`, `${hour}b${identifier}`]);
-      const days = await readAll<(typeof wanted)[number], Record<string, string> | (string | null)[]>(
-        wanted,
-        (commands, { id16, day }) =>
-          identifier === undefined
-            ? commands.hgetall(namespaceUsageKey(workspace, id16, day))
-            : commands.hmget(identifierUsageKey(workspace, id16, day), ...fields),
-      );
-      // Nothing is made for hours without a count: of all the days of all namespaces, few have any.
-      const counts: NamespaceCount[] = [];
-      for (const [index, { namespace, day }] of wanted.entries()) {
-        const counted = days[index]!;
-        for (const [at, hourOfDay] of hoursOfDay.entries()) {
-          const passed = Array.isArray(counted) ? counted[2 * at] : counted[`${hourOfDay}p`];
-          const blocked = Array.isArray(counted) ? counted[2 * at + 1] : counted[`${hourOfDay}b`];
-          if (!passed && !blocked) continue;
-          const hour = hourOf(day, hourOfDay);
+      const kind = identifier === undefined ? 'namespace' : 'identifier';
+      const ids = [...names.keys()];
+      for await (const { index, day, counts } of totalsOf(workspaceId, kind, ids, period, identifier)) {
+        for (const [field, count] of counts) {
+          const hour = hourOf(day, field.slice(0, 2));
           if (hour < period.fromHour || hour >= period.toHour) continue;
-          counts.push({ hour, namespace, passed: Number(passed ?? 0), blocked: Number(blocked ?? 0) });
+          const passed = field.endsWith('p');
+          const namespace = names.get(ids[index]!)!;
+          each({ hour, namespace, passed: passed ? count : 0, blocked: passed ? 0 : count });
         }
       }
-      return counts;
     },
   };
 }

@@ -1,7 +1,7 @@
 // Time in analytics: hours are counted, and answered by hour, day or month, all in UTC.
 
 import Type from 'typebox';
-import type { Period } from '../../store/analytics.ts';
+import { type Period, tooMuch } from '../../store/analytics.ts';
 import { invalid } from '../rules.ts';
 import { Int } from '../schemas.ts';
 
@@ -29,8 +29,9 @@ export const timeFields = {
 /** The beginning of the bucket that an hour lies in, in Unix milliseconds. */
 export function bucketOf(hour: number, granularity: Granularity): number {
   if (granularity === 'hour') return hour * hourMs;
+  if (granularity === 'day') return Math.floor(hour / dayHours) * dayHours * hourMs;
   const date = new Date(hour * hourMs);
-  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), granularity === 'day' ? date.getUTCDate() : 1);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
 }
 
 /** How many buckets lie between this hour's and that of 1970. */
@@ -60,16 +61,37 @@ export function periodOf(
   return period;
 }
 
-/** Adds up what has the same bucket and groups, in order of time. */
-export function addUp<Row extends { time: number }>(rows: Iterable<Row>, sums: readonly (keyof Row)[]): Row[] {
-  const totals = new Map<string, Row>();
-  for (const row of rows) {
-    const key = JSON.stringify(Object.entries(row).filter(([name]) => !sums.includes(name as keyof Row)));
-    const total = totals.get(key);
-    if (!total) totals.set(key, row);
-    else for (const name of sums) total[name] = ((total[name] as number) + (row[name] as number)) as Row[keyof Row];
+/** Rows of an answer, which is some ten megabytes then. */
+const rowsMax = 50_000;
+
+/** Rows that counts are added up in, one for each bucket and group. There may be millions of counts. */
+export class Totals<Row extends { time: number }> {
+  readonly #byTime = new Map<number, Map<string, Row>>();
+  #count = 0;
+
+  /** The row of a group, whose names are given in an order of their own; made when it is its first count. */
+  at(time: number, names: readonly string[], make: () => Row): Row {
+    let rows = this.#byTime.get(time);
+    if (!rows) {
+      rows = new Map();
+      this.#byTime.set(time, rows);
+    }
+    let group = '';
+    // With their lengths, as a name may look like two.
+    for (const name of names) group += `${name.length} ${name}`;
+    let row = rows.get(group);
+    if (!row) {
+      if (++this.#count > rowsMax) throw tooMuch();
+      row = make();
+      rows.set(group, row);
+    }
+    return row;
   }
-  return [...totals.values()].sort((a, b) => a.time - b.time);
+
+  /** In order of time. */
+  rows(): Row[] {
+    return [...this.#byTime].sort(([a], [b]) => a - b).flatMap(([, rows]) => [...rows.values()]);
+  }
 }
 
 /** The SDK can send nothing but SQL here, which this service does not speak. */

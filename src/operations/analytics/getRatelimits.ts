@@ -1,7 +1,15 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { Fields, Identifier, NamespaceRef, SqlQuery } from '../schemas.ts';
-import { addUp, bucketOf, type Granularity, periodOf, refuseSql, timeFields } from './buckets.ts';
+import { bucketOf, type Granularity, periodOf, refuseSql, Totals, timeFields } from './buckets.ts';
+
+interface Row {
+  time: number;
+  namespace: string;
+  identifier?: string;
+  passed: number;
+  blocked: number;
+}
 
 export const getRatelimits = manages({
   name: 'analytics.getRatelimits',
@@ -23,6 +31,7 @@ export const getRatelimits = manages({
     { description: 'In order of time.' },
   ),
   needs: { ratelimit: ['read_analytics'] },
+  readsMuch: true,
   // A caller with some namespaces only gets their rows.
   scope: () => undefined,
   check({ query }) {
@@ -37,12 +46,15 @@ export const getRatelimits = manages({
       const found = await store.overrides.findNamespace(caller.workspaceId, namespace);
       namespaceIds = found && (readable === true || readable.includes(found.id)) ? [found.id] : [];
     }
-    const counts = await store.analytics.ratelimits(caller.workspaceId, { ...period, namespaceIds, identifier });
-    const rows = counts.map(({ hour, ...count }) => ({
-      time: bucketOf(hour, granularity as Granularity),
-      ...count,
-      ...(identifier !== undefined && { identifier }),
-    }));
-    return addUp(rows, ['passed', 'blocked']);
+    const totals = new Totals<Row>();
+    const query = { ...period, namespaceIds, identifier };
+    await store.analytics.ratelimits(caller.workspaceId, query, ({ hour, namespace, passed, blocked }) => {
+      const time = bucketOf(hour, granularity as Granularity);
+      const make = () => ({ time, namespace, ...(identifier !== undefined && { identifier }), passed: 0, blocked: 0 });
+      const row = totals.at(time, [namespace], make);
+      row.passed += passed;
+      row.blocked += blocked;
+    });
+    return totals.rows();
   },
 });

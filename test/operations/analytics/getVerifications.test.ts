@@ -2,8 +2,11 @@
 // answered, over random histories in which the clock is held.
 
 import { beforeAll, describe, expect, test } from 'vitest';
+import { connect } from '../../../src/store/redis.ts';
 import { dayMs, harness, hourMs, type InputOf, testSettings } from '../../support/harness.ts';
 import { random, seed } from '../../support/random.ts';
+import { testRedisUrl } from '../../support/redis.ts';
+import { keyRecordsOf } from '../../support/usage.ts';
 
 const tollgate = harness();
 const { call, ok, clock, createKey, createRootKey, createWorkspace } = tollgate;
@@ -494,4 +497,51 @@ describe('400', () => {
       expect(await call('analytics.getVerifications', wrong as never)).toMatchObject({ status: 400 });
     },
   );
+});
+
+describe('a long history', () => {
+  const keysCount = 70;
+  const hoursCount = 28 * 24;
+  const end = Date.UTC(2026, 5, 29);
+  const start = end - hoursCount * hourMs;
+  let apiId: string;
+  let keyIds: string[];
+  beforeAll(async () => {
+    clock.now = end;
+    ({ apiId } = await ok('apis.createApi', { name: 'long history' }));
+    keyIds = (await Promise.all(Array.from({ length: keysCount }, () => createKey({ apiId })))).map(
+      ({ keyId }) => keyId,
+    );
+    const hours = Array.from({ length: hoursCount }, (_, index) => start / hourMs + index);
+    const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+    for (const keyId of keyIds) {
+      for (const { name, history } of keyRecordsOf(tollgate.workspaceId, keyId, hours)) await redis.set(name, history);
+    }
+    await redis.quit();
+  });
+
+  test('is read whole, by as many scripts as it takes', async () => {
+    const rows = await ok('analytics.getVerifications', {
+      apiId,
+      start,
+      end,
+      granularity: 'month',
+      groupBy: ['keyId'],
+    });
+    const of = { time: Date.UTC(2026, 5, 1), count: 4 * hoursCount, spentCredits: 3 * hoursCount };
+    expect(rows).toHaveLength(keysCount);
+    expect(rows).toEqual(expect.arrayContaining(keyIds.map((keyId) => ({ ...of, keyId }))));
+  });
+
+  test('is refused where it makes more rows than an answer has', async () => {
+    const query = { apiId, start, end, granularity: 'hour' as const };
+    const few = await ok('analytics.getVerifications', { ...query, groupBy: ['externalId', 'outcome'] });
+    expect(few).toHaveLength(2 * hoursCount);
+    const { status, code, data } = await call('analytics.getVerifications', {
+      ...query,
+      groupBy: ['keyId', 'outcome'],
+    });
+    expect({ status, code, data }).toEqual({ status: 400, code: 'invalid_input', data: undefined });
+    expect(2 * keysCount * hoursCount).toBeGreaterThan(50_000);
+  });
 });
