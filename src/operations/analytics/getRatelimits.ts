@@ -28,7 +28,7 @@ export const getRatelimits = manages({
       passed: Type.Integer(),
       blocked: Type.Integer(),
     }),
-    { description: 'In order of time.' },
+    { description: 'In order of time, at most 50 000 rows; a query that makes more is refused.' },
   ),
   needs: { ratelimit: ['read_analytics'] },
   readsMuch: true,

@@ -36,7 +36,10 @@ export const getVerifications = manages({
       count: Type.Integer(),
       spentCredits: Type.Integer(),
     }),
-    { description: 'In order of time. A verification with several tags is in the rows of each.' },
+    {
+      description:
+        'In order of time, at most 50 000 rows; a query that makes more is refused. A verification with several tags is in the rows of each.',
+    },
   ),
   needs: { api: ['read_analytics'] },
   readsMuch: true,
