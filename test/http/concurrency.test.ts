@@ -152,17 +152,20 @@ test('of many who take one last credit, change it and verify at once, the balanc
   expect(credits.remaining).toBe(20 + 30 - spent);
 });
 
-test('of management requests with large bodies a workspace has two at work at once, beside its small ones', async () => {
+test.each([
+  { kind: 'with large bodies', large: 'x'.repeat(32_768), readsMuch: false },
+  { kind: 'that may read much', large: 'much', readsMuch: true },
+])('of management requests $kind a workspace has two at work at once, beside its others', async (of) => {
   const ends: (() => void)[] = [];
   let working = 0;
-  const slow = manages({
-    name: 'test.slow',
+  const slowOrSmall = (name: 'test.slow' | 'test.small') => ({
+    name,
     summary: '',
     input: Fields({ text: Type.String() }),
     output: Type.Object({}),
     needs: {},
     scope: () => undefined,
-    async handle({ text }) {
+    async handle({ text }: { text: string }) {
       if (text === 'small') return {};
       working++;
       await new Promise<void>((resolve) => ends.push(resolve));
@@ -170,16 +173,18 @@ test('of management requests with large bodies a workspace has two at work at on
       return {};
     },
   });
+  const slow = manages({ ...slowOrSmall('test.slow'), ...(of.readsMuch && { readsMuch: true as const }) });
+  const small = manages(slowOrSmall('test.small'));
   const { store } = running[0]!;
-  const answer = createPipeline([slow], { store, log: pino({ level: 'silent' }), metaBytesMax: 0 });
+  const answer = createPipeline([slow, small], { store, log: pino({ level: 'silent' }), metaBytesMax: 0 });
   const { rootKey: otherRootKey } = await tollgate.createWorkspace();
   const ask = (text: string, rootKey = tollgate.rootKey) =>
-    answer(requestTo('/v2/test.slow', rootKey, { body: JSON.stringify({ text }) }));
+    answer(requestTo(`/v2/test.${text === 'small' ? 'small' : 'slow'}`, rootKey, { body: JSON.stringify({ text }) }));
 
-  const large = Array.from({ length: 5 }, () => ask('x'.repeat(32_768)));
+  const large = Array.from({ length: 5 }, () => ask(of.large));
   await vi.waitFor(() => expect(working).toBe(2));
   expect((await ask('small')).status).toBe(200);
-  const others = ask('x'.repeat(32_768), otherRootKey);
+  const others = ask(of.large, otherRootKey);
   await vi.waitFor(() => expect(working).toBe(3));
   for (let ended = 0; ended < 6; ended++) {
     await vi.waitFor(() => expect(ends.length).toBeGreaterThan(ended));
