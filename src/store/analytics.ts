@@ -116,9 +116,9 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
   ): Promise<Reply[]> {
     if (items.length > readsMax) throw tooMuch();
     const replies: Reply[] = [];
-    for (let first = 0; first < items.length; first += pipelineMax) {
+    for (const some of pieces(items, pipelineMax)) {
       const commands = redis.pipeline();
-      for (const item of items.slice(first, first + pipelineMax)) add(commands, item);
+      for (const item of some) add(commands, item);
       const answers = await answered(commands.exec());
       for (const [error, reply] of answers ?? []) {
         if (error) throw storeError(error);

@@ -28,14 +28,8 @@ export const identityKeysKey = (workspace: string, id16: string): string => `${w
 export const namespaceNamesKey = (workspace: string): string => `${workspace}:nsid`;
 export const formerKeysKey = (workspace: string, apiId: string): string => `${workspace}:uz:${apiId.slice(-8)}`;
 export const formerMembersKey = (workspace: string, externalId: string): string => `${workspace}:ui:${externalId}`;
-export const apiUsageKey = (workspace: string, apiId: string, day: string): string =>
-  `${workspace}:ua:${apiId.slice(-8)}:${day}`;
 export const tagUsageKey = (workspace: string, apiId: string, day: string): string =>
   `${workspace}:ut:${apiId.slice(-8)}:${day}`;
-export const namespaceUsageKey = (workspace: string, id16: string, day: string): string =>
-  `${workspace}:ul:${id16}:${day}`;
-export const identifierUsageKey = (workspace: string, id16: string, day: string): string =>
-  `${workspace}:ud:${id16}:${day}`;
 
 export interface KeyspaceEntry {
   /** What follows `tg:{ws_…}`. `<api8>` is the last eight characters of an API's id, `<id16>` an id without prefix. */

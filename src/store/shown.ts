@@ -22,9 +22,9 @@ interface CachedShown {
 }
 
 /**
- * Printed keys by workspace and digest, each with its version; the script confirms the version in the round trip that decides. A key is held
- * from the second time on: keys that are asked for once, be they ever so many, take no memory, no collector's time and no
- * other key's place.
+ * Printed keys by workspace and digest, each with its version; the script confirms the version in the round trip that
+ * decides. A key is held from the second time on: keys that are asked for once, be they ever so many, take no memory, no
+ * collector's time and no other key's place.
  */
 export class ShownCache {
   readonly #seen = new Uint8Array(2 ** seenBits / 8);
