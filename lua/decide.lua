@@ -13,9 +13,10 @@
 --   2 limit   number of checks (1), each: cost (7), limit (7), duration (7), namespace and identifier (each its length
 --             in 2, then itself). All checks pass and are charged, or none is.
 -- ARGV[5]  now_ms      '' for Redis's clock
--- returns  {packed answers, one after the other, then position and shown of each whose known version is out of date}
---   verify    outcome (1), 1 if the key has a balance (1), balance (7), number of limits (1), each: which (1: up to 50
---             of the key, 100 + n of the identity, 200 + n the request's n-th), exceeded (1), remaining (7), reset (7)
+-- returns  {packed answers, one after the other, then in the same order shown of each whose known version is out of date}
+--   verify    outcome (1), 64 more if its shown is told; 1 if the key has a balance (1), balance (7), number of limits (1),
+--             each: which (1: up to 50 of the key, 100 + n of the identity, 200 + n the request's n-th), exceeded (1),
+--             remaining (7), reset (7)
 --   limit     outcome (1), number of checks (1), each: passed (1), limit (7), remaining (7), reset (7), the override's id
 --             (its length in 1, then itself)
 --   not found its outcome (1)
@@ -55,6 +56,8 @@ local REFUSED = {
   limit_not_found = 24, namespace_not_found = 25, create_namespace = 26, failed = 30,
 }
 local ok_limit, ok_blocked = 10, 11
+-- Beside an outcome.
+local WITH_SHOWN = 64
 -- The fixed part of a state from its version on, and the length of its link.
 local DECIDES = '>I6I2c8BI6I7BI2'
 
@@ -292,28 +295,35 @@ end
 local function packed_limits(packed, limits_at, tail_bytes)
   local count = string.byte(packed, limits_at)
   if count == 0 then return '\0' end
-  local _, windows_at = window_lengths(packed, count, tail_bytes)
+  local lengths_at = #packed - tail_bytes - 2 * count + 1
+  local windows_at = lengths_at
+  for index = 1, count do windows_at = windows_at - struct.unpack('>I2', packed, lengths_at + 2 * index - 2) end
   return string.sub(packed, limits_at, windows_at - 1)
 end
 
 -- What an answer shows beside the decision; told only when the caller does not hold this version yet. With more keys than
--- a caller remembers that is most verifications, so it is made of few strings. `cold` is {state, name, meta} of the key and
+-- a caller remembers that is most verifications, so it is made as one string. `cold` is {state, name, meta} of the key and
 -- `identity_cold` {state, meta} of its identity, where they were read already.
-local function shown_of(record, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
-  local lists, who = '\0\0\0\0', ''
+local SHOWN = '>I6I2Bc0c16c8BI6I2c0I4c0c0c0'
+local SHOWN_WITH_IDENTITY = SHOWN .. 'c16I2c0I4c0c0'
+local function shown_of(record, version_time, version_number, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
+  local lists = '\0\0\0\0'
   if flags.permissions then
     local held = redis.call('HMGET', record, 'direct', 'roles')
     lists = pack_texts(effective_slugs(workspace, held[1] or '', held[2] or '')) .. pack_texts(names_of_roles(workspace, held[2] or ''))
   end
-  if identity_packed then
-    local meta = (identity_cold or redis.call('HMGET', identity_record(workspace, external_id), 'state', 'meta'))[2]
-    who = struct.pack('>c16I2c0I4c0', identity_packed, #external_id, external_id, meta and #meta + 1 or 0, meta or '')
-      .. packed_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
-  end
   cold = cold or redis.call('HMGET', record, 'state', 'name', 'meta')
   local name, meta = cold[2], cold[3]
-  return struct.pack('>c8Bc0c16c8BI6I2c0I4c0c0c0c0', string.sub(packed, 17, 24), #more, more, packed, api8, flags.enabled and 1 or 0, expires,
-    name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '', lists, packed_limits(packed, limits_at, TAIL_BYTES), who)
+  local format, identity_meta, identity_limits = SHOWN, nil, nil
+  if identity_packed then
+    format = SHOWN_WITH_IDENTITY
+    identity_meta = (identity_cold or redis.call('HMGET', identity_record(workspace, external_id), 'state', 'meta'))[2]
+    identity_limits = packed_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
+  end
+  -- What a format does not name is passed over.
+  return struct.pack(format, version_time, version_number, #more, more, packed, api8, flags.enabled and 1 or 0, expires,
+    name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '', lists, packed_limits(packed, limits_at, TAIL_BYTES),
+    identity_packed, #external_id, external_id, identity_meta and #identity_meta + 1 or 0, identity_meta or '', identity_limits)
 end
 
 -- The tags that are counted, each once. A caller cannot fill the store with names: beyond so many tags an API counts no
@@ -587,7 +597,7 @@ local function verify(position, last, root_index)
   local more = identity_packed and string.sub(identity_packed, 17, IDENTITY_LIMITS_AT - 1) or ''
   if flags.permissions then more = more .. rbac_version_now() end
   if version_time ~= known_time or version_number ~= known_number or more ~= known_more then
-    shown = shown_of(record, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
+    shown = shown_of(record, version_time, version_number, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
   end
   local tags = request and request.tags and counted_tags(request.tags, api8)
 
@@ -622,7 +632,7 @@ local function verify(position, last, root_index)
     balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
   if forgotten then state = string.sub(state, 1, FIXED_BYTES) .. '\0\0' .. string.sub(state, limits_at) end
 
-  local answer = verified(outcome, flags.limited, balance)
+  local answer = verified(shown and WITH_SHOWN + outcome or outcome, flags.limited, balance)
 
   -- Write. What comes after the first line is only what cannot fail once that has not.
   redis.call('HSET', record, 'state', state)
@@ -665,7 +675,6 @@ local function decide_batch(KEYS, ARGV)
     count, position = count + 1, last + 1
     answers[count] = answer
     if shown then
-      reply[#reply + 1] = count - 1
       reply[#reply + 1] = shown
     end
   end

@@ -18,8 +18,9 @@ export const generatorNote = wrkVersion
   : ' (on a small machine it is itself the bottleneck: install wrk for figures that count)';
 
 /**
- * A load of random ones of `bodies`, each the text of a request; or `{before, first, count, after}`, so many that differ in a
- * number alone, counted up from `first`. Answers the function that runs it for a while.
+ * A load of random ones of `bodies`, each the text of a request; or `{before, first, count, after, skewed}`, so many that
+ * differ in a number alone, counted up from `first`. `skewed` asks for the n-th most wanted of them a n-th as often as for the
+ * first (Zipf's law), which is how callers differ; these lie scattered. Answers the function that runs it for a while.
  */
 export function openLoad({ url, path, rootKey, bodies }) {
   return wrkVersion ? openWrk({ url, path, rootKey, bodies }) : openAutocannon({ url, path, rootKey, bodies });
@@ -31,8 +32,9 @@ function openWrk({ url, path, rootKey, bodies }) {
     env.BENCH_BODIES = join(temporaryDir(), `${randomUUID()}.txt`);
     writeFileSync(env.BENCH_BODIES, `${bodies.join('\n')}\n`);
   } else {
-    const { before, first, count, after } = bodies;
+    const { before, first, count, after, skewed } = bodies;
     Object.assign(env, { BENCH_NUMBERED: before, BENCH_FIRST: first, BENCH_COUNT: count, BENCH_AFTER: after });
+    if (skewed) env.BENCH_SKEWED = '1';
   }
   const script = fileURLToPath(new URL('wrk.lua', import.meta.url));
 
@@ -60,9 +62,11 @@ function openWrk({ url, path, rootKey, bodies }) {
 function openAutocannon({ url, path, rootKey, bodies }) {
   const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
   const random = (count) => Math.floor(Math.random() * count);
+  const randomIndex = () =>
+    bodies.skewed ? (Math.floor(bodies.count ** Math.random()) * scatter) % bodies.count : random(bodies.count);
   const randomBody = Array.isArray(bodies)
     ? () => bodies[random(bodies.length)]
-    : () => `${bodies.before}${bodies.first + random(bodies.count)}${bodies.after}`;
+    : () => `${bodies.before}${bodies.first + randomIndex()}${bodies.after}`;
 
   return ({ connections, seconds, onSecond }) =>
     new Promise((resolve, reject) => {
@@ -90,6 +94,9 @@ function openAutocannon({ url, path, rootKey, bodies }) {
       running.on('tick', ({ counter }) => onSecond?.(counter));
     });
 }
+
+/** A prime: neighbours in rank are none in place. wrk.lua has it too. */
+const scatter = 7919;
 
 /** To three digits, which bounds how many different latencies are held. */
 const rounded = (micros) => Number(micros.toPrecision(3));

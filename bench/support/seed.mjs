@@ -10,8 +10,14 @@ const actor = { rootKeyId: 'bench', operation: 'bench', requestId: '' };
 const firstNumber = 10_000_000;
 export const keyString = (index) => `bench_${index + firstNumber}`;
 
-/** What asks for the first `count` of them, see openLoad. */
-export const verifyBodies = (count) => ({ before: '{"key":"bench_', first: firstNumber, count, after: '"}' });
+/** What asks for the first `count` of them, each as often as any other or, `skewed`, as callers do; see openLoad. */
+export const verifyBodies = (count, skewed = false) => ({
+  before: '{"key":"bench_',
+  first: firstNumber,
+  count,
+  after: '"}',
+  skewed,
+});
 
 /** The store on a Redis, with the settings a server has by default, and a workspace when the Redis is empty. */
 export async function openSeed(redis) {

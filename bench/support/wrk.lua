@@ -4,6 +4,7 @@
 
 local bodies, heads, sent, second = {}, {}, 0, 0
 local numbered, first, count, after = os.getenv('BENCH_NUMBERED')
+local skewed, SCATTER = os.getenv('BENCH_SKEWED'), 7919
 local narrate = os.getenv('BENCH_NARRATE')
 
 function init()
@@ -23,9 +24,15 @@ local function head_of(body)
   return string.sub(whole, 1, #whole - #body)
 end
 
+-- See openLoad in load.mjs.
+local function random_index()
+  if skewed then return math.floor(count ^ math.random()) * SCATTER % count end
+  return math.random(0, count - 1)
+end
+
 function request()
   local body
-  if numbered then body = numbered .. first + math.random(0, count - 1) .. after else body = bodies[math.random(#bodies)] end
+  if numbered then body = numbered .. first + random_index() .. after else body = bodies[math.random(#bodies)] end
   local head = heads[#body]
   if not head then
     head = head_of(body)

@@ -88,6 +88,8 @@ const workMax = 8 * batchWeightMax;
 
 const VERIFY = 1;
 const LIMIT = 2;
+/** Beside the outcome of a verification: what is shown of the key came along. */
+const WITH_SHOWN = 64;
 const PASSED = 10;
 const BLOCKED = 11;
 const FAILED = 30;
@@ -101,15 +103,17 @@ const refusals = [
   'create_namespace',
 ] as const;
 
-/** Answers of a batch, read one after the other. */
+/** Answers of a batch, read one after the other; `shown` of those whose known version was out of date, likewise. */
 interface Answers {
   packed: Buffer;
   at: number;
+  shown: Buffer[];
+  shownAt: number;
 }
 
 interface Waiting {
-  /** Reads its answer; `shown` is there where the version it knew was out of date. */
-  settle(answers: Answers, shown: Buffer | undefined): void;
+  /** Reads its answer. */
+  settle(answers: Answers): void;
   reject(error: unknown): void;
 }
 
@@ -174,13 +178,9 @@ export function openDecide(options: DecideOptions) {
     observe?.sent(waiting.length);
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
     const args = [usageRetentionMs, tagsMax, digests, items, now()];
-    const [packed, ...rest] = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, ...unknown[]];
-    const answers = { packed, at: 0 };
-    for (let index = 0, next = 0; index < waiting.length; index++) {
-      const isShown = rest[next] === index;
-      waiting[index]!.settle(answers, isShown ? (rest[next + 1] as Buffer) : undefined);
-      if (isShown) next += 2;
-    }
+    const [packed, ...shown] = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, ...Buffer[]];
+    const answers = { packed, at: 0, shown, shownAt: 0 };
+    for (const entry of waiting) entry.settle(answers);
   }
 
   /** What the script refused, as an error. */
@@ -234,12 +234,16 @@ export function openDecide(options: DecideOptions) {
         const { items, at } = lanes
           .join(rootKey.workspaceId)
           .add(VERIFY, rootKey.digest, 39 + version.length + extras.length, weight, {
-            settle(answers, shown) {
-              const outcome = outcomes[answers.packed[answers.at]! - 1];
+            settle(answers) {
+              const code = answers.packed[answers.at]!;
+              const outcome = outcomes[(code & ~WITH_SHOWN) - 1];
               if (outcome === undefined) return reject(readRefusal(answers));
               observe?.verified(outcome);
               // Confirmed in this very round trip: what was known stands, unless what is shown came along.
-              const text = shown ? shownCache.add(id, shown, known) : known && shownCache.keep(id, known);
+              const text =
+                code & WITH_SHOWN
+                  ? shownCache.add(id, answers.shown[answers.shownAt++]!, known)
+                  : known && shownCache.keep(id, known);
               resolve(readVerified(answers, outcome, text));
             },
             reject,
