@@ -22,9 +22,10 @@
 --   not found its outcome (1)
 --   refused   see REFUSED (1), what it is about as text (its length in 2, then itself)
 --   shown     version, key id (24), 1 if enabled (1), expires or NEVER (6), name (length + 1
---             in 2, then itself; 0 for none), meta (the same in 4), slugs and names of roles (how many in 2, each its
---             length in 2, then itself), limits as they are configured in a state; then, if there is an identity, its id
---             (16), externalId (length in 2, then itself), meta as above, and limits
+--             in 2, then itself; 0 for none), meta (the same in 4), slugs, or lists of numbers, as effective_slugs
+--             answers them, joined by line breaks (their length in 4, then themselves), names of roles (how many in 2, each
+--             its length in 2, then itself), limits as they are configured in a state; then, if there is an identity, its
+--             id (16), externalId (length in 2, then itself), meta as above, and limits
 --   version   that of the key (8), then those of its identity and of permissions if it has them (their length in 1, then
 --             themselves). Zeros are no version. A caller keeps it as it is and sends it back.
 --
@@ -66,13 +67,32 @@ local function refuse(reason, about)
   return struct.pack('>BI2c0', REFUSED[reason], #about, about)
 end
 
+-- What was worked out once stays with the library, up to so many texts of at most so many bytes: many keys are asked the
+-- same, and reading a query and holding it against permissions took longer than all the rest.
+local REMEMBERED_MAX, REMEMBERED_BYTES_MAX = 1000, 1024
+local remembered, remembered_count = {}, 0
+local function remember(text, value)
+  if #text > REMEMBERED_BYTES_MAX then return end
+  if remembered_count == REMEMBERED_MAX then remembered, remembered_count = {}, 0 end
+  remembered[text], remembered_count = value, remembered_count + 1
+end
+
+-- What a root key with these grants may do to everything. Nobody may change it.
+local function held_of(grants)
+  local held = remembered[grants]
+  if not held then
+    held = { verifies = holds(grants, 'api', '*', 'verify_key'), limits = holds(grants, 'ratelimit', '*', 'limit') }
+    remember(grants, held)
+  end
+  return held
+end
+
 local function root_at(index)
   local root = roots[index]
   if not root then
-    root = { held = {} }
-    root.status, root.grants = authenticate(workspace, string.sub(digests, index * 32 - 31, index * 32), now)
-    if root.status == 'ok' and holds(root.grants, 'api', '*', 'verify_key') then root.verifies_all = true end
-    if root.status == 'ok' and holds(root.grants, 'ratelimit', '*', 'limit') then root.limits_all = true end
+    local status, grants = authenticate(workspace, string.sub(digests, index * 32 - 31, index * 32), now)
+    local held = held_of(grants)
+    root = { status = status, grants = grants, verifies_all = held.verifies, limits_all = held.limits }
     roots[index] = root
   end
   return root
@@ -90,6 +110,7 @@ end
 
 -- May it do so to the resource with this id? Found out once a call.
 local function may(root, resource, id, action)
+  root.held = root.held or {}
   local held = root.held[id]
   if held == nil then
     held = holds(root.grants, resource, id, action)
@@ -304,13 +325,14 @@ end
 -- What an answer shows beside the decision; told only when the caller does not hold this version yet. With more keys than
 -- a caller remembers that is most verifications, so it is made as one string. `cold` is {state, name, meta} of the key and
 -- `identity_cold` {state, meta} of its identity, where they were read already.
-local SHOWN = '>I6I2Bc0c16c8BI6I2c0I4c0c0c0'
+local SHOWN = '>I6I2Bc0c16c8BI6I2c0I4c0I4c0c0c0'
 local SHOWN_WITH_IDENTITY = SHOWN .. 'c16I2c0I4c0c0'
 local function shown_of(record, version_time, version_number, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
-  local lists = '\0\0\0\0'
+  local slugs, names = '', '\0\0'
   if flags.permissions then
     local held = redis.call('HMGET', record, 'direct', 'roles')
-    lists = pack_texts(effective_slugs(workspace, held[1] or '', held[2] or '')) .. pack_texts(names_of_roles(workspace, held[2] or ''))
+    slugs = table.concat((effective_slugs(workspace, held[1] or '', held[2] or '')), '\n')
+    names = pack_texts(names_of_roles(workspace, held[2] or ''))
   end
   cold = cold or redis.call('HMGET', record, 'state', 'name', 'meta')
   local name, meta = cold[2], cold[3]
@@ -322,7 +344,7 @@ local function shown_of(record, version_time, version_number, more, packed, api8
   end
   -- What a format does not name is passed over.
   return struct.pack(format, version_time, version_number, #more, more, packed, api8, flags.enabled and 1 or 0, expires,
-    name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '', lists, packed_limits(packed, limits_at, TAIL_BYTES),
+    name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '', #slugs, slugs, names, packed_limits(packed, limits_at, TAIL_BYTES),
     identity_packed, #external_id, external_id, identity_meta and #identity_meta + 1 or 0, identity_meta or '', identity_limits)
 end
 
@@ -481,16 +503,6 @@ local function verified(outcome, has_balance, balance)
     told[at - 3], told[at - 2], told[at - 1], told[at] = which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0, reset
   end
   return struct.pack(format, outcome, has_balance and 1 or 0, balance, selected, unpack(told, 1, 4 * selected))
-end
-
--- What was worked out once stays with the library, up to so many texts of at most so many bytes: many keys are asked the
--- same, and reading a query and holding it against permissions took longer than all the rest.
-local REMEMBERED_MAX, REMEMBERED_BYTES_MAX = 1000, 1024
-local remembered, remembered_count = {}, 0
-local function remember(text, value)
-  if #text > REMEMBERED_BYTES_MAX then return end
-  if remembered_count == REMEMBERED_MAX then remembered, remembered_count = {}, 0 end
-  remembered[text], remembered_count = value, remembered_count + 1
 end
 
 -- What a verification asks for beside its key. Nobody may change it.
@@ -660,8 +672,10 @@ local decide = { verify, limit }
 
 local function decide_batch(KEYS, ARGV)
   workspace, retention, tags_max, digests, now, items = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
-  hour = math.floor(now / HOUR_MS)
-  day, hour_of_day = string.format('%d', hour / 24), string.format('%02d', hour % 24)
+  if hour ~= math.floor(now / HOUR_MS) then
+    hour = math.floor(now / HOUR_MS)
+    day, hour_of_day = string.format('%d', hour / 24), string.format('%02d', hour % 24)
+  end
   roots, apis, namespaces, totals, rbac_version = {}, {}, {}, {}, nil
 
   local answers, reply, count, position = {}, { '' }, 0, 1
@@ -681,8 +695,8 @@ local function decide_batch(KEYS, ARGV)
   reply[1] = table.concat(answers)
 
   for api8, api in pairs(apis) do
+    local record = api_usage(workspace, api8, day)
     for outcome, count in pairs(api.counts) do
-      local record = api_usage(workspace, api8, day)
       add_total(record, hour_of_day .. outcome, count)
       if api.spent[outcome] then add_total(record, 's' .. hour_of_day .. outcome, api.spent[outcome]) end
     end
@@ -690,7 +704,8 @@ local function decide_batch(KEYS, ARGV)
   for record, fields in pairs(totals) do
     local created = false
     for field, amount in pairs(fields) do
-      local total = redis.call('HINCRBY', record, field, int(amount))
+      -- Redis prints a number with seventeen digits: `int` would be one more text to make.
+      local total = redis.call('HINCRBY', record, field, amount)
       created = created or total == amount
     end
     if created then redis.call('PEXPIRE', record, int(retention + DAY_MS)) end

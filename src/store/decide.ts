@@ -9,7 +9,8 @@ import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { type Gathering, Lanes } from './lanes.ts';
 import { storeError } from './redis.ts';
 import type { Scripts } from './scripts.ts';
-import { noVersion, ShownCache } from './shown.ts';
+import { noVersion, readTold, ShownCache } from './shown.ts';
+import { areNumbers } from './slugs.ts';
 import type { StoreObserver } from './store.ts';
 
 export interface VerifyRequest {
@@ -64,6 +65,8 @@ export interface Limited {
 
 export interface DecideOptions {
   scripts: Scripts;
+  /** The slugs of those lists of numbers. */
+  slugsOf: (workspaceId: string, lists: readonly string[]) => Promise<string[]>;
   usageRetentionMs: number;
   tagsMax: number;
   inFlightMax: number;
@@ -112,7 +115,7 @@ interface Answers {
 }
 
 interface Waiting {
-  /** Reads its answer. */
+  /** Reads its answer. Whatever becomes of it, the next one begins where it ends. */
   settle(answers: Answers): void;
   reject(error: unknown): void;
 }
@@ -162,7 +165,7 @@ class Batch implements Gathering {
 }
 
 export function openDecide(options: DecideOptions) {
-  const { scripts, usageRetentionMs, tagsMax, inFlightMax, commandTimeoutMs, now, observe } = options;
+  const { scripts, slugsOf, usageRetentionMs, tagsMax, inFlightMax, commandTimeoutMs, now, observe } = options;
   const shownCache = new ShownCache();
   const lanes = new Lanes({
     newBatch: () => new Batch(),
@@ -180,7 +183,14 @@ export function openDecide(options: DecideOptions) {
     const args = [usageRetentionMs, tagsMax, digests, items, now()];
     const [packed, ...shown] = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, ...Buffer[]];
     const answers = { packed, at: 0, shown, shownAt: 0 };
-    for (const entry of waiting) entry.settle(answers);
+    for (const entry of waiting) {
+      try {
+        entry.settle(answers);
+      } catch (cause) {
+        // A bug of ours, in one answer: the others were decided and charged, and are told so.
+        entry.reject(cause);
+      }
+    }
   }
 
   /** What the script refused, as an error. */
@@ -239,12 +249,25 @@ export function openDecide(options: DecideOptions) {
               const outcome = outcomes[(code & ~WITH_SHOWN) - 1];
               if (outcome === undefined) return reject(readRefusal(answers));
               observe?.verified(outcome);
-              // Confirmed in this very round trip: what was known stands, unless what is shown came along.
-              const text =
-                code & WITH_SHOWN
-                  ? shownCache.add(id, answers.shown[answers.shownAt++]!, known)
-                  : known && shownCache.keep(id, known);
-              resolve(readVerified(answers, outcome, text));
+              const packed = code & WITH_SHOWN ? answers.shown[answers.shownAt++] : undefined;
+              const verified = readVerified(answers, outcome);
+              if (!packed) {
+                // Confirmed in this very round trip: what was known stands.
+                verified.shown = known && shownCache.keep(id, known);
+                return resolve(verified);
+              }
+              const told = readTold(packed);
+              const tell = () => {
+                verified.shown = shownCache.add(id, told, known);
+                resolve(verified);
+              };
+              if (!areNumbers(told.shown.permissions)) return tell();
+              slugsOf(rootKey.workspaceId, told.shown.permissions)
+                .then((slugs) => {
+                  told.shown.permissions = slugs;
+                  tell();
+                })
+                .catch(reject);
             },
             reject,
           });
@@ -298,7 +321,8 @@ const none = Buffer.alloc(0);
 const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
   limit === undefined ? [name, cost] : [name, cost, limit, duration];
 
-function readVerified(answers: Answers, outcome: Outcome, shown: ShownText | undefined): Verified {
+/** What the answer itself says; what is shown comes from elsewhere. */
+function readVerified(answers: Answers, outcome: Outcome): Verified {
   const { packed } = answers;
   let { at } = answers;
   if (outcome === 'NOT_FOUND') {
@@ -320,7 +344,7 @@ function readVerified(answers: Answers, outcome: Outcome, shown: ShownText | und
     });
   }
   answers.at = at;
-  return { outcome, shown, credits, ratelimits };
+  return { outcome, shown: undefined, credits, ratelimits };
 }
 
 function readLimited(answers: Answers): Limited {

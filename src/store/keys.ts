@@ -4,6 +4,7 @@ import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength } from '../domain/keyString.ts';
 import type { PageOf } from './pages.ts';
 import { type KeyRecord, type KeyRow, type Refill, readKey, readRefill } from './records.ts';
+import { areNumbers, slugsOf } from './slugs.ts';
 import type { StoreContext } from './store.ts';
 
 /** What a key carries at most, by whatever operation. */
@@ -93,14 +94,22 @@ export interface Balance {
   refill: Refill | undefined;
 }
 
-export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetentionMs }: StoreContext) {
+export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usageRetentionMs }: StoreContext) {
+  /** Gets the slugs where the script answered numbers. */
+  async function complete(workspaceId: string, row: KeyRow): Promise<KeyRow> {
+    if (areNumbers(row[10])) row[10] = await slugsOf(redis, workspaceId, row[10]);
+    return row;
+  }
+
   async function read(
     workspaceId: string,
     keyId: string,
     digest: Buffer | '',
   ): Promise<{ key: KeyRecord; byteLength: number } | undefined> {
     const row = (await scripts.run('keys/read', workspaceId, [keyId, digest, now()])) as KeyRow | null;
-    return row ? { key: readKey(row), byteLength: byteLengthOf(row) ?? defaultByteLength } : undefined;
+    return row
+      ? { key: readKey(await complete(workspaceId, row)), byteLength: byteLengthOf(row) ?? defaultByteLength }
+      : undefined;
   }
 
   return {
@@ -125,10 +134,11 @@ export function openKeys({ scripts, now, actorText, keyRetentionMs, usageRetenti
         const reply = (await scripts.run('keys/list', workspaceId, args)) as [KeyRow[], string, 0 | 1] | null;
         if (!reply) return undefined;
         const [rows, last, more] = reply;
-        items.push(...rows.map(readKey));
+        const isLarge = rows.some((row) => areNumbers(row[10]));
+        for (const row of rows) items.push(readKey(await complete(workspaceId, row)));
         if (more === 0) return { items, next: undefined };
         after = last;
-        if (items.length === page.count) break;
+        if (items.length === page.count || isLarge) break;
       }
       return { items, next: `key_${after}` };
     },

@@ -25,6 +25,7 @@ export const apiKey = (workspace: string, apiId: string): string => `${workspace
 export const keysKey = (workspace: string, apiId: string): string => `${workspace}:keys:${apiId.slice(-8)}`;
 export const identityKey = (workspace: string, externalId: string): string => `${workspace}:i:${externalId}`;
 export const identityKeysKey = (workspace: string, id16: string): string => `${workspace}:ik:${id16}`;
+export const permissionSlugsKey = (workspace: string): string => `${workspace}:ps`;
 export const namespaceNamesKey = (workspace: string): string => `${workspace}:nsid`;
 export const formerKeysKey = (workspace: string, apiId: string): string => `${workspace}:uz:${apiId.slice(-8)}`;
 export const formerMembersKey = (workspace: string, externalId: string): string => `${workspace}:ui:${externalId}`;

@@ -33,6 +33,9 @@ const readPermission = ([id, name, slug, description]: PermissionRow): Permissio
   ...(description !== null && { description }),
 });
 
+/** `,3,17,` as its numbers. */
+export const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
+
 export function openRbac({ scripts, now, actorText }: StoreContext) {
   /** The permissions with these numbers, by number. */
   async function describe(workspaceId: string, numbers: readonly string[]): Promise<Map<string, Permission>> {
@@ -45,8 +48,6 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
     }
     return found;
   }
-
-  const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
 
   async function permissionsOf(workspaceId: string, list: string): Promise<Permission[]> {
     const numbers = numbersIn(list);

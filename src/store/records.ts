@@ -64,6 +64,7 @@ export type KeyRow = [
     name: string | null,
     meta: string | null,
   ],
+  /** Or lists of numbers, see slugs.ts. */
   slugs: string[],
   roles: string[],
   limits: LimitRow[],

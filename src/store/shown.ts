@@ -45,16 +45,12 @@ export class ShownCache {
   }
 
   /** `known` is what was held of it, of a version that is out of date. */
-  add(id: string, packed: Buffer, known: CachedShown | undefined): ShownText {
-    const reader = new Reader(packed);
-    const version = reader.latin1(9 + packed[8]!);
-    const shown = printShown(readShown(reader));
-    if (known || this.#wasSeen(id)) {
-      const held = inOnePiece(shown);
-      this.#put(id, { version, shown: held, bytes: 200 + id.length + 2 * shown.fields.length });
-      return held;
-    }
-    return shown;
+  add(id: string, { version, shown }: Told, known: CachedShown | undefined): ShownText {
+    const printed = printShown(shown);
+    if (!known && !this.#wasSeen(id)) return printed;
+    const held = inOnePiece(printed);
+    this.#put(id, { version, shown: held, bytes: 200 + id.length + bytesOf(held) });
+    return held;
   }
 
   /** Was it, or one whose digest ends alike, seen of late? From now on it was. */
@@ -83,6 +79,17 @@ export class ShownCache {
   }
 }
 
+/** What is shown of a key, of this version. */
+export interface Told {
+  version: string;
+  shown: Shown;
+}
+
+export function readTold(packed: Buffer): Told {
+  const reader = new Reader(packed);
+  return { version: reader.latin1(9 + packed[8]!), shown: readShown(reader) };
+}
+
 /** V8 keeps joined texts as trees of their parts, and would walk them for each answer they stand in: 3 % of the server's time. */
 const inOnePiece = ({ fields, keyLimits, identityLimits }: ShownText): ShownText => ({
   fields: copied(fields),
@@ -90,6 +97,10 @@ const inOnePiece = ({ fields, keyLimits, identityLimits }: ShownText): ShownText
   identityLimits: identityLimits.map(copied),
 });
 const copied = (text: string): string => Buffer.from(text).toString();
+
+/** A text takes no more than its bytes in UTF-8, beside what every one takes. */
+const bytesOf = ({ fields, keyLimits, identityLimits }: ShownText): number =>
+  [fields, ...keyLimits, ...identityLimits].reduce((sum, text) => sum + 40 + Buffer.byteLength(text), 0);
 
 /** An `expires` that does not come, see lua/include/state.lua. */
 const never = 2 ** 48 - 1;
@@ -137,6 +148,12 @@ class Reader {
     return length === 0 ? undefined : this.text(length - 1);
   }
 
+  /** There may be a hundred thousand, of a hundred roles. */
+  slugs(): string[] {
+    const bytes = this.number(4);
+    return bytes === 0 ? [] : this.latin1(bytes).split('\n');
+  }
+
   texts(): string[] {
     const texts: string[] = [];
     for (let count = this.number(2); count > 0; count--) texts.push(this.text(this.number(2)));
@@ -163,7 +180,7 @@ function readShown(reader: Reader): Shown {
   const expires = reader.number(6);
   const name = reader.optionalText(2);
   const meta = reader.optionalText(4);
-  const permissions = reader.texts();
+  const permissions = reader.slugs();
   const roles = reader.texts();
   const ratelimits = reader.ratelimits();
   return {

@@ -15,6 +15,7 @@ import { openRbac } from './rbac.ts';
 import { answered, connect, notReady, type RedisClient } from './redis.ts';
 import { openRootKeys } from './rootKeys.ts';
 import { loadScripts, type Scripts } from './scripts.ts';
+import { slugsOf } from './slugs.ts';
 import { openSweep } from './sweep.ts';
 import { openWorkspaces } from './workspaces.ts';
 
@@ -111,7 +112,16 @@ export async function openStore(options: StoreOptions) {
   let readiness: Promise<void> | undefined;
   const rootKeys = openRootKeys(context);
   return {
-    ...openDecide({ scripts, usageRetentionMs, tagsMax, inFlightMax, commandTimeoutMs, now, observe }),
+    ...openDecide({
+      scripts,
+      slugsOf: (...of) => slugsOf(redis, ...of),
+      usageRetentionMs,
+      tagsMax,
+      inFlightMax,
+      commandTimeoutMs,
+      now,
+      observe,
+    }),
     ...openRbac(context),
     analytics: openAnalytics(context),
     apis: openApis(context),

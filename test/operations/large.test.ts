@@ -2,8 +2,9 @@
 // for one call are refused whole.
 
 import { describe, expect, test } from 'vitest';
+import type { OperationName } from '../../src/operations/index.ts';
 import { hash } from '../support/examples.ts';
-import { dayMs, harness } from '../support/harness.ts';
+import { dayMs, harness, type InputOf } from '../support/harness.ts';
 import { readPages } from '../support/lists.ts';
 
 const { call, ok, createRootKey, createWorkspace } = harness();
@@ -38,6 +39,45 @@ describe('a page ends early', () => {
     // A page that is not large is as long as it is asked to be.
     const small = await readPages((at) => call('apis.listKeys', { apiId, limit: 10, ...at }));
     expect(small.map(({ length }) => length)).toEqual([10, 10, 10]);
+  });
+
+  test('after a key of a hundred roles of a thousand permissions, which is shown and verified whole', async () => {
+    const { rootKey } = await createWorkspace();
+    const run = <Name extends OperationName>(name: Name, input: InputOf<Name>) => call(name, input, rootKey);
+    const { apiId } = (await run('apis.createApi', { name: 'large' })).data;
+    const roles = times(100, (role) => `role ${role}`);
+    for (const [role, name] of roles.entries()) {
+      await run('permissions.createRole', { name, permissions: times(1000, (index) => `large.${role}.${index}`) });
+    }
+    const large = (await run('keys.createKey', { apiId, roles, credits: { remaining: 10 } })).data;
+    const plain = (await run('keys.createKey', { apiId, credits: { remaining: 10 } })).data;
+
+    const all = new Set(roles.flatMap((_, role) => times(1000, (index) => `large.${role}.${index}`)));
+    const expectAll = (permissions: string[] = []) => {
+      expect(permissions).toHaveLength(all.size);
+      expect(permissions.every((slug) => all.has(slug))).toBe(true);
+    };
+    // In one batch: each is told what was charged.
+    const verified = await Promise.all([large, plain, large, plain].map(({ key }) => run('keys.verifyKey', { key })));
+    expect(verified.map(({ status, data }) => [status, data.code, data.credits])).toEqual([
+      [200, 'VALID', 9],
+      [200, 'VALID', 9],
+      [200, 'VALID', 8],
+      [200, 'VALID', 8],
+    ]);
+    expectAll(verified[0]!.data.permissions);
+    expectAll((await run('keys.verifyKey', { key: large.key })).data.permissions);
+    expect((await run('keys.verifyKey', { key: large.key, permissions: 'large.99.999 AND large.0.0' })).data.code).toBe(
+      'VALID',
+    );
+    expectAll((await run('keys.getKey', { keyId: large.keyId })).data.permissions);
+    const pages = await readPages((at) => run('apis.listKeys', { apiId, ...at }));
+    expect(pages.map((page) => page.map(({ keyId }) => keyId))).toEqual([[large.keyId], [plain.keyId]]);
+    expectAll(pages[0]![0]!.permissions);
+
+    await run('permissions.deletePermission', { permission: 'large.50.500' });
+    all.delete('large.50.500');
+    expectAll((await run('keys.verifyKey', { key: large.key })).data.permissions);
   });
 
   test('never of identities, whose limits are few: they are read in steps', async () => {

@@ -2,26 +2,32 @@
 
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { ShownCache } from '../../src/store/shown.ts';
+import { readTold, ShownCache } from '../../src/store/shown.ts';
 
 const idOf = (index: number) => `ws_${createHash('sha256').update(`${index}`).digest().toString('latin1')}`;
 
-/** As lua/decide.lua packs a plain key with this name. */
-function packed(version: number, name: string): Buffer {
+/** Of a plain key with this name and so many limits, as lua/decide.lua packs it. */
+function told(version: number, name: string, limits = 0) {
   const head = Buffer.alloc(9);
   head.writeUInt32BE(version, 4);
   const expires = Buffer.from('ffffffffffff', 'hex');
   const nameBytes = Buffer.alloc(2);
   nameBytes.writeUInt16BE(name.length + 1);
-  const rest = Buffer.alloc(4 + 4 + 1); // No meta, permissions, roles or limits.
-  return Buffer.concat([head, Buffer.from('1'.repeat(24)), Buffer.of(1), expires, nameBytes, Buffer.from(name), rest]);
+  const rest = Buffer.alloc(4 + 4 + 2); // No meta, permissions or roles.
+  const limitName = 'l'.repeat(100);
+  const limit = Buffer.concat([Buffer.alloc(16), Buffer.of(limitName.length), Buffer.from('1'.repeat(16) + limitName)]);
+  const ratelimits = [Buffer.of(limits), ...Array.from({ length: limits }, () => limit)];
+  const keyId = Buffer.from('1'.repeat(24));
+  return readTold(
+    Buffer.concat([head, keyId, Buffer.of(1), expires, nameBytes, Buffer.from(name), rest, ...ratelimits]),
+  );
 }
 
 test('a key is held from the second time on, with its version', () => {
   const cache = new ShownCache();
-  expect(cache.add(idOf(1), packed(7, 'Ada'), undefined).fields).toContain('"name":"Ada"');
+  expect(cache.add(idOf(1), told(7, 'Ada'), undefined).fields).toContain('"name":"Ada"');
   expect(cache.find(idOf(1))).toBeUndefined();
-  cache.add(idOf(1), packed(7, 'Ada'), undefined);
+  cache.add(idOf(1), told(7, 'Ada'), undefined);
   const known = cache.find(idOf(1));
   expect(known?.shown.fields).toContain('"name":"Ada"');
   expect(Buffer.from(known!.version, 'latin1').readUInt32BE(4)).toBe(7);
@@ -29,18 +35,27 @@ test('a key is held from the second time on, with its version', () => {
 
 test('what is held is replaced by a newer version at once', () => {
   const cache = new ShownCache();
-  cache.add(idOf(1), packed(1, 'before'), undefined);
-  cache.add(idOf(1), packed(1, 'before'), undefined);
-  cache.add(idOf(1), packed(2, 'after'), cache.find(idOf(1)));
+  cache.add(idOf(1), told(1, 'before'), undefined);
+  cache.add(idOf(1), told(1, 'before'), undefined);
+  cache.add(idOf(1), told(2, 'after'), cache.find(idOf(1)));
   expect(cache.find(idOf(1))?.shown.fields).toContain('"name":"after"');
 });
 
 test('of keys that come once, hardly any is held, however many there are', () => {
   const cache = new ShownCache();
   const many = 300_000;
-  for (let index = 0; index < many; index++) cache.add(idOf(index), packed(1, 'once'), undefined);
+  for (let index = 0; index < many; index++) cache.add(idOf(index), told(1, 'once'), undefined);
   let held = 0;
   for (let index = 0; index < many; index++) if (cache.find(idOf(index))) held++;
   // Those whose digests end like that of another.
   expect(held / many).toBeLessThan(0.1);
+});
+
+test('what is held is bounded in bytes, those of limits among them', () => {
+  const cache = new ShownCache();
+  for (let index = 0; index < 8000; index++) {
+    for (let time = 0; time < 2; time++) cache.add(idOf(index), told(1, 'limited', 50), undefined);
+  }
+  expect(cache.find(idOf(7999))?.shown.keyLimits).toHaveLength(50);
+  expect(cache.find(idOf(0))).toBeUndefined();
 });
