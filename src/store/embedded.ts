@@ -218,17 +218,27 @@ async function keepRunning({ program, place, durable, onEvent }: Running) {
 
   async function supervise() {
     let delayMs = restartDelayMs.first;
+    /** Why the last launch failed, if it did: `child` is then still the one that ended before. */
+    let failure: string | undefined;
     for (;;) {
       const startedAt = performance.now();
       await ended(child);
       if (performance.now() - startedAt > steadyAfterMs) delayMs = restartDelayMs.first;
       if (!stopping.signal.aborted) {
-        onEvent(`redis-server ended unexpectedly (${howEnded(child)}). Starting it again in ${delayMs} ms.`);
+        const trouble = failure ?? `redis-server ended unexpectedly (${howEnded(child)}).`;
+        onEvent(`${trouble} Starting it again in ${delayMs} ms.`);
         await delay(delayMs, undefined, { signal: stopping.signal }).catch(() => {});
       }
       if (stopping.signal.aborted) return;
       delayMs = Math.min(delayMs * 2, restartDelayMs.max);
-      child = launch(program, place, durable);
+      try {
+        child = launch(program, place, durable);
+        failure = undefined;
+      } catch (error) {
+        // No file descriptor, no room, no memory: troubles that pass, and that Tollgate must outlive.
+        failure = `redis-server could not be run (${(error as Error).message}).`;
+        continue;
+      }
       await untilReady(child, place, onEvent).then(
         () => onEvent('redis-server runs again.'),
         (error: Error) => stopping.signal.aborted || onEvent(error.message),
@@ -252,11 +262,14 @@ function launch(program: string, { dir, socket }: Place, durable: boolean): Chil
   writeFileSync(configFile, configOf(dir, socket, durable), { mode: 0o600 });
   const log = openSync(logOf(dir), 'a', 0o600);
   const options: SpawnOptions = { cwd: dir, detached: true, stdio: ['ignore', log, log] };
-  const child = privately(() => spawn(program, [configFile], options));
-  closeSync(log);
-  // Without a listener an error would end the process; `ended` and `untilReady` see it by the missing pid.
-  child.on('error', () => {}).unref();
-  return child;
+  try {
+    const child = privately(() => spawn(program, [configFile], options));
+    // Without a listener an error would end the process; `ended` and `untilReady` see it by the missing pid.
+    child.on('error', () => {}).unref();
+    return child;
+  } finally {
+    closeSync(log);
+  }
 }
 
 const logOf = (dir: string) => join(dir, 'redis.log');

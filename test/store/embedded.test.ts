@@ -80,6 +80,14 @@ async function startOwner(): Promise<{ owner: ChildProcess; url: string }> {
   return { owner, url: String(line).trim() };
 }
 
+const configFile = () => join(dataDir, 'redis', 'redis.conf');
+
+/** From now on Redis cannot be run: its configuration cannot be written. */
+function blockConfig() {
+  rmSync(configFile());
+  mkdirSync(configFile());
+}
+
 async function kill(owner: ChildProcess) {
   owner.kill('SIGKILL');
   await once(owner, 'exit');
@@ -214,6 +222,32 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     await vi.waitFor(() => expect(events).toContain('redis-server runs again.'), waiting);
     expect(events[0]).toBe('redis-server ended unexpectedly (SIGKILL). Starting it again in 100 ms.');
     expect(await ask(url, (redis) => redis.get('name'))).toBe('Tollgate');
+  });
+
+  test('a Redis that cannot be run for a while is tried until it can', async () => {
+    const events: string[] = [];
+    const { url } = await start({ onEvent: (message) => events.push(message) });
+    blockConfig();
+    process.kill(await pidOf(url), 'SIGKILL');
+
+    const again = /^redis-server could not be run \(EISDIR: .*\)\. Starting it again in (\d+) ms\.$/;
+    const delays = () => events.flatMap((event) => again.exec(event)?.[1] ?? []);
+    await vi.waitFor(() => expect(delays().slice(0, 2)).toEqual(['200', '400']), waiting);
+    rmSync(configFile(), { recursive: true });
+    await vi.waitFor(() => expect(events).toContain('redis-server runs again.'), waiting);
+    expect(events.filter((event) => event.includes('ended unexpectedly'))).toHaveLength(1);
+    expect(await ask(url, (redis) => redis.ping())).toBe('PONG');
+  });
+
+  test('a Redis that cannot be run is no obstacle to stop', async () => {
+    const events: string[] = [];
+    const redis = await start({ onEvent: (message) => events.push(message) });
+    blockConfig();
+    process.kill(await pidOf(redis.url), 'SIGKILL');
+
+    await vi.waitFor(() => expect(events.at(-1)).toContain('EISDIR'), waiting);
+    await stop(redis);
+    expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
   });
 
   test('a path too long for a socket puts the sockets below the temporary directory, as private', async () => {
