@@ -3,13 +3,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { loadConfig, sharesMetrics, storeSettings, tlsSettings } from './config.ts';
 import { createMetrics, textOf } from './metrics.ts';
-import { createLog, openSnapshots, serve, serveMetrics } from './serve.ts';
+import { createLog, openSnapshots, serve, serveMetrics, stopWaitMs } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 import { startSweeper } from './sweeper.ts';
 import { startWorkers } from './workers.ts';
 
-const stopWaitMs = 10_000;
 /** One Ctrl-C comes twice below npm, from the terminal and from npm: only a later signal is a second one. */
 const urgentAfterMs = 1_000;
 

@@ -25,6 +25,9 @@ export interface ServeOptions {
   scrape: () => Promise<string>;
 }
 
+/** A process that was told to stop ends within this, whatever a client keeps in flight. */
+export const stopWaitMs = 10_000;
+
 // The uses of this machine's clock: a request's id needs no truth, and seconds to wait are rounded.
 const nowMs = () => Date.now();
 const newRequestId = () => createId('req', nowMs());

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { openChannel } from './channel.ts';
 import { loadConfig, storeSettings } from './config.ts';
 import { createMetrics } from './metrics.ts';
-import { createLog, openSnapshots, serve } from './serve.ts';
+import { createLog, openSnapshots, serve, stopWaitMs } from './serve.ts';
 import { openStore } from './store/store.ts';
 import type { ToWorker } from './workers.ts';
 
@@ -40,6 +40,8 @@ async function stop() {
   isStopping = true;
   server.drain();
   if (process.connected) await Promise.race([delay(config.drainMs), disconnected]);
+  // The first process gives up then too, and says so; later nobody is left to end this one, and its Redis is gone.
+  setTimeout(() => process.exit(1), stopWaitMs).unref();
   await server.close();
   await store.close();
   process.exit(0);

@@ -168,22 +168,23 @@ test('wrong settings are an error in words', async () => {
   );
 });
 
+const workersOf = (server: Program) =>
+  spawnSync('pgrep', ['-P', String(server.child.pid), '-f', 'worker.js'])
+    .stdout.toString()
+    .trim()
+    .split('\n');
+
 test('with several workers a killed one is replaced, and the port stays open', async () => {
   const server = start({ WORKERS: '2', LOG_LEVEL: 'error' });
   const port = await portOf(server);
-  const workers = () =>
-    spawnSync('pgrep', ['-P', String(server.child.pid), '-f', 'worker.js'])
-      .stdout.toString()
-      .trim()
-      .split('\n');
-  const before = workers();
+  const before = workersOf(server);
   expect(before).toHaveLength(2);
 
   process.kill(Number(before[0]), 'SIGKILL');
   await vi.waitFor(() => expect(server.err).toContain('A worker ended with SIGKILL'), waiting);
   expect(await reachable(port)).toBe(true);
   await vi.waitFor(() => {
-    const after = workers();
+    const after = workersOf(server);
     expect(after).toHaveLength(2);
     expect(after).not.toContain(before[0]);
   }, waiting);
@@ -201,3 +202,30 @@ test('workers of a server that was killed end by themselves', async () => {
   // The Redis that it left ends with the next.
   await portOf(start());
 });
+
+test('a request that never ends keeps no worker alive after the first process', async () => {
+  const server = start({ WORKERS: '2' });
+  const client = connect(await portOf(server), '127.0.0.1').on('error', () => {});
+  await send(client, 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n');
+  await once(client, 'data');
+  const goOn = setInterval(() => client.write('1\r\nx\r\n'), 200);
+  const workers = workersOf(server);
+  try {
+    server.child.kill('SIGINT');
+    await once(server.child, 'exit');
+    expect(server.err).toContain('could not stop within 10000 ms');
+    await vi.waitFor(() => expect(workers.filter(isAlive)).toEqual([]), { timeout: 2_000, interval: 20 });
+    await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeUndefined(), waiting);
+  } finally {
+    clearInterval(goOn);
+    client.destroy();
+  }
+});
+
+function isAlive(pid: string): boolean {
+  try {
+    return process.kill(Number(pid), 0);
+  } catch {
+    return false;
+  }
+}
