@@ -54,7 +54,8 @@ export async function startWorkers({ count, log, redisUrl, host, port, onRestart
   /** Starts one and resolves when it listens; rejects when it ends before. */
   async function start(onPort: number): Promise<void> {
     const worker = fork(program, [JSON.stringify({ redisUrl, port: onPort } satisfies ToWorker)]);
-    workers.add(worker);
+    // One that could not be run, which its missing pid says, never ends: nobody is to wait for it.
+    if (worker.pid !== undefined) workers.add(worker);
     worker.once('exit', () => forget(worker));
     // Its one message says that it listens.
     const listening = once(worker, 'message');

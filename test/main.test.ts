@@ -1,7 +1,7 @@
 // The server as a process: how it starts, what it prints, how it stops.
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -229,3 +229,21 @@ function isAlive(pid: string): boolean {
     return false;
   }
 }
+
+test('a worker that cannot be run for a while is tried until it can, and does not hold up the stop', async () => {
+  const node = join(dataDir, 'node');
+  symlinkSync(process.execPath, node);
+  // Workers are run by what the first process takes for Node: a link that the test can take away.
+  const preload = `data:text/javascript,process.execPath = ${JSON.stringify(node)}`;
+  const server = start({ WORKERS: '2', LOG_LEVEL: 'error' }, ['--import', preload, 'dist/main.js']);
+  await portOf(server);
+  const [first] = workersOf(server);
+
+  rmSync(node);
+  process.kill(Number(first), 'SIGKILL');
+  await vi.waitFor(() => expect(server.err).toContain('A worker could not be started'), waiting);
+  symlinkSync(process.execPath, node);
+  await vi.waitFor(() => expect(workersOf(server)).toHaveLength(2), waiting);
+
+  expect(await server.stop()).toBe(0);
+});
