@@ -125,6 +125,16 @@ export const settings = Object.values(table).map(({ variable, default: fallback,
 /** A password in a mistyped URL must not reach the terminal or a log. */
 const withoutCredentials = (text: string) => text.replace(/\/\/.*@/, '//…@');
 
+/**
+ * What a process of ours finds in its environment that is to use this Redis and this port. As arguments, everybody on the
+ * machine could read the password of a REDIS_URL.
+ */
+export const environmentWith = ({ redisUrl, port }: { redisUrl: string; port: number }): NodeJS.ProcessEnv => ({
+  ...process.env,
+  REDIS_URL: redisUrl,
+  PORT: String(port),
+});
+
 /** An empty variable counts as unset. Throws one Error that names every variable whose value is not accepted. */
 export function loadConfig(env: Record<string, string | undefined> = process.env): Config {
   const config: Record<string, unknown> = {};

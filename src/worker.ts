@@ -8,11 +8,9 @@ import { loadConfig, storeSettings } from './config.ts';
 import { createMetrics } from './metrics.ts';
 import { createLog, openSnapshots, serve, stopWaitMs } from './serve.ts';
 import { openStore } from './store/store.ts';
-import type { ToWorker } from './workers.ts';
 
 const config = loadConfig();
 const log = createLog(config);
-const { redisUrl, port } = JSON.parse(process.argv[2]!) as ToWorker;
 /** The first process asks all workers before it answers. */
 const scrapeWaitMs = 5_000;
 
@@ -25,13 +23,13 @@ function fail(error: Error): never {
 const metrics = createMetrics();
 const store = await openStore({
   ...storeSettings(config),
-  url: redisUrl,
+  url: config.redisUrl,
   onEvent: (message) => log.warn(message),
   observe: metrics.observe,
 }).catch(fail);
 const channel = openChannel(process, { counts: openSnapshots(metrics, store) });
 const scrape = () => channel.ask<string>('scrape', scrapeWaitMs);
-const server = await serve({ store, config, log, port, sharePort: true, metrics, scrape }).catch(fail);
+const server = await serve({ store, config, log, port: config.port, sharePort: true, metrics, scrape }).catch(fail);
 
 const disconnected = once(process, 'disconnect');
 let isStopping = false;

@@ -8,17 +8,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { openChannel } from './channel.ts';
+import { environmentWith } from './config.ts';
 import { lastingOf, type Snapshot, sumOf } from './metrics.ts';
 
-/** What a worker is told, as its argument. */
-export interface ToWorker {
-  redisUrl: string;
-  port: number;
-}
-
-export interface WorkersOptions extends ToWorker {
+export interface WorkersOptions {
   count: number;
+  redisUrl: string;
   host: string;
+  port: number;
   log: Logger;
   /** A worker is started again. */
   onRestart: () => void;
@@ -53,7 +50,7 @@ export async function startWorkers({ count, log, redisUrl, host, port, onRestart
 
   /** Starts one and resolves when it listens; rejects when it ends before. */
   async function start(onPort: number): Promise<void> {
-    const worker = fork(program, [JSON.stringify({ redisUrl, port: onPort } satisfies ToWorker)]);
+    const worker = fork(program, { env: environmentWith({ redisUrl, port: onPort }) });
     // One that could not be run, which its missing pid says, never ends: nobody is to wait for it.
     if (worker.pid !== undefined) workers.add(worker);
     worker.once('exit', () => forget(worker));

@@ -194,6 +194,14 @@ test('with several workers a killed one is replaced, and the port stays open', a
   expect(await reachable(port)).toBe(false);
 });
 
+test('the arguments of a worker, which every user of the machine sees, do not tell its Redis', async () => {
+  const server = start({ WORKERS: '2' });
+  await portOf(server);
+  for (const pid of workersOf(server)) {
+    expect(spawnSync('ps', ['-o', 'args=', '-p', pid]).stdout.toString().trim()).toMatch(/worker\.js$/);
+  }
+});
+
 test('workers of a server that was killed end by themselves', async () => {
   const server = start({ WORKERS: '2' });
   const port = await portOf(server);

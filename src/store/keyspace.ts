@@ -17,6 +17,8 @@ export const absentKey = (workspace: string): string => `${workspace}:-`;
 export const workspacesKey = 'tg:workspaces';
 /** Held for seconds by whoever makes the first workspace. String, expires. */
 export const setupKey = 'tg:setup';
+/** The form of all data, see form.ts. String. */
+export const formKey = 'tg:form';
 
 // Below a workspace (its name as workspaceKey makes it), as lua/include/names.lua has them too.
 export const auditKey = (workspace: string): string => `${workspace}:audit`;

@@ -7,6 +7,7 @@ import { openApis } from './apis.ts';
 import { openAudit } from './audit.ts';
 import { openDecide } from './decide.ts';
 import { openDurable } from './durable.ts';
+import { checkForm } from './form.ts';
 import { openIdentities } from './identities.ts';
 import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
@@ -79,11 +80,13 @@ export interface StoreContext {
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
   const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax, inFlightMax, commandTimeoutMs, observe } = options;
-  const scripts = await loadScripts(redis, workspaceKey, observe).catch((error) => {
-    // Nobody else can close it, and while it is open the process does not end.
-    redis.disconnect();
-    throw error;
-  });
+  const scripts = await checkForm(redis)
+    .then(() => loadScripts(redis, workspaceKey, observe))
+    .catch((error) => {
+      // Nobody else can close it, and while it is open the process does not end.
+      redis.disconnect();
+      throw error;
+    });
   const durable = options.durable
     ? await openDurable(options.url, options, scripts).catch((error) => {
         redis.disconnect();

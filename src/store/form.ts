@@ -1,0 +1,39 @@
+// The form of what lies in Redis. Data of another form is refused at the start: a server that cannot read all of it would
+// find some keys and not others, and write its own beside them.
+
+import { apisKey, formKey, keysKey, workspaceKey, workspacesKey } from './keyspace.ts';
+import { answered, type RedisClient } from './redis.ts';
+
+/** Counted up, with a word in CHANGELOG.md, whenever a record or a list is written otherwise than before. */
+const form = '2';
+
+/** Rejects, saying what to do, when the data is of another form; writes the form down where that was not done yet. */
+export async function checkForm(redis: RedisClient): Promise<void> {
+  const written = await answered(redis.get(formKey));
+  const found = written ?? (await unwrittenForm(redis));
+  if (found !== form) {
+    throw new Error(
+      `The data in Redis is of form ${found}, and this Tollgate reads form ${form}. Export it with the version that wrote it, ` +
+        'and import it into an empty Redis: docs/running.md, Upgrading.',
+    );
+  }
+  // A Redis that is full or a replica may refuse it: then the next start writes it down.
+  if (written === null) await redis.set(formKey, form, 'NX').catch(() => {});
+}
+
+/** Where the hundredth stands: so many workspaces are looked at, and APIs of each. */
+const last = '99';
+/** Since form 2 an id takes 12 bytes of such a member instead of 16; a digest, 32, follows it. */
+const form1MemberBytes = 48;
+
+/** The form was not written down at first. */
+async function unwrittenForm(redis: RedisClient): Promise<string> {
+  for (const workspaceId of await answered(redis.zrange(workspacesKey, '0', last))) {
+    const workspace = workspaceKey(workspaceId);
+    for (const api of await answered(redis.zrange(apisKey(workspace), '0', last))) {
+      const [member] = await answered(redis.zrangeBuffer(keysKey(workspace, api), '0', '0'));
+      if (member) return member.length === form1MemberBytes ? '1' : form;
+    }
+  }
+  return form;
+}
