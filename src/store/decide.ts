@@ -237,8 +237,10 @@ export function openDecide(options: DecideOptions) {
           ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
           : none;
       const version = known?.version ?? noVersion;
-      // What a verification names beyond its key costs a fraction of a plain one.
-      const weight = 1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
+      // What a verification names beyond its key costs a fraction of a plain one, and so does each 16 KB that it will show:
+      // a key may have megabytes of permissions, which this process writes while all others wait.
+      const named = (ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0);
+      const weight = 1 + named / 4 + Math.floor((known?.bytes ?? 0) / 16_384);
 
       return new Promise((resolve, reject) => {
         const { items, at } = lanes

@@ -39,13 +39,16 @@ export class ShownCache {
 
   /** Holds on to an entry that was just confirmed. */
   keep(id: string, entry: CachedShown): ShownText {
-    // Of several requests on the way, an earlier one may have brought a newer version.
+    // An earlier one on the way may have brought a newer version.
     if (!this.#young.has(id)) this.#put(id, entry);
     return entry.shown;
   }
 
   /** `known` is what was held of it, of a version that is out of date. */
   add(id: string, { version, shown }: Told, known: CachedShown | undefined): ShownText {
+    // Of several requests on the way, an earlier one may have brought it.
+    const brought = this.find(id);
+    if (brought?.version === version) return this.keep(id, brought);
     const printed = printShown(shown);
     if (!known && !this.#wasSeen(id)) return printed;
     const held = inOnePiece(printed);

@@ -14,8 +14,8 @@ export const areNumbers = (slugs: readonly string[]): boolean => slugs[0]?.start
  * The slugs themselves, each once. Not one script, as it would keep Redis from everybody else; a permission that is deleted
  * meanwhile is left out.
  */
-export async function slugsOf(redis: RedisClient, workspaceId: string, slugs: readonly string[]): Promise<string[]> {
-  const numbers = [...new Set(slugs.flatMap(numbersIn))];
+export async function slugsOf(redis: RedisClient, workspaceId: string, lists: readonly string[]): Promise<string[]> {
+  const numbers = [...new Set(lists.flatMap(numbersIn))];
   const key = permissionSlugsKey(workspaceKey(workspaceId));
   const found: string[] = [];
   for (let first = 0; first < numbers.length; first += stepMax) {

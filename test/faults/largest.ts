@@ -58,6 +58,13 @@ export async function makeLargest(ok: Ok) {
     ({ keyId, key } = await ok('keys.createKey', { apiId, ...wholeKey }));
     await ok('identities.createIdentity', { externalId: fresh(255), meta, ratelimits: limits });
   }
+  // A key that may do a hundred thousand different things, by itself: megabytes to show.
+  const wideRoles = texts(100, 100, 'w');
+  for (const [index, name] of wideRoles.entries()) {
+    await ok('permissions.createRole', { name, permissions: texts(1000, 100, `w${index}.`) });
+  }
+  const wideApi = await ok('apis.createApi', { name: 'wide' });
+  const wide = { ...wideApi, ...(await ok('keys.createKey', { ...wideApi, roles: wideRoles })) };
   for (const index of times(256, Number)) {
     await ok('ratelimits.setOverride', { namespace, identifier: wildcard(index), limit: 1e9, duration: day });
   }
@@ -66,7 +73,7 @@ export async function makeLargest(ok: Ok) {
   for (let index = 0; index <= listed; index++) {
     ({ rootKeyId } = await ok('rootKeys.createRootKey', { name: 'r'.repeat(255), permissions: grants }));
   }
-  return { apiId, identityId, externalId, keyId, key, grants, rootKeyId };
+  return { apiId, identityId, externalId, keyId, key, wide, grants, rootKeyId };
 }
 
 export type Largest = Awaited<ReturnType<typeof makeLargest>>;
@@ -84,6 +91,11 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
       tags: texts(20, 512, 't'),
     }),
     '100 limits of key and identity': ({ key }) => ({ key }),
+    // Another query each time: none of it is remembered.
+    '100 000 permissions, a query of 50 of them': ({ wide }) => ({
+      key: wide.key,
+      permissions: times(50, () => `w${++made % 100}.`).join(' OR '),
+    }),
   },
   'ratelimits.limit': { '256 wildcards': () => check(0) },
   'ratelimits.multiLimit': {
@@ -119,7 +131,10 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
       keys: times(10, () => ({ hash: hash(), permissions: times(100, () => fresh()) })),
     }),
   },
-  'keys.getKey': { '': ({ keyId }) => ({ keyId }) },
+  'keys.getKey': {
+    '1000 permissions, 100 roles': ({ keyId }) => ({ keyId }),
+    '100 000 permissions': ({ wide }) => ({ keyId: wide.keyId }),
+  },
   'keys.whoami': { '': ({ key }) => ({ key }) },
   'keys.updateKey': {
     'all fields': ({ keyId }) => ({ keyId, ...wholeKey, externalId: fresh(255), ratelimits: otherLimits() }),
@@ -139,6 +154,7 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
   'apis.listKeys': {
     '100 keys': ({ apiId }) => ({ apiId, limit: listed }),
     '100 keys of an externalId': ({ apiId, externalId }) => ({ apiId, externalId, limit: listed }),
+    'a key of 100 000 permissions': ({ wide }) => ({ apiId: wide.apiId }),
   },
   'apis.createApi': { '': () => ({ name: 'a'.repeat(255) }) },
   'apis.getApi': { '': ({ apiId }) => ({ apiId }) },
