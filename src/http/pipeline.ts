@@ -185,7 +185,11 @@ async function authorised(
     actions.map((action) => ({ resource: resource as Resource, action })),
   );
   const lacking = needed.find(({ resource, action }) => !grants.holdsAny(resource, action));
-  if (lacking) throw refuse(`${lacking.resource}.*.${lacking.action}`);
+  if (lacking) {
+    // The id is known already where the input says it all.
+    const id = operation.load ? '*' : (operation.scope(value as never, undefined) ?? '*');
+    throw refuse(missingFor(grants, lacking.resource, id, lacking.action)!);
+  }
 
   const loaded = await operation.load?.(value as never, context);
   const id = operation.scope(value as never, loaded);

@@ -255,7 +255,7 @@ export function openDecide(options: DecideOptions) {
               const verified = readVerified(answers, outcome);
               if (!packed) {
                 // Confirmed in this very round trip: what was known stands.
-                verified.shown = known && shownCache.keep(id, known);
+                if (known && outcome !== 'NOT_FOUND') verified.shown = shownCache.keep(id, known);
                 return resolve(verified);
               }
               const told = readTold(packed);
