@@ -334,14 +334,11 @@ describe('bounds', () => {
 });
 
 describe('the caller', () => {
-  test('403 without create_key, naming it', async () => {
-    const answer = await create({}, ['api.*.read_key']);
-    expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
-    expect(answer.error.detail).toContain('api.*.create_key');
-  });
-
-  test('403 with create_key for another API, naming both that would do', async () => {
-    const answer = await create({}, ['api.api_other.create_key']);
+  test.each([
+    ['create_key', 'api.*.read_key'],
+    ['create_key for this API', 'api.api_other.create_key'],
+  ])('403 without %s, naming both that would do', async (_, grant) => {
+    const answer = await create({}, [grant]);
     expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
     expect(answer.error.detail).toContain(`api.*.create_key or api.${apiId}.create_key`);
   });
