@@ -103,6 +103,31 @@ test('the password of a mistyped URL stays out of the error', () => {
   );
 });
 
+test.each([
+  ['default:sekrit@127.0.0.1:7811', '…@127.0.0.1:7811'],
+  ['redis:/default:sekrit@127.0.0.1:7811', '…@127.0.0.1:7811'],
+  ['sekrit://default@127.0.0.1', '…@127.0.0.1'],
+  ['redis+cluster://default:sek%rit@sekrit\n@a:1', 'redis+cluster://…@a:1'],
+  ['redis://a:1/x?password=sekrit', 'redis://a:1/x?…'],
+])('nothing before the last @ is told of REDIS_URL=%s', (text, told) => {
+  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`  REDIS_URL=${told} must be `);
+});
+
+test.each([
+  ['redis://:sek%rit@h:1', 'redis://…@h:1'],
+  ['redis+cluster://:sek%rit@h:1', 'redis+cluster://…@h:1'],
+  ['redis+sentinel://:sek%rit@h:1', 'redis+sentinel://…@h:1'],
+  ['redis://h:1/abc', 'redis://h:1/abc'],
+  ['redis+cluster://a:xyz', 'redis+cluster://a:xyz'],
+  ['redis+sentinel://:99999', 'redis+sentinel://:99999'],
+  ['redis+cluster://127.0.0.1:1,,', 'redis+cluster://127.0.0.1:1,,'],
+  ['redis+cluster://host/3', 'redis+cluster://host/3'],
+])('a URL that could only be misread is refused: %s', (text, told) => {
+  expect(() => loadConfig({ REDIS_URL: text })).toThrow(
+    `Some settings are not accepted:\n  REDIS_URL=${told} must be `,
+  );
+});
+
 test('names of metadata are a list', () => {
   expect(loadConfig({ GATEWAY_META: 'plan, max_seats' }).gatewayMeta).toEqual(['plan', 'max_seats']);
 });
