@@ -81,6 +81,12 @@ test.each(['TLS_CERT_FILE', 'TLS_KEY_FILE'])('%s alone is refused', (variable) =
   expect(() => loadConfig({ [variable]: '/a.pem' })).toThrow('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
 });
 
+test('METRICS_PORT is another than PORT, unless the system chooses both', () => {
+  expect(() => loadConfig({ METRICS_PORT: '8080' })).toThrow('  METRICS_PORT and PORT must differ: both are 8080');
+  expect(() => loadConfig({ PORT: 'http', METRICS_PORT: 'off' })).toThrow(/^(?!.*must differ)/s);
+  expect(loadConfig({ PORT: '0', METRICS_PORT: '0' })).toMatchObject({ port: 0, metricsPort: 0 });
+});
+
 test('the files of TLS, together or neither', () => {
   expect(tlsSettings(loadConfig({}))).toBeUndefined();
   const files = { TLS_CERT_FILE: '/a.pem', TLS_KEY_FILE: '/b.pem', TLS_KEY_PASSPHRASE: ' c ' };

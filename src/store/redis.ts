@@ -1,6 +1,7 @@
 // The connection to Redis. It fails fast and never sends a command twice: what may have run is not repeated, and
 // nothing queues up while the connection is away.
 
+import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import tls, { type ConnectionOptions } from 'node:tls';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
@@ -103,11 +104,24 @@ async function tryOnce(options: Options): Promise<void> {
   await untilConnected(redis).finally(() => redis.disconnect());
 }
 
-function readCertificates(file: string): Buffer {
+function readCertificates(file: string): string {
+  let pem: string;
   try {
-    return readFileSync(file);
+    pem = readFileSync(file, 'latin1');
   } catch (cause) {
     throw new Error(`The file of REDIS_CA_FILE cannot be read: ${(cause as Error).message}`, { cause });
+  }
+  // TLS would pass over a file without any, and then trust nothing.
+  if (!holdsCertificate(pem)) throw new Error(`The file of REDIS_CA_FILE holds no certificate: ${file}`);
+  return pem;
+}
+
+function holdsCertificate(pem: string): boolean {
+  try {
+    // Which takes other forms than PEM too; TLS does not.
+    return pem.includes('-----BEGIN') && new X509Certificate(pem).subject !== undefined;
+  } catch {
+    return false;
   }
 }
 
