@@ -57,12 +57,12 @@ export async function doctor(): Promise<Said> {
   if (config) findings.push(...(await examineStore(config)));
 
   const width = Math.max(...findings.map(({ check }) => check.length));
-  const words = findings.map(({ check, status, found, change }) => {
+  const words = findings.flatMap(({ check, status, found, change }) => {
     const line = `${status.padEnd(7)}  ${check.padEnd(width)}  ${found}`;
-    return change ? `${line}\n${' '.repeat(width + 11)}${change}` : line;
+    return change ? [line, `${' '.repeat(width + 11)}${change}`] : [line];
   });
   const isFaulty = findings.some(({ status }) => status === 'fault');
-  return { words: words.join('\n'), json: findings, failed: isFaulty };
+  return { words, json: findings, failed: isFaulty };
 }
 
 async function examineStore(config: Config): Promise<Finding[]> {

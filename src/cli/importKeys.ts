@@ -106,7 +106,7 @@ export async function importKeys(store: Store, config: Config, file: string, opt
     ...(refused.count > 0 ? [`Refused: ${refused.count.toLocaleString('en')} lines.`, ...refused.words] : []),
   ];
   const json = { created, existed, refused: refused.count, ...(refused.file && { refusedFile: refused.file }) };
-  return { words: words.join('\n'), json, aside: fromStdin, failed: refused.count > 0 };
+  return { words, json, aside: fromStdin, failed: refused.count > 0 };
 }
 
 /** Steps of an input: whole lines without their line feeds, and how many bytes have been read up to their end. */
