@@ -259,6 +259,11 @@ describe('a file from elsewhere', () => {
     );
   });
 
+  test('that is a directory is refused as one: another run would not help', async () => {
+    const { code, out, err } = await cli(['import', dir, '--workspace', tollgate.workspaceId]);
+    expect({ code, out, err }).toEqual({ code: 1, out: '', err: `tollgate: ${dir} is a directory.\n` });
+  });
+
   test('needs no more than hashes and an API', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
