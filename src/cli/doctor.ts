@@ -1,5 +1,5 @@
-// Looks at everything Tollgate stands on and says what to change. It changes nothing, and prints no credentials: where
-// Redis is, is told by its node's address or its socket only.
+// Looks at everything Tollgate stands on and says what to change. It changes no settings and no data, and prints no
+// credentials: where Redis is, is told by its node's address or its socket only.
 
 import { accessSync, constants, readFileSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
