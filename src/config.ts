@@ -3,6 +3,8 @@
  * against `settings`, so a setting cannot be added without a word about it.
  */
 
+import { parseRedisUrl } from './domain/redisUrl.ts';
+
 /** A kind of value: what is accepted, to follow "must be", and its reader, which answers undefined to anything else. */
 interface Kind<T> {
   accepts: string;
@@ -39,14 +41,9 @@ const anySecret: Kind<string> = { accepts: 'a text', parse: (text) => text, secr
 
 const redisUrl: Kind<string> = {
   accepts:
-    'redis://…, rediss://…, unix:/an/absolute/path, redis+cluster://host:port,…, redis+sentinel://host:port,…/master, or empty',
-  parse: (text) =>
-    text === '' ||
-    /^unix:\/[^/]/.test(text) ||
-    /^rediss?\+(cluster|sentinel):\/\/[^/]/.test(text) ||
-    (/^rediss?:\/\/./.test(text) && URL.canParse(text))
-      ? text
-      : undefined,
+    'redis://…, rediss://…, unix:/an/absolute/path, redis+cluster://host:port,…, redis+sentinel://host:port,…/master, or empty; ' +
+    'a port is 1 to 65535, a database a number, and a % in a password %25',
+  parse: (text) => (text === '' || parseRedisUrl(text) ? text : undefined),
 };
 
 const rootKey: Kind<string> = {
@@ -92,7 +89,7 @@ const table = {
   metricsHost: setting('METRICS_HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on for `METRICS_PORT`.'),
   metricsPort: setting('METRICS_PORT', '', portOrNone, 'A port for `/metrics` alone. Empty: it is on `PORT`, but only while `HOST` is this machine (`127.0.0.1`, `::1` or `localhost`); otherwise nowhere.'),
   drainMs: setting('DRAIN_MS', '0', wholeNumber(0, 600_000), 'How long it serves on after SIGTERM, while `/health/ready` answers 503, for load balancers to turn away.'),
-  redisUrl: setting('REDIS_URL', '', redisUrl, 'The Redis to use: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master`. Empty: Tollgate runs its own under `TOLLGATE_DATA_DIR`.'),
+  redisUrl: setting('REDIS_URL', '', redisUrl, 'The Redis to use: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master` (without `/master` that is `mymaster`). Empty: Tollgate runs its own under `TOLLGATE_DATA_DIR`.'),
   redisCaFile: setting('REDIS_CA_FILE', '', anyPath, 'Certificates to trust when Redis is reached with TLS, as a PEM file. Empty: those of the system.'),
   dataDir: setting('TOLLGATE_DATA_DIR', './data', anyText('a directory'), 'Where its own Redis keeps its data. Not used with `REDIS_URL`.'),
   durable: setting('TOLLGATE_DURABLE', '0', oneOrZero, '1 answers a change (keys, root keys, credits set by hand, …) only when it is on the disk of Redis. Verification never waits. Needs Redis 7.2 or Valkey 8 with `appendfsync always`, and no Cluster; otherwise Tollgate does not start.'),
@@ -122,8 +119,12 @@ export const settings = Object.values(table).map(({ variable, default: fallback,
   meaning,
 }));
 
-/** A password in a mistyped URL must not reach the terminal or a log. */
-const withoutCredentials = (text: string) => text.replace(/\/\/.*@/, '//…@');
+/**
+ * A password in a mistyped URL must not reach the terminal or a log: it may stand anywhere before the last @, and in a query.
+ * Only a scheme that we know is not a part of it.
+ */
+const withoutCredentials = (text: string) =>
+  text.replace(/^((?:https?|rediss?(?:\+(?:cluster|sentinel))?):\/\/)?.*@/s, '$1…@').replace(/\?.*/s, '?…');
 
 /**
  * What a process of ours finds in its environment that is to use this Redis and this port. As arguments, everybody on the
@@ -149,6 +150,8 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
   if (Boolean(config.tlsCertFile) !== Boolean(config.tlsKeyFile)) {
     wrong.push('  TLS_CERT_FILE and TLS_KEY_FILE must be set together, or neither');
   }
+  const { port, metricsPort } = config;
+  if (port && port === metricsPort) wrong.push(`  METRICS_PORT and PORT must differ: both are ${port}`);
   if (wrong.length > 0) throw new Error(`Some settings are not accepted:\n${wrong.join('\n')}`);
   return config as Config;
 }

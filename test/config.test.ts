@@ -81,6 +81,12 @@ test.each(['TLS_CERT_FILE', 'TLS_KEY_FILE'])('%s alone is refused', (variable) =
   expect(() => loadConfig({ [variable]: '/a.pem' })).toThrow('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
 });
 
+test('METRICS_PORT is another than PORT, unless the system chooses both', () => {
+  expect(() => loadConfig({ METRICS_PORT: '8080' })).toThrow('  METRICS_PORT and PORT must differ: both are 8080');
+  expect(() => loadConfig({ PORT: 'http', METRICS_PORT: 'off' })).toThrow(/^(?!.*must differ)/s);
+  expect(loadConfig({ PORT: '0', METRICS_PORT: '0' })).toMatchObject({ port: 0, metricsPort: 0 });
+});
+
 test('the files of TLS, together or neither', () => {
   expect(tlsSettings(loadConfig({}))).toBeUndefined();
   const files = { TLS_CERT_FILE: '/a.pem', TLS_KEY_FILE: '/b.pem', TLS_KEY_PASSPHRASE: ' c ' };
@@ -100,6 +106,31 @@ test('one error names every wrong variable, its value and what is accepted', () 
 test('the password of a mistyped URL stays out of the error', () => {
   expect(() => loadConfig({ REDIS_URL: 'http://tollgate:s3cret@cache' })).toThrow(
     /^(?!.*s3cret)[\s\S]*REDIS_URL=http:\/\/…@cache/,
+  );
+});
+
+test.each([
+  ['default:sekrit@127.0.0.1:7811', '…@127.0.0.1:7811'],
+  ['redis:/default:sekrit@127.0.0.1:7811', '…@127.0.0.1:7811'],
+  ['sekrit://default@127.0.0.1', '…@127.0.0.1'],
+  ['redis+cluster://default:sek%rit@sekrit\n@a:1', 'redis+cluster://…@a:1'],
+  ['redis://a:1/x?password=sekrit', 'redis://a:1/x?…'],
+])('nothing before the last @ is told of REDIS_URL=%s', (text, told) => {
+  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`  REDIS_URL=${told} must be `);
+});
+
+test.each([
+  ['redis://:sek%rit@h:1', 'redis://…@h:1'],
+  ['redis+cluster://:sek%rit@h:1', 'redis+cluster://…@h:1'],
+  ['redis+sentinel://:sek%rit@h:1', 'redis+sentinel://…@h:1'],
+  ['redis://h:1/abc', 'redis://h:1/abc'],
+  ['redis+cluster://a:xyz', 'redis+cluster://a:xyz'],
+  ['redis+sentinel://:99999', 'redis+sentinel://:99999'],
+  ['redis+cluster://127.0.0.1:1,,', 'redis+cluster://127.0.0.1:1,,'],
+  ['redis+cluster://host/3', 'redis+cluster://host/3'],
+])('a URL that could only be misread is refused: %s', (text, told) => {
+  expect(() => loadConfig({ REDIS_URL: text })).toThrow(
+    `Some settings are not accepted:\n  REDIS_URL=${told} must be `,
   );
 });
 

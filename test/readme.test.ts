@@ -7,6 +7,7 @@ import { operations } from '../src/operations/index.ts';
 import { harness } from './support/harness.ts';
 
 const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
+const security = readFileSync(new URL('../SECURITY.md', import.meta.url), 'utf8');
 const h = harness();
 
 test('the table of settings is that of src/config.ts', () => {
@@ -20,6 +21,24 @@ test('the table of settings is that of src/config.ts', () => {
 test('every service there is has its row', () => {
   const services = new Set(operations.map(({ name }) => name.split('.')[0]));
   for (const service of services) expect(readme).toContain(`| \`${service}\``);
+});
+
+test('SECURITY.md names the pages that everybody may see', async () => {
+  const [, row] = /^\| everybody who reaches the port \| (.*?) \|/m.exec(security)!;
+  const named = [...row!.matchAll(/`(\/[^`]+)`/g)].map((match) => match[1]!);
+  expect(named).toEqual([
+    '/v2/liveness',
+    '/health/live',
+    '/health/ready',
+    '/openapi.json',
+    '/docs',
+    '/errors/…',
+    '/metrics',
+  ]);
+  for (const path of named.slice(0, -1)) {
+    const { status } = await h.send(path.replace('…', 'key_not_found'), { method: 'GET', authorization: '', body: '' });
+    expect(status, path).toBe(200);
+  }
 });
 
 test("the first minute's calls answer as printed", async () => {

@@ -41,7 +41,7 @@ describe('dependence points one way', () => {
     http: ['operations', 'operation', 'metrics', 'store', 'domain', 'errors'],
     metrics: ['store', 'domain'],
     channel: [],
-    config: [],
+    config: ['domain'],
   };
   const wiring = ['main', 'serve', 'worker', 'workers', 'cli'];
   const common = ['config', 'operation', 'store', 'domain', 'errors'];

@@ -1,5 +1,5 @@
-// Looks at everything Tollgate stands on and says what to change. It changes nothing, and prints no credentials: where
-// Redis is, is told by its node's address or its socket only.
+// Looks at everything Tollgate stands on and says what to change. It changes no settings and no data, and prints no
+// credentials: where Redis is, is told by its node's address or its socket only.
 
 import { accessSync, constants, readFileSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -57,12 +57,12 @@ export async function doctor(): Promise<Said> {
   if (config) findings.push(...(await examineStore(config)));
 
   const width = Math.max(...findings.map(({ check }) => check.length));
-  const words = findings.map(({ check, status, found, change }) => {
+  const words = findings.flatMap(({ check, status, found, change }) => {
     const line = `${status.padEnd(7)}  ${check.padEnd(width)}  ${found}`;
-    return change ? `${line}\n${' '.repeat(width + 11)}${change}` : line;
+    return change ? [line, `${' '.repeat(width + 11)}${change}`] : [line];
   });
   const isFaulty = findings.some(({ status }) => status === 'fault');
-  return { words: words.join('\n'), json: findings, failed: isFaulty };
+  return { words, json: findings, failed: isFaulty };
 }
 
 async function examineStore(config: Config): Promise<Finding[]> {

@@ -42,13 +42,10 @@ export async function exportKeys(store: Store, file: string, { workspace, api, r
     const lines = allLines(store, { workspace, apis, after: output?.lastKeyId, counts, progress });
     const to: Writable = output?.handle.createWriteStream() ?? process.stdout;
     await pipeline(lines, to, { end: !toStdout });
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EPIPE') throw new Error('Nobody reads the output any longer.');
-    throw error;
   } finally {
     progress.stop();
   }
-  return { words: `Exported ${countsInWords(counts)}.`, json: counts, aside: toStdout };
+  return { words: [`Exported ${countsInWords(counts)}.`], json: counts, aside: toStdout };
 }
 
 interface Lines {

@@ -1,4 +1,13 @@
-import { createReadStream, createWriteStream, existsSync, rmSync, statSync, type WriteStream } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  createReadStream,
+  createWriteStream,
+  existsSync,
+  rmSync,
+  statSync,
+  type WriteStream,
+} from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import type { Config } from '../config.ts';
@@ -56,7 +65,7 @@ export async function importKeys(store: Store, config: Config, file: string, opt
   if (api !== undefined && !(await store.apis.find(workspace, api)))
     throw new Error(`There is no API ${api} in ${workspace}.`);
   const fromStdin = file === '-';
-  if (!fromStdin && !existsSync(file)) throw new Error(`There is no file ${file}.`);
+  if (!fromStdin) checkReadable(file);
 
   const refused = openRefused(fromStdin ? undefined : refusedFileOf(file));
   const read = { metaBytesMax: config.metaBytesMax, apiId: api };
@@ -106,7 +115,14 @@ export async function importKeys(store: Store, config: Config, file: string, opt
     ...(refused.count > 0 ? [`Refused: ${refused.count.toLocaleString('en')} lines.`, ...refused.words] : []),
   ];
   const json = { created, existed, refused: refused.count, ...(refused.file && { refusedFile: refused.file }) };
-  return { words: words.join('\n'), json, aside: fromStdin, failed: refused.count > 0 };
+  return { words, json, aside: fromStdin, failed: refused.count > 0 };
+}
+
+/** What cannot be read now is not worth another run. */
+function checkReadable(file: string) {
+  if (!existsSync(file)) throw new Error(`There is no file ${file}.`);
+  if (statSync(file).isDirectory()) throw new Error(`${file} is a directory.`);
+  accessSync(file, constants.R_OK);
 }
 
 /** Steps of an input: whole lines without their line feeds, and how many bytes have been read up to their end. */

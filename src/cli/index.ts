@@ -11,7 +11,8 @@ import { createWorkspace, listWorkspaces } from './workspaces.ts';
 
 /** What a command has to say: in words, and as JSON for `--json`. */
 export interface Said {
-  words: string;
+  /** A line each. */
+  words: readonly string[];
   json: unknown;
   /** Standard output is taken by what the command is for: this goes to standard error. */
   aside?: boolean;
@@ -38,7 +39,7 @@ async function answer(
     const commandTimeoutMs = Math.max(settings.commandTimeoutMs, timeoutMs);
     const store = await openStore({ ...settings, commandTimeoutMs, url: runningUrl ?? embedded!.url });
     try {
-      print(await command(store, config), json === true);
+      await print(await command(store, config), json === true);
     } finally {
       await store.close();
     }
@@ -47,9 +48,27 @@ async function answer(
   }
 }
 
-function print({ words, json, aside, failed }: Said, asJson: boolean) {
-  (aside ? process.stderr : process.stdout).write(`${asJson ? JSON.stringify(json) : words}\n`);
+async function print({ words, json, aside, failed }: Said, asJson: boolean) {
+  const lines = asJson ? [JSON.stringify(json)] : words;
+  const output = aside ? process.stderr : process.stdout;
+  await new Promise<void>((resolve, reject) => {
+    output.write(`${lines.map(visible).join('\n')}\n`, (error) => (error ? reject(error) : resolve()));
+  });
   if (failed) process.exitCode = 1;
+}
+
+/** Names come from callers of the API: what a terminal would obey, or take for the end of the line, is shown as in JSON. */
+const visible = (line: string) =>
+  line.replace(/[\p{Cc}\u2028\u2029]/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+// A reader that goes away is an error of the write. Heard nowhere else, it would end the process with a stack.
+process.stdout.on('error', () => {});
+
+/** A TypeError and its like are bugs: they show where. What an operator can act on is said in words. */
+function inWords(error: NodeJS.ErrnoException): string {
+  if (error.code === 'EPIPE') return 'Nobody reads the output any longer.';
+  const isBug = error instanceof TypeError || error instanceof RangeError;
+  return isBug ? error.stack! : error.message;
 }
 
 const program = new Command('tollgate').description('Self-hosted API keys.').showHelpAfterError('Add --help for help.');
@@ -139,16 +158,14 @@ program
   .option(...json)
   .action(async ({ json }) => {
     const { doctor } = await import('./doctor.ts');
-    print(await doctor(), json === true);
-    // What is still waited for, a Cluster perhaps, does not keep the process; what was printed is written first.
-    process.stdout.write('', () => process.exit());
+    // What is still waited for, a Cluster perhaps, does not keep the process; what is said is written first.
+    await print(await doctor(), json === true).finally(() => setImmediate(() => process.exit()));
   });
 
 try {
   await program.parseAsync();
 } catch (error) {
-  // A TypeError and its like are bugs: they show where. What an operator can act on is said in words.
-  const isBug = error instanceof TypeError || error instanceof RangeError;
-  console.error(`tollgate: ${isBug ? error.stack : (error as Error).message}`);
+  const lines = inWords(error as Error).split('\n');
+  console.error(`tollgate: ${lines.map(visible).join('\n')}`);
   process.exitCode = 1;
 }

@@ -22,7 +22,7 @@ export async function createRootKey(store: Store, { workspace, permission, name,
   const rootKey = { digest: digestOf(key), start, name, permissions, expires: expiresAtMs };
   const rootKeyId = await store.rootKeys.create(workspace, rootKey, cliActor);
   return {
-    words: `Created root key ${rootKeyId}. It is shown once:\n${key}`,
+    words: [`Created root key ${rootKeyId}. It is shown once:`, key],
     json: { rootKeyId, rootKey: key, permissions, ...(expiresAtMs !== undefined && { expires: expiresAtMs }) },
   };
 }
@@ -35,7 +35,7 @@ export async function listRootKeys(store: Store, { workspace }: { workspace: str
     all.push(...page.rootKeys);
     more = page.more;
   }
-  return { words: all.map(line).join('\n') || 'There is no root key.', json: all };
+  return { words: all.length > 0 ? all.map(line) : ['There is no root key.'], json: all };
 }
 
 function line({ rootKeyId, start, name, enabled, expires, permissions }: RootKeyRecord): string {
@@ -51,7 +51,7 @@ interface Revocation {
 export async function revokeRootKey(store: Store, { workspace, rootKeyId }: Revocation): Promise<Said> {
   await requireWorkspace(store, workspace);
   const outcome = await store.rootKeys.delete(workspace, rootKeyId, everything, cliActor);
-  if (outcome === 'deleted') return { words: `Revoked root key ${rootKeyId}.`, json: { rootKeyId } };
+  if (outcome === 'deleted') return { words: [`Revoked root key ${rootKeyId}.`], json: { rootKeyId } };
   if (outcome === 'last_root_key') {
     throw new Error(
       `${rootKeyId} is the last root key of ${workspace} that may do everything. ` +

@@ -4,13 +4,13 @@ import type { Said } from './index.ts';
 export async function createWorkspace(store: Store, name: string): Promise<Said> {
   if (name.trim() === '' || name.length > 255) throw new Error('A workspace name has 1 to 255 characters.');
   const workspace = await store.workspaces.create(name);
-  return { words: `Created workspace ${workspace.workspaceId}.`, json: workspace };
+  return { words: [`Created workspace ${workspace.workspaceId}.`], json: workspace };
 }
 
 export async function listWorkspaces(store: Store): Promise<Said> {
   const workspaces = await store.workspaces.list();
   const lines = workspaces.map(({ workspaceId, name, createdAt }) => `${workspaceId}  ${day(createdAt)}  ${name}`);
-  return { words: lines.join('\n') || 'There is no workspace.', json: workspaces };
+  return { words: lines.length > 0 ? lines : ['There is no workspace.'], json: workspaces };
 }
 
 const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);

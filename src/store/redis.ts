@@ -1,9 +1,11 @@
 // The connection to Redis. It fails fast and never sends a command twice: what may have run is not repeated, and
 // nothing queues up while the connection is away.
 
+import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import tls, { type ConnectionOptions } from 'node:tls';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { type Account, type Address, parseRedisUrl } from '../domain/redisUrl.ts';
 import { ApiError } from '../errors.ts';
 import type { StoreObserver } from './store.ts';
 
@@ -29,9 +31,7 @@ export interface ConnectOptions {
 }
 
 /**
- * `redis://…`, `rediss://…`, or `unix:/path/to/socket`, with `?db=n` if wanted; `redis+cluster://a:6379,b:6379` names some
- * nodes of a Cluster, `redis+sentinel://a:26379,b:26379/mymaster` Sentinels and the master they watch. `rediss+` is with TLS.
- * Rejects, saying why, when Redis is not there; once connected, it comes back by itself.
+ * To what a URL says (domain/redisUrl). Rejects, saying why, when Redis is not there; once connected, it comes back by itself.
  */
 export async function connect(
   url: string,
@@ -104,11 +104,24 @@ async function tryOnce(options: Options): Promise<void> {
   await untilConnected(redis).finally(() => redis.disconnect());
 }
 
-function readCertificates(file: string): Buffer {
+function readCertificates(file: string): string {
+  let pem: string;
   try {
-    return readFileSync(file);
+    pem = readFileSync(file, 'latin1');
   } catch (cause) {
     throw new Error(`The file of REDIS_CA_FILE cannot be read: ${(cause as Error).message}`, { cause });
+  }
+  // TLS would pass over a file without any, and then trust nothing.
+  if (!holdsCertificate(pem)) throw new Error(`The file of REDIS_CA_FILE holds no certificate: ${file}`);
+  return pem;
+}
+
+function holdsCertificate(pem: string): boolean {
+  try {
+    // Which takes other forms than PEM too; TLS does not.
+    return pem.includes('-----BEGIN') && new X509Certificate(pem).subject !== undefined;
+  } catch {
+    return false;
   }
 }
 
@@ -123,11 +136,6 @@ const inWords = ({ message, code = '' }: Error & { code?: string }): string =>
 /** Half to all of 100, 200, 400, 500, 500, … ms: servers that lost Redis together do not come back together. */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
 
-interface Address {
-  host: string;
-  port: number;
-}
-
 interface Opened {
   redis: Redis;
   /** The first Sentinel or node of a Cluster that the URL names. */
@@ -135,25 +143,13 @@ interface Opened {
 }
 
 function open(url: string, options: Options): Opened {
-  if (url.startsWith('unix:')) {
-    const [path, query] = url.slice('unix:'.length).split('?') as [string, string | undefined];
-    return { redis: new Redis({ ...options, path, db: Number(new URLSearchParams(query).get('db') ?? 0) }) };
-  }
-  const many = /^rediss?\+(cluster|sentinel):\/\/(?:([^:@]*)(?::([^@]*))?@)?([^/]+)\/?(.*)$/.exec(url);
-  if (!many) return { redis: new Redis(url, options) };
-
-  const [, kind, username, password, hosts, master] = many;
-  const nodes = hosts!.split(',').map((node): Address => {
-    const [, host, port] = /^(.*?)(?::(\d+))?$/.exec(node)!;
-    // An IPv6 address stands in brackets, which are the URL's.
-    return { host: host!.replace(/^\[(.*)\]$/, '$1'), port: Number(port ?? (kind === 'cluster' ? 6379 : 26_379)) };
-  });
-  const account = {
-    ...(username && { username: decodeURIComponent(username) }),
-    ...(password && { password: decodeURIComponent(password) }),
-  };
-  if (kind === 'sentinel')
-    return { redis: openSentinel(nodes, master || 'mymaster', account, options), named: nodes[0]! };
+  const parsed = parseRedisUrl(url);
+  if (!parsed) throw new Error('The URL of Redis is not accepted.');
+  if (parsed.kind === 'server') return { redis: new Redis(url, options) };
+  if (parsed.kind === 'socket') return { redis: new Redis({ ...options, path: parsed.path, db: parsed.db }) };
+  const { nodes, account } = parsed;
+  if (parsed.kind === 'sentinel')
+    return { redis: openSentinel(nodes, parsed.master, account, options), named: nodes[0]! };
   // A Cluster takes the same commands. What a lost connection may have run is not sent again here either: only what a node
   // refused to run is, to the node it named (MOVED, ASK), or a moment later (TRYAGAIN).
   const cluster = new BoundedCluster(nodes, {
@@ -174,7 +170,7 @@ function open(url: string, options: Options): Opened {
   return { redis: cluster as unknown as Redis, named: { ...nodes[0]!, ...account } };
 }
 
-function openSentinel(sentinels: Address[], name: string, account: Options, options: Options): Redis {
+function openSentinel(sentinels: Address[], name: string, account: Account, options: Options): Redis {
   const { tls, commandTimeout } = options;
   const redis = new Redis({
     ...options,

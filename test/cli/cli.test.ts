@@ -1,4 +1,5 @@
 // The command line as a process, on a data directory of its own.
+import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,7 +8,7 @@ import { loadConfig, storeSettings } from '../../src/config.ts';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/store/embedded.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { runCli } from '../support/cli.ts';
+import { runCli, spawnCli } from '../support/cli.ts';
 import { build } from '../support/processes.ts';
 
 /** A test runs a process or several, on a machine that may be busy. */
@@ -25,6 +26,9 @@ async function json(...args: string[]) {
   expect(code).toBe(0);
   return JSON.parse(out);
 }
+
+/** One line of text that a terminal obeys in nothing. */
+const onlyVisible = /^[^\p{Cc}\u2028\u2029]*\n$/u;
 
 beforeAll(async () => {
   build();
@@ -171,6 +175,48 @@ describe('root-key', () => {
     expect(err).toMatch(/^tollgate: There is no root key root_1111111111111111 in ws_\w+\..*\n$/);
   });
 });
+
+describe('names that were made to be read by a terminal are shown, not obeyed', () => {
+  const name = 'a\u001b[2Jb\r\nws_forged\u007f\u009b\u2028\u2029\t£';
+  const shown = 'a\\u001b[2Jb\\u000d\\u000aws_forged\\u007f\\u009b\\u2028\\u2029\\u0009£';
+
+  test('by workspace list', async () => {
+    const { workspaceId } = await store.workspaces.create(name);
+    const lines = (await run(['workspace', 'list'])).out.split('\n');
+    expect(lines.find((line) => line.startsWith(workspaceId))?.split('  ')[2]).toBe(shown);
+    const { out } = await run(['workspace', 'list', '--json']);
+    expect(out).toMatch(onlyVisible);
+    expect(JSON.parse(out)).toContainEqual(expect.objectContaining({ workspaceId, name }));
+  });
+
+  test('by root-key list', async () => {
+    const { workspaceId } = await store.workspaces.create('visible');
+    const rootKey = { digest: digestOf(name), start: 'root_', name, permissions: ['*'] };
+    await store.rootKeys.create(workspaceId, rootKey, { rootKeyId: 'test', operation: 'test', requestId: '' });
+    const { out } = await run(['root-key', 'list', '--workspace', workspaceId]);
+    expect(out).toMatch(onlyVisible);
+    expect(out).toContain(`  enabled  ${shown}  *\n`);
+  });
+
+  test('by an error', async () => {
+    const { err } = await run(['root-key', 'list', '--workspace', '\u001b[2J\r\u009b']);
+    expect(err).toBe(
+      `tollgate: There is no workspace \\u001b[2J\\u000d\\u009b. \`tollgate workspace list\` shows them.\n`,
+    );
+  });
+});
+
+test.each([[['workspace', 'list']], [['workspace', 'list', '--json']], [['doctor']], [['workspace', '--help']]])(
+  'a reader of %j that goes away is told of in a line at most',
+  async (args) => {
+    const child = spawnCli(args, { TOLLGATE_DATA_DIR: dataDir });
+    child.stdout.destroy();
+    let err = '';
+    child.stderr.on('data', (text) => (err += text));
+    await once(child, 'close');
+    expect(err).toMatch(/^(tollgate: Nobody reads the output any longer\.\n)?$/);
+  },
+);
 
 test('a wrong setting is an error that names it', async () => {
   const { code, err } = await run(['workspace', 'list'], { REDIS_URL: 'localhost' });

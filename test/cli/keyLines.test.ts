@@ -248,6 +248,22 @@ describe('a workspace of everything there is', () => {
 });
 
 describe('a file from elsewhere', () => {
+  test('names of its fields are shown, not obeyed by a terminal', async () => {
+    const { workspaceId } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
+    const file = newFile();
+    writeFileSync(file, textOf([{ hash: hashOf(newSecret()), 'x\u001b[2J\nline 9\u009b': 1 }]));
+    const { out } = await cli(['import', file, '--workspace', workspaceId, '--api', apiId]);
+    expect(out).toContain(
+      '\n  line 1: x\\u001b[2J\\u000aline 9\\u009b is not a field of this operation. Leave it out.\n',
+    );
+  });
+
+  test('that is a directory is refused as one: another run would not help', async () => {
+    const { code, out, err } = await cli(['import', dir, '--workspace', tollgate.workspaceId]);
+    expect({ code, out, err }).toEqual({ code: 1, out: '', err: `tollgate: ${dir} is a directory.\n` });
+  });
+
   test('needs no more than hashes and an API', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
