@@ -150,8 +150,10 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
   if (Boolean(config.tlsCertFile) !== Boolean(config.tlsKeyFile)) {
     wrong.push('  TLS_CERT_FILE and TLS_KEY_FILE must be set together, or neither');
   }
-  const { port, metricsPort } = config;
-  if (port && port === metricsPort) wrong.push(`  METRICS_PORT and PORT must differ: both are ${port}`);
+  const { host, port, metricsHost, metricsPort } = config;
+  if (port && port === metricsPort && host === metricsHost) {
+    wrong.push(`  METRICS_PORT and PORT must differ on one address: both are ${port}`);
+  }
   if (wrong.length > 0) throw new Error(`Some settings are not accepted:\n${wrong.join('\n')}`);
   return config as Config;
 }
