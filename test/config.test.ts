@@ -82,7 +82,9 @@ test.each(['TLS_CERT_FILE', 'TLS_KEY_FILE'])('%s alone is refused', (variable) =
 });
 
 test('METRICS_PORT is another than PORT, unless on another address or chosen by the system', () => {
-  expect(() => loadConfig({ METRICS_PORT: '8080' })).toThrow('  METRICS_PORT and PORT must differ on one address: both are 8080');
+  expect(() => loadConfig({ METRICS_PORT: '8080' })).toThrow(
+    '  METRICS_PORT and PORT must differ on one address: both are 8080',
+  );
   expect(() => loadConfig({ PORT: 'http', METRICS_PORT: 'off' })).toThrow(/^(?!.*must differ)/s);
   expect(loadConfig({ PORT: '0', METRICS_PORT: '0' })).toMatchObject({ port: 0, metricsPort: 0 });
   expect(loadConfig({ HOST: '10.0.0.1', METRICS_PORT: '8080' })).toMatchObject({ port: 8080, metricsPort: 8080 });

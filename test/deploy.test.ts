@@ -227,7 +227,7 @@ describe('deploy/kubernetes', () => {
     });
     const { runAsUser, runAsGroup } = pod.securityContext;
     expect(read('Dockerfile')).toContain(`USER ${runAsUser}:${runAsGroup}\n`);
-    const stopSeconds = Number(/stopWaitMs = (\d+)_000/.exec(read('src/main.ts'))![1]);
+    const stopSeconds = Number(/stopWaitMs = (\d+)_000/.exec(read('src/serve.ts'))![1]);
     const waitSeconds = Number(container.env.find(({ name }: { name: string }) => name === 'DRAIN_MS').value) / 1000;
     expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(stopSeconds + waitSeconds);
     expect(container.livenessProbe.httpGet.path).toBe('/health/live');
