@@ -316,9 +316,7 @@ end
 local function packed_limits(packed, limits_at, tail_bytes)
   local count = string.byte(packed, limits_at)
   if count == 0 then return '\0' end
-  local lengths_at = #packed - tail_bytes - 2 * count + 1
-  local windows_at = lengths_at
-  for index = 1, count do windows_at = windows_at - struct.unpack('>I2', packed, lengths_at + 2 * index - 2) end
+  local _, windows_at = window_lengths(packed, count, tail_bytes)
   return string.sub(packed, limits_at, windows_at - 1)
 end
 

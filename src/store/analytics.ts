@@ -18,6 +18,7 @@ import {
   tagUsageKey,
   workspaceKey,
 } from './keyspace.ts';
+import { pieces } from './pieces.ts';
 import { answered, storeError } from './redis.ts';
 import type { StoreContext } from './store.ts';
 
@@ -85,11 +86,6 @@ function namesIn({ fromHour, toHour }: Period, nameOf: (hour: number) => string)
 }
 
 const hourOf = (day: string, hourOfDay: string): number => 24 * Number(day) + Number(hourOfDay);
-
-/** Items in pieces of at most so many. */
-function* pieces<Item>(items: readonly Item[], size: number): Generator<readonly Item[]> {
-  for (let first = 0; first < items.length; first += size) yield items.slice(first, first + size);
-}
 
 export const tooMuch = () =>
   new ApiError(

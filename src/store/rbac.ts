@@ -2,6 +2,7 @@
 
 import type { Actor } from '../domain/caller.ts';
 import { type PageOf, searchPages } from './pages.ts';
+import { pieces } from './pieces.ts';
 import type { StoreContext } from './store.ts';
 
 export interface Permission {
@@ -40,10 +41,11 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
   /** The permissions with these numbers, by number. */
   async function describe(workspaceId: string, numbers: readonly string[]): Promise<Map<string, Permission>> {
     const found = new Map<string, Permission>();
-    const distinct = [...new Set(numbers)];
-    for (let first = 0; first < distinct.length; first += stepMax) {
-      const list = distinct.slice(first, first + stepMax).join(',');
-      const rows = (await scripts.run('permissions/read', workspaceId, ['', list])) as [string, PermissionRow][];
+    for (const some of pieces([...new Set(numbers)], stepMax)) {
+      const rows = (await scripts.run('permissions/read', workspaceId, ['', some.join(',')])) as [
+        string,
+        PermissionRow,
+      ][];
       for (const [number, row] of rows) found.set(number, readPermission(row));
     }
     return found;

@@ -1,6 +1,7 @@
 // The slugs of a key, where a script answered their numbers instead.
 
 import { permissionSlugsKey, workspaceKey } from './keyspace.ts';
+import { pieces } from './pieces.ts';
 import { numbersIn } from './rbac.ts';
 import { answered, type RedisClient } from './redis.ts';
 
@@ -18,8 +19,7 @@ export async function slugsOf(redis: RedisClient, workspaceId: string, lists: re
   const numbers = [...new Set(lists.flatMap(numbersIn))];
   const key = permissionSlugsKey(workspaceKey(workspaceId));
   const found: string[] = [];
-  for (let first = 0; first < numbers.length; first += stepMax) {
-    const some = numbers.slice(first, first + stepMax);
+  for (const some of pieces(numbers, stepMax)) {
     for (const slug of await answered(redis.hmget(key, ...some))) {
       if (slug !== null) found.push(slug);
     }
