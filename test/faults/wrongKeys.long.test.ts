@@ -2,7 +2,7 @@
 // is measured is processor time, of the server and of Redis, as the clock also tells what else the machine does.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createKeyString, createRootKeyString } from '../../src/domain/keyString.ts';
+import { createKeyString, createRootKeyString, workspaceOfRootKey } from '../../src/domain/keyString.ts';
 import { report } from './report.ts';
 import { type Answered, percentile, type Rig, startRig } from './rig.ts';
 
@@ -21,8 +21,14 @@ const typical = {
   ratelimits: [{ name: 'requests', limit: 1_000_000, duration: 60_000, autoApply: true }],
 };
 
+/** A root key, and the key to verify under it. */
+interface Presented {
+  as: string;
+  key: string;
+}
+
 let rig: Rig;
-let kinds: Record<string, () => Promise<Answered>>;
+let kinds: Record<string, () => Presented>;
 
 beforeAll(async () => {
   rig = await startRig();
@@ -40,28 +46,29 @@ beforeAll(async () => {
   const { any: others } = await manyKeys('other', await rig.createWorkspace());
   const { key: narrow } = await rig.ok('rootKeys.createRootKey', { permissions: [`api.${apiId}.verify_key`] });
 
-  const workspaceId = `ws_${'1'.repeat(16)}`;
-  const unknownKey = () => createKeyString({ byteLength: 16 }).key;
-  const verify = (presented: string, as: string) => rig.send('keys.verifyKey', JSON.stringify({ key: presented }), as);
+  const workspaceId = workspaceOfRootKey(narrow)!;
+  const noWorkspaceId = `ws_${'1'.repeat(16)}`;
   kinds = {
-    right: () => verify(right(), narrow),
-    'wrong root key': () =>
-      verify(right(), `${narrow.slice(0, -4)}${Math.random().toString(36).slice(2, 6).padEnd(4, 'x')}`),
-    'root key of no workspace': () => verify(right(), createRootKeyString(workspaceId).key),
-    'unknown key': () => verify(unknownKey(), narrow),
-    "another workspace's key": () => verify(others(), narrow),
-    'key of an API the root key may not see': () => verify(hidden(), narrow),
+    right: () => ({ as: narrow, key: right() }),
+    'wrong root key': () => ({ as: createRootKeyString(workspaceId).key, key: right() }),
+    'root key of no workspace': () => ({ as: createRootKeyString(noWorkspaceId).key, key: right() }),
+    'unknown key': () => ({ as: narrow, key: createKeyString({ byteLength: 16 }).key }),
+    "another workspace's key": () => ({ as: narrow, key: others() }),
+    'key of an API the root key may not see': () => ({ as: narrow, key: hidden() }),
   };
 }, 30_000);
 afterAll(() => rig.stop());
 
+const verify = ({ as, key }: Presented): Promise<Answered> => rig.send('keys.verifyKey', JSON.stringify({ key }), as);
+
 /** Processor time of a request in microseconds, of server and Redis together. */
-async function costUs(call: () => Promise<Answered>): Promise<number> {
+async function costUs(present: () => Presented): Promise<number> {
+  // Made before: a caller that is busy making keys asks for fewer at once, and a batch would be smaller for it.
+  const presented = Array.from({ length: perRound }, present);
   const cpuUs = () => rig.server.cpuUs() + rig.redis.cpuUs();
   const before = cpuUs();
-  let left = perRound;
   const caller = async () => {
-    while (left-- > 0) await call();
+    for (let next = presented.pop(); next; next = presented.pop()) await verify(next);
   };
   await Promise.all(Array.from({ length: callers }, caller));
   return (cpuUs() - before) / perRound;
@@ -69,8 +76,8 @@ async function costUs(call: () => Promise<Answered>): Promise<number> {
 
 test('wrong root keys and wrong keys cost no more than right ones, and one wrong key as much as another', async () => {
   const statuses: Record<string, string> = {};
-  for (const [kind, call] of Object.entries(kinds)) {
-    const { status, body } = await call();
+  for (const [kind, present] of Object.entries(kinds)) {
+    const { status, body } = await verify(present());
     statuses[kind] = status === 200 ? JSON.parse(body).data.code : `${status}`;
   }
   expect(statuses).toEqual({
@@ -85,8 +92,8 @@ test('wrong root keys and wrong keys cost no more than right ones, and one wrong
   // In turns, so that what the machine does besides is spread over all of them.
   const costs: Record<string, number[]> = Object.fromEntries(Object.keys(kinds).map((kind) => [kind, []]));
   for (let round = 0; round < warmRounds + rounds; round++) {
-    for (const [kind, call] of Object.entries(kinds)) {
-      const cost = await costUs(call);
+    for (const [kind, present] of Object.entries(kinds)) {
+      const cost = await costUs(present);
       if (round >= warmRounds) costs[kind]!.push(cost);
     }
   }
