@@ -446,7 +446,7 @@ const refusals: { [Name in OperationName]: Refusal<Name>[] } = {
       code: 'invalid_input',
       given: (things, { rootKey }) =>
         Promise.all(
-          Array.from({ length: wildcardsMax }, (_, index) =>
+          Array.from({ length: wildcardsMax.stars }, (_, index) =>
             call(
               'ratelimits.setOverride',
               { ...examples['ratelimits.setOverride'](things), identifier: `${index}*` },

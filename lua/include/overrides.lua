@@ -59,6 +59,13 @@ local function read_override(workspace, namespace, identifier)
   return { id16 = id16, limit = limit, duration = duration, created = created }
 end
 
+-- Those of a namespace's overrides that have a `*`, as they are tried.
+local function wildcard_patterns(workspace, namespace)
+  local patterns = redis.call('ZRANGE', wildcard_overrides(workspace, namespace.id16), 0, -1)
+  for index, member in ipairs(patterns) do patterns[index] = string.sub(member, 17) end
+  return patterns
+end
+
 -- The override that counts for an identifier, or nil: the exact one, else the first wildcard one that matches; those
 -- are kept with the most literal characters first, and the oldest among equals.
 local function override_for(workspace, namespace, identifier)
@@ -69,8 +76,8 @@ local function override_for(workspace, namespace, identifier)
   if not namespace.wild then return nil end
   -- Taken apart once for all checks of a batch.
   if not namespace.wildcards then
-    local wildcards = redis.call('ZRANGE', wildcard_overrides(workspace, namespace.id16), 0, -1)
-    for index, member in ipairs(wildcards) do wildcards[index] = wildcard_of(string.sub(member, 17)) end
+    local wildcards = wildcard_patterns(workspace, namespace)
+    for index, pattern in ipairs(wildcards) do wildcards[index] = wildcard_of(pattern) end
     namespace.wildcards = wildcards
   end
   for _, wildcard in ipairs(namespace.wildcards) do
@@ -78,13 +85,16 @@ local function override_for(workspace, namespace, identifier)
   end
 end
 
--- How many `*` the overrides of a namespace have in all.
-local function count_stars(workspace, namespace)
-  local stars = 0
-  for _, member in ipairs(redis.call('ZRANGE', wildcard_overrides(workspace, namespace.id16), 0, -1)) do
-    stars = stars + select(2, string.gsub(string.sub(member, 17), '%*', ''))
+-- What a check may have to compare for these wildcard patterns: how many `*` they have, how many of the patterns have text
+-- between two of them, for which all of an identifier is searched, and how many bytes they have.
+local function weight_of(patterns)
+  local stars, searching, bytes = 0, 0, 0
+  for _, pattern in ipairs(patterns) do
+    stars = stars + select(2, string.gsub(pattern, '%*', ''))
+    if #wildcard_of(pattern) > 0 then searching = searching + 1 end
+    bytes = bytes + #pattern
   end
-  return stars
+  return stars, searching, bytes
 end
 
 -- How many overrides a namespace has, and how many of them have a `*`.

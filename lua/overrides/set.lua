@@ -7,9 +7,11 @@
 -- ARGV[3]  limit        0 blocks completely
 -- ARGV[4]  duration     milliseconds
 -- ARGV[5]  literals     how many characters of the identifier are not `*`
--- ARGV[6]  wildcards_max  how many `*` the overrides of a namespace may have in all
--- ARGV[7]  actor        JSON, see include/audit
--- ARGV[8]  now_ms       '' for Redis's clock
+-- ARGV[6]  stars_max    what the wildcards of a namespace may have in all, see weight_of
+-- ARGV[7]  searching_max
+-- ARGV[8]  bytes_max
+-- ARGV[9]  actor        JSON, see include/audit
+-- ARGV[10] now_ms       '' for Redis's clock
 -- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'}
 
 -- @include "include/clock"
@@ -19,7 +21,8 @@
 -- @include "include/audit"
 
 local workspace, name, identifier, limit, duration = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local literals, wildcards_max, actor, now = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], now_ms(ARGV[8])
+local literals, stars_max, searching_max, bytes_max = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local actor, now = ARGV[9], now_ms(ARGV[10])
 
 local namespace = find_namespace(workspace, name)
 if not namespace and string.sub(name, 1, 5) == 'rlns_' then return { 'namespace_not_found' } end
@@ -29,8 +32,10 @@ local all, wild = 0, 0
 if namespace then all, wild = count_overrides(workspace, namespace) end
 if not before then
   if is_wild then
-    local stars = select(2, string.gsub(identifier, '%*', ''))
-    if stars + (wild > 0 and count_stars(workspace, namespace) or 0) > wildcards_max then return { 'too_many' } end
+    local patterns = wild > 0 and wildcard_patterns(workspace, namespace) or {}
+    patterns[#patterns + 1] = identifier
+    local stars, searching, bytes = weight_of(patterns)
+    if stars > stars_max or searching > searching_max or bytes > bytes_max then return { 'too_many' } end
   end
   all, wild = all + 1, is_wild and wild + 1 or wild
 end

@@ -20,8 +20,11 @@ export interface Override {
 
 type Row = [id: string, identifier: string, limit: string, duration: string, created: string];
 
-/** How many `*` the overrides of a namespace may have in all: a check may have to look for what stands between any two. */
-export const wildcardsMax = 256;
+/**
+ * What the wildcards of a namespace may have in all, as each of a hundred checks in a script may be held against every one:
+ * `*`; wildcards with text between two `*`, for which all of an identifier is searched; and bytes.
+ */
+export const wildcardsMax = { stars: 256, searching: 32, bytes: 16_384 };
 
 const readOverride = ([id, identifier, limit, duration, created]: Row): Override => ({
   overrideId: `rlor_${id}`,
@@ -47,7 +50,19 @@ export function openOverrides({ scripts, now, actorText }: StoreContext) {
     ): Promise<{ overrideId: string } | { refused: 'namespace_not_found' | 'too_many' }> {
       const { namespace, identifier, limit, durationMs } = override;
       const literals = [...identifier].filter((character) => character !== '*').length;
-      const args = [namespace, identifier, limit, durationMs, literals, wildcardsMax, actorText(actor), now()];
+      const { stars, searching, bytes } = wildcardsMax;
+      const args = [
+        namespace,
+        identifier,
+        limit,
+        durationMs,
+        literals,
+        stars,
+        searching,
+        bytes,
+        actorText(actor),
+        now(),
+      ];
       const [outcome, id] = (await scripts.run('overrides/set', workspaceId, args)) as [string, string];
       return outcome === 'set'
         ? { overrideId: `rlor_${id}` }

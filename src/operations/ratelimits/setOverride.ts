@@ -43,7 +43,8 @@ export const setOverride = manages({
       ? namespaceNotFound(namespace)
       : invalid(
           'body.identifier',
-          `has a wildcard too many: the overrides of a namespace have at most ${wildcardsMax} \`*\` in all`,
+          `is a wildcard too many: those of a namespace have at most ${wildcardsMax.stars} \`*\` and ` +
+            `${wildcardsMax.bytes} bytes in all, and ${wildcardsMax.searching} of them text between two \`*\``,
         );
   },
 });

@@ -322,6 +322,31 @@ describe('400', () => {
     expect((await call('ratelimits.setOverride', { ...two, identifier: '*' })).status).toBe(400);
     await set(many, 'a*'.repeat(255), 2);
   });
+
+  test('more wildcards that search than a check may have to, and more bytes than it may have to compare', async () => {
+    const searching = freshNamespace();
+    await Promise.all(Array.from({ length: 32 }, (_, index) => set(searching, `*${index}*`, 1)));
+    const request: InputOf<'ratelimits.setOverride'> = {
+      namespace: searching,
+      identifier: '',
+      limit: 1,
+      duration: minute,
+    };
+    const refused = await call('ratelimits.setOverride', { ...request, identifier: 'a*b*c' });
+    expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(refused.error.errors).toEqual([expect.objectContaining({ location: 'body.identifier' })]);
+    await set(searching, 'a**c', 1);
+
+    // Four bytes a character.
+    const long = freshNamespace();
+    const head = (index: number) => `${'\u{1f511}'.repeat(510)}${index}*`;
+    await Promise.all(Array.from({ length: 8 }, (_, index) => set(long, head(index), 1)));
+    expect((await call('ratelimits.setOverride', { ...request, namespace: long, identifier: head(8) })).status).toBe(
+      400,
+    );
+    await set(long, 'b*', 1);
+    await set(long, head(0), 2);
+  });
 });
 
 describe('403', () => {
