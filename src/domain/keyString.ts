@@ -59,6 +59,9 @@ export function workspaceOfRootKey(key: string): string | undefined {
 /** What is stored in place of a key string. */
 export const digestOf = (key: string): Buffer => hash('sha256', key, 'buffer');
 
+/** The same, a byte a character: a text is made in half the time, and found in a map as it is. */
+export const digestTextOf = (key: string): string => hash('sha256', key, 'binary');
+
 /** Random bytes are fetched for many ids at once: asking for six costs as much as asking for thousands. */
 const pool = Buffer.alloc(6 * 1024);
 let poolAt = pool.length;

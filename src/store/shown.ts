@@ -15,6 +15,7 @@ const seenMax = 2 ** 17;
 export const noVersion = '\0'.repeat(9);
 
 interface CachedShown {
+  workspaceId: string;
   /** Bytes as latin1, which the script compares with what is stored. */
   version: string;
   shown: ShownText;
@@ -22,9 +23,9 @@ interface CachedShown {
 }
 
 /**
- * Printed keys by workspace and digest, each with its version; the script confirms the version in the round trip that
+ * Printed keys by digest, each with its workspace and version; the script confirms the version in the round trip that
  * decides. A key is held from the second time on: keys that are asked for once, be they ever so many, take no memory, no
- * collector's time and no other key's place.
+ * collector's time and no other key's place. One that was imported into two workspaces is held for the last to ask.
  */
 export class ShownCache {
   readonly #seen = new Uint8Array(2 ** seenBits / 8);
@@ -33,33 +34,33 @@ export class ShownCache {
   #old = new Map<string, CachedShown>();
   #youngBytes = 0;
 
-  find(id: string): CachedShown | undefined {
-    return this.#young.get(id) ?? this.#old.get(id);
+  find(workspaceId: string, digest: string): CachedShown | undefined {
+    const entry = this.#young.get(digest) ?? this.#old.get(digest);
+    return entry?.workspaceId === workspaceId ? entry : undefined;
   }
 
   /** Holds on to an entry that was just confirmed. */
-  keep(id: string, entry: CachedShown): ShownText {
+  keep(digest: string, entry: CachedShown): ShownText {
     // An earlier one on the way may have brought a newer version.
-    if (!this.#young.has(id)) this.#put(id, entry);
+    if (!this.#young.has(digest)) this.#put(digest, entry);
     return entry.shown;
   }
 
   /** `known` is what was held of it, of a version that is out of date. */
-  add(id: string, { version, shown }: Told, known: CachedShown | undefined): ShownText {
+  add(workspaceId: string, digest: string, { version, shown }: Told, known: CachedShown | undefined): ShownText {
     // Of several requests on the way, an earlier one may have brought it.
-    const brought = this.find(id);
-    if (brought?.version === version) return this.keep(id, brought);
+    const brought = this.find(workspaceId, digest);
+    if (brought?.version === version) return this.keep(digest, brought);
     const printed = printShown(shown);
-    if (!known && !this.#wasSeen(id)) return printed;
+    if (!known && !this.#wasSeen(digest)) return printed;
     const held = inOnePiece(printed);
-    this.#put(id, { version, shown: held, bytes: 200 + id.length + bytesOf(held) });
+    this.#put(digest, { workspaceId, version, shown: held, bytes: 250 + bytesOf(held) });
     return held;
   }
 
   /** Was it, or one whose digest ends alike, seen of late? From now on it was. */
-  #wasSeen(id: string): boolean {
-    const end = id.length;
-    const number = (id.charCodeAt(end - 1) << 16) | (id.charCodeAt(end - 2) << 8) | id.charCodeAt(end - 3);
+  #wasSeen(digest: string): boolean {
+    const number = (digest.charCodeAt(31) << 16) | (digest.charCodeAt(30) << 8) | digest.charCodeAt(29);
     const at = (number & (2 ** seenBits - 1)) >> 3;
     const bit = 1 << (number & 7);
     if (this.#seen[at]! & bit) return true;
@@ -71,13 +72,13 @@ export class ShownCache {
     return false;
   }
 
-  #put(id: string, entry: CachedShown) {
+  #put(digest: string, entry: CachedShown) {
     if (this.#youngBytes + entry.bytes > shownBytesMax) {
       this.#old = this.#young;
       this.#young = new Map();
       this.#youngBytes = 0;
     }
-    this.#young.set(id, entry);
+    this.#young.set(digest, entry);
     this.#youngBytes += entry.bytes;
   }
 }

@@ -1,10 +1,11 @@
 // What is remembered of keys, by itself; that it never answers stale is tested where it counts, with keys.verifyKey.
 
-import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
+import { digestTextOf } from '../../src/domain/keyString.ts';
 import { readTold, ShownCache } from '../../src/store/shown.ts';
 
-const idOf = (index: number) => `ws_${createHash('sha256').update(`${index}`).digest().toString('latin1')}`;
+const workspaceId = 'ws_1';
+const digestOf = (index: number) => digestTextOf(`${index}`);
 
 /** Of a plain key with this name and so many limits, as lua/decide.lua packs it. */
 function told(version: number, name: string, limits = 0) {
@@ -25,28 +26,39 @@ function told(version: number, name: string, limits = 0) {
 
 test('a key is held from the second time on, with its version', () => {
   const cache = new ShownCache();
-  expect(cache.add(idOf(1), told(7, 'Ada'), undefined).fields).toContain('"name":"Ada"');
-  expect(cache.find(idOf(1))).toBeUndefined();
-  cache.add(idOf(1), told(7, 'Ada'), undefined);
-  const known = cache.find(idOf(1));
+  expect(cache.add(workspaceId, digestOf(1), told(7, 'Ada'), undefined).fields).toContain('"name":"Ada"');
+  expect(cache.find(workspaceId, digestOf(1))).toBeUndefined();
+  cache.add(workspaceId, digestOf(1), told(7, 'Ada'), undefined);
+  const known = cache.find(workspaceId, digestOf(1));
   expect(known?.shown.fields).toContain('"name":"Ada"');
   expect(Buffer.from(known!.version, 'latin1').readUInt32BE(4)).toBe(7);
 });
 
 test('what is held is replaced by a newer version at once', () => {
   const cache = new ShownCache();
-  cache.add(idOf(1), told(1, 'before'), undefined);
-  cache.add(idOf(1), told(1, 'before'), undefined);
-  cache.add(idOf(1), told(2, 'after'), cache.find(idOf(1)));
-  expect(cache.find(idOf(1))?.shown.fields).toContain('"name":"after"');
+  cache.add(workspaceId, digestOf(1), told(1, 'before'), undefined);
+  cache.add(workspaceId, digestOf(1), told(1, 'before'), undefined);
+  cache.add(workspaceId, digestOf(1), told(2, 'after'), cache.find(workspaceId, digestOf(1)));
+  expect(cache.find(workspaceId, digestOf(1))?.shown.fields).toContain('"name":"after"');
+});
+
+test('what is held for a workspace is not told to another that has the same key', () => {
+  const cache = new ShownCache();
+  const add = (workspaceId: string, name: string) => cache.add(workspaceId, digestOf(1), told(1, name), undefined);
+  add('ws_1', 'one');
+  add('ws_1', 'one');
+  expect(cache.find('ws_2', digestOf(1))).toBeUndefined();
+  expect(add('ws_2', 'two').fields).toContain('"name":"two"');
+  expect(cache.find('ws_2', digestOf(1))?.shown.fields).toContain('"name":"two"');
+  expect(cache.find('ws_1', digestOf(1))).toBeUndefined();
 });
 
 test('of keys that come once, hardly any is held, however many there are', () => {
   const cache = new ShownCache();
   const many = 300_000;
-  for (let index = 0; index < many; index++) cache.add(idOf(index), told(1, 'once'), undefined);
+  for (let index = 0; index < many; index++) cache.add(workspaceId, digestOf(index), told(1, 'once'), undefined);
   let held = 0;
-  for (let index = 0; index < many; index++) if (cache.find(idOf(index))) held++;
+  for (let index = 0; index < many; index++) if (cache.find(workspaceId, digestOf(index))) held++;
   // Those whose digests end like that of another.
   expect(held / many).toBeLessThan(0.1);
 });
@@ -54,8 +66,8 @@ test('of keys that come once, hardly any is held, however many there are', () =>
 test('what is held is bounded in bytes, those of limits among them', () => {
   const cache = new ShownCache();
   for (let index = 0; index < 8000; index++) {
-    for (let time = 0; time < 2; time++) cache.add(idOf(index), told(1, 'limited', 50), undefined);
+    for (let time = 0; time < 2; time++) cache.add(workspaceId, digestOf(index), told(1, 'limited', 50), undefined);
   }
-  expect(cache.find(idOf(7999))?.shown.keyLimits).toHaveLength(50);
-  expect(cache.find(idOf(0))).toBeUndefined();
+  expect(cache.find(workspaceId, digestOf(7999))?.shown.keyLimits).toHaveLength(50);
+  expect(cache.find(workspaceId, digestOf(0))).toBeUndefined();
 });

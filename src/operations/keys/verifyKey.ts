@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { digestOf } from '../../domain/keyString.ts';
+import { digestTextOf } from '../../domain/keyString.ts';
 import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
@@ -62,7 +62,7 @@ export const verifyKey = decides({
     const query = permissions === undefined ? undefined : parseQuery(permissions);
     if (ratelimits) checkRatelimits(ratelimits);
     const request = {
-      digest: digestOf(key),
+      digest: digestTextOf(key),
       cost: credits?.cost ?? 1,
       query,
       ratelimits: ratelimits?.map(({ cost = 1, ...rest }) => ({ cost, ...rest })),
