@@ -14,7 +14,7 @@
 --             in 2, then itself). All checks pass and are charged, or none is.
 -- ARGV[5]  now_ms      '' for Redis's clock
 -- returns  {packed answers, one after the other, then in the same order shown of each whose known version is out of date}
---   verify    outcome (1), 64 more if its shown is told; 1 if the key has a balance (1), balance (7), number of limits (1),
+--   verify    outcome (1), 64 more if its shown is told, or 128 more if it was told before in this reply; 1 if the key has a balance (1), balance (7), number of limits (1),
 --             each: which (1: up to 50 of the key, 100 + n of the identity, 200 + n the request's n-th), exceeded (1),
 --             remaining (7), reset (7)
 --   limit     outcome (1), number of checks (1), each: passed (1), limit (7), remaining (7), reset (7), the override's id
@@ -58,7 +58,7 @@ local REFUSED = {
 }
 local ok_limit, ok_blocked = 10, 11
 -- Beside an outcome.
-local WITH_SHOWN = 64
+local WITH_SHOWN, SHOWN_BEFORE = 64, 128
 -- The fixed part of a state from its version on, and the length of its link.
 local DECIDES = '>I6I2c8BI6I7BI2'
 
@@ -98,11 +98,12 @@ local function root_at(index)
   return root
 end
 
--- An API with what this batch counts for it: {id or false when it was deleted, counts and spent by outcome}.
+-- An API with what this batch counts for it: {id or false when it was deleted, counts and spent by outcome, digests of its keys
+-- of which what is shown was told}.
 local function api_at(api8)
   local api = apis[api8]
   if not api then
-    api = { id = redis.call('HGET', api_record(workspace, api8), 'id'), counts = {}, spent = {} }
+    api = { id = redis.call('HGET', api_record(workspace, api8), 'id'), counts = {}, spent = {}, told = {} }
     apis[api8] = api
   end
   return api
@@ -603,11 +604,13 @@ local function verify(position, last, root_index)
   end
 
   -- All that is read is read before the first write, so that a broken record charges nothing.
-  local shown
+  local shown, shown_before
   local more = identity_packed and string.sub(identity_packed, 17, IDENTITY_LIMITS_AT - 1) or ''
   if flags.permissions then more = more .. rbac_version_now() end
   if version_time ~= known_time or version_number ~= known_number or more ~= known_more then
-    shown = shown_of(record, version_time, version_number, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
+    -- Once a call: who asks many times at once for a key of which nothing is known yet would be told as often.
+    shown_before = api.told[digest]
+    shown = not shown_before and shown_of(record, version_time, version_number, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
   end
   local tags = request and request.tags and counted_tags(request.tags, api8)
 
@@ -642,7 +645,7 @@ local function verify(position, last, root_index)
     balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
   if forgotten then state = string.sub(state, 1, FIXED_BYTES) .. '\0\0' .. string.sub(state, limits_at) end
 
-  local answer = verified(shown and WITH_SHOWN + outcome or outcome, flags.limited, balance)
+  local answer = verified(outcome + (shown and WITH_SHOWN or shown_before and SHOWN_BEFORE or 0), flags.limited, balance)
 
   -- Write. What comes after the first line is only what cannot fail once that has not.
   redis.call('HSET', record, 'state', state)
@@ -661,6 +664,7 @@ local function verify(position, last, root_index)
     count_tags(tags, string.sub(packed, 1, 16) .. api8, external_id, outcome, outcome == VALID and flags.limited and cost or 0)
   end
 
+  if shown then api.told[digest] = true end
   api.counts[outcome] = (api.counts[outcome] or 0) + 1
   if outcome == VALID and flags.limited then api.spent[VALID] = (api.spent[VALID] or 0) + cost end
   return answer, shown

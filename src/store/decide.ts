@@ -9,7 +9,7 @@ import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { type Gathering, Lanes } from './lanes.ts';
 import { storeError } from './redis.ts';
 import type { Scripts } from './scripts.ts';
-import { noVersion, readTold, ShownCache } from './shown.ts';
+import { type CachedShown, noVersion, readTold, ShownCache } from './shown.ts';
 import { areNumbers } from './slugs.ts';
 import type { StoreObserver } from './store.ts';
 
@@ -93,6 +93,8 @@ const VERIFY = 1;
 const LIMIT = 2;
 /** Beside the outcome of a verification: what is shown of the key came along. */
 const WITH_SHOWN = 64;
+/** Or came along with an earlier answer of the batch. */
+const SHOWN_BEFORE = 128;
 const PASSED = 10;
 const BLOCKED = 11;
 const FAILED = 30;
@@ -112,6 +114,8 @@ interface Answers {
   at: number;
   shown: Buffer[];
   shownAt: number;
+  /** What was read of these, by the digest of the key, where others may be told the same. */
+  told: Map<string, ShownText | Promise<ShownText>>;
 }
 
 interface Waiting {
@@ -182,7 +186,7 @@ export function openDecide(options: DecideOptions) {
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
     const args = [usageRetentionMs, tagsMax, digests, items, now()];
     const [packed, ...shown] = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, ...Buffer[]];
-    const answers = { packed, at: 0, shown, shownAt: 0 };
+    const answers = { packed, at: 0, shown, shownAt: 0, told: new Map() };
     for (const entry of waiting) {
       try {
         entry.settle(answers);
@@ -191,6 +195,17 @@ export function openDecide(options: DecideOptions) {
         entry.reject(cause);
       }
     }
+  }
+
+  /** Reads what the script told of a key, and remembers it. */
+  function tell(workspaceId: string, digest: string, packed: Buffer, known: CachedShown | undefined) {
+    const told = readTold(packed);
+    const remember = () => shownCache.add(workspaceId, digest, told, known);
+    if (!areNumbers(told.shown.permissions)) return remember();
+    return slugsOf(workspaceId, told.shown.permissions).then((slugs) => {
+      told.shown.permissions = slugs;
+      return remember();
+    });
   }
 
   /** What the script refused, as an error. */
@@ -237,10 +252,9 @@ export function openDecide(options: DecideOptions) {
           ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
           : none;
       const version = known?.version ?? noVersion;
-      // What a verification names beyond its key costs a fraction of a plain one, and so does each 16 KB that it will show:
-      // a key may have megabytes of permissions, which this process writes while all others wait.
+      // What a verification names beyond its key costs a fraction of a plain one.
       const named = (ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0);
-      const weight = 1 + named / 4 + Math.floor((known?.bytes ?? 0) / 16_384);
+      const weight = 1 + named / 4 + (known?.moreWork ?? 0);
 
       return new Promise((resolve, reject) => {
         const { items, at } = lanes
@@ -248,28 +262,27 @@ export function openDecide(options: DecideOptions) {
           .add(VERIFY, rootKey.digest, 39 + version.length + extras.length, weight, {
             settle(answers) {
               const code = answers.packed[answers.at]!;
-              const outcome = outcomes[(code & ~WITH_SHOWN) - 1];
+              const outcome = outcomes[(code & ~(WITH_SHOWN | SHOWN_BEFORE)) - 1];
               if (outcome === undefined) return reject(readRefusal(answers));
               observe?.verified(outcome);
               const packed = code & WITH_SHOWN ? answers.shown[answers.shownAt++] : undefined;
               const verified = readVerified(answers, outcome);
-              if (!packed) {
+              let shown: Verified['shown'] | Promise<ShownText>;
+              if (packed) {
+                shown = tell(workspaceId, digest, packed, known);
+                answers.told.set(digest, shown);
+              } else if (code & SHOWN_BEFORE) {
+                shown = answers.told.get(digest);
+              } else if (known && outcome !== 'NOT_FOUND') {
                 // Confirmed in this very round trip: what was known stands.
-                if (known && outcome !== 'NOT_FOUND') verified.shown = shownCache.keep(digest, known);
-                return resolve(verified);
+                shown = shownCache.keep(digest, known);
               }
-              const told = readTold(packed);
-              const tell = () => {
-                verified.shown = shownCache.add(workspaceId, digest, told, known);
+              const finish = (shown: Verified['shown']) => {
+                verified.shown = shown;
                 resolve(verified);
               };
-              if (!areNumbers(told.shown.permissions)) return tell();
-              slugsOf(workspaceId, told.shown.permissions)
-                .then((slugs) => {
-                  told.shown.permissions = slugs;
-                  tell();
-                })
-                .catch(reject);
+              if (shown instanceof Promise) shown.then(finish, reject);
+              else finish(shown);
             },
             reject,
           });

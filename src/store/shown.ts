@@ -14,12 +14,14 @@ const seenMax = 2 ** 17;
 /** Of a key of which nothing is known. */
 export const noVersion = '\0'.repeat(9);
 
-interface CachedShown {
+export interface CachedShown {
   workspaceId: string;
   /** Bytes as latin1, which the script compares with what is stored. */
   version: string;
   shown: ShownText;
   bytes: number;
+  /** How many plain ones a verification costs beside itself. */
+  moreWork: number;
 }
 
 /**
@@ -54,7 +56,8 @@ export class ShownCache {
     const printed = printShown(shown);
     if (!known && !this.#wasSeen(digest)) return printed;
     const held = inOnePiece(printed);
-    this.#put(digest, { workspaceId, version, shown: held, bytes: 250 + bytesOf(held) });
+    const bytes = 250 + bytesOf(held);
+    this.#put(digest, { workspaceId, version, shown: held, bytes, moreWork: moreWorkOf(held, bytes) });
     return held;
   }
 
@@ -107,6 +110,13 @@ const copied = (text: string): string => Buffer.from(text).toString();
 /** A text takes no more than its bytes in UTF-8, beside what every one takes. */
 const bytesOf = ({ fields, keyLimits, identityLimits }: ShownText): number =>
   [fields, ...keyLimits, ...identityLimits].reduce((sum, text) => sum + 40 + Buffer.byteLength(text), 0);
+
+/**
+ * Each 16 KB, as a key may have megabytes of permissions, which this process writes while all others wait; and each eight
+ * limits, which Redis decides and writes.
+ */
+const moreWorkOf = ({ keyLimits, identityLimits }: ShownText, bytes: number): number =>
+  Math.floor(bytes / 16_384) + Math.floor((keyLimits.length + identityLimits.length) / 8);
 
 /** An `expires` that does not come, see lua/include/state.lua. */
 const never = 2 ** 48 - 1;

@@ -2,11 +2,30 @@
 
 import { permissionSlugsKey, workspaceKey } from './keyspace.ts';
 import { pieces } from './pieces.ts';
-import { numbersIn } from './rbac.ts';
 import { answered, type RedisClient } from './redis.ts';
 
 /** How many are asked for at once: what Redis does in less than a millisecond. */
 const stepMax = 1000;
+
+/** The numbers in `,3,17,` and the like, each once. There may be a hundred thousand: as texts they would take ten times as long. */
+function numbersIn(lists: readonly string[]): Set<number> {
+  const numbers = new Set<number>();
+  for (const list of new Set(lists)) {
+    let number = 0;
+    for (let at = 1; at < list.length; at++) {
+      const code = list.charCodeAt(at);
+      if (code === comma) {
+        numbers.add(number);
+        number = 0;
+      } else {
+        number = number * 10 + code - zero;
+      }
+    }
+  }
+  return numbers;
+}
+const comma = 44;
+const zero = 48;
 
 /** Are these lists of numbers? See effective_slugs in lua/include/permissions.lua. */
 export const areNumbers = (slugs: readonly string[]): boolean => slugs[0]?.startsWith(',') === true;
@@ -16,11 +35,11 @@ export const areNumbers = (slugs: readonly string[]): boolean => slugs[0]?.start
  * meanwhile is left out.
  */
 export async function slugsOf(redis: RedisClient, workspaceId: string, lists: readonly string[]): Promise<string[]> {
-  const numbers = [...new Set(lists.flatMap(numbersIn))];
+  const numbers = [...numbersIn(lists)];
   const key = permissionSlugsKey(workspaceKey(workspaceId));
   const found: string[] = [];
   for (const some of pieces(numbers, stepMax)) {
-    for (const slug of await answered(redis.hmget(key, ...some))) {
+    for (const slug of await answered(redis.hmget(key, ...some.map(String)))) {
       if (slug !== null) found.push(slug);
     }
   }

@@ -80,6 +80,18 @@ describe('the answer', () => {
     expect(await verify(key)).toEqual(first);
   });
 
+  test('is whole for all who ask at once for keys of which nothing, or something else, was known', async () => {
+    const alice = await newKey({ name: 'Alice', permissions: ['documents.read'] });
+    const bob = await newKey({ name: 'Bob', externalId: 'bob' });
+    const asked = [alice, bob, 'unknown', alice, bob, alice];
+    const names = async () => (await Promise.all(asked.map((key) => verify(key)))).map(({ name }) => name);
+    expect(await names()).toEqual(['Alice', 'Bob', undefined, 'Alice', 'Bob', 'Alice']);
+    for (const name of ['Carol', 'Dave']) {
+      await ok('keys.updateKey', { keyId: (await verify(alice)).keyId!, name });
+      expect(await names()).toEqual([name, 'Bob', undefined, name, 'Bob', name]);
+    }
+  });
+
   test('of an unknown key is NOT_FOUND and nothing else', async () => {
     expect(await verify('unknown')).toEqual({ valid: false, code: 'NOT_FOUND' });
   });
@@ -863,6 +875,20 @@ describe('roles', () => {
     const answer = await verify(key, { permissions: 'pages.write AND pages.list' });
     expect(answer).toMatchObject({ valid: true, roles: ['editor'] });
     expect(answer.permissions?.toSorted()).toEqual(['pages.list', 'pages.read', 'pages.write']);
+  });
+
+  test('of thousands of permissions are answered with each of them once, to all who ask at once', async () => {
+    const slugs = (role: number) => Array.from({ length: 1000 }, (_, index) => `many.${role * 900 + index}`);
+    const roles = Array.from({ length: 7 }, (_, role) => `many ${role}`);
+    for (const [role, name] of roles.entries()) await ok('permissions.createRole', { name, permissions: slugs(role) });
+    const key = await newKey({ roles });
+    for (let time = 0; time < 3; time++) {
+      for (const answer of await Promise.all([verify(key), verify(key), verify(key)])) {
+        expect(new Set(answer.permissions)).toEqual(new Set(roles.flatMap((_, role) => slugs(role))));
+        expect(answer.permissions).toHaveLength(6400);
+        expect(answer.roles?.toSorted()).toEqual(roles);
+      }
+    }
   });
 
   test('count from the next verification on when their permissions change', async () => {
