@@ -74,7 +74,9 @@ export async function serveMetrics(
   scrape: () => Promise<string>,
 ): Promise<Server | undefined> {
   if (port === '') return undefined;
-  return listen({ host, port, answer: createMetricsAnswer(scrape), bodyBytesMax, newRequestId });
+  return listen({ host, port, answer: createMetricsAnswer(scrape), bodyBytesMax, newRequestId }).catch((cause) => {
+    throw new Error(`METRICS_PORT: ${cause.message}`, { cause });
+  });
 }
 
 /** A scrape tells that Redis does not answer, rather than not answering itself: Prometheus waits ten seconds. */

@@ -216,12 +216,13 @@ test('a request that never ends keeps no worker alive after the first process', 
   const client = connect(await portOf(server), '127.0.0.1').on('error', () => {});
   await send(client, 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n');
   await once(client, 'data');
-  const goOn = setInterval(() => client.write('1\r\nx\r\n'), 200);
+  // A slower one would be closed, sooner or later than the server gives up.
+  const goOn = setInterval(() => client.write(`2000\r\n${'x'.repeat(0x2000)}\r\n`), 200);
   const workers = workersOf(server);
   try {
     server.child.kill('SIGINT');
     await once(server.child, 'exit');
-    expect(server.err).toContain('could not stop within 10000 ms');
+    await vi.waitFor(() => expect(server.err).toContain('could not stop within 10000 ms'), waiting);
     await vi.waitFor(() => expect(workers.filter(isAlive)).toEqual([]), { timeout: 2_000, interval: 20 });
     await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeUndefined(), waiting);
   } finally {

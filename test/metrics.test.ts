@@ -182,7 +182,7 @@ test('the counts are the calls made, in requests, outcomes and every histogram',
   expect((await fetch(new URL('/health/live', server.metricsUrl))).status).toBe(404);
   expect((await fetch(server.metricsUrl!, { method: 'POST' })).status).toBe(404);
   const { port } = new URL(server.metricsUrl!);
-  await expect(start({ METRICS_PORT: port })).rejects.toThrow(`Cannot listen on 127.0.0.1 port ${port}`);
+  await expect(start({ METRICS_PORT: port })).rejects.toThrow(`METRICS_PORT: Cannot listen on 127.0.0.1 port ${port}`);
 });
 
 test('no caller makes a label, whatever is sent, and nothing secret is told', async () => {

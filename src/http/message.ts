@@ -14,6 +14,9 @@ export interface Request {
   body: Buffer | 'too_large';
 }
 
+/** Does it ask for a page? Load balancers often ask with HEAD, which is answered as GET is, without the body. */
+export const isReading = ({ method }: Request): boolean => method === 'GET' || method === 'HEAD';
+
 /** A request whose head says all: its body is read past and left empty. */
 export interface HeadRequest extends Request {
   /** Every header by its name in lower case, with its values in the order they came. */

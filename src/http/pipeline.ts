@@ -15,7 +15,7 @@ import type { Store } from '../store/store.ts';
 import { parseBody } from './body.ts';
 import { cursorAfter, readCursor } from './cursor.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
-import type { Answer, Request, Response } from './message.ts';
+import { type Answer, isReading, type Request, type Response } from './message.ts';
 import { createPages } from './pages.ts';
 import { createProbes, type ProbesOptions } from './probes.ts';
 import { RootKeyReader } from './rootKey.ts';
@@ -229,7 +229,7 @@ type ServedPage = Response | ((request: Request) => Promise<Response>);
 
 async function servePage(request: Request, page: ServedPage | undefined): Promise<Response> {
   if (!page) throw new ApiError('route_not_found', 'There is no such operation.');
-  if (request.method !== 'GET') throw methodNotAllowed('GET');
+  if (!isReading(request)) throw methodNotAllowed('GET, HEAD');
   return typeof page === 'function' ? page(request) : page;
 }
 

@@ -4,7 +4,7 @@ import { ApiError } from '../errors.ts';
 import { metricsType } from '../metrics.ts';
 import type { Store } from '../store/store.ts';
 import { errorResponse } from './errorResponse.ts';
-import type { Answer, Request, Response } from './message.ts';
+import { type Answer, isReading, type Request, type Response } from './message.ts';
 
 export interface ProbesOptions {
   store: Pick<Store, 'ready'>;
@@ -50,7 +50,7 @@ const metricsProbe =
 export function createMetricsAnswer(scrape: () => Promise<string>): Answer {
   const probe = metricsProbe(scrape);
   return async (request) =>
-    request.path === metricsPath && request.method === 'GET'
+    request.path === metricsPath && isReading(request)
       ? probe(request)
       : errorResponse(new ApiError('route_not_found', `This port answers GET ${metricsPath} only.`), request);
 }

@@ -63,10 +63,15 @@ export async function startEmbedded({
   onEvent = () => {},
 }: EmbeddedOptions): Promise<EmbeddedRedis> {
   const program = findProgram(binary ? [binary] : ['redis-server', 'valkey-server'], durable);
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-  const place = placeOf(dataDir);
-  makePrivate(place.dir);
-  makePrivate(place.socketDir);
+  let place: Place;
+  try {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    place = placeOf(dataDir);
+    makePrivate(place.dir);
+    makePrivate(place.socketDir);
+  } catch (cause) {
+    throw new Error(`TOLLGATE_DATA_DIR cannot be used: ${(cause as Error).message}`, { cause });
+  }
 
   const release = await own(place.socketDir, dataDir);
   try {

@@ -63,10 +63,24 @@ describe('what is served', () => {
     expect((await fetch(url + path)).status).toBe(404);
   });
 
-  test('with GET only', async () => {
+  test('with GET and HEAD only', async () => {
     const response = await fetch(`${url}/docs`, { method: 'POST' });
-    expect([response.status, response.headers.get('allow')]).toEqual([405, 'GET']);
+    expect([response.status, response.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
   });
+
+  test.each(['/docs', '/openapi.json', '/errors/route_not_found', '/v2/liveness', '/health/live', '/health/ready'])(
+    'HEAD of %s is the head of what GET answers',
+    async (path) => {
+      const headOf = async (method: string) => {
+        const response = await fetch(url + path, { method });
+        const { date: _date, 'x-request-id': _id, ...headers } = Object.fromEntries(response.headers);
+        return { status: response.status, headers, bytes: (await response.arrayBuffer()).byteLength };
+      };
+      const got = await headOf('GET');
+      expect(got.headers['content-length']).toBe(`${got.bytes}`);
+      expect(await headOf('HEAD')).toEqual({ ...got, bytes: 0 });
+    },
+  );
 });
 
 const withoutBrowser = chromiumPath === undefined;

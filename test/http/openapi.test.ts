@@ -86,9 +86,9 @@ describe('the document', () => {
     }
   });
 
-  test('is read with GET only', async () => {
+  test('is read with GET and HEAD only', async () => {
     const { status, headers } = await h.send('/openapi.json', { ...asAnybody, method: 'POST' });
-    expect({ status, headers }).toEqual({ status: 405, headers: [['Allow', 'GET']] });
+    expect({ status, headers }).toEqual({ status: 405, headers: [['Allow', 'GET, HEAD']] });
   });
 
   test('has the version of the package', async () => {

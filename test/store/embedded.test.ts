@@ -261,6 +261,14 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     rmSync(dirname(pathOf(url)), { recursive: true });
   });
 
+  test('a data directory that is none is told with the name of its setting', async () => {
+    const file = join(dataDir, 'file');
+    writeFileSync(file, '');
+    for (const dir of [file, join(file, 'below')]) {
+      await expect(start({ dataDir: dir })).rejects.toThrow('TOLLGATE_DATA_DIR cannot be used: ');
+    }
+  });
+
   test('a directory with spaces and quotes in its name is fine', async () => {
     const { url } = await start({ dataDir: join(dataDir, 'a "b" \'c\'') });
     expect(await ask(url, (redis) => redis.ping())).toBe('PONG');
