@@ -216,7 +216,12 @@ function secureApp({ certFile, keyFile, passphrase }: Tls) {
   const key = readPem('TLS_KEY_FILE', keyFile, (pem) => {
     if (passphrase === '' && pem.includes('ENCRYPTED'))
       throw new Error('it is encrypted, and wants TLS_KEY_PASSPHRASE');
-    return createPrivateKey({ key: pem, ...secret });
+    try {
+      return createPrivateKey({ key: pem, ...secret });
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code !== 'ERR_OSSL_BAD_DECRYPT') throw cause;
+      throw new Error('TLS_KEY_PASSPHRASE does not open it');
+    }
   });
   if (!certificate.checkPrivateKey(key)) {
     throw new Error('The key of TLS_KEY_FILE is not that of the certificate of TLS_CERT_FILE.');
