@@ -14,9 +14,9 @@
 --             in 2, then itself). All checks pass and are charged, or none is.
 -- ARGV[5]  now_ms      '' for Redis's clock
 -- returns  {packed answers, one after the other, then in the same order shown of each whose known version is out of date}
---   verify    outcome (1), 64 more if its shown is told, or 128 more if it was told before in this reply; 1 if the key has a balance (1), balance (7), number of limits (1),
---             each: which (1: up to 50 of the key, 100 + n of the identity, 200 + n the request's n-th), exceeded (1),
---             remaining (7), reset (7)
+--   verify    outcome (1), 64 more if its shown is told, 128 more if that was told with an answer before; 1 if the key has
+--             a balance (1), balance (7), number of limits (1), each: which (1: up to 50 of the key, 100 + n of the
+--             identity, 200 + n the request's n-th), exceeded (1), remaining (7), reset (7)
 --   limit     outcome (1), number of checks (1), each: passed (1), limit (7), remaining (7), reset (7), the override's id
 --             (its length in 1, then itself)
 --   not found its outcome (1)

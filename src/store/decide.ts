@@ -273,6 +273,7 @@ export function openDecide(options: DecideOptions) {
                 answers.told.set(digest, shown);
               } else if (code & SHOWN_BEFORE) {
                 shown = answers.told.get(digest);
+                if (!shown) throw new Error('What is shown of the key came with an answer that could not be read.');
               } else if (known && outcome !== 'NOT_FOUND') {
                 // Confirmed in this very round trip: what was known stands.
                 shown = shownCache.keep(digest, known);

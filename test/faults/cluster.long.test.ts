@@ -29,11 +29,17 @@ test('the tests of every operation, the contract and the model pass on a Cluster
   const { numTotalTests, numPassedTests, testResults } = JSON.parse(readFileSync(results, 'utf8')) as {
     numTotalTests: number;
     numPassedTests: number;
-    testResults: { name: string; status: string }[];
+    testResults: { name: string; status: string; assertionResults: { fullName: string; status: string }[] }[];
   };
   rmSync(dir, { recursive: true });
 
-  expect(testResults.filter(({ status }) => status !== 'passed').map(({ name }) => name)).toEqual([]);
+  const failed = testResults
+    .filter(({ status }) => status !== 'passed')
+    .map(({ name, assertionResults }) => ({
+      name,
+      tests: assertionResults.filter(({ status }) => status === 'failed').map(({ fullName }) => fullName),
+    }));
+  expect(failed).toEqual([]);
   expect(numPassedTests).toBe(numTotalTests);
   expect(numTotalTests).toBeGreaterThan(4000);
   report({

@@ -541,7 +541,7 @@ describe('what is served without a root key', () => {
     async (path) => {
       const refused = await ask(path, { ...asAnybody, method: 'POST' });
       expect(refused).toMatchObject(outOf('method_not_allowed'));
-      expect(refused.headers.get('Allow')).toBe('GET');
+      expect(refused.headers.get('Allow')).toBe('GET, HEAD');
     },
   );
 });
