@@ -2,7 +2,7 @@
 // nothing of sockets, HTTP or the store.
 import { Bench } from 'tinybench';
 import { JsonText } from '../dist/domain/json.js';
-import { createKeyString, digestOf } from '../dist/domain/keyString.js';
+import { createKeyString, digestTextOf } from '../dist/domain/keyString.js';
 import { parsePermissionQuery } from '../dist/domain/permissionQuery.js';
 import { printShown } from '../dist/domain/verification.js';
 import { parseBody } from '../dist/http/body.js';
@@ -60,7 +60,7 @@ const parts = {
   'permission query: 3 slugs': () => parsePermissionQuery(shortQuery),
   'permission query: 50 slugs': () => parsePermissionQuery(longQuery),
   'key string: create': () => createKeyString({ prefix: 'pay', byteLength: 16 }),
-  'key string: SHA-256': () => digestOf(key),
+  'key string: SHA-256': () => digestTextOf(key),
   'answer: first time, 60 bytes of metadata': () => printShown(shownOf(smallMeta)),
   'answer: first time, 2.8 KB of metadata': () => printShown(shownOf(largeMeta)),
   'hash and answer: parts known, 60 bytes of metadata': decide(verifiedOf(smallMeta)),

@@ -1,6 +1,6 @@
 // Fills a Redis through the store, many keys at a time, as no interface of the server does but keys.migrateKeys.
 import { loadConfig, storeSettings } from '../../dist/config.js';
-import { digestOf } from '../../dist/domain/keyString.js';
+import { digestOf, digestTextOf } from '../../dist/domain/keyString.js';
 import { openStore } from '../../dist/store/store.js';
 
 const batch = 500;
@@ -48,7 +48,7 @@ export async function openSeed(redis) {
 
     /** Verifies these keys in one turn of the event loop, all of which must be VALID. */
     async verify(indices, extras = {}) {
-      const requests = indices.map((index) => ({ digest: digestOf(keyString(index)), cost: 1, ...extras }));
+      const requests = indices.map((index) => ({ digest: digestTextOf(keyString(index)), cost: 1, ...extras }));
       for (const { outcome } of await Promise.all(requests.map((request) => store.verify(presented, request)))) {
         if (outcome !== 'VALID') throw new Error(`a verification was ${outcome}`);
       }
