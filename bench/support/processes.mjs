@@ -13,7 +13,7 @@ export const root = fileURLToPath(new URL('../..', import.meta.url));
 
 const toStop = [];
 /** What was opened last is closed first. */
-const atEnd = (stop) => toStop.unshift(stop);
+export const atEnd = (stop) => toStop.unshift(stop);
 
 /** Runs a bench; afterwards, or on Ctrl-C, nothing that it started is left. */
 export async function run(measure) {

@@ -2,6 +2,7 @@
 import { loadConfig, storeSettings } from '../../dist/config.js';
 import { digestOf, digestTextOf } from '../../dist/domain/keyString.js';
 import { openStore } from '../../dist/store/store.js';
+import { atEnd } from './processes.mjs';
 
 const batch = 500;
 const actor = { rootKeyId: 'bench', operation: 'bench', requestId: '' };
@@ -22,6 +23,8 @@ export const verifyBodies = (count, skewed = false) => ({
 /** The store on a Redis, with the settings a server has by default, and a workspace when the Redis is empty. */
 export async function openSeed(redis) {
   const store = await openStore({ ...storeSettings(loadConfig({})), commandTimeoutMs: 60_000, url: redis.url });
+  // Also where the bench fails before it closes it: an open store tries for ever to reach a Redis that is gone.
+  atEnd(() => store.close());
   const { workspaceId, rootKey } = await store.workspaces.createFirst('bench');
   const presented = { workspaceId, digest: digestOf(rootKey) };
 
