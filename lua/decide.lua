@@ -87,25 +87,20 @@ local function held_of(grants)
   return held
 end
 
+-- What is met for the first time in a call: those who ask look it up by themselves before.
 local function root_at(index)
-  local root = roots[index]
-  if not root then
-    local status, grants = authenticate(workspace, string.sub(digests, index * 32 - 31, index * 32), now)
-    local held = held_of(grants)
-    root = { status = status, grants = grants, verifies_all = held.verifies, limits_all = held.limits }
-    roots[index] = root
-  end
+  local status, grants = authenticate(workspace, string.sub(digests, index * 32 - 31, index * 32), now)
+  local held = held_of(grants)
+  local root = { status = status, grants = grants, verifies_all = held.verifies, limits_all = held.limits }
+  roots[index] = root
   return root
 end
 
--- An API with what this batch counts for it: {id or false when it was deleted, counts and spent by outcome, digests of its keys
--- of which what is shown was told}.
+-- An API with what this batch counts for it: {id or false when it was deleted, counts by outcome, credits spent, digests of its
+-- keys of which what is shown was told}.
 local function api_at(api8)
-  local api = apis[api8]
-  if not api then
-    api = { id = redis.call('HGET', api_record(workspace, api8), 'id'), counts = {}, spent = {}, told = {} }
-    apis[api8] = api
-  end
+  local api = { id = redis.call('HGET', api_record(workspace, api8), 'id'), counts = { 0, 0, 0, 0, 0, 0 }, spent = 0, told = {} }
+  apis[api8] = api
   return api
 end
 
@@ -130,12 +125,9 @@ end
 -- The flags of a state, by their number.
 local flag_sets = {}
 local function flags_at(number)
-  local flags = flag_sets[number]
-  if not flags then
-    flags = { enabled = has_flag(number, ENABLED), limited = has_flag(number, LIMITED), refilled = has_flag(number, REFILLED),
-      deleted = has_flag(number, DELETED), permissions = has_flag(number, DIRECT) or has_flag(number, ROLES) }
-    flag_sets[number] = flags
-  end
+  local flags = { enabled = has_flag(number, ENABLED), limited = has_flag(number, LIMITED), refilled = has_flag(number, REFILLED),
+    deleted = has_flag(number, DELETED), permissions = has_flag(number, DIRECT) or has_flag(number, ROLES) }
+  flag_sets[number] = flags
   return flags
 end
 
@@ -149,52 +141,67 @@ local function add_total(record, field, amount)
   fields[field] = (fields[field] or 0) + amount
 end
 
--- The limits that a verification takes part in, in columns that every item of the batch uses again: a table for each
--- limit of each verification would be most of the work.
---   which        as it is answered, see above
---   text         where the counter lies, from `first` to `last`: the state of the key or its identity, or a counter's own
---   live, total  as window_at answers them; `oldest` is when the oldest slice ends
---   place        which limit of the state it is, or 0: then `counter` is the name of its counter
-local selected = 0
-local which, limit_of, duration_of, cost_of, exceeded = {}, {}, {}, {}, {}
-local text_of, first_of, last_of, live_of, total_of, oldest_of, place_of, counter_of = {}, {}, {}, {}, {}, {}, {}, {}
+-- The limits that a verification takes part in are weighed one after the other, and what they would hold with it counted is
+-- made at once: nearly always all of them pass. What is known of them lies in tables that every item of the batch uses again,
+-- as a table for each limit of each verification would be most of the work.
+--   selected, over   how many take part, and whether one of them is exceeded
+--   taking           whether units are taken at all
+--   told             what is answered of each, one after the other: which, exceeded, remaining, reset
+--   owned            counters of the request's own limits as they will be, {name, text, duration} each, or nil
+-- and of the limits that a state keeps, by their number there, an identity's from 101:
+--   follows_of       what follows the old bytes that stay of its window; false where nothing is taken
+--   kept_of, last_of the last of these bytes, and of the window
+local selected, over, taking, owned = 0, false, true, nil
+local told, follows_of, kept_of, last_of = {}, {}, {}, {}
 
--- A limit takes part: decide whether `cost` fits. Answers the row it has.
+-- A limit takes part. Answers what window_taken does of its bytes.
 local function weigh(as, limit, duration, cost, text, first, last)
-  local total, live, oldest = window_at(text, first, last, now, duration)
-  local row = selected + 1
-  selected = row
-  which[row], limit_of[row], duration_of[row], cost_of[row], exceeded[row] = as, limit, duration, cost, total + cost > limit
-  text_of[row], first_of[row], last_of[row], live_of[row], total_of[row], oldest_of[row] = text, first, last, live, total, oldest
-  place_of[row] = 0
-  return row
+  local total, live, oldest, kept, follows = window_taken(text, first, last, now, limit, duration, cost, taking and not over)
+  local remaining, at = limit - total, 4 * selected
+  selected = selected + 1
+  told[at + 1] = as
+  if remaining < cost then
+    over = true
+    told[at + 2], told[at + 3] = 1, remaining > 0 and remaining or 0
+    told[at + 4] = window_free_at(text, first, total, live, now, limit, duration, cost)
+  else
+    told[at + 2], told[at + 3] = 0, follows and remaining - cost or remaining
+    told[at + 4] = window_reset(oldest, duration)
+  end
+  return kept, follows
 end
 
 -- Weighs those limits of a state that take part. `costs` has what the request wants by name (nil where it names none):
--- {name, cost, limit of its own}; `names` collects the names that were met, so that the first of a name wins.
+-- {name, cost, limit of its own}; `names` collects the names that were met, so that the first of a name wins. Answers the
+-- lengths of all its windows as they will be.
+local sole, identity_sole = {}, {}
 local function select_packed(packed, position, tail_bytes, offset, costs, names)
   local count = string.byte(packed, position)
-  if count == 0 then return end
   position = position + 1
-  local lengths, window_first, window_last
   -- One window alone lies between its limit and its length (2).
+  local lengths, window_first, window_last = offset == 0 and sole or identity_sole, nil, nil
   if count > 1 then lengths, window_first = window_lengths(packed, count, tail_bytes) end
-  for index = 1, count do
+  for number = offset + 1, offset + count do
     local limit, duration, auto, name_bytes = struct.unpack(LIMIT, packed, position)
     local name_at = position + LIMIT_BYTES + LIMIT_ID_BYTES
     position = name_at + name_bytes
-    if lengths then window_last = window_first + lengths[index] - 1 else window_first, window_last = position, #packed - tail_bytes - 2 end
+    if count > 1 then window_last = window_first + lengths[number - offset] - 1 else window_first, window_last = position, #packed - tail_bytes - 2 end
+    follows_of[number] = false
     local name = names and string.sub(packed, name_at, position - 1)
     if not names or not names[name] then
       if names then names[name] = true end
       local wanted = costs and costs[name]
       if wanted and not wanted[3] or auto == 1 and not wanted then
-        local row = weigh(offset + index, limit, duration, wanted and wanted[2] or 1, packed, window_first, window_last)
-        place_of[row] = index
+        local kept, follows = weigh(number, limit, duration, wanted and wanted[2] or 1, packed, window_first, window_last)
+        if follows then
+          follows_of[number], kept_of[number], last_of[number] = follows, kept, window_last
+          lengths[number - offset] = kept - window_first + 1 + #follows
+        end
       end
     end
     window_first = window_last + 1
   end
+  return lengths
 end
 
 -- Where the window lies that a state keeps for this name and duration, and of which limit it is; or nil.
@@ -214,42 +221,44 @@ local function find_window(packed, position, tail_bytes, wanted_name, wanted_dur
 end
 
 -- Selects the limits of a verification: every autoApply limit and every one the request names, the key's before the
--- identity's of the same name. `wanted` is the request's list or nil. Answers the name that exists nowhere, if any.
+-- identity's of the same name. `wanted` is the request's list or nil. Answers the lengths of the key's windows and of its
+-- identity's, and the name that exists nowhere, if any.
 local function select_limits(packed, limits_at, identity_packed, wanted, api8)
-  selected = 0
-  local costs, names
+  if not wanted and not identity_packed then return select_packed(packed, limits_at, TAIL_BYTES, 0) end
+  local costs, names, identity_lengths = nil, {}, nil
   if wanted then
     costs = {}
     for _, item in ipairs(wanted) do costs[item[1]] = item end
   end
-  if wanted or identity_packed then names = {} end
-  select_packed(packed, limits_at, TAIL_BYTES, 0, costs, names)
-  if identity_packed then select_packed(identity_packed, IDENTITY_LIMITS_AT, 0, 100, costs, names) end
-  if not wanted then return end
-  for index, item in ipairs(wanted) do
+  local lengths = select_packed(packed, limits_at, TAIL_BYTES, 0, costs, names)
+  if identity_packed then
+    identity_lengths = select_packed(identity_packed, IDENTITY_LIMITS_AT, 0, 100, costs, names)
+  end
+  for index, item in ipairs(wanted or {}) do
     local name, cost, limit, duration = item[1], item[2], item[3], item[4]
     if limit then
       -- For this call only, on the key's counter of that name and duration, wherever that is kept.
-      local first, last, place = find_window(packed, limits_at, TAIL_BYTES, name, duration)
-      if place then
-        place_of[weigh(200 + index, limit, duration, cost, packed, first, last)] = place
+      local first, last, number = find_window(packed, limits_at, TAIL_BYTES, name, duration)
+      if number then
+        local kept, follows = weigh(200 + index, limit, duration, cost, packed, first, last)
+        if follows then
+          follows_of[number], kept_of[number], last_of[number] = follows, kept, last
+          lengths[number] = kept - first + 1 + #follows
+        end
       else
         local counter = window_counter(workspace, string.sub(packed, 1, 16) .. api8, duration, name)
         local window = redis.call('GET', counter) or ''
-        counter_of[weigh(200 + index, limit, duration, cost, window, 1, #window)] = counter
+        local kept, follows = weigh(200 + index, limit, duration, cost, window, 1, #window)
+        if follows then
+          owned = owned or {}
+          owned[#owned + 1] = { counter, string.sub(window, 1, kept) .. follows, duration }
+        end
       end
     elseif not names[name] then
-      return name
+      return lengths, identity_lengths, name
     end
   end
-end
-
--- Charges a row: what stays of the old bytes of its counter (up to the first answer), and what follows.
-local function charge(row)
-  local kept, follows, oldest = window_charged(text_of[row], first_of[row], last_of[row], total_of[row], live_of[row], now,
-    limit_of[row], duration_of[row], cost_of[row])
-  total_of[row], oldest_of[row] = total_of[row] + cost_of[row], oldest or oldest_of[row]
-  return kept, follows
+  return lengths, identity_lengths, nil
 end
 
 -- How a state is packed of which so many bytes stay: one string is made of it all, where joining would make and hash the
@@ -257,54 +266,38 @@ end
 local tail_formats, key_formats, identity_formats = {}, {}, {}
 local WINDOW_END = 'c0I2'
 local KEY_END = WINDOW_END .. TAIL
-local function format_at(formats, kept, rest)
-  local format = formats[kept]
-  if not format then
-    format = '>c' .. kept .. rest
-    formats[kept] = format
-  end
+local function new_format(formats, kept, rest)
+  local format = '>c' .. kept .. rest
+  formats[kept] = format
   return format
 end
 
--- The state of the key or of its identity with the windows that it takes part with charged, and of the key with this tail, as
--- its numbers; nil when none is. `count` is how many limits it has.
-local charged_rows, pieces = {}, {}
-local function charged_state(packed, count, of_identity, ...)
-  local rows, charged, in_order = charged_rows, 0, true
-  for row = 1, selected do
-    if cost_of[row] > 0 and place_of[row] > 0 and (which[row] > 100 and which[row] < 200) == of_identity then
-      charged = charged + 1
-      rows[charged] = row
-      in_order = in_order and (charged == 1 or place_of[rows[charged - 1]] < place_of[row])
+-- The state of a key, or of its identity, with what is taken of its limits, `count` of them and the first of number
+-- `offset` + 1; `lengths` are those of all its windows. Of a key the numbers of its tail follow. nil when nothing is taken.
+local pieces = {}
+local function charged_state(packed, count, offset, lengths, ...)
+  if count == 1 then
+    local follows, kept = follows_of[offset + 1], kept_of[offset + 1]
+    if not follows then return nil end
+    local format = offset == 0 and (key_formats[kept] or new_format(key_formats, kept, KEY_END))
+      or identity_formats[kept] or new_format(identity_formats, kept, WINDOW_END)
+    return struct.pack(format, packed, follows, lengths[1], ...)
+  end
+  local copied, made = 0, 0
+  for number = offset + 1, offset + count do
+    local follows = follows_of[number]
+    if follows then
+      pieces[made + 1] = string.sub(packed, copied + 1, kept_of[number])
+      pieces[made + 2] = follows
+      copied, made = last_of[number], made + 2
     end
   end
-  if charged == 0 then return nil end
-  if count == 1 then
-    local row = rows[1]
-    local kept, follows = charge(row)
-    local format = of_identity and format_at(identity_formats, kept, WINDOW_END) or format_at(key_formats, kept, KEY_END)
-    return struct.pack(format, packed, follows, kept - first_of[row] + 1 + #follows, ...)
-  end
-  local tail = of_identity and '' or struct.pack(LIVE_USAGE, ...)
-  -- Only a limit of the request itself, on a counter of the key, may lie before another.
-  if not in_order then
-    rows = { unpack(rows, 1, charged) }
-    table.sort(rows, function(a, b) return place_of[a] < place_of[b] end)
-  end
-  local lengths, _, lengths_at = window_lengths(packed, count, #tail)
-  local copied = 0
-  for index = 1, charged do
-    local row = rows[index]
-    local kept, follows = charge(row)
-    pieces[2 * index - 1], pieces[2 * index] = string.sub(packed, copied + 1, kept), follows
-    lengths[place_of[row]] = kept - first_of[row] + 1 + #follows
-    copied = last_of[row]
-  end
-  local last = 2 * charged + 1
-  pieces[last] = string.sub(packed, copied + 1, lengths_at - 1)
-  for index = 1, count do pieces[last + index] = struct.pack('>I2', lengths[index]) end
-  pieces[last + count + 1] = tail
-  return table.concat(pieces, '', 1, last + count + 1)
+  if made == 0 then return nil end
+  local tail = offset == 0 and struct.pack(LIVE_USAGE, ...) or ''
+  pieces[made + 1] = string.sub(packed, copied + 1, #packed - #tail - 2 * count)
+  pieces[made + 2] = struct.pack(lengths_format(count), unpack(lengths, 1, count))
+  pieces[made + 3] = tail
+  return table.concat(pieces, '', 1, made + 3)
 end
 
 local function pack_texts(texts)
@@ -386,7 +379,7 @@ local function namespace_at(name)
 end
 
 local function limit(position, _last, root_index)
-  local root, count = root_at(root_index), nil
+  local root, count = roots[root_index] or root_at(root_index), nil
   count, position = struct.unpack('>B', items, position)
   if root.status ~= 'ok' then return refuse(root.status) end
   if not root.limits_all and not holds_any(root.grants, 'ratelimit', 'limit') then
@@ -421,8 +414,7 @@ local function limit(position, _last, root_index)
       check.counter = window_counter(workspace, namespace.id16, check.duration, check.identifier)
       if not counters[check.counter] then
         local text = redis.call('GET', check.counter) or ''
-        local total, live, oldest = window_at(text, 1, #text, now, check.duration)
-        counters[check.counter] = { text = text, total = total, live = live, oldest = oldest, taken = 0, duration = check.duration }
+        counters[check.counter] = { before = text, text = text, duration = check.duration }
       end
     end
   end
@@ -439,26 +431,24 @@ local function limit(position, _last, root_index)
     check.counter = check.counter or window_counter(workspace, namespaces[check.name].id16, check.duration, check.identifier)
     local counter = counters[check.counter]
     if not counter then
-      counter = { text = '', total = 0, oldest = now - check.duration, taken = 0, duration = check.duration }
+      counter = { before = '', text = '', duration = check.duration }
       counters[check.counter] = counter
     end
     -- A limit of 0 blocks completely, a look included.
-    check.fits = check.limit > 0 and counter.total + counter.taken + check.cost <= check.limit
-    if check.fits then counter.taken = counter.taken + check.cost else passed = false end
+    local total, _, oldest, kept, follows = window_taken(counter.text, 1, #counter.text, now, check.limit, check.duration, check.cost, check.limit > 0)
+    check.fits = check.limit > 0 and total + check.cost <= check.limit
+    passed = passed and check.fits
+    if follows then counter.text, total = string.sub(counter.text, 1, kept) .. follows, total + check.cost end
+    counter.total, counter.oldest = total, oldest
   end
   if passed then
-    local charged = {}
-    for _, check in ipairs(checks) do
-      local counter = counters[check.counter]
-      if check.cost > 0 then
-        local text = counter.text
-        local kept, follows = window_charged(text, 1, #text, counter.total, counter.live, now, check.limit, check.duration, check.cost)
-        counter.text = string.sub(text, 1, kept) .. follows
-        counter.total, counter.live, counter.oldest = window_at(counter.text, 1, #counter.text, now, check.duration)
-        charged[check.counter] = counter
-      end
+    for name, counter in pairs(counters) do
+      if counter.text ~= counter.before then redis.call('SET', name, counter.text, 'PX', window_ttl(counter.duration)) end
     end
-    for name, counter in pairs(charged) do redis.call('SET', name, counter.text, 'PX', window_ttl(counter.duration)) end
+  else
+    for _, counter in pairs(counters) do
+      counter.total, counter.live, counter.oldest = window_taken(counter.before, 1, #counter.before, now, 0, counter.duration, 0, false)
+    end
   end
 
   local answer = { struct.pack('>BB', passed and ok_limit or ok_blocked, count) }
@@ -468,7 +458,7 @@ local function limit(position, _last, root_index)
     if check.fits then
       reset = window_reset(counter.oldest, check.duration)
     else
-      reset = window_free_at(counter.text, 1, counter.total, counter.live, now, check.limit, check.duration, check.cost)
+      reset = window_free_at(counter.before, 1, counter.total, counter.live, now, check.limit, check.duration, check.cost)
     end
     answer[index + 1] = struct.pack('>BI7I7I7Bc0', check.fits and 1 or 0, check.limit, math.max(0, check.limit - counter.total),
       reset, #check.override, check.override)
@@ -480,26 +470,23 @@ local function limit(position, _last, root_index)
   return table.concat(answer)
 end
 
--- How the answer of a verification with so many limits is packed, and what it tells of them.
-local answer_formats, told = {}, {}
+-- The counts of a key's outcomes beside VALID (4 bytes each), with one more of this outcome.
+local NO_REFUSALS = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local function one_more(refusals, outcome)
+  local at = 4 * (outcome - DISABLED)
+  return string.sub(refusals, 1, at) .. struct.pack('>I4', struct.unpack('>I4', refusals, at + 1) + 1) .. string.sub(refusals, at + 5)
+end
+
+-- How the answer of a verification with so many limits is packed.
+local answer_formats = {}
 local function verified(outcome, has_balance, balance)
+  if selected == 1 then
+    return struct.pack('>BBI7BBBI7I7', outcome, has_balance and 1 or 0, balance, 1, told[1], told[2], told[3], told[4])
+  end
   local format = answer_formats[selected]
   if not format then
     format = '>BBI7B' .. string.rep('BBI7I7', selected)
     answer_formats[selected] = format
-  end
-  for row = 1, selected do
-    local remaining, reset = limit_of[row] - total_of[row], nil
-    if exceeded[row] then
-      reset = window_free_at(text_of[row], first_of[row], total_of[row], live_of[row], now, limit_of[row], duration_of[row], cost_of[row])
-    else
-      reset = window_reset(oldest_of[row], duration_of[row])
-    end
-    if selected == 1 then
-      return struct.pack(format, outcome, has_balance and 1 or 0, balance, 1, which[1], exceeded[1] and 1 or 0, remaining > 0 and remaining or 0, reset)
-    end
-    local at = 4 * row
-    told[at - 3], told[at - 2], told[at - 1], told[at] = which[row], exceeded[row] and 1 or 0, remaining > 0 and remaining or 0, reset
   end
   return struct.pack(format, outcome, has_balance and 1 or 0, balance, selected, unpack(told, 1, 4 * selected))
 end
@@ -534,7 +521,7 @@ end
 -- The functions that decide an item take where its fields begin in `items`, where they end, and which root key it came
 -- under. They answer the packed answer, and what is shown if that is wanted.
 local function verify(position, last, root_index)
-  local root = root_at(root_index)
+  local root = roots[root_index] or root_at(root_index)
   local digest, cost, known_time, known_number, known_more
   digest, cost, known_time, known_number, known_more, position = struct.unpack('>c32I7I6I2Bc0', items, position)
   if root.status ~= 'ok' then return refuse(root.status) end
@@ -555,10 +542,9 @@ local function verify(position, last, root_index)
   -- The first 16 characters of the id are rarely wanted.
   local version_time, version_number, api8, flag_number, expires, amount, refill_day, link_bytes = struct.unpack(DECIDES, packed, 17)
   local tail_at, limits_at = #packed - TAIL_BYTES + 1, LINK_AT + 2 + link_bytes
-  local balance, due, last_used, counted_hour, valid, disabled, expired, insufficient, limited, spent_out, spent =
-    struct.unpack(LIVE_USAGE, packed, tail_at)
-  local flags = flags_at(flag_number)
-  local api = api_at(api8)
+  local balance, due, last_used, counted_hour, valid, refusals, spent = struct.unpack(LIVE_USAGE, packed, tail_at)
+  local flags = flag_sets[flag_number] or flags_at(flag_number)
+  local api = apis[api8] or api_at(api8)
   if flags.deleted or not api.id or not (root.verifies_all or may(root, 'api', api.id, 'verify_key')) then return struct.pack('>B', NOT_FOUND) end
 
   local text = position <= last and string.sub(items, position, last)
@@ -586,7 +572,7 @@ local function verify(position, last, root_index)
 
   -- Decide, in the order of CONTRACT §6; the first hit wins.
   local outcome = VALID
-  selected = 0
+  selected, over, owned = 0, false, nil
   if not flags.enabled then
     outcome = DISABLED
   elseif now >= expires then
@@ -594,13 +580,22 @@ local function verify(position, last, root_index)
   elseif request and request.query then
     if not is_permitted(request.query, text, record, flags.permissions) then outcome = INSUFFICIENT_PERMISSIONS end
   end
+  local lengths, identity_lengths, missing
   if outcome == VALID then
-    local missing = select_limits(packed, limits_at, identity_packed, request and request.limits, api8)
+    local wanted, affordable = request and request.limits, not flags.limited or balance >= cost
+    taking = affordable
+    lengths, identity_lengths, missing = select_limits(packed, limits_at, identity_packed, wanted, api8)
     if missing then return refuse('limit_not_found', missing) end
-    for row = 1, selected do
-      if exceeded[row] then outcome = RATE_LIMITED end
+    if over then
+      outcome, taking = RATE_LIMITED, false
+      -- What was taken of others before is not; they are answered as they are.
+      if selected > 1 then
+        selected = 0
+        select_limits(packed, limits_at, identity_packed, wanted, api8)
+      end
+    elseif not affordable then
+      outcome = USAGE_EXCEEDED
     end
-    if outcome == VALID and flags.limited and balance < cost then outcome = USAGE_EXCEEDED end
   end
 
   -- All that is read is read before the first write, so that a broken record charges nothing.
@@ -616,33 +611,24 @@ local function verify(position, last, root_index)
 
   -- Count, in the hour this falls into.
   local rolled = counted_hour ~= hour or forgotten
-  if rolled then valid, disabled, expired, insufficient, limited, spent_out, spent = 0, 0, 0, 0, 0, 0, 0 end
+  if rolled then valid, refusals, spent = 0, NO_REFUSALS, 0 end
 
   -- Charge, all of it or nothing.
   if outcome == VALID then
     valid = valid + 1
     if flags.limited then balance, spent = balance - cost, spent + cost end
     if now > last_used then last_used = now end
-  elseif outcome == DISABLED then disabled = disabled + 1
-  elseif outcome == EXPIRED then expired = expired + 1
-  elseif outcome == INSUFFICIENT_PERMISSIONS then insufficient = insufficient + 1
-  elseif outcome == RATE_LIMITED then limited = limited + 1
-  else spent_out = spent_out + 1
+  else
+    refusals = one_more(refusals, outcome)
   end
   local state, identity_state
   if outcome == VALID and selected > 0 then
-    state = charged_state(packed, string.byte(packed, limits_at), false,
-      balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
-    if identity_packed then identity_state = charged_state(identity_packed, string.byte(identity_packed, IDENTITY_LIMITS_AT), true) end
-    for row = 1, selected do
-      if place_of[row] == 0 and cost_of[row] > 0 then
-        local kept, follows = charge(row)
-        text_of[row] = string.sub(text_of[row], 1, kept) .. follows
-      end
-    end
+    state = charged_state(packed, string.byte(packed, limits_at), 0, lengths,
+      balance, due, last_used, hour, valid, refusals, spent)
+    if identity_packed then identity_state = charged_state(identity_packed, string.byte(identity_packed, IDENTITY_LIMITS_AT), 100, identity_lengths) end
   end
-  state = state or struct.pack(format_at(tail_formats, tail_at - 1, TAIL), packed,
-    balance, due, last_used, hour, valid, disabled, expired, insufficient, limited, spent_out, spent)
+  state = state or struct.pack(tail_formats[tail_at - 1] or new_format(tail_formats, tail_at - 1, TAIL), packed,
+    balance, due, last_used, hour, valid, refusals, spent)
   if forgotten then state = string.sub(state, 1, FIXED_BYTES) .. '\0\0' .. string.sub(state, limits_at) end
 
   local answer = verified(outcome + (shown and WITH_SHOWN or shown_before and SHOWN_BEFORE or 0), flags.limited, balance)
@@ -650,12 +636,8 @@ local function verify(position, last, root_index)
   -- Write. What comes after the first line is only what cannot fail once that has not.
   redis.call('HSET', record, 'state', state)
   if identity_state then redis.call('HSET', identity_record(workspace, external_id), 'state', identity_state) end
-  if outcome == VALID and request and request.limits then
-    for row = 1, selected do
-      if place_of[row] == 0 and cost_of[row] > 0 then
-        redis.call('SET', counter_of[row], text_of[row], 'PX', window_ttl(duration_of[row]))
-      end
-    end
+  if outcome == VALID and owned then
+    for _, counter in ipairs(owned) do redis.call('SET', counter[1], counter[2], 'PX', window_ttl(counter[3])) end
   end
   if rolled then
     flush_usage(workspace, string.sub(packed, 1, 16) .. api8, former_id, string.sub(packed, tail_at + LIVE_BYTES), retention)
@@ -665,12 +647,26 @@ local function verify(position, last, root_index)
   end
 
   if shown then api.told[digest] = true end
-  api.counts[outcome] = (api.counts[outcome] or 0) + 1
-  if outcome == VALID and flags.limited then api.spent[VALID] = (api.spent[VALID] or 0) + cost end
+  local counts = api.counts
+  counts[outcome] = counts[outcome] + 1
+  if outcome == VALID and flags.limited then api.spent = api.spent + cost end
   return answer, shown
 end
 
 local decide = { verify, limit }
+
+-- Decides the items from `position` on, and notes where the next begins before it decides one.
+local position, answers, reply
+local function decide_items()
+  while position <= #items do
+    local bytes, kind, root, fields = struct.unpack('>I4BB', items, position)
+    local last = position + 3 + bytes
+    position = last + 1
+    local answer, shown = decide[kind](fields, last, root)
+    answers[#answers + 1] = answer
+    if shown then reply[#reply + 1] = shown end
+  end
+end
 
 local function decide_batch(KEYS, ARGV)
   workspace, retention, tags_max, digests, now, items = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
@@ -680,28 +676,23 @@ local function decide_batch(KEYS, ARGV)
   end
   roots, apis, namespaces, totals, rbac_version = {}, {}, {}, {}, nil
 
-  local answers, reply, count, position = {}, { '' }, 0, 1
+  answers, reply, position = {}, { '' }, 1
+  -- An item that fails answers so, and the rest follows.
   while position <= #items do
-    local bytes, kind, root, fields = struct.unpack('>I4BB', items, position)
-    local last = position + 3 + bytes
-    local decided, answer, shown = pcall(decide[kind], fields, last, root)
+    local decided, problem = pcall(decide_items)
     if not decided then
-      answer, shown = refuse('failed', type(answer) == 'table' and (answer.err or 'error') or tostring(answer)), nil
-    end
-    count, position = count + 1, last + 1
-    answers[count] = answer
-    if shown then
-      reply[#reply + 1] = shown
+      answers[#answers + 1] = refuse('failed', type(problem) == 'table' and (problem.err or 'error') or tostring(problem))
     end
   end
   reply[1] = table.concat(answers)
 
   for api8, api in pairs(apis) do
     local record = api_usage(workspace, api8, day)
-    for outcome, count in pairs(api.counts) do
-      add_total(record, hour_of_day .. outcome, count)
-      if api.spent[outcome] then add_total(record, 's' .. hour_of_day .. outcome, api.spent[outcome]) end
+    for outcome, count in ipairs(api.counts) do
+      if count > 0 then add_total(record, hour_of_day .. outcome, count) end
     end
+    -- Only what is valid spends.
+    if api.spent > 0 then add_total(record, 's' .. hour_of_day .. VALID, api.spent) end
   end
   for record, fields in pairs(totals) do
     local created = false

@@ -8,32 +8,16 @@
 -- the end of it only, so counters are read where they lie, `first` to `last` of some text, and answered as what is kept of
 -- these bytes and what follows.
 
+-- `newest` is the newest entry and the units in all, `head` all up to the oldest entry.
 local WINDOW_KINDS = {
-  { entry = '>BB', charged = '>BBI7', head = '>BI6I6BB', bytes = 2, steps_max = 2 ^ 8 - 1, units_max = 2 ^ 8 - 1 },
-  { entry = '>I2I2', charged = '>I2I2I7', head = '>BI6I6I2I2', bytes = 4, steps_max = 2 ^ 16 - 1, units_max = 2 ^ 16 - 1 },
-  { entry = '>I4I4', charged = '>I4I4I7', head = '>BI6I6I4I4', bytes = 8, steps_max = 2 ^ 32 - 1, units_max = 2 ^ 32 - 1 },
-  { entry = '>I6I7', charged = '>I6I7I7', head = '>BI6I6I6I7', bytes = 13, steps_max = 2 ^ 48 - 1, units_max = 2 ^ 53 },
+  { entry = '>BB', newest = '>BBI7', head = '>xI6I6BB', bytes = 2, newest_bytes = 9, steps_max = 2 ^ 8 - 1, units_max = 2 ^ 8 - 1 },
+  { entry = '>I2I2', newest = '>I2I2I7', head = '>xI6I6I2I2', bytes = 4, newest_bytes = 11, steps_max = 2 ^ 16 - 1, units_max = 2 ^ 16 - 1 },
+  { entry = '>I4I4', newest = '>I4I4I7', head = '>xI6I6I4I4', bytes = 8, newest_bytes = 15, steps_max = 2 ^ 32 - 1, units_max = 2 ^ 32 - 1 },
+  { entry = '>I6I7', newest = '>I6I7I7', head = '>xI6I6I6I7', bytes = 13, newest_bytes = 20, steps_max = 2 ^ 48 - 1, units_max = 2 ^ 53 },
 }
-local WINDOW_HEAD, WINDOW_HEAD_BYTES, WINDOW_TOTAL, WINDOW_TOTAL_BYTES = '>BI6I6', 13, '>I7', 7
+local WINDOW_HEAD, WINDOW_HEAD_BYTES, WINDOW_TOTAL = '>BI6I6', 13, '>I7'
 -- What is answered is a JSON-safe integer, also where a duration of the greatest length ends.
 local WINDOW_LATEST = 2 ^ 53 - 1
-
--- What counts at `now`: the units, where the first entry that counts stands (nil when nothing does), and the end of that
--- entry's slice (`now - duration` when nothing counts, so that it leaves now).
-local function window_at(text, first, last, now, duration)
-  if last < first then return 0, nil, now - duration end
-  local kind = WINDOW_KINDS[string.byte(text, first)]
-  local total, position, entries_end = struct.unpack(WINDOW_TOTAL, text, last - WINDOW_TOTAL_BYTES + 1), first + WINDOW_HEAD_BYTES, last - WINDOW_TOTAL_BYTES
-  local _, base, step, steps, units = struct.unpack(kind.head, text, first)
-  local slice_end = base + steps * step
-  while slice_end + duration <= now do
-    total, position = total - units, position + kind.bytes
-    if position > entries_end then return 0, nil, now - duration end
-    steps, units = struct.unpack(kind.entry, text, position)
-    slice_end = base + steps * step
-  end
-  return total, position, slice_end
-end
 
 -- A counter from scratch: of `ends` and `units` of its entries, with `step` between ends where that divides them all.
 local function new_window(ends, units, step)
@@ -53,25 +37,44 @@ local function new_window(ends, units, step)
   return table.concat(parts)
 end
 
--- Takes `cost` units, at least 1, at `now`. `total` and `live` (where the first entry that counts stands) come from
--- window_at. Answers the last of the old bytes that stay, what follows them, and when the oldest slice ends if that is new.
-local function window_charged(text, first, last, total, live, now, limit, duration, cost)
+-- Weighs `cost` units at `now` on the counter from `first` to `last` of a text; takes them if they fit and if it is `taking`.
+-- Answers the units that counted before, where the first entry that counts stands (nil when none does), the end of the oldest
+-- slice (`now - duration` when nothing counts, so that it leaves now) and, when a unit was taken, the last of the old bytes
+-- that stay and what follows them. One function for both: what it reads to weigh, it takes from.
+local function window_taken(text, first, last, now, limit, duration, cost, taking)
+  local total, live, oldest = 0, nil, now - duration
+  local kind, base, step, steps, units
+  if last >= first then
+    kind = WINDOW_KINDS[string.byte(text, first)]
+    local newest_at, oldest_steps, oldest_units = last - kind.newest_bytes + 1, nil, nil
+    steps, units, total = struct.unpack(kind.newest, text, newest_at)
+    base, step, oldest_steps, oldest_units = struct.unpack(kind.head, text, first)
+    live, oldest = first + WINDOW_HEAD_BYTES, base + oldest_steps * step
+    while oldest + duration <= now do
+      total, live = total - oldest_units, live + kind.bytes
+      if live > newest_at then
+        total, live, oldest = 0, nil, now - duration
+        break
+      end
+      oldest_steps, oldest_units = struct.unpack(kind.entry, text, live)
+      oldest = base + oldest_steps * step
+    end
+  end
+  if not taking or cost == 0 or total + cost > limit then return total, live, oldest end
+
   local slice = limit <= 64 and 1 or (duration - duration % 64) / 64
   local slice_end = now - now % slice + slice
-  if not live then return first - 1, new_window({ slice_end }, { cost }, slice), slice_end end
-  local kind = WINDOW_KINDS[string.byte(text, first)]
-  local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
-  local kept = last - WINDOW_TOTAL_BYTES - kind.bytes
-  local steps, units = struct.unpack(kind.entry, text, kept + 1)
+  if not live then return total, live, slice_end, first - 1, new_window({ slice_end }, { cost }, slice) end
+  local kept = last - kind.newest_bytes
   if base + steps * step >= slice_end then
     units = units + cost
   else
     steps, units, kept = (slice_end - base) / step, cost, kept + kind.bytes
   end
   if units <= kind.units_max and steps <= kind.steps_max and steps % 1 == 0 then
-    local charged = struct.pack(kind.charged, steps, units, total + cost)
-    if live == first + WINDOW_HEAD_BYTES then return kept, charged end
-    return first + WINDOW_HEAD_BYTES - 1, string.sub(text, live, kept) .. charged
+    local follows = struct.pack(kind.newest, steps, units, total + cost)
+    if live == first + WINDOW_HEAD_BYTES then return total, live, oldest, kept, follows end
+    return total, live, oldest, first + WINDOW_HEAD_BYTES - 1, string.sub(text, live, kept) .. follows
   end
 
   -- This kind of entry cannot say it: write all of them anew.
@@ -81,10 +84,10 @@ local function window_charged(text, first, last, total, live, now, limit, durati
     ends[#ends + 1], all_units[#all_units + 1] = base + entry_steps * step, entry_units
   end
   ends[#ends + 1], all_units[#all_units + 1] = base + steps * step, units
-  return first - 1, new_window(ends, all_units, slice)
+  return total, live, oldest, first - 1, new_window(ends, all_units, slice)
 end
 
--- When the oldest counted unit leaves; `now` when nothing counts, see window_at.
+-- When the oldest counted unit leaves; `now` when nothing counts, see window_taken.
 local function window_reset(oldest, duration)
   local reset = oldest + duration
   return reset < WINDOW_LATEST and reset or WINDOW_LATEST
