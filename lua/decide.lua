@@ -369,13 +369,26 @@ local function count_tags(tags, key24, external_id, outcome, spent)
   end
 end
 
-local function namespace_at(name)
-  local found = namespaces[name]
-  if found == nil then
-    found = find_namespace(workspace, name) or false
-    namespaces[name] = found
+-- A namespace that is met, with where this call counts for it and for its identifiers; false where there is none.
+local function meet_namespace(name, namespace)
+  if namespace then
+    namespace.usage, namespace.identifiers = namespace_usage(workspace, namespace.id16, day), identifier_usage(workspace, namespace.id16, day)
   end
-  return found
+  namespaces[name] = namespace or false
+  return namespace
+end
+
+-- The counter of a check, one of `counters` by name: {before, text, duration} and, once it is weighed, total, live and oldest as
+-- window_taken answers them. `before` is what it held and `text` what it is to hold; a namespace `is_new` has nothing to read.
+local function counter_of(counters, namespace, check, is_new)
+  local name = window_counter(workspace, namespace.id16, check.duration, check.identifier)
+  local counter = counters[name]
+  if not counter then
+    local text = not is_new and redis.call('GET', name) or ''
+    counter = { before = text, text = text, duration = check.duration, total = 0, live = false, oldest = 0 }
+    counters[name] = counter
+  end
+  return counter
 end
 
 local function limit(position, _last, root_index)
@@ -391,7 +404,8 @@ local function limit(position, _last, root_index)
   for index = 1, count do
     local cost, most, duration, name, identifier
     cost, most, duration, name, identifier, position = struct.unpack('>I7I7I7I2c0I2c0', items, position)
-    local namespace = namespace_at(name)
+    local namespace = namespaces[name]
+    if namespace == nil then namespace = meet_namespace(name, find_namespace(workspace, name)) end
     if not namespace then
       if string.sub(name, 1, 5) == 'rlns_' then return refuse('namespace_not_found', name) end
       if not root.limits_all then return refuse('insufficient_permissions', 'ratelimit.*.limit') end
@@ -400,46 +414,50 @@ local function limit(position, _last, root_index)
     elseif not root.limits_all and not may(root, 'ratelimit', 'rlns_' .. namespace.id16, 'limit') then
       return refuse('insufficient_permissions', 'ratelimit.*.limit or ratelimit.rlns_' .. namespace.id16 .. '.limit')
     end
-    checks[index] = { cost = cost, limit = most, duration = duration, name = name, identifier = identifier }
+    -- With all that it will have: a table that grows is made anew.
+    checks[index] = { cost = cost, limit = most, duration = duration, namespace = namespace, name = name, identifier = identifier,
+      override = '', counter = false, fits = false }
   end
 
   -- All that is read is read before the first write. A namespace that is yet to be made has nothing to read.
   local counters = {}
-  for _, check in ipairs(checks) do
-    local namespace = namespaces[check.name]
-    local override = namespace and override_for(workspace, namespace, check.identifier)
-    check.override = ''
-    if override then check.limit, check.duration, check.override = override.limit, override.duration, override.id16 end
+  for index = 1, count do
+    local check = checks[index]
+    local namespace = check.namespace
     if namespace then
-      check.counter = window_counter(workspace, namespace.id16, check.duration, check.identifier)
-      if not counters[check.counter] then
-        local text = redis.call('GET', check.counter) or ''
-        counters[check.counter] = { before = text, text = text, duration = check.duration }
-      end
+      local override = override_for(workspace, namespace, check.identifier)
+      if override then check.limit, check.duration, check.override = override.limit, override.duration, override.id16 end
+      check.counter = counter_of(counters, namespace, check, false)
     end
   end
   if #missing > 0 then
     local next_id = take_stamps(workspace, now, #missing)
     for _, name in ipairs(missing) do
-      if not namespaces[name] then namespaces[name] = create_namespace(workspace, name, next_id()) end
+      if not namespaces[name] then meet_namespace(name, create_namespace(workspace, name, next_id())) end
+    end
+    for _, check in ipairs(checks) do
+      if not check.namespace then
+        check.namespace = namespaces[check.name]
+        check.counter = counter_of(counters, check.namespace, check, true)
+      end
     end
   end
 
   -- Checks on one counter add up, so they are weighed one after the other on the same window.
   local passed = true
-  for _, check in ipairs(checks) do
-    check.counter = check.counter or window_counter(workspace, namespaces[check.name].id16, check.duration, check.identifier)
-    local counter = counters[check.counter]
-    if not counter then
-      counter = { before = '', text = '', duration = check.duration }
-      counters[check.counter] = counter
-    end
+  for index = 1, count do
+    local check = checks[index]
+    local counter, cost, most = check.counter, check.cost, check.limit
+    local text = counter.text
     -- A limit of 0 blocks completely, a look included.
-    local total, _, oldest, kept, follows = window_taken(counter.text, 1, #counter.text, now, check.limit, check.duration, check.cost, check.limit > 0)
-    check.fits = check.limit > 0 and total + check.cost <= check.limit
-    passed = passed and check.fits
-    if follows then counter.text, total = string.sub(counter.text, 1, kept) .. follows, total + check.cost end
-    counter.total, counter.oldest = total, oldest
+    local total, _, oldest, kept, follows = window_taken(text, 1, #text, now, most, check.duration, cost, most > 0)
+    local fits = most > 0 and total + cost <= most
+    if follows then
+      counter.text = string.sub(text, 1, kept) .. follows
+      total = total + cost
+    end
+    counter.total, counter.oldest, check.fits = total, oldest, fits
+    passed = passed and fits
   end
   if passed then
     for name, counter in pairs(counters) do
@@ -447,25 +465,24 @@ local function limit(position, _last, root_index)
     end
   else
     for _, counter in pairs(counters) do
-      counter.total, counter.live, counter.oldest = window_taken(counter.before, 1, #counter.before, now, 0, counter.duration, 0, false)
+      local before = counter.before
+      counter.total, counter.live, counter.oldest = window_taken(before, 1, #before, now, 0, counter.duration, 0, false)
     end
   end
 
-  local answer = { struct.pack('>BB', passed and ok_limit or ok_blocked, count) }
-  for index, check in ipairs(checks) do
-    local counter = counters[check.counter]
-    local reset
-    if check.fits then
+  local answer, field = { struct.pack('>BB', passed and ok_limit or ok_blocked, count) }, hour_of_day .. (passed and 'p' or 'b')
+  for index = 1, count do
+    local check = checks[index]
+    local counter, namespace, fits, most, override = check.counter, check.namespace, check.fits, check.limit, check.override
+    local remaining, reset = most - counter.total, nil
+    if fits then
       reset = window_reset(counter.oldest, check.duration)
     else
-      reset = window_free_at(counter.before, 1, counter.total, counter.live, now, check.limit, check.duration, check.cost)
+      reset = window_free_at(counter.before, 1, counter.total, counter.live, now, most, check.duration, check.cost)
     end
-    answer[index + 1] = struct.pack('>BI7I7I7Bc0', check.fits and 1 or 0, check.limit, math.max(0, check.limit - counter.total),
-      reset, #check.override, check.override)
-    local namespace = namespaces[check.name]
-    local field = hour_of_day .. (passed and 'p' or 'b')
-    add_total(namespace_usage(workspace, namespace.id16, day), field, 1)
-    add_total(identifier_usage(workspace, namespace.id16, day), field .. check.identifier, 1)
+    answer[index + 1] = struct.pack('>BI7I7I7Bc0', fits and 1 or 0, most, remaining > 0 and remaining or 0, reset, #override, override)
+    add_total(namespace.usage, field, 1)
+    add_total(namespace.identifiers, field .. check.identifier, 1)
   end
   return table.concat(answer)
 end

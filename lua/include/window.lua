@@ -109,4 +109,4 @@ local function window_free_at(text, first, total, live, now, limit, duration, co
 end
 
 -- How long Redis keeps a counter of its own: well past the moment its last entry leaves. Frees memory, never decides.
-local function window_ttl(duration) return int(2 * duration + 60000) end
+local function window_ttl(duration) return 2 * duration + 60000 end
