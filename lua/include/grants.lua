@@ -22,6 +22,7 @@ local function authenticate(workspace, digest, now)
   if not grants then return 'unauthorized', '', '' end
   if enabled ~= '1' then return 'root_key_disabled', grants, id end
   if expires and now >= expires then return 'root_key_expired', grants, id end
-  redis.call('HSET', record, 'used', int(now))
+  -- Redis prints a number with all of its digits.
+  redis.call('HSET', record, 'used', now)
   return 'ok', grants, id
 end
