@@ -86,27 +86,28 @@ function asLibrary(script: Script): Script {
  * what a call costs Redis grows faster than their number.
  */
 function withoutUnused(source: readonly string[], lines: readonly string[]): { source: string; lines: string[] } {
-  const functions: { name: string; first: number; last: number }[] = [];
-  for (const [first, line] of source.entries()) {
+  // Those of includes by their names, as the numbers of their lines, until they are found to be used.
+  const unused = new Map<string, number[]>();
+  const used: number[] = [];
+  let within: number[] | undefined;
+  for (const [at, line] of source.entries()) {
     const name = /^local function (\w+)/.exec(line)?.[1];
-    if (name === undefined || !lines[first]!.startsWith('lua/include/')) continue;
-    const last = line.endsWith(' end') ? first : source.indexOf('end', first);
-    functions.push({ name, first, last });
+    if (name !== undefined && lines[at]!.startsWith('lua/include/')) {
+      within = [];
+      unused.set(name, within);
+    }
+    (within ?? used).push(at);
+    if (line === 'end' || (name !== undefined && line.endsWith(' end'))) within = undefined;
   }
-  const left = new Set(source.keys());
-  for (let removed = true; removed; ) {
-    removed = false;
-    for (const { name, first, last } of functions) {
-      if (!left.has(first)) continue;
-      const use = new RegExp(`\\b${name}\\b`);
-      const isUsed = [...left].some((at) => (at < first || at > last) && use.test(source[at]!.replace(/--.*/, '')));
-      if (isUsed) continue;
-      for (let at = first; at <= last; at++) left.delete(at);
-      removed = true;
+  // It grows while it is gone through.
+  for (const at of used) {
+    for (const word of source[at]!.replace(/--.*/, '').match(/\w+/g) ?? []) {
+      used.push(...(unused.get(word) ?? []));
+      unused.delete(word);
     }
   }
-  const kept = [...left];
-  return { source: kept.map((at) => source[at]).join('\n'), lines: kept.map((at) => lines[at]!) };
+  used.sort((a, b) => a - b);
+  return { source: used.map((at) => source[at]).join('\n'), lines: used.map((at) => lines[at]!) };
 }
 
 /** An error text of Redis, with the lines of the assembled script told as lines of our files. */
