@@ -33,8 +33,7 @@ local function has_flag(flags, flag) return flags % (flag + flag) >= flag end
 -- A limit: what comes before its id and name, which deciding mostly skips.
 local LIMIT, LIMIT_BYTES, LIMIT_ID_BYTES = '>I7I7BI2', 17, 16
 
--- The lengths of the windows of `count` limits whose windows end `tail_bytes` before the end of `packed`, and where the
--- first window and the first length stand.
+-- How the lengths of so many windows are packed.
 local lengths_formats = {}
 local function lengths_format(count)
   local format = lengths_formats[count]
@@ -44,6 +43,9 @@ local function lengths_format(count)
   end
   return format
 end
+
+-- The lengths of the windows of `count` limits whose windows end `tail_bytes` before the end of `packed`, and where the
+-- first window and the first length stand.
 local function window_lengths(packed, count, tail_bytes)
   local lengths_at = #packed - tail_bytes - 2 * count + 1
   local lengths, windows_at = { struct.unpack(lengths_format(count), packed, lengths_at) }, lengths_at
