@@ -9,6 +9,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Cluster, type Redis } from 'ioredis';
+import type { Breaker } from './breaker.ts';
 import { absentKey } from './keyspace.ts';
 import type { RedisClient } from './redis.ts';
 import { storeError } from './redis.ts';
@@ -133,6 +134,7 @@ export async function loadScripts(
   redis: RedisClient,
   workspaceKey: (workspaceId: string) => string,
   observe?: StoreObserver,
+  breaker?: Breaker,
 ): Promise<Scripts> {
   const scripts = new Map(scriptNames.map((name) => [name, assemble(name)]));
   const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
@@ -167,6 +169,9 @@ export async function loadScripts(
     const all = redis.isCluster ? [2, workspace, absentKey(workspace), ...args] : [1, workspace, ...args];
     const send = (): Promise<unknown> =>
       script.library ? commands[`fcall${kind}`]!(script.library, ...all) : commands[name + kind]!(...all);
+    // In a Cluster the workspaces of one node may hang while the others are served.
+    const target = redis.isCluster ? workspace : '';
+    breaker?.check(target);
     const startedAt = performance.now();
     try {
       const reply = await send().catch(async (cause: Error) => {
@@ -180,6 +185,7 @@ export async function loadScripts(
       return reply;
     } catch (cause) {
       observe?.ran(name, performance.now() - startedAt, false);
+      breaker?.failed(target, cause as Error);
       throw storeError(cause, (message) => locate(script, message));
     }
   }

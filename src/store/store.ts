@@ -5,6 +5,7 @@ import type { Outcome } from '../domain/verification.ts';
 import { openAnalytics } from './analytics.ts';
 import { openApis } from './apis.ts';
 import { openAudit } from './audit.ts';
+import { Breaker } from './breaker.ts';
 import { openDecide } from './decide.ts';
 import { openDurable } from './durable.ts';
 import { checkForm } from './form.ts';
@@ -80,8 +81,15 @@ export interface StoreContext {
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
   const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax, inFlightMax, commandTimeoutMs, observe } = options;
+  const breaker = new Breaker({
+    // In a Cluster any command on the workspace's key finds the node that has it now.
+    probe: (target) => (redis.isCluster ? redis.exists(target) : redis.ping()),
+    confirmMs: Math.min(commandTimeoutMs / 2, 500),
+    isClosed: () => redis.status === 'end',
+    onEvent: options.onEvent,
+  });
   const scripts = await checkForm(redis)
-    .then(() => loadScripts(redis, workspaceKey, observe))
+    .then(() => loadScripts(redis, workspaceKey, observe, breaker))
     .catch((error) => {
       // Nobody else can close it, and while it is open the process does not end.
       redis.disconnect();
