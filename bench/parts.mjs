@@ -32,6 +32,7 @@ const shortQuery = 'documents.read AND (billing.* OR admin)';
 const longQuery = Array.from({ length: 50 }, (_, index) => `documents.${index}.read`).join(' OR ');
 
 const shownOf = (text) => ({
+  apiId: 'api_2wTmZp7rX4kQ9sVb',
   keyId: 'key_1pA5qXSJTBSDECGqTBSDECGn',
   enabled: true,
   name,

@@ -317,9 +317,9 @@ end
 -- What an answer shows beside the decision; told only when the caller does not hold this version yet. With more keys than
 -- a caller remembers that is most verifications, so it is made as one string. `cold` is {state, name, meta} of the key and
 -- `identity_cold` {state, meta} of its identity, where they were read already.
-local SHOWN = '>I6I2Bc0c16c8BI6I2c0I4c0I4c0c0c0'
+local SHOWN = '>I6I2Bc0c16c20BI6I2c0I4c0I4c0c0c0'
 local SHOWN_WITH_IDENTITY = SHOWN .. 'c16I2c0I4c0c0'
-local function shown_of(record, version_time, version_number, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
+local function shown_of(record, version_time, version_number, more, packed, api_id, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
   local slugs, names = '', '\0\0'
   if flags.permissions then
     local held = redis.call('HMGET', record, 'direct', 'roles')
@@ -335,7 +335,7 @@ local function shown_of(record, version_time, version_number, more, packed, api8
     identity_limits = packed_limits(identity_packed, IDENTITY_LIMITS_AT, 0)
   end
   -- What a format does not name is passed over.
-  return struct.pack(format, version_time, version_number, #more, more, packed, api8, flags.enabled and 1 or 0, expires,
+  return struct.pack(format, version_time, version_number, #more, more, packed, api_id, flags.enabled and 1 or 0, expires,
     name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '', #slugs, slugs, names, packed_limits(packed, limits_at, TAIL_BYTES),
     identity_packed, #external_id, external_id, identity_meta and #identity_meta + 1 or 0, identity_meta or '', identity_limits)
 end
@@ -622,7 +622,7 @@ local function verify(position, last, root_index)
   if version_time ~= known_time or version_number ~= known_number or more ~= known_more then
     -- Once a call: who asks many times at once for a key of which nothing is known yet would be told as often.
     shown_before = api.told[digest]
-    shown = not shown_before and shown_of(record, version_time, version_number, more, packed, api8, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
+    shown = not shown_before and shown_of(record, version_time, version_number, more, packed, api.id, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
   end
   local tags = request and request.tags and counted_tags(request.tags, api8)
 

@@ -34,6 +34,7 @@ export interface ShownIdentity {
 /** What an answer shows beside the decision. It changes only when the version of the key's records does. */
 export interface Shown {
   keyId: string;
+  apiId: string;
   enabled: boolean;
   expires: number | undefined;
   name: string | undefined;
@@ -46,6 +47,8 @@ export interface Shown {
 
 /** Shown, printed once: `fields` stands in the answer as it is, and each limit's text is continued with its state. */
 export interface ShownText {
+  /** Not part of an answer of keys.verifyKey; the gateway check returns it as a header. */
+  apiId: string;
   fields: string;
   keyLimits: readonly string[];
   identityLimits: readonly string[];
@@ -56,7 +59,7 @@ const limitText = ({ id, name, limit, duration, autoApply }: Ratelimit): string 
   `{"id":"${id}","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":${autoApply}`;
 
 export function printShown(shown: Shown): ShownText {
-  const { keyId, enabled, name, meta, expires, permissions, roles, identity, ratelimits } = shown;
+  const { keyId, apiId, enabled, name, meta, expires, permissions, roles, identity, ratelimits } = shown;
   let fields = `"keyId":"${keyId}","enabled":${enabled}`;
   if (name !== undefined) fields += `,"name":${JSON.stringify(name)}`;
   if (meta) fields += `,"meta":${meta.text}`;
@@ -68,5 +71,5 @@ export function printShown(shown: Shown): ShownText {
     const limits = identityLimits.map((text) => `${text}}`).join(',');
     fields += `,"identity":{"id":"${identity.id}","externalId":${JSON.stringify(identity.externalId)},"meta":${identity.meta.text},"ratelimits":[${limits}]}`;
   }
-  return { fields, keyLimits: ratelimits.map(limitText), identityLimits };
+  return { apiId, fields, keyLimits: ratelimits.map(limitText), identityLimits };
 }

@@ -11,8 +11,7 @@ import { memberText } from '../domain/json.ts';
 import type { Outcome } from '../domain/verification.ts';
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { createMetrics, type Metrics } from '../metrics.ts';
-import type { Context } from '../operation.ts';
-import { verifyKey } from '../operations/keys/verifyKey.ts';
+import { printVerified, verify, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Store } from '../store/store.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import type { AnswerHead, HeadRequest, Response } from './message.ts';
@@ -33,6 +32,7 @@ export const askedBy = {
 export const answeredBy = {
   code: 'X-Tollgate-Code',
   keyId: 'X-Tollgate-Key-Id',
+  apiId: 'X-Tollgate-Api-Id',
   externalId: 'X-Tollgate-External-Id',
   /** Begins the name of the header of a member of the key's metadata. */
   meta: 'X-Tollgate-Meta-',
@@ -107,14 +107,8 @@ export function createGateway(options: GatewayOptions): AnswerHead {
       if (key === undefined) return refuse(request, 'NOT_FOUND', `The header ${keyHeader} holds no key.`, []);
       const input = readInput(request, key);
       checkInput(input);
-      const context: Context = {
-        store,
-        requestId: request.requestId,
-        limits: { metaBytesMax: 0 },
-        text: () => undefined,
-      };
-      const text = await verifyKey.decide(input, rootKey, context);
-      return tell(request, text);
+      const verified = await verify(input, rootKey, store);
+      return tell(request, printVerified(verified, input.ratelimits), verified.shown?.apiId);
     } catch (cause) {
       const error = gatewayError(cause);
       if (error.status >= 500) {
@@ -139,11 +133,11 @@ export function createGateway(options: GatewayOptions): AnswerHead {
   }
 
   /** The answer of keys.verifyKey, as a status and headers. */
-  function tell(request: HeadRequest, text: string): Response {
+  function tell(request: HeadRequest, text: string, apiId: string | undefined): Response {
     const verification = JSON.parse(text) as Verification;
     const { code, keyId = '', identity, ratelimits = [] } = verification;
     const headers: Headers = ratelimits.length > 0 ? rateLimitHeaders(ratelimits, nowMs()) : [];
-    if (keyId) headers.push([answeredBy.keyId, keyId]);
+    if (apiId) headers.push([answeredBy.keyId, keyId], [answeredBy.apiId, apiId]);
     if (code !== 'VALID') {
       const exceeded = ratelimits.filter((limit) => limit.exceeded);
       if (code === 'RATE_LIMITED') headers.push(['Retry-After', String(longestWait(exceeded, nowMs()))]);

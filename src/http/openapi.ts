@@ -352,6 +352,7 @@ const rateLimits: Json = {
   ),
   RateLimit: headerObject('What is left of them, and for how many seconds: `"requests";r=50;t=30`.'),
   [answeredBy.keyId]: headerObject('The id of the key, where it is known.'),
+  [answeredBy.apiId]: headerObject('The id of the API that the key belongs to, where the key is known.'),
 };
 
 const gatewayErrors: readonly ErrorCode[] = [

@@ -100,7 +100,8 @@ export function readTold(packed: Buffer): Told {
 }
 
 /** V8 keeps joined texts as trees of their parts, and would walk them for each answer they stand in: 3 % of the server's time. */
-const inOnePiece = ({ fields, keyLimits, identityLimits }: ShownText): ShownText => ({
+const inOnePiece = ({ apiId, fields, keyLimits, identityLimits }: ShownText): ShownText => ({
+  apiId: copied(apiId),
   fields: copied(fields),
   keyLimits: keyLimits.map(copied),
   identityLimits: identityLimits.map(copied),
@@ -108,8 +109,8 @@ const inOnePiece = ({ fields, keyLimits, identityLimits }: ShownText): ShownText
 const copied = (text: string): string => Buffer.from(text).toString();
 
 /** A text takes no more than its bytes in UTF-8, beside what every one takes. */
-const bytesOf = ({ fields, keyLimits, identityLimits }: ShownText): number =>
-  [fields, ...keyLimits, ...identityLimits].reduce((sum, text) => sum + 40 + Buffer.byteLength(text), 0);
+const bytesOf = ({ apiId, fields, keyLimits, identityLimits }: ShownText): number =>
+  [apiId, fields, ...keyLimits, ...identityLimits].reduce((sum, text) => sum + 40 + Buffer.byteLength(text), 0);
 
 /**
  * Each 16 KB, as a key may have megabytes of permissions, which this process writes while all others wait; and each eight
@@ -191,7 +192,8 @@ class Reader {
 
 /** In the order of shown_of in lua/decide.lua, after the version. */
 function readShown(reader: Reader): Shown {
-  const keyId = `key_${reader.latin1(24)}`;
+  const id16 = reader.latin1(16);
+  const apiId = reader.latin1(20);
   const enabled = reader.number(1) === 1;
   const expires = reader.number(6);
   const name = reader.optionalText(2);
@@ -200,7 +202,8 @@ function readShown(reader: Reader): Shown {
   const roles = reader.texts();
   const ratelimits = reader.ratelimits();
   return {
-    keyId,
+    keyId: `key_${id16}${apiId.slice(-8)}`,
+    apiId,
     enabled,
     expires: expires === never ? undefined : expires,
     name,

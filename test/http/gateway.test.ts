@@ -83,7 +83,7 @@ const requests = { name: 'requests', limit: 2, duration: minute, autoApply: true
 
 describe('a key that may pass', () => {
   test('is answered 200, with whose it is and what is left of its limits, and is charged like by keys.verifyKey', async () => {
-    const { key, keyId } = await h.createKey({
+    const { key, keyId, apiId } = await h.createKey({
       externalId: 'ada',
       credits: { remaining: 10 },
       ratelimits: [requests, { name: 'tokens', limit: 1000, duration: 90_500, autoApply: true }],
@@ -94,6 +94,7 @@ describe('a key that may pass', () => {
       headers: {
         'x-tollgate-code': 'VALID',
         'x-tollgate-key-id': keyId,
+        'x-tollgate-api-id': apiId,
         'x-tollgate-external-id': 'ada',
         'ratelimit-policy': '"requests";q=2;w=60, "tokens";q=1000;w=91',
         'cache-control': 'no-store',
@@ -105,6 +106,22 @@ describe('a key that may pass', () => {
     expect(answer.headers.ratelimit).toMatch(/^"requests";r=1;t=61, "tokens";r=999;t=9[12]$/);
     expect(answer.headers).not.toHaveProperty('retry-after');
     expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 9 });
+  });
+
+  test('is answered with the API it belongs to: a root key for one API lets no key of another through', async () => {
+    const [maps, payments] = [await h.createKey(), await h.createKey()];
+    const rootKey = await h.createRootKey([`api.${payments.apiId}.verify_key`]);
+    const scoped = await serve({ rootKey });
+    // Twice each: the second answer comes from what the server has cached of the key.
+    for (let round = 0; round < 3; round++) {
+      for (const { key, apiId } of [maps, payments]) {
+        expect((await ask(own, bearer(key))).headers['x-tollgate-api-id']).toBe(apiId);
+      }
+      expect((await ask(scoped, bearer(payments.key))).headers['x-tollgate-api-id']).toBe(payments.apiId);
+      const refusal = await ask(scoped, bearer(maps.key));
+      expect(refused(refusal)).toEqual([401, 'invalid_key', 'NOT_FOUND']);
+      expect(refusal.headers).not.toHaveProperty('x-tollgate-api-id');
+    }
   });
 
   test('without limits is answered no RateLimit', async () => {
@@ -178,10 +195,10 @@ describe('a key that may not pass', () => {
   });
 
   test('403: disabled, expired, without the permission; with the id of the key, and nothing else of it', async () => {
-    const { key, keyId } = await h.createKey({ externalId: 'ada', meta: { plan: 'pro' } });
+    const { key, keyId, apiId } = await h.createKey({ externalId: 'ada', meta: { plan: 'pro' } });
     const refusal = async (headers = {}) => {
       const answer = await ask(own, bearer(key, headers));
-      expect(answer.headers['x-tollgate-key-id']).toBe(keyId);
+      expect(answer.headers).toMatchObject({ 'x-tollgate-key-id': keyId, 'x-tollgate-api-id': apiId });
       expect(JSON.stringify(answer)).not.toMatch(/"ada"|pro"|www-authenticate|retry-after/);
       return refused(answer);
     };

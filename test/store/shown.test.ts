@@ -18,9 +18,9 @@ function told(version: number, name: string, limits = 0) {
   const limitName = 'l'.repeat(100);
   const limit = Buffer.concat([Buffer.alloc(16), Buffer.of(limitName.length), Buffer.from('1'.repeat(16) + limitName)]);
   const ratelimits = [Buffer.of(limits), ...Array.from({ length: limits }, () => limit)];
-  const keyId = Buffer.from('1'.repeat(24));
+  const ids = Buffer.from(`${'1'.repeat(16)}api_${'1'.repeat(16)}`);
   return readTold(
-    Buffer.concat([head, keyId, Buffer.of(1), expires, nameBytes, Buffer.from(name), rest, ...ratelimits]),
+    Buffer.concat([head, ids, Buffer.of(1), expires, nameBytes, Buffer.from(name), rest, ...ratelimits]),
   );
 }
 

@@ -1,10 +1,12 @@
 import Type, { type Static } from 'typebox';
+import type { PresentedRootKey } from '../../domain/caller.ts';
 import { digestTextOf } from '../../domain/keyString.ts';
 import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { decides } from '../../operation.ts';
 import type { LimitState, Verified } from '../../store/decide.ts';
+import type { Store } from '../../store/store.ts';
 import { checkNamesOnce, invalid } from '../rules.ts';
 import { Duration, Fields, Identity, Int, KeyString, Meta, VerifiedRatelimit } from '../schemas.ts';
 
@@ -58,19 +60,26 @@ export const verifyKey = decides({
   errors: ['permissions_query_syntax', 'precondition_failed'],
   needs: { api: ['verify_key'] },
 
-  decide({ key, permissions, credits, ratelimits, tags }, rootKey, { store }) {
-    const query = permissions === undefined ? undefined : parseQuery(permissions);
-    if (ratelimits) checkRatelimits(ratelimits);
-    const request = {
-      digest: digestTextOf(key),
-      cost: credits?.cost ?? 1,
-      query,
-      ratelimits: ratelimits?.map(({ cost = 1, ...rest }) => ({ cost, ...rest })),
-      tags,
-    };
-    return store.verify(rootKey, request).then((verified) => printVerified(verified, ratelimits));
-  },
+  decide: (input, rootKey, { store }) =>
+    verify(input, rootKey, store).then((verified) => printVerified(verified, input.ratelimits)),
 });
+
+/** The decision itself, for the gateway check as well. Throws at once for what a schema cannot say. */
+export function verify(
+  { key, permissions, credits, ratelimits, tags }: Static<typeof input>,
+  rootKey: PresentedRootKey,
+  store: Store,
+): Promise<Verified> {
+  const query = permissions === undefined ? undefined : parseQuery(permissions);
+  if (ratelimits) checkRatelimits(ratelimits);
+  return store.verify(rootKey, {
+    digest: digestTextOf(key),
+    cost: credits?.cost ?? 1,
+    query,
+    ratelimits: ratelimits?.map(({ cost = 1, ...rest }) => ({ cost, ...rest })),
+    tags,
+  });
+}
 
 function parseQuery(permissions: string): PostfixQuery {
   try {
@@ -98,7 +107,10 @@ function checkRatelimits(ratelimits: NamedLimits) {
 }
 
 /** Text around text: what is shown of the key was printed when its version was first seen. */
-function printVerified({ outcome, shown, credits, ratelimits }: Verified, requested: NamedLimits | undefined): string {
+export function printVerified(
+  { outcome, shown, credits, ratelimits }: Verified,
+  requested: NamedLimits | undefined,
+): string {
   if (!shown) return `{"valid":false,"code":"${outcome}"}`;
   let text = `{"valid":${outcome === 'VALID'},"code":"${outcome}",${shown.fields}`;
   if (credits !== undefined) text += `,"credits":${credits}`;
