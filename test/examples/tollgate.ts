@@ -11,17 +11,20 @@ import { addressOf, build, firstRootKeyOf, runRedis, runServer } from '../suppor
 export const startMsMax = 180_000;
 
 /** A built server with a workspace and a root key, on a redis-server of its own. */
-export async function startTollgate(env: (rootKey: string) => Record<string, string> = () => ({})) {
+export async function startTollgate(
+  env: (rootKey: string, ok: Ok) => Promise<Record<string, string>> | Record<string, string> = () => ({}),
+) {
   build();
   const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
   const redis = await runRedis(dir);
 
   const serve = (more: Record<string, string>) => runServer({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '500', ...more });
-  // Once to be told the first root key, which may be a setting then.
+  // Once for the first root key, with which settings of the second run are made.
   const first = serve({});
   const rootKey = await firstRootKeyOf(first);
+  const settings = await env(rootKey, callsTo(await addressOf(first), rootKey));
   await first.stop();
-  const server = serve(env(rootKey));
+  const server = serve(settings);
   const url = await addressOf(server);
 
   return {
@@ -30,20 +33,26 @@ export async function startTollgate(env: (rootKey: string) => Record<string, str
     server,
     redis,
 
-    /** The data of a call that must succeed. */
-    async ok<Name extends OperationName>(name: Name, input: InputOf<Name>): Promise<OutputOf<Name>> {
-      const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
-      const response = await fetch(`${url}/v2/${name}`, { method: 'POST', headers, body: JSON.stringify(input) });
-      const { data, error } = (await response.json()) as { data: OutputOf<Name>; error?: { detail: string } };
-      if (error) throw new Error(`${name}: ${error.detail}`);
-      return data;
-    },
+    ok: callsTo(url, rootKey),
 
     async stop() {
       await server.stop();
       await redis.stop();
       rmSync(dir, { recursive: true });
     },
+  };
+}
+
+/** The data of a call that must succeed. */
+type Ok = <Name extends OperationName>(name: Name, input: InputOf<Name>) => Promise<OutputOf<Name>>;
+
+function callsTo(url: string, rootKey: string): Ok {
+  return async <Name extends OperationName>(name: Name, input: InputOf<Name>): Promise<OutputOf<Name>> => {
+    const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+    const response = await fetch(`${url}/v2/${name}`, { method: 'POST', headers, body: JSON.stringify(input) });
+    const { data, error } = (await response.json()) as { data: OutputOf<Name>; error?: { detail: string } };
+    if (error) throw new Error(`${name}: ${error.detail}`);
+    return data;
   };
 }
 

@@ -1,0 +1,635 @@
+// What every gateway's example promises, tried with the real gateway between a client and an API, before a Tollgate as it is
+// run. Each example runs twice: as it is written (closed), and with the change that its own comment names (open).
+
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer, type IncomingHttpHeaders } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import type { InputOf } from '../support/harness.ts';
+import type { Program } from '../support/processes.ts';
+import { freePort } from '../support/redisNodes.ts';
+import { startMsMax, startTollgate, type Tollgate } from './tollgate.ts';
+
+export interface GatewayExample {
+  /** Below examples/. */
+  file: string;
+  /** What makes it open, as texts of the example and what replaces them; undefined where the gateway cannot. */
+  open: readonly (readonly [from: string, to: string])[] | undefined;
+  /** Why it cannot run here; undefined where it can. */
+  missing: () => string | undefined;
+  /** Starts the gateway with the example, whose addresses are those of this run. */
+  start(dir: string, example: string, port: number): Program | Promise<Program>;
+  /** The addresses in the example. */
+  addresses: { listen: string; tollgate: string; api: string };
+  /** The status where Tollgate itself is away, or hangs. */
+  away: number;
+  /** The status where Tollgate refuses the gateway's own settings, such as its root key. */
+  misconfigured: number;
+  /** It hands the API the path as it has read it, or refuses what may be read otherwise. */
+  ratelimitOnSuccess: boolean;
+  /** What else there is to say of it. */
+  more?(context: Context): void;
+}
+
+/** Says on the terminal, too, that a program is missing: a skipped test is easily overlooked. */
+export const missingProgram = (program: string, ...args: string[]) => (): string | undefined =>
+  spawnSync(program, args, { stdio: 'ignore' }).error ? `there is no ${program} here` : undefined;
+
+export interface Reached {
+  method: string;
+  url: string;
+  headers: IncomingHttpHeaders;
+  bytes: number;
+}
+
+interface Running {
+  program: Program;
+  dir: string;
+  port: number;
+}
+
+export interface Context {
+  tollgate: () => Tollgate;
+  closed: () => Running;
+  newKey: (more?: Partial<InputOf<'keys.createKey'>>) => Promise<{ key: string; keyId: string }>;
+  ask: Ask;
+  reached: Reached[];
+}
+
+interface Answer {
+  status: number;
+  headers: Map<string, string>;
+  text: string;
+}
+interface AskOptions {
+  key?: string | undefined;
+  method?: string;
+  headers?: readonly string[];
+  body?: string;
+  open?: boolean;
+  on?: Connection;
+}
+type Ask = (path: string, options?: AskOptions) => Promise<Answer>;
+
+/** A connection of a client that sends what it is told to, letter by letter. */
+class Connection {
+  readonly socket: Socket;
+  #buffer = Buffer.alloc(0);
+  #ended = false;
+
+  constructor(port: number) {
+    this.socket = connect(port, '127.0.0.1');
+    this.socket.on('data', (data) => {
+      this.#buffer = Buffer.concat([this.#buffer, data]);
+    });
+    this.socket.on('error', () => {}).on('close', () => {
+      this.#ended = true;
+    });
+  }
+
+  get isOpen(): boolean {
+    return !this.#ended;
+  }
+
+  async #until<Value>(read: () => Value | undefined): Promise<Value> {
+    const giveUpAt = performance.now() + 15_000;
+    for (;;) {
+      const value = read();
+      if (value !== undefined) return value;
+      if (this.#ended || performance.now() > giveUpAt)
+        throw new Error(`No answer: ${this.#buffer.toString('latin1').slice(0, 500)}`);
+      await delay(2);
+    }
+  }
+
+  #take(bytes: number): Buffer {
+    const taken = this.#buffer.subarray(0, bytes);
+    this.#buffer = this.#buffer.subarray(bytes);
+    return taken;
+  }
+
+  async #line(): Promise<string> {
+    const end = await this.#until(() => {
+      const at = this.#buffer.indexOf('\r\n');
+      return at < 0 ? undefined : at;
+    });
+    const line = this.#take(end).toString('latin1');
+    this.#take(2);
+    return line;
+  }
+
+  async #bytes(count: number): Promise<string> {
+    await this.#until(() => (this.#buffer.length >= count ? true : undefined));
+    return this.#take(count).toString();
+  }
+
+  /** The next answer; interim ones are passed over. */
+  async answer(): Promise<Answer> {
+    const status = Number((await this.#line()).split(' ')[1]);
+    const headers = new Map<string, string>();
+    for (let line = await this.#line(); line !== ''; line = await this.#line()) {
+      const colon = line.indexOf(':');
+      const name = line.slice(0, colon).toLowerCase();
+      const before = headers.get(name);
+      headers.set(name, (before === undefined ? '' : `${before}, `) + line.slice(colon + 1).trim());
+    }
+    if (status === 100) return this.answer();
+    if (status === 101) return { status, headers, text: '' };
+    let text = '';
+    if (headers.get('transfer-encoding') === 'chunked') {
+      for (;;) {
+        const size = Number.parseInt(await this.#line(), 16);
+        text += await this.#bytes(size);
+        await this.#line();
+        if (size === 0) break;
+      }
+    } else text = await this.#bytes(Number(headers.get('content-length') ?? 0));
+    return { status, headers, text };
+  }
+
+  /** What comes without being framed, after an upgrade. */
+  read = (count: number): Promise<string> => this.#bytes(count);
+}
+
+/** Paths that a lenient API takes for /documents or below. */
+const documents = [
+  '/documents',
+  '/documents/',
+  '/documents/7',
+  '/documents?x=/other',
+  '/documents?',
+  '/documents/../documents',
+  '/%64ocuments',
+  '/%64%6f%63%75%6d%65%6e%74%73/7',
+  '/%44ocuments',
+  '//documents',
+  '///documents//7',
+  '/./documents',
+  '/%2e/documents',
+  '/other/../documents',
+  '/other/%2e%2e/documents',
+  '/other/.%2E/documents',
+  '/other/..%2fdocuments',
+  '/other%2f..%2fdocuments',
+  '/%2fdocuments',
+  '/%2Fdocuments/7',
+  '/other%2f%2e%2e%2fdocuments',
+  '/Documents',
+  '/DOCUMENTS/7',
+  '/documents/.',
+  '/documents;a=b',
+  '/documents%2f7',
+  '/documents%20',
+  '/documents%3fx',
+  '/documents%23x',
+  '/documents%0a',
+  '/documents%00',
+  '/other/..\\documents',
+  '/other%5c..%5cdocuments',
+  '/\\documents',
+  '/%5cdocuments',
+  'http://api.example/documents',
+  'http://api.example//documents',
+  'HTTP://api.example/%64ocuments',
+  '/documents#x',
+  '/other/./..//documents',
+  '/other/x/../../documents',
+  '/../documents',
+  '/..//documents',
+];
+
+/** Paths that are /documents for a gateway that reads them, and not for an API that does not, or the other way round. */
+const twoWays = [
+  '/documents/../other',
+  '/documents/%2e%2e/other',
+  '/documents%2f..%2fother',
+  '/documents/..%2fother',
+  '/documents%5c..%5cother',
+  '/documents/..;/other',
+  '/other/..;/documents',
+  '/;/documents',
+  '/;a=b/documents',
+  '/other/;/../../documents',
+  '/other/..%3b/documents',
+];
+
+/** Every reading of a path by some API: decoded or not, with dots and slashes resolved or not, in any order. */
+function readings(url: string): Set<string> {
+  const path = url.replace(/^https?:\/\/[^/]*/i, '').replace(/[?#].*$/s, '');
+  const decode = (text: string) => text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
+  const steps = [
+    decode,
+    (text: string) => text.replaceAll('\\', '/'),
+    (text: string) => text.replaceAll(/;[^/]*/g, ''),
+    (text: string) => text.replaceAll(/\/+/g, '/'),
+    (text: string) => {
+      const parts: string[] = [];
+      for (const part of text.split('/').slice(1)) {
+        if (part === '..') parts.pop();
+        else if (part !== '.') parts.push(part);
+      }
+      return `/${parts.join('/')}`;
+    },
+  ];
+  const found = new Set([path]);
+  // It grows while it is gone through. One pass of decoding: an API that decodes twice is beyond any gateway.
+  for (const text of found) for (const step of steps) if (step !== decode || text === path) found.add(step(text));
+  return found;
+}
+
+const isDocuments = (url: string) => [...readings(url)].some((path) => /^\/documents/i.test(path));
+
+const requests = { name: 'requests', limit: 2, duration: 60_000, autoApply: true };
+
+export function describeGateway(name: string, example: GatewayExample) {
+  const why = example.missing();
+  if (why) console.warn(`${name}: the tests of examples/${example.file} are SKIPPED: ${why}.`);
+
+  describe.skipIf(why !== undefined)(name, () => {
+    let tollgate: Tollgate;
+    let apiId: string;
+    let gatewayRootKeyId: string;
+    let closed: Running;
+    let open: Running | undefined;
+    const reached: Reached[] = [];
+    const api = createServer(async (request, response) => {
+      const { method, url, headers } = request;
+      let bytes = 0;
+      for await (const chunk of request) bytes += chunk.length;
+      reached.push({ method: method!, url: url!, headers, bytes });
+      const status = /^\/status\/(\d+)/.exec(url!)?.[1];
+      response.statusCode = Number(status ?? 200);
+      response.setHeader('X-Of-The-Api', 'yes');
+      response.end('from the API');
+    });
+    api.on('upgrade', ({ url, headers }, socket: Socket) => {
+      reached.push({ method: 'UPGRADE', url: url!, headers, bytes: 0 });
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello ');
+      socket.on('data', (data) => socket.write(data)).on('error', () => {});
+      socket.on('end', () => socket.end());
+    });
+
+    async function startGateway(changes: readonly (readonly [string, string])[]): Promise<Running> {
+      const dir = mkdtempSync(join(tmpdir(), 'tollgate-gateway-'));
+      const port = await freePort();
+      const { listen, tollgate: check, api: behind } = example.addresses;
+      const replaced = [
+        [listen, listen.replace(/\b80\b|\b8000\b/, String(port)).replace('0.0.0.0', '127.0.0.1')],
+        [check, check.replace('8080', new URL(tollgate.url).port)],
+        [behind, behind.replace('3000', String((api.address() as AddressInfo).port))],
+        ...changes,
+      ] as const;
+      let text = readFileSync(`examples/${example.file}`, 'utf8');
+      for (const [from, to] of replaced) {
+        expect(text.split(from), `${from} in examples/${example.file}`).toHaveLength(2);
+        text = text.replace(from, () => to);
+      }
+      const program = await example.start(dir, text, port);
+      await vi.waitFor(
+        async () => {
+          if (program.hasEnded()) throw new Error(program.printed());
+          const connection = new Connection(port);
+          connection.socket.write('GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n');
+          await connection.answer().finally(() => connection.socket.destroy());
+        },
+        { timeout: 20_000, interval: 50 },
+      );
+      return { program, dir, port };
+    }
+
+    beforeAll(async () => {
+      tollgate = await startTollgate(async (_, ok) => {
+        apiId = (await ok('apis.createApi', { name })).apiId;
+        const created = await ok('rootKeys.createRootKey', { permissions: [`api.${apiId}.verify_key`] });
+        gatewayRootKeyId = created.rootKeyId;
+        return { GATEWAY_ROOT_KEY: created.key, GATEWAY_META: 'plan', LOG_LEVEL: 'trace' };
+      });
+      api.listen(0, '127.0.0.1');
+      await once(api, 'listening');
+      closed = await startGateway([]);
+      if (example.open) open = await startGateway(example.open);
+    }, startMsMax);
+    afterAll(async () => {
+      for (const gateway of [closed, open]) {
+        if (!gateway) continue;
+        await gateway.program.stop();
+        rmSync(gateway.dir, { recursive: true });
+      }
+      api.close();
+      api.closeAllConnections();
+      await tollgate?.stop();
+    }, 60_000);
+    beforeEach(() => {
+      reached.length = 0;
+    });
+
+    const newKey: Context['newKey'] = (more = {}) => tollgate.ok('keys.createKey', { apiId, ...more });
+
+    const ask: Ask = async (path, { key, method = 'GET', headers = [], body, open: isOpen = false, on } = {}) => {
+      const connection = on ?? new Connection((isOpen ? open! : closed).port);
+      const lines = [
+        `${method} ${path} HTTP/1.1`,
+        'Host: api.example',
+        ...(key === undefined ? [] : [`Authorization: Bearer ${key}`]),
+        ...(body === undefined ? [] : [`Content-Length: ${Buffer.byteLength(body)}`]),
+        ...headers,
+      ];
+      connection.socket.write(`${lines.join('\r\n')}\r\n\r\n${body ?? ''}`);
+      try {
+        return await connection.answer();
+      } finally {
+        if (!on) connection.socket.destroy();
+      }
+    };
+
+    test('a valid key passes: the API learns whose it is, and does not get the key', async () => {
+      const { key, keyId } = await newKey({
+        externalId: 'ada',
+        meta: { plan: 'pro ✓' },
+        ratelimits: [{ ...requests, limit: 5 }],
+      });
+      const answer = await ask('/orders?id=7', { key, method: 'POST', body: '{"a":1}' });
+      expect([answer.status, answer.text]).toEqual([200, 'from the API']);
+      expect(reached).toMatchObject([
+        {
+          method: 'POST',
+          url: '/orders?id=7',
+          bytes: 7,
+          headers: {
+            'x-tollgate-code': 'VALID',
+            'x-tollgate-key-id': keyId,
+            'x-tollgate-api-id': apiId,
+            'x-tollgate-external-id': 'ada',
+            'x-tollgate-meta-plan': 'pro%20%E2%9C%93',
+          },
+        },
+      ]);
+      expect(JSON.stringify(reached)).not.toContain(key);
+      if (!example.ratelimitOnSuccess) return;
+      expect(answer.headers.get('ratelimit')).toMatch(/^"requests";r=4;t=6[01]$/);
+      expect(answer.headers.get('ratelimit-policy')).toBe('"requests";q=5;w=60');
+    });
+
+    test('refusals say why: 401 with a challenge, 403, 429 with the time to wait; in JSON, with the code', async () => {
+      const { key, keyId } = await newKey();
+      await tollgate.ok('keys.updateKey', { keyId, enabled: false });
+      const { key: spent } = await newKey({ credits: { remaining: 0 } });
+      const { key: limited } = await newKey({ ratelimits: [{ ...requests, limit: 1 }] });
+      expect((await ask('/', { key: limited })).status).toBe(200);
+      reached.length = 0;
+      for (const [presented, status, code] of [
+        [undefined, 401, 'NOT_FOUND'],
+        ['made_up', 401, 'NOT_FOUND'],
+        [key, 403, 'DISABLED'],
+        [spent, 429, 'USAGE_EXCEEDED'],
+        [limited, 429, 'RATE_LIMITED'],
+      ] as const) {
+        const answer = await ask('/', { key: presented });
+        expect([answer.status, answer.headers.get('x-tollgate-code')]).toEqual([status, code]);
+        expect(answer.headers.get('content-type')).toMatch(/^application\/(problem\+)?json/);
+        expect(JSON.parse(answer.text).error.status).toBe(status);
+        expect(answer.headers.get('www-authenticate')).toBe(status === 401 ? 'Bearer' : undefined);
+        expect(answer.headers.has('retry-after')).toBe(code === 'RATE_LIMITED');
+        if (code !== 'RATE_LIMITED') continue;
+        expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(50);
+        expect(answer.headers.get('ratelimit')).toBe(`"requests";r=0;t=${answer.headers.get('retry-after')}`);
+        expect(answer.headers.get('ratelimit-policy')).toBe('"requests";q=1;w=60');
+      }
+      expect(reached).toEqual([]);
+    });
+
+    test('two places with two permissions: each needs its own', async () => {
+      const { key } = await newKey();
+      const { key: reader } = await newKey({ permissions: ['documents.read'] });
+      const { key: other } = await newKey({ permissions: ['documents.write'] });
+      for (const path of ['/', '/other', '/other/documents', '/other?next=/documents']) {
+        expect([(await ask(path, { key })).status, path]).toEqual([200, path]);
+      }
+      for (const path of ['/documents', '/documents/7?a=b', '/other']) {
+        expect([(await ask(path, { key: reader })).status, path]).toEqual([200, path]);
+      }
+      for (const without of [key, other]) {
+        const answer = await ask('/documents/7', { key: without });
+        expect([answer.status, answer.headers.get('x-tollgate-code')]).toEqual([403, 'INSUFFICIENT_PERMISSIONS']);
+      }
+      expect(reached.map(({ url }) => url)).toEqual([
+        ...['/', '/other', '/other/documents', '/other?next=/documents'],
+        ...['/documents', '/documents/7?a=b', '/other'],
+      ]);
+    });
+
+    test.each([false, true])('no spelling of a path passes by its permission (open: %s)', async (isOpen) => {
+      if (isOpen && !open) return;
+      const { key } = await newKey();
+      const answers: [path: string, status: number][] = [];
+      for (const path of [...documents, ...twoWays]) {
+        // Some are refused by closing the connection.
+        const answer = await ask(path, { key, open: isOpen }).catch(() => ({ status: 0 }));
+        answers.push([path, answer.status]);
+      }
+      expect(reached.map(({ url }) => url).filter(isDocuments)).toEqual([]);
+      expect(answers.filter(([path, status]) => documents.includes(path) && status === 200)).toEqual([]);
+    });
+
+    test('what the client sends under Tollgate’s names reaches neither Tollgate nor the API', async () => {
+      const { key, keyId } = await newKey({ credits: { remaining: 1000 } });
+      const names = ['Root-Key', 'Permissions', 'Cost', 'Limits', 'Code', 'Key-Id', 'Api-Id', 'External-Id', 'Meta-Plan'];
+      const forged = names.flatMap((each) => [
+        `X-Tollgate-${each}: forged`,
+        `x-tollgate-${each.toLowerCase()}: forged`,
+        `X_Tollgate_${each.replace('-', '_')}: forged`,
+        `X-Tollgate_${each.replace('-', '_')}: forged`,
+      ]);
+      for (const isOpen of open ? [false, true] : [false]) {
+        for (const headers of [forged, ...forged.map((line) => [line])]) {
+          const { status } = await ask('/', { key, headers, open: isOpen });
+          // Envoy and others may refuse what is sent twice or has underscores.
+          expect([200, 400]).toContain(status);
+        }
+      }
+      expect(reached.length).toBeGreaterThan(names.length);
+      expect(JSON.stringify(reached)).not.toContain('forged');
+      expect(new Set(reached.map(({ headers }) => headers['x-tollgate-key-id']))).toEqual(new Set([keyId]));
+      expect((await ask('/', { key: 'made_up', headers: forged })).status).not.toBe(200);
+      const { credits } = await tollgate.ok('keys.getKey', { keyId });
+      expect(credits!.remaining).toBe(1000 - reached.length);
+    }, 60_000);
+
+    test('refusals keep the client’s connection, with a body as well', async () => {
+      const { key } = await newKey({ ratelimits: [{ ...requests, limit: 1 }] });
+      const { key: well } = await newKey();
+      const connection = new Connection(closed.port);
+      onTestFinished(() => void connection.socket.destroy());
+      expect((await ask('/', { key, on: connection })).status).toBe(200);
+      for (let round = 0; round < 5; round++) {
+        expect((await ask('/', { key, on: connection })).status).toBe(429);
+        expect((await ask('/', { on: connection })).status).toBe(401);
+        expect((await ask('/documents', { key: well, on: connection })).status).toBe(403);
+      }
+      const small = await ask('/', { key, method: 'POST', body: 'x'.repeat(1_000), on: connection });
+      expect(small.status).toBe(429);
+      await delay(20);
+      expect(connection.isOpen).toBe(true);
+      expect((await ask('/', { key: well, on: connection })).status).toBe(200);
+    });
+
+    test('large headers and bodies of a client pass, and the API’s errors are its own', async () => {
+      const { key } = await newKey();
+      const cookie = `Cookie: ${'c'.repeat(6_000)}`;
+      expect((await ask('/', { key, headers: [cookie] })).status).toBe(200);
+      expect((await ask(`/?${'q'.repeat(6_000)}`, { key })).status).toBe(200);
+      const body = 'b'.repeat(200_000);
+      expect((await ask('/', { key, method: 'PUT', body })).status).toBe(200);
+      expect(reached.at(-1)).toMatchObject({ method: 'PUT', bytes: 200_000 });
+      const chunked = `Transfer-Encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0`;
+      expect((await ask('/', { key, method: 'POST', headers: [chunked] })).status).toBe(200);
+      expect(reached.at(-1)).toMatchObject({ method: 'POST', bytes: 200_000 });
+      for (const status of [401, 403, 404, 429, 500, 503]) {
+        const answer = await ask(`/status/${status}`, { key });
+        expect([answer.status, answer.text, answer.headers.get('x-of-the-api')]).toEqual([status, 'from the API', 'yes']);
+        expect(answer.headers.get('x-tollgate-code')).toBe(undefined);
+      }
+    });
+
+    test('a key with fifty limits is answered with all of them', async () => {
+      const ratelimits = Array.from({ length: 50 }, (_, index) => ({
+        ...requests,
+        limit: 1,
+        name: `a limit with quite a long name, which is number ${index}`,
+      }));
+      const { key } = await newKey({ ratelimits });
+      expect((await ask('/', { key })).status).toBe(200);
+      const limited = await ask('/', { key });
+      expect([limited.status, limited.headers.get('ratelimit')?.split(', ').length]).toEqual([429, 50]);
+    });
+
+    test('an upgrade to a WebSocket passes with a key, and not without', async () => {
+      const { key } = await newKey();
+      const upgrade = [
+        'Connection: Upgrade',
+        'Upgrade: websocket',
+        'Sec-WebSocket-Version: 13',
+        'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+      ];
+      expect((await ask('/socket', { headers: upgrade })).status).toBe(401);
+      expect(reached).toEqual([]);
+      const connection = new Connection(closed.port);
+      onTestFinished(() => void connection.socket.destroy());
+      expect((await ask('/socket', { key, headers: upgrade, on: connection })).status).toBe(101);
+      expect(await connection.read(6)).toBe('hello ');
+      connection.socket.write('echo');
+      expect(await connection.read(4)).toBe('echo');
+      expect(reached).toMatchObject([{ method: 'UPGRADE', url: '/socket' }]);
+    });
+
+    test('while all is well, open is as strict as closed: no client makes a check fail', async () => {
+      if (!open) return;
+      const { key, keyId } = await newKey();
+      const long = 'k'.repeat(6_000);
+      for (const [options, ...statuses] of [
+        [{}, 401],
+        [{ key: 'made_up' }, 401],
+        [{ key: long }, 400, 401, 431, 500],
+        [{ key: 'k'.repeat(600) }, 401],
+        [{ headers: [`Authorization: Bearer ${key}`, `Authorization: Bearer ${key}`] }, 400, 401, 500],
+        [{ headers: [`Authorization: Bearer ${key}\t`] }, 200],
+        [{ headers: ['Authorization: Bearer ä', `Cookie: ${long}`] }, 400, 401],
+        [{ headers: [`Authorization:${long}`] }, 400, 401, 431, 500],
+        [{ headers: ['Expect: 100-continue', 'Content-Length: 0'] }, 401],
+        [{ method: 'PROPFIND' }, 401, 405, 501],
+        [{ method: 'POST', body: 'b'.repeat(100_000) }, 401],
+      ] as [AskOptions, ...number[]][]) {
+        reached.length = 0;
+        const { status } = await ask('/', { ...options, open: true }).catch(() => ({ status: 401 }));
+        expect(statuses, JSON.stringify(options).slice(0, 80)).toContain(status);
+        if (status !== 200) expect(reached).toEqual([]);
+      }
+      await tollgate.ok('keys.updateKey', { keyId, enabled: false });
+      expect((await ask('/', { key, open: true })).status).toBe(403);
+      expect((await ask('/documents', { key: (await newKey()).key, open: true })).status).toBe(403);
+    });
+
+    test('connections to Tollgate are kept', async () => {
+      const { key } = await newKey();
+      await ask('/', { key });
+      const port = Number(new URL(tollgate.url).port);
+      const before = new Set(connectionsTo(port));
+      for (let request = 0; request < 20; request++) expect((await ask('/', { key })).status).toBe(200);
+      expect(connectionsTo(port).filter((connection) => !before.has(connection)).length).toBeLessThanOrEqual(2);
+    });
+
+    example.more?.({ tollgate: () => tollgate, closed: () => closed, newKey, ask, reached });
+
+    /** What is open lets everything pass, with nothing in it that Tollgate did not say. */
+    async function expectOpen(path: string, key: string | undefined) {
+      reached.length = 0;
+      const headers = ['X-Tollgate-Key-Id: forged', 'X-Tollgate-Code: VALID', 'X-Tollgate-Meta-Plan: forged'];
+      const answer = await ask(path, { key, headers, open: true });
+      expect([answer.status, answer.text]).toEqual([200, 'from the API']);
+      const names = Object.entries(reached[0]!.headers).filter(([, value]) => value);
+      expect(names.filter(([header]) => header.startsWith('x-tollgate-'))).toEqual([]);
+      expect(JSON.stringify(reached)).not.toContain(key ?? 'forged');
+    }
+
+    test('a Redis that hangs: closed answers 503, after a moment at once; open lets pass; then all is well by itself', async () => {
+      const { key } = await newKey();
+      onTestFinished(() => void tollgate.redis.child.kill('SIGCONT'));
+      tollgate.redis.child.kill('SIGSTOP');
+      const stoppedAt = performance.now();
+      const away = await ask('/', { key });
+      expect([away.status, away.headers.get('retry-after')]).toEqual([503, '1']);
+      expect(performance.now() - stoppedAt).toBeLessThan(3_000);
+      expect(reached).toEqual([]);
+      // REDIS_TIMEOUT_MS is 500, and the breaker waits for half of it.
+      await delay(600);
+      const startedAt = performance.now();
+      for (let request = 0; request < 20; request++) {
+        expect((await ask('/', { key })).status).toBe(503);
+        if (open) await expectOpen('/documents', key);
+      }
+      expect(performance.now() - startedAt).toBeLessThan(5_000);
+      tollgate.redis.child.kill('SIGCONT');
+      await vi.waitFor(async () => expect((await ask('/', { key })).status).toBe(200), { timeout: 3_000, interval: 20 });
+      if (open) expect((await ask('/', { key: 'made_up', open: true })).status).toBe(401);
+    });
+
+    test('a root key that Tollgate refuses is the operator’s fault, and passes nothing, not even open', async () => {
+      const { key } = await newKey();
+      const setEnabled = (enabled: boolean) =>
+        tollgate.ok('rootKeys.updateRootKey', { rootKeyId: gatewayRootKeyId, enabled });
+      await setEnabled(false);
+      for (const isOpen of open ? [false, true] : [false]) {
+        expect((await ask('/', { key, open: isOpen })).status).toBe(example.misconfigured);
+      }
+      expect(reached).toEqual([]);
+      await setEnabled(true);
+      expect((await ask('/', { key })).status).toBe(200);
+    });
+
+    test('a Tollgate that is away: closed refuses, open lets pass', async () => {
+      const { key } = await newKey();
+      await tollgate.server.stop();
+      expect(tollgate.server.printed()).not.toContain(key);
+      const away = await ask('/', { key });
+      expect(away.status).toBe(example.away);
+      expect(reached).toEqual([]);
+      if (!open) return;
+      for (const presented of [key, 'made_up', undefined]) await expectOpen('/', presented);
+    });
+  });
+}
+
+/** The connections to a port of this machine, those just closed with them, by the ports at both ends. */
+function connectionsTo(port: number): string[] {
+  const hex = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  const lines = readFileSync('/proc/net/tcp', 'utf8').trim().split('\n').slice(1);
+  return lines
+    .map((line) => line.trim().split(/\s+/).slice(1, 3))
+    .filter((ends) => ends.some((end) => end.endsWith(hex)) && !ends.some((end) => end.endsWith(':0000')))
+    .map((ends) => ends.sort().join());
+}
