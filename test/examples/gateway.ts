@@ -2,6 +2,7 @@
 // run. Each example runs twice: as it is written (closed), and with the change that its own comment names (open).
 
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
@@ -23,7 +24,7 @@ export interface GatewayExample {
   /** Why it cannot run here; undefined where it can. */
   missing: () => string | undefined;
   /** Starts the gateway with the example, whose addresses are those of this run. */
-  start(dir: string, example: string, port: number): Program | Promise<Program>;
+  start(dir: string, example: string): Program | Promise<Program>;
   /** The addresses in the example. */
   addresses: { listen: string; tollgate: string; api: string };
   /** The status where Tollgate itself is away, or hangs. */
@@ -56,6 +57,8 @@ interface Running {
 export interface Context {
   tollgate: () => Tollgate;
   closed: () => Running;
+  /** Another one with these changes, until the end of the test. */
+  start: (changes: readonly (readonly [string, string])[]) => Promise<Running>;
   newKey: (more?: Partial<InputOf<'keys.createKey'>>) => Promise<{ key: string; keyId: string }>;
   ask: Ask;
   reached: Reached[];
@@ -72,6 +75,8 @@ interface AskOptions {
   headers?: readonly string[];
   body?: string;
   open?: boolean;
+  /** The port of a gateway other than the two. */
+  port?: number;
   on?: Connection;
 }
 type Ask = (path: string, options?: AskOptions) => Promise<Answer>;
@@ -269,7 +274,12 @@ export function describeGateway(name: string, example: GatewayExample) {
     });
     api.on('upgrade', ({ url, headers }, socket: Socket) => {
       reached.push({ method: 'UPGRADE', url: url!, headers, bytes: 0 });
-      socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello ');
+      const accept = createHash('sha1')
+        .update(`${headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`)
+        .digest('base64');
+      socket.write(
+        `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\nhello `,
+      );
       socket.on('data', (data) => socket.write(data)).on('error', () => {});
       socket.on('end', () => socket.end());
     });
@@ -289,7 +299,7 @@ export function describeGateway(name: string, example: GatewayExample) {
         expect(text.split(from), `${from} in examples/${example.file}`).toHaveLength(2);
         text = text.replace(from, () => to);
       }
-      const program = await example.start(dir, text, port);
+      const program = await example.start(dir, text);
       await vi.waitFor(
         async () => {
           if (program.hasEnded()) throw new Error(program.printed());
@@ -330,8 +340,8 @@ export function describeGateway(name: string, example: GatewayExample) {
 
     const newKey: Context['newKey'] = (more = {}) => tollgate.ok('keys.createKey', { apiId, ...more });
 
-    const ask: Ask = async (path, { key, method = 'GET', headers = [], body, open: isOpen = false, on } = {}) => {
-      const connection = on ?? new Connection((isOpen ? open! : closed).port);
+    const ask: Ask = async (path, { key, method = 'GET', headers = [], body, open: isOpen = false, port, on } = {}) => {
+      const connection = on ?? new Connection(port ?? (isOpen ? open! : closed).port);
       const lines = [
         `${method} ${path} HTTP/1.1`,
         'Host: api.example',
@@ -563,7 +573,15 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect(connectionsTo(port).filter((connection) => !before.has(connection)).length).toBeLessThanOrEqual(2);
     });
 
-    example.more?.({ tollgate: () => tollgate, closed: () => closed, newKey, ask, reached });
+    async function start(changes: readonly (readonly [string, string])[]) {
+      const gateway = await startGateway(changes);
+      onTestFinished(async () => {
+        await gateway.program.stop();
+        rmSync(gateway.dir, { recursive: true });
+      });
+      return gateway;
+    }
+    example.more?.({ tollgate: () => tollgate, closed: () => closed, start, newKey, ask, reached });
 
     /** What is open lets everything pass, with nothing in it that Tollgate did not say. */
     async function expectOpen(path: string, key: string | undefined) {

@@ -1,22 +1,10 @@
 // examples/nginx/tollgate.conf in a real nginx.
 
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { type Program, run } from '../support/processes.ts';
 import { describeGateway, missingProgram } from './gateway.ts';
-
-/** nginx with this for its http block. */
-export function startNginx(dir: string, example: string, before = ''): Program {
-  const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((name) => `${name}_temp_path ${dir}/${name};`);
-  // The workers of a master that is root are somebody else, who may not write here.
-  const user = process.getuid?.() === 0 ? 'user root;' : '';
-  const conf = `${before} ${user} daemon off; worker_processes 1; pid ${dir}/pid; error_log ${dir}/error.log;
-    events {}
-    http { ${paths.join(' ')} access_log off;\n${example} }`;
-  writeFileSync(join(dir, 'nginx.conf'), conf);
-  return run('nginx', ['-c', join(dir, 'nginx.conf'), '-p', dir, '-e', join(dir, 'error.log')]);
-}
+import { startNginx } from './nginx.ts';
 
 describeGateway('nginx', {
   file: 'nginx/tollgate.conf',

@@ -1,0 +1,43 @@
+-- The action `lua.tollgate`: asks Tollgate whether a request may pass. Its settings are in haproxy.cfg.
+local url, open = os.getenv("TOLLGATE_URL"), os.getenv("TOLLGATE_AWAY") == "open"
+local for_client = {
+    "content-type", "www-authenticate", "retry-after", "ratelimit", "ratelimit-policy", "x-tollgate-code",
+}
+local refusals = { [401] = true, [403] = true, [429] = true, [503] = true }
+
+core.register_action("tollgate", { "http-req" }, function(txn)
+    -- Of the client's headers only the key reaches the check: no client chooses its cost, or makes a check fail.
+    local key = txn.http:req_get_headers()["authorization"]
+    local headers = { authorization = key and { key[0], key[1] } }
+    for _, name in ipairs({ "permissions", "cost", "limits" }) do
+        local value = txn:get_var("txn.tollgate_" .. name)
+        if value then headers["x-tollgate-" .. name] = { value } end
+    end
+    local answer = core.httpclient():get({ url = url, headers = headers, timeout = 2000 })
+    local status, said = answer.status or 0, answer.headers or {}
+
+    if status == 200 then
+        for name, values in pairs(said) do
+            if name:find("^x%-tollgate%-") then txn.http:req_set_header(name, values[0]) end
+        end
+        if said["ratelimit"] then
+            txn:set_var("txn.tollgate_ratelimit", said["ratelimit"][0])
+            txn:set_var("txn.tollgate_policy", said["ratelimit-policy"][0])
+        end
+        return txn:set_var("txn.tollgate_passes", true)
+    end
+    local is_away = status == 0 or status >= 502 and status <= 504
+    if open and is_away then return txn:set_var("txn.tollgate_passes", true) end
+
+    local reply = txn:reply({ status = refusals[status] and status or is_away and 503 or 500 })
+    if refusals[status] and said["x-request-id"] then
+        for _, name in ipairs(for_client) do
+            if said[name] then reply:add_header(name, said[name][0]) end
+        end
+        reply:set_body(answer.body)
+    else
+        reply:add_header("content-type", "application/json")
+        reply:set_body('{"error":{"status":' .. (is_away and 503 or 500) .. "}}")
+    end
+    txn:done(reply)
+end)
