@@ -46,7 +46,7 @@ export interface Server {
 
 export async function listen(options: ListenOptions): Promise<Server> {
   const { host, port, sharePort = false, tls, bodyBytesMax, newRequestId, answer, byHead } = options;
-  const app = tls ? secureApp(tls) : uws.App();
+  const app = tls ? secureApp(tls) : uws().App();
   let inFlight = 0;
   let closing = false;
   let onIdle = () => {};
@@ -172,7 +172,7 @@ export async function listen(options: ListenOptions): Promise<Server> {
 
   async function close(socket: NonNullable<unknown>) {
     closing = true;
-    uws.us_listen_socket_close(socket);
+    uws().us_listen_socket_close(socket);
     while (inFlight > 0) {
       await new Promise<void>((resolve) => {
         onIdle = resolve;
@@ -199,7 +199,7 @@ export async function listen(options: ListenOptions): Promise<Server> {
       }
       let closed: Promise<void> | undefined;
       resolve({
-        port: uws.us_socket_local_port(socket),
+        port: uws().us_socket_local_port(socket),
         drain: () => {
           closing = true;
         },
@@ -226,7 +226,7 @@ function secureApp({ certFile, keyFile, passphrase }: Tls) {
   if (!certificate.checkPrivateKey(key)) {
     throw new Error('The key of TLS_KEY_FILE is not that of the certificate of TLS_CERT_FILE.');
   }
-  return uws.SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ...secret });
+  return uws().SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ...secret });
 }
 
 function readPem<T>(variable: string, file: string, read: (pem: Buffer) => T): T {

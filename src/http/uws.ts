@@ -1,6 +1,10 @@
-// Picks and loads uWebSockets.js. Its native builds are tied to Node versions, and no one release covers all of ours.
+// Picks, checks and loads uWebSockets.js. Its native builds are tied to Node versions, and no one release covers all of ours.
 
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { uwsPins } from './uwsPins.ts';
 
 // The newer release's types serve both: of what we use they differ only in naming `listen` with host and options.
 type Uws = typeof import('uws-node22-26');
@@ -14,7 +18,7 @@ export function packagesFor(nodeMajor: number): readonly string[] {
     case 23:
       return ['uws-node20-22'];
     case 22:
-      // The newer one wants glibc 2.38; on an older system (Debian 12) the older one still loads.
+      // The newer one needs glibc 2.38; on an older system (Debian 12) the older one still loads.
       return ['uws-node22-26', 'uws-node20-22'];
     case 24:
     case 26:
@@ -24,30 +28,73 @@ export function packagesFor(nodeMajor: number): readonly string[] {
   }
 }
 
-export function loadUws(nodeMajor: number, require: (name: string) => unknown): Uws {
-  const failures: string[] = [];
-  for (const name of packagesFor(nodeMajor)) {
-    try {
-      return require(name) as Uws;
-    } catch (cause) {
-      // The wrapper's own message is general; what the system's loader said stands in its last line.
-      const lines = String((cause as Error).message)
-        .trim()
-        .split('\n');
-      failures.push(`\n  ${name}: ${lines.at(-1)}`);
-    }
-  }
-  if (failures.length === 0) {
-    throw new Error(
-      `uWebSockets.js has no build for Node ${nodeMajor}. Run Tollgate on Node 20, 22, 24 or 26 (22 runs on the most systems).`,
-    );
-  }
+interface Build {
+  /** Its package with the version, as in the pins. */
+  name: string;
+  file: string;
+  load: () => unknown;
+}
+
+/** The native build for this Node that comes with a package; throws when it is not installed. */
+function findBuild(packageName: string, nodeMajor: number, from: string): Build {
+  const require = createRequire(createRequire(from).resolve(packageName));
+  const manifest = require.resolve(`@uwsjs/${process.platform}-${process.arch}-${nodeMajor}/package.json`);
+  const { name, version } = require(manifest) as { name: string; version: string };
+  // Not by the package's JavaScript: what runs is the file that was checked, and nothing before it.
+  const file = join(dirname(manifest), 'uws.node');
+  return { name: `${name}@${version}`, file, load: () => require(file) };
+}
+
+function check({ name, file }: Build, pins: typeof uwsPins) {
+  const found = createHash('sha256').update(readFileSync(file)).digest('hex');
+  const pinned = pins[name];
+  if (found === pinned) return;
   throw new Error(
-    `uWebSockets.js does not load on Node ${nodeMajor}, ${process.platform} ${process.arch}:${failures.join('')}\n` +
-      'It needs glibc (Alpine has none): 2.27 or later with Node 20 and 22, 2.38 or later (Debian 13, Ubuntu 24.04) with Node 24 ' +
-      'and 26. On an older system use Node 22. If the system is new enough, run `npm ci` again with the Node that will run ' +
-      'Tollgate and without `--omit=optional`: the builds are optional dependencies.',
+    `${file} is not loaded: its SHA-256 is ${found}, and src/http/uwsPins.ts has ${pinned ?? 'none'} for ${name}. ` +
+      'Delete node_modules and start again. If the file still differs, do not trust its source.',
   );
 }
 
-export const uws = loadUws(Number.parseInt(process.versions.node, 10), createRequire(import.meta.url));
+/** Loads the build for this version of Node; `from` is the module whose packages are searched. */
+export function loadUws(nodeMajor: number, from: string = import.meta.url, pins = uwsPins): Uws {
+  const failures: string[] = [];
+  for (const packageName of packagesFor(nodeMajor)) {
+    const attempt = <T>(act: () => T): T | undefined => {
+      try {
+        return act();
+      } catch (cause) {
+        const [firstLine] = String((cause as Error).message).split('\n');
+        failures.push(`\n  ${packageName}: ${firstLine}`);
+        return undefined;
+      }
+    };
+    const build = attempt(() => findBuild(packageName, nodeMajor, from));
+    if (!build) continue;
+    check(build, pins);
+    const uws = attempt(build.load);
+    if (uws) return uws as Uws;
+  }
+  throw new Error(reason(nodeMajor, failures));
+}
+
+function reason(nodeMajor: number, failures: readonly string[]): string {
+  if (failures.length === 0) {
+    return `uWebSockets.js has no build for Node ${nodeMajor}. Run Tollgate on Node 20, 22, 24 or 26 (22 runs on the most systems).`;
+  }
+  return (
+    `uWebSockets.js does not load on Node ${nodeMajor}, ${process.platform} ${process.arch}:${failures.join('')}\n` +
+    'It needs glibc (Alpine has none): 2.27 or later with Node 20 and 22, 2.38 or later (Debian 13, Ubuntu 24.04) with Node 24 ' +
+    'and 26. On an older system use Node 22.\n' +
+    'If a module cannot be found: the builds are optional dependencies, so run `npm ci` with the Node that will run Tollgate, and ' +
+    'without `--omit=optional`. If it is still missing, the repository pins no build for this system yet. `npm run pin` gets ' +
+    'it from the npm registry and pins it in your clone; SECURITY.md says how to compare it with the release of its author.'
+  );
+}
+
+let loaded: Uws | undefined;
+
+/** uWebSockets.js, loaded when a server first needs it. */
+export function uws(): Uws {
+  loaded ??= loadUws(Number.parseInt(process.versions.node, 10));
+  return loaded;
+}

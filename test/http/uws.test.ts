@@ -1,5 +1,54 @@
-import { expect, test } from 'vitest';
+import { createHash } from 'node:crypto';
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { loadUws, packagesFor } from '../../src/http/uws.ts';
+import { uwsPins } from '../../src/http/uwsPins.ts';
+
+const nodeMajor = Number.parseInt(process.versions.node, 10);
+const system = `${process.platform}-${process.arch}`;
+
+/** A program of its own with packages of its own. */
+let dir: string;
+let program: string;
+let pins: Record<string, string>;
+
+beforeEach(() => {
+  dir = realpathSync(mkdtempSync(join(tmpdir(), 'tollgate-test-')));
+  program = join(dir, 'program.js');
+  pins = {};
+});
+
+afterEach(() => rmSync(dir, { recursive: true }));
+
+/** The file that this Node loads. */
+function realBuild(): string {
+  const wrapper = createRequire(import.meta.url).resolve(packagesFor(nodeMajor).at(-1)!);
+  return join(dirname(createRequire(wrapper).resolve(`@uwsjs/${system}-${nodeMajor}/package.json`)), 'uws.node');
+}
+
+/** A file in its place: one that is loaded would end this process if it were written to. */
+function replace(file: string, content: Buffer | string) {
+  rmSync(file, { force: true });
+  writeFileSync(file, content);
+}
+
+/** Installs a package with its build and pins what the build holds. */
+function install(packageName: string, version: string, major: number, build: Buffer) {
+  const place = join(dir, 'node_modules', packageName);
+  const buildPlace = join(place, 'node_modules', '@uwsjs', `${system}-${major}`);
+  mkdirSync(buildPlace, { recursive: true });
+  writeFileSync(join(place, 'package.json'), JSON.stringify({ name: '@uwsjs/core', version, main: 'uws.js' }));
+  writeFileSync(join(place, 'uws.js'), 'throw new Error("The JavaScript of the package runs.")');
+  const name = `@uwsjs/${system}-${major}`;
+  writeFileSync(join(buildPlace, 'package.json'), JSON.stringify({ name, version }));
+  const file = join(buildPlace, 'uws.node');
+  replace(file, build);
+  pins[`${name}@${version}`] = createHash('sha256').update(build).digest('hex');
+  return file;
+}
 
 test.each([
   [20, ['uws-node20-22']],
@@ -9,25 +58,60 @@ test.each([
   [26, ['uws-node22-26']],
   [18, []],
   [21, []],
-])('Node %i tries %j', (nodeMajor, packages) => {
-  expect(packagesFor(nodeMajor)).toEqual(packages);
+])('Node %i tries %j', (major, packages) => {
+  expect(packagesFor(major)).toEqual(packages);
 });
 
-const missing = (...absent: string[]) => {
-  return (name: string) => {
-    if (absent.includes(name)) throw new Error("not supported\n\nError: version `GLIBC_2.38' not found");
-    return name;
-  };
-};
+test('the build that is installed is the pinned one', () => {
+  const found = createHash('sha256').update(readFileSync(realBuild())).digest('hex');
+  expect(Object.values(uwsPins)).toContain(found);
+  expect(loadUws(nodeMajor).App).toBeTypeOf('function');
+});
 
-test('Node 22 takes the newer release, and the older where the newer does not load', () => {
-  expect(loadUws(22, missing())).toBe('uws-node22-26');
-  expect(loadUws(22, missing('uws-node22-26'))).toBe('uws-node20-22');
+test('a build with one bit changed is not loaded, and the error names the file', () => {
+  const build = readFileSync(realBuild());
+  const file = install('uws-node20-22', '1.2.3', 20, build);
+  expect(loadUws(20, program, pins).App).toBeTypeOf('function');
+
+  build[1_000_000]! ^= 1;
+  replace(file, build);
+  expect(() => loadUws(20, program, pins)).toThrow(
+    `${file} is not loaded: its SHA-256 is ${createHash('sha256').update(build).digest('hex')}, ` +
+      `and src/http/uwsPins.ts has ${pins[`@uwsjs/${system}-20@1.2.3`]} for @uwsjs/${system}-20@1.2.3. Delete node_modules`,
+  );
+});
+
+test('a build of a version without a pin is not loaded', () => {
+  const file = install('uws-node20-22', '1.2.3', 20, readFileSync(realBuild()));
+  expect(() => loadUws(20, program, {})).toThrow(`${file} is not loaded`);
+  expect(() => loadUws(20, program, {})).toThrow(`has none for @uwsjs/${system}-20@1.2.3`);
+});
+
+test('Node 22 takes the newer release', () => {
+  install('uws-node22-26', '2.0.0', 22, readFileSync(realBuild()));
+  // The older one would be refused.
+  replace(install('uws-node20-22', '1.0.0', 22, Buffer.from('as pinned')), 'changed');
+  expect(loadUws(22, program, pins).App).toBeTypeOf('function');
+});
+
+test('Node 22 takes the older release where the newer is missing or does not load', () => {
+  install('uws-node20-22', '1.0.0', 22, readFileSync(realBuild()));
+  expect(loadUws(22, program, pins).App).toBeTypeOf('function');
+  install('uws-node22-26', '2.0.0', 22, Buffer.from('no native code'));
+  expect(loadUws(22, program, pins).App).toBeTypeOf('function');
+});
+
+test('a changed newer release ends the start, though the older one would load', () => {
+  install('uws-node20-22', '1.0.0', 22, readFileSync(realBuild()));
+  const newer = install('uws-node22-26', '2.0.0', 22, readFileSync(realBuild()));
+  replace(newer, 'changed');
+  expect(() => loadUws(22, program, pins)).toThrow(`${newer} is not loaded`);
 });
 
 test('when none loads the error names what was tried, why it failed and what to do', () => {
-  expect(() => loadUws(24, missing('uws-node22-26'))).toThrow(
-    /does not load on Node 24[\s\S]*uws-node22-26: Error: version `GLIBC_2.38' not found[\s\S]*use Node 22/,
+  install('uws-node20-22', '1.0.0', 22, Buffer.from('no native code'));
+  expect(() => loadUws(22, program, pins)).toThrow(
+    /does not load on Node 22[\s\S]*uws-node22-26: Cannot find module[\s\S]*uws-node20-22: \S+uws\.node: \S.*\n[\s\S]*`npm run pin`/,
   );
-  expect(() => loadUws(21, missing())).toThrow(/no build for Node 21\. Run Tollgate on Node 20, 22, 24 or 26/);
+  expect(() => loadUws(21, program, pins)).toThrow(/no build for Node 21\. Run Tollgate on Node 20, 22, 24 or 26/);
 });

@@ -1,0 +1,88 @@
+// npm run pin: completes what the repository pins, after a change of dependencies or on a registry that has more builds.
+//
+// 1. package-lock.json: the sha512 of every package that has none. One that the registry does not have gets the sha512 of
+//    nothing, which no package matches: npm leaves it out (all of these are optional) rather than install it unchecked.
+// 2. src/http/uwsPins.ts: the SHA-256 of every build of uWebSockets.js, read from the packages with those sha512.
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fail, root } from './prepare.mjs';
+
+const lockFile = join(root, 'package-lock.json');
+const pinsFile = join(root, 'src', 'http', 'uwsPins.ts');
+const sha512 = (bytes) => `sha512-${createHash('sha512').update(bytes).digest('base64')}`;
+const refused = sha512('');
+
+const lock = JSON.parse(readFileSync(lockFile, 'utf8'));
+const nameOf = (path) => lock.packages[path].name ?? path.split('node_modules/').at(-1);
+
+addOptional();
+complete();
+writeFileSync(lockFile, `${JSON.stringify(lock, null, 2)}\n`);
+writePins();
+
+/** npm leaves builds that its registry does not have out of the lock file, and npm ci then misses them there. */
+function addOptional() {
+  for (const [path, { dev, optionalDependencies = {} }] of Object.entries(lock.packages)) {
+    for (const [name, version] of Object.entries(optionalDependencies)) {
+      const places = [`node_modules/${name}`, `${path}/node_modules/${name}`];
+      const isBuild = /^\d/.test(version);
+      if (!isBuild || places.some((place) => lock.packages[place]?.version === version)) continue;
+      const [, os, cpu] = /(aix|android|darwin|freebsd|linux|netbsd|openbsd|sunos|win32)-([a-z0-9]+)/.exec(name) ?? [];
+      const place = places.find((free) => !lock.packages[free]);
+      lock.packages[place] = { version, optional: true, ...(dev && { dev }), ...(os && { os: [os], cpu: [cpu] }) };
+    }
+  }
+}
+
+/** Asks the registry for the sha512 of each package that has none. */
+function complete() {
+  for (const [path, entry] of Object.entries(lock.packages)) {
+    if (path === '' || (entry.integrity && entry.integrity !== refused)) continue;
+    const spec = `${nameOf(path)}@${entry.version}`;
+    const { stdout } = npm('view', spec, 'dist.integrity');
+    const [found] = /^sha512-\S+$/m.exec(stdout) ?? [];
+    if (!found && !entry.optional) fail(`the registry has no ${spec}, and Tollgate cannot do without.`);
+    entry.integrity = found ?? refused;
+    console.log(`${spec}: ${found ?? 'the registry does not have it, so it is refused'}`);
+  }
+}
+
+/** Reads the binary of each build of uWebSockets.js. */
+function writePins() {
+  const builds = Object.keys(lock.packages).filter((path) => /\/@uwsjs\/(?!core$)[\w-]+$/.test(path));
+  const pins = builds
+    .filter((path) => lock.packages[path].integrity !== refused)
+    .map((path) => {
+      const spec = `${nameOf(path)}@${lock.packages[path].version}`;
+      return `  '${spec}': '${sha256OfBinary(spec, lock.packages[path].integrity)}',\n`;
+    });
+  const text = [
+    '// The SHA-256 of uws.node in each package that has a build of uWebSockets.js. Written by npm run pin; SECURITY.md says',
+    '// what they were compared with.',
+    '',
+    'export const uwsPins: Readonly<Record<string, string>> = {',
+  ];
+  writeFileSync(pinsFile, `${text.join('\n')}\n${pins.sort().join('')}};\n`);
+  console.log(`src/http/uwsPins.ts: ${pins.length} of ${builds.length} builds.`);
+}
+
+function sha256OfBinary(spec, integrity) {
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-pin-'));
+  try {
+    const [{ filename }] = JSON.parse(npm('pack', spec, '--json', '--pack-destination', dir).stdout);
+    const archive = join(dir, filename);
+    if (sha512(readFileSync(archive)) !== integrity) fail(`${spec} is not what package-lock.json names.`);
+    const { status, stdout } = spawnSync('tar', ['-xzOf', archive, 'package/uws.node'], { maxBuffer: 2 ** 26 });
+    if (status !== 0) fail(`${spec} has no uws.node.`);
+    return createHash('sha256').update(stdout).digest('hex');
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
+}
+
+function npm(...args) {
+  return spawnSync('npm', [...args, '--loglevel=silent'], { cwd: root, encoding: 'utf8' });
+}
