@@ -3,25 +3,23 @@
 ARG NODE=22
 ARG DEBIAN=bookworm
 
-# No package that is used here needs its install script.
+# No package that is used here needs its install script. The compiler goes once it has compiled.
 FROM node:${NODE}-${DEBIAN}-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
-RUN ["npm", "ci", "--include=dev", "--ignore-scripts", "--no-audit", "--no-fund"]
+RUN ["npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"]
 COPY tsconfig.json tsconfig.build.json ./
 COPY src ./src
 RUN ["node_modules/.bin/tsc", "-p", "tsconfig.build.json"]
-
-FROM node:${NODE}-${DEBIAN}-slim AS dependencies
-WORKDIR /app
-COPY package.json package-lock.json ./
-RUN ["npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"]
+# Fails here, not when it is started, where the build of uWebSockets.js for this system is missing or not as pinned.
+RUN ["node", "-e", "import('./dist/http/uws.js').then(({ uws }) => uws())"]
+RUN ["rm", "-r", "node_modules/typescript", "node_modules/@typescript", "node_modules/.bin"]
 
 # What runs: Debian, the node program, and Tollgate with what it needs. No npm, no compiler, nothing to write to.
 FROM debian:${DEBIAN}-slim
 COPY --from=build /usr/local/bin/node /usr/local/bin/node
 WORKDIR /app
-COPY --from=dependencies /app/node_modules ./node_modules
+COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 COPY package.json LICENSE ./
 COPY lua ./lua

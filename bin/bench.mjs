@@ -13,6 +13,6 @@ if (isNamed) process.argv.splice(2, 1);
 // A running installation is measured from outside: that needs no Redis here.
 const isAgainst = process.argv.some((argument) => /^--against(=|$)/.test(argument));
 
-prepare(() => !isAgainst);
+prepare({ dev: true, needsRedis: () => !isAgainst });
 
 await import(`../bench/${isNamed ? first : isAgainst ? 'against' : 'compare'}.mjs`);

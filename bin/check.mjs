@@ -2,7 +2,7 @@
 import { checkNode, install, root, run, runLocal } from './prepare.mjs';
 
 checkNode();
-install();
+install({ dev: true });
 process.exitCode =
   runLocal('biome', ['ci']) ||
   runLocal('tsc', ['--noEmit']) ||

@@ -2,5 +2,5 @@
 // /openapi.json. After a change of what operations take or answer; npm test compares.
 import { prepare, runLocal } from './prepare.mjs';
 
-prepare();
+prepare({ dev: true });
 process.exitCode = runLocal('vitest', ['run', 'test/examples.test.ts', '--update']);

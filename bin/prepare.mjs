@@ -25,10 +25,10 @@ export function run(command, args, options = {}) {
 /** A program of our own dependencies. Not through npx, which would fetch what is missing. */
 export const runLocal = (name, args, options) => run(inRoot('node_modules', '.bin', name), args, options);
 
-/** Makes what is not there. A Redis only for those who need one of this machine's. */
-export function prepare(needsRedis = () => true) {
+/** Installs and builds what is missing: with `dev` the development dependencies too, and where needed a Redis of this machine. */
+export function prepare({ dev = false, needsRedis = () => true } = {}) {
   checkNode();
-  install();
+  install({ dev });
   build();
   if (needsRedis() && !hasRedis()) installRedis();
 }
@@ -41,20 +41,30 @@ export function checkNode() {
   );
 }
 
-export function install() {
-  const installed = inRoot('node_modules', '.package-lock.json');
-  const lock = inRoot('package-lock.json');
-  // npm install writes the two within the same second, in either order.
-  const isCurrent = existsSync(installed) && (!existsSync(lock) || modifiedMs(installed) > modifiedMs(lock) - 5_000);
-  if (isCurrent) return;
-  const command = existsSync(lock) ? 'ci' : 'install';
-  say(`installing the dependencies (npm ${command}) …`);
-  // The compiler is a development dependency: NODE_ENV=production must not leave it out. npm's word goes to stderr, so
-  // that a command which prints JSON prints nothing else.
-  const args = [command, '--include=dev', '--no-audit', '--no-fund', '--loglevel=error'];
-  const code = run('npm', args, { stdio: ['ignore', process.stderr, 'inherit'] });
+/** Installs what package-lock.json names, unless it is there. Development dependencies that are there stay there. */
+export function install({ dev = false } = {}) {
+  const wanted = packagesIn(inRoot('package-lock.json'));
+  const installed = packagesIn(inRoot('node_modules', '.package-lock.json'));
+  const withDev = dev || Object.values(installed).some((found) => found.dev);
+  // Optional packages are builds for other systems and other versions of Node, with one exception: ours of uWebSockets.js.
+  const ours = `/@uwsjs/${process.platform}-${process.arch}-${process.versions.node.split('.')[0]}`;
+  const isNeeded = (path, { dev, optional, devOptional }) =>
+    optional || devOptional ? path.endsWith(ours) : !dev || withDev;
+  const isMissing = ([path, entry]) => isNeeded(path, entry) && installed[path]?.integrity !== entry.integrity;
+  if (!Object.entries(wanted).some(isMissing)) return;
+  // npm ci begins by deleting node_modules, from which a server may be running; npm install adds to it.
+  const command = Object.keys(installed).length === 0 ? 'ci' : 'install';
+  say(`installing the dependencies${withDev ? ', those for development too' : ''} (npm ${command}) …`);
+  // Neither NODE_ENV nor npm's own settings may change what is installed. No package that is used here needs its install
+  // script. npm prints to stderr, so that a command which prints JSON prints nothing else.
+  const what = [withDev ? '--include=dev' : '--omit=dev', '--include=optional', '--ignore-scripts', '--no-save'];
+  const quietly = ['--no-audit', '--no-fund', '--loglevel=error'];
+  const code = run('npm', [command, ...what, ...quietly], { stdio: ['ignore', process.stderr, 'inherit'] });
   if (code !== 0) fail(`npm ${command} failed (exit code ${code}). Its own message is above.`);
 }
+
+/** The packages that a lock file lists, by path. */
+const packagesIn = (path) => (existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')).packages : {});
 
 const modifiedMs = (path) => statSync(path).mtimeMs;
 

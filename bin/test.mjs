@@ -7,7 +7,7 @@ import { hasRedis, prepare, runLocal } from './prepare.mjs';
 
 const dockerAnswers = () => spawnSync('docker', ['version'], { stdio: 'ignore' }).status === 0;
 
-prepare(() => !hasRedis() && !dockerAnswers());
+prepare({ dev: true, needsRedis: () => !hasRedis() && !dockerAnswers() });
 
 const dir = mkdtempSync(join(tmpdir(), 'tollgate-report-'));
 const report = join(dir, 'report.json');

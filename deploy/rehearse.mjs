@@ -127,7 +127,7 @@ async function checkImage(image) {
   };
 
   const packages = readdirSync(join(image.root, image.dir, 'node_modules'));
-  for (const name of ['typescript', 'vitest', '@biomejs'])
+  for (const name of ['typescript', '@typescript', 'vitest', '@biomejs'])
     assert.ok(!packages.includes(name), `${name} is in the image`);
   for (const name of ['npm', 'tsc']) assert.notEqual(run('test', '-e', `/usr/local/bin/${name}`).status, 0);
   assert.equal(ok('id', '-u').trim(), image.user.split(':')[0]);

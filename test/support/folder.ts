@@ -7,7 +7,9 @@ import { join, resolve } from 'node:path';
 import { expect } from 'vitest';
 import { addressOf, build, firstRootKeyOf, type Program, run } from './processes.ts';
 
-const linked = 'bin dist lua node_modules package.json src tsconfig.json tsconfig.build.json'.split(' ');
+const linked = 'bin dist lua node_modules package-lock.json package.json src tsconfig.json tsconfig.build.json'.split(
+  ' ',
+);
 
 /** The blocks of shell commands of a page. */
 export const blocksOf = (page: string): string[] =>
