@@ -5,6 +5,10 @@
 import { createServer } from 'node:http';
 
 const { TOLLGATE_URL, TOLLGATE_ROOT_KEY, PORT = '3000' } = process.env;
+if (!TOLLGATE_URL || !TOLLGATE_ROOT_KEY) {
+  console.error('Set TOLLGATE_URL to the address of your Tollgate, and TOLLGATE_ROOT_KEY to a root key of it.');
+  process.exit(1);
+}
 
 const forTheClient = ['content-type', 'www-authenticate', 'retry-after', 'ratelimit', 'ratelimit-policy'];
 

@@ -7,6 +7,11 @@ import { Unkey } from '@unkey/api';
 import { Hono } from 'hono';
 
 const { TOLLGATE_URL, TOLLGATE_ROOT_KEY, PORT = '3000' } = process.env;
+// Without an address the SDK sends the root key and the keys of your users to api.unkey.com.
+if (!TOLLGATE_URL || !TOLLGATE_ROOT_KEY) {
+  console.error('Set TOLLGATE_URL to the address of your Tollgate, and TOLLGATE_ROOT_KEY to a root key of it.');
+  process.exit(1);
+}
 
 // A verification that may have been charged is not sent again, and none is waited for long.
 const unkey = new Unkey({

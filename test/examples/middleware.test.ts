@@ -74,6 +74,27 @@ describe.each(programs)('%s', (name) => {
     });
   });
 
+  test.each(['TOLLGATE_URL', 'TOLLGATE_ROOT_KEY'])(
+    'does not start without %s, nor with an empty one',
+    async (setting) => {
+      const set: Record<string, string> = {
+        TOLLGATE_URL: tollgate.url,
+        TOLLGATE_ROOT_KEY: tollgate.rootKey,
+        PORT: '0',
+      };
+      const { [setting]: _, ...unset } = set;
+      for (const env of [unset, { ...set, [setting]: '' }]) {
+        const started = run(process.execPath, [`examples/middleware/${name}`], { env });
+        onTestFinished(async () => void (await started.stop()));
+        // One that listens is stopped, so that a server that starts fails here at once.
+        started.child.stdout!.once('data', () => void started.stop());
+        expect(await started.ended).toBe(1);
+        expect(started.err).toMatch(new RegExp(`^Set .*${setting}.*\n$`));
+        expect(started.out).toBe('');
+      }
+    },
+  );
+
   test('503 without Tollgate, with a root key that is not accepted, and nothing of the key printed', async () => {
     const key = await newKey({});
     const wrong: Record<string, string>[] = [
