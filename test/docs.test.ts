@@ -1,11 +1,13 @@
 // The pages of docs/: their commands, run as they are written, in order, on a server as `npm start` starts it. Those of
 // backup.md run in cli/backup.test.ts.
 
-import { readdirSync, readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { makeCertificates } from './support/certificates.ts';
 import { blocksOf, openFolder } from './support/folder.ts';
+import { pythonWith } from './support/python.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
@@ -33,6 +35,19 @@ test('moving.md', () => {
   const [hash] = out.split('\n');
   expect(readFileSync('docs/moving.md', 'utf8')).toContain(`{"hash": "${hash}"`);
   expect(out).toContain('"code":"VALID"');
+
+  const [program] = blocksOf('docs/moving.md', 'ts');
+  writeFileSync(join(folder.path, 'moving.mjs'), program!.replaceAll('http://127.0.0.1:8080', server.url));
+  expect(run('node moving.mjs')).toBe('true\n');
+});
+
+const python = pythonWith('test/sdks/python/requirements.txt');
+test.skipIf('missing' in python)("moving.md's Python", () => {
+  if ('missing' in python) return;
+  const [program] = blocksOf('docs/moving.md', 'python');
+  const args = [...python.args, '-c', program!.replaceAll('http://127.0.0.1:8080', server.url)];
+  const env = { PATH: process.env.PATH, ...python.env, ROOT_KEY: rootKey };
+  expect(spawnSync('python3', args, { env, encoding: 'utf8' })).toMatchObject({ stdout: 'True\n', stderr: '' });
 });
 
 test("README's command line", () => {

@@ -5,11 +5,11 @@ import { Unkey } from '@unkey/api';
 import * as errors from '@unkey/api/models/errors';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createId } from '../src/domain/keyString.ts';
-import { createPipeline } from '../src/http/pipeline.ts';
-import { listen, type Server } from '../src/http/server.ts';
-import { operations } from '../src/operations/index.ts';
-import { harness } from './support/harness.ts';
+import { createId } from '../../src/domain/keyString.ts';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { listen, type Server } from '../../src/http/server.ts';
+import { operations } from '../../src/operations/index.ts';
+import { harness } from '../support/harness.ts';
 
 const tollgate = harness();
 const { clock } = tollgate;

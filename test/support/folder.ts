@@ -11,9 +11,11 @@ const linked = 'bin dist lua node_modules package-lock.json package.json src tsc
   ' ',
 );
 
-/** The blocks of shell commands of a page. */
-export const blocksOf = (page: string): string[] =>
-  [...readFileSync(page, 'utf8').matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map((match) => match[1]!);
+/** The blocks of a language on a page: shell commands unless another is named. */
+export const blocksOf = (page: string, language = 'sh'): string[] =>
+  [...readFileSync(page, 'utf8').matchAll(/^```(\w+)\n([\s\S]*?)^```$/gm)].flatMap(([, of, text]) =>
+    of === language ? text! : [],
+  );
 
 /** `make` and `remove` it around all tests of a file. */
 export function openFolder() {

@@ -1,0 +1,5 @@
+module tollgate.test/sdks
+
+go 1.22
+
+require github.com/unkeyed/sdks/api/go/v2 v2.5.0
