@@ -116,7 +116,8 @@ describe('compose.yaml', () => {
     const redis = run(program!, [...command.slice(1), ...place]);
     try {
       await vi.waitFor(() => expect(check()).toBe(0), { timeout: 10_000, interval: 50 });
-      const asked = ['appendonly', 'appendfsync', 'save', 'maxmemory-policy', 'hash-max-listpack-value'];
+      const asked = ['appendonly', 'appendfsync', 'save', 'maxmemory-policy', 'hash-max-listpack-value', 'lazyfree-*del'];
+      asked.push('lazyfree-lazy-expire');
       const { stdout } = spawnSync('redis-cli', ['--json', '-p', `${port}`, 'config', 'get', ...asked]);
       expect(JSON.parse(stdout.toString())).toEqual({
         appendonly: 'yes',
@@ -124,6 +125,9 @@ describe('compose.yaml', () => {
         save: '',
         'maxmemory-policy': 'noeviction',
         'hash-max-listpack-value': '16384',
+        'lazyfree-lazy-expire': 'yes',
+        'lazyfree-lazy-server-del': 'yes',
+        'lazyfree-lazy-user-del': 'yes',
       });
     } finally {
       await redis.stop();

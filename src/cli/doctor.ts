@@ -154,7 +154,7 @@ function reached(nodes: readonly RedisFacts[], config: Config, isOurs: boolean, 
 
 type RedisCheck = (facts: RedisFacts) => Finding;
 
-const redisChecks: readonly RedisCheck[] = [version, role, persistence, eviction, memory, encodings, clock];
+const redisChecks: readonly RedisCheck[] = [version, role, persistence, eviction, memory, encodings, freeing, clock];
 
 function version({ info }: RedisFacts): Finding {
   const valkey = info('valkey_version');
@@ -259,6 +259,22 @@ function encodings({ config }: RedisFacts): Finding {
     'encodings',
     `${low.map(({ parameter, is }) => `${parameter} ${is}`).join(', ')}: keys take more memory than they need`,
     `Set ${low.map(({ parameter, least }) => `${parameter} ${least}`).join(', ')}.`,
+  );
+}
+
+/** Usage counts expire as whole hashes, which may have millions of fields. */
+const lazyFreeing = ['lazyfree-lazy-expire', 'lazyfree-lazy-server-del', 'lazyfree-lazy-user-del'];
+
+function freeing({ config }: RedisFacts): Finding {
+  const allOf = (parameters: readonly string[]) => parameters.map((parameter) => `${parameter} yes`).join(', ');
+  if (lazyFreeing.some((parameter) => config(parameter) === undefined))
+    return unknown('freeing', 'CONFIG is refused.', `Recommended: ${allOf(lazyFreeing)}.`);
+  const off = lazyFreeing.filter((parameter) => config(parameter) !== 'yes');
+  if (off.length === 0) return ok('freeing', 'large records are freed in the background');
+  return warning(
+    'freeing',
+    `${off.map((parameter) => `${parameter} no`).join(', ')}: Redis stops for up to a second for each million fields that expire`,
+    `Set ${allOf(off)}.`,
   );
 }
 

@@ -43,6 +43,7 @@ const good = [
   'noeviction',
   '--hash-max-listpack-value',
   '16384',
+  ...['expire', 'server-del', 'user-del'].flatMap((when) => [`--lazyfree-lazy-${when}`, 'yes']),
 ];
 
 /** A redis-server on a port of its own. */
@@ -97,6 +98,7 @@ describe.skipIf(!installed)('with its own Redis', () => {
         'eviction',
         'memory',
         'encodings',
+        'freeing',
         'clock',
         'scripts',
         'data directory',
@@ -151,6 +153,13 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
       'warning',
       'Set hash-max-listpack-value 16384.',
     ],
+    [
+      'frees records at once',
+      ['--lazyfree-lazy-expire', 'no'],
+      'freeing',
+      'warning',
+      'Set lazyfree-lazy-expire yes.',
+    ],
     ['waits for replicas it has not', ['--min-replicas-to-write', '1'], 'role', 'fault', 'Bring the replicas back'],
   ])('that %s, it says what to change', async (_, settings, check, status, change) => {
     const { code, findings, find } = await examine(at(await startRedis(settings)));
@@ -184,10 +193,11 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     const { code, of, find } = await examine(at(port));
     expect({ code, unknown: of('unknown'), faults: of('fault') }).toEqual({
       code: 0,
-      unknown: ['persistence', 'encodings'],
+      unknown: ['persistence', 'encodings', 'freeing'],
       faults: [],
     });
     expect(find('encodings')!.change).toContain('hash-max-listpack-value 16384');
+    expect(find('freeing')!.change).toContain('lazyfree-lazy-expire yes');
   });
 
   test('that refuses INFO as well, the rest is still looked at', async () => {
@@ -195,7 +205,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     const { code, of } = await examine(at(port));
     expect({ code, unknown: of('unknown') }).toEqual({
       code: 0,
-      unknown: ['version', 'role', 'persistence', 'eviction', 'memory', 'encodings'],
+      unknown: ['version', 'role', 'persistence', 'eviction', 'memory', 'encodings', 'freeing'],
     });
   });
 

@@ -120,6 +120,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
       ...((await redis.config('GET', 'append*')) as string[]),
       ...((await redis.config('GET', 'maxmemory-policy')) as string[]),
       ...((await redis.config('GET', '*-max-listpack-value')) as string[]),
+      ...((await redis.config('GET', 'lazyfree-lazy-*')) as string[]),
     ]);
     const named = Object.fromEntries(settings.flatMap((word, i) => (i % 2 ? [[settings[i - 1], word]] : [])));
     expect(named).toMatchObject({
@@ -129,6 +130,23 @@ describe.skipIf(!installed)('the embedded Redis', () => {
       'maxmemory-policy': 'noeviction',
       'hash-max-listpack-value': '16384',
       'zset-max-listpack-value': '64',
+      'lazyfree-lazy-expire': 'yes',
+      'lazyfree-lazy-server-del': 'yes',
+      'lazyfree-lazy-user-del': 'yes',
+    });
+  });
+
+  test('a large record that expires is freed by another thread, while commands are served', async () => {
+    const { url } = await start();
+    const lazilyFreed = async (redis: Redis) =>
+      Number(/lazyfreed_objects:(\d+)/.exec(await redis.info('memory'))![1]);
+    await ask(url, async (redis) => {
+      const before = await lazilyFreed(redis);
+      // The number of fields decides, not their size.
+      await redis.hset('large', Object.fromEntries(Array.from({ length: 1000 }, (_, field) => [`f${field}`, '1'])));
+      await redis.pexpire('large', 1);
+      await vi.waitFor(async () => expect(await redis.exists('large')).toBe(0), waiting);
+      await vi.waitFor(async () => expect((await lazilyFreed(redis)) - before).toBe(1), waiting);
     });
   });
 
