@@ -35,11 +35,14 @@ local function flush_usage(workspace, key24, external_id, usage, retention_ms)
 end
 
 -- Notes that something which has a history is no longer in the list where it would be looked for: `member` is a key (24
--- characters) or a deleted identity's id (16), whose list of keys then stays for as long. The note goes with the history.
+-- characters) or a deleted identity's id (16), whose list of keys then stays for as long. The note goes with the history: each
+-- new one removes at most 100 that are too old, as there may be millions.
 local function note_former(list, member, now, retention_ms)
   local kept_ms, hour = retention_ms + 31 * DAY_MS, math.floor(now / HOUR_MS)
   if redis.call('ZADD', list, 'GT', hour, member) == 1 then
-    redis.call('ZREMRANGEBYSCORE', list, '-inf', int(hour - math.ceil(kept_ms / HOUR_MS) - 1))
+    local last_too_old = int(hour - math.ceil(kept_ms / HOUR_MS) - 1)
+    local too_old = redis.call('ZRANGE', list, '-inf', last_too_old, 'BYSCORE', 'LIMIT', 0, 100)
+    if #too_old > 0 then redis.call('ZREM', list, unpack(too_old)) end
   end
   redis.call('PEXPIRE', list, int(kept_ms))
 end
