@@ -8,17 +8,17 @@ import { answered, type RedisClient } from './redis.ts';
 const form = '2';
 
 /** Rejects, saying what to do, when the data is of another form; writes the form down where that was not done yet. */
-export async function checkForm(redis: RedisClient): Promise<void> {
+export async function checkForm(redis: RedisClient, reads = form): Promise<void> {
   const written = await answered(redis.get(formKey));
-  const found = written ?? (await unwrittenForm(redis));
-  if (found !== form) {
+  const found = written ?? (await unwrittenForm(redis)) ?? reads;
+  if (found !== reads) {
     throw new Error(
-      `The data in Redis is of form ${found}, and this Tollgate reads form ${form}. Export it with the version that wrote it, ` +
+      `The data in Redis is of form ${found}, and this Tollgate reads form ${reads}. Export it with the version that wrote it, ` +
         'and import it into an empty Redis: docs/running.md, Upgrading.',
     );
   }
   // A Redis that is full or a replica may refuse it: then the next start writes it down.
-  if (written === null) await redis.set(formKey, form, 'NX').catch(() => {});
+  if (written === null) await redis.set(formKey, reads, 'NX').catch(() => {});
 }
 
 /** Where the hundredth stands: so many workspaces are looked at, and APIs of each. */
@@ -26,14 +26,18 @@ const last = '99';
 /** Since form 2 an id takes 12 bytes of such a member instead of 16; a digest, 32, follows it. */
 const form1MemberBytes = 48;
 
-/** The form was not written down at first. */
-async function unwrittenForm(redis: RedisClient): Promise<string> {
-  for (const workspaceId of await answered(redis.zrange(workspacesKey, '0', last))) {
+/**
+ * The form of data that has none written down, as the versions of forms 1 and 2 wrote none at first; undefined for an empty
+ * Redis. Without any key the two are alike.
+ */
+async function unwrittenForm(redis: RedisClient): Promise<'1' | '2' | undefined> {
+  const workspaceIds = await answered(redis.zrange(workspacesKey, '0', last));
+  for (const workspaceId of workspaceIds) {
     const workspace = workspaceKey(workspaceId);
     for (const api of await answered(redis.zrange(apisKey(workspace), '0', last))) {
       const [member] = await answered(redis.zrangeBuffer(keysKey(workspace, api), '0', '0'));
-      if (member) return member.length === form1MemberBytes ? '1' : form;
+      if (member) return member.length === form1MemberBytes ? '1' : '2';
     }
   }
-  return form;
+  return workspaceIds.length === 0 ? undefined : '2';
 }

@@ -1,6 +1,7 @@
 // Data of a form that this version does not read is refused, rather than half of it found.
 
 import { afterAll, afterEach, expect, test } from 'vitest';
+import { checkForm } from '../../src/store/form.ts';
 import { formKey, keysKey, workspaceKey } from '../../src/store/keyspace.ts';
 import { connect } from '../../src/store/redis.ts';
 import { openStore } from '../../src/store/store.ts';
@@ -38,6 +39,30 @@ test('what an older version wrote without its form: the lists of keys show it', 
   await redis.zadd(list, '0', Buffer.alloc(44, 'a'));
   await open();
   expect(await redis.get(formKey)).toBe('2');
+});
+
+test('to a later version, unwritten data is of the form it was written in, not of the present one', async () => {
+  const reads = '3';
+  await redis.flushdb();
+  const { workspaceId } = await h.store.workspaces.create('old');
+  // Without a key the lists do not show it: it is one of the two that were ever unwritten.
+  await expect(checkForm(redis, reads)).rejects.toThrow(/form 2, .* reads form 3/);
+
+  const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };
+  const list = keysKey(workspaceKey(workspaceId), await h.store.apis.create(workspaceId, 'old', actor));
+  for (const [bytes, form] of [
+    [48, '1'],
+    [44, '2'],
+  ] as const) {
+    await redis.del(list);
+    await redis.zadd(list, '0', Buffer.alloc(bytes, 'a'));
+    await expect(checkForm(redis, reads)).rejects.toThrow(`form ${form}, and this Tollgate reads form 3`);
+  }
+  expect(await redis.get(formKey)).toBeNull();
+
+  await redis.flushdb();
+  await checkForm(redis, reads);
+  expect(await redis.get(formKey)).toBe('3');
 });
 
 test('what is written down is believed, and an empty Redis gets it', async () => {
