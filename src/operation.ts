@@ -10,6 +10,9 @@ import type { Store } from './store/store.ts';
 /** The actions an operation needs, by resource: all of them. */
 export type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
 
+/** The ids that a list is in order of: those with this prefix, or of events in a stream. */
+export type ListedIds = 'key' | 'id' | 'perm' | 'role' | 'rlor' | 'root' | 'stream';
+
 export interface Context {
   store: Store;
   requestId: string;
@@ -70,6 +73,8 @@ export interface Manages<Name extends string, Input extends TSchema, Output exte
    * This names the list, in one word: a cursor is good only for the list it came from.
    */
   list?(input: Static<Input>): string;
+  /** The ids in the cursors of that list. */
+  listedIds?: ListedIds;
   /** It may read very much: of a workspace few run at once. */
   readsMuch?: true;
   /** The list is a member of this name in `data`, but for calls by the alias. */

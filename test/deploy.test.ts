@@ -116,7 +116,14 @@ describe('compose.yaml', () => {
     const redis = run(program!, [...command.slice(1), ...place]);
     try {
       await vi.waitFor(() => expect(check()).toBe(0), { timeout: 10_000, interval: 50 });
-      const asked = ['appendonly', 'appendfsync', 'save', 'maxmemory-policy', 'hash-max-listpack-value', 'lazyfree-*del'];
+      const asked = [
+        'appendonly',
+        'appendfsync',
+        'save',
+        'maxmemory-policy',
+        'hash-max-listpack-value',
+        'lazyfree-*del',
+      ];
       asked.push('lazyfree-lazy-expire');
       const { stdout } = spawnSync('redis-cli', ['--json', '-p', `${port}`, 'config', 'get', ...asked]);
       expect(JSON.parse(stdout.toString())).toEqual({

@@ -1,19 +1,32 @@
 // Cursors: opaque to callers, and good only for the list they came from. A list is named in one word.
 
 import { ApiError } from '../errors.ts';
+import type { ListedIds } from '../operation.ts';
 
-/** Of anything that is listed: a cursor with another was not made here. */
-const idPattern = /^(?:[a-z]+_[1-9A-HJ-NP-Za-km-z]{16,24}|\d+-\d+)$/;
+const base58 = '[1-9A-HJ-NP-Za-km-z]';
+const idOf = (prefix: string) => new RegExp(`^${prefix}_${base58}{16}$`);
+
+/** The ids of each kind in their exact form: a cursor with another was not made here, and Redis is not asked for it. */
+const idForms: Record<ListedIds, RegExp> = {
+  key: new RegExp(`^key_${base58}{24}$`),
+  id: idOf('id'),
+  perm: idOf('perm'),
+  role: idOf('role'),
+  rlor: idOf('rlor'),
+  root: idOf('root'),
+  // Milliseconds and a number, as Redis makes them for its streams. It refuses 0-0, and numbers of more than 64 bits.
+  stream: /^[1-9]\d{0,14}-(?:0|[1-9]\d{0,14})$/,
+};
 
 export const cursorAfter = (list: string, id: string): string => Buffer.from(`${list} ${id}`).toString('base64url');
 
 /** The id to continue after; undefined for the first page. */
-export function readCursor(list: string, cursor: string | undefined): string | undefined {
+export function readCursor(list: string, ids: ListedIds, cursor: string | undefined): string | undefined {
   if (cursor === undefined) return undefined;
   const text = Buffer.from(cursor, 'base64url').toString('utf8');
   const [of, id, ...rest] = text.split(' ');
   const intact = Buffer.from(text).toString('base64url') === cursor;
-  if (!intact || of !== list || !id || !idPattern.test(id) || rest.length > 0) {
+  if (!intact || of !== list || !id || !idForms[ids].test(id) || rest.length > 0) {
     const message = 'is not a cursor of this list';
     const fix = 'Pass on the cursor of the page before as it is.';
     throw new ApiError('invalid_input', `body.cursor ${message}.`, {

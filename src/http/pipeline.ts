@@ -111,7 +111,8 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
 
       operation.check?.(value as never, context);
       const list = operation.list?.(value as never);
-      const after = list === undefined ? undefined : readCursor(list, (value as { cursor?: string }).cursor);
+      const { cursor } = value as { cursor?: string };
+      const after = list === undefined ? undefined : readCursor(list, operation.listedIds!, cursor);
       const result = await turns.count(async () => {
         const found = await store.rootKeys.authenticate(rootKey.workspaceId, rootKey.digest);
         if ('refused' in found) throw rootKeyRefusals[found.refused];

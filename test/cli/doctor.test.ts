@@ -153,13 +153,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
       'warning',
       'Set hash-max-listpack-value 16384.',
     ],
-    [
-      'frees records at once',
-      ['--lazyfree-lazy-expire', 'no'],
-      'freeing',
-      'warning',
-      'Set lazyfree-lazy-expire yes.',
-    ],
+    ['frees records at once', ['--lazyfree-lazy-expire', 'no'], 'freeing', 'warning', 'Set lazyfree-lazy-expire yes.'],
     ['waits for replicas it has not', ['--min-replicas-to-write', '1'], 'role', 'fault', 'Bring the replicas back'],
   ])('that %s, it says what to change', async (_, settings, check, status, change) => {
     const { code, findings, find } = await examine(at(await startRedis(settings)));

@@ -138,8 +138,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
 
   test('a large record that expires is freed by another thread, while commands are served', async () => {
     const { url } = await start();
-    const lazilyFreed = async (redis: Redis) =>
-      Number(/lazyfreed_objects:(\d+)/.exec(await redis.info('memory'))![1]);
+    const lazilyFreed = async (redis: Redis) => Number(/lazyfreed_objects:(\d+)/.exec(await redis.info('memory'))![1]);
     await ask(url, async (redis) => {
       const before = await lazilyFreed(redis);
       // The number of fields decides, not their size.

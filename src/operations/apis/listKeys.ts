@@ -19,6 +19,7 @@ export const listKeys = manages({
   needs: { api: ['read_key', 'read_api'] },
   scope: ({ apiId }) => apiId,
   list: ({ apiId, externalId = '' }) => `keys:${apiId}:${externalId}`,
+  listedIds: 'key',
   check({ decrypt }) {
     if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never kept');
   },

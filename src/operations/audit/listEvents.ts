@@ -24,6 +24,7 @@ export const listEvents = manages({
   scope: () => '*',
   // A cursor goes on in the direction it came from.
   list: ({ order = 'asc' }) => `audit-${order}`,
+  listedIds: 'stream',
 
   handle: ({ limit = 100, order = 'asc' }, { store, caller, after }) =>
     store.audit.list(caller.workspaceId, { after, count: limit, order: order as 'asc' | 'desc' }),

@@ -14,6 +14,7 @@ export const listIdentities = manages({
   needs: { identity: ['read_identity'] },
   scope: () => '*',
   list: () => 'identities',
+  listedIds: 'id',
 
   handle: ({ limit = 100, search }, { store, caller, after }) =>
     store.identities.list(caller.workspaceId, { after, count: limit, search }),

@@ -14,6 +14,7 @@ export const listPermissions = manages({
   needs: { rbac: ['read_permission'] },
   scope: () => '*',
   list: () => 'permissions',
+  listedIds: 'perm',
 
   handle: ({ limit = 100, search }, { store, caller, after }) =>
     store.permissions.list(caller.workspaceId, { after, count: limit, search }),

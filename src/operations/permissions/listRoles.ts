@@ -14,6 +14,7 @@ export const listRoles = manages({
   needs: { rbac: ['read_role'] },
   scope: () => '*',
   list: () => 'roles',
+  listedIds: 'role',
 
   handle: ({ limit = 100, search }, { store, caller, after }) =>
     store.roles.list(caller.workspaceId, { after, count: limit, search }),

@@ -16,6 +16,7 @@ export const listOverrides = manages({
   scope: scopeOfNamespace,
   // A name may be long, and a cursor may not.
   list: ({ namespace }) => `overrides:${digestOf(namespace).toString('base64url')}`,
+  listedIds: 'rlor',
   // The SDK, which calls the alias, expects the bare list.
   wrapItems: 'overrides',
 

@@ -21,6 +21,7 @@ export const listRootKeys = manages({
   needs: { root_key: ['read_root_key'] },
   scope: () => '*',
   list: () => 'rootKeys',
+  listedIds: 'root',
 
   async handle({ limit = 100 }, { store, caller, after }) {
     const { rootKeys, more } = await store.rootKeys.list(caller.workspaceId, { after, count: limit });
