@@ -8,14 +8,37 @@ local function root_digest_of(workspace, root_key_id)
   if member and string.sub(member, 1, 16) == id16 then return string.sub(member, 17) end
 end
 
--- Does a root key with `grants` hold every grant in `others`?
-local function covers(grants, others)
-  if lists(grants, '*') then return true end
+-- The grants in a text as a set.
+local function grant_set(grants)
+  local set = {}
+  for grant in string.gmatch(grants, '[^\n]+') do set[grant] = true end
+  return set
+end
+
+-- The first grant in the text `others` that the set `grants` does not hold, or nil.
+local function lacking_grant(grants, others)
+  if grants['*'] then return nil end
   for grant in string.gmatch(others, '[^\n]+') do
-    local resource, id, action = string.match(grant, '^([%w_]+)%.([%w_*]+)%.([%w_]+)$')
-    if not resource or not holds(grants, resource, id, action) then return false end
+    local resource, action = string.match(grant, '^([%w_]+)%.[%w_*]+%.([%w_]+)$')
+    if not grants[grant] and not (resource and grants[resource .. '.*.' .. action]) then return grant end
   end
-  return true
+end
+
+-- The root key that a change is made under, as it is at this moment: its request may have waited since it was let in. Returns
+-- {grants (a set), ends (Unix ms, or math.huge)}, or nil and the refusal. The command line ('cli') may do everything.
+local function caller_of(workspace, actor, action, now)
+  local root_key_id = cjson.decode(actor).rootKeyId
+  if root_key_id == 'cli' then return { grants = { ['*'] = true }, ends = math.huge } end
+  local digest = root_digest_of(workspace, root_key_id)
+  if not digest then return nil, { 'unauthorized' } end
+  local stored = redis.call('HMGET', root_key_record(workspace, digest), 'grants', 'enabled', 'expires')
+  local ends = tonumber(stored[3]) or math.huge
+  if stored[2] ~= '1' then return nil, { 'root_key_disabled' } end
+  if now >= ends then return nil, { 'root_key_expired' } end
+  local grants = grant_set(stored[1])
+  local lacking = lacking_grant(grants, 'root_key.*.' .. action)
+  if lacking then return nil, { 'lacks', lacking } end
+  return { grants = grants, ends = ends }
 end
 
 -- Keeps count of the root keys that can do everything and do not end: a workspace always has one (CONTRACT §15).

@@ -1,4 +1,4 @@
--- Create a root key.
+-- Create a root key. The caller must hold all of its grants, and at least until it ends.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key record and list, the set of governing root keys, the audit stream
@@ -6,7 +6,8 @@
 -- ARGV[2]  request    JSON {name, start, grants (text, see include/grants), expires}; name and expires may be absent
 -- ARGV[3]  actor      JSON, see include/audit
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  the root key's id
+-- returns  {'created', the root key's id} | {'lacks', grant} | {'outlives', when the caller ends} |
+--          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -16,6 +17,12 @@
 -- @include "include/audit"
 
 local workspace, digest, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])
+local caller, refusal = caller_of(workspace, actor, 'create_root_key', now)
+if not caller then return refusal end
+local lacking = lacking_grant(caller.grants, request.grants)
+if lacking then return { 'lacks', lacking } end
+if (request.expires or math.huge) > caller.ends then return { 'outlives', int(caller.ends) } end
+
 local next_id = take_stamps(workspace, now, 1)
 local id16 = next_id()
 local record = root_key_record(workspace, digest)
@@ -25,4 +32,4 @@ if request.expires then redis.call('HSET', record, 'expires', int(request.expire
 redis.call('ZADD', root_key_list(workspace), 0, id16 .. digest)
 note_governing(workspace, digest, lists(request.grants, '*') and not request.expires)
 audit(workspace, now, actor, 'root_key', 'root_' .. id16)
-return 'root_' .. id16
+return { 'created', 'root_' .. id16 }

@@ -3,10 +3,10 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key list and record, the set of governing root keys, the audit stream
 -- ARGV[1]  root_key_id
--- ARGV[2]  grants     of the caller, who must hold all that the root key holds
--- ARGV[3]  actor      JSON, see include/audit
--- ARGV[4]  now_ms     '' for Redis's clock
--- returns  'deleted' | 'root_key_not_found' | 'not_covered' | 'last_root_key'
+-- ARGV[2]  actor      JSON, see include/audit; the caller must hold all that the root key holds
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  {'deleted' | 'root_key_not_found' | 'not_covered' | 'last_root_key'} | {'lacks', grant} |
+--          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -14,15 +14,17 @@
 -- @include "include/rootKeys"
 -- @include "include/audit"
 
-local workspace, root_key_id, caller_grants, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
+local workspace, root_key_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+local caller, refusal = caller_of(workspace, actor, 'delete_root_key', now)
+if not caller then return refusal end
 local digest = root_digest_of(workspace, root_key_id)
-if not digest then return 'root_key_not_found' end
+if not digest then return { 'root_key_not_found' } end
 local record = root_key_record(workspace, digest)
-if not covers(caller_grants, redis.call('HGET', record, 'grants')) then return 'not_covered' end
-if not stays_governed(workspace, digest, false) then return 'last_root_key' end
+if lacking_grant(caller.grants, redis.call('HGET', record, 'grants')) then return { 'not_covered' } end
+if not stays_governed(workspace, digest, false) then return { 'last_root_key' } end
 
 redis.call('UNLINK', record)
 redis.call('ZREM', root_key_list(workspace), string.sub(root_key_id, 6) .. digest)
 note_governing(workspace, digest, false)
 audit(workspace, now, actor, 'root_key', root_key_id)
-return 'deleted'
+return { 'deleted' }

@@ -3,10 +3,10 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key list and record, the set of governing root keys, the audit stream
 -- ARGV[1]  request    JSON {rootKeyId} and any of {name, grants, enabled, expires}; null removes name or expires
--- ARGV[2]  grants     of the caller, who must hold all that the root key holds
--- ARGV[3]  actor      JSON, see include/audit
--- ARGV[4]  now_ms     '' for Redis's clock
--- returns  'updated' | 'root_key_not_found' | 'not_covered' | 'last_root_key'
+-- ARGV[2]  actor      JSON, see include/audit; the caller must hold all that the root key holds and is given
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  {'updated' | 'root_key_not_found' | 'not_covered' | 'last_root_key'} | {'lacks', grant} |
+--          {'outlives', when the caller ends} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -14,22 +14,32 @@
 -- @include "include/rootKeys"
 -- @include "include/audit"
 
-local workspace, request, caller_grants, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
+local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local null = cjson.null
+local caller, refusal = caller_of(workspace, actor, 'update_root_key', now)
+if not caller then return refusal end
+local lacking = request.grants and lacking_grant(caller.grants, request.grants)
+if lacking then return { 'lacks', lacking } end
 local digest = root_digest_of(workspace, request.rootKeyId)
-if not digest then return 'root_key_not_found' end
+if not digest then return { 'root_key_not_found' } end
 local record = root_key_record(workspace, digest)
 local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires')
-if not covers(caller_grants, stored[1]) then return 'not_covered' end
+if lacking_grant(caller.grants, stored[1]) then return { 'not_covered' } end
 
-local grants, enabled, expires = request.grants or stored[1], stored[2] == '1', stored[3] or nil
+local was_enabled, ended = stored[2] == '1', tonumber(stored[3]) or math.huge
+local grants, enabled, ends = request.grants or stored[1], was_enabled, ended
 if request.enabled ~= nil then enabled = request.enabled end
-if request.expires == null then expires = nil elseif request.expires then expires = int(request.expires) end
-local governs = lists(grants, '*') and enabled and not expires
-if not stays_governed(workspace, digest, governs) then return 'last_root_key' end
+if request.expires == null then ends = math.huge elseif request.expires then ends = request.expires end
+-- After its own end a caller gives nothing: of a root key that then lasts on, it can only take away.
+if ends > caller.ends then
+  local widens = request.grants and lacking_grant(grant_set(stored[1]), grants)
+  if ends > ended or widens or enabled and not was_enabled then return { 'outlives', int(caller.ends) } end
+end
+local governs = lists(grants, '*') and enabled and ends == math.huge
+if not stays_governed(workspace, digest, governs) then return { 'last_root_key' } end
 
 redis.call('HSET', record, 'grants', grants, 'enabled', enabled and '1' or '0')
-if expires then redis.call('HSET', record, 'expires', expires) else redis.call('HDEL', record, 'expires') end
+if ends < math.huge then redis.call('HSET', record, 'expires', int(ends)) else redis.call('HDEL', record, 'expires') end
 if request.name == null then
   redis.call('HDEL', record, 'name')
 elseif request.name then
@@ -37,4 +47,4 @@ elseif request.name then
 end
 note_governing(workspace, digest, governs)
 audit(workspace, now, actor, 'root_key', request.rootKeyId)
-return 'updated'
+return { 'updated' }

@@ -1,4 +1,4 @@
-import { actions, Grants, grantsText, parseGrant } from '../domain/grants.ts';
+import { actions, parseGrant } from '../domain/grants.ts';
 import { createRootKeyString, digestOf } from '../domain/keyString.ts';
 import { cliActor, type RootKeyRecord } from '../store/rootKeys.ts';
 import type { Store } from '../store/store.ts';
@@ -20,7 +20,9 @@ export async function createRootKey(store: Store, { workspace, permission, name,
 
   const { key, start } = createRootKeyString(workspace);
   const rootKey = { digest: digestOf(key), start, name, permissions, expires: expiresAtMs };
-  const rootKeyId = await store.rootKeys.create(workspace, rootKey, cliActor);
+  const result = await store.rootKeys.create(workspace, rootKey, cliActor);
+  if ('refused' in result) throw new Error(`The root key was refused: ${result.refused}.`);
+  const { rootKeyId } = result;
   return {
     words: [`Created root key ${rootKeyId}. It is shown once:`, key],
     json: { rootKeyId, rootKey: key, permissions, ...(expiresAtMs !== undefined && { expires: expiresAtMs }) },
@@ -50,9 +52,9 @@ interface Revocation {
 
 export async function revokeRootKey(store: Store, { workspace, rootKeyId }: Revocation): Promise<Said> {
   await requireWorkspace(store, workspace);
-  const outcome = await store.rootKeys.delete(workspace, rootKeyId, everything, cliActor);
-  if (outcome === 'deleted') return { words: [`Revoked root key ${rootKeyId}.`], json: { rootKeyId } };
-  if (outcome === 'last_root_key') {
+  const { refused } = await store.rootKeys.delete(workspace, rootKeyId, cliActor);
+  if (refused === undefined) return { words: [`Revoked root key ${rootKeyId}.`], json: { rootKeyId } };
+  if (refused === 'last_root_key') {
     throw new Error(
       `${rootKeyId} is the last root key of ${workspace} that may do everything. ` +
         'Create another first, with --permission "*" and no --expires.',
@@ -60,9 +62,6 @@ export async function revokeRootKey(store: Store, { workspace, rootKeyId }: Revo
   }
   throw new Error(`There is no root key ${rootKeyId} in ${workspace}. \`tollgate root-key list\` shows them.`);
 }
-
-/** Whoever can run the command line can reach Redis, and so may do everything. */
-const everything = new Grants(grantsText(['*']));
 
 function readGrant(text: string): string {
   const grant = parseGrant(text);

@@ -83,13 +83,6 @@ export class Grants {
     return false;
   }
 
-  /** Does it hold all that `grant` (in its one spelling) gives? */
-  covers(grant: string): boolean {
-    if (grant === '*') return this.#set.has('*');
-    const [resource, id, action] = grant.split('.') as [Resource, string, string];
-    return this.holds(resource, id, action);
-  }
-
   /** For one resource and action: true for all ids, else the ids that are named. */
   idsFor(resource: Resource, action: string): true | string[] {
     if (this.holds(resource, '*', action)) return true;

@@ -63,6 +63,14 @@ export const Expires = Int({
   description: 'Unix milliseconds from which on the key is expired.',
 });
 
+/** Of a root key. */
+export const RootKeyExpires = Int({
+  minimum: 0,
+  maximum: 4_102_444_800_000,
+  description:
+    'Expiry time in Unix milliseconds. A caller that expires itself gives no root key an expiry after its own, or none (403).',
+});
+
 export const Slug = Type.String({
   minLength: 3,
   maxLength: 100,

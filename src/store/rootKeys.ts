@@ -55,6 +55,25 @@ function readRootKey([rootKeyId, name, start, grants, enabled, expires, created,
   };
 }
 
+/**
+ * Why a change was not made. `lacks` and `outlives` are about what the root key that asked would give: a grant that it does not
+ * hold, or a time after `endsAtMs`, its own end. The last three are about itself: it was let in, but not for as long as it waited.
+ */
+export type RootKeyRefusal =
+  | { refused: 'lacks'; grant: string }
+  | { refused: 'outlives'; endsAtMs: number }
+  | { refused: 'root_key_not_found' | 'not_covered' | 'last_root_key' }
+  | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' };
+
+/** What the scripts return: the word of the outcome, and what it is about. */
+type Outcome = [outcome: 'created' | 'updated' | 'deleted' | RootKeyRefusal['refused'], about?: string];
+
+function refusalOf([refused, about]: Outcome): RootKeyRefusal {
+  if (refused === 'lacks') return { refused, grant: about! };
+  if (refused === 'outlives') return { refused, endsAtMs: Number(about) };
+  return { refused } as RootKeyRefusal;
+}
+
 /** Who manages from the command line, outside of any root key. */
 export const cliActor: Actor = { rootKeyId: 'cli', operation: 'cli', requestId: '' };
 
@@ -73,10 +92,15 @@ export function openRootKeys({ scripts, now, actorText }: StoreContext) {
       return { workspaceId, rootKeyId, grants: new Grants(grants) };
     },
 
-    /** Answers its id. */
-    create(workspaceId: string, { digest, permissions, ...rest }: NewRootKey, actor: Actor): Promise<string> {
+    async create(
+      workspaceId: string,
+      { digest, permissions, ...rest }: NewRootKey,
+      actor: Actor,
+    ): Promise<{ rootKeyId: string } | RootKeyRefusal> {
       const text = JSON.stringify({ ...rest, grants: grantsText(permissions) });
-      return scripts.run('rootKeys/create', workspaceId, [digest, text, actorText(actor), now()]) as Promise<string>;
+      const args = [digest, text, actorText(actor), now()];
+      const reply = (await scripts.run('rootKeys/create', workspaceId, args)) as Outcome;
+      return reply[0] === 'created' ? { rootKeyId: reply[1]! } : refusalOf(reply);
     },
 
     /** A page in order of creation; `after` is a root key id. */
@@ -92,24 +116,21 @@ export function openRootKeys({ scripts, now, actorText }: StoreContext) {
       workspaceId: string,
       rootKeyId: string,
       { permissions, ...changes }: RootKeyChanges,
-      callerGrants: Grants,
       actor: Actor,
-    ) {
+    ): Promise<{ refused?: undefined } | RootKeyRefusal> {
       const text = JSON.stringify({ ...changes, rootKeyId, grants: permissions && grantsText(permissions) });
-      return (await scripts.run('rootKeys/update', workspaceId, [text, callerGrants.text, actorText(actor), now()])) as
-        | 'updated'
-        | 'root_key_not_found'
-        | 'not_covered'
-        | 'last_root_key';
+      const reply = (await scripts.run('rootKeys/update', workspaceId, [text, actorText(actor), now()])) as Outcome;
+      return reply[0] === 'updated' ? {} : refusalOf(reply);
     },
 
-    async delete(workspaceId: string, rootKeyId: string, callerGrants: Grants, actor: Actor) {
-      return (await scripts.run('rootKeys/delete', workspaceId, [
-        rootKeyId,
-        callerGrants.text,
-        actorText(actor),
-        now(),
-      ])) as 'deleted' | 'root_key_not_found' | 'not_covered' | 'last_root_key';
+    async delete(
+      workspaceId: string,
+      rootKeyId: string,
+      actor: Actor,
+    ): Promise<{ refused?: undefined } | RootKeyRefusal> {
+      const args = [rootKeyId, actorText(actor), now()];
+      const reply = (await scripts.run('rootKeys/delete', workspaceId, args)) as Outcome;
+      return reply[0] === 'deleted' ? {} : refusalOf(reply);
     },
   };
 }

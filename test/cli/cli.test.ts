@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { loadConfig, storeSettings } from '../../src/config.ts';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/store/embedded.ts';
+import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { runCli, spawnCli } from '../support/cli.ts';
 import { build } from '../support/processes.ts';
@@ -130,7 +131,7 @@ describe('root-key', () => {
     const { workspaceId } = await store.workspaces.create('large');
     for (let i = 0; i < 101; i++) {
       const rootKey = { digest: digestOf(`${i}`), start: 'root_', permissions: ['*'] };
-      await store.rootKeys.create(workspaceId, rootKey, { rootKeyId: 'test', operation: 'test', requestId: '' });
+      await store.rootKeys.create(workspaceId, rootKey, cliActor);
     }
     expect(await json('root-key', 'list', '--workspace', workspaceId)).toHaveLength(101);
   });
@@ -192,7 +193,7 @@ describe('names that were made to be read by a terminal are shown, not obeyed', 
   test('by root-key list', async () => {
     const { workspaceId } = await store.workspaces.create('visible');
     const rootKey = { digest: digestOf(name), start: 'root_', name, permissions: ['*'] };
-    await store.rootKeys.create(workspaceId, rootKey, { rootKeyId: 'test', operation: 'test', requestId: '' });
+    await store.rootKeys.create(workspaceId, rootKey, cliActor);
     const { out } = await run(['root-key', 'list', '--workspace', workspaceId]);
     expect(out).toMatch(onlyVisible);
     expect(out).toContain(`  enabled  ${shown}  *\n`);

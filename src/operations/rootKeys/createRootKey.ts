@@ -1,13 +1,13 @@
 import Type from 'typebox';
 import { createRootKeyString, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
-import { Expires, Fields, KeyName } from '../schemas.ts';
-import { checkGrants, GrantList, parseGrants } from './grantList.ts';
+import { Fields, KeyName, RootKeyExpires } from '../schemas.ts';
+import { GrantList, parseGrants, rootKeyRefused } from './grantList.ts';
 
 export const createRootKey = manages({
   name: 'rootKeys.createRootKey',
   summary: 'Create a root key that may do some of what the caller may. Its string is in the answer and nowhere else.',
-  input: Fields({ name: Type.Optional(KeyName), permissions: GrantList, expires: Type.Optional(Expires) }),
+  input: Fields({ name: Type.Optional(KeyName), permissions: GrantList, expires: Type.Optional(RootKeyExpires) }),
   output: Type.Object({ rootKeyId: Type.String(), key: Type.String() }),
   needs: { root_key: ['create_root_key'] },
   scope: () => '*',
@@ -16,9 +16,10 @@ export const createRootKey = manages({
   },
 
   async handle({ name, permissions, expires }, { store, caller, actor }) {
-    const grants = checkGrants(permissions, caller);
     const { key, start } = createRootKeyString(caller.workspaceId);
-    const request = { digest: digestOf(key), start, name, permissions: grants, expires };
-    return { rootKeyId: await store.rootKeys.create(caller.workspaceId, request, actor), key };
+    const request = { digest: digestOf(key), start, name, permissions: parseGrants(permissions), expires };
+    const result = await store.rootKeys.create(caller.workspaceId, request, actor);
+    if ('refused' in result) throw rootKeyRefused(result);
+    return { ...result, key };
   },
 });

@@ -1,6 +1,6 @@
 import { manages } from '../../operation.ts';
 import { Empty, Fields, RootKeyId } from '../schemas.ts';
-import { refuseRootKey } from './grantList.ts';
+import { rootKeyRefused } from './grantList.ts';
 
 export const deleteRootKey = manages({
   name: 'rootKeys.deleteRootKey',
@@ -12,8 +12,8 @@ export const deleteRootKey = manages({
   scope: () => '*',
 
   async handle({ rootKeyId }, { store, caller, actor }) {
-    const outcome = await store.rootKeys.delete(caller.workspaceId, rootKeyId, caller.grants, actor);
-    if (outcome !== 'deleted') refuseRootKey(outcome);
+    const result = await store.rootKeys.delete(caller.workspaceId, rootKeyId, actor);
+    if (result.refused) throw rootKeyRefused(result);
     return {};
   },
 });

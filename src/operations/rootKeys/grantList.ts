@@ -1,7 +1,7 @@
 import Type from 'typebox';
-import type { Caller } from '../../domain/caller.ts';
 import { parseGrant } from '../../domain/grants.ts';
-import { ApiError } from '../../errors.ts';
+import { ApiError, rootKeyRefusals } from '../../errors.ts';
+import type { RootKeyRefusal } from '../../store/rootKeys.ts';
 import { invalid } from '../rules.ts';
 import { Grant } from '../schemas.ts';
 
@@ -17,24 +17,30 @@ export function parseGrants(permissions: readonly string[]): string[] {
   });
 }
 
-/** The same, and refuses what the caller does not hold itself. */
-export function checkGrants(permissions: readonly string[], caller: Caller): string[] {
-  const grants = parseGrants(permissions);
-  const lacking = grants.find((grant) => !caller.grants.covers(grant));
-  if (lacking !== undefined)
-    throw new ApiError('insufficient_permissions', `The root key lacks ${lacking}, so it cannot grant it.`);
-  return grants;
-}
-
-export const rootKeyNotFound = () => new ApiError('root_key_not_found', 'There is no such root key.');
-
-/** What the store refused to do to a root key. */
-export function refuseRootKey(outcome: 'root_key_not_found' | 'not_covered' | 'last_root_key'): never {
-  if (outcome === 'root_key_not_found') throw rootKeyNotFound();
-  if (outcome === 'not_covered')
-    throw new ApiError('insufficient_permissions', 'The root key lacks a permission that the other one holds.');
-  throw new ApiError(
-    'precondition_failed',
-    'This is the last enabled root key without expiry that may do everything; make another first.',
-  );
+/** Why the store did not change a root key, as an error. */
+export function rootKeyRefused(result: RootKeyRefusal): ApiError {
+  switch (result.refused) {
+    case 'lacks':
+      return new ApiError(
+        'insufficient_permissions',
+        `The root key lacks ${result.grant}, which this call needs or grants.`,
+      );
+    case 'outlives':
+      return new ApiError(
+        'insufficient_permissions',
+        `The root key expires, and gives nothing beyond its own end: set expires to ${result.endsAtMs} ` +
+          `(${new Date(result.endsAtMs).toISOString()}) or earlier.`,
+      );
+    case 'not_covered':
+      return new ApiError('insufficient_permissions', 'The root key lacks a permission that the other one holds.');
+    case 'root_key_not_found':
+      return new ApiError('root_key_not_found', 'There is no such root key.');
+    case 'last_root_key':
+      return new ApiError(
+        'precondition_failed',
+        'This is the last enabled root key without expiry that may do everything; make another first.',
+      );
+    default:
+      return rootKeyRefusals[result.refused];
+  }
 }

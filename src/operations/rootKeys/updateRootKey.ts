@@ -1,18 +1,19 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { Empty, Expires, Fields, KeyName, Nullable, RootKeyId } from '../schemas.ts';
-import { checkGrants, GrantList, parseGrants, refuseRootKey } from './grantList.ts';
+import { Empty, Fields, KeyName, Nullable, RootKeyExpires, RootKeyId } from '../schemas.ts';
+import { GrantList, parseGrants, rootKeyRefused } from './grantList.ts';
 
 export const updateRootKey = manages({
   name: 'rootKeys.updateRootKey',
   summary:
-    'Change a root key. Fields left out stay; null removes a name or an expiry. Counts from the next request on.',
+    'Change a root key. Fields left out stay; null removes a name or an expiry. Counts from the next request on. ' +
+    'A caller that expires can only narrow a root key that lasts longer than itself: fewer permissions, an earlier expiry, disabled.',
   input: Fields({
     rootKeyId: RootKeyId,
     name: Type.Optional(Nullable(KeyName)),
     permissions: Type.Optional(GrantList),
     enabled: Type.Optional(Type.Boolean()),
-    expires: Type.Optional(Nullable(Expires)),
+    expires: Type.Optional(Nullable(RootKeyExpires)),
   }),
   output: Empty,
   errors: ['root_key_not_found', 'precondition_failed'],
@@ -23,15 +24,9 @@ export const updateRootKey = manages({
   },
 
   async handle({ rootKeyId, permissions, ...changes }, { store, caller, actor }) {
-    const grants = permissions && checkGrants(permissions, caller);
-    const outcome = await store.rootKeys.update(
-      caller.workspaceId,
-      rootKeyId,
-      { ...changes, permissions: grants },
-      caller.grants,
-      actor,
-    );
-    if (outcome !== 'updated') refuseRootKey(outcome);
+    const request = { ...changes, permissions: permissions && parseGrants(permissions) };
+    const result = await store.rootKeys.update(caller.workspaceId, rootKeyId, request, actor);
+    if (result.refused) throw rootKeyRefused(result);
     return {};
   },
 });

@@ -74,6 +74,7 @@ describe('412', () => {
       call('rootKeys.deleteRootKey', { rootKeyId: first!.rootKeyId }, second.key),
       call('rootKeys.deleteRootKey', { rootKeyId: second.rootKeyId }, rootKey),
     ]);
-    expect(answers.map(({ status }) => status).sort()).toEqual([200, 412]);
+    // The one that was deleted first is unknown by the time of its own request.
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 401]);
   });
 });
