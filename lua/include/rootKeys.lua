@@ -19,8 +19,10 @@ end
 local function lacking_grant(grants, others)
   if grants['*'] then return nil end
   for grant in string.gmatch(others, '[^\n]+') do
-    local resource, action = string.match(grant, '^([%w_]+)%.[%w_*]+%.([%w_]+)$')
-    if not grants[grant] and not (resource and grants[resource .. '.*.' .. action]) then return grant end
+    if not grants[grant] then
+      local resource, action = string.match(grant, '^([%w_]+)%.[%w_*]+%.([%w_]+)$')
+      if not resource or not grants[resource .. '.*.' .. action] then return grant end
+    end
   end
 end
 

@@ -3,7 +3,7 @@
 // server up: a query is many short commands, of which at most `readsMax` are made, and what they bring is handed on as it
 // comes. A workspace has millions of counts; memory is for what they add up to.
 
-import { unpackId } from '../domain/keyString.ts';
+import { digestOf, unpackId } from '../domain/keyString.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
 import {
@@ -72,6 +72,12 @@ const monthsStep = 200;
 const bytesStep = 32_768;
 /** Commands sent at once. */
 const pipelineMax = 500;
+/** Members of a list that one command reads. */
+const listStep = 1000;
+/** Fields of a hash: a name or a tag may have 2 KB. */
+const hashStep = 200;
+/** Bytes of counts by tag, which have all names in full: a second or so of the server's time. */
+const tagBytesMax = 256 * 1024 * 1024;
 
 /** Days are named by their number since 1970, months as `202611`. */
 const dayOf = (hour: number): string => String(Math.floor(hour / 24));
@@ -87,20 +93,16 @@ function namesIn({ fromHour, toHour }: Period, nameOf: (hour: number) => string)
 
 const hourOf = (day: string, hourOfDay: string): number => 24 * Number(day) + Number(hourOfDay);
 
-export const tooMuch = () =>
-  new ApiError(
-    'invalid_input',
-    'The query covers too much to be read at once; narrow it by time, API, key, identity or namespace.',
-    {
-      fields: [
-        {
-          location: 'body',
-          message: 'covers too much to be read at once',
-          fix: 'Narrow it by time, API, key, identity or namespace.',
-        },
-      ],
-    },
-  );
+const narrowIt = 'Narrow it by time, API, key, identity or namespace.';
+
+const refused = (message: string, fix: string) =>
+  new ApiError('invalid_input', `The query ${message}. ${fix}`, { fields: [{ location: 'body', message, fix }] });
+
+export const tooMuch = () => refused('covers too much to be read at once', narrowIt);
+
+/** The answer to a query would be too long; `bound` is what it may have at most. */
+export const tooLong = (bound: string) =>
+  refused(`makes more than ${bound}`, `${narrowIt} Or group by less, or take a coarser granularity.`);
 
 export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: StoreContext) {
   type Commands = ReturnType<typeof redis.pipeline>;
@@ -133,8 +135,14 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
 
   async function liveApis(workspaceId: string, wanted: true | readonly string[]): Promise<string[]> {
     if (wanted === true) {
-      const ids = await answered(redis.zrange(apisKey(workspaceKey(workspaceId)), '0', '-1'));
-      return ids.map((id16) => `api_${id16}`);
+      const list = apisKey(workspaceKey(workspaceId));
+      if ((await answered(redis.zcard(list))) > readsMax) throw tooMuch();
+      const ids: string[] = [];
+      for (let from = '-'; ; from = `(${ids.at(-1)}`) {
+        const some = await answered(redis.zrange(list, from, '+', 'BYLEX', 'LIMIT', 0, listStep));
+        ids.push(...some);
+        if (some.length < listStep) return ids.map((id16) => `api_${id16}`);
+      }
     }
     const found = await readAll<string, string | null>(wanted, (commands, apiId) =>
       commands.hget(apiKey(workspaceKey(workspaceId), apiId), 'id'),
@@ -247,9 +255,10 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     for (let first = 0; first < keys.length; ) {
       const some = keys.slice(first, first + keysStep);
       const args = [some.join(''), months.join(''), bytesStep];
-      const histories = (await scripts.runPacked('analytics/keys', workspaceId, args)) as Buffer[];
+      const histories = (await scripts.runPacked('analytics/keys', workspaceId, args)) as (Buffer | 0)[];
       first += histories.length;
       for (const [index, history] of histories.entries()) {
+        if (history === 0) throw tooMuch();
         const key = some[index]!;
         const apiId = apiOf.get(key.slice(16))!;
         const keyId = `key_${key}`;
@@ -267,44 +276,65 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     }
   }
 
+  /** Hands on the fields of a hash with their values, some hundred at a time, each field once. */
+  async function* fieldsOf(hash: string): AsyncGenerator<[field: Buffer, value: Buffer][]> {
+    // A scan may return a field twice. Digests of the names, as these may have megabytes.
+    const seen = new Set<string>();
+    let cursor = '0';
+    do {
+      const [next, pairs] = await answered(redis.hscanBuffer(hash, cursor, 'COUNT', hashStep));
+      cursor = next.toString();
+      const found: [Buffer, Buffer][] = [];
+      for (let at = 0; at < pairs.length; at += 2) {
+        const field = pairs[at]!;
+        const name = field.length <= 32 ? field.toString('latin1') : digestOf(field).toString('latin1');
+        if (seen.has(name)) continue;
+        seen.add(name);
+        found.push([field, pairs[at + 1]!]);
+      }
+      yield found;
+    } while (cursor !== '0');
+  }
+
   /** From the counts by tag, which tell everything else apart as well. */
   async function byTag(workspaceId: string, apiIds: readonly string[], period: Period, each: Visit<UsageCount>) {
-    const wanted = apiIds.flatMap((apiId) => namesIn(period, dayOf).map((day) => ({ apiId, day })));
+    const days = namesIn(period, dayOf);
+    if (apiIds.length * days.length > readsMax) throw tooMuch();
+    const wanted = apiIds.flatMap((apiId) => days.map((day) => ({ apiId, day })));
     const sizes = await readAll<(typeof wanted)[number], number>(wanted, (commands, { apiId, day }) =>
       commands.hlen(tagUsageKey(workspaceKey(workspaceId), apiId, day)),
     );
     if (sizes.reduce((sum, size) => sum + size, 0) > readsMax) throw tooMuch();
+    let bytes = 0;
     for (const [index, { apiId, day }] of wanted.entries()) {
       if (sizes[index] === 0) continue;
-      // A scan may tell a field twice.
-      const told = new Set<string>();
-      let cursor = '0';
-      do {
-        const [next, pairs] = await answered(
-          redis.hscanBuffer(tagUsageKey(workspaceKey(workspaceId), apiId, day), cursor, 'COUNT', 1000),
-        );
-        cursor = next.toString();
-        for (let at = 0; at < pairs.length; at += 2) {
-          const name = pairs[at]!.toString('latin1');
-          if (told.has(name)) continue;
-          told.add(name);
-          // Credits spent have a field of their own, `s` before that of the count.
-          const isSpent = name.startsWith('s');
-          const field = isSpent ? pairs[at]!.subarray(1) : pairs[at]!;
-          const amount = Number(pairs[at + 1]!.toString());
-          const externalIdBytes = field[27]!;
-          each({
-            hour: hourOf(day, field.toString('latin1', 0, 2)),
-            outcome: outcomes[Number(field.toString('latin1', 2, 3)) - 1]!,
-            count: isSpent ? 0 : amount,
-            spentCredits: isSpent ? amount : 0,
-            apiId,
-            keyId: `key_${field.toString('latin1', 3, 27)}`,
-            externalId: field.toString('utf8', 28, 28 + externalIdBytes),
-            tag: field.toString('utf8', 28 + externalIdBytes),
-          });
+      for await (const fields of fieldsOf(tagUsageKey(workspaceKey(workspaceId), apiId, day))) {
+        for (const [field, value] of fields) {
+          bytes += field.length;
+          if (bytes > tagBytesMax) throw tooMuch();
+          each(readTagCount(apiId, day, field, Number(value.toString())));
         }
-      } while (cursor !== '0');
+      }
+    }
+  }
+
+  /** The names of namespaces by their ids, some hundred at a time: all of them may have hundreds of megabytes. */
+  async function* namespacesOf(
+    workspaceId: string,
+    wanted: true | readonly string[],
+    period: Period,
+  ): AsyncGenerator<Map<string, string>> {
+    const names = namespaceNamesKey(workspaceKey(workspaceId));
+    const count = wanted === true ? await answered(redis.hlen(names)) : wanted.length;
+    if (count * namesIn(period, dayOf).length > readsMax) throw tooMuch();
+    if (wanted !== true) {
+      const ids = wanted.map((id) => id.slice('rlns_'.length));
+      const found = await readAll<string, string | null>(ids, (commands, id16) => commands.hget(names, id16));
+      yield new Map(ids.flatMap((id16, index) => (found[index] === null ? [] : [[id16, found[index]!]])));
+      return;
+    }
+    for await (const fields of fieldsOf(names)) {
+      yield new Map(fields.map(([id16, name]) => [id16.toString('latin1'), name.toString()]));
     }
   }
 
@@ -332,32 +362,39 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
       query: Period & { namespaceIds: true | readonly string[]; identifier?: string | undefined },
       each: Visit<NamespaceCount>,
     ): Promise<void> {
-      const workspace = workspaceKey(workspaceId);
       const period = await clampPeriod(query);
-      const names = new Map<string, string>();
-      if (query.namespaceIds === true) {
-        for (const [id16, name] of Object.entries(await answered(redis.hgetall(namespaceNamesKey(workspace)))))
-          names.set(id16, name);
-      } else {
-        const ids = query.namespaceIds.map((id) => id.slice('rlns_'.length));
-        const found = await readAll<string, string | null>(ids, (commands, id16) =>
-          commands.hget(namespaceNamesKey(workspace), id16),
-        );
-        for (const [index, id16] of ids.entries()) if (found[index] !== null) names.set(id16, found[index]!);
-      }
       const { identifier } = query;
       const kind = identifier === undefined ? 'namespace' : 'identifier';
-      const ids = [...names.keys()];
-      for await (const { index, day, counts } of totalsOf(workspaceId, kind, ids, period, identifier)) {
-        for (const [field, count] of counts) {
-          const hour = hourOf(day, field.slice(0, 2));
-          if (hour < period.fromHour || hour >= period.toHour) continue;
-          const passed = field.endsWith('p');
-          const namespace = names.get(ids[index]!)!;
-          each({ hour, namespace, passed: passed ? count : 0, blocked: passed ? 0 : count });
+      for await (const names of namespacesOf(workspaceId, query.namespaceIds, period)) {
+        const ids = [...names.keys()];
+        for await (const { index, day, counts } of totalsOf(workspaceId, kind, ids, period, identifier)) {
+          for (const [field, count] of counts) {
+            const hour = hourOf(day, field.slice(0, 2));
+            if (hour < period.fromHour || hour >= period.toHour) continue;
+            const passed = field.endsWith('p');
+            const namespace = names.get(ids[index]!)!;
+            each({ hour, namespace, passed: passed ? count : 0, blocked: passed ? 0 : count });
+          }
         }
       }
     },
+  };
+}
+
+/** A count by tag. Credits spent have a field of their own, `s` before that of the count. */
+function readTagCount(apiId: string, day: string, name: Buffer, amount: number): UsageCount {
+  const isSpent = name[0] === 's'.charCodeAt(0);
+  const field = isSpent ? name.subarray(1) : name;
+  const externalIdBytes = field[27]!;
+  return {
+    hour: hourOf(day, field.toString('latin1', 0, 2)),
+    outcome: outcomes[Number(field.toString('latin1', 2, 3)) - 1]!,
+    count: isSpent ? 0 : amount,
+    spentCredits: isSpent ? amount : 0,
+    apiId,
+    keyId: `key_${field.toString('latin1', 3, 27)}`,
+    externalId: field.toString('utf8', 28, 28 + externalIdBytes),
+    tag: field.toString('utf8', 28 + externalIdBytes),
   };
 }
 

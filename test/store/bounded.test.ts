@@ -1,19 +1,32 @@
 // What grows without a bound is removed and read in bounded steps: no single command of Redis, and no script, does all of it.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { formerKeysKey, formerMembersKey, workspaceKey } from '../../src/store/keyspace.ts';
+import {
+  apisKey,
+  formerKeysKey,
+  formerMembersKey,
+  namespaceNamesKey,
+  tagUsageKey,
+  workspaceKey,
+} from '../../src/store/keyspace.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
-import { testRedisUrl } from '../support/redis.ts';
+import { openRedisProcess } from '../support/processes.ts';
 
-const tollgate = harness();
-const { ok, createKey, clock } = tollgate;
-
+// A Redis of its own, as its statistics of commands are looked at.
+let server: Awaited<ReturnType<typeof openRedisProcess>>;
 let redis: RedisClient;
 beforeAll(async () => {
-  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  server = await openRedisProcess();
+  redis = await connect(server.url, { commandTimeoutMs: 5000 });
 });
-afterAll(() => redis.disconnect());
+afterAll(async () => {
+  redis.disconnect();
+  await server.close();
+});
+
+const tollgate = harness(() => server.url);
+const { ok, call, createKey, createWorkspace, clock } = tollgate;
 
 /** `count` notes of keys that were deleted so long ago that nothing is kept of their usage. */
 const oldNotes = (count: number): string[] => {
@@ -36,5 +49,137 @@ describe('notes of deleted keys', () => {
     }
     // Each call adds one.
     expect(left).toEqual([151, 52, 3, 4]);
+  });
+});
+
+/** How often each command ran while `act` did. */
+async function commandsDuring(act: () => Promise<unknown>): Promise<Record<string, number>> {
+  await redis.config('RESETSTAT');
+  await act();
+  const commands: Record<string, number> = {};
+  const stats = await redis.info('commandstats');
+  for (const [, name, calls] of stats.matchAll(/cmdstat_([^:]+):calls=(\d+)/g)) {
+    commands[name!] = Number(calls);
+  }
+  return commands;
+}
+
+/** A 16 character id that is none of ours, in order. */
+const fakeId = (at: number) => `zzzzzzzz${String(at + 1e7).replaceAll('0', 'z')}`;
+
+describe('analytics', () => {
+  const hour = () => Math.floor(clock.now / hourMs);
+
+  test('more namespaces than a query reads are refused before any of their names is read', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const names = namespaceNamesKey(workspaceKey(workspaceId));
+    for (let first = 0; first < 120_000; first += 10_000) {
+      const fields = Array.from({ length: 10_000 }, (_, at) => [fakeId(first + at), `n${first + at}`]);
+      await redis.hset(names, Object.fromEntries(fields));
+    }
+    const commands = await commandsDuring(async () => {
+      const answer = await call('analytics.getRatelimits', {}, rootKey);
+      expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
+      expect(answer.error.detail).toContain('covers too much');
+    });
+    expect(Object.keys(commands)).not.toContain('hgetall');
+    expect(Object.keys(commands)).not.toContain('hscan');
+  });
+
+  test('many namespaces are read in steps, and none is missed', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const names = namespaceNamesKey(workspaceKey(workspaceId));
+    const check = { identifier: 'a', limit: 10, duration: 60_000 };
+    const used = Array.from({ length: 250 }, (_, at) => `used ${at}`);
+    for (const namespace of used) await call('ratelimits.limit', { namespace, ...check }, rootKey);
+    const unused = Array.from({ length: 5000 }, (_, at) => [fakeId(at), `${at}`.padStart(500, 'n')]);
+    await redis.hset(names, Object.fromEntries(unused));
+    const commands = await commandsDuring(async () => {
+      const { data } = await call('analytics.getRatelimits', {}, rootKey);
+      expect(data.map(({ namespace, passed, blocked }) => ({ namespace, passed, blocked })).sort()).toEqual(
+        expect.arrayContaining(used.map((namespace) => ({ namespace, passed: 1, blocked: 0 }))),
+      );
+      expect(data).toHaveLength(used.length);
+    });
+    expect(Object.keys(commands)).not.toContain('hgetall');
+    expect(commands.hscan).toBeGreaterThan(5);
+  });
+
+  test('more APIs than a query reads are refused before they are listed', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const list = apisKey(workspaceKey(workspaceId));
+    for (let first = 0; first < 210_000; first += 10_000) {
+      await redis.zadd(list, ...Array.from({ length: 10_000 }, (_, at) => ['0', fakeId(first + at)]).flat());
+    }
+    const commands = await commandsDuring(async () => {
+      const answer = await call('analytics.getVerifications', {}, rootKey);
+      expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
+    });
+    expect(Object.keys(commands)).not.toContain('zrange');
+  });
+
+  test('APIs are listed in steps, and none is missed', async () => {
+    const { rootKey } = await createWorkspace();
+    const made = Array.from({ length: 1100 }, () => call('apis.createApi', { name: 'one of many' }, rootKey));
+    const apiIds = (await Promise.all(made)).map(({ data }) => data.apiId);
+    for (const apiId of [apiIds[0]!, apiIds[999]!, apiIds[1000]!, apiIds.at(-1)!]) {
+      const { key } = (await call('keys.createKey', { apiId }, rootKey)).data;
+      await call('keys.verifyKey', { key }, rootKey);
+    }
+    const { data } = await call('analytics.getVerifications', { groupBy: ['apiId'] }, rootKey);
+    expect(new Set(data.map(({ apiId }) => apiId))).toEqual(
+      new Set([apiIds[0], apiIds[999], apiIds[1000], apiIds.at(-1)]),
+    );
+  });
+
+  test('an answer of more than 10 MB is refused while it is added up', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const { apiId } = (await call('apis.createApi', { name: 'long tags' }, rootKey)).data;
+    const { keyId } = (await call('keys.createKey', { apiId }, rootKey)).data;
+    const day = `${Math.floor(hour() / 24)}`;
+    const record = tagUsageKey(workspaceKey(workspaceId), apiId, day);
+    const head = `${String(hour() % 24).padStart(2, '0')}1${keyId.slice(4)}\0`;
+    // Four bytes a character in UTF-8, as many as a tag may have: 2 KB each.
+    const tag = (at: number) => `${at}`.padEnd(6, '-') + '\u{1f511}'.repeat(506);
+    const write = async (from: number, to: number) => {
+      for (let first = from; first < to; first += 500) {
+        await redis.hset(
+          record,
+          Object.fromEntries(Array.from({ length: 500 }, (_, at) => [head + tag(first + at), '1'])),
+        );
+      }
+    };
+    await write(0, 4500);
+    const within = await call('analytics.getVerifications', { groupBy: ['tag'] }, rootKey);
+    expect(within.data).toHaveLength(4500);
+    await write(4500, 20_000);
+    const before = process.memoryUsage().rss;
+    const beyond = await call('analytics.getVerifications', { groupBy: ['tag', 'keyId'] }, rootKey);
+    expect(beyond).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(beyond.error.detail).toMatch(/more than 10 MB/);
+    expect(process.memoryUsage().rss - before).toBeLessThan(150e6);
+    // Of the same counts, one row.
+    const summed = await call('analytics.getVerifications', { tag: tag(7) }, rootKey);
+    expect(summed.data).toEqual([expect.objectContaining({ count: 1 })]);
+  });
+
+  test('a key whose history is longer than a script reads is refused before it is read', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const { apiId } = (await call('apis.createApi', { name: 'long history' }, rootKey)).data;
+    const { keyId } = (await call('keys.createKey', { apiId }, rootKey)).data;
+    // An hour each time that the key changes its identity within an hour.
+    const month = new Date(clock.now).toISOString().slice(0, 7).replace('-', '');
+    const record = `${workspaceKey(workspaceId)}:uk:${keyId.slice(4)}:${month}`;
+    const entry = Buffer.concat([Buffer.from([0, 0, 0, 0, 1, 0, 0, 0, 1, 255]), Buffer.alloc(255, 'e')]);
+    entry.writeUInt32BE(hour(), 0);
+    await redis.set(record, Buffer.concat(Array.from({ length: 15_000 }, () => entry)));
+    const query = { keyId, groupBy: ['externalId' as const] };
+    expect((await call('analytics.getVerifications', query, rootKey)).data).toMatchObject([{ count: 15_000 }]);
+    await redis.append(record, Buffer.concat(Array.from({ length: 2000 }, () => entry)));
+    const commands = await commandsDuring(async () => {
+      const answer = await call('analytics.getVerifications', query, rootKey);
+      expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
+    });
+    expect(Object.keys(commands)).not.toContain('get');
   });
 });

@@ -1,7 +1,7 @@
 // Time in analytics: hours are counted, and answered by hour, day or month, all in UTC.
 
 import Type from 'typebox';
-import { type Period, tooMuch } from '../../store/analytics.ts';
+import { type Period, tooLong } from '../../store/analytics.ts';
 import { invalid } from '../rules.ts';
 import { Int } from '../schemas.ts';
 
@@ -61,13 +61,18 @@ export function periodOf(
   return period;
 }
 
-/** Rows of an answer, which is some ten megabytes then. */
+/** Rows of an answer, and bytes of it as JSON: names and tags may have kilobytes. */
 const rowsMax = 50_000;
+const bytesMax = 10 * 1024 * 1024;
+
+/** Said of the output of both operations. */
+export const rowsDescription = 'In order of time, at most 50 000 rows and 10 MB; a query that makes more is refused.';
 
 /** Rows that counts are added up in, one for each bucket and group. There may be millions of counts. */
 export class Totals<Row extends { time: number }> {
   readonly #byTime = new Map<number, Map<string, Row>>();
   #count = 0;
+  #bytes = 0;
 
   /** The row of a group, whose names are given in an order of their own; made when it is its first count. */
   at(time: number, names: readonly string[], make: () => Row): Row {
@@ -81,8 +86,10 @@ export class Totals<Row extends { time: number }> {
     for (const name of names) group += `${name.length} ${name}`;
     let row = rows.get(group);
     if (!row) {
-      if (++this.#count > rowsMax) throw tooMuch();
       row = make();
+      this.#bytes += Buffer.byteLength(JSON.stringify(row));
+      if (++this.#count > rowsMax) throw tooLong('50 000 rows');
+      if (this.#bytes > bytesMax) throw tooLong('10 MB');
       rows.set(group, row);
     }
     return row;

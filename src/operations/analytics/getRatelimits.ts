@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { Fields, Identifier, NamespaceRef, SqlQuery } from '../schemas.ts';
-import { bucketOf, type Granularity, periodOf, refuseSql, Totals, timeFields } from './buckets.ts';
+import { bucketOf, type Granularity, periodOf, refuseSql, rowsDescription, Totals, timeFields } from './buckets.ts';
 
 interface Row {
   time: number;
@@ -28,7 +28,7 @@ export const getRatelimits = manages({
       passed: Type.Integer(),
       blocked: Type.Integer(),
     }),
-    { description: 'In order of time, at most 50 000 rows; a query that makes more is refused.' },
+    { description: rowsDescription },
   ),
   needs: { ratelimit: ['read_analytics'] },
   readsMuch: true,

@@ -3,7 +3,7 @@ import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import type { UsageCount } from '../../store/analytics.ts';
 import { ApiId, ExternalId, Fields, KeyId, SqlQuery, Tag } from '../schemas.ts';
-import { bucketOf, type Granularity, periodOf, refuseSql, Totals, timeFields } from './buckets.ts';
+import { bucketOf, type Granularity, periodOf, refuseSql, rowsDescription, Totals, timeFields } from './buckets.ts';
 
 interface Row extends Partial<Omit<UsageCount, 'hour'>> {
   time: number;
@@ -37,8 +37,7 @@ export const getVerifications = manages({
       spentCredits: Type.Integer(),
     }),
     {
-      description:
-        'In order of time, at most 50 000 rows; a query that makes more is refused. A verification with several tags is in the rows of each.',
+      description: `${rowsDescription} A verification with several tags is in the rows of each.`,
     },
   ),
   needs: { api: ['read_analytics'] },
