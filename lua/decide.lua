@@ -146,17 +146,24 @@ end
 -- as a table for each limit of each verification would be most of the work.
 --   selected, over   how many take part, and whether one of them is exceeded
 --   taking           whether units are taken at all
+--   ahead            windows of a state that were charged by a clock that was ahead, first bytes as keys, by the text of the state; nil
 --   told             what is answered of each, one after the other: which, exceeded, remaining, reset
 --   owned            counters of the request's own limits as they will be, {name, text, duration} each, or nil
 -- and of the limits that a state keeps, by their number there, an identity's from 101:
 --   follows_of       what follows the old bytes that stay of its window; false where nothing is taken
 --   kept_of, last_of the last of these bytes, and of the window
-local selected, over, taking, owned = 0, false, true, nil
+local selected, over, taking, owned, ahead = 0, false, true, nil, nil
 local told, follows_of, kept_of, last_of = {}, {}, {}, {}
 
 -- A limit takes part. Answers what window_taken does of its bytes.
 local function weigh(as, limit, duration, cost, text, first, last)
   local total, live, oldest, kept, follows = window_taken(text, first, last, now, limit, duration, cost, taking and not over)
+  if not total then
+    ahead, over = ahead or {}, true
+    ahead[text] = ahead[text] or {}
+    ahead[text][first] = true
+    return nil
+  end
   local remaining, at = limit - total, 4 * selected
   selected = selected + 1
   told[at + 1] = as
@@ -220,10 +227,36 @@ local function find_window(packed, position, tail_bytes, wanted_name, wanted_dur
   end
 end
 
+-- A counter of its own, '' where there is none, settled where the clock was ahead.
+local function read_counter(name, duration)
+  local text = redis.call('GET', name) or ''
+  local settled = settled_window(text, now, duration)
+  if settled ~= text then redis.call('SET', name, settled, 'PX', window_ttl(duration)) end
+  return settled
+end
+
+-- Settles the windows of a state, and of its identity's, that were charged by a clock that was ahead. False when none was.
+local function settle_states(record, packed, external_id, identity_packed)
+  if not ahead then return false end
+  local function settle(of_record, text, tail_bytes, value, pack)
+    if not ahead[text] then return end
+    local lengths, first = window_lengths(text, #value.limits, tail_bytes)
+    for index, l in ipairs(value.limits) do
+      if ahead[text][first] then l.window = settled_window(l.window, now, l.duration) end
+      first = first + lengths[index]
+    end
+    redis.call('HSET', of_record, 'state', pack(value))
+  end
+  settle(record, packed, TAIL_BYTES, read_state(packed), pack_state)
+  if identity_packed then settle(identity_record(workspace, external_id), identity_packed, 0, read_identity(identity_packed), pack_identity) end
+  return true
+end
+
 -- Selects the limits of a verification: every autoApply limit and every one the request names, the key's before the
 -- identity's of the same name. `wanted` is the request's list or nil. Answers the lengths of the key's windows and of its
 -- identity's, and the name that exists nowhere, if any.
 local function select_limits(packed, limits_at, identity_packed, wanted, api8)
+  ahead = nil
   if not wanted and not identity_packed then return select_packed(packed, limits_at, TAIL_BYTES, 0) end
   local costs, names, identity_lengths = nil, {}, nil
   if wanted then
@@ -247,7 +280,7 @@ local function select_limits(packed, limits_at, identity_packed, wanted, api8)
         end
       else
         local counter = window_counter(workspace, string.sub(packed, 1, 16) .. api8, duration, name)
-        local window = redis.call('GET', counter) or ''
+        local window = read_counter(counter, duration)
         local kept, follows = weigh(200 + index, limit, duration, cost, window, 1, #window)
         if follows then
           owned = owned or {}
@@ -378,14 +411,15 @@ local function meet_namespace(name, namespace)
   return namespace
 end
 
--- The counter of a check, one of `counters` by name: {before, text, duration} and, once it is weighed, total, live and oldest as
+-- The counter of a check, one of `counters` by name: {before, text, duration, asked} and, once it is weighed, total, live and oldest as
 -- window_taken answers them. `before` is what it held and `text` what it is to hold; a namespace `is_new` has nothing to read.
+-- `asked` is the cost of the checks so far that fit.
 local function counter_of(counters, namespace, check, is_new)
   local name = window_counter(workspace, namespace.id16, check.duration, check.identifier)
   local counter = counters[name]
   if not counter then
-    local text = not is_new and redis.call('GET', name) or ''
-    counter = { before = text, text = text, duration = check.duration, total = 0, live = false, oldest = 0 }
+    local text = is_new and '' or read_counter(name, check.duration)
+    counter = { before = text, text = text, duration = check.duration, asked = 0, total = 0, live = false, oldest = 0 }
     counters[name] = counter
   end
   return counter
@@ -416,7 +450,7 @@ local function limit(position, _last, root_index)
     end
     -- With all that it will have: a table that grows is made anew.
     checks[index] = { cost = cost, limit = most, duration = duration, namespace = namespace, name = name, identifier = identifier,
-      override = '', counter = false, fits = false }
+      override = '', counter = false, fits = false, together = 0 }
   end
 
   -- All that is read is read before the first write. A namespace that is yet to be made has nothing to read.
@@ -456,6 +490,8 @@ local function limit(position, _last, root_index)
       counter.text = string.sub(text, 1, kept) .. follows
       total = total + cost
     end
+    check.together = counter.asked + cost
+    if fits then counter.asked = check.together end
     counter.total, counter.oldest, check.fits = total, oldest, fits
     passed = passed and fits
   end
@@ -478,7 +514,8 @@ local function limit(position, _last, root_index)
     if fits then
       reset = window_reset(counter.oldest, check.duration)
     else
-      reset = window_free_at(counter.before, 1, counter.total, counter.live, now, most, check.duration, check.cost)
+      -- What earlier checks of this call ask for of the counter has to fit as well.
+      reset = window_free_at(counter.before, 1, counter.total, counter.live, now, most, check.duration, check.together)
     end
     answer[index + 1] = struct.pack('>BI7I7I7Bc0', fits and 1 or 0, most, remaining > 0 and remaining or 0, reset, #override, override)
     add_total(namespace.usage, field, 1)
@@ -535,8 +572,20 @@ local function is_permitted(query, text, record, has_permissions)
   return permitted
 end
 
+-- The balance of a key with a refill, and when the next is due. A due time more than two periods away was set by a clock that
+-- was ahead: the next is due as it would be without.
+local function refilled(digest, balance, amount, due, refill_day)
+  if now >= due then return amount, refill_after(now, refill_day) end
+  if due - now > (refill_day == 0 and 2 or 62) * DAY_MS then
+    due = refill_after(now, refill_day)
+    redis.call('ZADD', refill_queue(workspace), due, digest)
+  end
+  return balance, due
+end
+
 -- The functions that decide an item take where its fields begin in `items`, where they end, and which root key it came
--- under. They answer the packed answer, and what is shown if that is wanted.
+-- under. They answer the packed answer, and what is shown if that is wanted; nothing when windows had to be settled first and
+-- the item is to be decided again.
 local function verify(position, last, root_index)
   local root = roots[root_index] or root_at(root_index)
   local digest, cost, known_time, known_number, known_more
@@ -585,7 +634,7 @@ local function verify(position, last, root_index)
   end
   local forgotten = external_id ~= former_id
 
-  if flags.refilled and now >= due then balance, due = amount, refill_after(now, refill_day) end
+  if flags.refilled then balance, due = refilled(digest, balance, amount, due, refill_day) end
 
   -- Decide, in the order of CONTRACT §6; the first hit wins.
   local outcome = VALID
@@ -604,7 +653,8 @@ local function verify(position, last, root_index)
     lengths, identity_lengths, missing = select_limits(packed, limits_at, identity_packed, wanted, api8)
     if missing then return refuse('limit_not_found', missing) end
     if over then
-      outcome, taking = RATE_LIMITED, false
+      if settle_states(record, packed, external_id, identity_packed) then return nil end
+      outcome = RATE_LIMITED
       -- What was taken of others before is not; they are answered as they are.
       if selected > 1 then
         selected = 0
@@ -634,7 +684,7 @@ local function verify(position, last, root_index)
   if outcome == VALID then
     valid = valid + 1
     if flags.limited then balance, spent = balance - cost, spent + cost end
-    if now > last_used then last_used = now end
+    last_used = now
   else
     refusals = one_more(refusals, outcome)
   end
@@ -680,6 +730,7 @@ local function decide_items()
     local last = position + 3 + bytes
     position = last + 1
     local answer, shown = decide[kind](fields, last, root)
+    if not answer then answer, shown = decide[kind](fields, last, root) end
     answers[#answers + 1] = answer
     if shown then reply[#reply + 1] = shown end
   end

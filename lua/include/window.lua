@@ -1,7 +1,10 @@
 -- The sliding window of DESIGN.md, "Window". A counter holds units by slices of time, oldest first. A slice is 1 ms while
 -- the limit is at most 64, else a 64th of the duration; an entry leaves when the end of its slice is `duration` old: never
--- early, and at most one slice late. No entry is ever put before another, so a clock that steps back opens nothing: what is
--- charged then joins the newest entry.
+-- early, and at most one slice late. No entry is ever put before another.
+--
+-- The clock may step. A step forward is time that has passed. After a step back, an entry that ends more than a slice from now
+-- was charged while the clock was ahead: its end becomes now plus a slice (`settled_window`), once, and that is stored. So it
+-- counts for one duration from the step on: the step opens nothing, and shuts nothing for longer.
 --
 -- A counter is bytes: kind (1), base (6), step (6), then entries of (end of slice, as steps from base; units), then units
 -- in all (7); none at all when nothing counts. The kind is the narrowest whose entries can say it. A charge mostly changes
@@ -38,7 +41,8 @@ local function new_window(ends, units, step)
 end
 
 -- Weighs `cost` units at `now` on the counter from `first` to `last` of a text; takes them if they fit and if it is `taking`.
--- Answers the units that counted before, where the first entry that counts stands (nil when none does), the end of the oldest
+-- Returns nothing when the counter was charged by a clock that was ahead: the caller stores what settled_window returns of it,
+-- and asks again. Otherwise returns the units that counted before, where the first entry that counts stands (nil when none does), the end of the oldest
 -- slice (`now - duration` when nothing counts, so that it leaves now) and, when a unit was taken, the last of the old bytes
 -- that stay and what follows them. One function for both: what it reads to weigh, it takes from.
 local function window_taken(text, first, last, now, limit, duration, cost, taking)
@@ -49,6 +53,7 @@ local function window_taken(text, first, last, now, limit, duration, cost, takin
     local newest_at, oldest_steps, oldest_units = last - kind.newest_bytes + 1, nil, nil
     steps, units, total = struct.unpack(kind.newest, text, newest_at)
     base, step, oldest_steps, oldest_units = struct.unpack(kind.head, text, first)
+    if base + steps * step - now > duration / 64 then return nil end
     live, oldest = first + WINDOW_HEAD_BYTES, base + oldest_steps * step
     while oldest + duration <= now do
       total, live = total - oldest_units, live + kind.bytes
@@ -87,6 +92,28 @@ local function window_taken(text, first, last, now, limit, duration, cost, takin
   return total, live, oldest, first - 1, new_window(ends, all_units, slice)
 end
 
+-- A counter, '' for an empty one, without an entry that ends more than a slice from `now`: those that do leave together, a
+-- duration and a slice from now. The same text when there is none.
+local function settled_window(text, now, duration)
+  if text == '' then return text end
+  local kind = WINDOW_KINDS[string.byte(text)]
+  local newest_at = #text - kind.newest_bytes + 1
+  local _, base, step = struct.unpack(WINDOW_HEAD, text)
+  local slice = (duration - duration % 64) / 64
+  local latest, ends, units = now + slice, {}, {}
+  if base + struct.unpack(kind.newest, text, newest_at) * step <= latest then return text end
+  for position = WINDOW_HEAD_BYTES + 1, newest_at, kind.bytes do
+    local entry_steps, entry_units = struct.unpack(kind.entry, text, position)
+    local slice_end, count = math.min(base + entry_steps * step, latest), #ends
+    if ends[count] == slice_end then
+      units[count] = units[count] + entry_units
+    else
+      ends[count + 1], units[count + 1] = slice_end, entry_units
+    end
+  end
+  return new_window(ends, units, slice)
+end
+
 -- When the oldest counted unit leaves; `now` when nothing counts, see window_taken.
 local function window_reset(oldest, duration)
   local reset = oldest + duration
@@ -108,5 +135,5 @@ local function window_free_at(text, first, total, live, now, limit, duration, co
   return math.min(now, WINDOW_LATEST)
 end
 
--- How long Redis keeps a counter of its own: well past the moment its last entry leaves. Frees memory, never decides.
-local function window_ttl(duration) return 2 * duration + 60000 end
+-- How long Redis keeps a counter of its own: a minute past the moment at which the last entry leaves. Frees memory, never decides.
+local function window_ttl(duration) return math.ceil(duration + duration / 64) + 60000 end

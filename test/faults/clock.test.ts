@@ -1,5 +1,6 @@
-// Redis's clock steps back and forth by an hour while the server serves (clock.c, preloaded into the real redis-server): no limit opens,
-// no refill applies twice, no key comes back to life unless the clock says so, and every answer is counted once.
+// Redis's clock steps back and forth by an hour while the server serves (clock.c, preloaded into the real redis-server): a step back
+// opens no limit and shuts none for longer than its duration, no refill applies twice, no key comes back to life unless the
+// clock says so, and every answer is counted once. A step forward is time that has passed.
 // (What Redis itself expires after a step forward is gone after the step back: by its clock that time has passed.)
 
 import { existsSync, writeFileSync } from 'node:fs';
@@ -106,12 +107,14 @@ test.skipIf(!compiles)(
     await create();
     await expectGone();
 
-    // 23:30 again: no more than before.
+    // 23:30 again: by this clock an hour went by.
     await step(0);
-    expect(await admitted(verified(short.key))).toBe(0);
-    expect(await admitted(() => limit('short', 20 * 60_000))).toBe(0);
+    expect(await admitted(verified(long.key))).toBe(0);
+    expect(await admitted(() => limit('long', 3 * hourMs))).toBe(0);
+    expect(await admitted(verified(short.key))).toBe(5);
+    expect(await admitted(() => limit('short', 20 * 60_000))).toBe(5);
 
-    // 0:30. By this clock an hour went by: the short windows are empty, the refill is due, the key and the root key expired.
+    // 0:30, another hour: the short windows are empty, the refill is due, the key and the root key expired.
     await step(1);
     expect(await admitted(verified(long.key))).toBe(0);
     expect(await admitted(() => limit('long', 3 * hourMs))).toBe(0);
@@ -139,13 +142,24 @@ test.skipIf(!compiles)(
       await expectGone();
       await step(1);
       expect(await admitted(verified(long.key))).toBe(0);
-      expect(await admitted(verified(short.key))).toBe(0);
-      expect(await admitted(() => limit('short', 20 * 60_000))).toBe(0);
+      expect(await admitted(verified(short.key))).toBe(5);
+      expect(await admitted(() => limit('short', 20 * 60_000))).toBe(5);
       expect(await admitted(() => limit('long', 3 * hourMs))).toBe(0);
       expect(await credits(refilled)).toBe(90);
       expect(await credits(untouched)).toBe(3);
       expect((await verify(expiring.key)).code).toBe('EXPIRED');
       await expectGone();
+    }
+
+    // 23:30: what was charged at 0:30, while the clock was ahead, counts for 20 minutes from now, and not until 0:50.
+    for (const [hours, passed] of [
+      [0, 0],
+      [0.3, 0],
+      [0.35, 5],
+    ] as const) {
+      await step(hours);
+      expect(await admitted(verified(short.key))).toBe(passed);
+      expect(await admitted(() => limit('short', 20 * 60_000))).toBe(passed);
     }
 
     // Ids say the order of creation whatever the clock did, and none is given twice.
@@ -161,8 +175,8 @@ test.skipIf(!compiles)(
       order: '6.1',
       fault: 'The clock of Redis steps back and forth by an hour',
       expected:
-        'no limit opens before its window has passed by that clock, a refill applies once, what was deleted or revoked stays so, ids ascend, every answer is counted once',
-      measured: `${steps} steps around midnight: 4 windows of 5 never above 5 in a window, 1 refill on each of 2 keys, ${ids.length} ids in order, ${answers} answers counted`,
+        'a unit counts until the clock has moved on by the duration, and no longer; a refill applies once, what was deleted or revoked stays so, ids ascend, every answer is counted once',
+      measured: `${steps} steps around midnight: 2 windows of 3 hours open never, 2 of 20 minutes after each step forward of an hour, and 21 minutes after a step back; 1 refill on each of 2 keys, ${ids.length} ids in order, ${answers} answers counted`,
     });
   },
   120_000,

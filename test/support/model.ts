@@ -27,15 +27,14 @@ export class Id {
   }
 }
 
-/** Units that were admitted: as of when, and the end of the slice they fall into (DESIGN.md, "Window"). */
+/** Units that were admitted, and the end of the slice they fall into (DESIGN.md, "Window"). */
 interface Admitted {
   units: number;
-  at: number;
   end: number;
 }
 
 class Counter {
-  readonly log: Admitted[] = [];
+  log: Admitted[] = [];
   readonly name: string;
   readonly duration: number;
 
@@ -44,10 +43,11 @@ class Counter {
     this.duration = duration;
   }
 
-  /** A clock that steps back brings nothing back that had left when units were last taken. */
+  /** What was charged by a clock that was ahead counts for a duration and a slice from the first look after it stepped back. */
   #counted(now: number): Admitted[] {
-    const latest = Math.max(now, ...this.log.slice(-1).map(({ at }) => at));
-    return this.log.filter(({ end }) => end + this.duration > latest);
+    const latest = now + Math.floor(this.duration / 64);
+    for (const admitted of this.log) admitted.end = Math.min(admitted.end, latest);
+    return this.log.filter(({ end }) => end + this.duration > now);
   }
 
   used = (now: number): number => this.#counted(now).reduce((total, { units }) => total + units, 0);
@@ -55,9 +55,10 @@ class Counter {
   charge(now: number, limit: number, units: number) {
     if (units === 0) return;
     const slice = limit <= 64 ? 1 : Math.floor(this.duration / 64);
-    const before = this.log.at(-1);
-    const end = Math.max(Math.floor(now / slice) * slice + slice, before?.end ?? 0);
-    this.log.push({ units, at: Math.max(now, before?.at ?? 0), end });
+    // What has left does not come back when the clock steps back.
+    this.log = this.#counted(now);
+    const end = Math.max(Math.floor(now / slice) * slice + slice, this.log.at(-1)?.end ?? 0);
+    this.log.push({ units, end });
   }
 
   /** When the oldest counted unit leaves. */
@@ -371,6 +372,13 @@ export class Model {
     });
   }
 
+  /** A refill further away than two periods was put off by a clock that was ahead. */
+  #settleRefill({ refill }: Key) {
+    if (!refill) return;
+    const periodsMs = (refill.interval === 'daily' ? 2 : 62) * dayMs;
+    if (refill.due - this.now > periodsMs) refill.due = refillAfter(this.now, refill);
+  }
+
   /** A refill that has come due counts from its moment on, whoever comes by. */
   #refill(key: Key) {
     if (!key.refill || this.now < key.refill.due) return;
@@ -599,6 +607,7 @@ export class Model {
     const key = this.keys.find(({ secret, state, api }) => secret === input.key && state === 'live' && !api.deleted);
     if (!key || !caller!(key.api.id.value!)) return { valid: false, code: 'NOT_FOUND' };
 
+    this.#settleRefill(key);
     const slugs = this.#slugsOf(key);
     let code = 'VALID';
     if (!key.enabled) code = 'DISABLED';
@@ -625,7 +634,7 @@ export class Model {
         key.balance -= spentCredits;
       }
       for (const { counter, limit, cost } of checked) counter.charge(this.now, limit, cost);
-      key.lastUsedAt = Math.max(key.lastUsedAt ?? 0, this.now);
+      key.lastUsedAt = this.now;
     }
     this.verifications.push({ time: this.now, key, externalId: key.identity?.externalId, outcome: code, spentCredits });
     const ratelimits = checked.map(({ shown, counter, limit, cost, exceeded }) => ({
@@ -776,16 +785,17 @@ export class Model {
       const before = taken.get(counter) ?? 0;
       const passed = limit > 0 && counter.used(this.now) + before + cost <= limit;
       if (passed) taken.set(counter, before + cost);
-      return { ref, identifier, override, limit, counter, cost, passed };
+      return { ref, identifier, override, limit, counter, cost, before, passed };
     });
     const passed = checks.every((check) => check.passed);
     if (passed) for (const { counter, limit, cost } of checks) counter.charge(this.now, limit, cost);
-    const limits = checks.map(({ ref, identifier, override, limit, counter, cost, passed }) => ({
+    const limits = checks.map(({ ref, identifier, override, limit, counter, cost, before, passed }) => ({
       namespace: ref,
       identifier,
       limit,
       remaining: Math.max(0, limit - counter.used(this.now)),
-      reset: passed ? counter.admittedReset(this.now) : counter.deniedReset(this.now, limit, cost),
+      // Earlier items of the call that fit are asked for together with this one.
+      reset: passed ? counter.admittedReset(this.now) : counter.deniedReset(this.now, limit, before + cost),
       passed,
       overrideId: override?.overrideId,
     }));

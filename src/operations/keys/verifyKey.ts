@@ -16,7 +16,7 @@ const NamedLimit = Fields({
     maxLength: 128,
     description: 'A limit of the key or its identity, or one of your own for this call.',
   }),
-  cost: Type.Optional(Int({ minimum: 0, default: 1, description: '0 looks and charges nothing.' })),
+  cost: Type.Optional(Int({ minimum: 0, default: 1, description: 'Units. 0 asks whether the count is within the limit, and charges nothing.' })),
   limit: Type.Optional(Int({ minimum: 1, description: 'With `duration`: a limit for this call only.' })),
   duration: Type.Optional(Duration),
 });

@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { digestOf } from '../../../src/domain/keyString.ts';
 import { workspaceKey } from '../../../src/store/keyspace.ts';
-import { harness, hourMs } from '../../support/harness.ts';
+import { dayMs, harness, hourMs } from '../../support/harness.ts';
 import { snippets } from '../../support/snippet.ts';
 
 const h = harness();
@@ -22,25 +22,40 @@ interface Answer {
 
 interface Admitted {
   units: number;
-  /** The latest time this counter had been charged at by then: what is charged after a step back counts as of then. */
-  at: number;
   /** The end of its slice (DESIGN, "Window"). */
   end: number;
+  /** How far the clock had moved forward, in all, when this was charged. */
+  at: number;
+  /** The same at the last look that followed a step back: from there on it may count for a whole duration. */
+  since: number;
 }
 
 const sum = (events: readonly { units: number }[]) => events.reduce((total, { units }) => total + units, 0);
-const latest = (events: readonly Admitted[]) => events.at(-1)?.at ?? Number.NEGATIVE_INFINITY;
 
+/** Every method that takes `now` may find that the clock stepped back, and then settles what was charged ahead of it. */
 class Log {
   readonly events: Admitted[] = [];
   readonly duration: number;
+  #live: Admitted[] = [];
+  #now = Number.NEGATIVE_INFINITY;
+  /** How far the clock has moved forward, in all: the one time in which a step back takes nothing back. */
+  #moved = 0;
 
   constructor(duration: number) {
     this.duration = duration;
   }
 
+  #look(now: number) {
+    if (now > this.#now && this.#now > 0) this.#moved += now - this.#now;
+    if (now < this.#now) for (const event of this.#live) event.since = this.#moved;
+    this.#now = now;
+    const latest = now + Math.floor(this.duration / 64);
+    for (const event of this.#live) event.end = Math.min(event.end, latest);
+  }
+
   #counted(now: number): Admitted[] {
-    return this.events.filter(({ end }) => end + this.duration > Math.max(now, latest(this.events)));
+    this.#look(now);
+    return this.#live.filter(({ end }) => end + this.duration > now);
   }
 
   fits(now: number, limit: number, cost: number): boolean {
@@ -50,8 +65,12 @@ class Log {
   charge(now: number, limit: number, units: number) {
     if (units === 0) return;
     const slice = limit <= 64 ? 1 : Math.floor(this.duration / 64);
-    const end = Math.max(Math.floor(now / slice) * slice + slice, ...this.events.map((event) => event.end));
-    this.events.push({ units, at: Math.max(now, latest(this.events)), end });
+    // What has left does not come back when the clock steps back.
+    this.#live = this.#counted(now);
+    const end = Math.max(Math.floor(now / slice) * slice + slice, this.#live.at(-1)?.end ?? 0);
+    const event = { units, end, at: this.#moved, since: this.#moved };
+    this.#live.push(event);
+    this.events.push(event);
   }
 
   /** What is said of a check that was decided. */
@@ -70,7 +89,7 @@ class Log {
     return this.tell(now, limit, cost, fits);
   }
 
-  /** The promise, in which no slice appears: in no interval of the duration more than the limit. */
+  /** The promise, in which no slice appears: while the clock moves on by the duration, no more than the limit. */
   expectNeverMoreThan(limit: number) {
     for (let first = 0; first < this.events.length; first++) {
       let units = 0;
@@ -86,10 +105,10 @@ class Log {
   /** Units that no promise allows to be back by `now`, and units of which none forbids it. */
   mustCount(now: number): [atLeast: number, atMost: number] {
     const late = Math.max(1, this.duration / 64);
-    const time = Math.max(now, latest(this.events));
+    this.#look(now);
     return [
-      sum(this.events.filter(({ at }) => at + this.duration >= time)),
-      sum(this.events.filter(({ at }) => at + this.duration + late > time)),
+      sum(this.events.filter(({ at }) => at + this.duration >= this.#moved)),
+      sum(this.#live.filter(({ since }) => since + this.duration + late > this.#moved)),
     ];
   }
 }
@@ -121,6 +140,15 @@ async function storedBytes(identifier: string, duration: number): Promise<number
   );
   return bytes as number;
 }
+
+const ttlOf = (identifier: string, duration: number) =>
+  lua.run(
+    ['names'],
+    `local id16 = redis.call('HGET', namespace_ids(KEYS[1]), 'window')
+     return redis.call('PTTL', window_counter(KEYS[1], id16, tonumber(ARGV[2]), ARGV[1]))`,
+    workspaceKey(h.workspaceId),
+    [identifier, duration],
+  );
 
 const durations = fc.constantFrom(1000, 1001, 1063, 6400, 60_000, 2_592_000_000);
 const anyLimit = fc.oneof(
@@ -295,15 +323,9 @@ describe('memory', () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
     await limit(name, 60_000, 5, 1);
-    const ttl = await lua.run(
-      ['names'],
-      `local id16 = redis.call('HGET', namespace_ids(KEYS[1]), 'window')
-       return redis.call('PTTL', window_counter(KEYS[1], id16, 60000, ARGV[1]))`,
-      workspaceKey(h.workspaceId),
-      [name],
-    );
-    expect(ttl).toBeGreaterThan(2 * 60_000);
-    expect(ttl).toBeLessThanOrEqual(3 * 60_000);
+    const ttl = await ttlOf(name, 60_000);
+    expect(ttl).toBeGreaterThan(60_000 + 938);
+    expect(ttl).toBeLessThanOrEqual(2 * 60_000 + 938);
   });
 });
 
@@ -343,17 +365,45 @@ describe('by example', () => {
     expect(await check(name, 10, 11)).toEqual({ passed: false, remaining: 10, reset: startMs + 1000 });
   });
 
-  test('a clock that steps back opens nothing, and what is taken meanwhile leaves with the newest', async () => {
+  test('a clock that steps back opens nothing; what was charged ahead of it counts for one duration from then', async () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
     await check(name, 3, 2);
     clock.now = startMs - hourMs;
-    expect(await check(name, 3, 2)).toEqual({ passed: false, remaining: 1, reset: startMs + 1001 });
-    expect(await check(name, 3, 1)).toEqual({ passed: true, remaining: 0, reset: startMs + 1001 });
-    clock.now = startMs + 1000;
+    const open = clock.now + 1000 + 15;
+    expect(await check(name, 3, 2)).toEqual({ passed: false, remaining: 1, reset: open });
+    // That was a refusal; the moment does not move along with the clock.
+    clock.advance(10);
+    expect(await check(name, 3, 2)).toEqual({ passed: false, remaining: 1, reset: open });
+    expect(await check(name, 3, 1)).toEqual({ passed: true, remaining: 0, reset: open });
+    clock.now = open - 1;
     expect(await check(name, 3, 1)).toMatchObject({ passed: false, remaining: 0 });
-    clock.now = startMs + 1001;
+    clock.now = open;
     expect(await check(name, 3, 3)).toMatchObject({ passed: true, remaining: 0 });
+  });
+
+  test('a clock that was ahead for a moment shuts no limit for longer than its duration', async () => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    clock.advance(hourMs);
+    expect(await check(name, 5, 1)).toMatchObject({ passed: true });
+    clock.now = startMs + 30;
+    let admitted = 0;
+    for (; clock.now < startMs + 8000; clock.advance(20)) admitted += (await check(name, 5, 1)).passed ? 1 : 0;
+    // Four beside the one of the other time, and then five for each 1001 ms that follow on the first.
+    expect(admitted).toBe(4 + 7 * 5);
+  });
+
+  test('what is kept of a counter goes by itself when the clock was ahead of it', async () => {
+    clock.now = startMs;
+    const [name] = fresh(1) as [string];
+    const duration = 2_592_000_000;
+    await limit(name, duration, 1000, 10);
+    clock.now = startMs - 400 * dayMs;
+    expect(await limit(name, duration, 1000, 991)).toMatchObject({ passed: false, remaining: 990 });
+    expect(await ttlOf(name, duration)).toBeLessThan(31 * dayMs);
+    clock.advance(duration + duration / 64);
+    expect(await limit(name, duration, 1000, 1000)).toMatchObject({ passed: true });
   });
 
   test('the longest duration there is ends at the largest safe integer', async () => {

@@ -1212,13 +1212,73 @@ test('a change by another server is seen by this one, which knows the key', asyn
   expect((await otherServer.call('keys.verifyKey', { key }, app.rootKey)).data).toEqual(after);
 });
 
+describe('a clock that was ahead for a moment', () => {
+  test('shuts no limit for longer than its duration: of the key, of its identity, or of the request', async () => {
+    const limits = (name: string) => [{ name, limit: 5, duration: 1000, autoApply: true }];
+    await ok('identities.createIdentity', { externalId: 'ahead', ratelimits: limits('shared') });
+    const ratelimits = [...limits('own'), { name: 'other', limit: 5, duration: 60_000 }];
+    const { key } = await createKey({ apiId, externalId: 'ahead', ratelimits });
+    const asked = { key, ratelimits: [{ name: 'adhoc', limit: 5, duration: 1000 }] };
+    for (const limit of ['own', 'shared', 'adhoc']) {
+      clock.advance(hourMs);
+      expect(await ok('keys.verifyKey', asked)).toMatchObject({ code: 'VALID' });
+      clock.advance(-hourMs);
+      const full = clock.now + 1000 + 15;
+      const ofLimit = ({ ratelimits = [] }: { ratelimits?: { name: string; reset: number }[] }) =>
+        ratelimits.find(({ name }) => name === limit);
+      for (let rest = 4; rest > 0; rest--) {
+        expect(ofLimit(await ok('keys.verifyKey', asked))).toMatchObject({ remaining: rest - 1, reset: full });
+      }
+      for (let ms = 0; ms < 1000; ms += 100) {
+        const refused = await ok('keys.verifyKey', asked);
+        expect({ code: refused.code, ...ofLimit(refused) }).toMatchObject({ code: 'RATE_LIMITED', reset: full });
+        clock.advance(100);
+      }
+      clock.now = full;
+      expect(await ok('keys.verifyKey', asked)).toMatchObject({ code: 'VALID' });
+      clock.advance(2000);
+    }
+  });
+
+  test('a batch that meets it decides each of its verifications once', async () => {
+    const { key } = await createKey({
+      apiId,
+      ratelimits: [{ name: 'own', limit: 5, duration: 1000, autoApply: true }],
+    });
+    clock.advance(hourMs);
+    await verify(key);
+    clock.advance(-hourMs);
+    const codes = (await Promise.all(Array.from({ length: 8 }, () => verify(key)))).map(({ code }) => code);
+    expect(codes).toEqual([...Array(4).fill('VALID'), ...Array(4).fill('RATE_LIMITED')]);
+  });
+
+  test.each([
+    ['daily', { interval: 'daily' as const, amount: 10 }, dayMs],
+    ['monthly', { interval: 'monthly' as const, amount: 10 }, 31 * dayMs],
+  ])('puts a %s refill off by one period at most', async (_interval, refill, periodMs) => {
+    const { key } = await createKey({ apiId, credits: { remaining: 100, refill } });
+    const before = clock.now;
+    clock.advance(4000 * dayMs);
+    expect(await verify(key)).toMatchObject({ credits: 9 });
+    clock.now = before;
+    expect(await verify(key)).toMatchObject({ credits: 8 });
+    clock.advance(periodMs);
+    expect(await verify(key)).toMatchObject({ credits: 9 });
+    clock.advance(-periodMs);
+    // Midnight passes again, and the refill does not.
+    expect(await verify(key)).toMatchObject({ credits: 8 });
+    clock.advance(periodMs);
+    expect(await verify(key)).toMatchObject({ credits: 7 });
+  });
+});
+
 describe('lastUsedAt', () => {
-  test('does not go back when the clock does', async () => {
+  test('is the last use by the clock, also when that has stepped back', async () => {
     const { key, keyId } = await createKey({ apiId });
     clock.advance(10);
     await verify(key);
     clock.advance(-5);
     await verify(key);
-    expect(await ok('keys.getKey', { keyId })).toMatchObject({ lastUsedAt: startMs + 10 });
+    expect(await ok('keys.getKey', { keyId })).toMatchObject({ lastUsedAt: clock.now });
   });
 });

@@ -1,5 +1,6 @@
 // Single checks are tested in limit.test.ts; here is what several in one call owe each other.
 
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { harness, type InputOf } from '../../support/harness.ts';
 
@@ -203,6 +204,90 @@ describe('several on one counter add up', () => {
         { ...check, duration: 2 * minute, cost: 2 },
       ]),
     ).toMatchObject({ passed: false, limits: [{ passed: true }, { passed: false }] });
+  });
+
+  test('what an earlier one asks for counts in the `reset` of the one that is too much', async () => {
+    const check = fresh({ limit: 10 });
+    const first = clock.now + minute + 1;
+    await ok('ratelimits.limit', { ...check, cost: 4 });
+    clock.advance(1000);
+    await ok('ratelimits.limit', { ...check, cost: 2 });
+    const calls = [3, 3].map((cost) => ({ ...check, cost }));
+    const refused = await ok('ratelimits.multiLimit', calls);
+    expect(refused).toMatchObject({
+      passed: false,
+      limits: [
+        { passed: true, remaining: 4 },
+        { passed: false, remaining: 4, reset: first },
+      ],
+    });
+    clock.now = first - 1;
+    expect(await ok('ratelimits.multiLimit', calls)).toMatchObject({ passed: false });
+    clock.now = first;
+    expect(await ok('ratelimits.multiLimit', calls)).toMatchObject({ passed: true });
+  });
+
+  test('what can never fit together says a duration from now, also by name and id', async () => {
+    const check = fresh({ limit: 10, cost: 6 });
+    const namespace = await namespaceId('email');
+    for (const second of [check, { ...check, namespace }]) {
+      expect(await ok('ratelimits.multiLimit', [check, second])).toMatchObject({
+        passed: false,
+        limits: [
+          { passed: true, remaining: 10, reset: clock.now },
+          { passed: false, remaining: 10, reset: clock.now + minute },
+        ],
+      });
+    }
+    const most = Number.MAX_SAFE_INTEGER;
+    const huge = fresh({ limit: most, cost: most });
+    expect((await ok('ratelimits.multiLimit', [huge, huge])).limits[1]).toMatchObject({ reset: clock.now + minute });
+  });
+
+  test('a call that waits for the last `reset` of those refused gets on', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.integer({ min: 1, max: 5 }), { maxLength: 6 }),
+        fc.array(fc.record({ counter: fc.nat(1), cost: fc.integer({ min: 0, max: 6 }) }), {
+          minLength: 1,
+          maxLength: 5,
+        }),
+        async (charges, asked) => {
+          const checks = [fresh({ limit: 10 }), fresh({ limit: 12 })];
+          for (const cost of charges) {
+            await Promise.all(checks.map((check) => ok('ratelimits.limit', { ...check, cost })));
+            clock.advance(7000);
+          }
+          const call = () =>
+            ok(
+              'ratelimits.multiLimit',
+              asked.map(({ counter, cost }) => ({ ...checks[counter]!, cost })),
+            );
+          /** The place of the first that is refused. */
+          const stuck = ({ limits }: Awaited<ReturnType<typeof call>>) => limits.findIndex(({ passed }) => !passed);
+          let refused = await call();
+          while (!refused.passed) {
+            const { reset } = refused.limits[stuck(refused)]!;
+            expect(reset).toBeGreaterThan(clock.now);
+            const together = asked.slice(0, stuck(refused) + 1);
+            const { counter } = together.at(-1)!;
+            const units = together.filter((one) => one.counter === counter).reduce((sum, { cost }) => sum + cost, 0);
+            // Not a millisecond late, and never early; what never fits says so.
+            if (units > checks[counter]!.limit) {
+              expect(reset).toBe(clock.now + minute);
+              return;
+            }
+            clock.now = reset - 1;
+            expect(stuck(await call())).toBe(stuck(refused));
+            clock.now = reset;
+            const next = await call();
+            expect(next.passed || stuck(next) > stuck(refused)).toBe(true);
+            refused = next;
+          }
+        },
+      ),
+      { numRuns: 60 },
+    );
   });
 
   test('another duration is another counter, charged beside it', async () => {
