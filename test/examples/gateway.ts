@@ -31,8 +31,10 @@ export interface GatewayExample {
   away: number;
   /** The status where Tollgate refuses the gateway's own settings, such as its root key. */
   misconfigured: number;
-  /** It hands the API the path as it has read it, or refuses what may be read otherwise. */
+  /** A client sees RateLimit in answers that are not refusals. */
   ratelimitOnSuccess: boolean;
+  /** The status for 6 KB of a header that is neither the key nor a cookie, where it is not 200. */
+  largeHeader?: number;
   /** What else there is to say of it. */
   more?(context: Context): void;
 }
@@ -289,7 +291,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       const port = await freePort();
       const { listen, tollgate: check, api: behind } = example.addresses;
       const replaced = [
-        [listen, listen.replace(/\b80\b|\b8000\b/, String(port)).replace('0.0.0.0', '127.0.0.1')],
+        [listen, listen.replace(/\b80\b/, String(port)).replace('0.0.0.0', '127.0.0.1')],
         [check, check.replace('8080', new URL(tollgate.url).port)],
         [behind, behind.replace('3000', String((api.address() as AddressInfo).port))],
         ...changes,
@@ -380,6 +382,7 @@ export function describeGateway(name: string, example: GatewayExample) {
         },
       ]);
       expect(JSON.stringify(reached)).not.toContain(key);
+      expect((await ask('/', { key: (await newKey()).key })).headers.has('ratelimit')).toBe(false);
       if (!example.ratelimitOnSuccess) return;
       expect(answer.headers.get('ratelimit')).toMatch(/^"requests";r=4;t=6[01]$/);
       expect(answer.headers.get('ratelimit-policy')).toBe('"requests";q=5;w=60');
@@ -493,6 +496,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       const cookie = `Cookie: ${'c'.repeat(6_000)}`;
       expect((await ask('/', { key, headers: [cookie] })).status).toBe(200);
       expect((await ask(`/?${'q'.repeat(6_000)}`, { key })).status).toBe(200);
+      expect((await ask('/', { key, headers: [`X-Large: ${'l'.repeat(6_000)}`] })).status).toBe(example.largeHeader ?? 200);
       const body = 'b'.repeat(200_000);
       expect((await ask('/', { key, method: 'PUT', body })).status).toBe(200);
       expect(reached.at(-1)).toMatchObject({ method: 'PUT', bytes: 200_000 });
@@ -550,6 +554,7 @@ export function describeGateway(name: string, example: GatewayExample) {
         [{ headers: [`Authorization: Bearer ${key}\t`] }, 200],
         [{ headers: ['Authorization: Bearer ä', `Cookie: ${long}`] }, 400, 401],
         [{ headers: [`Authorization:${long}`] }, 400, 401, 431, 500],
+        [{ headers: [`X-Large: ${long}`] }, 401, 500],
         [{ headers: ['Expect: 100-continue', 'Content-Length: 0'] }, 401],
         [{ method: 'PROPFIND' }, 401, 405, 501],
         [{ method: 'POST', body: 'b'.repeat(100_000) }, 401],
@@ -587,8 +592,9 @@ export function describeGateway(name: string, example: GatewayExample) {
     async function expectOpen(path: string, key: string | undefined) {
       reached.length = 0;
       const headers = ['X-Tollgate-Key-Id: forged', 'X-Tollgate-Code: VALID', 'X-Tollgate-Meta-Plan: forged'];
-      const answer = await ask(path, { key, headers, open: true });
+      const answer = await ask(path, { key, headers, method: 'POST', body: 'b'.repeat(100), open: true });
       expect([answer.status, answer.text]).toEqual([200, 'from the API']);
+      expect(reached).toMatchObject([{ method: 'POST', url: path, bytes: 100 }]);
       const names = Object.entries(reached[0]!.headers).filter(([, value]) => value);
       expect(names.filter(([header]) => header.startsWith('x-tollgate-'))).toEqual([]);
       expect(JSON.stringify(reached)).not.toContain(key ?? 'forged');
