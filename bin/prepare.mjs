@@ -102,8 +102,9 @@ function installRedis() {
   say('there is no redis-server on the PATH; installing the package redis-server with apt-get …');
   // RUNLEVEL=1 keeps the package from starting the system's own Redis. Were it started, we would not use it.
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
-  const quietly = { env, stdio: ['ignore', 'ignore', 'inherit'] };
-  const code =
-    run('apt-get', ['update', '-qq'], quietly) || run('apt-get', ['install', '-y', '-qq', 'redis-server'], quietly);
-  if (code !== 0 || !hasRedis()) fail('apt-get could not install redis-server. Its own message is above.');
+  const apt = (args, stderr) => run('apt-get', [...args, '-qq'], { env, stdio: ['ignore', 'ignore', stderr] });
+  const installed = (stderr) => apt(['install', '-y', 'redis-server'], stderr) === 0;
+  // The lists of packages may be missing or out of date; to load them takes a minute on some machines.
+  if (!installed('ignore') && apt(['update'], 'inherit') === 0) installed('inherit');
+  if (!hasRedis()) fail('apt-get could not install redis-server. Its own message is above.');
 }
