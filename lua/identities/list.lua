@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Some identities in order of creation, or only those among the next few that contain a text. Ends early where they have
--- many limits, so that Redis is not held up.
+-- many limits or large metadata, so that Redis is not held up.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records and list
@@ -29,7 +29,7 @@ for index = 1, math.min(count, #members) do
   last, looked_at = id16, index
   if search == '' or string.find(string.lower('id_' .. id16), search, 1, true) or string.find(string.lower(external_id), search, 1, true) then
     local row = show_identity(workspace, load_identity(workspace, external_id), external_id)
-    rows[#rows + 1], parts = row, parts + #row[4]
+    rows[#rows + 1], parts = row, parts + #row[4] + parts_of_meta(row[3])
   end
 end
 return { rows, last, #members > looked_at and 1 or 0 }

@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- A page of an API's keys, in order of creation, with what it takes to create them again elsewhere.
+-- A page of an API's keys, in order of creation, with what it takes to create them again elsewhere. Ends early where they
+-- have many permissions or limits, or large metadata, so that Redis is not held up.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key list, key, API and identity records, permissions, roles
@@ -23,14 +24,15 @@ local workspace, api_id, after, count, now = KEYS[1], ARGV[1], ARGV[2], tonumber
 if not live_api(workspace, api_id) then return false end
 
 local ids, digests = keys_after(workspace, string.sub(api_id, -8), after, count + 1)
-local keys = {}
-for index = 1, math.min(count, #ids) do
-  local digest = digests[index]
+local keys, looked_at, parts = {}, 0, 0
+while looked_at < math.min(count, #ids) and parts < SHOWN_PARTS_MAX do
+  looked_at = looked_at + 1
+  local digest = digests[looked_at]
   local record, state = load_key(workspace, digest, now)
   if record then
-    local shown = show_key(workspace, record, state, api_id)
+    local shown, parts_of_key = show_key(workspace, record, state, api_id)
     shown[11] = state.direct and effective_slugs(workspace, redis.call('HGET', record, 'direct'), '') or {}
-    keys[#keys + 1] = { digest, shown }
+    keys[#keys + 1], parts = { digest, shown }, parts + parts_of_key
   end
 end
-return { keys, #ids > count and ids[count] or '' }
+return { keys, #ids > looked_at and ids[looked_at] or '' }

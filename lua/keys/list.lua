@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Some of an API's keys, in order of creation; with an externalId only that identity's. Ends early where they have many
--- permissions or limits, so that Redis is not held up.
+-- permissions or limits, or large metadata, so that Redis is not held up.
 --
 -- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  key list, key, API and identity records, permissions, roles

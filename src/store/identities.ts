@@ -1,7 +1,7 @@
 // The typed faces of lua/identities/.
 
 import type { Actor } from '../domain/caller.ts';
-import type { NewLimit } from './keys.ts';
+import { type NewLimit, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
 import { type Identity, type IdentityRow, readIdentity } from './records.ts';
 import type { StoreContext } from './store.ts';
@@ -38,6 +38,7 @@ export function openIdentities({ scripts, now, actorText, usageRetentionMs }: St
     ): Promise<PageOf<Identity>> {
       const search = page.search?.toLowerCase() ?? '';
       const found: Identity[] = [];
+      let metaLength = 0;
       let after = page.after?.slice('id_'.length) ?? '';
       for (let step = 0; step < stepsMax; step++) {
         const wanted = page.count - found.length;
@@ -50,7 +51,8 @@ export function openIdentities({ scripts, now, actorText, usageRetentionMs }: St
         found.push(...rows.map(readIdentity));
         if (more === 0) return { items: found, next: undefined };
         after = last;
-        if (found.length === page.count) break;
+        metaLength += rows.reduce((sum, [, , meta]) => sum + (meta?.length ?? 0), 0);
+        if (found.length === page.count || metaLength > pageMetaMax) break;
       }
       return { items: found, next: `id_${after}` };
     },

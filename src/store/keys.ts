@@ -10,8 +10,9 @@ import type { StoreContext } from './store.ts';
 /** What a key carries at most, by whatever operation. */
 export const permissionsMax = 1000;
 export const rolesMax = 100;
-/** A page of keys is read in so many steps at most; lua/keys/list.lua bounds each of them. */
+/** A page of keys is read in so many steps at most, and ends at so much metadata; lua/keys/list.lua bounds each step. */
 const listStepsMax = 10;
+export const pageMetaMax = 4 * 1024 * 1024;
 
 export interface NewLimit {
   name: string;
@@ -128,6 +129,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       page: { apiId: string; externalId?: string | undefined; after?: string | undefined; count: number },
     ): Promise<PageOf<KeyRecord> | undefined> {
       const items: KeyRecord[] = [];
+      let metaLength = 0;
       let after = page.after?.slice('key_'.length) ?? '';
       for (let step = 0; step < listStepsMax; step++) {
         const args = [page.apiId, page.externalId ?? '', after, page.count - items.length, now()];
@@ -138,7 +140,8 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
         for (const row of rows) items.push(readKey(await complete(workspaceId, row)));
         if (more === 0) return { items, next: undefined };
         after = last;
-        if (items.length === page.count || isLarge) break;
+        metaLength += rows.reduce((sum, row) => sum + (row[9][6]?.length ?? 0) + (row[13]?.[2]?.length ?? 0), 0);
+        if (items.length === page.count || isLarge || metaLength > pageMetaMax) break;
       }
       return { items, next: `key_${after}` };
     },

@@ -19,18 +19,29 @@ export interface Role {
   permissions: Permission[];
 }
 
+/** A role among those of a key: without its permissions where an answer would be too long with them. */
+export type RoleOfKey = Omit<Role, 'permissions'> & Partial<Role>;
+
 type PermissionRow = [id: string, name: string, slug: string, description: string | null];
 type RoleRow = [id: string, name: string, description: string | null, numbers: string];
 
 /** How many permissions are read in one step. */
 const stepMax = 500;
-/** A page of roles ends when its roles have so many permissions in all. */
-const shownMax = 5000;
+/** A page of roles ends when its roles have so many permissions in all, or bytes of these as JSON. */
+const pageMax = { permissions: 5000, bytes: 2 * 1024 * 1024 };
+/** The roles of a key are answered all at once: beyond so many bytes without their permissions. */
+const answerBytesMax = 10 * 1024 * 1024;
 
 const readPermission = ([id, name, slug, description]: PermissionRow): Permission => ({
   id,
   name,
   slug,
+  ...(description !== null && { description }),
+});
+
+const readRole = ([id, name, description]: RoleRow): RoleOfKey => ({
+  id,
+  name,
   ...(description !== null && { description }),
 });
 
@@ -57,19 +68,26 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
     return numbers.map((number) => found.get(number)).filter((permission) => permission !== undefined);
   }
 
-  async function rolesOf(workspaceId: string, rows: readonly RoleRow[]): Promise<Role[]> {
-    const found = await describe(
-      workspaceId,
-      rows.flatMap(([, , , list]) => numbersIn(list)),
-    );
-    return rows.map(([id, name, description, list]) => ({
-      id,
-      name,
-      ...(description !== null && { description }),
-      permissions: numbersIn(list)
-        .map((number) => found.get(number))
-        .filter((permission) => permission !== undefined),
-    }));
+  /**
+   * Roles with their permissions, as many of the first as have at most `bytesMax` of these in all, but at least one. Each
+   * permission is shown in every role that has it.
+   */
+  async function rolesWithin(workspaceId: string, rows: readonly RoleRow[], bytesMax: number): Promise<Role[]> {
+    const known = new Map<string, { permission: Permission; bytes: number }>();
+    const roles: Role[] = [];
+    let bytes = 0;
+    for (const row of rows) {
+      const numbers = numbersIn(row[3]);
+      const unknown = numbers.filter((number) => !known.has(number));
+      for (const [number, permission] of await describe(workspaceId, unknown)) {
+        known.set(number, { permission, bytes: Buffer.byteLength(JSON.stringify(permission)) });
+      }
+      const found = numbers.map((number) => known.get(number)).filter((entry) => entry !== undefined);
+      for (const entry of found) bytes += entry.bytes;
+      if (bytes > bytesMax && roles.length > 0) break;
+      roles.push({ ...readRole(row), permissions: found.map(({ permission }) => permission) });
+    }
+    return roles;
   }
 
   const permissions = {
@@ -123,7 +141,7 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
 
     async find(workspaceId: string, idOrName: string): Promise<Role | undefined> {
       const rows = (await scripts.run('roles/read', workspaceId, [idOrName, ''])) as RoleRow[];
-      return (await rolesOf(workspaceId, rows))[0];
+      return (await rolesWithin(workspaceId, rows, answerBytesMax))[0];
     },
 
     /** A page in order of creation, of those that contain `search` if that is given. `after` is a role id. */
@@ -141,16 +159,12 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
       });
       // Ends early where roles have many permissions: each is shown whole in each of them.
       let [kept, shown] = [0, 0];
-      while (kept < found.items.length && shown < shownMax) shown += numbersIn(found.items[kept++]!.row[3]).length;
-      const items = found.items.slice(0, kept);
-      const next = items.length < found.items.length ? items.at(-1)!.id : found.next;
-      return {
-        items: await rolesOf(
-          workspaceId,
-          items.map(({ row }) => row),
-        ),
-        next,
-      };
+      while (kept < found.items.length && shown < pageMax.permissions) {
+        shown += numbersIn(found.items[kept++]!.row[3]).length;
+      }
+      const rows = found.items.slice(0, kept).map(({ row }) => row);
+      const items = await rolesWithin(workspaceId, rows, pageMax.bytes);
+      return { items, next: items.length < found.items.length ? items.at(-1)!.id : found.next };
     },
 
     /** False when there is no such role. */
@@ -168,9 +182,11 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
       return outcome === 'role_not_found' ? { refused: outcome } : { refused: 'create_permission', name: about };
     },
 
-    /** Those in a list of numbers as other scripts answer it. */
-    async ofNumbers(workspaceId: string, list: string): Promise<Role[]> {
-      return rolesOf(workspaceId, (await scripts.run('roles/read', workspaceId, ['', list])) as RoleRow[]);
+    /** Those in a list of numbers as other scripts answer it; see answerBytesMax. */
+    async ofNumbers(workspaceId: string, list: string): Promise<RoleOfKey[]> {
+      const rows = (await scripts.run('roles/read', workspaceId, ['', list])) as RoleRow[];
+      const roles = await rolesWithin(workspaceId, rows, answerBytesMax);
+      return [...roles, ...rows.slice(roles.length).map(readRole)];
     },
   };
 

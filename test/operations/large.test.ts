@@ -7,7 +7,9 @@ import { hash } from '../support/examples.ts';
 import { dayMs, harness, type InputOf } from '../support/harness.ts';
 import { readPages } from '../support/lists.ts';
 
-const { call, ok, createRootKey, createWorkspace } = harness();
+const tollgate = harness();
+const { call, ok, createRootKey, createWorkspace } = tollgate;
+const store = () => tollgate.store;
 
 const times = <Item>(count: number, make: (index: number) => Item) =>
   Array.from({ length: count }, (_, at) => make(at));
@@ -113,6 +115,60 @@ describe('a page ends early', () => {
         ),
       ).toEqual([5, 5, 2]);
     }
+  });
+
+  test('of roles whose permissions have long names, in bytes; answers of a key leave them out beyond 10 MB', async () => {
+    const { rootKey } = await createWorkspace();
+    const run = <Name extends OperationName>(name: Name, input: InputOf<Name>) => call(name, input, rootKey);
+    const long = '\u{1f511}'.repeat(512);
+    const permissions = times(1000, (index) => `long.${index}`);
+    for (const slug of permissions) {
+      await run('permissions.createPermission', { slug, name: long, description: long });
+    }
+    const roles = times(12, (index) => `long ${index}`);
+    const ids: string[] = [];
+    for (const name of roles) ids.push((await run('permissions.createRole', { name, permissions })).data.roleId);
+    const listed = await readPages((at) => run('permissions.listRoles', { ...at }));
+    const pages = listed.map((page) => page.map(({ id }) => id));
+    expect(sizesOf(pages, ids)).toEqual(times(12, () => 1));
+    expect(listed.flat().every((role) => role.permissions?.length === 1000)).toBe(true);
+
+    const { apiId } = (await run('apis.createApi', { name: 'large' })).data;
+    const { keyId } = (await run('keys.createKey', { apiId, roles })).data;
+    const { data } = await run('keys.addRoles', { keyId, roles: ['long 0'] });
+    expect(data.map(({ name }) => name)).toEqual(roles);
+    // A role has 4.2 MB.
+    expect(data.map((role) => role.permissions?.length)).toEqual([1000, 1000, ...times(10, () => undefined)]);
+  });
+
+  test('of keys and identities with large metadata, where META_LIMIT_BYTES allows it', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const { apiId } = (await call('apis.createApi', { name: 'large' }, rootKey)).data;
+    const meta = JSON.stringify({ large: 'x'.repeat(1_000_000) });
+    const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };
+    const externalIds = times(20, (index) => `large${index}`);
+    for (const externalId of externalIds) {
+      await store().identities.create(workspaceId, [{ externalId, meta, ratelimits: [] }], actor);
+      const keys = [{ digest: Buffer.from(hash(), 'base64'), start: '', meta, externalId }];
+      await store().keys.create(workspaceId, { apiId, keys, mayCreatePermissions: true }, actor);
+    }
+    const keys = await readPages((at) => call('apis.listKeys', { apiId, ...at }, rootKey));
+    expect(keys.flat().map(({ externalId }) => externalId)).toEqual(externalIds);
+    const identities = await readPages((at) => call('identities.listIdentities', { ...at }, rootKey));
+    expect(identities.flat().map(({ externalId }) => externalId)).toEqual(externalIds);
+    for (const page of [...keys, ...identities]) expect(JSON.stringify(page).length).toBeLessThan(10e6);
+    // An export reads in steps too, and leaves nothing out.
+    const exported: string[] = [];
+    let after: string | undefined;
+    let largest = 0;
+    do {
+      const page = (await store().keys.export(workspaceId, { apiId, after, count: 200 }))!;
+      exported.push(...page.items.map((key) => key.externalId!));
+      largest = Math.max(largest, page.items.length);
+      after = page.next;
+    } while (after !== undefined);
+    expect(exported).toEqual(externalIds);
+    expect(largest).toBeLessThan(10);
   });
 
   test('of root keys with long lists of grants', async () => {

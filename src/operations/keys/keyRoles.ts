@@ -3,7 +3,7 @@
 import Type from 'typebox';
 import type { ManageContext } from '../../operation.ts';
 import { rolesMax } from '../../store/keys.ts';
-import type { Role as RoleRecord } from '../../store/rbac.ts';
+import type { RoleOfKey } from '../../store/rbac.ts';
 import { invalid, keyNotFound, roleNotFound } from '../rules.ts';
 import { KeyId, Role, RoleName } from '../schemas.ts';
 
@@ -11,13 +11,17 @@ export const input = (minItems: 0 | 1) => ({
   keyId: KeyId,
   roles: Type.Array(RoleName, { minItems, maxItems: rolesMax }),
 });
-export const output = Type.Array(Role, { description: 'All roles of the key, after the call.' });
+const { permissions, ...fields } = Role.properties;
+export const output = Type.Array(Type.Object({ ...fields, permissions: Type.Optional(permissions) }), {
+  description:
+    'All roles of the key, after the call. Beyond 10 MB roles come without their `permissions`: permissions.getRole has them.',
+});
 
 export async function changeRoles(
   mode: 'add' | 'remove' | 'set',
   { keyId, roles }: { keyId: string; roles: string[] },
   { store, caller, actor }: ManageContext,
-): Promise<RoleRecord[]> {
+): Promise<RoleOfKey[]> {
   const result = await store.keys.setRoles(caller.workspaceId, mode, { keyId, roles }, actor);
   if (!('refused' in result)) return store.roles.ofNumbers(caller.workspaceId, result.numbers);
   if (result.refused === 'role_not_found') throw roleNotFound(result.name);
