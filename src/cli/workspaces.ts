@@ -17,7 +17,6 @@ const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
 
 /** A mistyped id must not make a root key that belongs to nothing. */
 export async function requireWorkspace(store: Store, workspaceId: string) {
-  const workspaces = await store.workspaces.list();
-  if (workspaces.some((workspace) => workspace.workspaceId === workspaceId)) return;
+  if (await store.workspaces.exists(workspaceId)) return;
   throw new Error(`There is no workspace ${workspaceId}. \`tollgate workspace list\` shows them.`);
 }

@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { createId, createRootKeyString, digestOf } from '../domain/keyString.ts';
 import { setupKey, workspaceKey, workspacesKey } from './keyspace.ts';
+import { pieces } from './pieces.ts';
 import { answered } from './redis.ts';
 import { cliActor } from './rootKeys.ts';
 import type { Store, StoreContext } from './store.ts';
@@ -12,6 +13,9 @@ export interface Workspace {
   name: string;
   createdAt: number;
 }
+
+/** Workspaces that are read at once. */
+const step = 500;
 
 export function openWorkspaces(
   { redis, scripts, change, now, currentMs }: StoreContext,
@@ -25,20 +29,34 @@ export function openWorkspaces(
     return { workspaceId, name, createdAt };
   }
 
-  /** By time of creation. */
-  const ids = (): Promise<string[]> => answered(redis.zrange(workspacesKey, '0', '-1'));
+  /** By time of creation. Workspaces are never deleted, so what one step reads has its place in all later ones. */
+  async function ids(): Promise<string[]> {
+    const all: string[] = [];
+    for (;;) {
+      const some = await answered(redis.zrange(workspacesKey, all.length, all.length + step - 1));
+      all.push(...some);
+      if (some.length < step) return all;
+    }
+  }
 
   async function list(): Promise<Workspace[]> {
-    return Promise.all(
-      (await ids()).map(async (workspaceId) => {
+    const all: Workspace[] = [];
+    for (const some of pieces(await ids(), step)) {
+      const found = some.map(async (workspaceId) => {
         const [name, created] = await answered(redis.hmget(workspaceKey(workspaceId), 'name', 'created'));
         return { workspaceId, name: name ?? '', createdAt: Number(created) };
-      }),
-    );
+      });
+      all.push(...(await Promise.all(found)));
+    }
+    return all;
   }
+
+  const exists = async (workspaceId: string): Promise<boolean> =>
+    (await answered(redis.zscore(workspacesKey, workspaceId))) !== null;
 
   return {
     create,
+    exists,
     ids,
     list,
 

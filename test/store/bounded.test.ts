@@ -8,6 +8,7 @@ import {
   namespaceNamesKey,
   tagUsageKey,
   workspaceKey,
+  workspacesKey,
 } from '../../src/store/keyspace.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
@@ -50,6 +51,20 @@ describe('notes of deleted keys', () => {
     // Each call adds one.
     expect(left).toEqual([151, 52, 3, 4]);
   });
+});
+
+test('workspaces are listed in steps, in order, and none is missed', async () => {
+  const made: string[] = [];
+  for (let index = 0; index < 1001; index++) {
+    made.push((await tollgate.store.workspaces.create(`many ${index}`)).workspaceId);
+  }
+  const ids = await tollgate.store.workspaces.ids();
+  expect(ids).toHaveLength(await redis.zcard(workspacesKey));
+  expect(new Set(ids).size).toBe(ids.length);
+  expect(made.every((id) => ids.includes(id))).toBe(true);
+  const listed = await tollgate.store.workspaces.list();
+  expect(listed.map(({ workspaceId }) => workspaceId)).toEqual(ids);
+  expect(listed.find(({ workspaceId }) => workspaceId === made[1000])).toMatchObject({ name: 'many 1000' });
 });
 
 /** How often each command ran while `act` did. */
