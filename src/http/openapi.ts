@@ -6,6 +6,7 @@ import { actions, type Resource } from '../domain/grants.ts';
 import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
 import {
+  costMax,
   Identity,
   KeyRecord,
   Override,
@@ -76,7 +77,10 @@ const object = (properties: Json, optional: readonly string[] = []): Json => ({
 });
 const string: Json = { type: 'string' };
 
-/** A TypeBox schema without what is TypeBox's own; shapes that have a name are referred to by it. */
+/**
+ * A TypeBox schema without what is TypeBox's own; shapes that have a name are referred to by it. `documented` holds keywords
+ * for the document alone: rules that an operation checks itself, for the sake of its message.
+ */
 const plain = (schema: TSchema): Json => named(JSON.parse(JSON.stringify(schema)));
 
 const names = new Map(Object.entries(shared).map(([name, schema]) => [JSON.stringify(schema), name]));
@@ -90,7 +94,10 @@ function named<Value>(value: Value): Value {
 
 function members<Value extends object>(value: Value): Value {
   if (Array.isArray(value)) return value.map(named) as unknown as Value;
-  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, named(member)])) as Value;
+  const { documented, ...rest } = value as Value & { documented?: object };
+  return Object.fromEntries(
+    Object.entries({ ...rest, ...documented }).map(([key, member]) => [key, named(member)]),
+  ) as Value;
 }
 
 export function openApi(operations: readonly AnyOperation[], { version }: { version: string }): OpenApiDocument {
@@ -388,14 +395,18 @@ const gatewayCheck: OperationObject = {
   operationId: 'gateway.check',
   summary: 'Verify the key of a request for a gateway: by status and headers.',
   description: [
-    'What `keys.verifyKey` does, for gateways that ask by headers and are told by a status and headers, such as nginx, Traefik, Caddy and Envoy. Any method will do, and a body is not looked at. A path below this one is taken for this one.',
+    'What `keys.verifyKey` does, for gateways that ask by headers and are told by a status and headers, such as nginx, Traefik, Caddy and Envoy. Any method will do, and a body is not looked at. A path below this one is taken for this one. An empty header counts as left out.',
     'The key is in Authorization, after `Bearer`, or in the header of the setting GATEWAY_KEY_HEADER. Needs the root key of the setting GATEWAY_ROOT_KEY or, where that is empty, of a header; a root key that is not accepted is a 500, as it is not the end user who is at fault.',
   ].join('\n\n'),
   tags: ['gateway'],
   security: [{ key: [] }, { key: [], gatewayRootKey: [] }],
   parameters: [
     headerParameter(askedBy.permissions, 'A permission query, as `permissions` of `keys.verifyKey`.'),
-    headerParameter(askedBy.cost, 'Credits to charge; 1 if left out.', { type: 'integer', minimum: 0 }),
+    headerParameter(askedBy.cost, 'Credits to charge; 1 if left out.', {
+      type: 'integer',
+      minimum: 0,
+      maximum: costMax,
+    }),
     headerParameter(
       askedBy.limits,
       'Limits to check: `name` or `name=cost`, with commas between. Names are percent-encoded where they hold `,`, `=` or `%`.',

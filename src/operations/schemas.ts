@@ -9,8 +9,8 @@ const integerMax = Number.MAX_SAFE_INTEGER;
 /** An object that takes these fields and no others. */
 export const Fields = <const Properties extends Record<string, TSchema>>(
   properties: Properties,
-  description?: string,
-) => Type.Object(properties, { additionalProperties: false, ...(description && { description }) });
+  options: { description?: string; documented?: object } = {},
+) => Type.Object(properties, { additionalProperties: false, ...options });
 
 /** Also takes null, which the contract gives a meaning of its own. */
 export function Nullable<Schema extends TSchema>(schema: Schema) {
@@ -97,6 +97,9 @@ export const CreditChanges = Fields({
   refill: Type.Optional(Nullable(Refill)),
 });
 
+/** The most credits that a verification charges. */
+export const costMax = 1e12;
+
 export const Duration = Int({ minimum: 1000, description: 'Milliseconds.' });
 
 export const RatelimitRequest = Fields({
@@ -181,6 +184,7 @@ export const Grant = Type.String({
   minLength: 1,
   maxLength: 512,
   description: `\`<resource>.<id or *>.<action>\`, or \`*\` for everything. Resources: ${(Object.keys(actions) as Resource[]).join(', ')}.`,
+  documented: { pattern: '^(\\*|[a-z_]+\\.(\\*|[a-zA-Z0-9_]{3,255})\\.[a-z_]+)$' },
 });
 
 export const Description = Type.String({ maxLength: 512 });
@@ -212,7 +216,15 @@ export const NamespaceRef = Type.String({
 });
 export const Identifier = Type.String({ minLength: 1, maxLength: 512, description: 'Whom or what to limit.' });
 export const Tag = Type.String({ minLength: 1, maxLength: 512 });
-export const SqlQuery = Type.String({ description: 'Refused: there is no SQL here.' });
+export const SqlQuery = Type.String({
+  description: 'Refused: there is no SQL here. The SDKs of Unkey send it.',
+  documented: { not: {} },
+});
+/** A field of Unkey that asks for the plaintext of a key. */
+export const Plaintext = Type.Boolean({
+  description: 'Plaintext is never kept: true is refused.',
+  documented: { const: false },
+});
 
 export const Permission = Type.Object({
   id: Type.String(),

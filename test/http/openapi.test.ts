@@ -62,6 +62,38 @@ function expectDescribed(path: string, answer: { status: number; contentType: st
 }
 
 describe('the document', () => {
+  test('refuses what operations check themselves, where JSON Schema can state it', async () => {
+    const schemaOf = (name: string) => {
+      const { content } = operationAt(`/v2/${name}`).requestBody as { content: Record<string, { schema: object }> };
+      return checkFor(content['application/json']!.schema);
+    };
+    const wrong: [name: string, right: object, wrong: object][] = [
+      ['apis.listKeys', { apiId: 'api_1', decrypt: false }, { decrypt: true }],
+      ['keys.getKey', { keyId: 'key_1' }, { decrypt: true }],
+      ['keys.createKey', { apiId: 'api_1' }, { recoverable: true }],
+      ['keys.updateCredits', { keyId: 'key_1', operation: 'increment', value: 1 }, { value: null }],
+      ['keys.updateCredits', { keyId: 'key_1', operation: 'set', value: null }, { value: undefined }],
+      ['keys.verifyKey', { key: 'k', ratelimits: [{ name: 'abc' }] }, { ratelimits: [{ name: 'abc', limit: 1 }] }],
+      ['keys.verifyKey', { key: 'k' }, { ratelimits: [{ name: 'abc', duration: 1000 }] }],
+      [
+        'keys.migrateKeys',
+        { migrationId: 'abc', apiId: 'api_1', keys: [{ hash: Buffer.alloc(32, 'x').toString('base64') }] },
+        { keys: [{ hash: Buffer.alloc(31, 'x').toString('base64') }] },
+      ],
+      ['rootKeys.createRootKey', { permissions: ['*', 'api.api_1.read_key'] }, { permissions: ['api.read_key'] }],
+      ['analytics.getVerifications', {}, { query: 'SELECT 1' }],
+      ['analytics.getRatelimits', {}, { query: 'SELECT 1' }],
+    ];
+    for (const [name, right, change] of wrong) {
+      const check = schemaOf(name);
+      expect(check(right), `${name} ${JSON.stringify(right)}: ${JSON.stringify(check.errors)}`).toBe(true);
+      const input = JSON.parse(JSON.stringify({ ...right, ...change }));
+      expect(check(input), `${name} ${JSON.stringify(input)}`).toBe(false);
+      expect((await h.call(name as OperationName, input)).status, `${name} ${JSON.stringify(input)}`).toBe(400);
+    }
+    expect(JSON.stringify(document)).not.toContain('"documented"');
+  });
+
   test('is valid OpenAPI 3.1, without a reference that leads nowhere', async () => {
     const validator = new Validator();
     expect(await validator.validate(structuredClone(document))).toMatchObject({ valid: true });

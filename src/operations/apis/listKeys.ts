@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { apiNotFound, invalid } from '../rules.ts';
-import { ApiId, Cursor, ExternalId, Fields, KeyRecord, PageSize } from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, KeyRecord, PageSize, Plaintext } from '../schemas.ts';
 
 export const listKeys = manages({
   name: 'apis.listKeys',
@@ -11,7 +11,7 @@ export const listKeys = manages({
     limit: Type.Optional(PageSize(100)),
     cursor: Type.Optional(Cursor),
     externalId: Type.Optional(ExternalId),
-    decrypt: Type.Optional(Type.Boolean({ description: 'Plaintext is never kept: true is refused.' })),
+    decrypt: Type.Optional(Plaintext),
     revalidateKeysCache: Type.Optional(Type.Boolean({ description: 'Accepted and ignored: nothing is cached.' })),
   }),
   output: Type.Array(KeyRecord),

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { invalid } from '../rules.ts';
-import { Fields, KeyId, KeyRecord } from '../schemas.ts';
+import { Fields, KeyId, KeyRecord, Plaintext } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 
 export const getKey = manages({
@@ -9,7 +9,7 @@ export const getKey = manages({
   summary: 'Read a key by its id.',
   input: Fields({
     keyId: KeyId,
-    decrypt: Type.Optional(Type.Boolean({ description: 'Plaintext is never kept: true is refused.' })),
+    decrypt: Type.Optional(Plaintext),
   }),
   output: KeyRecord,
   errors: ['key_not_found'],

@@ -22,7 +22,11 @@ const slugsMax = 1000;
 
 /** A key that was issued elsewhere, known here by its hash. */
 export const IssuedKey = Fields({
-  hash: Type.String({ maxLength: 64, description: 'Base64 of the SHA-256 of the whole key string.' }),
+  hash: Type.String({
+    maxLength: 64,
+    description: 'Base64 of the SHA-256 of the whole key string.',
+    documented: { pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$' },
+  }),
   name: Type.Optional(KeyName),
   externalId: Type.Optional(ExternalId),
   meta: Type.Optional(Meta),

@@ -7,11 +7,19 @@ import { loadKey, scopeOfKey } from './keyById.ts';
 export const updateCredits = manages({
   name: 'keys.updateCredits',
   summary: 'Set, raise or lower the credits of a key. Setting null makes it unlimited.',
-  input: Fields({
-    keyId: KeyId,
-    operation: Type.Enum(['set', 'increment', 'decrement']),
-    value: Type.Optional(Nullable(Int({ minimum: 0 }))),
-  }),
+  input: Fields(
+    {
+      keyId: KeyId,
+      operation: Type.Enum(['set', 'increment', 'decrement']),
+      value: Type.Optional(Nullable(Int({ minimum: 0 }))),
+    },
+    {
+      documented: {
+        required: ['keyId', 'operation', 'value'],
+        anyOf: [{ properties: { operation: { const: 'set' } } }, { properties: { value: { type: 'integer' } } }],
+      },
+    },
+  ),
   output: CreditsOrUnlimited,
   errors: ['key_not_found'],
   needs: { api: ['update_key'] },

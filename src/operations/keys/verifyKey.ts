@@ -8,18 +8,27 @@ import { decides } from '../../operation.ts';
 import type { LimitState, Verified } from '../../store/decide.ts';
 import type { Store } from '../../store/store.ts';
 import { checkNamesOnce, invalid } from '../rules.ts';
-import { Duration, Fields, Identity, Int, KeyString, Meta, VerifiedRatelimit } from '../schemas.ts';
+import { costMax, Duration, Fields, Identity, Int, KeyString, Meta, VerifiedRatelimit } from '../schemas.ts';
 
-const NamedLimit = Fields({
-  name: Type.String({
-    minLength: 3,
-    maxLength: 128,
-    description: 'A limit of the key or its identity, or one of your own for this call.',
-  }),
-  cost: Type.Optional(Int({ minimum: 0, default: 1, description: 'Units. 0 asks whether the count is within the limit, and charges nothing.' })),
-  limit: Type.Optional(Int({ minimum: 1, description: 'With `duration`: a limit for this call only.' })),
-  duration: Type.Optional(Duration),
-});
+const NamedLimit = Fields(
+  {
+    name: Type.String({
+      minLength: 3,
+      maxLength: 128,
+      description: 'A limit of the key or its identity, or one of your own for this call.',
+    }),
+    cost: Type.Optional(
+      Int({
+        minimum: 0,
+        default: 1,
+        description: 'Units. 0 asks whether the count is within the limit, and charges nothing.',
+      }),
+    ),
+    limit: Type.Optional(Int({ minimum: 1, description: 'With `duration`: a limit for this call only.' })),
+    duration: Type.Optional(Duration),
+  },
+  { documented: { dependentRequired: { limit: ['duration'], duration: ['limit'] } } },
+);
 
 const input = Fields({
   key: KeyString,
@@ -30,7 +39,7 @@ const input = Fields({
       description: 'A query such as `documents.read AND (billing.* OR admin)`.',
     }),
   ),
-  credits: Type.Optional(Fields({ cost: Int({ minimum: 0, maximum: 1e12, description: '1 if left out.' }) })),
+  credits: Type.Optional(Fields({ cost: Int({ minimum: 0, maximum: costMax, description: '1 if left out.' }) })),
   ratelimits: Type.Optional(Type.Array(NamedLimit, { maxItems: 50 })),
   tags: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 512 }), { maxItems: 20 })),
   migrationId: Type.Optional(Type.String({ maxLength: 256 })),

@@ -11,7 +11,13 @@ export const LimitCheck = Fields({
   identifier: Type.String({ minLength: 1, maxLength: 512, description: 'Whom or what to limit.' }),
   limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`.' }),
   duration: Int({ minimum: 1000, maximum: 2_592_000_000, description: 'Milliseconds.' }),
-  cost: Type.Optional(Int({ minimum: 0, default: 1, description: 'Units. 0 asks whether the count is within the limit, and charges nothing.' })),
+  cost: Type.Optional(
+    Int({
+      minimum: 0,
+      default: 1,
+      description: 'Units. 0 asks whether the count is within the limit, and charges nothing.',
+    }),
+  ),
 });
 
 export const limit = decides({

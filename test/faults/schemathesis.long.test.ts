@@ -1,0 +1,103 @@
+// Schemathesis over /openapi.json of a built server, with a root key that may do everything: right and wrong requests to
+// every operation, and every response compared with the document. What it does not check is listed in its configuration
+// (schemathesis/schemathesis.toml) and in schemathesis/hooks.py, each with a reason.
+
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { OpenApiDocument } from '../../src/http/openapi.ts';
+import { operations } from '../../src/operations/index.ts';
+import { startMsMax, startTollgate, type Tollgate } from '../examples/tollgate.ts';
+import { examples, makeThings } from '../support/examples.ts';
+import { run } from '../support/processes.ts';
+import { pythonWith } from '../support/python.ts';
+import { report } from './report.ts';
+
+const source = 'test/faults/schemathesis';
+const python = pythonWith(join(source, 'requirements.txt'));
+const missing = 'missing' in python ? python.missing : undefined;
+if (missing) console.warn(`Schemathesis does not run: ${missing}`);
+
+interface Report {
+  complete: boolean;
+  operations: { total: number; tested: number };
+  test_cases: { generated: number; unique_failures: number };
+  failures: unknown[];
+  errors: unknown[];
+  running_time: number;
+  /** How many valid requests of an operation were accepted, by phase. */
+  valid_rates: Record<string, Record<string, { accepted: number }>>;
+}
+
+let tollgate: Tollgate;
+let dir: string;
+beforeAll(async () => {
+  if (missing) return;
+  dir = mkdtempSync(join(tmpdir(), 'tollgate-schemathesis-'));
+  // The gateway check works without the header of a root key then, and each line of the log is a failure.
+  tollgate = await startTollgate((rootKey) => ({ GATEWAY_ROOT_KEY: rootKey, LOG_LEVEL: 'warn' }));
+}, startMsMax);
+afterAll(async () => {
+  if (missing) return;
+  await tollgate.stop();
+  rmSync(dir, { recursive: true });
+});
+
+async function post(name: string, input: unknown, rootKey: string) {
+  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+  const response = await fetch(`${tollgate.url}/v2/${name}`, { method: 'POST', headers, body: JSON.stringify(input) });
+  const body = (await response.json()) as { data: never; error: never };
+  return { status: response.status, ...body };
+}
+
+/** The document, in which each operation's example is of things that exist, and that no other operation removes. */
+async function documentWithThings(): Promise<OpenApiDocument> {
+  const document = (await (await fetch(`${tollgate.url}/openapi.json`)).json()) as OpenApiDocument;
+  const call = post as unknown as Parameters<typeof makeThings>[0];
+  for (const operation of operations) {
+    for (const name of [operation.name, ...('alias' in operation ? [operation.alias] : [])]) {
+      const content = document.paths[`/v2/${name}`]!.post!.requestBody as { content: Record<string, object> };
+      const things = await makeThings(call, tollgate.rootKey);
+      Object.assign(content.content['application/json']!, { example: examples[operation.name](things) });
+    }
+  }
+  return document;
+}
+
+test.skipIf(missing)(
+  `Schemathesis finds nothing${missing ? ` (SKIPPED: ${missing})` : ''}`,
+  async () => {
+    if ('missing' in python) return;
+    cpSync(source, dir, { recursive: true });
+    writeFileSync(join(dir, 'openapi.json'), JSON.stringify(await documentWithThings()));
+    const { apiId } = await tollgate.ok('apis.createApi', { name: 'gateway' });
+    const { key } = await tollgate.ok('keys.createKey', { apiId });
+    const options = ['--url', tollgate.url, '--report', 'json', '--report-json-path', 'report.json', '--no-color'];
+    const program = run('python3', [...python.args, '-m', 'schemathesis.cli', 'run', 'openapi.json', ...options], {
+      cwd: dir,
+      env: { PATH: process.env.PATH, HOME: dir, ...python.env, ROOT_KEY: tollgate.rootKey, KEY: key },
+    });
+    const code = await program.ended;
+    expect(code, program.printed()).toBe(0);
+
+    const result = JSON.parse(readFileSync(join(dir, 'report.json'), 'utf8')) as Report;
+    const { total, tested } = result.operations;
+    expect(result).toMatchObject({ complete: true, failures: [], errors: [] });
+    expect(tested).toBe(total);
+    // Nothing is proved by requests that are refused before an operation begins.
+    const rates = Object.entries(result.valid_rates).filter(([name]) => name.startsWith('POST'));
+    const accepted = (phases: Report['valid_rates'][string]) =>
+      Object.values(phases).reduce((sum, phase) => sum + phase.accepted, 0);
+    expect(rates.filter(([, phases]) => accepted(phases) === 0).map(([name]) => name)).toEqual([]);
+    expect(rates.length).toBeGreaterThan(operations.length);
+    expect(tollgate.server.err).toBe('');
+    report({
+      order: '11.3',
+      fault: 'Schemathesis over `/openapi.json`: right and wrong requests to every operation',
+      expected: 'no 5xx; status, headers and body of every response as the document says; wrong requests are refused',
+      measured: `${result.test_cases.generated} requests to ${tested} of ${total} operations in ${Math.round(result.running_time)} s, ${result.test_cases.unique_failures} failures`,
+    });
+  },
+  300_000,
+);
