@@ -29,6 +29,8 @@ const restartAfterMs = 200;
 /** A worker answers this soon even when Redis does not; one that hangs does not keep the others' figures back. */
 const countsWaitMs = 3_000;
 
+const endOf = (code: number | null, signal: string | null) => `A worker ended with ${signal ?? `exit code ${code}`}`;
+
 /** A port that is free now. uWebSockets.js shares only ports that are named, so the system cannot be left to choose. */
 async function findPort(host: string): Promise<number> {
   const probe = createServer().listen(0, host);
@@ -39,7 +41,7 @@ async function findPort(host: string): Promise<number> {
   return port;
 }
 
-/** Resolves when all of them listen. */
+/** Resolves when the first listens and each of the others listens or has failed once; those are started again. */
 export async function startWorkers({ count, log, redisUrl, host, port, onRestart, scrape }: WorkersOptions) {
   const workers = new Set<ChildProcess>();
   const channels = new Map<ChildProcess, ReturnType<typeof openChannel>>();
@@ -57,13 +59,13 @@ export async function startWorkers({ count, log, redisUrl, host, port, onRestart
     // Its one message says that it listens.
     const listening = once(worker, 'message');
     const ended = once(worker, 'exit').then(([code, signal]) => {
-      throw new Error(`A worker ended with ${signal ?? `exit code ${code}`}.`);
+      throw new Error(endOf(code, signal));
     });
     ended.catch(() => {});
     await Promise.race([listening, ended]);
     channels.set(worker, openChannel(worker, { scrape }));
     worker.once('exit', (code, signal) => {
-      if (!isStopping) void startAgain(onPort, `${signal ?? `exit code ${code}`}`);
+      if (!isStopping) void startAgain(onPort, endOf(code, signal));
     });
   }
 
@@ -86,7 +88,7 @@ export async function startWorkers({ count, log, redisUrl, host, port, onRestart
   }
 
   async function startAgain(onPort: number, reason: string) {
-    log.error(`A worker ended with ${reason}; another is started.`);
+    log.error(`${reason}; another is started.`);
     while (!isStopping) {
       await delay(restartAfterMs);
       try {
@@ -116,9 +118,10 @@ export async function startWorkers({ count, log, redisUrl, host, port, onRestart
 
   try {
     const sharedPort = port === 0 ? await findPort(host) : port;
-    // The first alone: it says what is wrong when the port cannot be had.
+    // The first alone: what is wrong with the port or the settings ends the start. Redis may fail for a moment later on.
     await start(sharedPort);
-    await Promise.all(Array.from({ length: count - 1 }, () => start(sharedPort)));
+    const startOther = () => start(sharedPort).catch((err) => void startAgain(sharedPort, err.message));
+    await Promise.all(Array.from({ length: count - 1 }, startOther));
     return { port: sharedPort, snapshots, drain, close };
   } catch (error) {
     await close();

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { embeddedUrlIfRunning } from '../src/store/embedded.ts';
-import { build, type Program, portOf, runServer } from './support/processes.ts';
+import { build, type Program, portOf, runRedis, runServer } from './support/processes.ts';
 
 const waiting = { timeout: 10_000, interval: 20 };
 
@@ -192,6 +192,37 @@ test('with several workers a killed one is replaced, and the port stays open', a
 
   expect(await server.stop()).toBe(0);
   expect(await reachable(port)).toBe(false);
+});
+
+test('a second worker that does not reach Redis at its start is tried again, while the first one serves', async () => {
+  const redis = await runRedis(dataDir);
+  let refused = 0;
+  // Only the second worker opens connections once there are two: the first process and the first worker have theirs.
+  const relay = createServer((client) => {
+    if (refused === 0 && workersOf(server).length === 2) {
+      refused++;
+      client.destroy();
+      return;
+    }
+    const upstream = connect(redis.socket);
+    client.pipe(upstream).pipe(client);
+    for (const socket of [client, upstream]) socket.on('error', () => socket.destroy());
+  }).listen(0, '127.0.0.1');
+  await once(relay, 'listening');
+  const { port: relayPort } = relay.address() as { port: number };
+  const server = start({ WORKERS: '2', LOG_LEVEL: 'error', REDIS_URL: `redis://127.0.0.1:${relayPort}` });
+  try {
+    const port = await portOf(server);
+    expect(refused).toBe(1);
+    expect(server.err).toMatch(/Cannot reach Redis[\s\S]*A worker ended with exit code 1; another is started/);
+    expect((await fetch(`http://127.0.0.1:${port}/v2/liveness`)).status).toBe(200);
+    await vi.waitFor(() => expect(workersOf(server)).toHaveLength(2), waiting);
+    expect(await server.stop()).toBe(0);
+  } finally {
+    await server.stop('SIGKILL');
+    relay.close();
+    await redis.stop();
+  }
 });
 
 test('the arguments of a worker, which every user of the machine sees, do not tell its Redis', async () => {
