@@ -83,7 +83,7 @@ function asset(contentType: string, bytes: Buffer): Response {
 /** The reference's pages, by path. */
 export const docs: readonly (readonly [path: string, page: Response])[] = [
   ['/docs', page],
-  ['/docs/', { ...page, status: 308, headers: [['Location', '/docs']], body: '' }],
+  ['/docs/', { ...page, status: 308, headers: [['Location', '/docs']], body: 'The reference is at /docs.\n' }],
   [script, asset('text/javascript; charset=utf-8', fromPackage('swagger-ui-bundle.js'))],
   [styles, asset('text/css; charset=utf-8', fromPackage('swagger-ui.css'))],
 ];

@@ -14,7 +14,7 @@ import { createMetrics, type Metrics } from '../metrics.ts';
 import { printVerified, verify, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Store } from '../store/store.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
-import type { AnswerHead, HeadRequest, Response } from './message.ts';
+import { type AnswerHead, type HeadRequest, knownMethods, type Response } from './message.ts';
 import { bearerToken, RootKeyReader } from './rootKey.ts';
 import { compileInput } from './validate.ts';
 
@@ -95,6 +95,10 @@ export function createGateway(options: GatewayOptions): AnswerHead {
   };
 
   async function check(request: HeadRequest, startedAt: number): Promise<Response> {
+    if (!knownMethods.has(request.method)) {
+      const error = new ApiError('method_not_allowed', 'This path takes the methods of HTTP only.');
+      return errorResponse(error, request, { allow: 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS' });
+    }
     try {
       if (request.hasQuery && request.path === gatewayPath) {
         // Below the path it is the end user's, as Envoy passes it on.

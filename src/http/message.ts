@@ -1,3 +1,11 @@
+import { METHODS } from 'node:http';
+
+/** The methods of HTTP. No other is passed on by a proxy: it is the beginning of something that is not a request. */
+export const knownMethods: ReadonlySet<string> = new Set(METHODS);
+
+/** Why a body was not read to its end: it is too long, or bodies that arrive slowly have taken the memory for them. */
+export type BodyRefusal = 'too_large' | 'no_room';
+
 /** A request as plain data: what http/server.ts copies out of uWebSockets.js, and what tests make by hand. */
 export interface Request {
   method: string;
@@ -10,8 +18,8 @@ export interface Request {
   accept: string;
   /** `req_…`, made by the adapter. */
   requestId: string;
-  /** The whole body, or `too_large` when reading stopped at the limit. */
-  body: Buffer | 'too_large';
+  /** The whole body, or why it was not read. */
+  body: Buffer | BodyRefusal;
 }
 
 /** Does it ask for a page? Load balancers often ask with HEAD, which is answered as GET is, without the body. */

@@ -92,6 +92,8 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
       }
       if (request.body === 'too_large')
         throw new ApiError('body_too_large', 'The body is longer than this server accepts.');
+      if (request.body === 'no_room')
+        throw new ApiError('store_unavailable', 'The server is receiving too many large bodies; retry later.');
       if (request.hasQuery) throw new ApiError('invalid_input', 'Operations take no query parameters.', { fields: [] });
       const isLarge = request.body.length >= largeBodyBytes;
       if (isLarge) await readTurn();

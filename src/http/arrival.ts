@@ -1,0 +1,89 @@
+// The memory of request bodies that arrive in several parts. A body that comes in one part is never stored here.
+//
+// All such bodies of a process share one budget. Each holder may fill the budget up to as much as it leaves free: the
+// first up to a half, the next up to a quarter, and so on, so one slow sender always leaves room for the others.
+// A holder is the workspace of a root key that was accepted recently. All other callers share one holder.
+
+/** The part of each body that is outside the budget, so that a short body passes however full the budget is. */
+export const freeBytes = 4_096;
+
+/** The budget of a process. It holds at least four bodies of the longest kind, so that a holder's share fits one. */
+export const budgetBytesFor = (bodyBytesMax: number): number => Math.max(64 * 1024 * 1024, 4 * bodyBytesMax);
+
+/** The holder that all callers share whose root key was not accepted recently. */
+export const unknownCallers = '';
+
+export class BodyBudget {
+  #freeBytes: number;
+  readonly #usedBytes = new Map<string, number>();
+
+  constructor(bytes: number) {
+    this.#freeBytes = bytes;
+  }
+
+  /** Returns false, and reserves nothing, when the holder would then use more than is left free. */
+  reserve(holder: string, bytes: number): boolean {
+    const used = (this.#usedBytes.get(holder) ?? 0) + bytes;
+    if (used > this.#freeBytes - bytes) return false;
+    this.#freeBytes -= bytes;
+    this.#usedBytes.set(holder, used);
+    return true;
+  }
+
+  release(holder: string, bytes: number) {
+    this.#freeBytes += bytes;
+    const left = this.#usedBytes.get(holder)! - bytes;
+    if (left === 0) this.#usedBytes.delete(holder);
+    else this.#usedBytes.set(holder, left);
+  }
+}
+
+/** One body. Its buffer grows with the bytes that have arrived, whatever length was announced. */
+export class ArrivingBody {
+  readonly #budget: BodyBudget;
+  readonly #holder: string;
+  /** No body grows beyond this: the announced length, or the longest that is accepted. */
+  readonly #bytesMax: number;
+  #buffer = Buffer.alloc(0);
+  #length = 0;
+  #reserved = 0;
+
+  constructor(budget: BodyBudget, holder: string, bytesMax: number) {
+    this.#budget = budget;
+    this.#holder = holder;
+    this.#bytesMax = bytesMax;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Copies a part. Returns false when the budget has no room for it. */
+  add(part: ArrayBuffer): boolean {
+    const length = this.#length + part.byteLength;
+    if (length > this.#buffer.length && !this.#grow(length)) return false;
+    this.#buffer.set(new Uint8Array(part), this.#length);
+    this.#length = length;
+    return true;
+  }
+
+  #grow(length: number): boolean {
+    const size = Math.max(length, Math.min(2 * length, this.#bytesMax));
+    const reserve = Math.max(0, size - freeBytes) - this.#reserved;
+    if (reserve > 0) {
+      if (!this.#budget.reserve(this.#holder, reserve)) return false;
+      this.#reserved += reserve;
+    }
+    const larger = Buffer.allocUnsafeSlow(size);
+    larger.set(this.#buffer.subarray(0, this.#length));
+    this.#buffer = larger;
+    return true;
+  }
+
+  /** Gives the reserved bytes back, and returns what has arrived. To be called once, whatever becomes of the body. */
+  end(): Buffer {
+    if (this.#reserved > 0) this.#budget.release(this.#holder, this.#reserved);
+    this.#reserved = 0;
+    return this.#buffer.subarray(0, this.#length);
+  }
+}
