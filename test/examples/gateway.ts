@@ -44,8 +44,10 @@ export interface GatewayExample {
 }
 
 /** Says on the terminal, too, that a program is missing: a skipped test is easily overlooked. */
-export const missingProgram = (program: string, ...args: string[]) => (): string | undefined =>
-  spawnSync(program, args, { stdio: 'ignore' }).error ? `there is no ${program} here` : undefined;
+export const missingProgram =
+  (program: string, ...args: string[]) =>
+  (): string | undefined =>
+    spawnSync(program, args, { stdio: 'ignore' }).error ? `there is no ${program} here` : undefined;
 
 export interface Reached {
   method: string;
@@ -98,9 +100,11 @@ class Connection {
     this.socket.on('data', (data) => {
       this.#buffer = Buffer.concat([this.#buffer, data]);
     });
-    this.socket.on('error', () => {}).on('close', () => {
-      this.#ended = true;
-    });
+    this.socket
+      .on('error', () => {})
+      .on('close', () => {
+        this.#ended = true;
+      });
   }
 
   get isOpen(): boolean {
@@ -232,7 +236,8 @@ const twoWays = [
 /** Every reading of a path by some API: decoded or not, with dots and slashes resolved or not, in any order. */
 function readings(url: string): Set<string> {
   const path = url.replace(/^https?:\/\/[^/]*/i, '').replace(/[?#].*$/s, '');
-  const decode = (text: string) => text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
+  const decode = (text: string) =>
+    text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
   const steps = [
     decode,
     (text: string) => text.replaceAll('\\', '/'),
@@ -295,7 +300,9 @@ export function describeGateway(name: string, example: GatewayExample) {
       const port = await freePort();
       const { listen, tollgate: check, api: behind } = example.addresses;
       const replaced = [
-        ...(listen === undefined ? [] : [[listen, listen.replace(/\b80\b/, String(port)).replace('0.0.0.0', '127.0.0.1')]]),
+        ...(listen === undefined
+          ? []
+          : [[listen, listen.replace(/\b80\b/, String(port)).replace('0.0.0.0', '127.0.0.1')]]),
         [check, check.replace('8080', new URL(tollgate.url).port)],
         [behind, behind.replace('3000', String((api.address() as AddressInfo).port))],
         ...changes,
@@ -456,7 +463,17 @@ export function describeGateway(name: string, example: GatewayExample) {
 
     test('what the client sends under Tollgate’s names reaches neither Tollgate nor the API', async () => {
       const { key, keyId } = await newKey({ credits: { remaining: 1000 } });
-      const names = ['Root-Key', 'Permissions', 'Cost', 'Limits', 'Code', 'Key-Id', 'Api-Id', 'External-Id', 'Meta-Plan'];
+      const names = [
+        'Root-Key',
+        'Permissions',
+        'Cost',
+        'Limits',
+        'Code',
+        'Key-Id',
+        'Api-Id',
+        'External-Id',
+        'Meta-Plan',
+      ];
       const forged = names.flatMap((each) => [
         `X-Tollgate-${each}: forged`,
         `x-tollgate-${each.toLowerCase()}: forged`,
@@ -501,7 +518,9 @@ export function describeGateway(name: string, example: GatewayExample) {
       const cookie = `Cookie: ${'c'.repeat(6_000)}`;
       expect((await ask('/', { key, headers: [cookie] })).status).toBe(200);
       expect((await ask(`/?${'q'.repeat(6_000)}`, { key })).status).toBe(example.longUrl ?? 200);
-      expect((await ask('/', { key, headers: [`X-Large: ${'l'.repeat(6_000)}`] })).status).toBe(example.largeHeader ?? 200);
+      expect((await ask('/', { key, headers: [`X-Large: ${'l'.repeat(6_000)}`] })).status).toBe(
+        example.largeHeader ?? 200,
+      );
       const body = 'b'.repeat(200_000);
       expect((await ask('/', { key, method: 'PUT', body })).status).toBe(200);
       expect(reached.at(-1)).toMatchObject({ method: 'PUT', bytes: 200_000 });
@@ -510,7 +529,11 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect(reached.at(-1)).toMatchObject({ method: 'POST', bytes: 200_000 });
       for (const status of [401, 403, 404, 429, 500, 503]) {
         const answer = await ask(`/status/${status}`, { key });
-        expect([answer.status, answer.text, answer.headers.get('x-of-the-api')]).toEqual([status, 'from the API', 'yes']);
+        expect([answer.status, answer.text, answer.headers.get('x-of-the-api')]).toEqual([
+          status,
+          'from the API',
+          'yes',
+        ]);
         expect(answer.headers.get('x-tollgate-code')).toBe(undefined);
       }
     });
@@ -623,7 +646,10 @@ export function describeGateway(name: string, example: GatewayExample) {
       }
       expect(performance.now() - startedAt).toBeLessThan(5_000);
       tollgate.redis.child.kill('SIGCONT');
-      await vi.waitFor(async () => expect((await ask('/', { key })).status).toBe(200), { timeout: 3_000, interval: 20 });
+      await vi.waitFor(async () => expect((await ask('/', { key })).status).toBe(200), {
+        timeout: 3_000,
+        interval: 20,
+      });
       if (open) expect((await ask('/', { key: 'made_up', open: true })).status).toBe(401);
     });
 

@@ -1,7 +1,7 @@
 // examples/middleware: each program started as its first lines say, in front of a Tollgate as it is run.
 
 import { readdirSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { addressOf, type Program, run } from '../support/processes.ts';
 import { startMsMax, startTollgate, type Tollgate } from './tollgate.ts';
 
@@ -95,6 +95,24 @@ describe.each(programs)('%s', (name) => {
     },
   );
 
+  test('failOpen: without Tollgate everything passes, unchecked; with a root key that is not accepted nothing does', async () => {
+    const key = await newKey({});
+    const startOpen = async (more: Record<string, string>) => {
+      const { started, at } = await start({ FAIL_OPEN: 'true', ...more });
+      onTestFinished(async () => void (await started.stop()));
+      return at;
+    };
+    const away = await startOpen({ TOLLGATE_URL: 'http://127.0.0.1:9' });
+    expect(await ask(`Bearer ${key}`, away)).toMatchObject({ status: 200, text: '{"hello":"unchecked"}' });
+    expect(await ask('Bearer made_up', away)).toMatchObject({ status: 200, text: '{"hello":"unchecked"}' });
+    const misconfigured = await startOpen({ TOLLGATE_ROOT_KEY: `${tollgate.rootKey}x` });
+    expect((await ask(`Bearer ${key}`, misconfigured)).status).toBe(503);
+    const well = await startOpen({});
+    expect((await ask('Bearer made_up', well)).status).toBe(401);
+    expect((await ask(`Bearer ${'k'.repeat(7_000)}`, well)).status).not.toBe(200);
+    expect((await ask(`Bearer ${key}`, well)).status).toBe(200);
+  });
+
   test('503 without Tollgate, with a root key that is not accepted, and nothing of the key printed', async () => {
     const key = await newKey({});
     const wrong: Record<string, string>[] = [
@@ -113,10 +131,13 @@ describe.each(programs)('%s', (name) => {
 });
 
 describe('without Redis', () => {
-  test('503 from each of them, within a second or so', async () => {
+  test.each([503, 200])('%i from each of them, closed or open, within a second or so', async (status) => {
     const { key } = await tollgate.ok('keys.createKey', { apiId });
     const env = { TOLLGATE_URL: tollgate.url, TOLLGATE_ROOT_KEY: tollgate.rootKey, PORT: '0', PATH: process.env.PATH };
-    const started = programs.map((name) => run(process.execPath, [`examples/middleware/${name}`], { env }));
+    const failOpen = status === 200 ? { FAIL_OPEN: 'true' } : {};
+    const started = programs.map((name) =>
+      run(process.execPath, [`examples/middleware/${name}`], { env: { ...env, ...failOpen } }),
+    );
     for (const program of started) onTestFinished(async () => void (await program.stop()));
     const addresses = await Promise.all(started.map(addressOf));
     onTestFinished(() => void tollgate.redis.child.kill('SIGCONT'));
@@ -124,7 +145,10 @@ describe('without Redis', () => {
     const answers = await Promise.all(
       addresses.map((at) => fetch(`${at}/api/hello`, { headers: { authorization: `Bearer ${key}` } })),
     );
-    expect(answers.map(({ status }) => status)).toEqual([503, 503, 503, 503]);
-    expect(answers.map(({ headers }) => headers.get('retry-after'))).toEqual(['1', '1', '1', '1']);
+    expect(answers.map((answer) => answer.status)).toEqual([status, status, status, status]);
+    const retryAfter = status === 503 ? '1' : null;
+    expect(answers.map(({ headers }) => headers.get('retry-after'))).toEqual(Array(4).fill(retryAfter));
+    tollgate.redis.child.kill('SIGCONT');
+    await vi.waitFor(() => tollgate.ok('apis.getApi', { apiId }), { timeout: 5_000, interval: 50 });
   });
 });
