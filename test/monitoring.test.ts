@@ -1,9 +1,12 @@
 // What deploy/ says of metrics, against what a real server tells: every name and label that the dashboard and the alerts
 // use is in a scrape, and both files have the shape that Grafana and Prometheus read.
 
-import { readFileSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parse } from 'yaml';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { parse, stringify } from 'yaml';
 import { readMetrics, type Series } from './support/metrics.ts';
 import { build, firstRootKeyOf, openRedisProcess, startServer } from './support/processes.ts';
 
@@ -66,6 +69,11 @@ beforeAll(async () => {
     });
     expect(response.status).toBe(200);
   }
+  // The gateway check, as the documents recommend it: it has a name of its own.
+  const checked = await fetch(`${server.url}/v2/gateway/check`, {
+    headers: { authorization: 'Bearer unknown', 'x-tollgate-root-key': authorization.slice('Bearer '.length) },
+  });
+  expect(checked.status).toBe(401);
   ({ series, types } = readMetrics(await (await fetch(server.metricsUrl!)).text()));
   await server.stop();
   await redis.close();
@@ -74,7 +82,7 @@ afterAll(() => expect(series.length).toBeGreaterThan(100));
 
 /** What Prometheus itself says of each target, and the labels it gives everything. */
 const ofPrometheus = { names: ['up'], labels: ['job', 'instance'] };
-const functions = ['rate', 'increase', 'sum', 'min', 'max', 'absent', 'histogram_quantile'];
+const functions = ['rate', 'increase', 'sum', 'min', 'max', 'absent', 'histogram_quantile', 'vector'];
 const words = ['by', 'or', 'and', 'unless'];
 
 interface Use {
@@ -129,11 +137,12 @@ function expectKnown(expr: string) {
         found.flatMap((each) => Object.keys(each.labels)),
         `${label} of ${name}`,
       ).toContain(label);
-      if (operator === '=')
-        expect(
-          found.map((each) => each.labels[label]),
-          `${label} of ${name}`,
-        ).toContain(value);
+      // A pattern of statuses may match nothing yet; a list of names may not.
+      const values = operator === '=' ? [value] : operator === '=~' && value.includes('|') ? value.split('|') : [];
+      expect(
+        found.map((each) => each.labels[label]),
+        `${label} of ${name}`,
+      ).toEqual(expect.arrayContaining(values));
     }
     for (const label of grouped.filter((each) => !ofPrometheus.labels.includes(each))) {
       expect(
@@ -156,6 +165,7 @@ describe('the reader of expressions sees what is wrong', () => {
     'sum by (path) (tollgate_redis_up)',
     'tollgate_redis_up{path="a"} == 0',
     'rate(tollgate_requests_total{operation="keys.nothing"}[5m])',
+    'rate(tollgate_requests_total{operation=~"keys.verifyKey|gateway.nothing"}[5m])',
     'average(tollgate_redis_up)',
     'sum(tollgate_redis_up',
     'histogram_quantile(0.9, sum by (le) (rate(tollgate_requests_total[5m])))',
@@ -251,4 +261,75 @@ test("Prometheus's configuration names the job and the rules that are there", ()
     static_configs: [{ targets: [expect.any(String)] }],
   });
   for (const file of prometheus.rule_files) expect(read(`prometheus/${file}`)).toContain('groups:');
+});
+
+const hasPromtool = !spawnSync('promtool', ['--version']).error;
+if (!hasPromtool)
+  console.warn("test/monitoring.test.ts: Prometheus's own tests are SKIPPED: there is no promtool here.");
+
+describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
+  const promtool = (...words: string[]) => {
+    const { status, stdout, stderr } = spawnSync('promtool', words, { encoding: 'utf8' });
+    expect([status, status === 0 ? '' : stdout + stderr]).toEqual([0, '']);
+  };
+  const rulesFile = resolve('deploy/prometheus/tollgate.rules.yaml');
+
+  test('the rules and the configuration are read', () => {
+    promtool('check', 'rules', rulesFile);
+    promtool('check', 'config', resolve('deploy/prometheus/prometheus.yaml'));
+  });
+
+  /** So many requests a minute, of which those with an `le` of 0.05 are fast. */
+  const requests = (operation: string, of: Record<string, number>) =>
+    Object.entries(of).map(([le, perMinute]) => ({
+      series: `tollgate_request_duration_seconds_bucket{job="tollgate", instance="a", operation="${operation}", le="${le}"}`,
+      values: `0+${perMinute}x30`,
+    }));
+  const count = (status: string, perMinute: number) => ({
+    series: `tollgate_requests_total{job="tollgate", instance="a", operation="gateway.check", status="${status}"}`,
+    values: `0+${perMinute}x30`,
+  });
+  const expand = (expr: string) =>
+    expr.replaceAll('$job', 'tollgate').replaceAll('$instance', '.*').replaceAll('$__rate_interval', '5m');
+  const exprOf = (title: string) => expand(panels.find((panel) => panel.title === title)!.targets![0]!.expr);
+
+  function testRules(tests: object[]) {
+    const file = join(mkdtempSync(join(tmpdir(), 'tollgate-test-')), 'tests.yaml');
+    onTestFinished(() => rmSync(dirname(file), { recursive: true }));
+    writeFileSync(file, stringify({ rule_files: [rulesFile], evaluation_interval: '1m', tests }));
+    promtool('test', 'rules', file);
+  }
+
+  test.each(['keys.verifyKey', 'gateway.check'])('TollgateSlow and the panels see %s', (operation) => {
+    const { annotations, labels } = alerts.find(({ alert }) => alert === 'TollgateSlow')!;
+    const fires = {
+      exp_labels: { ...labels, job: 'tollgate', instance: 'a' },
+      exp_annotations: {
+        summary: annotations.summary,
+        description: annotations.description.replace('{{ $labels.instance }}', 'a').replace(/\{\{ .*? \}\}/, '199ms'),
+      },
+    };
+    const slow = requests(operation, { '0.1': 0, '0.2': 600, '+Inf': 600 });
+    const quick = requests(operation, { '0.1': 600, '0.2': 600, '+Inf': 600 });
+    const alertAt = (exp_alerts: object[]) => [{ alertname: 'TollgateSlow', eval_time: '20m', exp_alerts }];
+    const p99 = (value: number) => [
+      { expr: `round(1000 * ${exprOf('Verification p99')})`, eval_time: '20m', exp_samples: [{ labels: '{}', value }] },
+    ];
+    testRules([
+      { interval: '1m', input_series: slow, alert_rule_test: alertAt([fires]), promql_expr_test: p99(199) },
+      { interval: '1m', input_series: quick, alert_rule_test: alertAt([]), promql_expr_test: p99(99) },
+    ]);
+  });
+
+  test('Answered 5xx is a share, and 0 where there are none or no requests at all', () => {
+    const is = (value: number) => [
+      { expr: exprOf('Answered 5xx'), eval_time: '20m', exp_samples: [{ labels: '{}', value }] },
+    ];
+    testRules([
+      { interval: '1m', input_series: [count('200', 90), count('503', 10)], promql_expr_test: is(0.1) },
+      { interval: '1m', input_series: [count('200', 90)], promql_expr_test: is(0) },
+      { interval: '1m', input_series: [count('200', 0), count('503', 0)], promql_expr_test: is(0) },
+      { interval: '1m', input_series: [], promql_expr_test: is(0) },
+    ]);
+  });
 });
