@@ -39,6 +39,7 @@
 -- @include "include/grants"
 -- @include "include/state"
 -- @include "include/window"
+-- @include "include/counters"
 -- @include "include/calendar"
 -- @include "include/permissions"
 -- @include "include/usage"
@@ -54,7 +55,7 @@ local roots, apis, namespaces, totals, rbac_version
 local VALID, DISABLED, EXPIRED, INSUFFICIENT_PERMISSIONS, RATE_LIMITED, USAGE_EXCEEDED, NOT_FOUND = 1, 2, 3, 4, 5, 6, 7
 local REFUSED = {
   unauthorized = 20, root_key_disabled = 21, root_key_expired = 22, insufficient_permissions = 23,
-  limit_not_found = 24, namespace_not_found = 25, create_namespace = 26, failed = 30,
+  limit_not_found = 24, namespace_not_found = 25, create_namespace = 26, too_many_counters = 27, failed = 30,
 }
 local ok_limit, ok_blocked = 10, 11
 -- Beside an outcome.
@@ -146,23 +147,21 @@ end
 -- as a table for each limit of each verification would be most of the work.
 --   selected, over   how many take part, and whether one of them is exceeded
 --   taking           whether units are taken at all
---   ahead            windows of a state that were charged by a clock that was ahead, first bytes as keys, by the text of the state; nil
+--   ahead            whether a window was charged by a clock that was ahead: then `over` is set, and nothing else to be believed
 --   told             what is answered of each, one after the other: which, exceeded, remaining, reset
---   owned            counters of the request's own limits as they will be, {name, text, duration} each, or nil
+--   owned            counters of the request's own limits as they will be, as write_counters takes them, or nil
 -- and of the limits that a state keeps, by their number there, an identity's from 101:
 --   follows_of       what follows the old bytes that stay of its window; false where nothing is taken
 --   kept_of, last_of the last of these bytes, and of the window
-local selected, over, taking, owned, ahead = 0, false, true, nil, nil
+local selected, over, taking, owned, ahead = 0, false, true, nil, false
 local told, follows_of, kept_of, last_of = {}, {}, {}, {}
 
--- A limit takes part. Answers what window_taken does of its bytes.
+-- A limit takes part. Answers what window_taken does of its bytes; settled ones when the clock was ahead.
 local function weigh(as, limit, duration, cost, text, first, last)
   local total, live, oldest, kept, follows = window_taken(text, first, last, now, limit, duration, cost, taking and not over)
   if not total then
-    ahead, over = ahead or {}, true
-    ahead[text] = ahead[text] or {}
-    ahead[text][first] = true
-    return nil
+    over, ahead = true, true
+    return first - 1, settled_window(string.sub(text, first, last), now, duration)
   end
   local remaining, at = limit - total, 4 * selected
   selected = selected + 1
@@ -179,8 +178,8 @@ local function weigh(as, limit, duration, cost, text, first, last)
 end
 
 -- Weighs those limits of a state that take part. `costs` has what the request wants by name (nil where it names none):
--- {name, cost, limit of its own}; `names` collects the names that were met, so that the first of a name wins. Answers the
--- lengths of all its windows as they will be.
+-- {name, cost, limit of its own}; `names` collects the names that were met, so that the first of a name wins. A limit of the
+-- request's own replaces the key's of that name, and not the identity's. Answers the lengths of all its windows as they will be.
 local sole, identity_sole = {}, {}
 local function select_packed(packed, position, tail_bytes, offset, costs, names)
   local count = string.byte(packed, position)
@@ -198,6 +197,7 @@ local function select_packed(packed, position, tail_bytes, offset, costs, names)
     if not names or not names[name] then
       if names then names[name] = true end
       local wanted = costs and costs[name]
+      if wanted and wanted[3] and offset > 0 then wanted = nil end
       if wanted and not wanted[3] or auto == 1 and not wanted then
         local kept, follows = weigh(number, limit, duration, wanted and wanted[2] or 1, packed, window_first, window_last)
         if follows then
@@ -235,30 +235,13 @@ local function read_counter(name, duration)
   return settled
 end
 
--- Settles the windows of a state, and of its identity's, that were charged by a clock that was ahead. False when none was.
-local function settle_states(record, packed, external_id, identity_packed)
-  if not ahead then return false end
-  local function settle(of_record, text, tail_bytes, value, pack)
-    if not ahead[text] then return end
-    local lengths, first = window_lengths(text, #value.limits, tail_bytes)
-    for index, l in ipairs(value.limits) do
-      if ahead[text][first] then l.window = settled_window(l.window, now, l.duration) end
-      first = first + lengths[index]
-    end
-    redis.call('HSET', of_record, 'state', pack(value))
-  end
-  settle(record, packed, TAIL_BYTES, read_state(packed), pack_state)
-  if identity_packed then settle(identity_record(workspace, external_id), identity_packed, 0, read_identity(identity_packed), pack_identity) end
-  return true
-end
-
 -- Selects the limits of a verification: every autoApply limit and every one the request names, the key's before the
 -- identity's of the same name. `wanted` is the request's list or nil. Answers the lengths of the key's windows and of its
--- identity's, and the name that exists nowhere, if any.
+-- identity's, and a refusal, if any.
 local function select_limits(packed, limits_at, identity_packed, wanted, api8)
-  ahead = nil
+  ahead = false
   if not wanted and not identity_packed then return select_packed(packed, limits_at, TAIL_BYTES, 0) end
-  local costs, names, identity_lengths = nil, {}, nil
+  local costs, names, identity_lengths, room = nil, {}, nil, nil
   if wanted then
     costs = {}
     for _, item in ipairs(wanted) do costs[item[1]] = item end
@@ -279,16 +262,20 @@ local function select_limits(packed, limits_at, identity_packed, wanted, api8)
           lengths[number] = kept - first + 1 + #follows
         end
       else
-        local counter = window_counter(workspace, string.sub(packed, 1, 16) .. api8, duration, name)
-        local window = read_counter(counter, duration)
+        local key24, member = string.sub(packed, 1, 16) .. api8, window_member(duration, name)
+        local window = read_counter(window_at(workspace, key24, member), duration)
         local kept, follows = weigh(200 + index, limit, duration, cost, window, 1, #window)
         if follows then
           owned = owned or {}
-          owned[#owned + 1] = { counter, string.sub(window, 1, kept) .. follows, duration }
+          owned[#owned + 1] = { member, string.sub(window, 1, kept) .. follows, duration, window == '' }
+          if window == '' then
+            room = (room or counters_room(workspace, key24, now)) - 1
+            if room < 0 then return lengths, identity_lengths, refuse('too_many_counters', name) end
+          end
         end
       end
     elseif not names[name] then
-      return lengths, identity_lengths, name
+      return lengths, identity_lengths, refuse('limit_not_found', name)
     end
   end
   return lengths, identity_lengths, nil
@@ -331,6 +318,16 @@ local function charged_state(packed, count, offset, lengths, ...)
   pieces[made + 2] = struct.pack(lengths_format(count), unpack(lengths, 1, count))
   pieces[made + 3] = tail
   return table.concat(pieces, '', 1, made + 3)
+end
+
+-- Writes a state, and its identity's, with the windows settled that were charged by a clock that was ahead.
+local function settle_states(record, packed, limits_at, external_id, identity_packed, wanted, api8)
+  -- As `over` is set, nothing is taken this time.
+  local lengths, identity_lengths = select_limits(packed, limits_at, identity_packed, wanted, api8)
+  local state = charged_state(packed, string.byte(packed, limits_at), 0, lengths, struct.unpack(LIVE_USAGE, packed, #packed - TAIL_BYTES + 1))
+  if state then redis.call('HSET', record, 'state', state) end
+  local identity_state = identity_packed and charged_state(identity_packed, string.byte(identity_packed, IDENTITY_LIMITS_AT), 100, identity_lengths)
+  if identity_state then redis.call('HSET', identity_record(workspace, external_id), 'state', identity_state) end
 end
 
 local function pack_texts(texts)
@@ -415,7 +412,7 @@ end
 -- window_taken answers them. `before` is what it held and `text` what it is to hold; a namespace `is_new` has nothing to read.
 -- `asked` is the cost of the checks so far that fit.
 local function counter_of(counters, namespace, check, is_new)
-  local name = window_counter(workspace, namespace.id16, check.duration, check.identifier)
+  local name = window_at(workspace, namespace.id16, window_member(check.duration, check.identifier))
   local counter = counters[name]
   if not counter then
     local text = is_new and '' or read_counter(name, check.duration)
@@ -646,14 +643,14 @@ local function verify(position, last, root_index)
   elseif request and request.query then
     if not is_permitted(request.query, text, record, flags.permissions) then outcome = INSUFFICIENT_PERMISSIONS end
   end
-  local lengths, identity_lengths, missing
+  local lengths, identity_lengths, refused
   if outcome == VALID then
     local wanted, affordable = request and request.limits, not flags.limited or balance >= cost
     taking = affordable
-    lengths, identity_lengths, missing = select_limits(packed, limits_at, identity_packed, wanted, api8)
-    if missing then return refuse('limit_not_found', missing) end
+    lengths, identity_lengths, refused = select_limits(packed, limits_at, identity_packed, wanted, api8)
+    if refused then return refused end
     if over then
-      if settle_states(record, packed, external_id, identity_packed) then return nil end
+      if ahead then return settle_states(record, packed, limits_at, external_id, identity_packed, wanted, api8) end
       outcome = RATE_LIMITED
       -- What was taken of others before is not; they are answered as they are.
       if selected > 1 then
@@ -703,9 +700,7 @@ local function verify(position, last, root_index)
   -- Write. What comes after the first line is only what cannot fail once that has not.
   redis.call('HSET', record, 'state', state)
   if identity_state then redis.call('HSET', identity_record(workspace, external_id), 'state', identity_state) end
-  if outcome == VALID and owned then
-    for _, counter in ipairs(owned) do redis.call('SET', counter[1], counter[2], 'PX', window_ttl(counter[3])) end
-  end
+  if outcome == VALID and owned then write_counters(workspace, string.sub(packed, 1, 16) .. api8, owned, now) end
   if rolled then
     flush_usage(workspace, string.sub(packed, 1, 16) .. api8, former_id, string.sub(packed, tail_at + LIVE_BYTES), retention)
   end

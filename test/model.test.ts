@@ -102,8 +102,12 @@ async function sameList<Name extends OperationName>(
 }
 
 const unorderedFields = new Set(['permissions', 'roles', 'ratelimits']);
-const sortKey = (item: unknown): string =>
-  typeof item === 'string' ? item : ((item as { slug?: string }).slug ?? (item as { name: string }).name);
+function sortKey(item: unknown): string {
+  if (typeof item === 'string') return item;
+  const { slug, name, id } = item as { slug?: string; name: string; id?: unknown };
+  // An ad hoc limit may have the name of one of the identity.
+  return slug ?? (id === '' ? `${name} ad hoc` : name);
+}
 
 /** With the lists sorted whose order the contract leaves open. */
 function unordered(value: unknown, name = ''): unknown {

@@ -13,6 +13,7 @@
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"
+-- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
 -- @include "include/identities"
@@ -24,14 +25,14 @@ if not external_id then return false end
 local record, identity = identity_record(workspace, external_id), load_identity(workspace, external_id)
 local counters
 if request.ratelimits then
-  identity.limits, counters = replace_limits(workspace, identity.id, identity.limits, request.ratelimits)
+  identity.limits, counters = replace_limits(workspace, identity.id, identity.limits, request.ratelimits, now)
 end
 local meta = redis.call('HGET', record, 'meta')
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
   name_limits(identity.limits, next_id)
-  keep_counters(counters)
+  keep_counters(workspace, identity.id, counters, now)
 end
 identity.version = next_version()
 redis.call('HSET', record, 'state', pack_identity(identity))

@@ -118,12 +118,15 @@ local function new_limits(wanted, next_id)
   return limits
 end
 
+-- How long a counter waits for its limit to come back, at most.
+local KEPT_DURATION_MAX = 30 * DAY_MS
+
 -- Replaces limits by name: the same name keeps its id, and its count while the duration stays. A counter that no limit
 -- of the owner has any longer goes on for itself until it expires, and comes back with its name and duration.
--- Answers the new limits, of which `name_limits` gives ids to those that are new, and the counters to be written by
--- `keep_counters`.
-local function replace_limits(workspace, owner, old, wanted)
-  local by_name, limits, counters = {}, {}, {}
+-- Answers the new limits, of which `name_limits` gives ids to those that are new, and for `keep_counters` the members of
+-- counters that came back, and the counters that go on for themselves, no more than there is room for.
+local function replace_limits(workspace, owner, old, wanted, now)
+  local by_name, limits, taken, kept = {}, {}, {}, {}
   for _, l in ipairs(old) do by_name[l.name] = l end
   for index, w in ipairs(wanted) do
     local before = by_name[w.name]
@@ -133,30 +136,31 @@ local function replace_limits(workspace, owner, old, wanted)
       limit.window = before.window
       by_name[w.name] = nil
     else
-      local counter = window_counter(workspace, owner, w.duration, w.name)
-      limit.window = redis.call('GET', counter) or ''
-      if limit.window ~= '' then counters[counter] = { window = '' } end
+      local member = window_member(w.duration, w.name)
+      limit.window = redis.call('GET', window_at(workspace, owner, member)) or ''
+      if limit.window ~= '' then taken[#taken + 1] = member end
     end
     limits[index] = limit
   end
   for _, l in pairs(by_name) do
-    if l.window ~= '' then counters[window_counter(workspace, owner, l.duration, l.name)] = { window = l.window, duration = l.duration } end
+    if l.window ~= '' then kept[#kept + 1] = { window_member(l.duration, l.name), l.window, math.min(l.duration, KEPT_DURATION_MAX), true } end
   end
-  return limits, counters
+  if #kept > 0 then
+    for last = #kept, math.max(0, counters_room(workspace, owner, now)) + 1, -1 do kept[last] = nil end
+  end
+  return limits, { taken = taken, kept = kept }
 end
 
 local function name_limits(limits, next_id)
   for _, l in ipairs(limits) do l.id = l.id or next_id() end
 end
 
-local function keep_counters(counters)
-  for counter, kept in pairs(counters) do
-    if kept.window == '' then
-      redis.call('UNLINK', counter)
-    else
-      redis.call('SET', counter, kept.window, 'PX', window_ttl(kept.duration))
-    end
+local function keep_counters(workspace, owner, counters, now)
+  for _, member in ipairs(counters.taken) do
+    redis.call('UNLINK', window_at(workspace, owner, member))
+    redis.call('ZREM', window_list(workspace, owner), member)
   end
+  if #counters.kept > 0 then write_counters(workspace, owner, counters.kept, now) end
 end
 
 -- The link of a key to an identity: sixteen characters of its id and its externalId; '' without one.
@@ -223,11 +227,12 @@ local function identity_keys_after(workspace, link, api8, after, count)
   return keys
 end
 
--- Removes the record of an identity. The list of its keys, all of them now, stays for `kept_ms`. True if it had any.
+-- Removes the record of an identity, and its counters. The list of its keys, all of them now, stays for `kept_ms`. True if it had any.
 local function erase_identity(workspace, id16, external_id, kept_ms)
   local record, list = identity_record(workspace, external_id), identity_keys(workspace, id16)
-  local in_record = redis.call('HGET', record, 'key')
+  local in_record, counters = redis.call('HGET', record, 'key'), counters_of(workspace, id16)
   redis.call('UNLINK', record)
+  erase_counters(workspace, id16, counters)
   redis.call('ZREM', identity_list(workspace), id16 .. external_id)
   if in_record then redis.call('ZADD', list, 0, in_record) end
   return redis.call('PEXPIRE', list, int(kept_ms)) == 1
@@ -314,10 +319,13 @@ local function write_field(record, field, value)
 end
 
 -- Removes every trace of a key but its usage history. Reads before it writes, so it comes before an operation's other writes.
+-- Returns how many counters it had.
 local function erase_key(workspace, digest, state)
-  local unindex = unindexing_under_identity(workspace, state.identity, state.id)
+  local unindex, counters = unindexing_under_identity(workspace, state.identity, state.id), counters_of(workspace, state.id)
   redis.call('UNLINK', key_record(workspace, digest))
   redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
   redis.call('ZREM', refill_queue(workspace), digest)
   unindex()
+  erase_counters(workspace, state.id, counters)
+  return #counters
 end

@@ -15,6 +15,7 @@
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"
+-- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
 -- @include "include/rbac"

@@ -14,6 +14,7 @@
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"
+-- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
 -- @include "include/rbac"

@@ -15,6 +15,7 @@
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"
+-- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
 -- @include "include/usage"
@@ -59,13 +60,13 @@ elseif request.externalId then
 end
 local unindex = unindexing_under_identity(workspace, old_link, state.id)
 local wanted, counters = request.ratelimits ~= null and request.ratelimits or {}, nil
-if request.ratelimits then state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted) end
+if request.ratelimits then state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted, now) end
 
 -- Write.
 local next_id, next_version = take_stamps(workspace, now, 3 + #wanted + #missing_slugs)
 if request.ratelimits then
   name_limits(state.limits, next_id)
-  keep_counters(counters)
+  keep_counters(workspace, state.id, counters, now)
 end
 if request.externalId then
   state.identity = new_link or create_identity(workspace, request.externalId, next_id, next_version)

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the purge queue, the list of dead APIs, key lists, key records, refill queue, identities' key lists
--- ARGV[1]  count      at most this many keys
+-- ARGV[1]  count      at most this many keys, fewer where they have many counters
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  how many keys were removed, fewer than `count` meaning that none is left; for how many ms the first has been due
 
@@ -12,6 +12,7 @@
 -- @include "include/calendar"
 -- @include "include/state"
 -- @include "include/window"
+-- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
 
@@ -36,13 +37,16 @@ end
 local api8 = redis.call('LINDEX', dead_apis(workspace), 0)
 if api8 and removed < count then
   local ids, digests = keys_after(workspace, api8, '', count - removed)
+  local counters = 0
   for index, digest in ipairs(digests) do
     local state = state_of(digest) or { identity = '' }
     -- Whatever the record says, it is this one that goes.
     state.id = ids[index]
-    erase_key(workspace, digest, state)
+    counters = counters + erase_key(workspace, digest, state)
+    removed = removed + 1
+    -- The rest is the next call's: say that there may be more.
+    if counters > COUNTERS_MAX and removed < count then return { count, late } end
   end
-  removed = removed + #ids
   if redis.call('EXISTS', key_list(workspace, api8)) == 0 then
     redis.call('LPOP', dead_apis(workspace))
     redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8))

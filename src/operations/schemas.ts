@@ -101,6 +101,12 @@ export const CreditChanges = Fields({
 export const costMax = 1e12;
 
 export const Duration = Int({ minimum: 1000, description: 'Milliseconds.' });
+/** Of a limit whose counter is a record of its own, which is kept as long. */
+export const CounterDuration = Int({
+  minimum: 1000,
+  maximum: 2_592_000_000,
+  description: 'Milliseconds, at most 30 days.',
+});
 
 export const RatelimitRequest = Fields({
   name: Type.String({ minLength: 3, maxLength: 128 }),
@@ -161,7 +167,10 @@ export const KeyRecord = Type.Object({
 });
 
 export const VerifiedRatelimit = Type.Object({
-  id: Type.String({ description: 'Empty for a limit that only the request gave.' }),
+  id: Type.String({
+    description:
+      'Empty for a limit that only the request gave. A limit of the identity that has the same name is checked beside it.',
+  }),
   name: Type.String(),
   limit: Type.Integer(),
   duration: Type.Integer(),

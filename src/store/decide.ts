@@ -89,6 +89,9 @@ const batchWeightMax = 24;
  */
 const workMax = 8 * batchWeightMax;
 
+/** Counters that a key may have of limits that requests bring, as in lua/include/counters.lua. */
+const countersMax = 1000;
+
 const VERIFY = 1;
 const LIMIT = 2;
 /** Beside the outcome of a verification: what is shown of the key came along. */
@@ -106,6 +109,7 @@ const refusals = [
   'limit_not_found',
   'namespace_not_found',
   'create_namespace',
+  'too_many_counters',
 ] as const;
 
 /** Answers of a batch, read one after the other; `shown` of those whose known version was out of date, likewise. */
@@ -208,8 +212,8 @@ export function openDecide(options: DecideOptions) {
     });
   }
 
-  /** What the script refused, as an error. */
-  function readRefusal(answers: Answers): Error {
+  /** What the script refused, as an error. `ratelimits` are those that the request named. */
+  function readRefusal(answers: Answers, ratelimits: VerifyRequest['ratelimits'] = []): Error {
     const { packed, at } = answers;
     const code = packed[at]!;
     const bytes = packed.readUInt16BE(at + 1);
@@ -233,6 +237,12 @@ export function openDecide(options: DecideOptions) {
       case 'limit_not_found': {
         const name = JSON.stringify(about);
         return new ApiError('precondition_failed', `Neither the key nor its identity has a limit named ${name}.`);
+      }
+      case 'too_many_counters': {
+        const location = `body.ratelimits[${ratelimits.findIndex(({ name }) => name === about)}].name`;
+        const message = `needs a counter, and the key has ${countersMax} of limits that requests brought`;
+        const fix = 'Bring limits of fewer names and durations, or wait until a duration has passed.';
+        return new ApiError('invalid_input', `${location} ${message}.`, { fields: [{ location, message, fix }] });
       }
       default:
         return new Error(`decide: unknown outcome ${code}`);
@@ -263,7 +273,7 @@ export function openDecide(options: DecideOptions) {
             settle(answers) {
               const code = answers.packed[answers.at]!;
               const outcome = outcomes[(code & ~(WITH_SHOWN | SHOWN_BEFORE)) - 1];
-              if (outcome === undefined) return reject(readRefusal(answers));
+              if (outcome === undefined) return reject(readRefusal(answers, ratelimits));
               observe?.verified(outcome);
               const packed = code & WITH_SHOWN ? answers.shown[answers.shownAt++] : undefined;
               const verified = readVerified(answers, outcome);

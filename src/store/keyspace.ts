@@ -96,8 +96,15 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':w:<owner>:<duration>:<name>',
     type: 'string',
     holds:
-      'a window (lua/include/window.lua) that no record carries: of a namespace (owner id16, name the identifier) or an ad hoc limit (owner the key)',
-    expires: 'two durations and a minute after the last charge',
+      'a window (lua/include/window.lua) that no record carries: of a namespace (owner id16, name the identifier), an ad hoc limit (owner the key), or a limit that a key or identity no longer has',
+    expires: 'a duration and a minute after the last charge',
+  },
+  {
+    name: ':wo:<owner>',
+    type: 'zset',
+    holds:
+      'counters of a key or identity that go with it (duration and name as in :w), by when they may have expired; at most 1000',
+    expires: 'a day after the last of them',
   },
   { name: ':pn', type: 'hash', holds: 'permissions: slug to number' },
   { name: ':ps', type: 'hash', holds: 'permissions: number to slug' },

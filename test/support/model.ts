@@ -676,7 +676,10 @@ export class Model {
       else refuse('precondition_failed');
     }
     for (const one of merged) {
-      const named = items.some(({ name }) => name === one.limit.name);
+      // An ad hoc limit replaces the key's, not the identity's.
+      const named = items.some(
+        ({ name, limit }) => name === one.limit.name && (limit === undefined || one.owner === key),
+      );
       if (one.limit.autoApply && !named) selected.push({ id: one.limit.id, ...one, cost: 1 });
     }
     return selected;

@@ -8,7 +8,7 @@ import { decides } from '../../operation.ts';
 import type { LimitState, Verified } from '../../store/decide.ts';
 import type { Store } from '../../store/store.ts';
 import { checkNamesOnce, invalid } from '../rules.ts';
-import { costMax, Duration, Fields, Identity, Int, KeyString, Meta, VerifiedRatelimit } from '../schemas.ts';
+import { CounterDuration, costMax, Fields, Identity, Int, KeyString, Meta, VerifiedRatelimit } from '../schemas.ts';
 
 const NamedLimit = Fields(
   {
@@ -24,8 +24,14 @@ const NamedLimit = Fields(
         description: 'Units. 0 asks whether the count is within the limit, and charges nothing.',
       }),
     ),
-    limit: Type.Optional(Int({ minimum: 1, description: 'With `duration`: a limit for this call only.' })),
-    duration: Type.Optional(Duration),
+    limit: Type.Optional(
+      Int({
+        minimum: 1,
+        description:
+          'With `duration`: a limit for this call only, in place of the limit of the key that has this name. One of the identity is checked beside it, at cost 1 if it has `autoApply`.',
+      }),
+    ),
+    duration: Type.Optional(CounterDuration),
   },
   { documented: { dependentRequired: { limit: ['duration'], duration: ['limit'] } } },
 );

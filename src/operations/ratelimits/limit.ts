@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { decides } from '../../operation.ts';
-import { Fields, Int } from '../schemas.ts';
+import { CounterDuration, Fields, Int } from '../schemas.ts';
 
 export const LimitCheck = Fields({
   namespace: Type.String({
@@ -10,7 +10,7 @@ export const LimitCheck = Fields({
   }),
   identifier: Type.String({ minLength: 1, maxLength: 512, description: 'Whom or what to limit.' }),
   limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`.' }),
-  duration: Int({ minimum: 1000, maximum: 2_592_000_000, description: 'Milliseconds.' }),
+  duration: CounterDuration,
   cost: Type.Optional(
     Int({
       minimum: 0,

@@ -3,7 +3,7 @@ import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { wildcardsMax } from '../../store/overrides.ts';
 import { invalid } from '../rules.ts';
-import { Duration, Fields, Identifier, Int, NamespaceRef } from '../schemas.ts';
+import { CounterDuration, Fields, Identifier, Int, NamespaceRef } from '../schemas.ts';
 import { namespaceNotFound } from './namespaceByRef.ts';
 
 export const setOverride = manages({
@@ -14,7 +14,7 @@ export const setOverride = manages({
     namespace: NamespaceRef,
     identifier: Identifier,
     limit: Int({ minimum: 0, description: '0 blocks completely.' }),
-    duration: Duration,
+    duration: CounterDuration,
   }),
   output: Type.Object({ overrideId: Type.String() }),
   errors: ['namespace_not_found'],

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
-const includes = ['clock', 'names', 'calendar', 'state', 'window', 'permissions', 'keys'];
+const includes = ['clock', 'names', 'calendar', 'state', 'window', 'counters', 'permissions', 'keys'];
 
 const hex = (text: string) => Buffer.from(text, 'latin1').toString('hex');
 /** Bytes travel as hex: cjson wants text. */
@@ -151,9 +151,9 @@ test('replacing limits keeps the id of a name, and the count of a name and durat
          local limits, found = {}, {}
          for index, step in ipairs(cjson.decode(ARGV[1])) do
            local counters
-           limits, counters = replace_limits(KEYS[1], 'owner', limits, step.wanted)
+           limits, counters = replace_limits(KEYS[1], 'owner', limits, step.wanted, index)
            name_limits(limits, next_id)
-           keep_counters(counters)
+           keep_counters(KEYS[1], 'owner', counters, index)
            local row = {}
            for at, l in ipairs(limits) do
              row[at] = { l.id, l.name, int(l.limit), int(l.duration), l.auto and 1 or 0, l.window }
@@ -163,7 +163,7 @@ test('replacing limits keeps the id of a name, and the count of a name and durat
            end
            for _, l in ipairs(limits) do
              -- Its window is in the record now, and nowhere else.
-             if redis.call('EXISTS', window_counter(KEYS[1], 'owner', l.duration, l.name)) == 1 then row = 'left behind' end
+             if redis.call('EXISTS', window_at(KEYS[1], 'owner', window_member(l.duration, l.name))) == 1 then row = 'left behind' end
            end
            limits = read_limits(pack_limits(limits), 1, 0)
            found[index] = row

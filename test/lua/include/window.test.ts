@@ -134,7 +134,7 @@ async function storedBytes(identifier: string, duration: number): Promise<number
   const bytes = await lua.run(
     ['names'],
     `local id16 = redis.call('HGET', namespace_ids(KEYS[1]), 'window')
-     return redis.call('STRLEN', window_counter(KEYS[1], id16, tonumber(ARGV[2]), ARGV[1]))`,
+     return redis.call('STRLEN', window_at(KEYS[1], id16, window_member(tonumber(ARGV[2]), ARGV[1])))`,
     workspace,
     [identifier, duration],
   );
@@ -145,7 +145,7 @@ const ttlOf = (identifier: string, duration: number) =>
   lua.run(
     ['names'],
     `local id16 = redis.call('HGET', namespace_ids(KEYS[1]), 'window')
-     return redis.call('PTTL', window_counter(KEYS[1], id16, tonumber(ARGV[2]), ARGV[1]))`,
+     return redis.call('PTTL', window_at(KEYS[1], id16, window_member(tonumber(ARGV[2]), ARGV[1])))`,
     workspaceKey(h.workspaceId),
     [identifier, duration],
   );

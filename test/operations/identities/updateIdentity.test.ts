@@ -146,6 +146,7 @@ describe('limits of an identity', () => {
     const { apiId } = await ok('apis.createApi', { name: 'another' });
     const third = await createKey({ apiId, externalId });
     await ok('keys.verifyKey', { key });
+    elsewhere.clock.now = clock.now;
     expect((await elsewhere.call('keys.verifyKey', { key: third.key }, app.rootKey)).data.code).toBe('VALID');
     expect((await ok('keys.verifyKey', { key })).code).toBe('RATE_LIMITED');
   });

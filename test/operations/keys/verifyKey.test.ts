@@ -274,6 +274,11 @@ describe('400', () => {
     ['a null cost of a limit', { ratelimits: [{ name: 'abc', cost: null }] }, 'body.ratelimits[0].cost'],
     ['a limit of 0', { ratelimits: [{ name: 'abc', limit: 0, duration: 1000 }] }, 'body.ratelimits[0].limit'],
     ['a duration of 999', { ratelimits: [{ name: 'abc', limit: 1, duration: 999 }] }, 'body.ratelimits[0].duration'],
+    [
+      'a duration above 30 days',
+      { ratelimits: [{ name: 'abc', limit: 1, duration: 2_592_000_001 }] },
+      'body.ratelimits[0].duration',
+    ],
     ['a limit without duration', { ratelimits: [{ name: 'abc', limit: 1 }] }, 'body.ratelimits[0].duration'],
     [
       'a duration without limit',
@@ -962,14 +967,41 @@ describe('identity', () => {
     });
   });
 
-  test('an ad hoc limit of the name of its limit is on the counter of the key', async () => {
-    const externalId = await withLimits([perMinute('shared', 5, true)]);
-    const key = await newKey({ externalId });
-    await verify(key);
-    const answer = await verify(key, { ratelimits: [{ name: 'shared', limit: 9, duration: minuteMs }] });
-    expect(answer.ratelimits).toMatchObject([{ id: '', remaining: 8 }]);
-    expect(answer.ratelimits).toHaveLength(1);
-    expect((await look(key, 'shared')).ratelimits).toMatchObject([{ limit: 5, remaining: 4 }]);
+  test.each([
+    ['the same duration', minuteMs],
+    ['another duration', minuteMs / 2],
+  ])('an ad hoc limit of its name and of %s does not hide its auto limit, which counts 1', async (_what, duration) => {
+    const externalId = await withLimits([perMinute('shared', 3, true), perMinute('asked', 3)]);
+    const [key, other] = [await newKey({ externalId }), await newKey({ externalId })];
+    const adHoc = { name: 'shared', limit: 9, duration, cost: 4 };
+    const answer = await verify(key, { ratelimits: [adHoc, { ...adHoc, name: 'asked' }] });
+    expect(answer.ratelimits).toMatchObject([
+      { id: expect.stringMatching(/^rl_/), name: 'shared', limit: 3, remaining: 2 },
+      { id: '', name: 'shared', limit: 9, remaining: 5 },
+      { id: '', name: 'asked', limit: 9, remaining: 5 },
+    ]);
+    expect(answer.ratelimits).toHaveLength(3);
+    // What only looks at a limit of the request is a use of the identity's.
+    await verify(key, { ratelimits: [{ ...adHoc, cost: 0 }] });
+    await verify(other);
+    const refused = await verify(key, { ratelimits: [adHoc] });
+    expect(refused).toMatchObject({
+      code: 'RATE_LIMITED',
+      ratelimits: [
+        { exceeded: true, remaining: 0 },
+        { id: '', exceeded: false, remaining: 5 },
+      ],
+    });
+  });
+
+  test('an ad hoc limit replaces the limit of the key, which hides that of the identity as ever', async () => {
+    const externalId = await withLimits([perMinute('requests', 3, true)]);
+    const key = await newKey({ externalId, ratelimits: [perMinute('requests', 2, true)] });
+    for (let time = 0; time < 5; time++) {
+      const answer = await verify(key, { ratelimits: [{ name: 'requests', limit: 9, duration: minuteMs / 2 }] });
+      expect(answer).toMatchObject({ code: 'VALID', ratelimits: [{ id: '', remaining: 8 - time }] });
+      expect(answer.ratelimits).toHaveLength(1);
+    }
   });
 
   test('many keys of one identity in one turn admit its limit exactly', async () => {

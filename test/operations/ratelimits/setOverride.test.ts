@@ -43,25 +43,13 @@ describe('200', () => {
     expect(await ok('ratelimits.limit', { ...request, identifier: 'bob' })).not.toHaveProperty('overrideId');
   });
 
-  test('may raise a limit as well as lower it, and make the window longer than a request may', async () => {
+  test('may raise a limit as well as lower it, and make the window longer', async () => {
     const namespace = freshNamespace();
-    await set(namespace, 'alice', 5000, 400 * 24 * 60 * minute);
+    await set(namespace, 'alice', 5000, 30 * 24 * 60 * minute);
     const request = { namespace, identifier: 'alice', limit: 1, duration: 1000 };
     expect(await ok('ratelimits.limit', { ...request, cost: 5000 })).toMatchObject({ success: true, remaining: 0 });
-    clock.advance(399 * 24 * 60 * minute);
+    clock.advance(29 * 24 * 60 * minute);
     expect(await ok('ratelimits.limit', request)).toMatchObject({ success: false });
-  });
-
-  test('the longest duration there is answers integers that JSON keeps', async () => {
-    const namespace = freshNamespace();
-    const longest = Number.MAX_SAFE_INTEGER;
-    await set(namespace, 'alice', 1, longest);
-    expect(await ok('ratelimits.getOverride', { namespace, identifier: 'alice' })).toMatchObject({ duration: longest });
-    for (const success of [true, false]) {
-      const answer = await ok('ratelimits.limit', { namespace, identifier: 'alice', limit: 1, duration: 1000 });
-      expect(answer).toMatchObject({ success });
-      expect(Number.isSafeInteger(answer.reset)).toBe(true);
-    }
   });
 
   test('counts from the next check on; another limit keeps the count, another duration is another counter', async () => {
@@ -293,6 +281,7 @@ describe('400', () => {
     { limit: 1.5 },
     { limit: Number.MAX_SAFE_INTEGER + 1 },
     { duration: 999 },
+    { duration: 2_592_000_001 },
     { duration: Number.MAX_SAFE_INTEGER + 1 },
   ])('%j', async (wrong) => {
     const refused = await call('ratelimits.setOverride', { ...request, ...wrong });

@@ -1,0 +1,171 @@
+// lua/include/counters.lua: what counts for a key or an identity beside its record is bounded in number and in time, and goes
+// with its owner.
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { workspaceKey } from '../../../src/store/keyspace.ts';
+import { connect, type RedisClient } from '../../../src/store/redis.ts';
+import { dayMs, harness, hourMs } from '../../support/harness.ts';
+import { namesLike, testRedisUrl } from '../../support/redis.ts';
+
+const tollgate = harness();
+const { call, ok, clock, createKey } = tollgate;
+let redis: RedisClient;
+beforeAll(async () => {
+  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+});
+afterAll(async () => void (await redis.quit()));
+
+/** Counters of this owner, and the list of them: their names below the workspace. */
+const countersOf = async (id: string) => {
+  const workspace = workspaceKey(tollgate.workspaceId);
+  const owner = id.slice(id.indexOf('_') + 1);
+  const names = [
+    ...(await namesLike(redis, `${workspace}:w:${owner}:*`)),
+    ...(await redis.keys(`${workspace}:wo:${owner}`)),
+  ];
+  return names.map((name) => name.toString().slice(workspace.length + 1)).sort();
+};
+const adHoc = (from: number, count: number, duration = hourMs) =>
+  Array.from({ length: count }, (_, index) => ({ name: `limit ${from + index}`, limit: 5, duration }));
+/** Counters of its own for a key: these many, made by as few requests as can be. */
+async function charge(key: string, count: number) {
+  for (let from = 0; from < count; from += 50) {
+    const answer = await ok('keys.verifyKey', { key, ratelimits: adHoc(from, Math.min(50, count - from)) });
+    expect(answer.code).toBe('VALID');
+  }
+}
+
+describe('they go', () => {
+  test.each([
+    ['with a key that is deleted for good', true],
+    ['with a key that is deleted', false],
+  ])('%s', async (_title, permanent) => {
+    const ratelimits = [{ name: 'own', limit: 5, duration: 1000, autoApply: true }];
+    const { apiId, keyId, key } = await createKey({ ratelimits });
+    const other = await createKey({ apiId });
+    await charge(key, 3);
+    await charge(other.key, 1);
+    // Off the key, and waiting for its limit to come back.
+    await ok('keys.updateKey', { keyId, ratelimits: null });
+    expect(await countersOf(keyId)).toHaveLength(3 + 1 + 1);
+    await ok('keys.deleteKey', { keyId, permanent });
+    expect(await countersOf(keyId)).toEqual([]);
+    expect(await countersOf(other.keyId)).toHaveLength(1 + 1);
+  });
+
+  test('with an identity', async () => {
+    const ratelimits = [{ name: 'shared', limit: 5, duration: 1000, autoApply: true }];
+    const { identityId } = await ok('identities.createIdentity', { externalId: 'going', ratelimits });
+    const { key } = await createKey({ externalId: 'going' });
+    await ok('keys.verifyKey', { key });
+    await ok('identities.updateIdentity', { identity: identityId, ratelimits: [] });
+    expect(await countersOf(identityId)).toHaveLength(1 + 1);
+    await ok('identities.deleteIdentity', { identity: identityId });
+    expect(await countersOf(identityId)).toEqual([]);
+  });
+
+  test('with the keys of an API that is deleted, in small steps', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'going' });
+    const keys = await Promise.all(Array.from({ length: 5 }, () => createKey({ apiId })));
+    for (const { key } of keys) await charge(key, 600);
+    const left = async () => (await Promise.all(keys.map(({ keyId }) => countersOf(keyId)))).flat().length;
+    expect(await left()).toBe(5 * 601);
+    await ok('apis.deleteApi', { apiId });
+    const steps = [await left()];
+    while (await tollgate.store.sweep.purge(tollgate.workspaceId)) steps.push(await left());
+    expect(await left()).toBe(0);
+    // Two keys each, three times; all of them are no more than a key may have and one more key.
+    expect(steps).toEqual([3005, 3 * 601, 601]);
+  });
+
+  test('by themselves, a minute and a 64th after the last charge could have left; their list a day later', async () => {
+    const { keyId, key } = await createKey({
+      ratelimits: [{ name: 'long', limit: 5, duration: 1000 * dayMs, autoApply: true }],
+    });
+    await ok('keys.verifyKey', { key, ratelimits: adHoc(0, 1, 30 * dayMs) });
+    await ok('keys.verifyKey', { key, ratelimits: adHoc(1, 1) });
+    // A counter that waits for a limit of years waits no longer than one of a month.
+    await ok('keys.updateKey', { keyId, ratelimits: [] });
+    const workspace = workspaceKey(tollgate.workspaceId);
+    const ttls = await Promise.all((await countersOf(keyId)).map((name) => redis.pttl(`${workspace}:${name}`)));
+    const [month, hour] = [30 * dayMs, hourMs].map((duration) => Math.ceil(duration * (65 / 64)) + 60_000) as [
+      number,
+      number,
+    ];
+    const expected = [hour, month, month, month + dayMs];
+    for (const [index, ttl] of ttls.sort((a, b) => a - b).entries()) {
+      expect(ttl).toBeLessThanOrEqual(expected[index]!);
+      expect(ttl).toBeGreaterThan(expected[index]! - 30_000);
+    }
+    expect(ttls).toHaveLength(4);
+  });
+
+  test('the list lasts as long as a counter that is charged again and again', async () => {
+    const { keyId, key } = await createKey();
+    const asked = { key, ratelimits: adHoc(0, 1, 30 * dayMs) };
+    await ok('keys.verifyKey', asked);
+    const list = `${workspaceKey(tollgate.workspaceId)}:wo:${keyId.slice(4)}`;
+    // As if a month had passed for Redis, nearly.
+    await redis.pexpire(list, 2000);
+    await ok('keys.verifyKey', asked);
+    expect(await redis.pttl(list)).toBeGreaterThan(30 * dayMs);
+  });
+});
+
+describe('they are a thousand at most', () => {
+  test('one more is refused by the field, and nothing is charged; those there are count on', async () => {
+    const { keyId, key } = await createKey({ credits: { remaining: 100 } });
+    await charge(key, 1000);
+    const before = await ok('keys.getKey', { keyId });
+    const refused = await call('keys.verifyKey', { key, ratelimits: [...adHoc(0, 1), ...adHoc(1000, 1)] });
+    expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(refused.error.errors).toEqual([
+      {
+        location: 'body.ratelimits[1].name',
+        message: 'needs a counter, and the key has 1000 of limits that requests brought',
+        fix: expect.any(String),
+      },
+    ]);
+    expect(await ok('keys.getKey', { keyId })).toEqual(before);
+    expect((await ok('keys.verifyKey', { key, ratelimits: adHoc(0, 1) })).ratelimits).toMatchObject([{ remaining: 3 }]);
+    // To look needs no counter.
+    const look = adHoc(1000, 1).map((limit) => ({ ...limit, cost: 0 }));
+    expect((await ok('keys.verifyKey', { key, ratelimits: look })).ratelimits).toMatchObject([{ remaining: 5 }]);
+    expect(await countersOf(keyId)).toHaveLength(1000 + 1);
+  });
+
+  test('those that have expired make room, those that were charged again do not', async () => {
+    const { keyId, key } = await createKey();
+    await charge(key, 1000);
+    clock.advance(2 * hourMs);
+    expect((await call('keys.verifyKey', { key, ratelimits: adHoc(1000, 1) })).status).toBe(400);
+    const [counter] = await countersOf(keyId);
+    await redis.unlink(`${workspaceKey(tollgate.workspaceId)}:${counter}`);
+    const made = async () => {
+      for (let time = 0; time < 11; time++) {
+        const { status } = await call('keys.verifyKey', { key, ratelimits: adHoc(1000, 1) });
+        if (status === 200) return true;
+      }
+      return false;
+    };
+    // All but that one are there by Redis's clock, which has not moved on.
+    clock.advance(2 * hourMs);
+    expect(await made()).toBe(true);
+    expect((await call('keys.verifyKey', { key, ratelimits: adHoc(1001, 1) })).status).toBe(400);
+  });
+
+  test('a limit that is taken off a key which has as many is forgotten', async () => {
+    const { keyId, key } = await createKey({
+      ratelimits: [{ name: 'own', limit: 50, duration: 1000, autoApply: true }],
+    });
+    await charge(key, 1000);
+    expect((await call('keys.updateKey', { keyId, ratelimits: null })).status).toBe(200);
+    expect(await countersOf(keyId)).toHaveLength(1000 + 1);
+  });
+});
+
+test('a key has a list of counters only if it has such counters', async () => {
+  const { keyId, key } = await createKey({ ratelimits: [{ name: 'own', limit: 50, duration: 1000, autoApply: true }] });
+  await ok('keys.verifyKey', { key, ratelimits: [{ name: 'own', limit: 3, duration: 1000 }] });
+  expect(await countersOf(keyId)).toEqual([]);
+});
