@@ -24,6 +24,29 @@ export function print(value: unknown): string {
   return JSON.stringify(value);
 }
 
+// Character codes of what JSON is made of: texts are long, and comparing numbers is the fastest way to go over them.
+export const quote = 0x22;
+export const comma = 0x2c;
+export const colon = 0x3a;
+export const backslash = 0x5c;
+export const openBracket = 0x5b;
+export const closeBracket = 0x5d;
+export const openBrace = 0x7b;
+export const closeBrace = 0x7d;
+
+const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
+const closes = (code: number): boolean => code === closeBrace || code === closeBracket;
+
+/** Where the string that begins at `at` ends: after its closing quote, or beyond the text if it has none. */
+export function endOfString(json: string, at: number): number {
+  for (let next = at + 1; next < json.length; next++) {
+    const code = json.charCodeAt(next);
+    if (code === quote) return next + 1;
+    if (code === backslash) next++;
+  }
+  return json.length + 1;
+}
+
 /** Goes over the tokens of a JSON document, which must be valid (it has been parsed). */
 class Walker {
   at = 0;
@@ -34,39 +57,40 @@ class Walker {
     this.skipSpace();
   }
 
-  get character(): string | undefined {
-    return this.#json[this.at];
+  /** That of the next character; NaN at the end. */
+  get code(): number {
+    return this.#json.charCodeAt(this.at);
   }
 
   skipSpace() {
     const json = this.#json;
-    while (json[this.at] === ' ' || json[this.at] === '\n' || json[this.at] === '\r' || json[this.at] === '\t')
-      this.at++;
-  }
-
-  skipString() {
-    const json = this.#json;
-    let at = this.at + 1;
-    for (; json[at] !== '"'; at++) if (json[at] === '\\') at++;
-    this.at = at + 1;
+    let { at } = this;
+    while (isSpace(json.charCodeAt(at))) at++;
+    this.at = at;
   }
 
   /** A value ends where its brackets are closed, or at the first delimiter when it has none. */
   skipValue() {
     const json = this.#json;
+    let { at } = this;
     let depth = 0;
     do {
-      const character = json[this.at];
-      if (character === '"') this.skipString();
-      else {
-        if (character === '{' || character === '[') depth++;
-        if (character === '}' || character === ']') depth--;
-        this.at++;
-        if (character !== '{' && character !== '[' && character !== '}' && character !== ']') {
-          while (depth === 0 && this.at < json.length && !',]} \n\r\t'.includes(json[this.at]!)) this.at++;
-        }
+      const code = json.charCodeAt(at);
+      if (code === quote) {
+        at = endOfString(json, at);
+        continue;
       }
+      if (code === openBrace || code === openBracket) depth++;
+      else if (closes(code)) depth--;
+      else if (depth === 0) {
+        for (let next = code; at < json.length && !(isSpace(next) || next === comma || closes(next)); ) {
+          next = json.charCodeAt(++at);
+        }
+        break;
+      }
+      at++;
     } while (depth > 0);
+    this.at = at;
   }
 
   /** The text of the value that comes next. */
@@ -78,14 +102,14 @@ class Walker {
 
   /** Calls `visit` before the value of each member or item of the object or array that begins here, with its name or place. */
   visitMembers(visit: (name: string | number) => void) {
-    const isObject = this.character === '{';
+    const isObject = this.code === openBrace;
     this.at++;
     this.skipSpace();
-    for (let index = 0; this.character !== '}' && this.character !== ']'; index++) {
+    for (let index = 0; !closes(this.code); index++) {
       let name: string | number = index;
       if (isObject) {
         const start = this.at;
-        this.skipString();
+        this.at = endOfString(this.#json, start);
         name = JSON.parse(this.#json.slice(start, this.at)) as string;
         this.skipSpace();
         this.at++; // The colon.
@@ -95,7 +119,7 @@ class Walker {
       visit(name);
       if (this.at === before) this.skipValue();
       this.skipSpace();
-      if (this.character === ',') this.at++;
+      if (this.code === comma) this.at++;
       this.skipSpace();
     }
     this.at++;
@@ -110,7 +134,7 @@ class Walker {
 export function memberText(json: string, path: readonly (string | number)[]): string | undefined {
   const walker = new Walker(json);
   for (const step of path) {
-    if (walker.character !== (typeof step === 'number' ? '[' : '{')) return undefined;
+    if (walker.code !== (typeof step === 'number' ? openBracket : openBrace)) return undefined;
     let found = -1;
     walker.visitMembers((name) => {
       if (name === step) found = walker.at;
@@ -121,28 +145,53 @@ export function memberText(json: string, path: readonly (string | number)[]): st
   return compact(walker.readValue());
 }
 
-/** The texts of the items of a JSON array, in one go: asking memberText for each would read the document as often. */
-export function itemTexts(json: string): string[] {
-  const texts: string[] = [];
+/**
+ * Returns `memberText` of one document. It remembers where the items of the document's arrays are, so that the texts of a
+ * thousand items cost as much as reading the document twice.
+ */
+export function memberTexts(json: string): (...path: (string | number)[]) => string | undefined {
+  const arrays = new Map<string, string[]>();
+  function itemsOf(name: string): string[] {
+    let items = arrays.get(name);
+    if (!items) {
+      items = itemTexts(json, name);
+      arrays.set(name, items);
+    }
+    return items;
+  }
+  return (...path) => {
+    const [name, index, ...rest] = path;
+    if (typeof name !== 'string' || typeof index !== 'number') return memberText(json, path);
+    const item = itemsOf(name)[index];
+    return item === undefined ? undefined : memberText(item, rest);
+  };
+}
+
+/** The texts of the items of an array that is a member of an object; none if it is anything else. */
+function itemTexts(json: string, name: string): string[] {
+  let texts: string[] = [];
   const walker = new Walker(json);
-  walker.visitMembers(() => texts.push(walker.readValue()));
+  if (walker.code !== openBrace) return texts;
+  walker.visitMembers((member) => {
+    if (member !== name) return;
+    texts = [];
+    if (walker.code === openBracket) walker.visitMembers(() => texts.push(walker.readValue()));
+  });
   return texts;
 }
 
-/** Without white space outside of strings. Not one pattern for all of it: that overflows its stack on a string of many megabytes. */
+/** Without white space outside of strings. */
 function compact(json: string): string {
-  const walker = new Walker(json);
   const parts: string[] = [];
   let from = 0;
-  const quoteOrSpace = /"|[ \n\r\t]+/g;
-  for (let found = quoteOrSpace.exec(json); found; found = quoteOrSpace.exec(json)) {
-    if (found[0] === '"') {
-      walker.at = found.index;
-      walker.skipString();
-      quoteOrSpace.lastIndex = walker.at;
-    } else {
-      parts.push(json.slice(from, found.index));
-      from = quoteOrSpace.lastIndex;
+  for (let at = 0; at < json.length; ) {
+    const code = json.charCodeAt(at);
+    if (code === quote) at = endOfString(json, at);
+    else if (!isSpace(code)) at++;
+    else {
+      parts.push(json.slice(from, at));
+      while (isSpace(json.charCodeAt(at))) at++;
+      from = at;
     }
   }
   parts.push(json.slice(from));

@@ -7,7 +7,7 @@
 
 import type { Logger } from 'pino';
 import type { Grants, Resource } from '../domain/grants.ts';
-import { memberText, print } from '../domain/json.ts';
+import { memberTexts, print } from '../domain/json.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { type Calls, createMetrics, type Metrics } from '../metrics.ts';
 import type { AnyOperation, Context, ManageContext, Page } from '../operation.ts';
@@ -104,7 +104,7 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
         store,
         requestId: request.requestId,
         limits,
-        text: (...path) => memberText(text, path),
+        text: memberTexts(text),
       };
       if (operation.kind === 'decides') {
         const data = await operation.decide(value as never, rootKey, context);

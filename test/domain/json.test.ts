@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { itemTexts, JsonText, memberText, print } from '../../src/domain/json.ts';
+import { JsonText, memberText, memberTexts, print } from '../../src/domain/json.ts';
 
 interface Doc {
   /** With white space wherever JSON allows it. */
@@ -129,17 +129,26 @@ describe('memberText', () => {
   });
 });
 
-describe('itemTexts', () => {
+describe('memberTexts', () => {
   const lists = fc
     .tuple(fc.array(fc.tuple(space, documents, space), { maxLength: 6 }), space)
     .map((parts) => list(...parts));
 
-  test('are the items as they were written', () => {
+  test('are those of memberText, for items of an array too', () => {
     fc.assert(
-      fc.property(space, lists, space, (before, { loose, members }, after) => {
-        expect(itemTexts(before + loose + after)).toEqual([...members.values()].map((item) => item.loose));
+      fc.property(lists, lists, ({ loose, members }, other) => {
+        const text = `{ "other" : ${other.loose}, "items":${loose} , "last": 1 }`;
+        const texts = memberTexts(text);
+        for (const [index, item] of members) {
+          expect(texts('items', index)).toBe(item.tight);
+          for (const { path, doc } of places(item)) expect(texts('items', index, ...path)).toBe(doc.tight);
+        }
+        expect(texts('items', members.size)).toBeUndefined();
+        expect(texts('last', 0)).toBeUndefined();
+        expect(texts('absent', 0)).toBeUndefined();
+        expect(texts('last')).toBe('1');
       }),
-      { numRuns: 500 },
+      { numRuns: 300 },
     );
   });
 });

@@ -1,6 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { itemTexts, memberText } from '../../domain/json.ts';
-import { type Context, manages } from '../../operation.ts';
+import { manages } from '../../operation.ts';
 import type { NewKey } from '../../store/keys.ts';
 import { apiNotFound, checkCredits, checkNamesOnce, invalid, mayNotCreate, metaText, roleNotFound } from '../rules.ts';
 import {
@@ -80,8 +79,7 @@ export const migrateKeys = manages({
   errors: ['api_not_found', 'role_not_found'],
   needs: { api: ['create_key'] },
   scope: ({ apiId }) => apiId,
-  check({ keys }, whole) {
-    const context = textOfKeys(whole);
+  check({ keys }, context) {
     const seen = new Set<string>();
     const slugs = new Set<string>();
     let parts = 0;
@@ -107,9 +105,8 @@ export const migrateKeys = manages({
     }
   },
 
-  async handle({ migrationId, apiId, keys }, whole) {
-    const { store, caller, actor } = whole;
-    const context = textOfKeys(whole);
+  async handle({ migrationId, apiId, keys }, context) {
+    const { store, caller, actor } = context;
     const result = await store.keys.create(
       caller.workspaceId,
       {
@@ -133,9 +130,3 @@ export const migrateKeys = manages({
     throw result.refused === 'role_not_found' ? roleNotFound(result.name) : mayNotCreate(result.name);
   },
 });
-
-/** The same context, which finds the texts of a thousand keys without reading the body a thousand times. */
-function textOfKeys(context: Context): Context {
-  const texts = itemTexts(context.text('keys')!);
-  return { ...context, text: (_keys, index, ...path) => memberText(texts[index as number]!, path) };
-}
