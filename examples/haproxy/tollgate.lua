@@ -1,5 +1,5 @@
 -- The action `lua.tollgate`: asks Tollgate whether a request may pass. Its settings are in haproxy.cfg.
-local url, open = os.getenv("TOLLGATE_URL"), os.getenv("TOLLGATE_AWAY") == "open"
+local open = os.getenv("TOLLGATE_AWAY") == "open"
 local for_client = {
     "content-type", "www-authenticate", "retry-after", "ratelimit", "ratelimit-policy", "x-tollgate-code",
 }
@@ -13,7 +13,9 @@ core.register_action("tollgate", { "http-req" }, function(txn)
         local value = txn:get_var("txn.tollgate_" .. name)
         if value then headers["x-tollgate-" .. name] = { value } end
     end
-    local answer = core.httpclient():get({ url = url, headers = headers, timeout = 2000 })
+    local answer = core.httpclient():get({
+        url = "http://tollgate/v2/gateway/check", dst = "abns@tollgate", headers = headers, timeout = 5000,
+    })
     local status, said = answer.status or 0, answer.headers or {}
 
     if status == 200 then

@@ -10,12 +10,16 @@ describeGateway('HAProxy', {
   file: 'haproxy/haproxy.cfg',
   open: [['setenv TOLLGATE_AWAY closed', 'setenv TOLLGATE_AWAY open']],
   missing: missingProgram('haproxy', '-v'),
-  start(dir, example) {
-    writeFileSync(join(dir, 'tollgate.lua'), readFileSync('examples/haproxy/tollgate.lua'));
-    writeFileSync(join(dir, 'haproxy.cfg'), example.replace('/etc/haproxy/', `${dir}/`));
+  start(dir, example, port) {
+    const lua = readFileSync('examples/haproxy/tollgate.lua', 'utf8');
+    // Several of them run on this machine.
+    const own = (text: string) => text.replace('abns@tollgate', `abns@tollgate-${port}`);
+    writeFileSync(join(dir, 'tollgate.lua'), own(lua));
+    writeFileSync(join(dir, 'broken.lua'), own(lua.replace('local headers =', 'local headers = nothing.of.it')));
+    writeFileSync(join(dir, 'haproxy.cfg'), own(example).replace('/etc/haproxy/', `${dir}/`));
     return run('haproxy', ['-db', '-f', join(dir, 'haproxy.cfg')]);
   },
-  addresses: { listen: 'bind :80', tollgate: '//127.0.0.1:8080/', api: 'server api 127.0.0.1:3000' },
+  addresses: { listen: 'bind :80', tollgate: 'server tollgate 127.0.0.1:8080', api: 'server api 127.0.0.1:3000' },
   away: 503,
   misconfigured: 500,
   ratelimitOnSuccess: true,
@@ -23,7 +27,7 @@ describeGateway('HAProxy', {
     test('an error in the Lua passes nothing, though HAProxy goes on after it', async () => {
       for (const mode of ['closed', 'open']) {
         const { port } = await start([
-          ['setenv TOLLGATE_URL', 'setenv TOLLGATE_NO_URL'],
+          ['/etc/haproxy/tollgate.lua', '/etc/haproxy/broken.lua'],
           ['setenv TOLLGATE_AWAY closed', `setenv TOLLGATE_AWAY ${mode}`],
         ]);
         const { key } = await newKey();

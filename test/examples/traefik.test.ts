@@ -23,5 +23,6 @@ describeGateway('Traefik', {
   away: 500,
   misconfigured: 500,
   ratelimitOnSuccess: false,
+  waitsForTollgate: true,
   longUrl: 431,
 });
