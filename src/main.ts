@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { loadConfig, sharesMetrics, storeSettings, tlsSettings } from './config.ts';
-import { createMetrics, textOf } from './metrics.ts';
+import { createMetrics, onceASecond, textOf } from './metrics.ts';
 import { createLog, openSnapshots, serve, serveMetrics, stopWaitMs } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
@@ -43,16 +43,10 @@ async function start() {
   const { host, port, workers: count } = config;
   const ownSnapshot = openSnapshots(metrics, store);
   let workers: Awaited<ReturnType<typeof startWorkers>> | undefined;
-  let scraping: Promise<string> | undefined;
-  /** Those who ask at the same time get the same text. */
-  function scrape(): Promise<string> {
-    scraping ??= Promise.all([ownSnapshot(), workers?.snapshots()])
-      .then(([own, others = []]) => textOf([own, ...others]))
-      .finally(() => {
-        scraping = undefined;
-      });
-    return scraping;
-  }
+  const scrape = onceASecond(async () => {
+    const [own, others = []] = await Promise.all([ownSnapshot(), workers?.snapshots()]);
+    return { text: await textOf([own, ...others]), ageMs: 0 };
+  });
   if (count > 1) {
     workers = await startWorkers({ count, redisUrl: url, host, port, log, onRestart: metrics.restarted, scrape });
   }

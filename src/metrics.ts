@@ -269,3 +269,32 @@ export const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** Several snapshots added up, as Prometheus reads it. */
 export const textOf = (snapshots: Snapshot[]): Promise<string> => AggregatorRegistry.aggregate(snapshots).metrics();
+
+/** The text for Prometheus, and how long ago it was computed. */
+export interface Scrape {
+  text: string;
+  ageMs: number;
+}
+
+/** A scrape takes milliseconds of the event loop. */
+const scrapeAgeMaxMs = 1_000;
+
+/** Computes at most once a second; requests in between, and concurrent ones, share the text. */
+export function onceASecond(compute: () => Promise<Scrape>): () => Promise<Scrape> {
+  let computed: { text: string; at: number } | undefined;
+  let computing: Promise<Scrape> | undefined;
+  async function refresh(): Promise<Scrape> {
+    const startedAt = performance.now();
+    const scrape = await compute();
+    computed = { text: scrape.text, at: startedAt - scrape.ageMs };
+    return scrape;
+  }
+  return async () => {
+    const ageMs = computed ? performance.now() - computed.at : scrapeAgeMaxMs;
+    if (computed && ageMs < scrapeAgeMaxMs) return { text: computed.text, ageMs };
+    computing ??= refresh().finally(() => {
+      computing = undefined;
+    });
+    return computing;
+  };
+}

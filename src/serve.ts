@@ -8,7 +8,7 @@ import { createGateway, gatewayPath } from './http/gateway.ts';
 import { createPipeline } from './http/pipeline.ts';
 import { createMetricsAnswer } from './http/probes.ts';
 import { listen, type Server } from './http/server.ts';
-import { type Metrics, type Snapshot, watchProcess } from './metrics.ts';
+import { type Metrics, type Scrape, type Snapshot, watchProcess } from './metrics.ts';
 import { operations } from './operations/index.ts';
 import type { Store } from './store/store.ts';
 
@@ -22,7 +22,7 @@ export interface ServeOptions {
   sharePort: boolean;
   metrics: Metrics;
   /** The text for Prometheus, told on this port where the settings say so. */
-  scrape: () => Promise<string>;
+  scrape: () => Promise<Scrape>;
 }
 
 /** A process that was told to stop ends within this, whatever a client keeps in flight. */
@@ -71,7 +71,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
 /** The metrics on a port of their own; undefined where none is set. */
 export async function serveMetrics(
   { metricsHost: host, metricsPort: port, bodyBytesMax }: Config,
-  scrape: () => Promise<string>,
+  scrape: () => Promise<Scrape>,
 ): Promise<Server | undefined> {
   if (port === '') return undefined;
   return listen({ host, port, answer: createMetricsAnswer(scrape), bodyBytesMax, newRequestId }).catch((cause) => {

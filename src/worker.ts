@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { openChannel } from './channel.ts';
 import { loadConfig, storeSettings } from './config.ts';
-import { createMetrics } from './metrics.ts';
+import { createMetrics, onceASecond, type Scrape } from './metrics.ts';
 import { createLog, openSnapshots, serve, stopWaitMs } from './serve.ts';
 import { openStore } from './store/store.ts';
 
@@ -28,7 +28,7 @@ const store = await openStore({
   observe: metrics.observe,
 }).catch(fail);
 const channel = openChannel(process, { counts: openSnapshots(metrics, store) });
-const scrape = () => channel.ask<string>('scrape', scrapeWaitMs);
+const scrape = onceASecond(() => channel.ask<Scrape>('scrape', scrapeWaitMs));
 const server = await serve({ store, config, log, port: config.port, sharePort: true, metrics, scrape }).catch(fail);
 
 const disconnected = once(process, 'disconnect');

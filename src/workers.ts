@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { openChannel } from './channel.ts';
 import { environmentWith } from './config.ts';
-import { lastingOf, type Snapshot, sumOf } from './metrics.ts';
+import { lastingOf, type Scrape, type Snapshot, sumOf } from './metrics.ts';
 
 export interface WorkersOptions {
   count: number;
@@ -20,7 +20,7 @@ export interface WorkersOptions {
   /** A worker is started again. */
   onRestart: () => void;
   /** The text for Prometheus, which a worker asks for when it is asked. */
-  scrape: () => Promise<string>;
+  scrape: () => Promise<Scrape>;
 }
 
 const program = fileURLToPath(new URL('./worker.js', import.meta.url));

@@ -2,6 +2,7 @@
 // over processes, and no caller can make a label.
 
 import { execFileSync } from 'node:child_process';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { createKeyString, createRootKeyString, digestOf } from '../src/domain/keyString.ts';
@@ -69,9 +70,14 @@ async function send({ url }: Server, path: string, body: unknown, request: Reque
 
 const verify = (server: Server, key = keys.plain) => send(server, '/v2/keys.verifyKey', { key });
 
-/** All that a server tells, and the value of one series of it. */
-async function scrape({ url, metricsUrl }: Server) {
-  const response = await fetch(metricsUrl ?? `${url}/metrics`);
+/** When a server was last asked. It answers the same text for a second. */
+const scrapedAt = new WeakMap<Server, number>();
+
+/** All that a server tells, and the value of one series of it: not older than this call. */
+async function scrape(server: Server) {
+  await delay((scrapedAt.get(server) ?? 0) + 1_001 - performance.now());
+  const response = await fetch(server.metricsUrl ?? `${server.url}/metrics`);
+  scrapedAt.set(server, performance.now());
   expect(response.status).toBe(200);
   expect(response.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
   const text = await response.text();
@@ -318,15 +324,31 @@ test('a worker that hangs holds up no scrape, and what it had counted stays', as
   process.kill(hanging!, 'SIGCONT');
   expect([of('processes'), of('verifications_total')]).toEqual([2, 20]);
 
-  // Asked without pause and by many, it goes on serving.
-  let stopped = false;
-  const scrapers = Array.from({ length: 10 }, async () => {
-    while (!stopped) await scrape(server);
-  });
   for (let call = 0; call < 10; call++) expect((await verify(server)).status).toBe(200);
-  stopped = true;
-  await Promise.all(scrapers);
   expect((await scrape(server)).of('verifications_total')).toBe(30);
+});
+
+test.each(['1', '2'])('asked without pause and by many, it computes once a second, WORKERS=%s', async (workers) => {
+  const server = await start({ WORKERS: workers });
+  const texts = new Set<string>();
+  const startedAt = performance.now();
+  let asked = 0;
+  // Each over a connection of its own, so that every worker is asked. The CPU time in it makes each text another.
+  const scrapers = Array.from({ length: 10 }, async () => {
+    while (performance.now() - startedAt < 2_500) {
+      const response = await fetch(`${server.url}/metrics`, { headers: { connection: 'close' } });
+      texts.add(await response.text());
+      asked++;
+    }
+  });
+  await Promise.all(scrapers);
+  scrapedAt.set(server, performance.now());
+  const seconds = (performance.now() - startedAt) / 1_000;
+  expect(asked).toBeGreaterThan(20);
+  expect(texts.size).toBeGreaterThanOrEqual(2);
+  expect(texts.size).toBeLessThanOrEqual(seconds + 1);
+  for (let call = 0; call < 10; call++) expect((await verify(server)).status).toBe(200);
+  expect((await scrape(server)).of('verifications_total')).toBe(10);
 });
 
 test('where others may reach the server, its port does not tell them, and the log says why', async () => {

@@ -1,7 +1,7 @@
 // What the machines of an operator ask, with GET and without a root key: does it live, is it ready, what has it counted.
 
 import { ApiError } from '../errors.ts';
-import { metricsType } from '../metrics.ts';
+import { metricsType, type Scrape } from '../metrics.ts';
 import type { Store } from '../store/store.ts';
 import { errorResponse } from './errorResponse.ts';
 import { type Answer, isReading, type Request, type Response } from './message.ts';
@@ -11,7 +11,7 @@ export interface ProbesOptions {
   /** The server has been told to stop: what is asked is still answered, but nothing more should be sent. */
   isStopping: () => boolean;
   /** The text for Prometheus; undefined where this port does not tell it. */
-  scrape?: (() => Promise<string>) | undefined;
+  scrape?: (() => Promise<Scrape>) | undefined;
 }
 
 type Probe = (request: Request) => Promise<Response>;
@@ -43,11 +43,11 @@ export function createProbes({ store, isStopping, scrape }: ProbesOptions): Read
 const metricsPath = '/metrics';
 
 const metricsProbe =
-  (scrape: () => Promise<string>): Probe =>
-  async () => ({ status: 200, contentType: metricsType, headers: [], body: await scrape() });
+  (scrape: () => Promise<Scrape>): Probe =>
+  async () => ({ status: 200, contentType: metricsType, headers: [], body: (await scrape()).text });
 
 /** For a port of their own: the metrics, and nothing else. */
-export function createMetricsAnswer(scrape: () => Promise<string>): Answer {
+export function createMetricsAnswer(scrape: () => Promise<Scrape>): Answer {
   const probe = metricsProbe(scrape);
   return async (request) =>
     request.path === metricsPath && isReading(request)

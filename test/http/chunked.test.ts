@@ -30,7 +30,7 @@ beforeAll(async () => {
       log,
       metaBytesMax: 10_240,
       isStopping: () => isStopping,
-      scrape: async () => 'tollgate_up 1\n',
+      scrape: async () => ({ text: 'tollgate_up 1\n', ageMs: 0 }),
     }),
     byHead: {
       path: gatewayPath,

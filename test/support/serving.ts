@@ -11,7 +11,7 @@ import type { Store } from '../../src/store/store.ts';
 export async function serveStore(store: Store): Promise<Server & { url: string }> {
   const log = pino({ level: 'silent' });
   const metrics = createMetrics();
-  const scrape = async () => '';
+  const scrape = async () => ({ text: '', ageMs: 0 });
   const server = await serve({ store, config: loadConfig({}), log, port: 0, sharePort: false, metrics, scrape });
   return { ...server, url: `http://127.0.0.1:${server.port}` };
 }
