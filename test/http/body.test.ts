@@ -1,6 +1,7 @@
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ApiError } from '../../src/errors.ts';
-import { parseBody } from '../../src/http/body.ts';
+import { parseBody, parseLargeBody, structureMax } from '../../src/http/body.ts';
 
 function refusal(body: string | Buffer): ApiError {
   try {
@@ -88,5 +89,102 @@ describe('what is refused with 400', () => {
   test('half a character below any nesting', () => {
     const deep = `{"a":"\\ud83d\\ude00","b":${'['.repeat(200_000)}"\\ude00"${']'.repeat(200_000)}}`;
     expect(refusal(deep).message).toBe('The body is not valid JSON: an escape stands for half of a character.');
+  });
+});
+
+describe('in steps', () => {
+  const pause = () => Promise.resolve();
+  /** So small that a few characters are cut. */
+  const sizes = fc.record({ structure: fc.nat({ max: 2 }), characters: fc.nat({ max: 4 }) });
+  const token = fc.constantFrom(
+    ...'{}[],:',
+    '"a"',
+    '"]"',
+    '"\\""',
+    '"__proto__"',
+    '1',
+    ' ',
+    'null',
+    '"\\ud800"',
+    '"\\ud83d\\ude00"',
+  );
+  const tokens = fc.array(token, { maxLength: 12 }).map((parts) => parts.join(''));
+  const json = fc.json({ maxDepth: 4, noUnicodeString: false });
+  /** JSON in which some characters are missing or too many. */
+  const nearly = fc.tuple(json, fc.nat(), fc.nat({ max: 2 }), tokens).map(([text, at, missing, more]) => {
+    const place = at % (text.length + 1);
+    return text.slice(0, place) + more.slice(0, 2) + text.slice(place + missing);
+  });
+
+  const outcome = async (parse: () => unknown) => {
+    try {
+      return await parse();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      expect(error.message).toMatch(/^The body is not valid JSON: .+/);
+      return 'refused';
+    }
+  };
+
+  test('a body is read as it is in one go', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.oneof(json, tokens, nearly), sizes, async (text, size) => {
+        const body = Buffer.from(text);
+        const whole = await outcome(() => parseBody(body));
+        expect(await outcome(() => parseLargeBody(body, pause, size))).toEqual(whole);
+      }),
+      { numRuns: 20_000 },
+    );
+  });
+
+  test.each([
+    '[1,]',
+    '[,]',
+    '[,1]',
+    '[1,,2]',
+    '{"a":[1,2],}',
+    '{"a":[1,2,]}',
+    '{"a":[1}]',
+    '{"a":[{]}}',
+    '[1',
+    '{"a":[1,2',
+    ']',
+    '1,2',
+    '[1]]',
+    '[[1],[2]',
+    '{"a":1[2]}',
+  ])('refuses %s, wherever it is cut', async (text) => {
+    for (const characters of [0, 1, 2, 3, 100]) {
+      const parse = () => parseLargeBody(Buffer.from(text), pause, { structure: 0, characters });
+      await expect(parse()).rejects.toMatchObject({ code: 'invalid_input' });
+    }
+  });
+
+  test.each([
+    ['{"a":[1,2,3],"b":{"c":[4]},"a":[5]}', { a: [5], b: { c: [4] } }],
+    ['[[1,[2]],{"a":[3]},"[,]"]', [[1, [2]], { a: [3] }, '[,]']],
+    ['{"a":[ ],"b":[ 1 , 2 ]}', { a: [], b: [1, 2] }],
+    ['{"__proto__":[1,2]}', JSON.parse('{"__proto__":[1,2]}')],
+    [' 7 ', 7],
+  ])('%s', async (text, value) => {
+    expect(await parseLargeBody(Buffer.from(text), pause, { structure: 0, characters: 0 })).toEqual({ text, value });
+  });
+
+  test('what is long is read with pauses, none of it for long', async () => {
+    const items = Array.from({ length: 40_000 }, (_, index) => `{"${index.toString(36)}":0}`);
+    let pauses = 0;
+    const { value } = await parseLargeBody(Buffer.from(`{"items":[${items}]}`), async () => void pauses++);
+    expect((value as { items: object[] }).items).toEqual(items.map((item) => JSON.parse(item)));
+    expect(pauses).toBeGreaterThan(1);
+  });
+
+  test.each([
+    ['an item', (inner: string) => `[${inner}]`],
+    ['what is outside of arrays', (inner: string) => `{"a":${inner}}`],
+  ])('%s has at most so much in it', async (_, around) => {
+    const object = (members: number) => `{${Array.from({ length: members }, (_, index) => `"${index}":0`)}}`;
+    const parse = (text: string) => parseLargeBody(Buffer.from(text), pause);
+    await parse(around(object(structureMax - 3)));
+    await expect(parse(around(object(structureMax + 1)))).rejects.toThrow('more than 32768 members');
   });
 });

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { describe, expect, test } from 'vitest';
 import { ApiError, type FieldError } from '../../src/errors.ts';
-import { compileInput } from '../../src/http/validate.ts';
+import { compileInput, explainedBytesMax } from '../../src/http/validate.ts';
 import { operations } from '../../src/operations/index.ts';
 import { ExternalId, Fields, Int, Nullable } from '../../src/operations/schemas.ts';
 
@@ -106,6 +106,30 @@ describe('what is refused, and where', () => {
     expect(locations.sort()).toEqual(['body.count', 'body.externalId', 'body.more', 'body.name']);
     const many = Object.fromEntries(Array.from({ length: 30 }, (_, index) => [`field${index}`, 1]));
     expect(refusal(many).fields).toHaveLength(20);
+  });
+});
+
+describe('a body that is not small', () => {
+  const multi = compileInput(Type.Array(Fields({ name: Type.String(), count: Type.String() }), { maxItems: 10_000 }));
+  const fieldsOf = (input: unknown, bytes: number) => {
+    try {
+      multi(input, bytes);
+    } catch (error) {
+      return (error as ApiError).fields;
+    }
+    throw new Error('accepted');
+  };
+
+  test('gets its first error only', () => {
+    const items = Array.from({ length: 100 }, () => ({}));
+    expect(fieldsOf(items, explainedBytesMax)).toHaveLength(20);
+    expect(fieldsOf(items, explainedBytesMax + 1)).toEqual([{ location: 'body[0].name', message: 'is required' }]);
+  });
+
+  test('is not repeated in the error', () => {
+    const [error] = fieldsOf([{ name: '', count: '', [`${'n'.repeat(99)}😀${'n'.repeat(100_000)}`]: 1 }], 100_000);
+    expect(error!.location.length).toBeLessThan(120);
+    expect(error!.location.isWellFormed()).toBe(true);
   });
 });
 

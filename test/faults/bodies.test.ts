@@ -1,0 +1,162 @@
+// Bodies as long as they may be, legal and illegal, of every operation: how long one holds the event loop at most, and how
+// much memory it takes. In the processor time of the main thread, as the clock also tells what else the machine does.
+
+import { readFileSync } from 'node:fs';
+import { getHeapStatistics, setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import fc from 'fast-check';
+import { pino } from 'pino';
+import { beforeAll, expect, test } from 'vitest';
+import { loadConfig } from '../../src/config.ts';
+import type { Answer } from '../../src/http/message.ts';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import type { AnyOperation } from '../../src/operation.ts';
+import { operations as registry } from '../../src/operations/index.ts';
+import { arbitraryOf } from '../support/arbitrary.ts';
+import { harness, requestTo } from '../support/harness.ts';
+import { longImports, longValues, withLongValue } from '../support/longBodies.ts';
+import { type Largest, largest, makeLargest } from './largest.ts';
+import { report } from './report.ts';
+
+const isLong = process.env.FAULTS_RESULTS !== undefined;
+const operations: readonly AnyOperation[] = registry;
+const { bodyBytesMax } = loadConfig({});
+/** What one body may hold the event loop, and take: on a machine that does nothing else, or anything. */
+const heldMsMax = isLong ? 50 : 150;
+const heapMbMax = 64;
+
+const tollgate = harness();
+let answer: Answer;
+beforeAll(() => {
+  answer = createPipeline(operations, { store: tollgate.store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
+});
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+const cpuMs = () => Number(readFileSync(`/proc/self/task/${process.pid}/schedstat`, 'utf8').split(' ')[0]) / 1_000_000;
+const heapMb = () => {
+  const { used_heap_size, external_memory } = getHeapStatistics();
+  return (used_heap_size + external_memory) / 1_000_000;
+};
+
+interface Cost {
+  status: number;
+  /** The longest turn of the event loop. */
+  heldMs: number;
+  heapMb: number;
+}
+
+async function costOnce(path: string, body: string, rootKey: string): Promise<Cost> {
+  const request = requestTo(`/v2/${path}`, rootKey, { body });
+  collectGarbage();
+  const before = heapMb();
+  let [heldMs, most, isOver] = [0, before, false];
+  let since = cpuMs();
+  const tick = () => {
+    heldMs = Math.max(heldMs, cpuMs() - since);
+    most = Math.max(most, heapMb());
+    if (!isOver) setImmediate(tick);
+    since = cpuMs();
+  };
+  setImmediate(tick);
+  const { status } = await answer(request);
+  await new Promise((resolve) => setImmediate(resolve));
+  isOver = true;
+  return { status, heldMs, heapMb: most - before };
+}
+
+/** The least of some: code that runs for the first time is slow, and a full collection of garbage may fall into any turn. */
+async function costOf(path: string, body: string, rootKey = tollgate.rootKey): Promise<Cost> {
+  let least = await costOnce(path, body, rootKey);
+  for (let run = 0; run < 4 && (least.heldMs > heldMsMax / 2 || least.heapMb > heapMbMax / 2); run++) {
+    const again = await costOnce(path, body, rootKey);
+    least = {
+      status: least.status,
+      heldMs: Math.min(least.heldMs, again.heldMs),
+      heapMb: Math.min(least.heapMb, again.heapMb),
+    };
+  }
+  return least;
+}
+
+/** Long bodies for an operation: one of its members, or all of it, is a long value. */
+function* longBodiesOf({ name, input }: AnyOperation): Generator<[what: string, body: string]> {
+  const { properties = {} } = input as unknown as { properties?: Record<string, unknown> };
+  const bytes = bodyBytesMax - 5000;
+  const [valid] = fc.sample(arbitraryOf(input, {}), { numRuns: 1, seed: 1 });
+  const isThorough = isLong && /verifyKey|multiLimit|createKey|migrateKeys/.test(name);
+  const few = ['items {}', 'objects of 20 names each', 'an object of names', 'nested arrays', 'a long text of escapes'];
+  for (const what of isThorough ? Object.keys(longValues) : few) {
+    const value = longValues[what]!(bytes);
+    yield [what, value];
+    for (const member of Object.keys(properties).filter((member) => isLong || /^(keys|ratelimits)$/.test(member))) {
+      yield [`${member}: ${what}`, withLongValue(valid as object, member, value).slice(0, bodyBytesMax)];
+    }
+  }
+}
+
+type Row = Cost & { what: string };
+
+function worst(rows: readonly Row[]): string {
+  const by = (of: 'heldMs' | 'heapMb') => rows.reduce((most, row) => (row[of] > most[of] ? row : most));
+  const [held, heap] = [by('heldMs'), by('heapMb')];
+  return `at most ${held.heldMs.toFixed(0)} ms (${held.what}) and ${heap.heapMb.toFixed(0)} MB (${heap.what})`;
+}
+
+const beyond = (rows: readonly Row[]) => rows.filter((row) => row.heldMs > heldMsMax || row.heapMb > heapMbMax);
+
+test('no body of a megabyte holds the event loop or takes much memory, right or wrong, whoever sends it', async () => {
+  const illegal: Row[] = [];
+  const legal: Row[] = [];
+  const some = /verifyKey|multiLimit|migrateKeys/;
+  for (const operation of operations.filter(({ name }) => isLong || some.test(name))) {
+    for (const [what, body] of longBodiesOf(operation)) {
+      const cost = await costOf(operation.name, body);
+      illegal.push({ what: `${operation.name} ${what}`, ...cost });
+      expect([400, 404], `${operation.name} ${what}`).toContain(cost.status);
+    }
+    const unknown = await costOf(operation.name, longValues['items {}']!(bodyBytesMax), 'nobody');
+    expect(unknown.status).toBe(401);
+    expect(unknown.heldMs).toBeLessThan(heldMsMax / 5);
+  }
+  const { apiId } = await tollgate.ok('apis.createApi', { name: 'long' });
+  for (const [what, body] of Object.entries(longImports(apiId, bodyBytesMax))) {
+    const cost = await costOf('keys.migrateKeys', body);
+    legal.push({ what: `keys.migrateKeys ${what}`, ...cost });
+    expect(cost.status, what).toBe(200);
+  }
+  expect(beyond([...illegal, ...legal])).toEqual([]);
+  report({
+    order: '10.6',
+    fault: `Bodies of ${bodyBytesMax / 1024} KB made to cost as much as they can: ${illegal.length} that are refused, ${legal.length} imports`,
+    expected: `none holds the event loop for more than ${heldMsMax} ms at a time or takes more than ${heapMbMax} MB`,
+    measured: `refused: ${worst(illegal)}; imports: ${worst(legal)}, of processor time and of heap`,
+  });
+}, 1_800_000);
+
+test.runIf(isLong)(
+  'nor does the largest request of any operation, with what it answers',
+  async () => {
+    const things = await makeLargest(tollgate.ok);
+    const rows: Row[] = [];
+    for (const [name, ways] of Object.entries(largest) as [string, Record<string, (of: Largest) => unknown>][]) {
+      for (const [way, make] of Object.entries(ways)) {
+        let least: Cost | undefined;
+        for (let run = 0; run < (name.includes('.delete') ? 1 : 3); run++) {
+          const cost = await costOnce(name, JSON.stringify(make(things)), tollgate.rootKey);
+          if (!least || cost.heldMs < least.heldMs) least = cost;
+        }
+        expect(least!.status, name).toBe(200);
+        rows.push({ what: way ? `${name} (${way})` : name, ...least! });
+      }
+    }
+    expect(beyond(rows)).toEqual([]);
+    report({
+      order: '10.6',
+      fault: `The largest request of each of ${Object.keys(largest).length} operations and what is answered`,
+      expected: `none holds the event loop for more than ${heldMsMax} ms at a time or takes more than ${heapMbMax} MB`,
+      measured: `${worst(rows)}, of processor time and of heap`,
+    });
+  },
+  600_000,
+);

@@ -1,0 +1,55 @@
+// Sends one request again and again on many connections, each as soon as the one before it is answered, from a process of
+// its own. Reads its settings as JSON from the first argument and prints how many responses there were, by status.
+//
+//   port, path, connections, seconds
+//   bodyFile   the body of every request
+//   rootKey    that of every request; without it each request names another workspace, which does not exist
+import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+
+const { port, path, connections, seconds, bodyFile, rootKey } = JSON.parse(process.argv[2]);
+const body = readFileSync(bodyFile);
+const base58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
+const noRootKey = () => `root_${Array.from({ length: 16 }, () => base58[Math.floor(Math.random() * 58)]).join('')}_x`;
+
+const byStatus = {};
+const until = performance.now() + seconds * 1000;
+
+function request() {
+  const head = `POST ${path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${rootKey ?? noRootKey()}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`;
+  return Buffer.concat([Buffer.from(head), body]);
+}
+
+function open() {
+  const socket = connect(port, '127.0.0.1');
+  let received = '';
+  const send = () => {
+    if (performance.now() > until) socket.destroy();
+    else socket.write(request());
+  };
+  socket.setEncoding('latin1').setNoDelay(true);
+  socket.on('connect', send);
+  socket.on('data', (text) => {
+    received += text;
+    const end = received.indexOf('\r\n\r\n');
+    if (end < 0) return;
+    const length = Number(/\r\ncontent-length: (\d+)/i.exec(received)?.[1] ?? 0);
+    if (received.length < end + 4 + length) return;
+    const status = received.slice(9, 12);
+    byStatus[status] = (byStatus[status] ?? 0) + 1;
+    received = '';
+    send();
+  });
+  // Whatever ended the connection, another takes its place until the time is over.
+  socket.on('error', () => {});
+  socket.on('close', () => performance.now() < until && setTimeout(open, 10));
+}
+
+for (let count = 0; count < connections; count++) open();
+setTimeout(
+  () => {
+    console.log(JSON.stringify(byStatus));
+    process.exit();
+  },
+  seconds * 1000 + 500,
+);

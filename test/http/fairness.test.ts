@@ -1,0 +1,202 @@
+// What callers can do to one another at the front door: one workspace, a caller without a root key, and callers who name
+// workspaces that do not exist. By order and by held work, never by the clock.
+
+import { pino } from 'pino';
+import Type from 'typebox';
+import { expect, test, vi } from 'vitest';
+import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { manages } from '../../src/operation.ts';
+import { operations } from '../../src/operations/index.ts';
+import { Fields } from '../../src/operations/schemas.ts';
+import { cliActor } from '../../src/store/rootKeys.ts';
+import { openStore } from '../../src/store/store.ts';
+import { harness, requestTo, testSettings } from '../support/harness.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+const tollgate = harness();
+const log = pino({ level: 'silent' });
+const times = <Item>(count: number, make: (index: number) => Item) =>
+  Array.from({ length: count }, (_, index) => make(index));
+const base58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
+/** A root key of a workspace that does not exist, another one for each number. */
+const noRootKey = (index: number) =>
+  `root_${times(16, (at) => base58[Math.floor(index / 58 ** (at % 4)) % 58]).join('')}_x`;
+
+/** A pipeline with an operation that ends when it is told to, and what is under way of it. */
+function openHeld(options: { inFlightMax?: number; readsMuch?: true } = {}) {
+  const ends: (() => void)[] = [];
+  const held = manages({
+    name: 'test.held',
+    summary: '',
+    input: Fields({ padding: Type.Optional(Type.String()) }),
+    output: Type.Object({}),
+    needs: {},
+    scope: () => undefined,
+    ...(options.readsMuch && { readsMuch: true as const }),
+    async handle() {
+      await new Promise<void>((resolve) => ends.push(resolve));
+      return {};
+    },
+  });
+  const { store } = tollgate;
+  const { inFlightMax = 4096 } = options;
+  const answer = createPipeline([held, ...operations], {
+    store,
+    log,
+    metaBytesMax: 0,
+    inFlightMax,
+    turnWaitMs: 60_000,
+  });
+  const refused: string[] = [];
+  const send = (rootKey: string, body = '{}') =>
+    answer(requestTo('/v2/test.held', rootKey, { body })).then((response) => {
+      if (response.status !== 200) refused.push(JSON.parse(response.body).error.type);
+      return response.status;
+    });
+  let isOver = false;
+  /** Ends what runs, and what runs after it. */
+  async function endAll(requests: Promise<number>[]) {
+    const all = Promise.all(requests).finally(() => (isOver = true));
+    while (!isOver) {
+      for (const end of ends.splice(0)) end();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    return all;
+  }
+  return { answer, send, refused, ends, endAll };
+}
+
+const unavailable = (count: number) => Array(count).fill('/errors/store_unavailable');
+
+test('management requests of one workspace leave room for those of another', async () => {
+  const { send, answer, refused, ends, endAll } = openHeld({ inFlightMax: 90 });
+  const { rootKey: other } = await tollgate.createWorkspace();
+  await tollgate.ok('apis.createApi', { name: 'known' });
+
+  const flood = times(200, () => send(tollgate.rootKey));
+  await vi.waitFor(() => expect(refused.length).toBeGreaterThanOrEqual(120));
+  const created = await answer(requestTo('/v2/apis.createApi', other, { body: '{"name":"other"}' }));
+  expect(created.status).toBe(200);
+  expect(ends.length).toBe(8);
+  expect(refused).toEqual(unavailable(120));
+  const statuses = await endAll(flood);
+  expect(statuses.filter((status) => status === 200)).toHaveLength(80);
+});
+
+test.each([
+  { what: 'that read much', readsMuch: true as const, body: '{}' },
+  { what: 'with large bodies', body: JSON.stringify({ padding: 'x'.repeat(40_000) }) },
+])('of management requests $what a workspace has 2 at work and 32 that wait', async ({ body, ...options }) => {
+  const { send, refused, endAll } = openHeld(options);
+  await tollgate.ok('apis.createApi', { name: 'known' });
+  const flood = times(100, () => send(tollgate.rootKey, body));
+  await vi.waitFor(() => expect(refused).toEqual(unavailable(66)));
+  await endAll(flood);
+  expect(refused).toEqual(unavailable(66));
+});
+
+const large = (text: string) => text.padEnd(32_768);
+
+test.each([
+  ['a decision', 'ratelimits.multiLimit'],
+  ['management', 'keys.createKey'],
+])('%s: of a large body the root key comes first, of a small one the body', async (_, operation) => {
+  const status = async (body: string, rootKey: string) =>
+    (await tollgate.send(`/v2/${operation}`, { body, authorization: `Bearer ${rootKey}` })).status;
+  for (const wrong of ['{', '[{}]', '{"nonsense":1}']) {
+    expect(await status(wrong, 'nobody')).toBe(400);
+    expect(await status(wrong.padEnd(32_767), 'nobody')).toBe(400);
+    expect(await status(large(wrong), 'nobody')).toBe(401);
+    expect(await status(large(wrong), noRootKey(1))).toBe(401);
+    expect(await status(large(wrong), tollgate.rootKey)).toBe(400);
+  }
+});
+
+test('a root key that was deleted is refused before a large body is read, however recently it was accepted', async () => {
+  const { key, rootKeyId } = await tollgate.ok('rootKeys.createRootKey', { permissions: ['*'] });
+  const status = async (body: string) =>
+    (await tollgate.send('/v2/keys.createKey', { body, authorization: `Bearer ${key}` })).status;
+  expect(await status(large('{'))).toBe(400);
+  await tollgate.ok('rootKeys.deleteRootKey', { rootKeyId });
+  expect(await status(large('{'))).toBe(401);
+});
+
+test('large requests do what small ones do', async () => {
+  const { apiId } = await tollgate.ok('apis.createApi', { name: 'large' });
+  const permissions = times(400, (index) => `${index}.`.padEnd(100, 'x'));
+  const { key, keyId } = await tollgate.ok('keys.createKey', { apiId, permissions, meta: { a: [1, { b: 2 }] } });
+  expect((await tollgate.ok('keys.getKey', { keyId })).permissions).toEqual(permissions);
+  expect((await tollgate.ok('keys.getKey', { keyId })).meta).toEqual({ a: [1, { b: 2 }] });
+  const verified = await tollgate.send('/v2/keys.verifyKey', { body: large(JSON.stringify({ key })) });
+  expect(verified.json.data).toMatchObject({ valid: true, keyId });
+  const checks = times(100, (index) => ({
+    namespace: 'n'.repeat(400),
+    identifier: `${index}`,
+    limit: 1,
+    duration: 1000,
+  }));
+  const limited = await tollgate.ok('ratelimits.multiLimit', checks);
+  expect(limited.limits.map(({ identifier }) => identifier)).toEqual(checks.map(({ identifier }) => identifier));
+});
+
+test('large bodies without a root key that is known keep none of a known caller out', async () => {
+  const answer = createPipeline(operations, { store: tollgate.store, log, metaBytesMax: 10_240 });
+  const { apiId } = await tollgate.ok('apis.createApi', { name: 'large' });
+  const send = async (rootKey: string, body: string) =>
+    (await answer(requestTo('/v2/keys.createKey', rootKey, { body }))).status;
+  const nobodies = times(300, (index) => send(noRootKey(index), large('[0]')));
+  const known = times(10, () => send(tollgate.rootKey, large(JSON.stringify({ apiId }))));
+  expect(await Promise.all(known)).toEqual(Array(10).fill(200));
+  expect([...new Set(await Promise.all(nobodies))].sort()).toEqual([401, 503]);
+});
+
+test('requests that name ever new workspaces: a known caller goes before them, and finds room', async () => {
+  const { key } = await tollgate.createKey();
+  const store = await openStore({ ...testSettings, inFlightMax: 1000, url: testRedisUrl() });
+  const answer = createPipeline(operations, { store, log, metaBytesMax: 10_240, inFlightMax: 1000 });
+  const verify = async (rootKey: string) =>
+    (await answer(requestTo('/v2/keys.verifyKey', rootKey, { body: JSON.stringify({ key }) }))).status;
+  const getApi = async (rootKey: string) =>
+    (await answer(requestTo('/v2/apis.getApi', rootKey, { body: '{"apiId":"api_1"}' }))).status;
+  expect(await verify(tollgate.rootKey)).toBe(200);
+
+  for (const [call, expected] of [
+    [verify, 200],
+    [getApi, 404],
+  ] as const) {
+    const ended: number[] = [];
+    const newcomers = times(1200, (index) => call(noRootKey(index)).then((status) => ended.push(status)));
+    const known = times(20, () => call(tollgate.rootKey));
+    expect(await Promise.all(known)).toEqual(Array(20).fill(expected));
+    // Those at Redis before it, and for management those of the second round trip.
+    expect(ended.filter((status) => status === 401).length).toBeLessThan(500);
+    await Promise.all(newcomers);
+    expect(ended.filter((status) => status === 401).length).toBeGreaterThanOrEqual(850);
+    expect(new Set(ended)).toEqual(new Set([401, 503]));
+  }
+  await store.close();
+});
+
+test('a server that was just started serves all of many workspaces at once', async () => {
+  const made = await Promise.all(
+    times(500, async () => {
+      const { workspaceId } = await tollgate.store.workspaces.create('one of many');
+      const { key, start } = createRootKeyString(workspaceId);
+      await tollgate.store.rootKeys.create(workspaceId, { digest: digestOf(key), start, permissions: ['*'] }, cliActor);
+      return key;
+    }),
+  );
+  const store = await openStore({ ...testSettings, url: testRedisUrl() });
+  const answer = createPipeline(operations, { store, log, metaBytesMax: 10_240, turnWaitMs: 60_000 });
+  const bodies = { 'keys.verifyKey': '{"key":"none"}', 'apis.createApi': '{"name":"first"}' };
+  const statuses = await Promise.all(
+    made.flatMap((rootKey) =>
+      Object.entries(bodies).flatMap(([operation, body]) =>
+        times(2, async () => (await answer(requestTo(`/v2/${operation}`, rootKey, { body }))).status),
+      ),
+    ),
+  );
+  expect(statuses.filter((status) => status !== 200)).toEqual([]);
+  await store.close();
+});
