@@ -18,4 +18,6 @@ export interface Actor {
 export interface PresentedRootKey {
   workspaceId: string;
   digest: Buffer;
+  /** The same, a byte a character. */
+  digestText: string;
 }

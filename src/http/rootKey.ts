@@ -32,7 +32,7 @@ export class RootKeyReader {
 
 // A string that names no workspace is asked about in one that does not exist: refused like any unknown root key, in the same
 // order and time.
-const presented = (token: string): PresentedRootKey => ({
-  workspaceId: workspaceOfRootKey(token) ?? 'ws_none',
-  digest: digestOf(token),
-});
+export function presented(token: string): PresentedRootKey {
+  const digest = digestOf(token);
+  return { workspaceId: workspaceOfRootKey(token) ?? 'ws_none', digest, digestText: digest.toString('latin1') };
+}

@@ -6,6 +6,7 @@ import type { PresentedRootKey } from '../domain/caller.ts';
 import type { PostfixQuery } from '../domain/permissionQuery.ts';
 import { type Outcome, outcomes, type ShownText } from '../domain/verification.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
+import type { AcceptedRootKeys } from './accepted.ts';
 import { type Gathering, Lanes } from './lanes.ts';
 import { storeError } from './redis.ts';
 import type { Scripts } from './scripts.ts';
@@ -65,6 +66,7 @@ export interface Limited {
 
 export interface DecideOptions {
   scripts: Scripts;
+  accepted: AcceptedRootKeys;
   /** The slugs of those lists of numbers. */
   slugsOf: (workspaceId: string, lists: readonly string[]) => Promise<string[]>;
   usageRetentionMs: number;
@@ -91,6 +93,8 @@ const workMax = 8 * batchWeightMax;
 
 /** Counters that a key may have of limits that requests bring, as in lua/include/counters.lua. */
 const countersMax = 1000;
+/** Calls of newcomers that may be at Redis at once: a request of a known caller waits for some 64 short scripts at most. */
+const newcomersAtOnce = 64;
 
 const VERIFY = 1;
 const LIMIT = 2;
@@ -173,7 +177,8 @@ class Batch implements Gathering {
 }
 
 export function openDecide(options: DecideOptions) {
-  const { scripts, slugsOf, usageRetentionMs, tagsMax, inFlightMax, commandTimeoutMs, now, observe } = options;
+  const { scripts, accepted, slugsOf, usageRetentionMs, tagsMax, inFlightMax, commandTimeoutMs, now, observe } =
+    options;
   const shownCache = new ShownCache();
   const lanes = new Lanes({
     newBatch: () => new Batch(),
@@ -181,6 +186,7 @@ export function openDecide(options: DecideOptions) {
     weightMax: batchWeightMax,
     workMax,
     inFlightMax,
+    newcomersAtOnce,
     waitMs: commandTimeoutMs,
     overloaded: () => observe?.overloaded(),
   });
@@ -213,7 +219,11 @@ export function openDecide(options: DecideOptions) {
   }
 
   /** What the script refused, as an error. `ratelimits` are those that the request named. */
-  function readRefusal(answers: Answers, ratelimits: VerifyRequest['ratelimits'] = []): Error {
+  function readRefusal(
+    answers: Answers,
+    rootKey: PresentedRootKey,
+    ratelimits: VerifyRequest['ratelimits'] = [],
+  ): Error {
     const { packed, at } = answers;
     const code = packed[at]!;
     const bytes = packed.readUInt16BE(at + 1);
@@ -227,6 +237,7 @@ export function openDecide(options: DecideOptions) {
       case 'unauthorized':
       case 'root_key_disabled':
       case 'root_key_expired':
+        accepted.note(rootKey, false);
         return rootKeyRefusals[refusal];
       case 'insufficient_permissions':
         return new ApiError('insufficient_permissions', `The root key lacks ${about}.`);
@@ -265,16 +276,18 @@ export function openDecide(options: DecideOptions) {
       // What a verification names beyond its key costs a fraction of a plain one.
       const named = (ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0);
       const weight = 1 + named / 4 + (known?.moreWork ?? 0);
+      const isKnown = accepted.has(rootKey);
 
       return new Promise((resolve, reject) => {
         const { items, at } = lanes
-          .join(workspaceId)
+          .join(workspaceId, isKnown)
           .add(VERIFY, rootKey.digest, 39 + version.length + extras.length, weight, {
             settle(answers) {
               const code = answers.packed[answers.at]!;
               const outcome = outcomes[(code & ~(WITH_SHOWN | SHOWN_BEFORE)) - 1];
-              if (outcome === undefined) return reject(readRefusal(answers, ratelimits));
+              if (outcome === undefined) return reject(readRefusal(answers, rootKey, ratelimits));
               observe?.verified(outcome);
+              if (!isKnown) accepted.note(rootKey, true);
               const packed = code & WITH_SHOWN ? answers.shown[answers.shownAt++] : undefined;
               const verified = readVerified(answers, outcome);
               let shown: Verified['shown'] | Promise<ShownText>;
@@ -313,12 +326,14 @@ export function openDecide(options: DecideOptions) {
         (sum, [namespace, identifier]) => sum + 25 + namespace.length + identifier.length,
         1,
       );
+      const isKnown = accepted.has(rootKey);
       return new Promise((resolve, reject) => {
-        const room = lanes.join(rootKey.workspaceId).add(LIMIT, rootKey.digest, fieldBytes, checks.length, {
+        const room = lanes.join(rootKey.workspaceId, isKnown).add(LIMIT, rootKey.digest, fieldBytes, checks.length, {
           settle(answers) {
             const code = answers.packed[answers.at]!;
-            if (code !== PASSED && code !== BLOCKED) return reject(readRefusal(answers));
+            if (code !== PASSED && code !== BLOCKED) return reject(readRefusal(answers, rootKey));
             observe?.limited(code === PASSED);
+            if (!isKnown) accepted.note(rootKey, true);
             resolve(readLimited(answers));
           },
           reject,

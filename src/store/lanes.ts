@@ -1,7 +1,12 @@
 // What waits for Redis, by workspace. What arrives in one turn of the event loop gathers in a batch. A workspace has some
 // work at Redis at most; what comes meanwhile gathers here. So Redis's queue stays short, and whoever sends the most
 // expensive requests there are waits for them himself, and everybody else for a few of them.
+//
+// Requests whose root key was not accepted recently (accepted.ts) are newcomers. Workspaces that do not exist are as many as
+// a caller likes, each a batch and a call, so a bound for each workspace is none. All newcomers together have a bound: a
+// number of batches at Redis. The others never wait behind more than these, nor for room.
 
+import { mayTake } from '../domain/share.ts';
 import { ApiError } from '../errors.ts';
 import { storeError } from './redis.ts';
 
@@ -23,18 +28,25 @@ export interface LanesOptions<Batch extends Gathering> {
   weightMax: number;
   /** While it has this much work at Redis, a workspace's next batches wait. */
   workMax: number;
-  /** Requests that may wait in all; beyond, they are refused at once rather than answered late. */
+  /** Requests that may wait in all, and as many of newcomers; beyond, they are refused at once rather than answered late. */
   inFlightMax: number;
+  /** Batches of newcomers that may be at Redis at once. */
+  newcomersAtOnce: number;
   /** What has waited here for so long is refused instead of sent: it could not be answered in time. */
   waitMs: number;
   overloaded: () => void;
 }
 
-/** A workspace may fill the room that is there but for a part of what is left free, so that others find some of it. */
-const shareOfFree = 8;
+/** Lanes that share one bound. */
+class Room<Batch> {
+  /** Only those with requests under way: anybody may name a workspace. */
+  readonly lanes = new Map<string, Lane<Batch>>();
+  inFlight = 0;
+}
 
 class Lane<Batch> {
   readonly workspaceId: string;
+  readonly room: Room<Batch>;
   /** Requests under way, here or at Redis. */
   inFlight = 0;
   /** The weight of the batches at Redis. */
@@ -44,16 +56,19 @@ class Lane<Batch> {
   /** Batches that wait, each with when it was begun. The last one gathers. */
   readonly waiting: { batch: Batch; since: number }[] = [];
 
-  constructor(workspaceId: string) {
+  constructor(workspaceId: string, room: Room<Batch>) {
     this.workspaceId = workspaceId;
+    this.room = room;
   }
 }
 
 export class Lanes<Batch extends Gathering> {
   readonly #options: LanesOptions<Batch>;
-  /** Only those with requests under way: anybody may name a workspace. */
-  readonly #lanes = new Map<string, Lane<Batch>>();
-  #inFlight = 0;
+  readonly #known = new Room<Batch>();
+  readonly #newcomers = new Room<Batch>();
+  /** Batches of newcomers at Redis, and lanes of newcomers with batches that wait for one of these to be answered. */
+  #newcomersAtRedis = 0;
+  readonly #queue = new Set<Lane<Batch>>();
   /** Those that are scheduled. */
   #turn: Lane<Batch>[] = [];
 
@@ -62,23 +77,23 @@ export class Lanes<Batch extends Gathering> {
   }
 
   get inFlight(): number {
-    return this.#inFlight;
+    return this.#known.inFlight + this.#newcomers.inFlight;
   }
 
   /** The batch that the next request of a workspace joins. Throws when there is no room for it. */
-  join(workspaceId: string): Batch {
+  join(workspaceId: string, isKnown: boolean): Batch {
     const { inFlightMax, weightMax, newBatch, overloaded } = this.#options;
-    let lane = this.#lanes.get(workspaceId);
-    const free = inFlightMax - this.#inFlight;
-    if (free <= 0 || (lane && lane.inFlight >= shareOfFree * free)) {
+    const room = isKnown ? this.#known : this.#newcomers;
+    let lane = room.lanes.get(workspaceId);
+    if (!mayTake(lane ? lane.inFlight : 0, room.inFlight, inFlightMax)) {
       overloaded();
-      throw new ApiError('store_unavailable', 'The server has more to do than it can.');
+      throw new ApiError('store_unavailable', 'The server is overloaded; retry later.');
     }
     if (!lane) {
-      lane = new Lane(workspaceId);
-      this.#lanes.set(workspaceId, lane);
+      lane = new Lane(workspaceId, room);
+      room.lanes.set(workspaceId, lane);
     }
-    this.#inFlight++;
+    room.inFlight++;
     lane.inFlight++;
     const last = lane.waiting.at(-1);
     if (last && last.batch.weight < weightMax) return last.batch;
@@ -102,8 +117,12 @@ export class Lanes<Batch extends Gathering> {
   }
 
   #go(lane: Lane<Batch>) {
-    const { workMax, waitMs } = this.#options;
+    const { workMax, waitMs, newcomersAtOnce } = this.#options;
     while (lane.work < workMax && lane.waiting.length > 0) {
+      if (lane.room === this.#newcomers && this.#newcomersAtRedis >= newcomersAtOnce) {
+        this.#queue.add(lane);
+        return;
+      }
       const { batch, since } = lane.waiting.shift()!;
       if (performance.now() - since < waitMs) void this.#send(lane, batch);
       else this.#fail(lane, batch, storeError(new Error('Waited too long for those before it')));
@@ -111,19 +130,36 @@ export class Lanes<Batch extends Gathering> {
   }
 
   async #send(lane: Lane<Batch>, batch: Batch) {
+    const isNewcomer = lane.room === this.#newcomers;
     lane.work += batch.weight;
+    if (isNewcomer) this.#newcomersAtRedis++;
     try {
       await this.#options.send(lane.workspaceId, batch);
     } catch (error) {
       batch.fail(error);
       // Where Redis cannot serve, those that wait would learn so one after the other.
       const cannotServe = error instanceof ApiError && error.code === 'store_unavailable';
-      if (cannotServe) for (const { batch: next } of lane.waiting.splice(0)) this.#fail(lane, next, error);
+      if (cannotServe) for (const waits of isNewcomer ? [lane, ...this.#queue] : [lane]) this.#failAll(waits, error);
     } finally {
       this.#past(lane, batch);
       lane.work -= batch.weight;
       if (!lane.scheduled) this.#go(lane);
+      if (isNewcomer) this.#nextNewcomer();
     }
+  }
+
+  /** Hands a place of newcomers at Redis on, to the lane that has waited the longest for it. */
+  #nextNewcomer() {
+    this.#newcomersAtRedis--;
+    for (const lane of this.#queue) {
+      if (this.#newcomersAtRedis >= this.#options.newcomersAtOnce) return;
+      this.#queue.delete(lane);
+      this.#go(lane);
+    }
+  }
+
+  #failAll(lane: Lane<Batch>, error: unknown) {
+    for (const { batch } of lane.waiting.splice(0)) this.#fail(lane, batch, error);
   }
 
   #fail(lane: Lane<Batch>, batch: Batch, error: unknown) {
@@ -132,8 +168,8 @@ export class Lanes<Batch extends Gathering> {
   }
 
   #past(lane: Lane<Batch>, { count }: Batch) {
-    this.#inFlight -= count;
+    lane.room.inFlight -= count;
     lane.inFlight -= count;
-    if (lane.inFlight === 0) this.#lanes.delete(lane.workspaceId);
+    if (lane.inFlight === 0) lane.room.lanes.delete(lane.workspaceId);
   }
 }

@@ -1,7 +1,8 @@
 // The typed faces of lua/rootKeys/.
 
-import type { Actor, Caller } from '../domain/caller.ts';
+import type { Actor, Caller, PresentedRootKey } from '../domain/caller.ts';
 import { Grants, grantsText } from '../domain/grants.ts';
+import type { AcceptedRootKeys } from './accepted.ts';
 import type { StoreContext } from './store.ts';
 
 export interface NewRootKey {
@@ -77,17 +78,21 @@ function refusalOf([refused, about]: Outcome): RootKeyRefusal {
 /** Who manages from the command line, outside of any root key. */
 export const cliActor: Actor = { rootKeyId: 'cli', operation: 'cli', requestId: '' };
 
-export function openRootKeys({ scripts, now, actorText }: StoreContext) {
+export function openRootKeys({ scripts, now, actorText }: StoreContext, accepted: AcceptedRootKeys) {
   return {
+    /** Whether Redis accepted a root key recently. It may not do so again. */
+    wasAccepted: (rootKey: PresentedRootKey): boolean => accepted.has(rootKey),
+
     /** What a presented root key may do. */
     async authenticate(
-      workspaceId: string,
-      digest: Buffer,
+      rootKey: PresentedRootKey,
     ): Promise<Caller | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' }> {
+      const { workspaceId, digest } = rootKey;
       const [outcome, grants, rootKeyId] = (await scripts.run('rootKeys/authenticate', workspaceId, [
         digest,
         now(),
       ])) as ['ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', string, string];
+      accepted.note(rootKey, outcome === 'ok');
       if (outcome !== 'ok') return { refused: outcome };
       return { workspaceId, rootKeyId, grants: new Grants(grants) };
     },

@@ -2,6 +2,7 @@
 
 import type { Actor } from '../domain/caller.ts';
 import type { Outcome } from '../domain/verification.ts';
+import { AcceptedRootKeys } from './accepted.ts';
 import { openAnalytics } from './analytics.ts';
 import { openApis } from './apis.ts';
 import { openAudit } from './audit.ts';
@@ -121,10 +122,12 @@ export async function openStore(options: StoreOptions) {
   };
 
   let readiness: Promise<void> | undefined;
-  const rootKeys = openRootKeys(context);
+  const accepted = new AcceptedRootKeys();
+  const rootKeys = openRootKeys(context, accepted);
   return {
     ...openDecide({
       scripts,
+      accepted,
       slugsOf: (...of) => slugsOf(redis, ...of),
       usageRetentionMs,
       tagsMax,

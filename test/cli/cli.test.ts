@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { loadConfig, storeSettings } from '../../src/config.ts';
 import { digestOf } from '../../src/domain/keyString.ts';
+import { presented } from '../../src/http/rootKey.ts';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/store/embedded.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
@@ -63,7 +64,7 @@ describe('root-key', () => {
     workspace = ['--workspace', workspaceId];
   });
 
-  const authenticate = (rootKey: string) => store.rootKeys.authenticate(workspaceId, digestOf(rootKey));
+  const authenticate = (rootKey: string) => store.rootKeys.authenticate(presented(rootKey));
 
   test('create makes one that works, with its permissions in their one spelling', async () => {
     const permissions = ['--permission', 'apis.*.verify_key', 'api.*.create_key'];

@@ -1,4 +1,4 @@
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { ApiError } from '../../src/errors.ts';
 import { type Gathering, Lanes } from '../../src/store/lanes.ts';
 
@@ -20,7 +20,7 @@ interface Sent {
 }
 
 /** Lanes whose batches are answered by hand. */
-function open({ inFlightMax = 1000 } = {}) {
+function open({ inFlightMax = 1000, newcomersAtOnce = 1000 } = {}) {
   const sent: Sent[] = [];
   const overloaded = vi.fn();
   const lanes = new Lanes({
@@ -29,17 +29,19 @@ function open({ inFlightMax = 1000 } = {}) {
     weightMax: 3,
     workMax: 6,
     inFlightMax,
+    newcomersAtOnce,
     waitMs: 1000,
     overloaded,
   });
-  const join = (workspaceId: string, weight = 1) => {
-    const batch = lanes.join(workspaceId);
+  const join = (workspaceId: string, weight = 1, isKnown = true) => {
+    const batch = lanes.join(workspaceId, isKnown);
     batch.weight += weight;
     batch.count++;
     return batch;
   };
   const counts = () => sent.map(({ workspaceId, batch }) => `${workspaceId}${batch.count}`).join(' ');
-  return { lanes, sent, overloaded, join, counts };
+  const joinAsNewcomer = (workspaceId: string) => join(workspaceId, 1, false);
+  return { lanes, sent, overloaded, join, joinAsNewcomer, counts };
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
@@ -157,5 +159,73 @@ test('beyond the room there is requests are refused at once, and one workspace a
 test('the last room is anybody’s who has nothing under way', () => {
   const { join } = open({ inFlightMax: 1 });
   join('a');
-  expect(() => join('b')).toThrow('more to do');
+  expect(() => join('b')).toThrow('overloaded');
+});
+
+describe('newcomers', () => {
+  const names = (count: number) => Array.from({ length: count }, (_, index) => `n${index} `);
+
+  test('of ever new workspaces have a few batches at Redis, in order; a known caller waits for none of them', async () => {
+    const { lanes, join, joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 2 });
+    for (const name of names(5)) joinAsNewcomer(name);
+    await turn();
+    expect(counts()).toBe('n0 1 n1 1');
+    join('a');
+    await turn();
+    expect(counts()).toBe('n0 1 n1 1 a1');
+    sent[1]!.answer();
+    await turn();
+    expect(counts()).toBe('n0 1 n1 1 a1 n2 1');
+    sent[0]!.answer();
+    sent[3]!.answer();
+    await turn();
+    expect(counts()).toBe('n0 1 n1 1 a1 n2 1 n3 1 n4 1');
+    for (const { answer } of sent) answer();
+    await turn();
+    expect(lanes.inFlight).toBe(0);
+  });
+
+  test('take no room from known callers', () => {
+    const { join, joinAsNewcomer } = open({ inFlightMax: 90 });
+    for (const name of names(90)) joinAsNewcomer(name);
+    expect(() => joinAsNewcomer('one more')).toThrow('overloaded');
+    for (let count = 0; count < 80; count++) join('a');
+  });
+
+  test('of the workspace of a known caller go in batches of their own', async () => {
+    const { join, joinAsNewcomer, counts } = open({ newcomersAtOnce: 1 });
+    joinAsNewcomer('b');
+    joinAsNewcomer('a');
+    for (let count = 0; count < 4; count++) join('a');
+    await turn();
+    expect(counts()).toBe('a3 b1 a1');
+  });
+
+  test('of one name gather in batches, and let another one go between', async () => {
+    const { joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 1 });
+    for (let count = 0; count < 7; count++) joinAsNewcomer('a');
+    joinAsNewcomer('b');
+    await turn();
+    expect(counts()).toBe('a3');
+    for (const expected of ['a3 a3', 'a3 a3 b1', 'a3 a3 b1 a1']) {
+      sent.at(-1)!.answer();
+      await turn();
+      expect(counts()).toBe(expected);
+    }
+  });
+
+  test('all learn at once that Redis cannot serve, and others go on afterwards', async () => {
+    const { lanes, joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 2 });
+    const batches = names(5).map((name) => joinAsNewcomer(name));
+    await turn();
+    sent[0]!.fail(unavailable);
+    await turn();
+    expect(batches.map(({ failed }) => failed)).toEqual([unavailable, undefined, ...Array(3).fill(unavailable)]);
+    joinAsNewcomer('c');
+    await turn();
+    expect(counts()).toBe('n0 1 n1 1 c1');
+    for (const { answer } of sent) answer();
+    await turn();
+    expect(lanes.inFlight).toBe(0);
+  });
 });

@@ -4,7 +4,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { digestOf } from '../../../src/domain/keyString.ts';
+import { presented } from '../../../src/http/rootKey.ts';
 import { workspaceKey } from '../../../src/store/keyspace.ts';
 import { dayMs, harness, hourMs } from '../../support/harness.ts';
 import { snippets } from '../../support/snippet.ts';
@@ -121,7 +121,7 @@ const fresh = (count: number) => {
 };
 
 async function limit(identifier: string, durationMs: number, most: number, cost: number): Promise<Answer> {
-  const rootKey = { workspaceId: h.workspaceId, digest: digestOf(h.rootKey) };
+  const rootKey = presented(h.rootKey);
   const check = { namespace: 'window', identifier, limit: most, durationMs, cost };
   const { passed, checks } = await h.store.limit(rootKey, [check]);
   expect(checks[0]!.passed).toBe(passed);
