@@ -1,7 +1,9 @@
 // The server: wires configuration, Redis and the processes that serve, and stops them in the opposite order when told to.
 
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
 import { loadConfig, sharesMetrics, storeSettings, tlsSettings } from './config.ts';
+import { ApiError } from './errors.ts';
 import { createMetrics, onceASecond, textOf } from './metrics.ts';
 import { createLog, openSnapshots, serve, serveMetrics, stopWaitMs } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
@@ -64,16 +66,22 @@ async function start() {
   if (metricsServer) console.log(`Its metrics are at ${urlOf(config.metricsHost, metricsServer.port)}/metrics`);
   else if (!sharesMetrics(config))
     log.info(`${host} may be reached by others, so /metrics is not on its port. METRICS_PORT gives it one.`);
-  if (config.firstRootKey === 'print') await createFirstRootKey(store);
+  if (config.firstRootKey === 'print') await createFirstRootKey(store, log);
 }
 
 const urlOf = (host: string, port: number, scheme = 'http') =>
   `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 
-/** After everything else has gone well, as it is shown only once. */
-async function createFirstRootKey(store: Store) {
-  const first = await store.workspaces.createFirst('default');
-  if (first) console.log(`This is the first root key. It is shown once: ${first.rootKey}`);
+/** After everything else has gone well, as it is printed only once. A server that serves does not end for want of it. */
+async function createFirstRootKey(store: Store, log: Logger) {
+  try {
+    const first = await store.workspaces.createFirst('default');
+    if (first) console.log(`This is the first root key. It is shown once: ${first.rootKey}`);
+  } catch (err) {
+    if (!(err instanceof ApiError)) throw err;
+    const remedy = '`tollgate workspace create` and `tollgate root-key create` make one';
+    log.error({ err }, `Redis could not be asked whether this store needs a first root key. If it does, ${remedy}.`);
+  }
 }
 
 /** What an operator can act on says it in its message; anything else is a bug, and shows where. */

@@ -2,10 +2,10 @@
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
-import { connect, createServer, type Socket } from 'node:net';
+import { connect, createServer, type Server as NetServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { embeddedUrlIfRunning } from '../src/store/embedded.ts';
 import { build, type Program, portOf, runRedis, runServer } from './support/processes.ts';
 
@@ -194,35 +194,67 @@ test('with several workers a killed one is replaced, and the port stays open', a
   expect(await reachable(port)).toBe(false);
 });
 
-test('a second worker that does not reach Redis at its start is tried again, while the first one serves', async () => {
-  const redis = await runRedis(dataDir);
-  let refused = 0;
-  // Only the second worker opens connections once there are two: the first process and the first worker have theirs.
-  const relay = createServer((client) => {
-    if (refused === 0 && workersOf(server).length === 2) {
-      refused++;
-      client.destroy();
-      return;
-    }
-    const upstream = connect(redis.socket);
-    client.pipe(upstream).pipe(client);
-    for (const socket of [client, upstream]) socket.on('error', () => socket.destroy());
-  }).listen(0, '127.0.0.1');
-  await once(relay, 'listening');
-  const { port: relayPort } = relay.address() as { port: number };
-  const server = start({ WORKERS: '2', LOG_LEVEL: 'error', REDIS_URL: `redis://127.0.0.1:${relayPort}` });
-  try {
-    const port = await portOf(server);
-    expect(refused).toBe(1);
-    expect(server.err).toMatch(/Cannot reach Redis[\s\S]*A worker ended with exit code 1; another is started/);
-    expect((await fetch(`http://127.0.0.1:${port}/v2/liveness`)).status).toBe(200);
-    await vi.waitFor(() => expect(workersOf(server)).toHaveLength(2), waiting);
-    expect(await server.stop()).toBe(0);
-  } finally {
+describe('a Redis that goes while the second worker starts', () => {
+  let redis: Awaited<ReturnType<typeof runRedis>>;
+  let relay: NetServer;
+  let server: Program;
+  let clients: Set<Socket>;
+  /** Whether a connection is refused; asked only once there are two workers, when only the second one has none yet. */
+  let refuses: () => boolean;
+  let refused: number;
+
+  beforeEach(async () => {
+    redis = await runRedis(dataDir);
+    [clients, refused] = [new Set(), 0];
+    relay = createServer((client) => {
+      if (workersOf(server).length === 2 && refuses()) {
+        refused++;
+        client.destroy();
+        return;
+      }
+      clients.add(client);
+      const upstream = connect(redis.socket);
+      client.pipe(upstream).pipe(client);
+      for (const socket of [client, upstream]) socket.on('error', () => socket.destroy());
+    }).listen(0, '127.0.0.1');
+    await once(relay, 'listening');
+    const { port } = relay.address() as { port: number };
+    server = start({ WORKERS: '2', LOG_LEVEL: 'error', REDIS_URL: `redis://127.0.0.1:${port}` });
+  });
+
+  afterEach(async () => {
     await server.stop('SIGKILL');
     relay.close();
     await redis.stop();
+  });
+
+  async function servesAndStops() {
+    const port = await portOf(server);
+    expect(refused).toBeGreaterThan(0);
+    expect(server.err).toMatch(/Cannot reach Redis[\s\S]*A worker ended with exit code 1; another is started/);
+    expect((await fetch(`http://127.0.0.1:${port}/v2/liveness`)).status).toBe(200);
+    await vi.waitFor(() => expect(workersOf(server)).toHaveLength(2), waiting);
+    await vi.waitFor(async () => {
+      expect((await fetch(`http://127.0.0.1:${port}/health/ready`)).status).toBe(200);
+    }, waiting);
+    expect(await server.stop()).toBe(0);
   }
+
+  test('for that worker alone: it is tried again, while the first one serves', async () => {
+    refuses = () => refused === 0;
+    await servesAndStops();
+    expect(server.out).toMatch(firstRootKey);
+  });
+
+  test('for all of them: the server waits for it, and says that it made no root key', async () => {
+    refuses = () => {
+      for (const client of clients) client.destroy();
+      return !server.err.includes('first root key');
+    };
+    await servesAndStops();
+    expect(server.out).not.toMatch(firstRootKey);
+    expect(server.err).toContain('tollgate workspace create');
+  });
 });
 
 test('the arguments of a worker, which every user of the machine sees, do not tell its Redis', async () => {
@@ -242,7 +274,8 @@ test('workers of a server that was killed end by themselves', async () => {
   await portOf(start());
 });
 
-test('a request that never ends keeps no worker alive after the first process', async () => {
+// Ten seconds of it are the server's patience.
+test('a request that never ends keeps no worker alive after the first process', { timeout: 60_000 }, async () => {
   const server = start({ WORKERS: '2' });
   const client = connect(await portOf(server), '127.0.0.1').on('error', () => {});
   await send(client, 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n');
