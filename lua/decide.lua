@@ -5,7 +5,8 @@
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, usage counts
 -- ARGV[1]  retention   milliseconds for which usage counts are kept
--- ARGV[2]  tags_max    how many tags an API may count
+-- ARGV[2]  usage_max   how many tags an API may count, how many bytes its counts by tag may take a day, and how many identifiers
+--                      a namespace may count a day; with a blank between them
 -- ARGV[3]  digests     SHA-256 of each distinct root key of the batch, 32 bytes each
 -- ARGV[4]  items       packed, one after the other: bytes that follow (4), kind (1), root (1, index into digests from 1), then
 --   1 verify  key digest (32), cost (7), known version, then nothing or JSON {query, limits: [[name, cost] or
@@ -13,7 +14,8 @@
 --   2 limit   number of checks (1), each: cost (7), limit (7), duration (7), namespace and identifier (each its length
 --             in 2, then itself). All checks pass and are charged, or none is.
 -- ARGV[5]  now_ms      '' for Redis's clock
--- returns  {packed answers, one after the other, then in the same order shown of each whose known version is out of date}
+-- returns  {packed answers, one after the other, how many counts by identifier and by tag were left out, then in the same order
+--          shown of each whose known version is out of date}
 --   verify    outcome (1), 64 more if its shown is told, 128 more if that was told with an answer before; 1 if the key has
 --             a balance (1), balance (7), number of limits (1), each: which (1: up to 50 of the key, 100 + n of the
 --             identity, 200 + n the request's n-th), exceeded (1), remaining (7), reset (7)
@@ -47,9 +49,12 @@
 -- @include "include/overrides"
 
 -- What a call is about.
-local workspace, retention, tags_max, digests, items, now, hour, day, hour_of_day
+local workspace, retention, digests, items, now, hour, day, hour_of_day
+local usage_max, tags_max, tag_bytes_max, identifiers_max
+-- What a count by tag takes beside its field.
+local TAG_COUNT_BYTES = 64
 -- What several items of a call share is read once.
-local roots, apis, namespaces, totals, rbac_version
+local roots, apis, namespaces, totals, bounds, rbac_version
 
 -- Outcomes 1 to 6 are counted in a key's usage under that number.
 local VALID, DISABLED, EXPIRED, INSUFFICIENT_PERMISSIONS, RATE_LIMITED, USAGE_EXCEEDED, NOT_FOUND = 1, 2, 3, 4, 5, 6, 7
@@ -132,12 +137,13 @@ local function flags_at(number)
   return flags
 end
 
--- Adds to a total of this call, written at its end.
-local function add_total(record, field, amount)
+-- Adds to a total of this call, written at its end. `bounded_by` names the record that knows how much there is already:
+-- {identifiers}, or {tags, spent: credits by field}.
+local function add_total(record, field, amount, bounded_by)
   local fields = totals[record]
   if not fields then
     fields = {}
-    totals[record] = fields
+    totals[record], bounds[record] = fields, bounded_by
   end
   fields[field] = (fields[field] or 0) + amount
 end
@@ -390,12 +396,14 @@ local function count_tags(tags, key24, external_id, outcome, spent)
   if #tags == 0 then return end
   local api8 = string.sub(key24, 17)
   local known, record = tag_names(workspace, api8), tag_usage(workspace, api8, day)
+  local bounded_by = bounds[record] or { tags = api_usage(workspace, api8, day), spent = {} }
   redis.call('SADD', known, unpack(tags))
   redis.call('PEXPIRE', known, int(retention))
   local head = hour_of_day .. outcome .. key24 .. struct.pack('>Bc0', #external_id, external_id)
   for _, tag in ipairs(tags) do
-    add_total(record, head .. tag, 1)
-    if spent > 0 then add_total(record, 's' .. head .. tag, spent) end
+    local field = head .. tag
+    add_total(record, field, 1, bounded_by)
+    if spent > 0 then bounded_by.spent[field] = (bounded_by.spent[field] or 0) + spent end
   end
 end
 
@@ -403,6 +411,7 @@ end
 local function meet_namespace(name, namespace)
   if namespace then
     namespace.usage, namespace.identifiers = namespace_usage(workspace, namespace.id16, day), identifier_usage(workspace, namespace.id16, day)
+    namespace.bounded_by = { identifiers = identifiers_counted(workspace, namespace.id16, day) }
   end
   namespaces[name] = namespace or false
   return namespace
@@ -516,7 +525,7 @@ local function limit(position, _last, root_index)
     end
     answer[index + 1] = struct.pack('>BI7I7I7Bc0', fits and 1 or 0, most, remaining > 0 and remaining or 0, reset, #override, override)
     add_total(namespace.usage, field, 1)
-    add_total(namespace.identifiers, field .. check.identifier, 1)
+    add_total(namespace.identifiers, field .. check.identifier, 1, namespace.bounded_by)
   end
   return table.concat(answer)
 end
@@ -731,15 +740,57 @@ local function decide_items()
   end
 end
 
+-- A count of a field is new: is there room for it today? What there is of identifiers, and of bytes of counts by tag, is what
+-- commands that write reply, so that nothing is read here.
+local function has_room(field, bounded_by)
+  if bounded_by.identifiers then
+    local identifier = string.sub(field, 4)
+    if redis.call('HSETNX', bounded_by.identifiers, identifier, '') == 0 then return true end
+    local count = redis.call('HINCRBY', bounded_by.identifiers, '', 1)
+    if count == 1 then redis.call('PEXPIRE', bounded_by.identifiers, int(retention + DAY_MS)) end
+    if count <= identifiers_max then return true end
+    redis.call('HDEL', bounded_by.identifiers, identifier)
+    redis.call('HINCRBY', bounded_by.identifiers, '', -1)
+    reply[2] = reply[2] + 1
+  else
+    local bytes = (#field + TAG_COUNT_BYTES) * (bounded_by.spent[field] and 2 or 1)
+    if redis.call('HINCRBY', bounded_by.tags, 'tags', bytes) <= tag_bytes_max then return true end
+    redis.call('HINCRBY', bounded_by.tags, 'tags', -bytes)
+    reply[3] = reply[3] + 1
+  end
+  return false
+end
+
+-- Adds the totals of this call to a record.
+local function write_totals(record, fields, bounded_by)
+  local created, spent = false, bounded_by and bounded_by.spent or {}
+  for field, amount in pairs(fields) do
+    -- Redis prints a number with seventeen digits: `int` would be one more text to make.
+    local is_new = redis.call('HINCRBY', record, field, amount) == amount
+    if is_new and bounded_by and not has_room(field, bounded_by) then
+      redis.call('HDEL', record, field)
+    else
+      created = created or is_new
+      if spent[field] then redis.call('HINCRBY', record, 's' .. field, spent[field]) end
+    end
+  end
+  if created then redis.call('PEXPIRE', record, int(retention + DAY_MS)) end
+end
+
 local function decide_batch(KEYS, ARGV)
-  workspace, retention, tags_max, digests, now, items = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
+  workspace, retention, digests, now, items = KEYS[1], tonumber(ARGV[1]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
+  if ARGV[2] ~= usage_max then
+    usage_max = ARGV[2]
+    local tags, tag_bytes, identifiers = string.match(usage_max, '^(%d+) (%d+) (%d+)$')
+    tags_max, tag_bytes_max, identifiers_max = tonumber(tags), tonumber(tag_bytes), tonumber(identifiers)
+  end
   if hour ~= math.floor(now / HOUR_MS) then
     hour = math.floor(now / HOUR_MS)
     day, hour_of_day = string.format('%d', hour / 24), string.format('%02d', hour % 24)
   end
-  roots, apis, namespaces, totals, rbac_version = {}, {}, {}, {}, nil
+  roots, apis, namespaces, totals, bounds, rbac_version = {}, {}, {}, {}, {}, nil
 
-  answers, reply, position = {}, { '' }, 1
+  answers, reply, position = {}, { '', 0, 0 }, 1
   -- An item that fails answers so, and the rest follows.
   while position <= #items do
     local decided, problem = pcall(decide_items)
@@ -757,15 +808,7 @@ local function decide_batch(KEYS, ARGV)
     -- Only what is valid spends.
     if api.spent > 0 then add_total(record, 's' .. hour_of_day .. VALID, api.spent) end
   end
-  for record, fields in pairs(totals) do
-    local created = false
-    for field, amount in pairs(fields) do
-      -- Redis prints a number with seventeen digits: `int` would be one more text to make.
-      local total = redis.call('HINCRBY', record, field, amount)
-      created = created or total == amount
-    end
-    if created then redis.call('PEXPIRE', record, int(retention + DAY_MS)) end
-  end
+  for record, fields in pairs(totals) do write_totals(record, fields, bounds[record]) end
   return reply
 end
 

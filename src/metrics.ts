@@ -96,6 +96,7 @@ export function createMetrics() {
   const scripts = new Map<string, Histogram>();
   const batches = new Histogram(sizeBounds);
   const count = { begun: 0, passed: 0, blocked: 0, overloaded: 0, connected: 0, failed: 0, restarted: 0 };
+  const uncounted = { identifier: 0, tag: 0 };
   /** Milliseconds that the oldest due entry had waited: in the last whole sweep, and in the one under way. */
   const late = { refill: { last: 0, now: 0 }, purge: { last: 0, now: 0 } };
   let sweptAt: number | undefined;
@@ -117,6 +118,10 @@ export function createMetrics() {
     limited(passed) {
       if (passed) count.passed++;
       else count.blocked++;
+    },
+    uncounted(identifiers, tags) {
+      uncounted.identifier += identifiers;
+      uncounted.tag += tags;
     },
     overloaded() {
       count.overloaded++;
@@ -190,6 +195,12 @@ export function createMetrics() {
         family('gauge', 'requests_in_flight', 'Requests being handled.', single(count.begun - answered)),
         family('counter', 'verifications_total', 'Keys verified, by outcome.', outcomeCounts),
         family('counter', 'limit_checks_total', 'Calls of limit and multiLimit, by result.', limited),
+        family(
+          'counter',
+          'usage_uncounted_total',
+          'Usage counts by identifier or tag left out because the day had no room for another.',
+          Object.entries(uncounted).map(([by, value]) => ({ value, labels: { by } })),
+        ),
         histogram('batch_size', 'Verifications and limit checks that went to Redis together.', '', [['', batches]]),
         family('gauge', 'redis_waiting', 'Verifications and limit checks waiting for Redis.', single(waiting)),
         family(

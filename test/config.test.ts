@@ -25,6 +25,8 @@ test('an empty environment gives the defaults', () => {
     auditEventsMax: 100_000,
     usageRetentionDays: 90,
     tagsMax: 1000,
+    tagBytesMax: 67_108_864,
+    identifiersMax: 100_000,
     firstRootKey: 'print',
     logLevel: 'info',
     gatewayKeyHeader: 'Authorization',

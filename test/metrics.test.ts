@@ -97,7 +97,7 @@ async function scrape(server: Server) {
 const limitOf = (identifier: string) => ({ namespace: 'metrics', identifier, limit: 1, duration: 60_000 });
 
 test('the counts are the calls made, in requests, outcomes and every histogram', async () => {
-  const server = await start({ METRICS_PORT: '0', SWEEP_INTERVAL_MS: '3600000' });
+  const server = await start({ METRICS_PORT: '0', SWEEP_INTERVAL_MS: '3600000', IDENTIFIERS_MAX: '2' });
   const admin = new Redis({ path: redis.socket });
   await admin.config('RESETSTAT');
   await Promise.all(Array.from({ length: 20 }, () => verify(server)));
@@ -146,6 +146,10 @@ test('the counts are the calls made, in requests, outcomes and every histogram',
   expect([of('limit_checks_total', { result: 'passed' }), of('limit_checks_total', { result: 'blocked' })]).toEqual([
     2, 1,
   ]);
+
+  // The third identifier is counted for the namespace only.
+  const uncounted = ['identifier', 'tag'].map((by) => of('usage_uncounted_total', { by }));
+  expect(uncounted).toEqual([1, 0]);
 
   for (const { name } of operations) {
     const labels = { operation: name };
@@ -227,6 +231,7 @@ test('no caller makes a label, whatever is sent, and nothing secret is told', as
     result: ['passed', 'blocked'],
     script: scriptNames,
     queue: ['refill', 'purge'],
+    by: ['identifier', 'tag'],
   };
   for (const { name, labels } of series.filter((each) => each.name.startsWith('tollgate_'))) {
     for (const [label, value] of Object.entries(labels)) {

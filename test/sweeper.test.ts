@@ -130,6 +130,7 @@ describe('refills', () => {
       verified() {},
       limited() {},
       overloaded() {},
+      uncounted() {},
       due: (queue, lateMs) => told.push([queue, lateMs]),
     };
     const watched = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, observe });

@@ -30,7 +30,8 @@ end
 local function time_in(id) return number_at(id, 1) end
 
 -- Sixteen characters of an id as twelve bytes, which sort alike. Nil when they are of no id.
-local PACKED_ID, PACKED_ID_BYTES = '>I6I6', 12
+local PACKED_ID = '>I6I6'
+local PACKED_ID_BYTES = 12
 
 local function pack_id(id16)
   local time, number = number_at(id16, 1), number_at(id16, 9)

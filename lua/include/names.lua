@@ -39,3 +39,4 @@ local function tag_usage(workspace, api8, day) return workspace .. ':ut:' .. api
 local function tag_names(workspace, api8) return workspace .. ':tags:' .. api8 end
 local function namespace_usage(workspace, namespace16, day) return workspace .. ':ul:' .. namespace16 .. ':' .. day end
 local function identifier_usage(workspace, namespace16, day) return workspace .. ':ud:' .. namespace16 .. ':' .. day end
+local function identifiers_counted(workspace, namespace16, day) return workspace .. ':un:' .. namespace16 .. ':' .. day end

@@ -13,9 +13,12 @@
 -- What changes with every verification stands last. Redis's Lua hashes every string it makes, byte by byte, which is most
 -- of what a verification costs; this way the new value is a piece of the old one, and a few bytes.
 
-local FIXED, FIXED_BYTES = '>c16c8c8BI6I7B', 47
-local LIVE, LIVE_BYTES = '>I7I6I6', 19
-local USAGE, USAGE_BYTES = '>I4I4I4I4I4I4I4I7', 35
+local FIXED = '>c16c8c8BI6I7B'
+local FIXED_BYTES = 47
+local LIVE = '>I7I6I6'
+local LIVE_BYTES = 19
+local USAGE = '>I4I4I4I4I4I4I4I7'
+local USAGE_BYTES = 35
 -- Both in one, for a verification: of the outcomes it nearly always counts the first, and takes the others as they are.
 local TAIL, TAIL_BYTES = 'I7I6I6I4I4c20I7', LIVE_BYTES + USAGE_BYTES
 local LIVE_USAGE = '>' .. TAIL

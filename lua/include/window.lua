@@ -18,7 +18,7 @@ local WINDOW_KINDS = {
   { entry = '>I4I4', newest = '>I4I4I7', head = '>xI6I6I4I4', bytes = 8, newest_bytes = 15, steps_max = 2 ^ 32 - 1, units_max = 2 ^ 32 - 1 },
   { entry = '>I6I7', newest = '>I6I7I7', head = '>xI6I6I6I7', bytes = 13, newest_bytes = 20, steps_max = 2 ^ 48 - 1, units_max = 2 ^ 53 },
 }
-local WINDOW_HEAD, WINDOW_HEAD_BYTES, WINDOW_TOTAL = '>BI6I6', 13, '>I7'
+local WINDOW_HEAD, WINDOW_HEAD_BYTES = '>BI6I6', 13
 -- What is answered is a JSON-safe integer, also where a duration of the greatest length ends.
 local WINDOW_LATEST = 2 ^ 53 - 1
 
@@ -36,7 +36,7 @@ local function new_window(ends, units, step)
   for index, slice_end in ipairs(ends) do
     parts[index + 1] = struct.pack(WINDOW_KINDS[number].entry, (slice_end - base) / step, units[index])
   end
-  parts[#parts + 1] = struct.pack(WINDOW_TOTAL, total)
+  parts[#parts + 1] = struct.pack('>I7', total)
   return table.concat(parts)
 end
 

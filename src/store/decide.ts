@@ -71,6 +71,8 @@ export interface DecideOptions {
   slugsOf: (workspaceId: string, lists: readonly string[]) => Promise<string[]>;
   usageRetentionMs: number;
   tagsMax: number;
+  tagBytesMax: number;
+  identifiersMax: number;
   inFlightMax: number;
   commandTimeoutMs: number;
   /** For tests that hold the clock; '' is Redis's own. */
@@ -177,8 +179,8 @@ class Batch implements Gathering {
 }
 
 export function openDecide(options: DecideOptions) {
-  const { scripts, accepted, slugsOf, usageRetentionMs, tagsMax, inFlightMax, commandTimeoutMs, now, observe } =
-    options;
+  const { scripts, accepted, slugsOf, usageRetentionMs, inFlightMax, commandTimeoutMs, now, observe } = options;
+  const usageMax = `${options.tagsMax} ${options.tagBytesMax} ${options.identifiersMax}`;
   const shownCache = new ShownCache();
   const lanes = new Lanes({
     newBatch: () => new Batch(),
@@ -194,8 +196,10 @@ export function openDecide(options: DecideOptions) {
   async function send(workspaceId: string, { roots, items, waiting }: Batch) {
     observe?.sent(waiting.length);
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
-    const args = [usageRetentionMs, tagsMax, digests, items, now()];
-    const [packed, ...shown] = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, ...Buffer[]];
+    const args = [usageRetentionMs, usageMax, digests, items, now()];
+    const reply = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, number, number, ...Buffer[]];
+    const [packed, identifiers, tags, ...shown] = reply;
+    if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
     const answers = { packed, at: 0, shown, shownAt: 0, told: new Map() };
     for (const entry of waiting) {
       try {

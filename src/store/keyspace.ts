@@ -123,7 +123,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':ua:<api8>:<day>',
     type: 'hash',
-    holds: 'usage of an API: hour and outcome to count, `s` before it for credits spent',
+    holds:
+      'usage of an API: hour and outcome to count, `s` before it for credits spent; tags: bytes of the counts by tag',
     expires: 'after the usage retention',
   },
   {
@@ -163,4 +164,10 @@ export const keyspace: readonly KeyspaceEntry[] = [
     expires: 'after the usage retention',
   },
   { name: ':ud:<id16>:<day>', type: 'hash', holds: 'the same by identifier', expires: 'after the usage retention' },
+  {
+    name: ':un:<id16>:<day>',
+    type: 'hash',
+    holds: 'identifiers that are counted by themselves, and under an empty name how many they are; bounded in number',
+    expires: 'after the usage retention',
+  },
 ];

@@ -83,8 +83,8 @@ function asLibrary(script: Script): Script {
 }
 
 /**
- * Leaves out the functions of includes that the script does not use. A script makes its functions anew with every call, and
- * what a call costs Redis grows faster than their number.
+ * Leaves out the functions and constants of includes that the script does not use. A script makes its functions anew with every
+ * call, and what a call costs Redis grows faster than their number; and Lua allows 200 locals.
  */
 function withoutUnused(source: readonly string[], lines: readonly string[]): { source: string; lines: string[] } {
   // Those of includes by their names, as the numbers of their lines, until they are found to be used.
@@ -92,13 +92,15 @@ function withoutUnused(source: readonly string[], lines: readonly string[]): { s
   const used: number[] = [];
   let within: number[] | undefined;
   for (const [at, line] of source.entries()) {
-    const name = /^local function (\w+)/.exec(line)?.[1];
+    // A constant, in capitals, is on a line of its own.
+    const constant = /^local ([A-Z][A-Z0-9_]*) = .*[^{]$/.exec(line)?.[1];
+    const name = constant ?? /^local function (\w+)/.exec(line)?.[1];
     if (name !== undefined && lines[at]!.startsWith('lua/include/')) {
       within = [];
       unused.set(name, within);
     }
     (within ?? used).push(at);
-    if (line === 'end' || (name !== undefined && line.endsWith(' end'))) within = undefined;
+    if (constant || line === 'end' || (name !== undefined && line.endsWith(' end'))) within = undefined;
   }
   // It grows while it is gone through.
   for (const at of used) {

@@ -36,6 +36,10 @@ export interface StoreOptions {
   auditEventsMax: number;
   /** Tags an API counts at most. */
   tagsMax: number;
+  /** Bytes that the counts by tag of an API take in a day at most. */
+  tagBytesMax: number;
+  /** Identifiers that a namespace counts in a day at most. */
+  identifiersMax: number;
   /** Verifications and limit checks that may wait for Redis at once. */
   inFlightMax: number;
   /** Answers a change when it is on Redis's disk. */
@@ -56,6 +60,8 @@ export interface StoreObserver {
   sent(size: number): void;
   verified(outcome: Outcome): void;
   limited(passed: boolean): void;
+  /** Counts by identifier and by tag that a day had no room for. */
+  uncounted(identifiers: number, tags: number): void;
   /** A request was refused because too many wait already. */
   overloaded(): void;
   /** The sweeper takes a step in a queue whose first entry has been due for so long; 0 when none is due. */
@@ -81,7 +87,7 @@ export interface StoreContext {
 
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
-  const { keyRetentionMs, usageRetentionMs, auditEventsMax, tagsMax, inFlightMax, commandTimeoutMs, observe } = options;
+  const { keyRetentionMs, usageRetentionMs, auditEventsMax, inFlightMax, commandTimeoutMs, observe } = options;
   const breaker = new Breaker({
     // In a Cluster any command on the workspace's key finds the node that has it now.
     probe: (target) => (redis.isCluster ? redis.exists(target) : redis.ping()),
@@ -130,7 +136,9 @@ export async function openStore(options: StoreOptions) {
       accepted,
       slugsOf: (...of) => slugsOf(redis, ...of),
       usageRetentionMs,
-      tagsMax,
+      tagsMax: options.tagsMax,
+      tagBytesMax: options.tagBytesMax,
+      identifiersMax: options.identifiersMax,
       inFlightMax,
       commandTimeoutMs,
       now,

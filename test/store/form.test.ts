@@ -17,6 +17,8 @@ const settings = {
   usageRetentionMs: 1,
   auditEventsMax: 1,
   tagsMax: 1,
+  tagBytesMax: 1,
+  identifiersMax: 1,
   inFlightMax: 1,
 };
 const open = async () => (await openStore(settings)).close();

@@ -47,6 +47,8 @@ export const testSettings = {
   usageRetentionMs: 90 * dayMs,
   auditEventsMax: 100_000,
   tagsMax: 100,
+  tagBytesMax: 1_000_000,
+  identifiersMax: 1000,
   inFlightMax: 4096,
   durable: false,
 };

@@ -1,7 +1,7 @@
 // Every limit check is counted, once: compared with a plain tally of all that was answered.
 
 import { beforeAll, describe, expect, test } from 'vitest';
-import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
+import { dayMs, harness, hourMs, type InputOf, testSettings } from '../../support/harness.ts';
 import { random, seed } from '../../support/random.ts';
 
 const { call, ok, clock, createRootKey, createWorkspace } = harness();
@@ -204,5 +204,54 @@ describe('400', () => {
     { groupBy: ['namespace'] },
   ])('%j', async (wrong) => {
     expect(await call('analytics.getRatelimits', wrong as never)).toMatchObject({ status: 400, code: 'invalid_input' });
+  });
+});
+
+describe('a namespace counts so many identifiers a day by themselves', () => {
+  const { identifiersMax } = testSettings;
+  const checks = (namespace: string, from: number, count: number) =>
+    Array.from({ length: count }, (_, index) => ({
+      namespace,
+      identifier: `i${from + index}`,
+      limit: 5,
+      duration: hourMs,
+    }));
+  const countOf = async (identifier?: string) => {
+    const query = { namespace: 'many', identifier, start: clock.now - dayMs, end: clock.now + 1 };
+    const rows = await ok('analytics.getRatelimits', { ...query, granularity: 'day' });
+    return rows.reduce((sum, { passed, blocked }) => sum + passed + blocked, 0);
+  };
+
+  test('and later ones for the namespace only, which are limited all the same', async () => {
+    clock.now = (Math.floor(clock.now / dayMs) + 40) * dayMs + hourMs;
+    for (let from = 0; from < identifiersMax - 1; from += 99) {
+      await ok('ratelimits.multiLimit', checks('many', from, Math.min(99, identifiersMax - 1 - from)));
+    }
+    // One of these finds room, in one batch with those that do not.
+    const last = checks('many', identifiersMax - 1, 1)[0]!;
+    await ok('ratelimits.limit', last);
+    const beyond = checks('many', identifiersMax, 3);
+    for (let time = 0; time < 6; time++) {
+      const answers = await Promise.all(beyond.map((check) => ok('ratelimits.limit', check)));
+      expect(answers.map(({ success }) => success)).toEqual(Array(3).fill(time < 5));
+    }
+    expect(await countOf()).toBe(identifiersMax + 18);
+    expect(await countOf(last.identifier)).toBe(1);
+    for (const { identifier } of beyond) expect(await countOf(identifier)).toBe(0);
+
+    // Those that are counted are so in every hour of the day, passed and blocked.
+    clock.advance(hourMs);
+    for (let time = 0; time < 6; time++) await ok('ratelimits.limit', last);
+    await ok('ratelimits.limit', beyond[0]!);
+    expect(await countOf(last.identifier)).toBe(7);
+    expect(await countOf(beyond[0]!.identifier)).toBe(0);
+    // Another namespace, and another day, have room of their own.
+    await ok('ratelimits.limit', { ...beyond[0]!, namespace: 'other' });
+    expect(await ok('analytics.getRatelimits', { namespace: 'other', identifier: beyond[0]!.identifier })).toHaveLength(
+      1,
+    );
+    clock.advance(dayMs);
+    await ok('ratelimits.limit', beyond[0]!);
+    expect(await countOf(beyond[0]!.identifier)).toBe(1);
   });
 });

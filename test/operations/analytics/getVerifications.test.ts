@@ -408,6 +408,45 @@ describe('one thing at a time', () => {
     await expectTally(other.log, { apiId: otherKey.apiId, groupBy: ['tag'] });
   });
 
+  test('an API counts so many bytes by tag a day; what was counted in the hour goes on, with its credits', async () => {
+    clock.now = (Math.floor(clock.now / dayMs) + 1) * dayMs + hourMs;
+    const { apiId } = await ok('apis.createApi', { name: 'tagged' });
+    const query = { apiId, start: clock.now - hourMs, end: clock.now + 1, groupBy: ['tag' as const] };
+    const sums = async () => {
+      const rows = await ok('analytics.getVerifications', query);
+      const sum = (of: 'count' | 'spentCredits') => rows.reduce((total, row) => total + row[of], 0);
+      return [sum('count'), sum('spentCredits')];
+    };
+    // Two fields for each key and tag, of 3 + 24 + 1 + 255 + 512 bytes and 64 more.
+    const externalId = 'e'.repeat(255);
+    const tags = Array.from({ length: 20 }, (_, index) => `${index}`.padEnd(512, 't'));
+    const room = Math.floor(testSettings.tagBytesMax / (2 * (3 + 24 + 1 + 255 + 512 + 64)));
+    const first = await createKey({ apiId, externalId, credits: { remaining: 1000 } });
+    const keys = [first];
+    for (let counted = 0; counted < room + 40; counted += 20) {
+      if (counted > 0) keys.push(await createKey({ apiId, externalId, credits: { remaining: 1000 } }));
+      await ok('keys.verifyKey', { key: keys.at(-1)!.key, tags, credits: { cost: 3 } });
+    }
+    expect(await sums()).toEqual([room, 3 * room]);
+    await ok('keys.verifyKey', { key: first.key, tags, credits: { cost: 4 } });
+    expect(await sums()).toEqual([room + 20, 3 * room + 80]);
+    // The verifications themselves are all counted, by key as well.
+    for (const groupBy of [[], ['keyId' as const]]) {
+      const rows = await ok('analytics.getVerifications', { ...query, groupBy });
+      expect(rows.reduce((total, { count }) => total + count, 0)).toBe(keys.length + 1);
+    }
+    const record = `tg:{${tollgate.workspaceId}}:ut:${apiId.slice(-8)}:${Math.floor(clock.now / dayMs)}`;
+    const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+    expect(await redis.memory('USAGE', record, 'SAMPLES', 0)).toBeLessThan(1.25 * testSettings.tagBytesMax);
+    await redis.quit();
+    // The next day has room.
+    clock.advance(dayMs);
+    await ok('keys.verifyKey', { key: keys.at(-1)!.key, tags: ['one'] });
+    expect(await ok('analytics.getVerifications', { apiId, start: clock.now, groupBy: ['tag'] })).toMatchObject([
+      { tag: 'one', count: 1 },
+    ]);
+  });
+
   test('ids that nobody has, and another workspace’s, give no rows', async () => {
     const key = await createKey({ externalId: 'ours' });
     await ok('keys.verifyKey', { key: key.key, tags: ['ours'] });
