@@ -33,7 +33,7 @@ export function openWorkspaces(
   async function ids(): Promise<string[]> {
     const all: string[] = [];
     for (;;) {
-      const some = await answered(redis.zrange(workspacesKey, all.length, all.length + step - 1));
+      const some = await answered(redis.zrange(workspacesKey, String(all.length), String(all.length + step - 1)));
       all.push(...some);
       if (some.length < step) return all;
     }

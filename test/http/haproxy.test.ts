@@ -8,9 +8,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { startMsMax, startTollgate, type Tollgate } from '../examples/tollgate.ts';
 import { type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
-import { startMsMax, startTollgate, type Tollgate } from '../examples/tollgate.ts';
 
 const hasHaproxy = spawnSync('haproxy', ['-v']).status === 0;
 

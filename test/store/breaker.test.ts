@@ -3,7 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { digestOf } from '../../src/domain/keyString.ts';
+import { presented } from '../../src/http/rootKey.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { openRedisProcess } from '../support/processes.ts';
@@ -32,7 +32,7 @@ afterEach(async () => {
 /** How a check with a made-up root key ends: `unauthorized` is Redis's own decision. */
 async function check(workspaceId = 'ws_1', of = store): Promise<{ code: string; ms: number }> {
   const startedAt = performance.now();
-  const rootKey = { workspaceId, digest: digestOf('no root key') };
+  const rootKey = { ...presented('no root key'), workspaceId };
   const limit = { namespace: 'n', identifier: 'i', limit: 1, durationMs: 1000, cost: 1 };
   const code = await of.limit(rootKey, [limit]).then(
     () => 'decided',

@@ -19,9 +19,7 @@ function told(version: number, name: string, limits = 0) {
   const limit = Buffer.concat([Buffer.alloc(16), Buffer.of(limitName.length), Buffer.from('1'.repeat(16) + limitName)]);
   const ratelimits = [Buffer.of(limits), ...Array.from({ length: limits }, () => limit)];
   const ids = Buffer.from(`${'1'.repeat(16)}api_${'1'.repeat(16)}`);
-  return readTold(
-    Buffer.concat([head, ids, Buffer.of(1), expires, nameBytes, Buffer.from(name), rest, ...ratelimits]),
-  );
+  return readTold(Buffer.concat([head, ids, Buffer.of(1), expires, nameBytes, Buffer.from(name), rest, ...ratelimits]));
 }
 
 test('a key is held from the second time on, with its version', () => {
