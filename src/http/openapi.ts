@@ -119,6 +119,7 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
       description: [
         'Issues, verifies and meters API keys.',
         'Every operation is `POST /v2/<service>.<procedure>` with a JSON body and without query parameters; every answer carries a request id. Times are Unix milliseconds, durations are milliseconds.',
+        'Errors come in this order: 404 and 405 for the path, 401 without a root key, 415, 413, 400 for the body, 401 and 403 for the root key, then those of the operation. Of a body of 32 KB and more the root key comes before the body. The first error of a body above 8 KB is listed, and up to 20 of a smaller one.',
         'A path that does not exist answers 404 (`route_not_found`), a path that takes another method 405 (`method_not_allowed`) with `Allow`, both in the envelope of every error.',
       ].join('\n\n'),
     },

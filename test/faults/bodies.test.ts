@@ -68,7 +68,7 @@ async function costOnce(path: string, body: string, rootKey: string): Promise<Co
 /** The least of some: code that runs for the first time is slow, and a full collection of garbage may fall into any turn. */
 async function costOf(path: string, body: string, rootKey = tollgate.rootKey): Promise<Cost> {
   let least = await costOnce(path, body, rootKey);
-  for (let run = 0; run < 4 && (least.heldMs > heldMsMax / 2 || least.heapMb > heapMbMax / 2); run++) {
+  for (let run = 0; run < 4 && (least.heldMs > heldMsMax / 2 || least.heapMb > heapMbMax); run++) {
     const again = await costOnce(path, body, rootKey);
     least = {
       status: least.status,
@@ -79,17 +79,22 @@ async function costOf(path: string, body: string, rootKey = tollgate.rootKey): P
   return least;
 }
 
-/** Long bodies for an operation: one of its members, or all of it, is a long value. */
+const few = ['items {}', 'objects of 20 names each', 'nested arrays'];
+
+/** Long bodies for an operation: all of it, or one of its members, is a long value. Those that take many items get all of them. */
 function* longBodiesOf({ name, input }: AnyOperation): Generator<[what: string, body: string]> {
-  const { properties = {} } = input as unknown as { properties?: Record<string, unknown> };
+  const { properties = {} } = input as unknown as { properties?: Record<string, { items?: unknown }> };
   const bytes = bodyBytesMax - 5000;
   const [valid] = fc.sample(arbitraryOf(input, {}), { numRuns: 1, seed: 1 });
   const isThorough = isLong && /verifyKey|multiLimit|createKey|migrateKeys/.test(name);
-  const few = ['items {}', 'objects of 20 names each', 'an object of names', 'nested arrays', 'a long text of escapes'];
-  for (const what of isThorough ? Object.keys(longValues) : few) {
-    const value = longValues[what]!(bytes);
-    yield [what, value];
-    for (const member of Object.keys(properties).filter((member) => isLong || /^(keys|ratelimits)$/.test(member))) {
+  const values = Object.entries(longValues).map(([what, make]) => [what, make(bytes)] as const);
+  for (const [what, value] of values) {
+    if (isThorough || few.includes(what)) yield [what, value];
+  }
+  for (const [member, { items }] of Object.entries(properties)) {
+    if (!isLong && !items) continue;
+    for (const [what, value] of values) {
+      if (!few.includes(what) && !(isThorough && items)) continue;
       yield [`${member}: ${what}`, withLongValue(valid as object, member, value).slice(0, bodyBytesMax)];
     }
   }
@@ -127,7 +132,7 @@ test('no body of a megabyte holds the event loop or takes much memory, right or 
   }
   expect(beyond([...illegal, ...legal])).toEqual([]);
   report({
-    order: '10.6',
+    order: '10.8',
     fault: `Bodies of ${bodyBytesMax / 1024} KB made to cost as much as they can: ${illegal.length} that are refused, ${legal.length} imports`,
     expected: `none holds the event loop for more than ${heldMsMax} ms at a time or takes more than ${heapMbMax} MB`,
     measured: `refused: ${worst(illegal)}; imports: ${worst(legal)}, of processor time and of heap`,
@@ -152,7 +157,7 @@ test.runIf(isLong)(
     }
     expect(beyond(rows)).toEqual([]);
     report({
-      order: '10.6',
+      order: '10.8',
       fault: `The largest request of each of ${Object.keys(largest).length} operations and what is answered`,
       expected: `none holds the event loop for more than ${heldMsMax} ms at a time or takes more than ${heapMbMax} MB`,
       measured: `${worst(rows)}, of processor time and of heap`,

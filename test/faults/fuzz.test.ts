@@ -21,10 +21,11 @@ import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
 import { connect } from '../../src/store/redis.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore } from '../../src/store/store.ts';
-import { bodiesFor, type Generated, type Hints } from '../support/arbitrary.ts';
+import { arbitraryOf, bodiesFor, type Generated, type Hints } from '../support/arbitrary.ts';
 import { closed } from '../support/closed.ts';
 import { testSettings } from '../support/harness.ts';
 import { survey } from '../support/keyspace.ts';
+import { longValues, withLongValue } from '../support/longBodies.ts';
 import { build } from '../support/processes.ts';
 import { seed } from '../support/random.ts';
 import { type Alone, endAll, startAlone } from './processes.ts';
@@ -237,12 +238,34 @@ function weightOf({ name }: AnyOperation): number {
   return /delete/.test(name) ? 2 : 4;
 }
 
+/** From a small part of what a body may have to all of it, of things that cost much to read. */
+const longBodies = ({ input }: AnyOperation): fc.Arbitrary<Generated> => {
+  const members = Object.keys((input as unknown as { properties?: object }).properties ?? {});
+  return fc
+    .record({
+      value: fc.constantFrom(...Object.values(longValues)),
+      member: fc.constantFrom('', ...members),
+      bytes: fc.integer({ min: 5_000, max: bodyBytesMax - 10_000 }),
+      rest: arbitraryOf(input, {}),
+    })
+    .map(({ value, member, bytes, rest }) => {
+      const isWhole = member === '' || JSON.stringify(rest).length > 9_000;
+      return {
+        kind: 'garbage',
+        text: isWhole ? value(bytes) : withLongValue(rest as object, member, value(bytes)),
+      };
+    });
+};
+
 const requests: fc.Arbitrary<Fuzzed> = fc.oneof(
   ...operations.map((operation) => ({
     weight: weightOf(operation),
     arbitrary: fc.record({
       path: fc.constantFrom(...[operation.name, operation.alias ?? []].flat()),
-      body: bodiesFor(operation.input, hintsOf(operation)),
+      body: fc.oneof(
+        { weight: 400, arbitrary: bodiesFor(operation.input, hintsOf(operation)) },
+        { weight: 1, arbitrary: longBodies(operation) },
+      ),
       as: rarely<Fuzzed['as']>('root key', 'another root key', 'another root key', 'a key', 'nobody', 'nonsense'),
       contentType: rarely('application/json', 'application/json; charset=utf-8', 'text/plain', ''),
       method: rarely('POST', 'POST', 'GET', 'PUT'),

@@ -1,5 +1,5 @@
-// A workspace that asks for all it may, as fast as it can. How long any script of the largest requests keeps Redis, and
-// what another workspace sees meanwhile.
+// A workspace that asks for all it may, as fast as it can, and callers without a root key that do. How long any script of the
+// largest requests keeps Redis, and what another workspace sees meanwhile.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -7,6 +7,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';
+import { run } from '../support/processes.ts';
 import { type Largest, largest, makeLargest } from './largest.ts';
 import { report } from './report.ts';
 import { atRate, percentile, type Rig, startRig } from './rig.ts';
@@ -127,6 +128,115 @@ test('a hostile workspace at full rate keeps another one waiting for a few of it
 }, 240_000);
 
 const rounded = (tookMs: number[]) => [50, 99].map((of) => percentile(tookMs, of).toFixed(0)).join(' and ');
+
+interface Flood {
+  what: string;
+  operation: OperationName;
+  connections: number;
+  body: string;
+  /** Without it each request names another workspace, which does not exist. */
+  rootKey?: string;
+}
+
+/** Answers how many requests a second were answered, by status. */
+async function flood({ operation, body, ...settings }: Omit<Flood, 'what'>, seconds: number): Promise<string> {
+  const bodyFile = join(rig.dir, 'flood.json');
+  writeFileSync(bodyFile, body);
+  const sent = { ...settings, port: rig.port, path: `/v2/${operation}`, seconds, bodyFile };
+  const program = run(process.execPath, ['test/faults/flood.mjs', JSON.stringify(sent)]);
+  expect(await program.ended, program.printed()).toBe(0);
+  const byStatus = Object.entries(JSON.parse(program.out) as Record<string, number>);
+  return byStatus.map(([status, count]) => `${(count / seconds).toFixed(0)}/s ${status}`).join(', ');
+}
+
+const array = (item: string, bytes: number) => `[${`${item},`.repeat(bytes / (item.length + 1)).slice(0, -1)}]`;
+
+test('what no share of a workspace bounds: management, large bodies, callers that are not known', async () => {
+  const seconds = 6;
+  const { apiId } = await rig.ok('apis.createApi', { name: 'victim' }, otherRootKey);
+  const permissions = Array.from({ length: 420 }, (_, index) => `${index}.`.padEnd(97, 'x'));
+  /** What the other workspace sends, so many times a second. */
+  const verify = [50, 'keys.verifyKey', JSON.stringify({ key: otherKey })] as const;
+  const manage = [20, 'apis.getApi', JSON.stringify({ apiId })] as const;
+  const create = [5, 'keys.createKey', JSON.stringify({ apiId, permissions })] as const;
+  const stranger = { rootKey: 'root_x' };
+  const { rootKey } = rig;
+  const floods: (Flood & { victim: readonly [number, OperationName, string] })[] = [
+    {
+      what: '1 MB of {}, no root key',
+      operation: 'ratelimits.multiLimit',
+      connections: 2,
+      body: array('{}', 1_000_000),
+      ...stranger,
+      victim: verify,
+    },
+    {
+      what: '1 MB of {}, a root key',
+      operation: 'ratelimits.multiLimit',
+      connections: 2,
+      body: array('{}', 1_000_000),
+      rootKey,
+      victim: verify,
+    },
+    {
+      what: 'apis.getApi',
+      operation: 'apis.getApi',
+      connections: 4300,
+      body: '{"apiId":"api_none"}',
+      rootKey,
+      victim: manage,
+    },
+    {
+      what: 'analytics',
+      operation: 'analytics.getVerifications',
+      connections: 4300,
+      body: '{}',
+      rootKey,
+      victim: manage,
+    },
+    {
+      what: '33 KB of 0, no root key',
+      operation: 'keys.createKey',
+      connections: 100,
+      body: array('0', 33_000),
+      ...stranger,
+      victim: create,
+    },
+    {
+      what: 'ever new workspaces',
+      operation: 'keys.verifyKey',
+      connections: 4500,
+      body: '{"key":"none"}',
+      victim: verify,
+    },
+    {
+      what: 'ever new workspaces',
+      operation: 'apis.getApi',
+      connections: 4500,
+      body: '{"apiId":"api_none"}',
+      victim: manage,
+    },
+  ];
+  for (const { victim, what, ...sent } of floods) {
+    const [rate, operation, body] = victim;
+    const see = () => atRate(rate, seconds, () => rig.send(operation, body, otherRootKey));
+    const alone = await see();
+    const [during, answered] = await Promise.all([see(), flood(sent, seconds)]);
+    const row = `${what} to ${sent.operation}`;
+    expect(
+      during.filter(({ status }) => status !== 200).map(({ status }) => status),
+      row,
+    ).toEqual([]);
+    const took = (answers: typeof during) => rounded(answers.map(({ tookMs }) => tookMs));
+    report({
+      order: '10.5',
+      fault: `A flood: ${row} on ${sent.connections} connections`,
+      expected: `every ${operation} of another workspace is answered 200`,
+      measured: `p50 and p99 of the other ${took(alone)} ms alone, ${took(during)} ms beside ${answered}`,
+    });
+  }
+  expect(rig.server.alive()).toBe(true);
+}, 240_000);
 
 test('no script of the largest request of any operation keeps Redis for long', async () => {
   const rows: { what: string; took: number; most: number }[] = [];
