@@ -143,6 +143,8 @@ function withIds(expected: unknown, actual: unknown, world: World): unknown {
 const limitNames = ['alpha', 'beta', 'gamma'];
 const externalIds = ['u1', 'u2', 'U.3'];
 const slugs = ['doc.read', 'doc.*', 'doc.read.own', 'bill.pay', 'bill.*'];
+/** More than eight of them in a query are looked for in another way (lua/include/permissions.lua). */
+const manySlugs = Array.from({ length: 12 }, (_, index) => `many.${index}`);
 const askedSlugs = [...slugs, 'doc', 'bill.pay.now', 'doc.write', 'other:thing'];
 const roleNames = ['admin', 'reader', 'Reader'];
 const namespaceNames = ['email', 'sms'];
@@ -190,7 +192,10 @@ const balances = one(0, 1, 2, 5, 1000, Number.MAX_SAFE_INTEGER - 1);
 const meta = one<object>({}, { plan: 'pro' }, { a: { b: [1, null, 'é'] } });
 /** From now. */
 const expiries = one(-1, 0, 1000, 60_000, dayMs, 40 * dayMs, 1000 * dayMs, 1000 * dayMs);
-const someSlugs = fc.array(one(...slugs), { maxLength: 3 });
+const someSlugs = fc.oneof(
+  { weight: 6, arbitrary: fc.array(one(...slugs), { maxLength: 3 }) },
+  { weight: 1, arbitrary: fc.shuffledSubarray(manySlugs, { minLength: 6 }) },
+);
 const someRoles = fc.array(one(...roleNames), { maxLength: 2 });
 
 /** A position in a list of what there is, counted from the newest. */
@@ -251,6 +256,18 @@ const { query } = fc.letrec<{ query: Query }>((tie) => ({
   ),
 }));
 
+/** Of many slugs, nearly always AND, so that one missing shows. */
+const longQuery = fc
+  .tuple(
+    fc.shuffledSubarray([...manySlugs, 'doc.read'], { minLength: 9 }),
+    fc.infiniteStream(
+      fc.oneof({ weight: 3, arbitrary: one('AND' as const) }, { weight: 1, arbitrary: one('OR' as const) }),
+    ),
+  )
+  .map(([[first, ...rest], operators]) =>
+    rest.reduce<Query>((left, right) => ({ operator: operators.next().value, left, right }), first!),
+  );
+
 /** As text, with no more parentheses than the precedence of AND over OR asks for. */
 function queryText(node: Query): string {
   if (typeof node === 'string') return node;
@@ -288,7 +305,13 @@ const verification = fc.record({
     { weight: 1, arbitrary: one('scoped' as const, 'powerless' as const) },
   ),
   cost: rarely(one(0, 1, 2, 5, 1000)),
-  query: rarely(fc.oneof({ weight: 9, arbitrary: query }, { weight: 1, arbitrary: fc.constant('malformed' as const) })),
+  query: rarely(
+    fc.oneof(
+      { weight: 8, arbitrary: query },
+      { weight: 2, arbitrary: longQuery },
+      { weight: 1, arbitrary: fc.constant('malformed' as const) },
+    ),
+  ),
   items: maybe<VerifyInput['ratelimits']>(items),
 });
 

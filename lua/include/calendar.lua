@@ -12,8 +12,7 @@ end
 
 -- Year, and month counted from 0, that `day` (days since 1970-01-01) falls in.
 local function month_of(day)
-  local months = math.floor((day + 15) / 30.436875) -- At most one off; put right below.
-  while days_to_month(1970, months + 1) <= day do months = months + 1 end
+  local months = math.floor((day + 15) / 30.436875) -- At most one too many; put right below.
   while days_to_month(1970, months) > day do months = months - 1 end
   return 1970 + math.floor(months / 12), months % 12
 end

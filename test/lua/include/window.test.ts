@@ -319,6 +319,21 @@ describe('memory', () => {
     expect(largest).toBeLessThanOrEqual(2048);
   });
 
+  test('a usual counter is small: two bytes a slice, four where a slice holds many units', async () => {
+    clock.now = startMs - (startMs % hourMs);
+    const [name] = fresh(1) as [string];
+    const bytes: number[] = [];
+    for (const cost of [1, 300]) {
+      for (let slice = 0; slice < 64; slice++) {
+        await limit(name, hourMs, 1e6, cost);
+        clock.advance(hourMs / 64);
+      }
+      bytes.push(await storedBytes(name, hourMs));
+    }
+    // Beside the slices: kind, base and step, and the units in all.
+    expect(bytes).toEqual([13 + 2 * 64 + 7, 13 + 4 * 65 + 7]);
+  });
+
   test('a counter goes by itself some time after it is last charged', async () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];

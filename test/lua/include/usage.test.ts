@@ -1,0 +1,48 @@
+// What history costs (docs/running.md): an hour of a key is as short as what was counted in it.
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { workspaceKey } from '../../../src/store/keyspace.ts';
+import { connect, type RedisClient } from '../../../src/store/redis.ts';
+import { harness, hourMs } from '../../support/harness.ts';
+import { testRedisUrl } from '../../support/redis.ts';
+
+const tollgate = harness();
+const { ok, clock, createKey } = tollgate;
+let redis: RedisClient;
+beforeAll(async () => {
+  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+});
+afterAll(async () => void (await redis.quit()));
+
+/** Verifies a key in each of ten hours, and once more to finish the last; the bytes of its history. */
+async function bytesOf(input: object, verify: (key: string) => Promise<unknown>) {
+  clock.now = Date.UTC(2026, 4, 4, 12);
+  const { key, keyId } = await createKey(input);
+  for (let hour = 0; hour <= 10; hour++) {
+    await verify(key);
+    clock.advance(hourMs);
+  }
+  return redis.strlen(`${workspaceKey(tollgate.workspaceId)}:uk:${keyId.slice(4)}:202605`);
+}
+const once = (key: string) => ok('keys.verifyKey', { key });
+
+test.each([
+  ['that are VALID: hour, bits, a count and no externalId', {}, once, 4 + 1 + 4 + 1],
+  [
+    'that spend credits for an externalId: those as well',
+    { externalId: 'ada', credits: { remaining: 100 } },
+    once,
+    10 + 7 + 3,
+  ],
+  [
+    'of two outcomes: two counts',
+    {},
+    async (key: string) => {
+      await once(key);
+      await ok('keys.verifyKey', { key, permissions: 'not.held' });
+    },
+    10 + 4,
+  ],
+])('an hour of verifications %s', async (_what, input, verify, bytes) => {
+  expect(await bytesOf(input, verify)).toBe(10 * bytes);
+});
