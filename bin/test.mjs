@@ -2,8 +2,8 @@
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { hasRedis, prepare, runLocal } from './prepare.mjs';
+import { join, relative } from 'node:path';
+import { hasRedis, prepare, root, runLocal } from './prepare.mjs';
 
 const dockerAnswers = () => spawnSync('docker', ['version'], { stdio: 'ignore' }).status === 0;
 
@@ -13,20 +13,36 @@ const dir = mkdtempSync(join(tmpdir(), 'tollgate-report-'));
 const report = join(dir, 'report.json');
 const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
 const exitCode = runLocal('vitest', ['run', ...reporters, ...process.argv.slice(2)]);
-const { passed, failed } = count(report);
+const { passed, failed, skipped } = read(report);
 rmSync(dir, { recursive: true });
 
+// Those that -t leaves out are skipped on purpose.
+const isWhole = process.argv.length === 2;
+if (isWhole)
+  for (const [name, count] of skipped) console.log(`skipped: ${name}${count > 1 ? ` (${count} tests)` : ''}`);
+const skippedCount = [...skipped.values()].reduce((sum, count) => sum + count, 0);
 // A run that failed without a failed test (an error outside of all tests, no tests at all) is one failure.
-console.log(`${passed} passed, ${exitCode !== 0 && failed === 0 ? 1 : failed} failed`);
+const counts = [`${passed} passed`, `${exitCode !== 0 && failed === 0 ? 1 : failed} failed`];
+if (isWhole && skippedCount > 0) counts.push(`${skippedCount} skipped`);
+console.log(counts.join(', '));
 process.exitCode = exitCode;
 
-function count(file) {
+/** The counts, and the skipped tests by the outermost title that they are below, which says why. */
+function read(file) {
+  const skipped = new Map();
   try {
     const { numPassedTests, numFailedTests, testResults } = JSON.parse(readFileSync(file, 'utf8'));
     const hasFailedTest = ({ assertionResults }) => assertionResults.some(({ status }) => status === 'failed');
     const brokenFiles = testResults.filter((result) => result.status === 'failed' && !hasFailedTest(result));
-    return { passed: numPassedTests, failed: numFailedTests + brokenFiles.length };
+    for (const { name, assertionResults } of testResults) {
+      for (const { status, ancestorTitles, title } of assertionResults) {
+        if (status === 'passed' || status === 'failed') continue;
+        const group = `${relative(root, name)}: ${ancestorTitles[0] ?? title}`;
+        skipped.set(group, (skipped.get(group) ?? 0) + 1);
+      }
+    }
+    return { passed: numPassedTests, failed: numFailedTests + brokenFiles.length, skipped };
   } catch {
-    return { passed: 0, failed: 0 };
+    return { passed: 0, failed: 0, skipped };
   }
 }
