@@ -119,8 +119,9 @@ function nodeVersion(): Finding {
 
 async function uwsBuild(): Promise<Finding> {
   try {
-    await import('../http/uws.ts');
-    return ok('uWebSockets.js', `loads on ${process.platform} ${process.arch}`);
+    const { uws } = await import('../http/uws.ts');
+    uws();
+    return ok('uWebSockets.js', `is as pinned, and loads on ${process.platform} ${process.arch}`);
   } catch (error) {
     const [first, ...change] = (error as Error).message.split('\n');
     return fault('uWebSockets.js', first!, change.join(' ').trim() || 'Use one of these.');

@@ -1,11 +1,23 @@
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { dirname, join, relative, resolve } from 'node:path';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { loadUws, packagesFor } from '../../src/http/uws.ts';
 import { uwsPins } from '../../src/http/uwsPins.ts';
+import { build as buildServer } from '../support/processes.ts';
 
 const nodeMajor = Number.parseInt(process.versions.node, 10);
 const system = `${process.platform}-${process.arch}`;
@@ -79,6 +91,43 @@ test('a build with one bit changed is not loaded, and the error names the file',
     `${file} is not loaded: its SHA-256 is ${createHash('sha256').update(build).digest('hex')}, ` +
       `and src/http/uwsPins.ts has ${pins[`@uwsjs/${system}-20@1.2.3`]} for @uwsjs/${system}-20@1.2.3. Delete node_modules`,
   );
+});
+
+describe('an installation with a changed build', () => {
+  let file: string;
+  const run = (...words: string[]) =>
+    spawnSync(process.execPath, words, { cwd: dir, env: { PATH: process.env.PATH, PORT: '0' }, encoding: 'utf8' });
+
+  beforeAll(buildServer, 120_000);
+
+  beforeEach(() => {
+    for (const name of ['dist', 'lua', 'package.json']) cpSync(name, join(dir, name), { recursive: true });
+    // Node sees through links: what is to lie elsewhere is a copy.
+    const isCopied = (name: string) => name.startsWith('uws-') || name === '@uwsjs';
+    mkdirSync(join(dir, 'node_modules'));
+    for (const name of readdirSync('node_modules')) {
+      const [from, to] = [resolve('node_modules', name), join(dir, 'node_modules', name)];
+      if (isCopied(name)) cpSync(from, to, { recursive: true });
+      else symlinkSync(from, to);
+    }
+    const found = realBuild();
+    file = join(dir, relative(process.cwd(), found));
+    const build = readFileSync(found);
+    build[1_000_000]! ^= 1;
+    replace(file, build);
+  });
+
+  test('does not serve', () => {
+    const { status, stderr, stdout } = run('dist/main.js');
+    expect(stderr).toMatch(new RegExp(`^tollgate: ${file} is not loaded: .*\\n$`));
+    expect([status, stdout]).toEqual([1, '']);
+  });
+
+  test('is a fault to doctor', () => {
+    const { status, stdout } = run('dist/cli/index.js', 'doctor');
+    expect(stdout).toMatch(new RegExp(`^fault +uWebSockets\\.js +${file} is not loaded`, 'mi'));
+    expect(status).toBe(1);
+  });
 });
 
 test('a build of a version without a pin is not loaded', () => {
