@@ -39,6 +39,7 @@ core.register_action("tollgate", { "http-req" }, function(txn)
         reply:set_body(answer.body)
     else
         reply:add_header("content-type", "application/json")
+        if is_away then reply:add_header("retry-after", "1") end
         reply:set_body('{"error":{"status":' .. (is_away and 503 or 500) .. "}}")
     end
     txn:done(reply)

@@ -22,5 +22,6 @@ describeGateway('Envoy', {
   away: 503,
   misconfigured: 503,
   openWhenMisconfigured: true,
+  http2: 'same port',
   ratelimitOnSuccess: true,
 });

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
+import { connect as connectHttp2 } from 'node:http2';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -41,6 +42,8 @@ export interface GatewayExample {
   largeHeader?: number;
   /** The status for a URL of 6 KB, where it is not 200. */
   longUrl?: number;
+  /** How it takes HTTP/2 without TLS: on the port it has, or with these changes on another one. */
+  http2?: 'same port' | ((port: number) => readonly (readonly [from: string, to: string])[]);
   /** What else there is to say of it. */
   more?(context: Context): void;
 }
@@ -607,6 +610,33 @@ export function describeGateway(name: string, example: GatewayExample) {
       const before = new Set(connectionsTo(port));
       for (let request = 0; request < 20; request++) expect((await ask('/', { key })).status).toBe(200);
       expect(connectionsTo(port).filter((connection) => !before.has(connection)).length).toBeLessThanOrEqual(2);
+    });
+
+    test('HTTP/2: what passes and what is refused, with a body as well', async () => {
+      if (!example.http2) return;
+      const port = await freePort();
+      const [at, changes] = example.http2 === 'same port' ? [undefined, []] : [port, example.http2(port)];
+      const gateway = await start(changes);
+      const client = connectHttp2(`http://127.0.0.1:${at ?? gateway.port}`);
+      onTestFinished(() => void client.destroy());
+      const { key } = await newKey();
+      const body = 'b'.repeat(100_000);
+      for (const [presented, path, sent, status] of [
+        [key, '/', '', 200],
+        [key, '/', body, 200],
+        [key, '/documents', body, 403],
+        ['made_up', '/', body, 401],
+        [key, '/', '', 200],
+      ] as const) {
+        const head = { ':method': sent ? 'POST' : 'GET', ':path': path, authorization: `Bearer ${presented}` };
+        const stream = client.request(head, { endStream: !sent }).on('error', () => {});
+        if (sent) stream.end(sent);
+        const [headers] = (await once(stream, 'response')) as [IncomingHttpHeaders & { ':status': number }];
+        expect([headers[':status'], path]).toEqual([status, path]);
+        stream.resume();
+        if (status === 200) await once(stream, 'end');
+      }
+      expect(reached.map(({ bytes }) => bytes)).toEqual([0, body.length, 0]);
     });
 
     async function start(changes: readonly (readonly [string, string])[]) {

@@ -23,6 +23,7 @@ describeGateway('HAProxy', {
   away: 503,
   misconfigured: 500,
   ratelimitOnSuccess: true,
+  http2: (port) => [['    default_backend api', `    bind 127.0.0.1:${port} proto h2\n    default_backend api`]],
   more({ start, newKey, ask, reached }) {
     test('an error in the Lua passes nothing, though HAProxy goes on after it', async () => {
       for (const mode of ['closed', 'open']) {

@@ -15,6 +15,7 @@ describeGateway('nginx', {
   away: 503,
   misconfigured: 500,
   ratelimitOnSuccess: true,
+  http2: (port) => [['    location / {', `    listen 127.0.0.1:${port} http2;\n    location / {`]],
   more({ closed, newKey, ask }) {
     test('refusals write nothing to the error log', async () => {
       const log = () => readFileSync(join(closed().dir, 'error.log'), 'utf8');

@@ -12,8 +12,9 @@ describeGateway('nginx with Lua', {
   open: [['local open = false', 'local open = true']],
   missing: () => missingNginx() ?? (modules.every(existsSync) ? undefined : 'nginx has no Lua module here'),
   start: (dir, example) => startNginx(dir, example, modules.map((module) => `load_module ${module};`).join(' ')),
-  addresses: { listen: 'listen 80;', tollgate: 'server 127.0.0.1:8080;', api: 'server 127.0.0.1:3000;' },
+  addresses: { listen: 'listen 80;', tollgate: '"127.0.0.1", 8080', api: 'server 127.0.0.1:3000;' },
   away: 503,
   misconfigured: 500,
+  http2: (port) => [['    location / {', `    listen 127.0.0.1:${port} http2;\n    location / {`]],
   ratelimitOnSuccess: true,
 });

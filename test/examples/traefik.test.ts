@@ -22,6 +22,7 @@ describeGateway('Traefik', {
   addresses: { tollgate: 'address: http://127.0.0.1:8080/', api: 'url: http://127.0.0.1:3000' },
   away: 500,
   misconfigured: 500,
+  http2: 'same port',
   ratelimitOnSuccess: false,
   waitsForTollgate: true,
   longUrl: 431,
