@@ -30,6 +30,10 @@ test('limits.md', () => {
   expect(run(blocksOf('docs/limits.md').join('\n'))).toMatch(/"success":true.*\n.*"success":true.*\n.*"success":false/);
 });
 
+test('gateways.md', () => {
+  expect(run(blocksOf('docs/gateways.md').join('\n'))).toMatch(/^root_\w+\npay_\w+\n$/);
+});
+
 test('moving.md', () => {
   const out = run(blocksOf('docs/moving.md').join('\n'));
   const [hash] = out.split('\n');
@@ -76,7 +80,7 @@ test('running.md: HTTPS', async () => {
 });
 
 test('no page has commands that are run nowhere, but for a cluster that is not here', () => {
-  const elsewhere = ['backup.md', 'limits.md', 'moving.md'];
+  const elsewhere = ['backup.md', 'gateways.md', 'limits.md', 'moving.md'];
   for (const page of readdirSync('docs').filter((name) => !elsewhere.includes(name))) {
     const left = blocksOf(`docs/${page}`).filter((text) => !text.includes('TLS_CERT_FILE'));
     for (const text of left) expect(text, page).toMatch(/^(kubectl (.|\\\n)*\n)+$/);

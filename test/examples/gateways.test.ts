@@ -27,6 +27,11 @@ test('there are seven files', () => {
   ]);
 });
 
+test('the nginx configuration in docs/gateways.md is the file', () => {
+  const [, block] = /^```nginx\n([\s\S]*?)^```$/m.exec(readFileSync('docs/gateways.md', 'utf8'))!;
+  expect(block).toBe(read('nginx/tollgate.conf'));
+});
+
 describe.each(files)('examples/%s', (file) => {
   const text = read(file);
 

@@ -2,7 +2,8 @@
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { run } from '../support/processes.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { addressOf, run, runServer } from '../support/processes.ts';
 import { describeGateway, missingProgram } from './gateway.ts';
 
 describeGateway('Traefik', {
@@ -26,4 +27,14 @@ describeGateway('Traefik', {
   ratelimitOnSuccess: false,
   waitsForTollgate: true,
   longUrl: 431,
+  more({ tollgate }) {
+    test('UWS_HTTP_MAX_HEADERS_SIZE lets a check have larger headers', async () => {
+      const server = runServer({ REDIS_URL: tollgate().redis.url, UWS_HTTP_MAX_HEADERS_SIZE: '16384' });
+      onTestFinished(async () => void (await server.stop()));
+      const headers = { 'x-forwarded-uri': `/?${'q'.repeat(12_000)}`, 'x-tollgate-root-key': tollgate().rootKey };
+      const check = (url: string) => fetch(`${url}/v2/gateway/check`, { headers });
+      expect((await check(tollgate().url)).status).toBe(431);
+      expect((await check(await addressOf(server))).status).toBe(401);
+    });
+  },
 });
