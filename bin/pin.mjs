@@ -60,8 +60,8 @@ function writePins() {
       return `  '${spec}': '${sha256OfBinary(spec, lock.packages[path].integrity)}',\n`;
     });
   const text = [
-    '// The SHA-256 of uws.node in each package that has a build of uWebSockets.js. Written by npm run pin; SECURITY.md says',
-    '// what they were compared with.',
+    '// The SHA-256 of uws.node in each package that has a build of uWebSockets.js. Written by npm run pin; SECURITY.md',
+    '// states what they were compared with.',
     '',
     'export const uwsPins: Readonly<Record<string, string>> = {',
   ];

@@ -1,5 +1,5 @@
-// The SHA-256 of uws.node in each package that has a build of uWebSockets.js. Written by npm run pin; SECURITY.md tells
-// what they were compared with.
+// The SHA-256 of uws.node in each package that has a build of uWebSockets.js. Written by npm run pin; SECURITY.md
+// states what they were compared with.
 
 export const uwsPins: Readonly<Record<string, string>> = {
   '@uwsjs/linux-x64-18@20.51.4': '3207c4249038846165d8599c3811cfca0540fa68c94dcb58c96905cf117a5ddc',
