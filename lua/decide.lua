@@ -14,9 +14,11 @@
 --   2 limit   number of checks (1), each: cost (7), limit (7), duration (7), namespace and identifier (each its length
 --             in 2, then itself). All checks pass and are charged, or none is.
 -- ARGV[5]  now_ms      '' for Redis's clock
--- returns  {packed answers, one after the other, how many counts by identifier and by tag were left out, then in the same order
---          shown of each whose known version is out of date}
---   verify    outcome (1), 64 more if its shown is told, 128 more if that was told with an answer before; 1 if the key has
+-- returns  {head and packed answers, how many counts by identifier and by tag were left out, then in the same order shown of each
+--          whose known version is out of date}
+--   head      now (6), number of answers (1), each: its length, plus 32768 if its shown follows the answers (2). There are
+--             fewer answers than items when the call took long, see WORK_MAX: the caller sends the other items again.
+--   verify    outcome (1), 128 more if its shown was returned with an answer before; 1 if the key has
 --             a balance (1), balance (7), number of limits (1), each: which (1: up to 50 of the key, 100 + n of the
 --             identity, 200 + n the request's n-th), exceeded (1), remaining (7), reset (7)
 --   limit     outcome (1), number of checks (1), each: passed (1), limit (7), remaining (7), reset (7), the override's id
@@ -37,6 +39,7 @@
 -- a small batch; those of a library stay. What a call is about is set by decide_batch, at the end of the file.
 
 -- @include "include/clock"
+-- @include "include/outcomes"
 -- @include "include/names"
 -- @include "include/grants"
 -- @include "include/state"
@@ -56,15 +59,13 @@ local TAG_COUNT_BYTES = 64
 -- What several items of a call share is read once.
 local roots, apis, namespaces, totals, bounds, rbac_version
 
--- Outcomes 1 to 6 are counted in a key's usage under that number.
-local VALID, DISABLED, EXPIRED, INSUFFICIENT_PERMISSIONS, RATE_LIMITED, USAGE_EXCEEDED, NOT_FOUND = 1, 2, 3, 4, 5, 6, 7
 local REFUSED = {
   unauthorized = 20, root_key_disabled = 21, root_key_expired = 22, insufficient_permissions = 23,
   limit_not_found = 24, namespace_not_found = 25, create_namespace = 26, too_many_counters = 27, failed = 30,
 }
 local ok_limit, ok_blocked = 10, 11
--- Beside an outcome.
-local WITH_SHOWN, SHOWN_BEFORE = 64, 128
+-- Added to an outcome, and to the length of an answer.
+local SHOWN_BEFORE, WITH_SHOWN = 128, 32768
 -- The fixed part of a state from its version on, and the length of its link.
 local DECIDES = '>I6I2c8BI6I7BI2'
 
@@ -73,21 +74,30 @@ local function refuse(reason, about)
   return struct.pack('>BI2c0', REFUSED[reason], #about, about)
 end
 
--- What was worked out once stays with the library, up to so many texts of at most so many bytes: many keys are asked the
--- same, and reading a query and holding it against permissions took longer than all the rest.
-local REMEMBERED_MAX, REMEMBERED_BYTES_MAX = 1000, 1024
-local remembered, remembered_count = {}, 0
+-- What was worked out once stays with the library: texts of at most so many bytes, and so many bytes of them in all. Many keys
+-- are asked the same, and reading a query and holding it against permissions took longer than all the rest.
+local REMEMBERED_BYTES_MAX, REMEMBERED_TOTAL_MAX = 1024, 524288
+local remembered, remembered_bytes = {}, 0
 local function remember(text, value)
   if #text > REMEMBERED_BYTES_MAX then return end
-  if remembered_count == REMEMBERED_MAX then remembered, remembered_count = {}, 0 end
-  remembered[text], remembered_count = value, remembered_count + 1
+  -- The value and its place in the table are counted as 256 bytes.
+  remembered_bytes = remembered_bytes + #text + 256
+  if remembered_bytes > REMEMBERED_TOTAL_MAX then remembered, remembered_bytes = {}, #text + 256 end
+  remembered[text] = value
 end
 
--- What a root key with these grants may do to everything. Nobody may change it.
+-- The work that a call has done, in units of about a microsecond, and how much of it ends a call: the items that are left are
+-- the next call's, so that no mixture of expensive items keeps Redis for as long as all of them take. Counted coarsely: what
+-- grows with the data, where it is read; all else by the bytes of an item and of its answer.
+local work = 0
+local WORK_MAX = 2500
+
+-- What a root key with these grants may do to everything, and to anything at all. It is shared: do not change it.
 local function held_of(grants)
   local held = remembered[grants]
   if not held then
-    held = { verifies = holds(grants, 'api', '*', 'verify_key'), limits = holds(grants, 'ratelimit', '*', 'limit') }
+    held = { verifies = holds(grants, 'api', '*', 'verify_key'), limits = holds(grants, 'ratelimit', '*', 'limit'),
+      verifies_any = holds_any(grants, 'verify_key'), limits_any = holds_any(grants, 'limit') }
     remember(grants, held)
   end
   return held
@@ -97,7 +107,9 @@ end
 local function root_at(index)
   local status, grants = authenticate(workspace, string.sub(digests, index * 32 - 31, index * 32), now)
   local held = held_of(grants)
-  local root = { status = status, grants = grants, verifies_all = held.verifies, limits_all = held.limits }
+  work = work + #grants / 400
+  local root = { status = status, grants = grants, verifies_all = held.verifies, limits_all = held.limits,
+    verifies_any = held.verifies_any, limits_any = held.limits_any }
   roots[index] = root
   return root
 end
@@ -105,17 +117,20 @@ end
 -- An API with what this batch counts for it: {id or false when it was deleted, counts by outcome, credits spent, digests of its
 -- keys of which what is shown was told}.
 local function api_at(api8)
-  local api = { id = redis.call('HGET', api_record(workspace, api8), 'id'), counts = { 0, 0, 0, 0, 0, 0 }, spent = 0, told = {} }
+  local counts = {}
+  for outcome = 1, OUTCOMES_COUNTED do counts[outcome] = 0 end
+  local api = { id = redis.call('HGET', api_record(workspace, api8), 'id'), counts = counts, spent = 0, told = {} }
   apis[api8] = api
   return api
 end
 
--- May it do so to the resource with this id? Found out once a call.
+-- May it, which may not do so to all, do so to the resource with this id? Found out once a call.
 local function may(root, resource, id, action)
   root.held = root.held or {}
   local held = root.held[id]
   if held == nil then
-    held = holds(root.grants, resource, id, action)
+    held = lists(root.grants, resource .. '.' .. id .. '.' .. action)
+    work = work + #root.grants / 4000
     root.held[id] = held
   end
   return held
@@ -292,7 +307,13 @@ end
 local tail_formats, key_formats, identity_formats = {}, {}, {}
 local WINDOW_END = 'c0I2'
 local KEY_END = WINDOW_END .. TAIL
+-- Most states have one of a few hundred lengths, but there are 65,000: a thousand formats of a kind are kept.
 local function new_format(formats, kept, rest)
+  formats.made = (formats.made or 0) + 1
+  if formats.made > 1000 then
+    for length in pairs(formats) do formats[length] = nil end
+    formats.made = 1
+  end
   local format = '>c' .. kept .. rest
   formats[kept] = format
   return format
@@ -359,8 +380,10 @@ local function shown_of(record, version_time, version_number, more, packed, api_
   local slugs, names = '', '\0\0'
   if flags.permissions then
     local held = redis.call('HMGET', record, 'direct', 'roles')
-    slugs = table.concat((effective_slugs(workspace, held[1] or '', held[2] or '')), '\n')
+    local found, given = effective_slugs(workspace, held[1] or '', held[2] or '')
+    slugs = table.concat(found, '\n')
     names = pack_texts(names_of_roles(workspace, held[2] or ''))
+    work = work + 3 * #found + given / 50
   end
   cold = cold or redis.call('HMGET', record, 'state', 'name', 'meta')
   local name, meta = cold[2], cold[3]
@@ -435,7 +458,7 @@ local function limit(position, _last, root_index)
   local root, count = roots[root_index] or root_at(root_index), nil
   count, position = struct.unpack('>B', items, position)
   if root.status ~= 'ok' then return refuse(root.status) end
-  if not root.limits_all and not holds_any(root.grants, 'ratelimit', 'limit') then
+  if not root.limits_any then
     return refuse('insufficient_permissions', 'ratelimit.*.limit')
   end
 
@@ -465,7 +488,9 @@ local function limit(position, _last, root_index)
     local check = checks[index]
     local namespace = check.namespace
     if namespace then
+      local is_parsed = namespace.wildcards
       local override = override_for(workspace, namespace, check.identifier)
+      if namespace.wildcards then work = work + #namespace.wildcards * (is_parsed and 1 or 3) end
       if override then check.limit, check.duration, check.override = override.limit, override.duration, override.id16 end
       check.counter = counter_of(counters, namespace, check, false)
     end
@@ -572,7 +597,9 @@ local function is_permitted(query, text, record, has_permissions)
   local question = table.concat({ workspace, rbac_version_now(), text, direct, roles }, '\n')
   local permitted = remembered[question]
   if permitted == nil then
-    permitted = permits(workspace, query, direct, roles)
+    local bytes
+    permitted, bytes = permits(workspace, query, direct, roles)
+    work = work + bytes / 50
     remember(question, permitted)
   end
   return permitted
@@ -597,7 +624,7 @@ local function verify(position, last, root_index)
   local digest, cost, known_time, known_number, known_more
   digest, cost, known_time, known_number, known_more, position = struct.unpack('>c32I7I6I2Bc0', items, position)
   if root.status ~= 'ok' then return refuse(root.status) end
-  if not root.verifies_all and not holds_any(root.grants, 'api', 'verify_key') then
+  if not root.verifies_any then
     return refuse('insufficient_permissions', 'api.*.verify_key')
   end
 
@@ -704,7 +731,7 @@ local function verify(position, last, root_index)
     balance, due, last_used, hour, valid, refusals, spent)
   if forgotten then state = string.sub(state, 1, FIXED_BYTES) .. '\0\0' .. string.sub(state, limits_at) end
 
-  local answer = verified(outcome + (shown and WITH_SHOWN or shown_before and SHOWN_BEFORE or 0), flags.limited, balance)
+  local answer = verified(outcome + (shown_before and SHOWN_BEFORE or 0), flags.limited, balance)
 
   -- Write. What comes after the first line is only what cannot fail once that has not.
   redis.call('HSET', record, 'state', state)
@@ -726,17 +753,24 @@ end
 
 local decide = { verify, limit }
 
+-- `answers` begins with the head, which is packed when all of their lengths are known.
+local position, answers, answer_lengths, reply
+
 -- Decides the items from `position` on, and notes where the next begins before it decides one.
-local position, answers, reply
 local function decide_items()
-  while position <= #items do
+  while position <= #items and work < WORK_MAX do
     local bytes, kind, root, fields = struct.unpack('>I4BB', items, position)
     local last = position + 3 + bytes
     position = last + 1
     local answer, shown = decide[kind](fields, last, root)
     if not answer then answer, shown = decide[kind](fields, last, root) end
-    answers[#answers + 1] = answer
-    if shown then reply[#reply + 1] = shown end
+    work = work + (bytes + #answer) / 10
+    local number = #answers
+    answers[number + 1], answer_lengths[number] = answer, #answer
+    if shown then
+      work, answer_lengths[number] = work + #shown / 200, #answer + WITH_SHOWN
+      reply[#reply + 1] = shown
+    end
   end
 end
 
@@ -777,6 +811,9 @@ local function write_totals(record, fields, bounded_by)
   if created then redis.call('PEXPIRE', record, int(retention + DAY_MS)) end
 end
 
+-- How the head of so many answers is packed.
+local head_formats = {}
+
 local function decide_batch(KEYS, ARGV)
   workspace, retention, digests, now, items = KEYS[1], tonumber(ARGV[1]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
   if ARGV[2] ~= usage_max then
@@ -790,14 +827,19 @@ local function decide_batch(KEYS, ARGV)
   end
   roots, apis, namespaces, totals, bounds, rbac_version = {}, {}, {}, {}, {}, nil
 
-  answers, reply, position = {}, { '', 0, 0 }, 1
+  answers, answer_lengths, reply, position, work = { '' }, {}, { '', 0, 0 }, 1, 0
   -- An item that fails answers so, and the rest follows.
-  while position <= #items do
+  while position <= #items and work < WORK_MAX do
     local decided, problem = pcall(decide_items)
     if not decided then
-      answers[#answers + 1] = refuse('failed', type(problem) == 'table' and (problem.err or 'error') or tostring(problem))
+      local answer = refuse('failed', string.sub(type(problem) == 'table' and (problem.err or 'error') or tostring(problem), 1, 1000))
+      answers[#answers + 1], answer_lengths[#answers] = answer, #answer
     end
   end
+  local count = #answer_lengths
+  local head_format = head_formats[count] or '>I6B' .. string.rep('I2', count)
+  head_formats[count] = head_format
+  answers[1] = struct.pack(head_format, now, count, unpack(answer_lengths))
   reply[1] = table.concat(answers)
 
   for api8, api in pairs(apis) do

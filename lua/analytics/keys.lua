@@ -19,6 +19,7 @@
 -- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
+-- @include "include/outcomes"
 -- @include "include/usage"
 
 local workspace, keys, months, bytes_max = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])

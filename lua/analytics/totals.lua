@@ -12,6 +12,7 @@
 --          named as the namespace's own are
 
 -- @include "include/names"
+-- @include "include/outcomes"
 
 local workspace, kind, ids, days, identifier = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -26,7 +27,7 @@ local fields, named = {}, {}
 for hour = 0, 23 do
   local head = string.format('%02d', hour)
   if kind == 'api' then
-    for outcome = 1, 6 do
+    for outcome = 1, OUTCOMES_COUNTED do
       named[#named + 1], named[#named + 2] = head .. outcome, 's' .. head .. outcome
     end
   else

@@ -18,6 +18,7 @@
 -- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
+-- @include "include/outcomes"
 -- @include "include/usage"
 -- @include "include/identities"
 -- @include "include/audit"

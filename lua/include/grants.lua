@@ -8,9 +8,10 @@ local function holds(grants, resource, id, action)
   return lists(grants, '*') or lists(grants, resource .. '.*.' .. action) or lists(grants, resource .. '.' .. id .. '.' .. action)
 end
 
--- May it do `action` to any such resource at all?
-local function holds_any(grants, resource, action)
-  return lists(grants, '*') or string.find(grants, '\n' .. resource .. '%.[%w_*]+%.' .. action .. '\n') ~= nil
+-- May it do `action` to any resource at all? For actions of one resource only, such as verify_key: the end of a grant then
+-- names the resource. No pattern: one with a repetition would try every length of every id.
+local function holds_any(grants, action)
+  return lists(grants, '*') or string.find(grants, '.' .. action .. '\n', 1, true) ~= nil
 end
 
 -- Reads a root key. Answers 'unauthorized', 'root_key_disabled', 'root_key_expired' or 'ok', then its grants and id.

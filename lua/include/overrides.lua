@@ -26,11 +26,13 @@ end
 -- `*` and behind the last, and the parts between that are not empty.
 local function wildcard_of(pattern)
   local first = string.find(pattern, '*', 1, true)
-  local wildcard = { pattern = pattern, head = string.sub(pattern, 1, first - 1), head_bytes = first - 1 }
-  local at = first + 1
-  for part, next_at in string.gmatch(string.sub(pattern, at), '([^*]*)%*()') do
-    if part ~= '' then wildcard[#wildcard + 1] = part end
-    at = first + next_at
+  -- With all of its fields: a table that grows is allocated again.
+  local wildcard = { pattern = pattern, head = string.sub(pattern, 1, first - 1), head_bytes = first - 1, tail = '', tail_bytes = 0 }
+  local at, star = first + 1, string.find(pattern, '*', first + 1, true)
+  while star do
+    if star > at then wildcard[#wildcard + 1] = string.sub(pattern, at, star - 1) end
+    at = star + 1
+    star = string.find(pattern, '*', at, true)
   end
   wildcard.tail, wildcard.tail_bytes = string.sub(pattern, at), #pattern - at + 1
   return wildcard

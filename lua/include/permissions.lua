@@ -74,7 +74,8 @@ local function grants_of(slug)
   return grants
 end
 
--- Does the query hold? `query` is in postfix order: slugs, and the numbers 1 (and) and 2 (or).
+-- Does the query hold? `query` is in postfix order: slugs, and the numbers 1 (and) and 2 (or). Also returns the bytes of the
+-- lists that were searched.
 local function permits(workspace, query, direct, roles)
   local wanted, first_of = {}, {}
   for position, token in ipairs(query) do
@@ -94,7 +95,8 @@ local function permits(workspace, query, direct, roles)
 
   -- A few are looked for one by one. Of many, one pass finds all: a hundred roles of a thousand permissions are half a
   -- megabyte to read for each.
-  local lists_found, held = permission_lists(workspace, direct, roles), nil
+  local lists_found, held, bytes = permission_lists(workspace, direct, roles), nil, 0
+  for _, list in ipairs(lists_found) do bytes = bytes + #list end
   if known > 8 then
     held = {}
     for _, list in ipairs(lists_found) do
@@ -134,5 +136,5 @@ local function permits(workspace, query, direct, roles)
       if token == 1 then stack[top] = stack[top] and stack[top + 1] else stack[top] = stack[top] or stack[top + 1] end
     end
   end
-  return stack[1]
+  return stack[1], bytes
 end

@@ -13,15 +13,15 @@ end
 --   credits spent (7, if any), externalId at that time (its length in 1, then itself)
 local function usage_entry(external_id, usage)
   local counted = { struct.unpack(USAGE, usage) }
-  local hour, spent = counted[1], counted[8]
+  local hour, spent = counted[1], counted[OUTCOMES_COUNTED + 2]
   if hour == 0 then return '', 0 end
   local bits, counts = 0, ''
-  for outcome = 1, 6 do
+  for outcome = 1, OUTCOMES_COUNTED do
     if counted[outcome + 1] > 0 then
       bits, counts = bits + 2 ^ (outcome - 1), counts .. struct.pack('>I4', counted[outcome + 1])
     end
   end
-  if spent > 0 then bits, counts = bits + 64, counts .. struct.pack('>I7', spent) end
+  if spent > 0 then bits, counts = bits + 2 ^ OUTCOMES_COUNTED, counts .. struct.pack('>I7', spent) end
   return struct.pack('>I4B', hour, bits) .. counts .. struct.pack('>Bc0', #external_id, external_id), hour
 end
 

@@ -20,6 +20,7 @@
 -- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
+-- @include "include/outcomes"
 -- @include "include/usage"
 -- @include "include/audit"
 

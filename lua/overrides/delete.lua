@@ -23,5 +23,8 @@ redis.call('HDEL', overrides(workspace, namespace.id16), identifier)
 redis.call('ZREM', override_list(workspace, namespace.id16), override.id16 .. identifier)
 redis.call('ZREM', wildcard_overrides(workspace, namespace.id16), override.id16 .. identifier)
 note_overrides(workspace, namespace, all - 1, is_wild and wild - 1 or wild)
+-- Those that were set before they were counted are not in the count.
+local counted = is_wild and tonumber(redis.call('HGET', workspace, 'wildcards')) or 0
+if counted > 0 then redis.call('HINCRBY', workspace, 'wildcards', -1) end
 audit(workspace, now, actor, 'override', 'rlor_' .. override.id16)
 return 1

@@ -10,9 +10,10 @@
 -- ARGV[6]  stars_max    what the wildcards of a namespace may have in all, see weight_of
 -- ARGV[7]  searching_max
 -- ARGV[8]  bytes_max
--- ARGV[9]  actor        JSON, see include/audit
--- ARGV[10] now_ms       '' for Redis's clock
--- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'}
+-- ARGV[9]  workspace_max how many wildcards the namespaces of a workspace may have in all
+-- ARGV[10] actor        JSON, see include/audit
+-- ARGV[11] now_ms       '' for Redis's clock
+-- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'} | {'too_many_in_workspace'}
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -22,7 +23,7 @@
 
 local workspace, name, identifier, limit, duration = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local literals, stars_max, searching_max, bytes_max = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local actor, now = ARGV[9], now_ms(ARGV[10])
+local workspace_max, actor, now = tonumber(ARGV[9]), ARGV[10], now_ms(ARGV[11])
 
 local namespace = find_namespace(workspace, name)
 if not namespace and string.sub(name, 1, 5) == 'rlns_' then return { 'namespace_not_found' } end
@@ -32,6 +33,7 @@ local all, wild = 0, 0
 if namespace then all, wild = count_overrides(workspace, namespace) end
 if not before then
   if is_wild then
+    if (tonumber(redis.call('HGET', workspace, 'wildcards')) or 0) >= workspace_max then return { 'too_many_in_workspace' } end
     local patterns = wild > 0 and wildcard_patterns(workspace, namespace) or {}
     patterns[#patterns + 1] = identifier
     local stars, searching, bytes = weight_of(patterns)
@@ -48,5 +50,6 @@ redis.call('HSET', overrides(workspace, namespace.id16), identifier,
 redis.call('ZADD', override_list(workspace, namespace.id16), 0, id16 .. identifier)
 if is_wild then redis.call('ZADD', wildcard_overrides(workspace, namespace.id16), -literals, id16 .. identifier) end
 note_overrides(workspace, namespace, all, wild)
+if is_wild and not before then redis.call('HINCRBY', workspace, 'wildcards', 1) end
 audit(workspace, now, actor, 'override', 'rlor_' .. id16)
 return { 'set', id16 }

@@ -1,4 +1,4 @@
-import { actions, parseGrant } from '../domain/grants.ts';
+import { actions, areTooLong, grantsBytesMax, parseGrant } from '../domain/grants.ts';
 import { createRootKeyString, digestOf } from '../domain/keyString.ts';
 import { cliActor, type RootKeyRecord } from '../store/rootKeys.ts';
 import type { Store } from '../store/store.ts';
@@ -14,6 +14,8 @@ interface Creation {
 
 export async function createRootKey(store: Store, { workspace, permission, name, expires }: Creation): Promise<Said> {
   const permissions = permission.map(readGrant);
+  if (areTooLong(permissions))
+    throw new Error(`--permission: a root key takes ${grantsBytesMax} bytes of permissions.`);
   if (name !== undefined && (name === '' || name.length > 255)) throw new Error('A name has 1 to 255 characters.');
   const expiresAtMs = expires === undefined ? undefined : readExpires(expires, new Date(await store.currentMs()));
   await requireWorkspace(store, workspace);

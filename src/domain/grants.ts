@@ -59,6 +59,12 @@ export function parseGrant(grant: string): string | undefined {
 /** The grants of a root key as stored: a line break, then each grant followed by one. */
 export const grantsText = (grants: readonly string[]): string => `\n${[...new Set(grants)].join('\n')}\n`;
 
+/** Bytes of a root key's grants as stored. Redis reads all of them for every batch that the root key takes part in. */
+export const grantsBytesMax = 65_536;
+
+/** Too many bytes of grants for one root key? They are ASCII. Root keys that were given more before go on working. */
+export const areTooLong = (grants: readonly string[]): boolean => grantsText(grants).length > grantsBytesMax;
+
 export class Grants {
   /** As stored, see grantsText. */
   readonly text: string;

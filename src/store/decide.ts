@@ -7,6 +7,7 @@ import type { PostfixQuery } from '../domain/permissionQuery.ts';
 import { type Outcome, outcomes, type ShownText } from '../domain/verification.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
+import { type Answer, readReply, readUInt56, unreadable } from './decideReply.ts';
 import { type Gathering, Lanes } from './lanes.ts';
 import { storeError } from './redis.ts';
 import type { Scripts } from './scripts.ts';
@@ -40,6 +41,8 @@ export interface Verified {
   /** The balance after charging; undefined for an unlimited key. */
   credits: number | undefined;
   ratelimits: LimitState[];
+  /** When it was decided, on the clock that decides: Redis's. */
+  atMs: number;
 }
 
 export interface LimitCheck {
@@ -62,6 +65,8 @@ export interface LimitResult {
 export interface Limited {
   passed: boolean;
   checks: LimitResult[];
+  /** When it was decided, on the clock that decides: Redis's. */
+  atMs: number;
 }
 
 export interface DecideOptions {
@@ -100,9 +105,7 @@ const newcomersAtOnce = 64;
 
 const VERIFY = 1;
 const LIMIT = 2;
-/** Beside the outcome of a verification: what is shown of the key came along. */
-const WITH_SHOWN = 64;
-/** Or came along with an earlier answer of the batch. */
+/** Added to the outcome of a verification: the key's snapshot came with an earlier answer of the batch. */
 const SHOWN_BEFORE = 128;
 const PASSED = 10;
 const BLOCKED = 11;
@@ -118,19 +121,12 @@ const refusals = [
   'too_many_counters',
 ] as const;
 
-/** Answers of a batch, read one after the other; `shown` of those whose known version was out of date, likewise. */
-interface Answers {
-  packed: Buffer;
-  at: number;
-  shown: Buffer[];
-  shownAt: number;
-  /** What was read of these, by the digest of the key, where others may be told the same. */
-  told: Map<string, ShownText | Promise<ShownText>>;
-}
+/** Snapshots that came with answers of a batch, by the digest of the key: its other verifications have the same. */
+type Brought = Map<string, ShownText | Promise<ShownText>>;
 
 interface Waiting {
-  /** Reads its answer. Whatever becomes of it, the next one begins where it ends. */
-  settle(answers: Answers): void;
+  /** Reads its answer; throws when that cannot be read. */
+  settle(answer: Answer, brought: Brought): void;
   reject(error: unknown): void;
 }
 
@@ -150,9 +146,11 @@ class Batch implements Gathering {
     for (const entry of this.waiting) entry.reject(error);
   }
 
-  /** The items so far. */
-  get items(): Buffer {
-    return this.#items.subarray(0, this.#bytes);
+  /** The items so far, from number `first` on. */
+  itemsFrom(first: number): Buffer {
+    let at = 0;
+    for (let number = 0; number < first; number++) at += 4 + this.#items.readUInt32BE(at);
+    return this.#items.subarray(at, this.#bytes);
   }
 
   /** Makes room for an item whose fields take so many bytes, writes its beginning, and answers where they go. */
@@ -193,22 +191,32 @@ export function openDecide(options: DecideOptions) {
     overloaded: () => observe?.overloaded(),
   });
 
-  async function send(workspaceId: string, { roots, items, waiting }: Batch) {
-    observe?.sent(waiting.length);
+  async function send(workspaceId: string, batch: Batch) {
+    observe?.sent(batch.count);
+    // A call that takes long leaves items for another one, so that other workspaces come between.
+    for (let first = 0; first < batch.count; ) first += await sendFrom(first, workspaceId, batch);
+  }
+
+  /** Sends the items from number `first` on. Returns how many of them were decided: at least one. */
+  async function sendFrom(first: number, workspaceId: string, batch: Batch): Promise<number> {
+    const { roots, waiting } = batch;
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
-    const args = [usageRetentionMs, usageMax, digests, items, now()];
+    const args = [usageRetentionMs, usageMax, digests, batch.itemsFrom(first), now()];
     const reply = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, number, number, ...Buffer[]];
     const [packed, identifiers, tags, ...shown] = reply;
+    const answers = readReply(packed, shown, waiting.length - first);
     if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
-    const answers = { packed, at: 0, shown, shownAt: 0, told: new Map() };
-    for (const entry of waiting) {
+    const brought: Brought = new Map();
+    for (const [index, answer] of answers.entries()) {
+      const entry = waiting[first + index]!;
       try {
-        entry.settle(answers);
+        entry.settle(answer, brought);
       } catch (cause) {
-        // A bug of ours, in one answer: the others were decided and charged, and are told so.
+        // A bug of ours, in one answer: the others were decided and charged, and are returned.
         entry.reject(cause);
       }
     }
+    return answers.length;
   }
 
   /** Reads what the script told of a key, and remembers it. */
@@ -224,15 +232,13 @@ export function openDecide(options: DecideOptions) {
 
   /** What the script refused, as an error. `ratelimits` are those that the request named. */
   function readRefusal(
-    answers: Answers,
+    { packed, at, end, shown }: Answer,
     rootKey: PresentedRootKey,
     ratelimits: VerifyRequest['ratelimits'] = [],
   ): Error {
-    const { packed, at } = answers;
     const code = packed[at]!;
-    const bytes = packed.readUInt16BE(at + 1);
-    const about = packed.toString('utf8', at + 3, at + 3 + bytes);
-    answers.at = at + 3 + bytes;
+    if (end - at < 3 || packed.readUInt16BE(at + 1) !== end - at - 3 || shown) throw unreadable();
+    const about = packed.toString('utf8', at + 3, end);
     if (code === FAILED) {
       return storeError(Object.assign(new Error(scripts.locate('decide', about)), { name: 'ReplyError' }));
     }
@@ -286,21 +292,20 @@ export function openDecide(options: DecideOptions) {
         const { items, at } = lanes
           .join(workspaceId, isKnown)
           .add(VERIFY, rootKey.digest, 39 + version.length + extras.length, weight, {
-            settle(answers) {
-              const code = answers.packed[answers.at]!;
-              const outcome = outcomes[(code & ~(WITH_SHOWN | SHOWN_BEFORE)) - 1];
-              if (outcome === undefined) return reject(readRefusal(answers, rootKey, ratelimits));
+            settle(answer, brought) {
+              const code = answer.packed[answer.at]!;
+              const outcome = outcomes[(code & ~SHOWN_BEFORE) - 1];
+              if (outcome === undefined) return reject(readRefusal(answer, rootKey, ratelimits));
+              const verified = readVerified(answer, outcome);
               observe?.verified(outcome);
               if (!isKnown) accepted.note(rootKey, true);
-              const packed = code & WITH_SHOWN ? answers.shown[answers.shownAt++] : undefined;
-              const verified = readVerified(answers, outcome);
               let shown: Verified['shown'] | Promise<ShownText>;
-              if (packed) {
-                shown = tell(workspaceId, digest, packed, known);
-                answers.told.set(digest, shown);
+              if (answer.shown) {
+                shown = tell(workspaceId, digest, answer.shown, known);
+                brought.set(digest, shown);
               } else if (code & SHOWN_BEFORE) {
-                shown = answers.told.get(digest);
-                if (!shown) throw new Error('What is shown of the key came with an answer that could not be read.');
+                shown = brought.get(digest);
+                if (!shown) throw new Error("The key's snapshot came with an answer that could not be read.");
               } else if (known && outcome !== 'NOT_FOUND') {
                 // Confirmed in this very round trip: what was known stands.
                 shown = shownCache.keep(digest, known);
@@ -333,12 +338,13 @@ export function openDecide(options: DecideOptions) {
       const isKnown = accepted.has(rootKey);
       return new Promise((resolve, reject) => {
         const room = lanes.join(rootKey.workspaceId, isKnown).add(LIMIT, rootKey.digest, fieldBytes, checks.length, {
-          settle(answers) {
-            const code = answers.packed[answers.at]!;
-            if (code !== PASSED && code !== BLOCKED) return reject(readRefusal(answers, rootKey));
+          settle(answer) {
+            const code = answer.packed[answer.at]!;
+            if (code !== PASSED && code !== BLOCKED) return reject(readRefusal(answer, rootKey));
+            const limited = readLimited(answer);
             observe?.limited(code === PASSED);
             if (!isKnown) accepted.note(rootKey, true);
-            resolve(readLimited(answers));
+            resolve(limited);
           },
           reject,
         });
@@ -366,16 +372,15 @@ const none = Buffer.alloc(0);
 const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
   limit === undefined ? [name, cost] : [name, cost, limit, duration];
 
-/** What the answer itself says; what is shown comes from elsewhere. */
-function readVerified(answers: Answers, outcome: Outcome): Verified {
-  const { packed } = answers;
-  let { at } = answers;
+/** The decision; the key's snapshot comes from elsewhere. */
+function readVerified({ packed, at, end, atMs, shown }: Answer, outcome: Outcome): Verified {
   if (outcome === 'NOT_FOUND') {
-    answers.at = at + 1;
-    return { outcome, shown: undefined, credits: undefined, ratelimits: [] };
+    if (end - at !== 1 || shown) throw unreadable();
+    return { outcome, shown: undefined, credits: undefined, ratelimits: [], atMs };
   }
+  const count = end - at < 10 ? 0 : packed[at + 9]!;
+  if (end - at !== 10 + 16 * count) throw unreadable();
   const credits = packed[at + 1] === 1 ? readUInt56(packed, at + 2) : undefined;
-  const count = packed[at + 9]!;
   const ratelimits: LimitState[] = [];
   at += 10;
   for (let index = 0; index < count; index++, at += 16) {
@@ -388,18 +393,15 @@ function readVerified(answers: Answers, outcome: Outcome): Verified {
       resetAtMs: readUInt56(packed, at + 9),
     });
   }
-  answers.at = at;
-  return { outcome, shown: undefined, credits, ratelimits };
+  return { outcome, shown: undefined, credits, ratelimits, atMs };
 }
 
-function readLimited(answers: Answers): Limited {
-  const { packed } = answers;
-  let { at } = answers;
+function readLimited({ packed, at, end, atMs, shown }: Answer): Limited {
   const passed = packed[at] === PASSED;
   const count = packed[at + 1]!;
   const checks: LimitResult[] = [];
   at += 2;
-  for (let index = 0; index < count; index++) {
+  for (let index = 0; index < count && at + 23 <= end; index++) {
     const overrideBytes = packed[at + 22]!;
     checks.push({
       passed: packed[at] === 1,
@@ -411,8 +413,8 @@ function readLimited(answers: Answers): Limited {
     });
     at += 23 + overrideBytes;
   }
-  answers.at = at;
-  return { passed, checks };
+  if (checks.length !== count || at !== end || shown) throw unreadable();
+  return { passed, checks, atMs };
 }
 
 /** `text` has a byte a character. For so few of them, `write` would take ten times as long. */
@@ -424,6 +426,3 @@ function writeUInt56(buffer: Buffer, value: number, at: number) {
   buffer.writeUIntBE(Math.floor(value / 2 ** 32), at, 3);
   buffer.writeUInt32BE(value % 2 ** 32, at + 3);
 }
-
-const readUInt56 = (buffer: Buffer, at: number): number =>
-  buffer.readUIntBE(at, 3) * 2 ** 32 + buffer.readUInt32BE(at + 3);

@@ -26,6 +26,12 @@ type Row = [id: string, identifier: string, limit: string, duration: string, cre
  */
 export const wildcardsMax = { stars: 256, searching: 32, bytes: 16_384 };
 
+/**
+ * How many wildcards all namespaces of a workspace may have, as a call may name a hundred namespaces and a script takes apart
+ * the wildcards of all of them: 4 µs each.
+ */
+export const workspaceWildcardsMax = 2000;
+
 const readOverride = ([id, identifier, limit, duration, created]: Row): Override => ({
   overrideId: `rlor_${id}`,
   identifier,
@@ -47,7 +53,7 @@ export function openOverrides({ scripts, now, actorText }: StoreContext) {
       workspaceId: string,
       override: { namespace: string; identifier: string; limit: number; durationMs: number },
       actor: Actor,
-    ): Promise<{ overrideId: string } | { refused: 'namespace_not_found' | 'too_many' }> {
+    ): Promise<{ overrideId: string } | { refused: 'namespace_not_found' | 'too_many' | 'too_many_in_workspace' }> {
       const { namespace, identifier, limit, durationMs } = override;
       const literals = [...identifier].filter((character) => character !== '*').length;
       const { stars, searching, bytes } = wildcardsMax;
@@ -60,13 +66,14 @@ export function openOverrides({ scripts, now, actorText }: StoreContext) {
         stars,
         searching,
         bytes,
+        workspaceWildcardsMax,
         actorText(actor),
         now(),
       ];
       const [outcome, id] = (await scripts.run('overrides/set', workspaceId, args)) as [string, string];
       return outcome === 'set'
         ? { overrideId: `rlor_${id}` }
-        : { refused: outcome as 'namespace_not_found' | 'too_many' };
+        : { refused: outcome as 'namespace_not_found' | 'too_many' | 'too_many_in_workspace' };
     },
 
     /** The one for exactly this identifier. */

@@ -99,6 +99,16 @@ describe('root-key', () => {
     expect(created.expires).toBeLessThanOrEqual(Date.now() + lengthMs);
   });
 
+  test('more bytes of permissions than a root key takes are refused', async () => {
+    const permissions = Array.from({ length: 300 }, (_, index) => [
+      '--permission',
+      `api.${index}${'x'.repeat(240)}.read_key`,
+    ]);
+    const { code, out, err } = await run(['root-key', 'create', ...workspace, ...permissions.flat()]);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toBe('tollgate: --permission: a root key takes 65536 bytes of permissions.\n');
+  });
+
   test.each(['soon', '30', '5w', '2099-12-31T12:00', '2101-01-01', '2020-01-01'])(
     '--expires %s is refused, and nothing is made',
     async (text) => {

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { wildcardsMax } from '../../store/overrides.ts';
+import { wildcardsMax, workspaceWildcardsMax } from '../../store/overrides.ts';
 import { invalid } from '../rules.ts';
 import { CounterDuration, Fields, Identifier, Int, NamespaceRef } from '../schemas.ts';
 import { namespaceNotFound } from './namespaceByRef.ts';
@@ -39,6 +39,10 @@ export const setOverride = manages({
       actor,
     );
     if (!('refused' in result)) return result;
+    if (result.refused === 'too_many_in_workspace') {
+      const message = `is a wildcard too many: the namespaces of a workspace have at most ${workspaceWildcardsMax} in all`;
+      throw invalid('body.identifier', message);
+    }
     throw result.refused === 'namespace_not_found'
       ? namespaceNotFound(namespace)
       : invalid(

@@ -1,20 +1,30 @@
 import Type from 'typebox';
-import { parseGrant } from '../../domain/grants.ts';
+import { areTooLong, grantsBytesMax, parseGrant } from '../../domain/grants.ts';
 import { ApiError, rootKeyRefusals } from '../../errors.ts';
 import type { RootKeyRefusal } from '../../store/rootKeys.ts';
 import { invalid } from '../rules.ts';
 import { Grant } from '../schemas.ts';
 
-export const GrantList = Type.Array(Grant, { minItems: 1, maxItems: 1000 });
+export const GrantList = Type.Array(Grant, {
+  minItems: 1,
+  maxItems: 1000,
+  description: `At most ${grantsBytesMax / 1024} KiB in all.`,
+});
 
-/** Grants in their one spelling; refuses what is no grant. */
+/** Grants in their one spelling; refuses what is no grant, and too many bytes of them. */
 export function parseGrants(permissions: readonly string[]): string[] {
-  return permissions.map((text, index) => {
+  const grants = permissions.map((text, index) => {
     const grant = parseGrant(text);
     if (grant === undefined)
       throw invalid(`body.permissions[${index}]`, `names no such resource and action: ${JSON.stringify(text)}`);
     return grant;
   });
+  if (areTooLong(grants))
+    throw invalid(
+      'body.permissions',
+      `must NOT have more than ${grantsBytesMax} bytes in all, a line break after each`,
+    );
+  return grants;
 }
 
 /** Why the store did not change a root key, as an error. */

@@ -1,8 +1,11 @@
 // Setting an override, and which override counts: both are seen through the limit checks that follow.
 
 import { describe, expect, test } from 'vitest';
+import { workspaceKey } from '../../../src/store/keyspace.ts';
+import { connect } from '../../../src/store/redis.ts';
 import { harness, type InputOf } from '../../support/harness.ts';
 import { random, seed } from '../../support/random.ts';
+import { testRedisUrl } from '../../support/redis.ts';
 
 const tollgate = harness();
 const { call, ok, clock, createRootKey, createWorkspace, send } = tollgate;
@@ -310,6 +313,32 @@ describe('400', () => {
     await set(many, 'x*', 1);
     expect((await call('ratelimits.setOverride', { ...two, identifier: '*' })).status).toBe(400);
     await set(many, 'a*'.repeat(255), 2);
+  });
+
+  test('more wildcards in a workspace than one call may have to take apart; one deleted makes room', async () => {
+    const { workspaceId, rootKey } = await tollgate.createWorkspace();
+    const setHere = (identifier: string, namespace: string) =>
+      call('ratelimits.setOverride', { namespace, identifier, limit: 1, duration: minute }, rootKey);
+    await setHere('first*', 'one');
+    await setHere('first*', 'two');
+    const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+    try {
+      // As if there were so many: to set them takes a while.
+      expect(await redis.hget(workspaceKey(workspaceId), 'wildcards')).toBe('2');
+      await redis.hset(workspaceKey(workspaceId), 'wildcards', 2000);
+    } finally {
+      await redis.quit();
+    }
+    const refused = await setHere('second*', 'two');
+    expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
+    expect(refused.error.errors).toEqual([
+      { location: 'body.identifier', message: expect.stringContaining('at most 2000 in all') },
+    ]);
+    for (const identifier of ['first*', 'exact']) expect((await setHere(identifier, 'two')).status).toBe(200);
+    const gone = await call('ratelimits.deleteOverride', { namespace: 'one', identifier: 'first*' }, rootKey);
+    expect(gone.status).toBe(200);
+    expect((await setHere('second*', 'two')).status).toBe(200);
+    expect((await setHere('third*', 'two')).status).toBe(400);
   });
 
   test('more wildcards that search than a check may have to, and more bytes than it may have to compare', async () => {

@@ -55,6 +55,38 @@ describe('200', () => {
     expect(await listed(rootKeyId)).toMatchObject({ permissions, name: '\u{1f511}'.repeat(255) });
   });
 
+  test('64 KiB of grants and no byte more; in the aliases as in the one spelling', async () => {
+    // With the line breaks around it, a grant of 255 bytes is 256, and there is one line break more.
+    const grant = (index: number, bytes: number) =>
+      `api.api_${index}_`.padEnd(bytes - '.read_key'.length, 'x').concat('.read_key');
+    const full = Array.from({ length: 256 }, (_, index) => grant(index, index === 0 ? 254 : 255));
+    const { rootKeyId } = await ok('rootKeys.createRootKey', {
+      permissions: full.map((text) => text.replace('api.', 'apis.')),
+    });
+    expect((await listed(rootKeyId))?.permissions).toEqual(full);
+    const tooLong = [grant(0, 255), ...full.slice(1)];
+    for (const refused of [
+      await call('rootKeys.createRootKey', { permissions: tooLong }),
+      await call('rootKeys.updateRootKey', { rootKeyId, permissions: tooLong }),
+    ]) {
+      expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
+      expect(refused.error.errors).toEqual([
+        { location: 'body.permissions', message: expect.stringContaining('65536 bytes') },
+      ]);
+    }
+    // What is there twice is stored once.
+    expect((await call('rootKeys.createRootKey', { permissions: [...full, ...full] })).status).toBe(200);
+  });
+
+  test('a root key from before that bound works, and is changed in all else', async () => {
+    const grants = Array.from({ length: 1000 }, (_, index) => `api.api_${index}${'x'.repeat(240)}.read_key`);
+    const key = await tollgate.createRootKey([...grants, 'api.*.create_api']);
+    expect((await call('apis.createApi', { name: 'new' }, key)).status).toBe(200);
+    const { rootKeyId } = (await ok('rootKeys.listRootKeys', {})).find(({ start }) => key.startsWith(start))!;
+    await ok('rootKeys.updateRootKey', { rootKeyId, name: 'renamed' });
+    expect(await listed(rootKeyId)).toMatchObject({ name: 'renamed', permissions: [...grants, 'api.*.create_api'] });
+  });
+
   test('it ends at the moment it expires', async () => {
     const expires = clock.now + 1000;
     const { rootKeyId, key } = await ok('rootKeys.createRootKey', { permissions: ['*'], expires });

@@ -1,0 +1,256 @@
+// A batch and its reply: what becomes of items that a call leaves undecided, and of a reply that cannot be read.
+
+import { randomBytes } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { PresentedRootKey } from '../../src/domain/caller.ts';
+import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
+import { AcceptedRootKeys } from '../../src/store/accepted.ts';
+import { type DecideOptions, openDecide } from '../../src/store/decide.ts';
+import { readReply } from '../../src/store/decideReply.ts';
+import { workspaceKey } from '../../src/store/keyspace.ts';
+import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { cliActor } from '../../src/store/rootKeys.ts';
+import { assemble, loadScripts } from '../../src/store/scripts.ts';
+import type { StoreObserver } from '../../src/store/store.ts';
+import { harness, testSettings } from '../support/harness.ts';
+import { openRedisProcess } from '../support/processes.ts';
+
+// Of its own: a function of Redis is replaced, which other files must not run into.
+let own: Awaited<ReturnType<typeof openRedisProcess>>;
+beforeAll(async () => {
+  own = await openRedisProcess();
+});
+afterAll(() => own.close());
+const app = harness(() => own.url);
+const { ok, createKey } = app;
+let redis: RedisClient;
+let calls = 0;
+let presented: PresentedRootKey;
+let decide: ReturnType<typeof openDecide>;
+
+beforeAll(async () => {
+  redis = await connect(own.url, { commandTimeoutMs: 5000 });
+});
+afterAll(async () => void (await redis.quit()));
+beforeEach(async () => {
+  presented = present(app.rootKey);
+  decide = await open();
+  calls = 0;
+});
+
+const present = (rootKey: string): PresentedRootKey => ({
+  workspaceId: app.workspaceId,
+  digest: digestOf(rootKey),
+  digestText: digestTextOf(rootKey),
+});
+
+/** A decide that holds no snapshot yet, as a server that has just started. */
+async function open(options: Partial<DecideOptions> = {}) {
+  const observe = {
+    ran: () => void calls++,
+    sent() {},
+    verified() {},
+    limited() {},
+    uncounted() {},
+  } as unknown as StoreObserver;
+  return openDecide({
+    scripts: await loadScripts(redis, workspaceKey, observe),
+    slugsOf: async () => [],
+    accepted: new AcceptedRootKeys(),
+    ...testSettings,
+    now: () => app.clock.now,
+    ...options,
+  });
+}
+
+const verify = (key: string, extras: object = {}, root = presented) =>
+  decide.verify(root, { digest: digestTextOf(key), cost: 1, ...extras });
+
+describe('a batch of much work', () => {
+  test('is decided in several calls: every item once, each for its own caller', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'test' });
+    await ok('permissions.createRole', {
+      name: 'many',
+      permissions: Array.from({ length: 1000 }, (_, index) => `many.${index}`.padEnd(100, 'x')),
+    });
+    const keys = await Promise.all(
+      Array.from({ length: 24 }, (_, index) =>
+        createKey({ apiId, name: `key ${index}`, roles: ['many'], credits: { remaining: 10 } }),
+      ),
+    );
+    calls = 0;
+    const verified = await Promise.all(keys.map(({ key }) => verify(key)));
+    expect(verified.map(({ shown }) => /"name":"([^"]*)"/.exec(shown!.fields)![1])).toEqual(
+      keys.map((_, index) => `key ${index}`),
+    );
+    // Each has 100 KB to show: 24 of these in one call would be 40 ms of Redis.
+    expect(calls).toBeGreaterThan(5);
+    for (const [index, { keyId }] of keys.entries()) {
+      expect(verified[index]).toMatchObject({ outcome: 'VALID', credits: 9, atMs: app.clock.now });
+      expect((await ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 9 });
+    }
+  });
+
+  test('with many root keys of long grants as well', async () => {
+    const { key } = await createKey({ credits: { remaining: 100 } });
+    const roots = await Promise.all(
+      Array.from({ length: 24 }, async (_, number) => {
+        const grants = Array.from({ length: 240 }, (_, index) => `api.api_${index}${'x'.repeat(240)}.read_key`);
+        const { key: rootKey, start } = createRootKeyString(app.workspaceId);
+        const permissions = number % 2 === 0 ? [...grants, 'api.*.verify_key'] : grants;
+        await app.store.rootKeys.create(app.workspaceId, { digest: digestOf(rootKey), start, permissions }, cliActor);
+        return present(rootKey);
+      }),
+    );
+    calls = 0;
+    const settled = await Promise.allSettled(roots.map((root) => verify(key, {}, root)));
+    expect(settled.map(({ status }) => status)).toEqual(
+      roots.map((_, number) => (number % 2 === 0 ? 'fulfilled' : 'rejected')),
+    );
+    expect(calls).toBeGreaterThan(1);
+    expect((await verify(key)).credits).toBe(100 - 12 - 1);
+  });
+
+  test('an ordinary one is one call', async () => {
+    const { key } = await createKey({ credits: { remaining: 100 } });
+    calls = 0;
+    await Promise.all(Array.from({ length: 24 }, () => verify(key)));
+    expect(calls).toBe(1);
+  });
+});
+
+/**
+ * Redis's own function with its reply damaged: `damage` is Lua that changes `reply`. All answers stay with whom they are for,
+ * or are errors.
+ */
+async function damaged(damage: string) {
+  const { source, library } = assemble('decide');
+  const text = source.replace(
+    /return \(decide_batch\)\(\.\.\.\) end\)$/m,
+    `local reply = (decide_batch)(...) ${damage} return reply end)`,
+  );
+  expect(text).not.toBe(source);
+  await redis.function('LOAD', 'REPLACE', text);
+  return library!;
+}
+
+describe('a reply that cannot be read', () => {
+  afterEach(async () => void (await redis.function('LOAD', 'REPLACE', assemble('decide').source)));
+
+  /** Replaces byte `at` (from 0) of the packed answers, counted from the first answer's first byte. */
+  const setByte = (answers: number, at: number, byte: number) =>
+    `local at = ${7 + 2 * answers + at}
+     reply[1] = string.sub(reply[1], 1, at) .. string.char(${byte}) .. string.sub(reply[1], at + 2)`;
+
+  async function three() {
+    const { apiId } = await ok('apis.createApi', { name: 'test' });
+    const make = (name: string, remaining: number) =>
+      createKey({
+        apiId,
+        name,
+        credits: { remaining },
+        ratelimits: [{ name: 'requests', limit: remaining, duration: 60_000, autoApply: true }],
+      });
+    return [await make('one', 100), await make('two', 200), await make('three', 300)] as const;
+  }
+
+  const namesOf = (
+    settled: PromiseSettledResult<{ shown: { fields: string } | undefined; credits: number | undefined }>[],
+  ) =>
+    settled.map((each) =>
+      each.status === 'fulfilled'
+        ? [/"name":"([^"]*)"/.exec(each.value.shown!.fields)![1], each.value.credits]
+        : 'error',
+    );
+
+  test.each([
+    ['has more limits than it says', 9, 0],
+    ['has fewer limits than it says', 9, 50],
+    ['has an outcome that there is not', 0, 200],
+    ['is of another outcome', 0, 7],
+    ['is a refusal', 0, 20],
+    ['is that of a limit check', 0, 10],
+  ])('an answer that %s is its own caller’s error, and nobody else’s', async (_what, at, byte) => {
+    const keys = await three();
+    await damaged(setByte(3, at, byte));
+    const settled = await Promise.allSettled(keys.map(({ key }) => verify(key)));
+    expect(namesOf(settled)).toEqual(['error', ['two', 199], ['three', 299]]);
+  });
+
+  test('the snapshot of one that cannot be read goes to nobody else', async () => {
+    const keys = await three();
+    // The second asks for the same key: its snapshot came with the answer that cannot be read.
+    const asked = [keys[0], keys[0], keys[1], keys[2]].map(({ key }) => key);
+    await damaged(setByte(4, 0, 200));
+    const settled = await Promise.allSettled(asked.map((key) => verify(key)));
+    expect(namesOf(settled)).toEqual(['error', 'error', ['two', 199], ['three', 299]]);
+  });
+
+  test.each([
+    [
+      'a length that is another',
+      'local n = string.byte(reply[1], 9) reply[1] = string.sub(reply[1], 1, 8) .. string.char(n + 1) .. string.sub(reply[1], 10)',
+    ],
+    ['more answers than were asked for', `reply[1] = string.sub(reply[1], 1, 6) .. '\\200' .. string.sub(reply[1], 8)`],
+    ['no answer', `reply[1] = string.sub(reply[1], 1, 6) .. '\\0'`],
+    ['nothing', `reply[1] = ''`],
+    ['one snapshot too few', 'reply[#reply] = nil'],
+    ['one snapshot too many', `reply[#reply + 1] = reply[4]`],
+    ['half of it', 'reply[1] = string.sub(reply[1], 1, #reply[1] / 2)'],
+  ])('with %s nobody is answered', async (_what, damage) => {
+    const keys = await three();
+    await damaged(damage);
+    const settled = await Promise.allSettled(keys.map(({ key }) => verify(key)));
+    expect(namesOf(settled)).toEqual(['error', 'error', 'error']);
+  });
+
+  test('limit checks: one too long or too short is its own caller’s error', async () => {
+    const check = (identifier: string, limit: number) =>
+      decide.limit(presented, [{ namespace: 'damaged', identifier, limit, durationMs: 60_000, cost: 1 }]);
+    await check('new', 1);
+    for (const [at, byte] of [
+      [1, 0],
+      [1, 2],
+      [24, 255],
+    ] as const) {
+      await damaged(setByte(2, at, byte));
+      const identifier = randomBytes(8).toString('hex');
+      const settled = await Promise.allSettled([check(identifier, 10), check(`${identifier}.`, 20)]);
+      expect(settled[0]!.status).toBe('rejected');
+      expect(settled[1]).toMatchObject({
+        status: 'fulfilled',
+        value: { passed: true, checks: [{ limit: 20, remaining: 19 }] },
+      });
+    }
+  });
+
+  test('of random bytes, whatever is read lies within the bytes of one answer', () => {
+    const packed = Buffer.from('0197f0000000' + '03' + '0002' + '8003' + '0001' + 'aabb' + 'ccddee' + 'ff', 'hex');
+    const shown = Buffer.from('shown');
+    const answers = readReply(packed, [shown], 5);
+    expect(answers.map(({ at, end, shown }) => [packed.toString('hex', at, end), shown])).toEqual([
+      ['aabb', undefined],
+      ['ccddee', shown],
+      ['ff', undefined],
+    ]);
+    expect(() => readReply(packed, [shown], 2)).toThrow('cannot be read');
+    for (let round = 0; round < 20_000; round++) {
+      const garbage = Buffer.from(packed);
+      for (let times = 0; times <= round % 3; times++)
+        garbage[(round * 7919 + times * 31) % 13] = (round * 131 + times) % 256;
+      let read: ReturnType<typeof readReply> = [];
+      try {
+        read = readReply(garbage, [shown], 5);
+      } catch (error) {
+        expect((error as Error).message).toContain('cannot be read');
+      }
+      let at = 7 + 2 * read.length;
+      for (const answer of read) {
+        expect(answer.at).toBe(at);
+        expect(answer.end).toBeGreaterThan(at);
+        at = answer.end;
+      }
+      if (read.length > 0) expect(at).toBe(garbage.length);
+    }
+  });
+});
