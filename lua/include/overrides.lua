@@ -82,8 +82,14 @@ local function override_for(workspace, namespace, identifier)
     for index, pattern in ipairs(wildcards) do wildcards[index] = wildcard_of(pattern) end
     namespace.wildcards = wildcards
   end
+  -- Those with most characters come first, so heads of one length mostly follow one another.
+  local prefix, prefix_bytes = '', 0
   for _, wildcard in ipairs(namespace.wildcards) do
-    if matches_wildcard(wildcard, identifier) then return read_override(workspace, namespace, wildcard.pattern) end
+    if wildcard.head_bytes ~= prefix_bytes then
+      prefix_bytes = wildcard.head_bytes
+      prefix = string.sub(identifier, 1, prefix_bytes)
+    end
+    if prefix == wildcard.head and matches_wildcard(wildcard, identifier) then return read_override(workspace, namespace, wildcard.pattern) end
   end
 end
 

@@ -39,6 +39,8 @@ export interface KeyspaceEntry {
   name: string;
   type: 'hash' | 'zset' | 'string' | 'list' | 'set' | 'stream';
   holds: string;
+  /** Every field there may be, where they are always the same few. */
+  fields?: readonly string[];
   /** When it goes by itself; otherwise it stays until an operation or the sweeper removes it. `once …:` from then on only. */
   expires?: string;
 }
@@ -66,6 +68,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'hash',
     holds:
       'a key: state (packed, see lua/include/state.lua), start, created (unless it is the time in the id), updated, prefix, bytes (random bytes of its string, unless as many as by default; 0 unknown), name, meta, direct (permission numbers), roles (role numbers), migration',
+    fields: 'state start created updated prefix bytes name meta direct roles migration'.split(' '),
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time their record may go' },

@@ -24,7 +24,7 @@ type Row = [id: string, identifier: string, limit: string, duration: string, cre
  * What the wildcards of a namespace may have in all, as each of a hundred checks in a script may be held against every one:
  * `*`; wildcards with text between two `*`, for which all of an identifier is searched; and bytes.
  */
-export const wildcardsMax = { stars: 256, searching: 32, bytes: 16_384 };
+export const wildcardsMax = { stars: 256, searching: 16, bytes: 16_384 };
 
 /**
  * How many wildcards all namespaces of a workspace may have, as a call may name a hundred namespaces and a script takes apart

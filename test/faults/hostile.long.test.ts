@@ -98,7 +98,7 @@ test('a hostile workspace at full rate keeps another one waiting for a few of it
     ['keys.verifyKey', '100 limits of key and identity'],
     ['keys.verifyKey', 'a query of 100 slugs, 50 limits of its own, 20 tags'],
     ['ratelimits.multiLimit', '100 namespaces'],
-    ['ratelimits.multiLimit', '100 checks, 224 wildcards'],
+    ['ratelimits.multiLimit', '100 checks, 210 wildcards'],
     ['apis.listKeys', '100 keys'],
     ['keys.setPermissions', '1000 permissions'],
     ['identities.updateIdentity', ''],

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
-import { workspaceKey } from '../../src/store/keyspace.ts';
+import { keyspace, workspaceKey } from '../../src/store/keyspace.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { harness, hourMs } from '../support/harness.ts';
@@ -35,6 +35,40 @@ async function bring(of: { created?: number; keptId?: string; byteLength?: numbe
   if (!('created' in result)) throw new Error(result.refused);
   return { digest, keyId: result.created[0]! };
 }
+
+describe('the successor of a rerolled key', () => {
+  /** What a successor has of its own, or not at all. */
+  const notCopied = {
+    state: 'of its own id and version, with limits that have counted nothing',
+    start: 'of its own string',
+    created: 'of its own',
+    updated: 'it was not yet',
+    migration: 'it was made here',
+  };
+  const names = async (digest: Buffer) =>
+    redis.hkeys(Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digest]));
+
+  test('has every field of the old key but for those that are named here', async () => {
+    const entry = keyspace.find(({ name }) => name === ':k:<digest>')!;
+    await ok('permissions.createRole', { name: 'copied' });
+    const { key, keyId } = await createKey({
+      apiId,
+      prefix: 'pk',
+      byteLength: 20,
+      name: 'copied',
+      meta: { a: 1 },
+      roles: ['copied'],
+      permissions: ['may.be.copied'],
+    });
+    const copied = entry.fields!.filter((field) => !(field in notCopied));
+    // A field that keyspace.ts has and this key does not is for whoever added it to put above or into reroll.lua.
+    expect((await names(digestOf(key))).sort()).toEqual([...copied, 'start', 'state'].sort());
+    const successor = await ok('keys.rerollKey', { keyId, expiration: 0 });
+    expect((await names(digestOf(successor.key))).sort()).toEqual([...copied, 'start', 'state'].sort());
+    for (const name of copied)
+      expect(await field(digestOf(successor.key), name)).toBe(await field(digestOf(key), name));
+  });
+});
 
 describe('when it was created', () => {
   test('is the time in its id', async () => {

@@ -64,6 +64,9 @@ export async function survey(redis: RedisClient): Promise<{ seen: Set<string>; w
       seen.add(entry.name);
       if (more.length > 0) says(`is also ${more.map((other) => other.name)}`);
       if (type !== entry.type) says(`is a ${type} and not a ${entry.type}`);
+      if (entry.fields) {
+        for (const field of await redis.hkeys(bytes)) if (!entry.fields.includes(field)) says(`has a field ${field}`);
+      }
       const mayStay = !entry.expires || entry.expires.startsWith('once ');
       // -1 is never.
       if (ttl === -1 ? !mayStay : !entry.expires) says(`expires in ${ttl} ms: should ${entry.expires ?? 'never'}`);

@@ -1,0 +1,62 @@
+// The batch that keeps Redis longest, found by a search. WORST_SECONDS searches longer, SEED from another beginning.
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { random } from '../support/random.ts';
+import { report } from './report.ts';
+import { type Rig, startRig } from './rig.ts';
+import { beginnings, changed, described, type Mixture, openWorld } from './worst.ts';
+
+/** A call may keep Redis so long, in milliseconds. */
+const callMsMax = 30;
+const rounds = Number(process.env.WORST_ROUNDS ?? 150);
+const seed = Number(process.env.SEED ?? 1);
+
+let rig: Rig;
+let world: Awaited<ReturnType<typeof openWorld>>;
+
+beforeAll(async () => {
+  rig = await startRig({ env: { REDIS_TIMEOUT_MS: '60000' } });
+  world = await openWorld(rig);
+}, 240_000);
+afterAll(async () => {
+  await world?.close();
+  await rig?.stop();
+});
+
+/** The best so far of a search are changed further; the others are forgotten. */
+const keptMax = 4;
+
+test('no batch that a search finds keeps Redis for long', async () => {
+  const pick = random(seed);
+  const kept: { mixture: Mixture; us: number; calls: number }[] = [];
+  async function consider(mixture: Mixture) {
+    // Once tells most of them apart; what may be among the worst is measured again.
+    const first = await world.cost(mixture, 1);
+    if (first.us < (kept.at(-1)?.us ?? 0) && kept.length >= keptMax) return;
+    kept.push({ mixture, ...(await world.cost(mixture, 5)) });
+    kept.sort((a, b) => b.us - a.us).splice(keptMax);
+  }
+  for (const mixture of beginnings) {
+    const { us, calls } = await world.cost(mixture);
+    if (process.env.WORST_ROUNDS) console.log(`${(us / 1000).toFixed(1)} ms, ${calls} calls: ${described(mixture)}`);
+    kept.push({ mixture, us, calls });
+  }
+  kept.sort((a, b) => b.us - a.us).splice(keptMax);
+  for (let round = 0; round < rounds; round++) {
+    const worst = kept[0]!;
+    await consider(changed(kept[pick(0, kept.length - 1)]!.mixture, pick));
+    if (process.env.WORST_ROUNDS && kept[0] !== worst) {
+      console.log(`round ${round}: ${(kept[0]!.us / 1000).toFixed(1)} ms, ${described(kept[0]!.mixture)}`);
+    }
+  }
+  // The worst once more, as the least of many: luck is not to fail it.
+  const [worst] = kept;
+  const { us, calls } = await world.cost(worst!.mixture, 10);
+  expect(us / 1000, described(worst!.mixture)).toBeLessThan(callMsMax);
+  report({
+    order: '10.5',
+    fault: `The batch that keeps Redis longest, of ${beginnings.length + rounds} that a search tried`,
+    expected: `no call keeps Redis longer than ${callMsMax} ms`,
+    measured: `${(us / 1000).toFixed(1)} ms, the longest of ${calls} calls: ${described(worst!.mixture)}`,
+  });
+}, 3_600_000);

@@ -1,0 +1,353 @@
+// A search for the batch that keeps Redis longest: mixtures of verifications and limit checks under many root keys, changed at
+// random and kept where they cost more. All requests are such as the schemas accept, sent in one turn of the event loop.
+
+import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
+import { compileInput } from '../../src/http/validate.ts';
+import { verifyKey } from '../../src/operations/keys/verifyKey.ts';
+import { multiLimit } from '../../src/operations/ratelimits/multiLimit.ts';
+import { openDecide } from '../../src/store/decide.ts';
+import { workspaceKey } from '../../src/store/keyspace.ts';
+import { connect } from '../../src/store/redis.ts';
+import { cliActor } from '../../src/store/rootKeys.ts';
+import { loadScripts } from '../../src/store/scripts.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { type InputOf, testSettings } from '../support/harness.ts';
+import type { Rig } from './rig.ts';
+
+/** A whole number between two, both included. */
+type Pick = (min: number, max: number) => number;
+
+const times = <Item>(count: number, make: (index: number) => Item) =>
+  Array.from({ length: count }, (_, at) => make(at));
+const hour = 3_600_000;
+/** Keys and root keys of a kind: what a batch reads of one, it reads once. */
+const clones = 24;
+/** Namespaces with as many wildcards as one may have: all that a workspace may have. */
+const wildNamespaces = 9;
+/** The most that a check can have to compare. */
+const wildcard = (index: number) => (index < 16 ? `*ab${index}*` : `${'a'.repeat(79)}${index}*`);
+const padded = (text: string, characters: number) => `${text}.`.padEnd(characters, 'x');
+
+const keyKinds = ['plain', 'direct', 'many', 'wide', 'windows', 'empty', 'disabled', 'unknown'] as const;
+const rootKinds = ['all', 'lacking', 'holding'] as const;
+const queries = {
+  none: undefined,
+  missing: 'none.such',
+  eight: times(8, (index) => `w${index * 12}.5`).join(' OR '),
+  long: times(75, (index) => `w${index + 10}.*`).join(' AND '),
+  parts: 'a.'.repeat(490),
+};
+const namespaces = ['plain', 'wild', 'wilds', 'names', 'new'] as const;
+type KeyKind = (typeof keyKinds)[number];
+
+interface Verification {
+  kind: 'verify';
+  root: (typeof rootKinds)[number];
+  /** Which of the keys or root keys of its kind. */
+  clone: number;
+  key: KeyKind;
+  query: keyof typeof queries;
+  /** Limits of its own; new ones every time, or the same again. */
+  limits: number;
+  newLimits: boolean;
+  /** It also names a limit that does not exist. */
+  missingLimit: boolean;
+  tags: number;
+}
+
+interface Check {
+  kind: 'limit';
+  root: (typeof rootKinds)[number];
+  clone: number;
+  checks: number;
+  namespace: (typeof namespaces)[number];
+  newIdentifiers: boolean;
+}
+
+export interface Mixture {
+  /** The server has no snapshots yet. */
+  cold: boolean;
+  items: (Verification | Check)[];
+}
+
+const plain: Verification = {
+  kind: 'verify',
+  root: 'all',
+  clone: 0,
+  key: 'plain',
+  query: 'none',
+  limits: 0,
+  newLimits: false,
+  missingLimit: false,
+  tags: 0,
+};
+
+/** Where the search begins: what is known to be expensive, each as often as it goes into one batch. */
+export const beginnings: Mixture[] = [
+  ...rootKinds.map((root) => uniform({ ...plain, root })),
+  ...keyKinds.flatMap((key) => [uniform({ ...plain, key }), uniform({ ...plain, key }, false)]),
+  ...(Object.keys(queries) as (keyof typeof queries)[]).map((query) => uniform({ ...plain, key: 'wide', query })),
+  uniform({ ...plain, key: 'windows', limits: 50, newLimits: true, tags: 20, root: 'holding' }),
+  ...namespaces.map((namespace) =>
+    uniform({ kind: 'limit', root: 'holding', clone: 0, checks: 100, namespace, newIdentifiers: true }),
+  ),
+];
+
+function uniform(item: Verification | Check, cold = true): Mixture {
+  return { cold, items: times(clones, (clone) => ({ ...item, clone })) };
+}
+
+const oneOf = <Item>(items: readonly Item[], pick: Pick): Item => items[pick(0, items.length - 1)]!;
+/** None, all or some of so many. */
+const some = (most: number, pick: Pick) => [0, most, pick(0, most)][pick(0, 2)]!;
+
+function randomItem(pick: Pick): Verification | Check {
+  const common = { root: oneOf(rootKinds, pick), clone: pick(0, clones - 1) };
+  if (pick(0, 3) === 0) {
+    const namespace = oneOf(namespaces, pick);
+    return {
+      kind: 'limit',
+      ...common,
+      checks: Math.max(1, some(100, pick)),
+      namespace,
+      newIdentifiers: pick(0, 1) === 0,
+    };
+  }
+  return {
+    kind: 'verify',
+    ...common,
+    key: oneOf(keyKinds, pick),
+    query: oneOf(Object.keys(queries) as (keyof typeof queries)[], pick),
+    limits: some(49, pick),
+    newLimits: pick(0, 1) === 0,
+    missingLimit: pick(0, 9) === 0,
+    tags: some(20, pick),
+  };
+}
+
+/** The mixture with some of its items replaced, or in another order, or with other fields. */
+export function changed({ cold, items }: Mixture, pick: Pick): Mixture {
+  const next = [...items];
+  for (let change = pick(1, 4); change > 0; change--) {
+    const at = pick(0, next.length - 1);
+    const kind = pick(0, 4);
+    if (kind === 0) next[at] = randomItem(pick);
+    else if (kind === 1) next.splice(at, 0, randomItem(pick));
+    else if (kind === 2 && next.length > 1) next.splice(at, 1);
+    else if (kind === 3) next.unshift(next.splice(at, 1)[0]!);
+    else {
+      // One field of another random item.
+      const other = randomItem(pick);
+      const field = oneOf(Object.keys(other), pick);
+      if (other.kind === next[at]!.kind) next[at] = { ...next[at]!, [field]: other[field as keyof typeof other] };
+    }
+  }
+  return { cold: pick(0, 9) === 0 ? !cold : cold, items: next.slice(0, 2 * clones) };
+}
+
+/** A mixture in a line, such as `24 verify(key wide), cold`. */
+export function described({ cold, items }: Mixture): string {
+  const counts = new Map<string, number>();
+  for (const { clone: _, ...item } of items) {
+    const base = (item.kind === 'verify' ? { ...plain } : {}) as Record<string, unknown>;
+    const fields = Object.entries(item).filter(([name, value]) => name !== 'kind' && base[name] !== value);
+    const text = `${item.kind}(${fields.map(([name, value]) => (value === true ? name : `${name} ${value}`)).join(', ')})`;
+    counts.set(text, (counts.get(text) ?? 0) + 1);
+  }
+  return `${[...counts].map(([text, count]) => `${count} ${text}`).join(', ')}${cold ? ', cold' : ''}`;
+}
+
+/** Makes a workspace with all that makes requests expensive; answers what a mixture costs Redis in it. */
+export async function openWorld(rig: Rig) {
+  const { ok, url, rootKey } = rig;
+  const workspaceId = `ws_${rootKey.split('_')[1]}`;
+  const clock = { now: Date.now() - 3 * hour };
+  const store = await openStore({ ...testSettings, url, commandTimeoutMs: 60_000, nowMs: () => clock.now });
+  const redis = await connect(url, { commandTimeoutMs: 60_000 });
+  const scripts = await loadScripts(redis, workspaceKey);
+  const { apiId, keys } = await makeKeys(ok);
+  for (const index of times(wildNamespaces * 210, Number)) {
+    const namespace = `wild${index % wildNamespaces}`;
+    const identifier = wildcard(Math.floor(index / wildNamespaces));
+    await ok('ratelimits.setOverride', { namespace, identifier, limit: 1e9, duration: hour });
+  }
+  const roots = { all: times(clones, () => rootKey), lacking: [] as string[], holding: [] as string[] };
+  for (const kind of ['lacking', 'holding'] as const) {
+    const held = [`api.${apiId}.verify_key`, 'ratelimit.*.limit', 'ratelimit.*.create_namespace'];
+    for (const clone of times(clones, Number)) {
+      const grants = times(250, (index) => `api.api_${clone}_${index}_${'x'.repeat(225)}.read_analytics`);
+      const permissions = kind === 'holding' ? [...grants, ...held] : grants;
+      const { key, start } = createRootKeyString(workspaceId);
+      await store.rootKeys.create(workspaceId, { digest: digestOf(key), start, permissions }, cliActor);
+      roots[kind].push(key);
+    }
+  }
+  const world: World = { workspaceId, keys, roots };
+  await fillWindows(store, clock, world);
+
+  let took: number[] = [];
+  let last: Promise<unknown> = Promise.resolve();
+  /** One call at a time, and the processor time that each takes Redis: what else the machine does is not in it. */
+  const measuring = {
+    ...scripts,
+    runPacked(...call: Parameters<typeof scripts.runPacked>) {
+      const reply = last.then(async () => {
+        const before = rig.redis.cpuUs();
+        try {
+          return await scripts.runPacked(...call);
+        } finally {
+          took.push(rig.redis.cpuUs() - before);
+        }
+      });
+      last = reply.catch(() => {});
+      return reply;
+    },
+  };
+  /** It has no snapshots. Those of keys with many permissions are read outside of the script, in small steps: here not at all. */
+  const fresh = () =>
+    openDecide({
+      ...testSettings,
+      scripts: measuring,
+      slugsOf: async () => [],
+      commandTimeoutMs: 60_000,
+      now: () => clock.now,
+    });
+
+  /** What each call of the mixture took, in microseconds, in order. */
+  async function once({ cold, items }: Mixture) {
+    const decide = fresh();
+    took = [];
+    // A snapshot is kept from the second time on.
+    for (let warming = cold ? 0 : 2; warming > 0; warming--) await sendAll(decide, items);
+    took = [];
+    await sendAll(decide, items);
+    return took;
+  }
+
+  const sendAll = (decide: ReturnType<typeof fresh>, items: Mixture['items']) =>
+    Promise.allSettled(items.map((item) => requestOf(item, world)(decide as Store)));
+
+  return {
+    /**
+     * The longest call of a mixture in microseconds, and how many calls it took. Of each call the least of some runs, which are
+     * alike: the machine does other things as well.
+     */
+    async cost(mixture: Mixture, runs = 3) {
+      let least = await once(mixture);
+      for (let run = 1; run < runs; run++) {
+        const next = await once(mixture);
+        least = least.map((us, call) => Math.min(us, next[call] ?? us));
+      }
+      return { us: Math.max(...least), calls: least.length };
+    },
+    async close() {
+      await store.close();
+      await redis.quit();
+    },
+  };
+}
+
+interface World {
+  workspaceId: string;
+  keys: Record<KeyKind, string[]>;
+  roots: Record<(typeof rootKinds)[number], string[]>;
+}
+
+const limitsFrom = (letter: string) =>
+  times(50, (index) => ({
+    name: padded(`${letter}${index}`, 128),
+    limit: 2 ** 53 - 1,
+    duration: hour + index,
+    autoApply: true,
+  }));
+
+/** Eight kinds of keys, all but the plain ones with everything that a key and its identity can have. */
+async function makeKeys(ok: Rig['ok']) {
+  for (const role of times(100, Number)) {
+    const permissions = times(1000, (index) => (index === 5 ? `w${role}.5` : padded(`w${role}.${index}`, 100)));
+    await ok('permissions.createRole', { name: `w${role}`, permissions });
+  }
+  const { apiId } = await ok('apis.createApi', { name: 'worst' });
+  const meta = { text: 'x'.repeat(10_000) };
+  const ratelimits = limitsFrom('k');
+  const roles = (count: number) => times(count, (index) => `w${index}`);
+  const fields: Record<KeyKind, Omit<InputOf<'keys.createKey'>, 'apiId'>> = {
+    plain: { credits: { remaining: 1e12 } },
+    direct: { permissions: times(1000, (index) => padded(`w0.${index}`, 100)), ratelimits, meta },
+    // As many permissions as are answered by their slugs.
+    many: { roles: roles(4), ratelimits, meta },
+    wide: { roles: roles(100), ratelimits, meta },
+    windows: { ratelimits },
+    empty: { credits: { remaining: 0 }, ratelimits },
+    disabled: { enabled: false, roles: roles(4), meta },
+    unknown: {},
+  };
+  const keys = {} as World['keys'];
+  for (const kind of keyKinds) {
+    keys[kind] = [];
+    for (const clone of times(clones, Number)) {
+      const externalId = padded(`${kind}${clone}`, 255);
+      if (kind !== 'plain') await ok('identities.createIdentity', { externalId, ratelimits: limitsFrom('i'), meta });
+      const input = { apiId, name: 'n'.repeat(255), ...(kind !== 'plain' && { externalId }), ...fields[kind] };
+      keys[kind].push((await ok('keys.createKey', input)).key);
+    }
+  }
+  keys.unknown = keys.unknown.map((key) => `${key}x`);
+  return { apiId, keys };
+}
+
+/** Charges the limits of some keys in every slice of their durations with much, so that their windows are as long as they get. */
+async function fillWindows(store: Store, clock: { now: number }, { workspaceId, keys, roots }: World) {
+  const root = { workspaceId, digest: digestOf(roots.all[0]!) };
+  for (const _ of times(70, Number)) {
+    clock.now += Math.ceil((hour + 50) / 64);
+    for (const letter of ['k', 'i']) {
+      const ratelimits = limitsFrom(letter).map(({ name }) => ({ name, cost: 2 ** 40 }));
+      await Promise.all(keys.windows.map((key) => verifyKey.decide({ key, ratelimits }, root, contextOf(store))));
+    }
+  }
+}
+
+const contextOf = (store: Store) => ({ store, requestId: '', limits: { metaBytesMax: 0 }, text: () => undefined });
+
+let made = 0;
+const checkVerify = compileInput(verifyKey.input);
+const checkLimit = compileInput(multiLimit.input);
+
+/** The request of an item, checked: what sends it. */
+function requestOf(item: Verification | Check, world: World): (store: Store) => Promise<string> {
+  const { workspaceId, keys, roots } = world;
+  const presented = { workspaceId, digest: digestOf(roots[item.root][item.clone]!) };
+  if (item.kind === 'limit') {
+    const nameAt = (index: number) =>
+      ({
+        plain: 'plain',
+        wild: `wild${item.clone % wildNamespaces}`,
+        wilds: `wild${index % wildNamespaces}`,
+        names: padded(`n${index}`, 512),
+        new: padded(`new${made}.${index}`, 512),
+      })[item.namespace];
+    const begin = item.newIdentifiers ? `${++made}.` : '';
+    const input = times(item.checks, (index) => ({
+      namespace: nameAt(index),
+      identifier: `${'a'.repeat(490)}${begin}${index}`,
+      limit: 1e9,
+      duration: hour,
+    }));
+    checkLimit(input);
+    return (store) => multiLimit.decide(input, presented, contextOf(store));
+  }
+  const begin = item.newLimits ? `${++made}.` : '';
+  const own = times(item.limits, (index) => ({ name: padded(`${begin}${index}`, 128), limit: 1e9, duration: hour }));
+  const ratelimits = item.missingLimit ? [...own, { name: 'no such limit' }] : own;
+  const permissions = queries[item.query];
+  const tags = times(item.tags, (index) => padded(`t${index}`, 512));
+  const input: InputOf<'keys.verifyKey'> = {
+    key: keys[item.key][item.clone]!,
+    ...(permissions !== undefined && { permissions }),
+    ...(ratelimits.length > 0 && { ratelimits }),
+    ...(tags.length > 0 && { tags }),
+  };
+  checkVerify(input);
+  return (store) => verifyKey.decide(input, presented, contextOf(store));
+}
