@@ -31,7 +31,7 @@ test('limits.md', () => {
 });
 
 test('gateways.md', () => {
-  expect(run(blocksOf('docs/gateways.md').join('\n'))).toMatch(/^root_\w+\npay_\w+\n$/);
+  expect(run(blocksOf('docs/gateways.md').join('\n'))).toMatch(/^root_\w+_\w+\npay_\w+\ndoc_\w+\n$/);
 });
 
 test('moving.md', () => {

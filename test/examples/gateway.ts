@@ -728,6 +728,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect(tollgate.server.printed()).not.toContain(key);
       const away = await ask('/', { key });
       expect(away.status).toBe(example.away);
+      if (away.status === 503) expect(away.headers.get('retry-after')).toBe('1');
       expect(reached).toEqual([]);
       if (!open) return;
       for (const presented of [key, 'made_up', undefined]) await expectOpen('/', presented);
