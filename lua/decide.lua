@@ -6,7 +6,8 @@
 -- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, usage counts
 -- ARGV[1]  retention   milliseconds for which usage counts are kept
 -- ARGV[2]  usage_max   how many tags an API may count, how many bytes its counts by tag may take a day, and how many identifiers
---                      a namespace may count a day; with a blank between them
+--                      a namespace may count a day, and how many records the workspace may have (0 is no bound); with a blank
+--                      between them
 -- ARGV[3]  digests     SHA-256 of each distinct root key of the batch, 32 bytes each
 -- ARGV[4]  items       packed, one after the other: bytes that follow (4), kind (1), root (1, index into digests from 1), then
 --   1 verify  key digest (32), cost (7), known version, then nothing or JSON {query, limits: [[name, cost] or
@@ -50,10 +51,11 @@
 -- @include "include/usage"
 -- @include "include/ids"
 -- @include "include/overrides"
+-- @include "include/records"
 
 -- What a call is about.
 local workspace, retention, digests, items, now, hour, day, hour_of_day
-local usage_max, tags_max, tag_bytes_max, identifiers_max
+local usage_max, tags_max, tag_bytes_max, identifiers_max, records_max
 -- What a count by tag takes beside its field.
 local TAG_COUNT_BYTES = 64
 -- What several items of a call share is read once.
@@ -61,7 +63,7 @@ local roots, apis, namespaces, totals, bounds, rbac_version
 
 local REFUSED = {
   unauthorized = 20, root_key_disabled = 21, root_key_expired = 22, insufficient_permissions = 23,
-  limit_not_found = 24, namespace_not_found = 25, create_namespace = 26, too_many_counters = 27, failed = 30,
+  limit_not_found = 24, namespace_not_found = 25, create_namespace = 26, too_many_counters = 27, too_many_records = 28, failed = 30,
 }
 local ok_limit, ok_blocked = 10, 11
 -- Added to an outcome, and to the length of an answer.
@@ -454,6 +456,15 @@ local function counter_of(counters, namespace, check, is_new)
   return counter
 end
 
+-- How many different texts these are.
+local function distinct(texts)
+  local seen, count = {}, 0
+  for _, text in ipairs(texts) do
+    if not seen[text] then seen[text], count = true, count + 1 end
+  end
+  return count
+end
+
 local function limit(position, _last, root_index)
   local root, count = roots[root_index] or root_at(root_index), nil
   count, position = struct.unpack('>B', items, position)
@@ -496,6 +507,7 @@ local function limit(position, _last, root_index)
     end
   end
   if #missing > 0 then
+    if not has_room_for_records(workspace, distinct(missing), records_max) then return refuse('too_many_records', string.format('%d', records_max)) end
     local next_id = take_stamps(workspace, now, #missing)
     for _, name in ipairs(missing) do
       if not namespaces[name] then meet_namespace(name, create_namespace(workspace, name, next_id())) end
@@ -818,8 +830,9 @@ local function decide_batch(KEYS, ARGV)
   workspace, retention, digests, now, items = KEYS[1], tonumber(ARGV[1]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
   if ARGV[2] ~= usage_max then
     usage_max = ARGV[2]
-    local tags, tag_bytes, identifiers = string.match(usage_max, '^(%d+) (%d+) (%d+)$')
-    tags_max, tag_bytes_max, identifiers_max = tonumber(tags), tonumber(tag_bytes), tonumber(identifiers)
+    local tags, tag_bytes, identifiers, records = string.match(usage_max, '^(%d+) (%d+) (%d+) (%d+)$')
+    tags_max, tag_bytes_max = tonumber(tags), tonumber(tag_bytes)
+    identifiers_max, records_max = tonumber(identifiers), tonumber(records)
   end
   if hour ~= math.floor(now / HOUR_MS) then
     hour = math.floor(now / HOUR_MS)

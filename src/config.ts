@@ -104,6 +104,7 @@ const table = {
   tagsMax: setting('TAGS_MAX', '1000', wholeNumber(0, 1_000_000), 'How many different tags of verifications an API counts; later ones are not counted.'),
   tagBytesMax: setting('TAG_BYTES_MAX', '67108864', wholeNumber(0, 1_000_000_000_000), 'How many bytes of Redis the counts by tag of an API may take a day, about. Beyond it only keys and tags that were counted in the same hour are counted by tag.'),
   identifiersMax: setting('IDENTIFIERS_MAX', '100000', wholeNumber(0, 1_000_000_000), 'How many identifiers of limit checks a namespace counts by themselves a day. Later ones are counted for the namespace only, and limited like all others.'),
+  recordsMax: setting('RECORDS_MAX', '10000000', wholeNumber(0, 1_000_000_000), 'Records of a workspace at most: APIs, keys (deleted ones as long as they are kept), identities, namespaces, overrides, permissions, roles and root keys. A call that would make more is refused with 403 `too_many_records`. 0 is no bound.'),
   firstRootKey: setting('FIRST_ROOT_KEY', 'print', oneOf('print', 'none'), 'In an empty Redis, make a workspace and print its root key (`print`), or leave both to the command line (`none`), as where standard output is kept in a log.'),
   logLevel: setting('LOG_LEVEL', 'info', oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'The least serious message logged: `fatal`, `error`, `warn`, `info`, `debug`, `trace`; `silent` for none.'),
   gatewayKeyHeader: setting('GATEWAY_KEY_HEADER', 'Authorization', headerName, 'The header in which the gateway check finds the key: after `Bearer` where it is `Authorization`, else the whole of it.'),
@@ -180,6 +181,7 @@ export const storeSettings = (config: Config) => ({
   tagsMax: config.tagsMax,
   tagBytesMax: config.tagBytesMax,
   identifiersMax: config.identifiersMax,
+  recordsMax: config.recordsMax,
   inFlightMax: config.inFlightMax,
   durable: config.durable,
 });

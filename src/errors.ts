@@ -38,6 +38,11 @@ const catalogue = {
     'Insufficient permissions',
     'The root key lacks a permission that this call needs. `detail` names it.',
   ],
+  too_many_records: [
+    403,
+    'Too many records',
+    'The workspace has as many records (keys, identities, namespaces, …) as the operator allows with RECORDS_MAX. `detail` has the number.',
+  ],
   api_not_found: [404, 'API not found', 'The API is unknown, deleted, or belongs to another workspace.'],
   key_not_found: [404, 'Key not found', 'The key is unknown, deleted, or belongs to another workspace.'],
   identity_not_found: [404, 'Identity not found', 'The identity is unknown, deleted, or belongs to another workspace.'],

@@ -1,5 +1,6 @@
 // What the server counts, and how that is told. Counting stands on the hot path, so it is plain additions: names and labels
-// are put together when somebody asks. Labels are names of ours (operations, statuses, outcomes, scripts), never a caller's.
+// are put together when somebody asks. Labels are names of ours (operations, statuses, outcomes, scripts), never a
+// caller's.
 
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import { type Outcome, outcomes } from './domain/verification.ts';
@@ -95,11 +96,22 @@ export function createMetrics() {
   const verified = new Map<Outcome, number>(outcomes.map((outcome) => [outcome, 0]));
   const scripts = new Map<string, Histogram>();
   const batches = new Histogram(sizeBounds);
-  const count = { begun: 0, passed: 0, blocked: 0, overloaded: 0, connected: 0, failed: 0, restarted: 0 };
+  const count = {
+    begun: 0,
+    passed: 0,
+    blocked: 0,
+    overloaded: 0,
+    recordsRefused: 0,
+    connected: 0,
+    failed: 0,
+    restarted: 0,
+  };
   const uncounted = { identifier: 0, tag: 0 };
   /** Milliseconds that the oldest due entry had waited: in the last whole sweep, and in the one under way. */
   const late = { refill: { last: 0, now: 0 }, purge: { last: 0, now: 0 } };
   let sweptAt: number | undefined;
+  /** Records of the largest workspace: in the last whole count of all, and in the one under way. */
+  const largest = { last: 0, now: 0 };
 
   const observe: StoreObserver = {
     connected() {
@@ -125,6 +137,12 @@ export function createMetrics() {
     },
     overloaded() {
       count.overloaded++;
+    },
+    recordsRefused() {
+      count.recordsRefused++;
+    },
+    records(count) {
+      largest.now = Math.max(largest.now, count);
     },
     due(queue, lateMs) {
       late[queue].now = Math.max(late[queue].now, lateMs);
@@ -155,6 +173,8 @@ export function createMetrics() {
     /** The sweeper has been through all workspaces, and nothing failed. */
     swept() {
       for (const queue of [late.refill, late.purge]) Object.assign(queue, { last: queue.now, now: 0 });
+      // Only some sweeps count.
+      if (largest.now > 0) Object.assign(largest, { last: largest.now, now: 0 });
       sweptAt = performance.now();
     },
 
@@ -209,6 +229,12 @@ export function createMetrics() {
           'Requests refused because IN_FLIGHT_MAX were waiting.',
           single(count.overloaded),
         ),
+        family(
+          'counter',
+          'record_refusals_total',
+          'Calls refused because the workspace has as many records as RECORDS_MAX allows.',
+          single(count.recordsRefused),
+        ),
         histogram('redis_duration_seconds', 'Round trips to Redis, by script.', 'script', scripts),
         family(
           'counter',
@@ -237,6 +263,13 @@ export function createMetrics() {
                 'sweeper_lag_seconds',
                 'How long the oldest due refill or purge had waited when the sweeper came.',
                 lag,
+                'max',
+              ),
+              family(
+                'gauge',
+                'largest_workspace_records',
+                'Records of the workspace that has the most, counted once a minute.',
+                single(Math.max(largest.last, largest.now)),
                 'max',
               ),
               family(

@@ -4,6 +4,9 @@
 import type { Logger } from 'pino';
 import type { Store } from './store/store.ts';
 
+/** Records are counted for metrics, and this is soon enough. */
+const countEveryMs = 60_000;
+
 export interface SweeperOptions {
   intervalMs: number;
   log: Logger;
@@ -14,12 +17,15 @@ export interface SweeperOptions {
 export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { intervalMs, log, onSwept }: SweeperOptions) {
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
+  let countedAt = Number.NEGATIVE_INFINITY;
 
   async function sweep() {
     try {
       let isWhole = true;
+      const isCounting = performance.now() - countedAt >= countEveryMs;
+      if (isCounting) countedAt = performance.now();
       for (const workspaceId of await store.workspaces.ids()) {
-        if (!(await sweepWorkspace(workspaceId))) isWhole = false;
+        if (!(await sweepWorkspace(workspaceId, isCounting))) isWhole = false;
       }
       if (isWhole && !stopped) onSwept?.();
     } catch (error) {
@@ -28,11 +34,12 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
   }
 
   /** What fails in one workspace keeps no other waiting. Answers whether nothing did. */
-  async function sweepWorkspace(workspaceId: string): Promise<boolean> {
+  async function sweepWorkspace(workspaceId: string, isCounting: boolean): Promise<boolean> {
     let isOk = true;
-    for (const step of [store.sweep.refill, store.sweep.purge]) {
+    const steps = [store.sweep.refill, store.sweep.purge, ...(isCounting ? [store.sweep.count] : [])];
+    for (const step of steps) {
       try {
-        while (!stopped && (await step(workspaceId))) await new Promise((resolve) => setImmediate(resolve));
+        while (!stopped && (await step(workspaceId)) === true) await new Promise((resolve) => setImmediate(resolve));
       } catch (error) {
         isOk = false;
         if (!stopped) log.error(error, `The sweeper will try ${workspaceId} again.`);

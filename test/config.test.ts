@@ -27,6 +27,7 @@ test('an empty environment gives the defaults', () => {
     tagsMax: 1000,
     tagBytesMax: 67_108_864,
     identifiersMax: 100_000,
+    recordsMax: 10_000_000,
     firstRootKey: 'print',
     logLevel: 'info',
     gatewayKeyHeader: 'Authorization',

@@ -131,6 +131,8 @@ describe('refills', () => {
       limited() {},
       overloaded() {},
       uncounted() {},
+      recordsRefused() {},
+      records() {},
       due: (queue, lateMs) => told.push([queue, lateMs]),
     };
     const watched = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, observe });
@@ -431,7 +433,7 @@ describe('the loop', () => {
   test('is stopped between two steps, however much is left', async () => {
     let steps = 0;
     const endless = async () => ++steps > 0;
-    const sweep = { refill: endless, purge: endless };
+    const sweep = { refill: endless, purge: endless, count: async () => 0 };
     const sweeper = startSweeper({ workspaces: tollgate.store.workspaces, sweep }, { intervalMs: 1, log });
     await vi.waitUntil(() => steps > 3, waiting);
     await sweeper.stop();
@@ -454,6 +456,7 @@ describe('the loop', () => {
             return false;
           },
           purge: tollgate.store.sweep.purge,
+          count: tollgate.store.sweep.count,
         },
       },
       {

@@ -12,6 +12,7 @@
 -- @include "include/clock"
 -- @include "include/names"
 -- @include "include/ids"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, name, kept_id, created, actor, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
@@ -20,6 +21,7 @@ if kept_id ~= '' then
   local is_taken = redis.call('EXISTS', api_record(workspace, api8), key_list(workspace, api8)) > 0
   if is_taken or redis.call('LPOS', dead_apis(workspace), api8) then return false end
 end
+require_room(workspace, actor, 1)
 local id16 = kept_id
 if id16 == '' then id16 = take_stamps(workspace, now, 1)() end
 redis.call('HSET', api_record(workspace, string.sub(id16, 9)), 'id', 'api_' .. id16, 'name', name, 'created', int(created or now))

@@ -17,6 +17,7 @@
 -- @include "include/permissions"
 -- @include "include/keys"
 -- @include "include/identities"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
@@ -30,6 +31,7 @@ for index, identity in ipairs(request) do
   end
 end
 if created == 0 then return answer end
+require_room(workspace, actor, created)
 
 local next_id, next_version = take_stamps(workspace, now, stamps)
 for index, identity in ipairs(request) do

@@ -319,13 +319,13 @@ local function write_field(record, field, value)
 end
 
 -- Removes every trace of a key but its usage history. Reads before it writes, so it comes before an operation's other writes.
--- Returns how many counters it had.
+-- Returns how many counters it had, and how many records went: 0 or 1, which the caller counts.
 local function erase_key(workspace, digest, state)
   local unindex, counters = unindexing_under_identity(workspace, state.identity, state.id), counters_of(workspace, state.id)
-  redis.call('UNLINK', key_record(workspace, digest))
+  local erased = redis.call('UNLINK', key_record(workspace, digest))
   redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
   redis.call('ZREM', refill_queue(workspace), digest)
   unindex()
   erase_counters(workspace, state.id, counters)
-  return #counters
+  return #counters, erased
 end

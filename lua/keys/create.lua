@@ -21,6 +21,7 @@
 -- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, request, digests, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
@@ -30,7 +31,7 @@ if not api_id then return { 'api_not_found' } end
 local api8 = string.sub(api_id, -8)
 
 -- Read and decide.
-local stamps, all_slugs, slug_seen, links = 0, {}, {}, {}
+local stamps, records, all_slugs, slug_seen, links = 0, 0, {}, {}, {}
 for index, key in ipairs(request.keys) do
   key.digest = string.sub(digests, index * 32 - 31, index * 32)
   key.taken = redis.call('EXISTS', key_record(workspace, key.digest)) == 1
@@ -47,7 +48,9 @@ for index, key in ipairs(request.keys) do
   if key.externalId and not key.taken and links[key.externalId] == nil then
     links[key.externalId] = find_identity_link(workspace, key.externalId) or false
     stamps = stamps + 2
+    if not links[key.externalId] then records = records + 1 end
   end
+  if not key.taken then records = records + 1 end
   stamps = stamps + 2 + #(key.ratelimits or {})
 end
 local numbers, missing_slugs = find_permissions(workspace, all_slugs)
@@ -57,6 +60,7 @@ if request.dryRun then
   for index, key in ipairs(request.keys) do answer[index + 1] = not key.taken and '' end
   return answer
 end
+require_room(workspace, actor, records + #missing_slugs)
 
 -- Write.
 local next_id, next_version = take_stamps(workspace, now, stamps + #missing_slugs)
@@ -104,6 +108,7 @@ for index, key in ipairs(request.keys) do
   end
 end
 if created > 0 then
+  add_records(workspace, 'key_records', created)
   if request.migrationId or #request.keys > 1 then
     audit(workspace, now, actor, 'api', api_id)
   else

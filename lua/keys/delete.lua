@@ -22,6 +22,7 @@
 -- @include "include/keys"
 -- @include "include/outcomes"
 -- @include "include/usage"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, key_id, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])
@@ -31,13 +32,15 @@ local digest = digest_of(workspace, key_id)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
 
-erase_key(workspace, digest, state)
+local _, erased = erase_key(workspace, digest, state)
 flush_usage(workspace, state.id, external_id_of(state.identity), state.usage, usage_retention_ms)
 note_former(former_keys(workspace, string.sub(state.id, 17)), state.id, now, usage_retention_ms)
 if state.identity ~= '' then
   note_former(former_members(workspace, external_id_of(state.identity)), state.id, now, usage_retention_ms)
 end
-if not permanent then
+if permanent then
+  add_records(workspace, 'key_records', -erased)
+else
   state.deleted, state.usage, state.limits = true, NO_USAGE, {}
   redis.call('HSET', record, 'state', pack_state(state))
   redis.call('ZADD', purge_queue(workspace), int(now + retention_ms), digest)

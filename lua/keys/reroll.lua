@@ -19,6 +19,7 @@
 -- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, key_id, new_digest, start, expires_in, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
@@ -40,6 +41,7 @@ end
 local new = read_state(redis.call('HGET', record, 'state'))
 apply_refill(new, now)
 if not identity_of(workspace, new.identity) then new.identity = '' end
+require_room(workspace, actor, 1)
 
 local next_id, next_version = take_stamps(workspace, now, 3 + #new.limits)
 new.id, new.version = next_id() .. string.sub(old.id, 17), next_version()
@@ -51,6 +53,7 @@ write_created(new_record, new.id, now)
 if #copied > 0 then redis.call('HSET', new_record, unpack(copied)) end
 redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, member_of_api(new.id, new_digest))
 index_under_identity(workspace, new.identity, new.id)
+add_records(workspace, 'key_records', 1)
 if new.refilled then queue_refill(workspace, new_digest, new) end
 
 old.expires = math.min(old.expires, now + expires_in, LAST_EXPIRES)

@@ -19,6 +19,7 @@
 -- @include "include/permissions"
 -- @include "include/keys"
 -- @include "include/rbac"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, mode, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])
@@ -35,6 +36,7 @@ for _, slug in ipairs(request.permissions) do
   if numbers[slug] then known[#known + 1] = numbers[slug] end
 end
 if #combine(mode, had, known) + #missing > request.permissionsMax then return { 'too_many' } end
+require_room(workspace, actor, #missing)
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
 create_permissions(workspace, missing, numbers, next_id)

@@ -20,6 +20,7 @@
 -- @include "include/keys"
 -- @include "include/outcomes"
 -- @include "include/usage"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
@@ -62,6 +63,7 @@ end
 local unindex = unindexing_under_identity(workspace, old_link, state.id)
 local wanted, counters = request.ratelimits ~= null and request.ratelimits or {}, nil
 if request.ratelimits then state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted, now) end
+require_room(workspace, actor, #missing_slugs + (request.externalId and not new_link and 1 or 0))
 
 -- Write.
 local next_id, next_version = take_stamps(workspace, now, 3 + #wanted + #missing_slugs)

@@ -11,6 +11,7 @@
 -- @include "include/clock"
 -- @include "include/names"
 -- @include "include/overrides"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, name, identifier, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
@@ -22,6 +23,7 @@ local all, wild = count_overrides(workspace, namespace)
 redis.call('HDEL', overrides(workspace, namespace.id16), identifier)
 redis.call('ZREM', override_list(workspace, namespace.id16), override.id16 .. identifier)
 redis.call('ZREM', wildcard_overrides(workspace, namespace.id16), override.id16 .. identifier)
+add_records(workspace, 'override_records', -1)
 note_overrides(workspace, namespace, all - 1, is_wild and wild - 1 or wild)
 -- Those that were set before they were counted are not in the count.
 local counted = is_wild and tonumber(redis.call('HGET', workspace, 'wildcards')) or 0

@@ -19,6 +19,7 @@
 -- @include "include/names"
 -- @include "include/ids"
 -- @include "include/overrides"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, name, identifier, limit, duration = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -41,6 +42,7 @@ if not before then
   end
   all, wild = all + 1, is_wild and wild + 1 or wild
 end
+require_room(workspace, actor, (before and 0 or 1) + (namespace and 0 or 1))
 
 local next_id = take_stamps(workspace, now, 2)
 namespace = namespace or create_namespace(workspace, name, next_id())
@@ -51,5 +53,6 @@ redis.call('ZADD', override_list(workspace, namespace.id16), 0, id16 .. identifi
 if is_wild then redis.call('ZADD', wildcard_overrides(workspace, namespace.id16), -literals, id16 .. identifier) end
 note_overrides(workspace, namespace, all, wild)
 if is_wild and not before then redis.call('HINCRBY', workspace, 'wildcards', 1) end
+if not before then add_records(workspace, 'override_records', 1) end
 audit(workspace, now, actor, 'override', 'rlor_' .. id16)
 return { 'set', id16 }

@@ -16,12 +16,14 @@
 -- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 if redis.call('HEXISTS', role_numbers(workspace), request.name) == 1 then return { 'exists' } end
 local numbers, missing = find_permissions(workspace, request.permissions)
 if #missing > 0 and not request.mayCreatePermissions then return { 'create_permission', missing[1] } end
+require_room(workspace, actor, 1 + #missing)
 
 local next_id = take_stamps(workspace, now, 1 + #missing)
 local id16 = next_id()

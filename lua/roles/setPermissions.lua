@@ -17,6 +17,7 @@
 -- @include "include/permissions"
 -- @include "include/keys"
 -- @include "include/rbac"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
@@ -25,6 +26,7 @@ if not number then return { 'role_not_found' } end
 local role_id = redis.call('HGET', role_record(workspace, number), 'id')
 local numbers, missing = find_permissions(workspace, request.permissions)
 if #missing > 0 and not request.mayCreatePermissions then return { 'create_permission', missing[1] } end
+require_room(workspace, actor, #missing)
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
 touch_rbac(workspace, next_version)

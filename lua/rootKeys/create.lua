@@ -14,6 +14,7 @@
 -- @include "include/ids"
 -- @include "include/grants"
 -- @include "include/rootKeys"
+-- @include "include/records"
 -- @include "include/audit"
 
 local workspace, digest, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])
@@ -22,6 +23,7 @@ if not caller then return refusal end
 local lacking = lacking_grant(caller.grants, request.grants)
 if lacking then return { 'lacks', lacking } end
 if (request.expires or math.huge) > caller.ends then return { 'outlives', int(caller.ends) } end
+require_room(workspace, actor, 1)
 
 local next_id = take_stamps(workspace, now, 1)
 local id16 = next_id()

@@ -15,6 +15,7 @@
 -- @include "include/counters"
 -- @include "include/permissions"
 -- @include "include/keys"
+-- @include "include/records"
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
 
@@ -24,12 +25,12 @@ local function state_of(digest)
   return read and state or nil
 end
 
-local removed = 0
+local removed, erased = 0, 0
 local due = redis.call('ZRANGE', purge_queue(workspace), '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
 local late = due[1] and now - tonumber(redis.call('ZSCORE', purge_queue(workspace), due[1])) or 0
 for _, digest in ipairs(due) do
   local state = state_of(digest)
-  if not state or state.deleted then redis.call('UNLINK', key_record(workspace, digest)) end
+  if not state or state.deleted then erased = erased + redis.call('UNLINK', key_record(workspace, digest)) end
   redis.call('ZREM', purge_queue(workspace), digest)
   removed = removed + 1
 end
@@ -42,16 +43,20 @@ if api8 and removed < count then
     local state = state_of(digest) or { identity = '' }
     -- Whatever the record says, it is this one that goes.
     state.id = ids[index]
-    counters = counters + erase_key(workspace, digest, state)
-    removed = removed + 1
+    local counters_of_key, erased_now = erase_key(workspace, digest, state)
+    counters, erased, removed = counters + counters_of_key, erased + erased_now, removed + 1
     -- The rest is the next call's: say that there may be more.
-    if counters > COUNTERS_MAX and removed < count then return { count, late } end
+    if counters > COUNTERS_MAX and removed < count then
+      removed = count
+      break
+    end
   end
   if redis.call('EXISTS', key_list(workspace, api8)) == 0 then
     redis.call('LPOP', dead_apis(workspace))
     redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8))
     -- The next dead API is the next call's: say that there may be more.
-    if redis.call('LLEN', dead_apis(workspace)) > 0 then return { count, late } end
+    if redis.call('LLEN', dead_apis(workspace)) > 0 then removed = count end
   end
 end
+add_records(workspace, 'key_records', -erased)
 return { removed, late }

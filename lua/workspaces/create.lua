@@ -9,5 +9,6 @@
 -- @include "include/clock"
 
 local workspace, name, sequence, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
-redis.call('HSET', workspace, 'name', name, 'created', int(now), 'sequence', sequence)
+redis.call('HSET', workspace, 'name', name, 'created', int(now), 'sequence', sequence,
+  'key_records', 0, 'override_records', 0)
 return int(now)

@@ -107,15 +107,49 @@ export async function importKeys(store: Store, config: Config, file: string, opt
   }
   progress.stop();
 
-  const { created, existed } = importer;
-  const isThere = kinds.some((kind) => existed[kind] > 0);
-  const words = [
-    `${dryRun ? 'Would import' : 'Imported'} ${countsInWords(created)}.`,
-    ...(isThere ? [`There already: ${countsInWords(existed)}.`] : []),
-    ...(refused.count > 0 ? [`Refused: ${refused.count.toLocaleString('en')} lines.`, ...refused.words] : []),
-  ];
-  const json = { created, existed, refused: refused.count, ...(refused.file && { refusedFile: refused.file }) };
-  return { words, json, aside: fromStdin, failed: refused.count > 0 };
+  const missing = dryRun ? await roomMissing(store, config, workspace, importer.created) : 0;
+  return { ...summaryOf(importer, refused, missing, options, config), aside: fromStdin };
+}
+
+/** What was done, in words and as JSON. */
+function summaryOf(
+  { created, existed, unknownLength }: Importer,
+  refused: ReturnType<typeof openRefused>,
+  missing: number,
+  { dryRun }: Import,
+  { recordsMax }: Config,
+): Said {
+  const number = (count: number) => count.toLocaleString('en');
+  const words = [`${dryRun ? 'Would import' : 'Imported'} ${countsInWords(created)}.`];
+  if (kinds.some((kind) => existed[kind] > 0)) words.push(`There already: ${countsInWords(existed)}.`);
+  if (missing > 0) {
+    words.push(
+      `There is no room for ${number(missing)} of these: a workspace may have ${number(recordsMax)} records (RECORDS_MAX).`,
+    );
+  }
+  if (refused.count > 0) words.push(`Refused: ${number(refused.count)} lines.`, ...refused.words);
+  if (unknownLength > 0) {
+    words.push(
+      `Made elsewhere: ${number(unknownLength)} of the keys. Their hashes do not show how long their strings are; ` +
+        'make sure that they have at least 22 random characters (docs/moving.md, Short keys).',
+    );
+  }
+  const json = {
+    created,
+    existed,
+    ...(missing > 0 && { missingRoom: missing }),
+    ...(unknownLength > 0 && { unknownLength }),
+    refused: refused.count,
+    ...(refused.file && { refusedFile: refused.file }),
+  };
+  return { words, json, failed: refused.count > 0 || missing > 0 };
+}
+
+/** How many of the records that a dry run would create are more than the workspace may have. */
+async function roomMissing(store: Store, { recordsMax }: Config, workspace: string, created: Record<Kind, number>) {
+  if (recordsMax === 0) return 0;
+  const wanted = Object.values(created).reduce((sum, count) => sum + count, await store.sweep.count(workspace));
+  return Math.max(0, wanted - recordsMax);
 }
 
 /** What cannot be read now is not worth another run. */
@@ -176,6 +210,8 @@ async function* steps(
 class Importer {
   readonly created = newCounts();
   readonly existed = newCounts();
+  /** Created keys that Tollgate did not make. */
+  unknownLength = 0;
   readonly #store: Store;
   readonly #options: Import;
   /** In a dry run: names and ids that the import would have made by now. */
@@ -205,6 +241,11 @@ class Importer {
     }
     for (const [apiId, keys] of byApi) refusals.push(...(await this.#createKeys(apiId, keys)));
     return refusals;
+  }
+
+  /** A hash does not show how long the string is. */
+  #noteLength({ byteLength }: WantedOf<'key'>['key']) {
+    if (byteLength === undefined) this.unknownLength++;
   }
 
   #count(kind: Kind, isNew: boolean) {
@@ -271,6 +312,7 @@ class Importer {
     let left = [...byDigest.values()];
     if (dryRun && this.#newApis.has(apiId)) {
       this.created.key += left.length;
+      for (const { key } of left) this.#noteLength(key);
       return refusals;
     }
 
@@ -284,7 +326,10 @@ class Importer {
       };
       const result = await this.#store.keys.create(workspace, request, actor);
       if ('created' in result) {
-        for (const keyId of result.created) this.#count('key', keyId !== null);
+        for (const [index, keyId] of result.created.entries()) {
+          this.#count('key', keyId !== null);
+          if (keyId !== null) this.#noteLength(left[index]!.key);
+        }
         break;
       }
       const [isRefused, field, message] = reasonOf(result);

@@ -57,9 +57,16 @@ async function print({ words, json, aside, failed }: Said, asJson: boolean) {
   if (failed) process.exitCode = 1;
 }
 
-/** Names come from callers of the API: what a terminal would obey, or take for the end of the line, is shown as in JSON. */
+/**
+ * Names come from callers of the API. What a terminal would obey, take for the end of the line, reorder or not show at all is
+ * printed as JSON escapes it. The two joiners stay: scripts and emoji need them.
+ */
 const visible = (line: string) =>
-  line.replace(/[\p{Cc}\u2028\u2029]/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  line.replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) =>
+    [...Array(character.length).keys()]
+      .map((at) => `\\u${character.charCodeAt(at).toString(16).padStart(4, '0')}`)
+      .join(''),
+  );
 
 // A reader that goes away is an error of the write. Heard nowhere else, it would end the process with a stack.
 process.stdout.on('error', () => {});

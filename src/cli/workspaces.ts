@@ -1,4 +1,5 @@
 import type { Store } from '../store/store.ts';
+import type { Workspace } from '../store/workspaces.ts';
 import type { Said } from './index.ts';
 
 export async function createWorkspace(store: Store, name: string): Promise<Said> {
@@ -8,8 +9,14 @@ export async function createWorkspace(store: Store, name: string): Promise<Said>
 }
 
 export async function listWorkspaces(store: Store): Promise<Said> {
-  const workspaces = await store.workspaces.list();
-  const lines = workspaces.map(({ workspaceId, name, createdAt }) => `${workspaceId}  ${day(createdAt)}  ${name}`);
+  const workspaces: (Workspace & { records: number })[] = [];
+  for (const workspace of await store.workspaces.list()) {
+    workspaces.push({ ...workspace, records: await store.sweep.count(workspace.workspaceId) });
+  }
+  const lines = workspaces.map(
+    ({ workspaceId, name, createdAt, records }) =>
+      `${workspaceId}  ${day(createdAt)}  ${name}  ${records.toLocaleString('en')} records`,
+  );
   return { words: lines.length > 0 ? lines : ['There is no workspace.'], json: workspaces };
 }
 

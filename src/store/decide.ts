@@ -9,7 +9,7 @@ import { ApiError, rootKeyRefusals } from '../errors.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
 import { type Answer, readReply, readUInt56, unreadable } from './decideReply.ts';
 import { type Gathering, Lanes } from './lanes.ts';
-import { storeError } from './redis.ts';
+import { storeError, tooManyRecords } from './redis.ts';
 import type { Scripts } from './scripts.ts';
 import { type CachedShown, noVersion, readTold, ShownCache } from './shown.ts';
 import { areNumbers } from './slugs.ts';
@@ -78,6 +78,7 @@ export interface DecideOptions {
   tagsMax: number;
   tagBytesMax: number;
   identifiersMax: number;
+  recordsMax: number;
   inFlightMax: number;
   commandTimeoutMs: number;
   /** For tests that hold the clock; '' is Redis's own. */
@@ -119,6 +120,7 @@ const refusals = [
   'namespace_not_found',
   'create_namespace',
   'too_many_counters',
+  'too_many_records',
 ] as const;
 
 /** Snapshots that came with answers of a batch, by the digest of the key: its other verifications have the same. */
@@ -178,7 +180,7 @@ class Batch implements Gathering {
 
 export function openDecide(options: DecideOptions) {
   const { scripts, accepted, slugsOf, usageRetentionMs, inFlightMax, commandTimeoutMs, now, observe } = options;
-  const usageMax = `${options.tagsMax} ${options.tagBytesMax} ${options.identifiersMax}`;
+  const usageMax = `${options.tagsMax} ${options.tagBytesMax} ${options.identifiersMax} ${options.recordsMax}`;
   const shownCache = new ShownCache();
   const lanes = new Lanes({
     newBatch: () => new Batch(),
@@ -253,6 +255,9 @@ export function openDecide(options: DecideOptions) {
         return new ApiError('insufficient_permissions', `The root key lacks ${about}.`);
       case 'create_namespace':
         return new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');
+      case 'too_many_records':
+        observe?.recordsRefused();
+        return tooManyRecords(about);
       case 'namespace_not_found':
         return new ApiError('namespace_not_found', `There is no namespace ${JSON.stringify(about)}.`);
       case 'limit_not_found': {

@@ -230,12 +230,24 @@ class BoundedCluster extends Cluster {
 const unavailable =
   /^-?(LOADING|READONLY|OOM|MASTERDOWN|NOAUTH|WRONGPASS|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|MISCONF|NOREPLICAS|UNKILLABLE)\b/;
 
+/** A script that found no room, see require_room in lua/include/records.lua. */
+const noRoom = /^-?RECORDS (\d+)/;
+
+export const tooManyRecords = (most: string): ApiError =>
+  new ApiError(
+    'too_many_records',
+    `The workspace may have ${most} records (APIs, keys, identities, namespaces, overrides, permissions, roles and root keys), ` +
+      'and has no room for what this call would create. Delete some, or ask the operator to raise RECORDS_MAX.',
+  );
+
 /** What a failed command means to the caller: Redis cannot serve (503), or a bug of ours (500). */
 export function storeError(cause: unknown, locate: (message: string) => string = (message) => message): Error {
   if (cause instanceof ApiError) return cause;
   const error = cause as Error;
   const message = locate(error.message);
   const isReply = error.name === 'ReplyError';
+  const [, most] = (isReply && noRoom.exec(error.message)) || [];
+  if (most !== undefined) return tooManyRecords(most);
   if (isReply && !unavailable.test(error.message)) return new Error(message, { cause });
   return new ApiError('store_unavailable', 'The store cannot be reached or did not answer in time.', {
     cause: new Error(message, { cause }),

@@ -9,6 +9,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Cluster, type Redis } from 'ioredis';
+import { ApiError } from '../errors.ts';
 import type { Breaker } from './breaker.ts';
 import { absentKey } from './keyspace.ts';
 import type { RedisClient } from './redis.ts';
@@ -186,9 +187,12 @@ export async function loadScripts(
       observe?.ran(name, performance.now() - startedAt, true);
       return reply;
     } catch (cause) {
-      observe?.ran(name, performance.now() - startedAt, false);
-      breaker?.failed(target, cause as Error);
-      throw storeError(cause, (message) => locate(script, message));
+      const error = storeError(cause, (message) => locate(script, message));
+      const isRefusal = error instanceof ApiError && error.code === 'too_many_records';
+      observe?.ran(name, performance.now() - startedAt, isRefusal);
+      if (isRefusal) observe?.recordsRefused();
+      else breaker?.failed(target, cause as Error);
+      throw error;
     }
   }
 

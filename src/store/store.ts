@@ -16,7 +16,7 @@ import { workspaceKey } from './keyspace.ts';
 import { openOverrides } from './overrides.ts';
 import { openRbac } from './rbac.ts';
 import { answered, connect, notReady, type RedisClient } from './redis.ts';
-import { openRootKeys } from './rootKeys.ts';
+import { cliActor, openRootKeys } from './rootKeys.ts';
 import { loadScripts, type Scripts } from './scripts.ts';
 import { slugsOf } from './slugs.ts';
 import { openSweep } from './sweep.ts';
@@ -40,6 +40,8 @@ export interface StoreOptions {
   tagBytesMax: number;
   /** Identifiers that a namespace counts in a day at most. */
   identifiersMax: number;
+  /** Records a workspace has at most, see lua/include/records.lua; 0 is no bound. */
+  recordsMax: number;
   /** Verifications and limit checks that may wait for Redis at once. */
   inFlightMax: number;
   /** Answers a change when it is on Redis's disk. */
@@ -64,6 +66,10 @@ export interface StoreObserver {
   uncounted(identifiers: number, tags: number): void;
   /** A request was refused because too many wait already. */
   overloaded(): void;
+  /** A call was refused because the workspace has as many records as it may. */
+  recordsRefused(): void;
+  /** The records of a workspace were counted. */
+  records(count: number): void;
   /** The sweeper takes a step in a queue whose first entry has been due for so long; 0 when none is due. */
   due(queue: 'refill' | 'purge', lateMs: number): void;
 }
@@ -87,7 +93,8 @@ export interface StoreContext {
 
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
-  const { keyRetentionMs, usageRetentionMs, auditEventsMax, inFlightMax, commandTimeoutMs, observe } = options;
+  const { keyRetentionMs, usageRetentionMs, auditEventsMax, recordsMax, inFlightMax, commandTimeoutMs, observe } =
+    options;
   const breaker = new Breaker({
     // In a Cluster any command on the workspace's key finds the node that has it now.
     probe: (target) => (redis.isCluster ? redis.exists(target) : redis.ping()),
@@ -121,7 +128,8 @@ export async function openStore(options: StoreOptions) {
     scripts: durable?.scripts ?? scripts,
     change: durable?.change ?? ((command) => answered(command(redis))),
     now,
-    actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax }),
+    // The operator can always make a root key from the command line.
+    actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax, recordsMax: actor === cliActor ? 0 : recordsMax }),
     keyRetentionMs,
     usageRetentionMs,
     observe,
@@ -139,6 +147,7 @@ export async function openStore(options: StoreOptions) {
       tagsMax: options.tagsMax,
       tagBytesMax: options.tagBytesMax,
       identifiersMax: options.identifiersMax,
+      recordsMax,
       inFlightMax,
       commandTimeoutMs,
       now,

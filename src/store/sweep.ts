@@ -14,5 +14,11 @@ export function openSweep({ scripts, now, observe }: StoreContext) {
       observe?.due(queue, lateMs);
       return count >= stepMax;
     };
-  return { refill: step('sweep/refill', 'refill'), purge: step('sweep/purge', 'purge') };
+  /** Answers how many records a workspace has. */
+  async function count(workspaceId: string): Promise<number> {
+    const records = (await scripts.run('sweep/count', workspaceId, [])) as number;
+    observe?.records(records);
+    return records;
+  }
+  return { count, refill: step('sweep/refill', 'refill'), purge: step('sweep/purge', 'purge') };
 }

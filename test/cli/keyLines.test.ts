@@ -340,7 +340,7 @@ describe('a file from elsewhere', () => {
     writeFileSync(file, textOf(mended));
     expect(await cli(['import', file, '--workspace', workspaceId])).toMatchObject({
       code: 0,
-      out: 'Imported 1 key.\n',
+      out: expect.stringMatching(/^Imported 1 key\.\n/),
     });
     expect(existsSync(rejected)).toBe(false);
   });
@@ -590,4 +590,44 @@ test('an API or a file that is not there is refused in a line', async () => {
   );
   expect((await cli(['import', join(dir, 'absent'), ...of])).err).toMatch(/^tollgate: There is no file .*absent\.\n$/);
   expect((await cli(['export', ...of, '--resume'])).err).toMatch(/^tollgate: --resume needs the file/);
+});
+
+describe('a workspace without room', () => {
+  const keyLines = (count: number, apiId: string) =>
+    textOf(Array.from({ length: count }, () => ({ apiId, hash: hashOf(newSecret()), byteLength: 24 })));
+  const run = (text: string, workspaceId: string, ...options: string[]) =>
+    runCli(['import', '-', '--workspace', workspaceId, ...options], { ...env(), RECORDS_MAX: '20' }, text);
+
+  test('ends the import, which says why and how to go on; a dry run says it before', async () => {
+    const { workspaceId } = await createWorkspace();
+    const apiId = await tollgate.store.apis.create(workspaceId, 'import', cliActor);
+    const lines = keyLines(30, apiId);
+    // The root key and the API are there already.
+    const dry = await run(lines, workspaceId, '--dry-run');
+    expect(dry.code).toBe(1);
+    expect(dry.err).toContain('There is no room for 12 of these: a workspace may have 20 records (RECORDS_MAX).');
+    const { code, err } = await run(lines, workspaceId);
+    expect(code).toBe(1);
+    expect(err).toContain('The import ended after line 0: The workspace may have 20 records');
+    expect(err).toContain('RECORDS_MAX. Run the same command again');
+    expect(await keysIn(workspaceId)).toBe(0);
+    const fits = await run(keyLines(18, apiId), workspaceId);
+    expect(fits.code).toBe(0);
+    expect(await keysIn(workspaceId)).toBe(18);
+  });
+});
+
+test('keys that were made elsewhere are counted, as their hashes do not show how long they are', async () => {
+  const { workspaceId } = await createWorkspace();
+  const apiId = await tollgate.store.apis.create(workspaceId, 'import', cliActor);
+  const lines = textOf([
+    { apiId, hash: hashOf(newSecret()) },
+    { apiId, hash: hashOf(newSecret()), byteLength: 16 },
+    { apiId, hash: hashOf(newSecret()), start: 'sk_' },
+  ]);
+  expect(await importInto(workspaceId, lines, '--dry-run')).toMatchObject({ unknownLength: 2 });
+  const { err } = await cli(['import', '-', '--workspace', workspaceId], lines);
+  expect(err).toContain('Made elsewhere: 2 of the keys.');
+  // What exists is not spoken of again.
+  expect(await importInto(workspaceId, lines)).not.toHaveProperty('unknownLength');
 });

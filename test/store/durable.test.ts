@@ -19,7 +19,14 @@ test('every script that writes is waited for, but for verification, what nobody 
   const waitedFor = changingScripts();
   const others = scriptNames.filter((name) => !waitedFor.has(name) && writes.test(assemble(name).source));
   // The workspace is waited for with the entry in the list of all workspaces, which is written after it.
-  expect(others).toEqual(['decide', 'rootKeys/authenticate', 'sweep/purge', 'sweep/refill', 'workspaces/create']);
+  expect(others).toEqual([
+    'decide',
+    'rootKeys/authenticate',
+    'sweep/count',
+    'sweep/purge',
+    'sweep/refill',
+    'workspaces/create',
+  ]);
 });
 
 test('a Cluster is refused', async () => {

@@ -19,6 +19,7 @@ const settings = {
   tagsMax: 1,
   tagBytesMax: 1,
   identifiersMax: 1,
+  recordsMax: 0,
   inFlightMax: 1,
 };
 const open = async () => (await openStore(settings)).close();

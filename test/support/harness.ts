@@ -10,7 +10,7 @@ import type { Answer, Request } from '../../src/http/message.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { type OperationName, type Operations, operations } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import { openStore, type Store, type StoreOptions } from '../../src/store/store.ts';
 import { testRedisUrl } from './redis.ts';
 
 type Named<Name extends OperationName> = Extract<Operations[number], { name: Name }>;
@@ -49,6 +49,7 @@ export const testSettings = {
   tagsMax: 100,
   tagBytesMax: 1_000_000,
   identifiersMax: 1000,
+  recordsMax: 0,
   inFlightMax: 4096,
   durable: false,
 };
@@ -69,7 +70,7 @@ export const requestTo = (path: string, rootKey: string, parts: RequestParts = {
 });
 
 /** Call in the body of a test file. Everything it answers is usable inside tests; `url` is asked for before the first. */
-export function harness(url: () => string = testRedisUrl) {
+export function harness(url: () => string = testRedisUrl, settings: Partial<StoreOptions> = {}) {
   const clock = {
     now: startMs,
     advance(ms: number) {
@@ -79,7 +80,7 @@ export function harness(url: () => string = testRedisUrl) {
   const state = {} as { store: Store; answer: Answer; workspaceId: string; rootKey: string };
 
   beforeAll(async () => {
-    state.store = await openStore({ ...testSettings, url: url(), nowMs: () => clock.now });
+    state.store = await openStore({ ...testSettings, ...settings, url: url(), nowMs: () => clock.now });
     state.answer = createPipeline(operations, {
       store: state.store,
       log: pino({ level: 'silent' }),

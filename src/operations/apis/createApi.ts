@@ -7,6 +7,7 @@ export const createApi = manages({
   summary: 'Create an API: a container of keys.',
   input: Fields({ name: Type.String({ minLength: 3, maxLength: 256 }) }),
   output: Type.Object({ apiId: Type.String() }),
+  errors: ['too_many_records'],
   needs: { api: ['create_api'] },
   scope: () => '*',
 

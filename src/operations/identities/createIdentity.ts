@@ -9,7 +9,7 @@ export const createIdentity = manages({
   summary: 'Create an identity: whose keys they are, with metadata and limits that all of them share.',
   input: Fields({ externalId: ExternalId, meta: Type.Optional(Meta), ratelimits: Type.Optional(Ratelimits) }),
   output: Type.Object({ identityId: Type.String() }),
-  errors: ['identity_already_exists'],
+  errors: ['identity_already_exists', 'too_many_records'],
   needs: { identity: ['create_identity'] },
   scope: () => '*',
   check({ meta, ratelimits }, context) {

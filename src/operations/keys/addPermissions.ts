@@ -8,7 +8,7 @@ export const addPermissions = manages({
   summary: 'Give a key permissions beside those it has. Unknown ones are created if the caller may.',
   input: Fields(input(1)),
   output,
-  errors: ['key_not_found'],
+  errors: ['key_not_found', 'too_many_records'],
   needs: { api: ['update_key'], rbac: ['add_permission_to_key'] },
   load: loadKey,
   scope: scopeOfKey,

@@ -38,7 +38,7 @@ export const createKey = manages({
     recoverable: Type.Optional(Plaintext),
   }),
   output: Type.Object({ keyId: Type.String(), key: Type.String() }),
-  errors: ['api_not_found', 'role_not_found'],
+  errors: ['api_not_found', 'role_not_found', 'too_many_records'],
   needs: { api: ['create_key'] },
   scope: ({ apiId }) => apiId,
   check({ recoverable, credits, ratelimits, meta }, context) {

@@ -23,7 +23,9 @@ const slugsMax = 1000;
 export const IssuedKey = Fields({
   hash: Type.String({
     maxLength: 64,
-    description: 'Base64 of the SHA-256 of the whole key string.',
+    description:
+      'Base64 of the SHA-256 of the whole key string. It is stored without a salt, and does not show how long the string is: ' +
+      'import only keys with at least 128 random bits (22 random letters and digits).',
     documented: { pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$' },
   }),
   name: Type.Optional(KeyName),
@@ -76,7 +78,7 @@ export const migrateKeys = manages({
     migrated: Type.Array(Type.Object({ hash: Type.String(), keyId: Type.String() })),
     failed: Type.Array(Type.String(), { description: 'Hashes that exist in the workspace.' }),
   }),
-  errors: ['api_not_found', 'role_not_found'],
+  errors: ['api_not_found', 'role_not_found', 'too_many_records'],
   needs: { api: ['create_key'] },
   scope: ({ apiId }) => apiId,
   check({ keys }, context) {

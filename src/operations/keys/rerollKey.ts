@@ -17,7 +17,7 @@ export const rerollKey = manages({
     }),
   }),
   output: Type.Object({ keyId: Type.String(), key: Type.String() }),
-  errors: ['key_not_found'],
+  errors: ['key_not_found', 'too_many_records'],
   needs: { api: ['create_key'] },
   load: loadKey,
   scope: scopeOfKey,

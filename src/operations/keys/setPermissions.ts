@@ -8,7 +8,7 @@ export const setPermissions = manages({
   summary: 'Replace the direct permissions of a key.',
   input: Fields(input(0)),
   output,
-  errors: ['key_not_found'],
+  errors: ['key_not_found', 'too_many_records'],
   needs: { api: ['update_key'], rbac: ['add_permission_to_key', 'remove_permission_from_key'] },
   load: loadKey,
   scope: scopeOfKey,

@@ -34,7 +34,7 @@ export const updateKey = manages({
     permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
   }),
   output: Empty,
-  errors: ['key_not_found', 'role_not_found'],
+  errors: ['key_not_found', 'role_not_found', 'too_many_records'],
   needs: { api: ['update_key'] },
   check({ credits, ratelimits, meta }, context) {
     checkCredits(credits);

@@ -12,7 +12,7 @@ export const createPermission = manages({
     description: Type.Optional(Description),
   }),
   output: Type.Object({ permissionId: Type.String() }),
-  errors: ['permission_already_exists'],
+  errors: ['permission_already_exists', 'too_many_records'],
   needs: { rbac: ['create_permission'] },
   scope: () => '*',
 

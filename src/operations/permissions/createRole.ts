@@ -13,7 +13,7 @@ export const createRole = manages({
     permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
   }),
   output: Type.Object({ roleId: Type.String() }),
-  errors: ['role_already_exists'],
+  errors: ['role_already_exists', 'too_many_records'],
   needs: { rbac: ['create_role'] },
   scope: () => '*',
 

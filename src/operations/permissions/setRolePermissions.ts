@@ -8,7 +8,7 @@ export const setRolePermissions = manages({
   summary: 'Replace the permissions of a role. Counts from the next verification on.',
   input: Fields({ roleId: RoleRef, permissions: Type.Array(Slug, { maxItems: 1000 }) }),
   output: Type.Array(Permission, { description: 'All permissions of the role, after the call.' }),
-  errors: ['role_not_found'],
+  errors: ['role_not_found', 'too_many_records'],
   needs: { rbac: ['add_permission_to_role', 'remove_permission_from_role'] },
   scope: () => '*',
 

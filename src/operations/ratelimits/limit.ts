@@ -32,7 +32,7 @@ export const limit = decides({
     reset: Type.Integer({ description: 'Unix milliseconds.' }),
     overrideId: Type.Optional(Type.String()),
   }),
-  errors: ['namespace_not_found'],
+  errors: ['namespace_not_found', 'too_many_records'],
   needs: { ratelimit: ['limit'] },
 
   async decide({ namespace, identifier, limit, duration, cost = 1 }, rootKey, { store }) {

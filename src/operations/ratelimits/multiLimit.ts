@@ -23,7 +23,7 @@ export const multiLimit = decides({
       { description: 'In the order of the request.' },
     ),
   }),
-  errors: ['namespace_not_found'],
+  errors: ['namespace_not_found', 'too_many_records'],
   needs: { ratelimit: ['limit'] },
 
   async decide(input, rootKey, { store }) {

@@ -17,7 +17,7 @@ export const setOverride = manages({
     duration: CounterDuration,
   }),
   output: Type.Object({ overrideId: Type.String() }),
-  errors: ['namespace_not_found'],
+  errors: ['namespace_not_found', 'too_many_records'],
   needs: { ratelimit: ['set_override'] },
 
   /** A namespace that does not exist yet is made by callers who may make any. */

@@ -9,6 +9,7 @@ export const createRootKey = manages({
   summary: 'Create a root key that may do some of what the caller may. Its string is in the answer and nowhere else.',
   input: Fields({ name: Type.Optional(KeyName), permissions: GrantList, expires: Type.Optional(RootKeyExpires) }),
   output: Type.Object({ rootKeyId: Type.String(), key: Type.String() }),
+  errors: ['too_many_records'],
   needs: { root_key: ['create_root_key'] },
   scope: () => '*',
   check({ permissions }) {

@@ -1,0 +1,49 @@
+-- How many records a workspace has: APIs, keys, identities, namespaces, overrides, permissions, roles and root keys. Keys and
+-- overrides are in as many lists as there are APIs and namespaces, so they are counted in the workspace's fields `key_records`
+-- (deleted ones as long as their record stays) and `override_records`. A workspace that an earlier version made has no such fields:
+-- what is there is counted when the numbers are first needed, and nothing is added up before.
+
+local function count_records(workspace)
+  local keys, all_overrides = redis.call('ZCARD', purge_queue(workspace)), 0
+  for _, api8 in ipairs(redis.call('LRANGE', dead_apis(workspace), 0, -1)) do
+    keys = keys + redis.call('ZCARD', key_list(workspace, api8))
+  end
+  for _, id16 in ipairs(redis.call('ZRANGE', api_list(workspace), 0, -1)) do
+    keys = keys + redis.call('ZCARD', key_list(workspace, string.sub(id16, 9)))
+  end
+  -- Sixteen characters of the id, and more where it has overrides.
+  for _, namespace in ipairs(redis.call('HVALS', namespace_ids(workspace))) do
+    if #namespace > 16 then
+      all_overrides = all_overrides + redis.call('ZCARD', override_list(workspace, string.sub(namespace, 1, 16)))
+    end
+  end
+  redis.call('HSET', workspace, 'key_records', keys, 'override_records', all_overrides)
+  return keys, all_overrides
+end
+
+local function records_of(workspace)
+  local stored = redis.call('HMGET', workspace, 'key_records', 'override_records')
+  local keys, all_overrides = tonumber(stored[1]), tonumber(stored[2])
+  if not keys or not all_overrides then keys, all_overrides = count_records(workspace) end
+  local sum = keys + all_overrides + redis.call('HLEN', namespace_names(workspace))
+  for _, list in ipairs({ api_list(workspace), identity_list(workspace), permission_list(workspace), role_list(workspace), root_key_list(workspace) }) do
+    sum = sum + redis.call('ZCARD', list)
+  end
+  return sum
+end
+
+-- May so many records be added where a workspace has at most `records_max`? 0 is no bound.
+local function has_room_for_records(workspace, more, records_max)
+  return more == 0 or records_max == 0 or records_of(workspace) + more <= records_max
+end
+
+-- Ends the script where so many more records are too many (src/store/redis.ts has the error): before its first write.
+local function require_room(workspace, actor, more)
+  local records_max = cjson.decode(actor).recordsMax
+  if not has_room_for_records(workspace, more, records_max) then error({ err = 'RECORDS ' .. records_max }) end
+end
+
+-- Brings a count in step with a change, in the script that makes it. `field` is 'key_records' or 'override_records'.
+local function add_records(workspace, field, change)
+  if change ~= 0 and redis.call('HEXISTS', workspace, field) == 1 then redis.call('HINCRBY', workspace, field, change) end
+end
