@@ -55,7 +55,7 @@
 
 -- What a call is about.
 local workspace, retention, digests, items, now, hour, day, hour_of_day
-local usage_max, tags_max, tag_bytes_max, identifiers_max, records_max
+local usage_max, tags_max, tag_bytes_max, identifiers_max
 -- What a count by tag takes beside its field.
 local TAG_COUNT_BYTES = 64
 -- What several items of a call share is read once.
@@ -456,15 +456,6 @@ local function counter_of(counters, namespace, check, is_new)
   return counter
 end
 
--- How many different texts these are.
-local function distinct(texts)
-  local seen, count = {}, 0
-  for _, text in ipairs(texts) do
-    if not seen[text] then seen[text], count = true, count + 1 end
-  end
-  return count
-end
-
 local function limit(position, _last, root_index)
   local root, count = roots[root_index] or root_at(root_index), nil
   count, position = struct.unpack('>B', items, position)
@@ -484,7 +475,7 @@ local function limit(position, _last, root_index)
       if string.sub(name, 1, 5) == 'rlns_' then return refuse('namespace_not_found', name) end
       if not root.limits_all then return refuse('insufficient_permissions', 'ratelimit.*.limit') end
       if not holds(root.grants, 'ratelimit', '*', 'create_namespace') then return refuse('create_namespace', name) end
-      missing[#missing + 1] = name
+      if not missing[name] then missing[name], missing[#missing + 1] = true, name end
     elseif not root.limits_all and not may(root, 'ratelimit', 'rlns_' .. namespace.id16, 'limit') then
       return refuse('insufficient_permissions', 'ratelimit.*.limit or ratelimit.rlns_' .. namespace.id16 .. '.limit')
     end
@@ -507,7 +498,8 @@ local function limit(position, _last, root_index)
     end
   end
   if #missing > 0 then
-    if not has_room_for_records(workspace, distinct(missing), records_max) then return refuse('too_many_records', string.format('%d', records_max)) end
+    local records_max = string.match(usage_max, '%d+$')
+    if not has_room_for_records(workspace, #missing, tonumber(records_max)) then return refuse('too_many_records', records_max) end
     local next_id = take_stamps(workspace, now, #missing)
     for _, name in ipairs(missing) do
       if not namespaces[name] then meet_namespace(name, create_namespace(workspace, name, next_id())) end
@@ -830,9 +822,8 @@ local function decide_batch(KEYS, ARGV)
   workspace, retention, digests, now, items = KEYS[1], tonumber(ARGV[1]), ARGV[3], now_ms(ARGV[5]), ARGV[4]
   if ARGV[2] ~= usage_max then
     usage_max = ARGV[2]
-    local tags, tag_bytes, identifiers, records = string.match(usage_max, '^(%d+) (%d+) (%d+) (%d+)$')
-    tags_max, tag_bytes_max = tonumber(tags), tonumber(tag_bytes)
-    identifiers_max, records_max = tonumber(identifiers), tonumber(records)
+    local tags, tag_bytes, identifiers = string.match(usage_max, '^(%d+) (%d+) (%d+) ')
+    tags_max, tag_bytes_max, identifiers_max = tonumber(tags), tonumber(tag_bytes), tonumber(identifiers)
   end
   if hour ~= math.floor(now / HOUR_MS) then
     hour = math.floor(now / HOUR_MS)

@@ -27,6 +27,11 @@ local function role_record(workspace, number) return workspace .. ':role:' .. nu
 local function root_key_record(workspace, digest) return workspace .. ':rk:' .. digest end
 local function root_key_list(workspace) return workspace .. ':rks' end
 local function root_keys_full(workspace) return workspace .. ':rkfull' end
+-- The lists whose members are records of the workspace by themselves, and the hash whose fields are (include/records).
+local function record_lists(workspace)
+  return { workspace .. ':apis', workspace .. ':identities', workspace .. ':permissions', workspace .. ':roles', workspace .. ':rks' },
+    workspace .. ':nsid'
+end
 local function audit_stream(workspace) return workspace .. ':audit' end
 local function window_member(duration, name) return string.format('%.0f', duration) .. ':' .. name end
 local function window_at(workspace, owner, member) return workspace .. ':w:' .. owner .. ':' .. member end

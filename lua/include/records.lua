@@ -1,9 +1,24 @@
 -- How many records a workspace has: APIs, keys, identities, namespaces, overrides, permissions, roles and root keys. Keys and
 -- overrides are in as many lists as there are APIs and namespaces, so they are counted in the workspace's fields `key_records`
 -- (deleted ones as long as their record stays) and `override_records`. A workspace that an earlier version made has no such fields:
--- what is there is counted when the numbers are first needed, and nothing is added up before.
+-- what is there is counted when something is next made, or by the sweeper's first count; nothing is added up before.
 
+local function records_of(workspace)
+  local sum = 0
+  for _, count in ipairs(redis.call('HMGET', workspace, 'key_records', 'override_records')) do sum = sum + (tonumber(count) or 0) end
+  local lists, hash = record_lists(workspace)
+  for _, list in ipairs(lists) do sum = sum + redis.call('ZCARD', list) end
+  return sum + redis.call('HLEN', hash)
+end
+
+-- May so many records be added where a workspace has at most `records_max`? 0 is no bound.
+local function has_room_for_records(workspace, more, records_max)
+  return more == 0 or records_max == 0 or records_of(workspace) + more <= records_max
+end
+
+-- Counts keys and overrides where that was not done yet.
 local function count_records(workspace)
+  if redis.call('HEXISTS', workspace, 'key_records') == 1 then return end
   local keys, all_overrides = redis.call('ZCARD', purge_queue(workspace)), 0
   for _, api8 in ipairs(redis.call('LRANGE', dead_apis(workspace), 0, -1)) do
     keys = keys + redis.call('ZCARD', key_list(workspace, api8))
@@ -18,28 +33,12 @@ local function count_records(workspace)
     end
   end
   redis.call('HSET', workspace, 'key_records', keys, 'override_records', all_overrides)
-  return keys, all_overrides
-end
-
-local function records_of(workspace)
-  local stored = redis.call('HMGET', workspace, 'key_records', 'override_records')
-  local keys, all_overrides = tonumber(stored[1]), tonumber(stored[2])
-  if not keys or not all_overrides then keys, all_overrides = count_records(workspace) end
-  local sum = keys + all_overrides + redis.call('HLEN', namespace_names(workspace))
-  for _, list in ipairs({ api_list(workspace), identity_list(workspace), permission_list(workspace), role_list(workspace), root_key_list(workspace) }) do
-    sum = sum + redis.call('ZCARD', list)
-  end
-  return sum
-end
-
--- May so many records be added where a workspace has at most `records_max`? 0 is no bound.
-local function has_room_for_records(workspace, more, records_max)
-  return more == 0 or records_max == 0 or records_of(workspace) + more <= records_max
 end
 
 -- Ends the script where so many more records are too many (src/store/redis.ts has the error): before its first write.
 local function require_room(workspace, actor, more)
   local records_max = cjson.decode(actor).recordsMax
+  if more > 0 and records_max > 0 then count_records(workspace) end
   if not has_room_for_records(workspace, more, records_max) then error({ err = 'RECORDS ' .. records_max }) end
 end
 

@@ -8,4 +8,5 @@
 -- @include "include/records"
 
 local workspace = KEYS[1]
+count_records(workspace)
 return records_of(workspace)
