@@ -45,7 +45,7 @@ export async function parseLargeBody(body: Buffer, pause: () => Promise<void>, s
     const items: unknown[] = [];
     parsed.push(items);
     for (const part of parts) {
-      const some = parse(`[${part}]`) as unknown[];
+      const some = parsePart(`[${part}]`) as unknown[];
       if (some.length === 0 && parts.length > 1) throw malformed('is not valid JSON: an item is missing after a comma');
       for (const item of some) items.push(item);
       if (performance.now() - since > stepMs) {
@@ -54,7 +54,7 @@ export async function parseLargeBody(body: Buffer, pause: () => Promise<void>, s
       }
     }
   }
-  const value = joined(parse(outline), parsed);
+  const value = joined(parsePart(outline), parsed);
   if (hasLoneSurrogate(text)) throw loneSurrogate();
   return { text, value };
 }
@@ -68,9 +68,18 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    // What V8 quotes of the body is left out, and where it stands is not its place in the body if this is a part.
-    const { message } = cause as Error;
-    throw malformed(`is not valid JSON: ${message.replace(/ \.\.\..*$|, ".*$|( in JSON)? at position .*$/s, '')}`);
+    // Without what V8 quotes of the body.
+    throw malformed(`is not valid JSON: ${(cause as Error).message.replace(/ \.\.\..*$|, ".*$/s, '')}`);
+  }
+}
+
+/** As `parse`, without the position in an error: it is not that in the body. */
+function parsePart(text: string): unknown {
+  try {
+    return parse(text);
+  } catch (cause) {
+    const { message } = cause as ApiError;
+    throw malformed(message.replace(/^The body |( in JSON)? at position .*$|\.$/gs, ''));
   }
 }
 

@@ -81,20 +81,18 @@ async function costOf(path: string, body: string, rootKey = tollgate.rootKey): P
 
 const few = ['items {}', 'objects of 20 names each', 'nested arrays'];
 
-/** Long bodies for an operation: all of it, or one of its members, is a long value. Those that take many items get all of them. */
+/** Long bodies for an operation: all of it, or one of its members, is a long value. Lists of those that take long ones get all of them. */
 function* longBodiesOf({ name, input }: AnyOperation): Generator<[what: string, body: string]> {
   const { properties = {} } = input as unknown as { properties?: Record<string, { items?: unknown }> };
   const bytes = bodyBytesMax - 5000;
   const [valid] = fc.sample(arbitraryOf(input, {}), { numRuns: 1, seed: 1 });
-  const isThorough = isLong && /verifyKey|multiLimit|createKey|migrateKeys/.test(name);
-  const values = Object.entries(longValues).map(([what, make]) => [what, make(bytes)] as const);
-  for (const [what, value] of values) {
-    if (isThorough || few.includes(what)) yield [what, value];
-  }
-  for (const [member, { items }] of Object.entries(properties)) {
-    if (!isLong && !items) continue;
-    for (const [what, value] of values) {
-      if (!few.includes(what) && !(isThorough && items)) continue;
+  const isThorough = isLong && /verifyKey|multiLimit|migrateKeys/.test(name);
+  for (const [what, make] of Object.entries(longValues)) {
+    if (!isThorough && !few.includes(what)) continue;
+    const value = make(bytes);
+    yield [what, value];
+    for (const [member, { items }] of Object.entries(properties)) {
+      if (!items && !(isLong && what === few[1])) continue;
       yield [`${member}: ${what}`, withLongValue(valid as object, member, value).slice(0, bodyBytesMax)];
     }
   }

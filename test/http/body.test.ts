@@ -170,6 +170,15 @@ describe('in steps', () => {
     expect(await parseLargeBody(Buffer.from(text), pause, { structure: 0, characters: 0 })).toEqual({ text, value });
   });
 
+  test('an error names a position only where it is that in the body', async () => {
+    const text = '{"a":[1,2,x]}';
+    expect(refusal(text).message).toMatch(/^The body is not valid JSON: Unexpected token '?x/);
+    const error = await parseLargeBody(Buffer.from(text), pause).catch((error) => error);
+    expect(error.message).toMatch(/^The body is not valid JSON: Unexpected token '?x'?(, |)[^0-9]*$/);
+    expect(error.message).not.toContain('position');
+    expect(error.fields).toMatchObject([{ location: 'body' }]);
+  });
+
   test('what is long is read with pauses, none of it for long', async () => {
     const items = Array.from({ length: 40_000 }, (_, index) => `{"${index.toString(36)}":0}`);
     let pauses = 0;
