@@ -250,14 +250,6 @@ local function find_window(packed, position, tail_bytes, wanted_name, wanted_dur
   end
 end
 
--- A counter of its own, '' where there is none, settled where the clock was ahead.
-local function read_counter(name, duration)
-  local text = redis.call('GET', name) or ''
-  local settled = settled_window(text, now, duration)
-  if settled ~= text then redis.call('SET', name, settled, 'PX', window_ttl(duration)) end
-  return settled
-end
-
 -- Selects the limits of a verification: every autoApply limit and every one the request names, the key's before the
 -- identity's of the same name. `wanted` is the request's list or nil. Answers the lengths of the key's windows and of its
 -- identity's, and a refusal, if any.
@@ -286,7 +278,7 @@ local function select_limits(packed, limits_at, identity_packed, wanted, api8)
         end
       else
         local key24, member = string.sub(packed, 1, 16) .. api8, window_member(duration, name)
-        local window = read_counter(window_at(workspace, key24, member), duration)
+        local window = redis.call('GET', window_at(workspace, key24, member)) or ''
         local kept, follows = weigh(200 + index, limit, duration, cost, window, 1, #window)
         if follows then
           owned = owned or {}
@@ -349,14 +341,16 @@ local function charged_state(packed, count, offset, lengths, ...)
   return table.concat(pieces, '', 1, made + 3)
 end
 
--- Writes a state, and its identity's, with the windows settled that were charged by a clock that was ahead.
+-- Writes a state, its identity's, and counters of the key, with the windows settled that were charged by a clock that was ahead.
 local function settle_states(record, packed, limits_at, external_id, identity_packed, wanted, api8)
   -- As `over` is set, nothing is taken this time.
+  owned = nil
   local lengths, identity_lengths = select_limits(packed, limits_at, identity_packed, wanted, api8)
   local state = charged_state(packed, string.byte(packed, limits_at), 0, lengths, struct.unpack(LIVE_USAGE, packed, #packed - TAIL_BYTES + 1))
   if state then redis.call('HSET', record, 'state', state) end
   local identity_state = identity_packed and charged_state(identity_packed, string.byte(identity_packed, IDENTITY_LIMITS_AT), 100, identity_lengths)
   if identity_state then redis.call('HSET', identity_record(workspace, external_id), 'state', identity_state) end
+  if owned then write_counters(workspace, string.sub(packed, 1, 16) .. api8, owned, now) end
 end
 
 local function pack_texts(texts)
@@ -442,15 +436,15 @@ local function meet_namespace(name, namespace)
   return namespace
 end
 
--- The counter of a check, one of `counters` by name: {before, text, duration, asked} and, once it is weighed, total, live and oldest as
+-- The counter of a check, one of `counters` by name: {name, before, text, duration, asked} and, once it is weighed, total, live and oldest as
 -- window_taken answers them. `before` is what it held and `text` what it is to hold; a namespace `is_new` has nothing to read.
 -- `asked` is the cost of the checks so far that fit.
 local function counter_of(counters, namespace, check, is_new)
   local name = window_at(workspace, namespace.id16, window_member(check.duration, check.identifier))
   local counter = counters[name]
   if not counter then
-    local text = is_new and '' or read_counter(name, check.duration)
-    counter = { before = text, text = text, duration = check.duration, asked = 0, total = 0, live = false, oldest = 0 }
+    local text = not is_new and redis.call('GET', name) or ''
+    counter = { name = name, before = text, text = text, duration = check.duration, asked = 0, total = 0, live = false, oldest = 0 }
     counters[name] = counter
   end
   return counter
@@ -520,6 +514,12 @@ local function limit(position, _last, root_index)
     local text = counter.text
     -- A limit of 0 blocks completely, a look included.
     local total, _, oldest, kept, follows = window_taken(text, 1, #text, now, most, check.duration, cost, most > 0)
+    if not total then
+      text = settled_window(text, now, check.duration)
+      redis.call('SET', counter.name, text, 'PX', window_ttl(check.duration))
+      counter.before, counter.text = text, text
+      total, _, oldest, kept, follows = window_taken(text, 1, #text, now, most, check.duration, cost, most > 0)
+    end
     local fits = most > 0 and total + cost <= most
     if follows then
       counter.text = string.sub(text, 1, kept) .. follows
