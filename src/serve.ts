@@ -28,9 +28,8 @@ export interface ServeOptions {
 /** A process that was told to stop ends within this, whatever a client keeps in flight. */
 export const stopWaitMs = 10_000;
 
-// The uses of this machine's clock: a request's id needs no truth, and seconds to wait are rounded.
-const nowMs = () => Date.now();
-const newRequestId = () => createId('req', nowMs());
+// The one use of this machine's clock: a request's id needs no truth.
+const newRequestId = () => createId('req', Date.now());
 
 export async function serve(options: ServeOptions): Promise<Server> {
   const { store, config, log, port, sharePort, metrics, scrape } = options;
@@ -54,7 +53,6 @@ export async function serve(options: ServeOptions): Promise<Server> {
     keyHeader: config.gatewayKeyHeader,
     rootKey: config.gatewayRootKey,
     meta: config.gatewayMeta,
-    nowMs,
   });
   const byHead = { path: gatewayPath, answer: check };
   const tls = tlsSettings(config);

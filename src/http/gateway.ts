@@ -12,6 +12,7 @@ import type { Outcome } from '../domain/verification.ts';
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { createMetrics, type Metrics } from '../metrics.ts';
 import { printVerified, verify, verifyKey } from '../operations/keys/verifyKey.ts';
+import type { Verified } from '../store/decide.ts';
 import type { Store } from '../store/store.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type AnswerHead, type HeadRequest, knownMethods, type Response } from './message.ts';
@@ -51,8 +52,6 @@ export interface GatewayOptions {
   rootKey: string;
   /** Members of a key's metadata that are answered as headers. */
   meta: readonly string[];
-  /** Only for what is told in seconds from now: decisions are made by Redis's clock. */
-  nowMs(): number;
 }
 
 type Verification = Static<typeof verifyKey.output>;
@@ -77,7 +76,7 @@ const rootKeyRefusals: readonly ErrorCode[] = [
 ];
 
 export function createGateway(options: GatewayOptions): AnswerHead {
-  const { store, log, keyHeader, nowMs, metrics = createMetrics() } = options;
+  const { store, log, keyHeader, metrics = createMetrics() } = options;
   const calls = metrics.callsOf('gateway.check');
   const checkInput = compileInput(verifyKey.input);
   const rootKeys = new RootKeyReader();
@@ -112,7 +111,7 @@ export function createGateway(options: GatewayOptions): AnswerHead {
       const input = readInput(request, key);
       checkInput(input);
       const verified = await verify(input, rootKey, store);
-      return tell(request, printVerified(verified, input.ratelimits), verified.shown?.apiId);
+      return tell(request, printVerified(verified, input.ratelimits), verified);
     } catch (cause) {
       const error = gatewayError(cause);
       if (error.status >= 500) {
@@ -137,14 +136,14 @@ export function createGateway(options: GatewayOptions): AnswerHead {
   }
 
   /** The answer of keys.verifyKey, as a status and headers. */
-  function tell(request: HeadRequest, text: string, apiId: string | undefined): Response {
+  function tell(request: HeadRequest, text: string, { shown, atMs }: Verified): Response {
     const verification = JSON.parse(text) as Verification;
     const { code, keyId = '', identity, ratelimits = [] } = verification;
-    const headers: Headers = ratelimits.length > 0 ? rateLimitHeaders(ratelimits, nowMs()) : [];
-    if (apiId) headers.push([answeredBy.keyId, keyId], [answeredBy.apiId, apiId]);
+    const headers: Headers = ratelimits.length > 0 ? rateLimitHeaders(ratelimits, atMs) : [];
+    if (shown) headers.push([answeredBy.keyId, keyId], [answeredBy.apiId, shown.apiId]);
     if (code !== 'VALID') {
       const exceeded = ratelimits.filter((limit) => limit.exceeded);
-      if (code === 'RATE_LIMITED') headers.push(['Retry-After', String(longestWait(exceeded, nowMs()))]);
+      if (code === 'RATE_LIMITED') headers.push(['Retry-After', String(longestWait(exceeded, atMs))]);
       const { detail } = refusals[code as keyof typeof refusals];
       const names = exceeded.map(({ name }) => JSON.stringify(name)).join(', ');
       return refuse(
@@ -276,14 +275,8 @@ function metaValue(text: string, { meta }: Verification, member: string): string
 const fieldIntegerMax = 999_999_999_999_999;
 const seconds = (ms: number) => Math.ceil(ms / 1000);
 
-/**
- * Seconds until a limit's reset. Should this machine's clock not be Redis's, at least one and at most what a unit stays in
- * the window: its duration and a slice.
- */
-function wait({ reset, duration }: Limits[number], now: number): number {
-  const longest = duration + Math.max(1, duration / 64);
-  return Math.min(Math.max(seconds(reset - now), 1), seconds(longest));
-}
+/** Seconds from the decision to a limit's reset, both on Redis's clock: at least one. */
+const wait = ({ reset }: Limits[number], now: number): number => Math.max(seconds(reset - now), 1);
 
 const longestWait = (limits: Limits, now: number): number => Math.max(...limits.map((limit) => wait(limit, now)));
 

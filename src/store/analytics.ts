@@ -399,20 +399,24 @@ function readTagCount(apiId: string, day: string, name: Buffer, amount: number):
 }
 
 /** The hours that lua/include/usage.lua's usage_entry writes. */
+/** All but NOT_FOUND, which is about no key. */
+const outcomesCounted = outcomes.length - 1;
+
 function* readHistory(history: Buffer) {
   for (let at = 0; at < history.length; ) {
     const hour = history.readUInt32BE(at);
     const bits = history[at + 4]!;
     at += 5;
-    const counted = [0, 0, 0, 0, 0, 0];
-    for (let outcome = 0; outcome < 6; outcome++) {
+    const counted: number[] = [];
+    for (let outcome = 0; outcome < outcomesCounted; outcome++) {
+      counted.push(0);
       if (bits & (1 << outcome)) {
         counted[outcome] = history.readUInt32BE(at);
         at += 4;
       }
     }
     let spent = 0;
-    if (bits & 64) {
+    if (bits & (1 << outcomesCounted)) {
       spent = history.readUIntBE(at, 3) * 2 ** 32 + history.readUInt32BE(at + 3);
       at += 7;
     }

@@ -1,10 +1,12 @@
 // A search for the batch that keeps Redis longest: mixtures of verifications and limit checks under many root keys, changed at
 // random and kept where they cost more. All requests are such as the schemas accept, sent in one turn of the event loop.
 
-import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
+import type { PresentedRootKey } from '../../src/domain/caller.ts';
+import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import { compileInput } from '../../src/http/validate.ts';
 import { verifyKey } from '../../src/operations/keys/verifyKey.ts';
 import { multiLimit } from '../../src/operations/ratelimits/multiLimit.ts';
+import { AcceptedRootKeys } from '../../src/store/accepted.ts';
 import { openDecide } from '../../src/store/decide.ts';
 import { workspaceKey } from '../../src/store/keyspace.ts';
 import { connect } from '../../src/store/redis.ts';
@@ -207,6 +209,7 @@ export async function openWorld(rig: Rig) {
   const fresh = () =>
     openDecide({
       ...testSettings,
+      accepted: new AcceptedRootKeys(),
       scripts: measuring,
       slugsOf: async () => [],
       commandTimeoutMs: 60_000,
@@ -298,7 +301,7 @@ async function makeKeys(ok: Rig['ok']) {
 
 /** Charges the limits of some keys in every slice of their durations with much, so that their windows are as long as they get. */
 async function fillWindows(store: Store, clock: { now: number }, { workspaceId, keys, roots }: World) {
-  const root = { workspaceId, digest: digestOf(roots.all[0]!) };
+  const root = presentedOf(workspaceId, roots.all[0]!);
   for (const _ of times(70, Number)) {
     clock.now += Math.ceil((hour + 50) / 64);
     for (const letter of ['k', 'i']) {
@@ -307,6 +310,12 @@ async function fillWindows(store: Store, clock: { now: number }, { workspaceId, 
     }
   }
 }
+
+const presentedOf = (workspaceId: string, rootKey: string): PresentedRootKey => ({
+  workspaceId,
+  digest: digestOf(rootKey),
+  digestText: digestTextOf(rootKey),
+});
 
 const contextOf = (store: Store) => ({ store, requestId: '', limits: { metaBytesMax: 0 }, text: () => undefined });
 
@@ -317,7 +326,7 @@ const checkLimit = compileInput(multiLimit.input);
 /** The request of an item, checked: what sends it. */
 function requestOf(item: Verification | Check, world: World): (store: Store) => Promise<string> {
   const { workspaceId, keys, roots } = world;
-  const presented = { workspaceId, digest: digestOf(roots[item.root][item.clone]!) };
+  const presented = presentedOf(workspaceId, roots[item.root][item.clone]!);
   if (item.kind === 'limit') {
     const nameAt = (index: number) =>
       ({

@@ -34,7 +34,7 @@ beforeAll(async () => {
     }),
     byHead: {
       path: gatewayPath,
-      answer: createGateway({ store: h.store, log, nowMs, keyHeader: 'Authorization', rootKey: h.rootKey, meta: [] }),
+      answer: createGateway({ store: h.store, log, keyHeader: 'Authorization', rootKey: h.rootKey, meta: [] }),
     },
   });
 });
