@@ -1,7 +1,7 @@
 // One serving process: the pipeline on a store, behind a socket, and what it counts.
 
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Logger, pino } from 'pino';
+import type { Logger } from 'pino';
 import { type Config, sharesMetrics, tlsSettings } from './config.ts';
 import { createId } from './domain/keyString.ts';
 import { createGateway, gatewayPath } from './http/gateway.ts';
@@ -93,11 +93,4 @@ export function openSnapshots(metrics: Metrics, store: Store): () => Promise<Sna
     ]);
     return [...metrics.snapshot({ redisUp, waiting: store.waiting() }), ...(await processFigures())];
   };
-}
-
-/** Errors are logged by name, message and stack alone: one of ioredis carries its command, and that may carry a secret. */
-export function createLog({ logLevel }: Config): Logger {
-  const err = ({ name, message, stack }: Error) => ({ name, message, stack });
-  // Standard output is for the address and the first root key, which then is in no log file.
-  return pino({ level: logLevel, base: null, serializers: { err } }, pino.destination(2));
 }

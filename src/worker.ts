@@ -5,8 +5,9 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { openChannel } from './channel.ts';
 import { loadConfig, storeSettings } from './config.ts';
+import { createLog } from './log.ts';
 import { createMetrics, onceASecond, type Scrape } from './metrics.ts';
-import { createLog, openSnapshots, serve, stopWaitMs } from './serve.ts';
+import { openSnapshots, serve, stopWaitMs } from './serve.ts';
 import { openStore } from './store/store.ts';
 
 const config = loadConfig();

@@ -14,6 +14,7 @@ import { createMetrics, type Metrics } from '../metrics.ts';
 import { printVerified, verify, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Verified } from '../store/decide.ts';
 import type { Store } from '../store/store.ts';
+import { CallLog } from './callLog.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type AnswerHead, type HeadRequest, knownMethods, type Response } from './message.ts';
 import { bearerToken, RootKeyReader } from './rootKey.ts';
@@ -78,6 +79,7 @@ const rootKeyRefusals: readonly ErrorCode[] = [
 export function createGateway(options: GatewayOptions): AnswerHead {
   const { store, log, keyHeader, metrics = createMetrics() } = options;
   const calls = metrics.callsOf('gateway.check');
+  const callLog = new CallLog(log);
   const checkInput = compileInput(verifyKey.input);
   const rootKeys = new RootKeyReader();
   const ownRootKey = options.rootKey === '' ? undefined : rootKeys.read(options.rootKey);
@@ -115,7 +117,7 @@ export function createGateway(options: GatewayOptions): AnswerHead {
     } catch (cause) {
       const error = gatewayError(cause);
       if (error.status >= 500) {
-        log.error({
+        callLog.write(error.code, 'error', {
           requestId: request.requestId,
           operation: 'gateway.check',
           status: error.status,

@@ -18,6 +18,7 @@ import { type Calls, createMetrics, type Metrics } from '../metrics.ts';
 import type { AnyOperation, Context, ManageContext, Page } from '../operation.ts';
 import type { Store } from '../store/store.ts';
 import { type Body, parseBody, parseLargeBody } from './body.ts';
+import { CallLog } from './callLog.ts';
 import { cursorAfter, readCursor } from './cursor.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type Answer, isReading, type Request, type Response } from './message.ts';
@@ -98,6 +99,7 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
   const largeNewcomers = createTurns({ atOnce: newcomersAtOnce, max: largeNewcomersMax, waitMs: turnWaitMs });
   const readTurn = oneByOne();
   const limits = { metaBytesMax };
+  const callLog = new CallLog(log);
 
   return async function answer(request: Request): Promise<Response> {
     const startedAt = performance.now();
@@ -244,7 +246,7 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
     caller?: ManageContext['caller'],
     error?: ApiError,
   ) {
-    log[level]({
+    const line = {
       requestId: request.requestId,
       operation: operation.name,
       status,
@@ -252,11 +254,17 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
       ...(error && { code: error.code }),
       ...(error && error.status >= 500 && { cause: causeOf(error) }),
       durationMs: Math.round((performance.now() - startedAt) * 1000) / 1000,
-    });
+    };
+    if (caller || !error) log[level](line);
+    else callLog.write(kindOf(error, operation), level, line);
   }
 }
 
 type Managing = Extract<AnyOperation, { kind: 'manages' }>;
+
+/** Of a log line without a known caller. A bug has a line for each operation: their causes differ. */
+const kindOf = ({ status, code }: ApiError, { name }: AnyOperation) =>
+  status < 500 ? 'unknown caller' : code === 'internal' ? `${code} ${name}` : code;
 
 /** Runs `load` and checks that the caller may: first whether it holds the actions on anything, then on this. */
 async function authorised(operation: Managing, value: unknown, context: ManageContext): Promise<unknown> {

@@ -1,0 +1,40 @@
+// Log lines that anybody can cause, bounded: of each kind one a second is written. The first is written at once, and then
+// the latest of each second with `omitted`, the number of lines of its kind that were left out since the one before.
+
+import type { Logger } from 'pino';
+
+type Level = 'info' | 'error';
+
+const pauseMs = 1_000;
+
+export class CallLog {
+  readonly #log: Logger;
+  /** Kinds of which a line was written less than a second ago. Names of ours, so there are few. */
+  readonly #paused = new Map<string, { latest: { level: Level; line: object } | undefined; omitted: number }>();
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  write(kind: string, level: Level, line: object) {
+    const paused = this.#paused.get(kind);
+    if (paused) {
+      if (paused.latest) paused.omitted++;
+      paused.latest = { level, line };
+      return;
+    }
+    this.#log[level](line);
+    this.#pause(kind);
+  }
+
+  #pause(kind: string) {
+    this.#paused.set(kind, { latest: undefined, omitted: 0 });
+    setTimeout(() => {
+      const { latest, omitted } = this.#paused.get(kind)!;
+      this.#paused.delete(kind);
+      if (!latest) return;
+      this.#log[latest.level](omitted > 0 ? { ...latest.line, omitted } : latest.line);
+      this.#pause(kind);
+    }, pauseMs).unref();
+  }
+}

@@ -1,0 +1,218 @@
+// The log of real servers whose standard error nobody reads, or that cannot be written to, and under a flood of requests
+// that anybody can send.
+
+import { spawnSync } from 'node:child_process';
+import { closeSync, constants, mkdtempSync, openSync, readFileSync, readSync, rmSync } from 'node:fs';
+import { Agent, request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import {
+  addressOf,
+  build,
+  firstRootKeyOf,
+  openRedisProcess,
+  type Program,
+  run,
+  runServer,
+  serverEnv,
+} from './support/processes.ts';
+
+let redis: Awaited<ReturnType<typeof openRedisProcess>>;
+let rootKey: string;
+let dir: string;
+const servers: Program[] = [];
+
+vi.setConfig({ testTimeout: 60_000 });
+
+beforeAll(build, 120_000);
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  redis = await openRedisProcess();
+  const server = runServer({ REDIS_URL: redis.url });
+  rootKey = await firstRootKeyOf(server);
+  await server.stop();
+});
+afterEach(async () => {
+  redis.signal('SIGCONT');
+  await Promise.all(servers.splice(0).map((server) => server.stop('SIGKILL')));
+});
+afterAll(async () => {
+  await redis.close();
+  rmSync(dir, { recursive: true });
+});
+
+/** A server whose standard error is this file descriptor. */
+function start(stderr: number | 'pipe', settings: Record<string, string> = {}) {
+  const env = serverEnv({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '10000', ...settings });
+  const server = run(process.execPath, ['dist/main.js'], { env, stdio: ['ignore', 'pipe', stderr] });
+  servers.push(server);
+  return server;
+}
+
+/** Sends so many requests, 20 at a time, and resolves to how many were answered how. */
+async function flood(server: Program, calls: number, path: string, headers: Record<string, string>, body = '') {
+  const url = await addressOf(server);
+  const agent = new Agent({ keepAlive: true, maxSockets: 20 });
+  const statuses: Record<number, number> = {};
+  const call = () =>
+    new Promise<void>((resolve, reject) => {
+      const sent = request(url + path, { method: body === '' ? 'GET' : 'POST', headers, agent }, (response) => {
+        statuses[response.statusCode!] = (statuses[response.statusCode!] ?? 0) + 1;
+        response.resume().once('end', resolve);
+      });
+      sent.once('error', reject).end(body);
+    });
+  let left = calls;
+  const caller = async () => {
+    while (left-- > 0) await call();
+  };
+  await Promise.all(Array.from({ length: 20 }, caller));
+  agent.destroy();
+  return statuses;
+}
+const getApi = (server: Program, calls: number, key = rootKey) => {
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  return flood(server, calls, '/v2/apis.getApi', headers, '{"apiId":"api_none1234"}');
+};
+
+const linesOf = (text: string) =>
+  text
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line));
+const rssOf = ({ child }: Program) =>
+  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))![1]) * 1024;
+
+/** Both ends of a pipe that does not wait for the other. */
+function openPipe(name: string) {
+  const path = join(dir, name);
+  spawnSync('mkfifo', [path]);
+  const readEnd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  const writeEnd = openSync(path, constants.O_WRONLY);
+  return { readEnd, writeEnd };
+}
+
+/** What can be read without waiting. */
+function readAll(fd: number): string {
+  const buffer = Buffer.alloc(65_536);
+  let text = '';
+  for (;;) {
+    try {
+      const bytes = readSync(fd, buffer);
+      if (bytes === 0) return text;
+      text += buffer.toString('utf8', 0, bytes);
+    } catch {
+      return text;
+    }
+  }
+}
+
+/** More than it keeps of a log that is not read: 1 MB of lines of 200 bytes and more. */
+const calls = 6_000;
+
+test('nobody reads standard error: all is answered, memory is bounded, dropped lines are counted, and it ends when told', async () => {
+  const { readEnd, writeEnd } = openPipe('stopped');
+  const server = start(writeEnd);
+  closeSync(writeEnd);
+  expect(await getApi(server, 1_000)).toEqual({ 404: 1_000 });
+  const before = rssOf(server);
+  expect(await getApi(server, calls)).toEqual({ 404: calls });
+  expect(rssOf(server) - before).toBeLessThan(64 * 1024 ** 2);
+
+  let text = '';
+  await vi.waitFor(
+    () => {
+      text += readAll(readEnd);
+      expect(text).toContain('Log lines were dropped');
+    },
+    { timeout: 30_000, interval: 20 },
+  );
+  await vi.waitFor(
+    () => {
+      text += readAll(readEnd);
+      const lines = linesOf(text.slice(0, text.lastIndexOf('\n')));
+      const dropped = lines.reduce((sum, line) => sum + (line.dropped ?? 0), 0);
+      expect(lines.filter(({ status }) => status === 404).length + dropped).toBe(calls + 1_000);
+    },
+    { timeout: 30_000, interval: 20 },
+  );
+  expect(await getApi(server, calls)).toEqual({ 404: calls });
+  const startedAt = performance.now();
+  expect(await server.stop()).toBe(0);
+  expect(performance.now() - startedAt).toBeLessThan(10_000);
+  closeSync(readEnd);
+});
+
+test('the reader of standard error is gone: it serves on, and ends when told', async () => {
+  const { readEnd, writeEnd } = openPipe('gone');
+  const server = start(writeEnd);
+  closeSync(writeEnd);
+  await addressOf(server);
+  closeSync(readEnd);
+  expect(await getApi(server, calls)).toEqual({ 404: calls });
+  expect(await server.stop()).toBe(0);
+});
+
+test('standard error is on a disk that is full: it serves on, and ends when told', async () => {
+  const full = openSync('/dev/full', 'w');
+  const server = start(full);
+  closeSync(full);
+  expect(await getApi(server, calls)).toEqual({ 404: calls });
+  expect(await server.stop()).toBe(0);
+});
+
+test('what comes last is written when it ends', async () => {
+  const server = start('pipe');
+  expect(await getApi(server, 50)).toEqual({ 404: 50 });
+  expect(await server.stop()).toBe(0);
+  expect(linesOf(server.err).filter(({ status }) => status === 404)).toHaveLength(50);
+});
+
+/** Sums the lines of a kind, with those they stand for, and checks that there was one a second. */
+function countLines(server: Program, status: number, seconds: number) {
+  const lines = linesOf(server.err).filter((line) => line.status === status);
+  expect(lines.length).toBeGreaterThan(0);
+  expect(lines.length).toBeLessThanOrEqual(seconds + 2);
+  return lines.reduce((sum, { omitted = 0 }) => sum + 1 + omitted, 0);
+}
+async function timed<T>(work: () => Promise<T>): Promise<[result: T, seconds: number]> {
+  const startedAt = performance.now();
+  const result = await work();
+  return [result, (performance.now() - startedAt) / 1000];
+}
+const waiting = { timeout: 10_000, interval: 20 };
+
+test('requests without a good root key are one line a second, with their number; others have a line each', async () => {
+  const server = start('pipe');
+  const [statuses, seconds] = await timed(() => getApi(server, 2_000, 'made_up'));
+  expect(statuses).toEqual({ 401: 2_000 });
+  expect(await getApi(server, 100)).toEqual({ 404: 100 });
+  await vi.waitFor(() => expect(countLines(server, 401, seconds)).toBe(2_000), waiting);
+  expect(linesOf(server.err).filter((line) => line.status === 404 && line.rootKeyId)).toHaveLength(100);
+});
+
+test('gateway checks without a root key are one line a second, with their number', async () => {
+  const server = start('pipe');
+  const [statuses, seconds] = await timed(() =>
+    flood(server, 2_000, '/v2/gateway/check', { authorization: 'Bearer k' }),
+  );
+  expect(statuses).toEqual({ 500: 2_000 });
+  await vi.waitFor(() => expect(countLines(server, 500, seconds)).toBe(2_000), waiting);
+});
+
+test('while Redis is away there is a line a second, of operations and of gateway checks, with their number', async () => {
+  const server = start('pipe', { GATEWAY_ROOT_KEY: rootKey, REDIS_TIMEOUT_MS: '1000' });
+  expect(await getApi(server, 1)).toEqual({ 404: 1 });
+  redis.signal('SIGSTOP');
+  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+  const [, seconds] = await timed(async () => {
+    const bearer = { authorization: 'Bearer made_up' };
+    expect(await getApi(server, 200)).toEqual({ 503: 200 });
+    expect(await flood(server, 200, '/v2/keys.verifyKey', headers, '{"key":"k"}')).toEqual({ 503: 200 });
+    expect(await flood(server, 200, '/v2/gateway/check', bearer)).toEqual({ 503: 200 });
+  });
+  redis.signal('SIGCONT');
+  // Operations and the gateway check have a line each.
+  await vi.waitFor(() => expect(countLines(server, 503, 2 * seconds + 2)).toBe(600), waiting);
+});
