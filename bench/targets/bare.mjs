@@ -25,7 +25,7 @@ function answer(native) {
   });
 }
 
-uws
+uws()
   .App()
   .post('/v2/keys.verifyKey', (native, head) => {
     const rootKey = head.getHeader('authorization');
@@ -41,5 +41,5 @@ uws
       else redis.noop('bench', key).then(() => aborted || answer(native));
     });
   })
-  .listen('127.0.0.1', 0, (socket) => process.send({ port: uws.us_socket_local_port(socket) }));
+  .listen('127.0.0.1', 0, (socket) => process.send({ port: uws().us_socket_local_port(socket) }));
 process.on('disconnect', () => process.exit());
