@@ -778,41 +778,61 @@ local function decide_items()
   end
 end
 
--- A count of a field is new: is there room for it today? What there is of identifiers, and of bytes of counts by tag, is what
--- commands that write reply, so that nothing is read here.
-local function has_room(field, bounded_by)
-  if bounded_by.identifiers then
+-- Takes back counts of identifiers that are new today and find no room. What there is, commands that write reply, so that nothing
+-- is read here.
+local function bound_identifiers(record, fields, identifiers)
+  local new, count = {}, 0
+  for _, field in ipairs(fields) do
     local identifier = string.sub(field, 4)
-    if redis.call('HSETNX', bounded_by.identifiers, identifier, '') == 0 then return true end
-    local count = redis.call('HINCRBY', bounded_by.identifiers, '', 1)
-    if count == 1 then redis.call('PEXPIRE', bounded_by.identifiers, int(retention + DAY_MS)) end
-    if count <= identifiers_max then return true end
-    redis.call('HDEL', bounded_by.identifiers, identifier)
-    redis.call('HINCRBY', bounded_by.identifiers, '', -1)
-    reply[2] = reply[2] + 1
-  else
-    local bytes = (#field + TAG_COUNT_BYTES) * (bounded_by.spent[field] and 2 or 1)
-    if redis.call('HINCRBY', bounded_by.tags, 'tags', bytes) <= tag_bytes_max then return true end
-    redis.call('HINCRBY', bounded_by.tags, 'tags', -bytes)
-    reply[3] = reply[3] + 1
+    if redis.call('HSETNX', identifiers, identifier, '') == 1 then
+      count = count + 1
+      new[count] = identifier
+    end
   end
+  if count == 0 then return end
+  local total = redis.call('HINCRBY', identifiers, '', count)
+  if total == count then redis.call('PEXPIRE', identifiers, int(retention + DAY_MS)) end
+  local beyond, left_out = math.min(total - identifiers_max, count), {}
+  if beyond <= 0 then return end
+  for index = count - beyond + 1, count do
+    redis.call('HDEL', identifiers, new[index])
+    left_out[new[index]] = true
+  end
+  redis.call('HINCRBY', identifiers, '', -beyond)
+  -- Of one that passed and was blocked in this call there are two.
+  for _, field in ipairs(fields) do
+    if left_out[string.sub(field, 4)] then
+      redis.call('HDEL', record, field)
+      reply[2] = reply[2] + 1
+    end
+  end
+end
+
+-- Is there room today for the count of a key and a tag, with `spent` for its credits as well?
+local function has_tag_room(field, bytes_record, spent)
+  local bytes = (#field + TAG_COUNT_BYTES) * (spent and 2 or 1)
+  if redis.call('HINCRBY', bytes_record, 'tags', bytes) <= tag_bytes_max then return true end
+  redis.call('HINCRBY', bytes_record, 'tags', -bytes)
+  reply[3] = reply[3] + 1
   return false
 end
 
 -- Adds the totals of this call to a record.
 local function write_totals(record, fields, bounded_by)
-  local created, spent = false, bounded_by and bounded_by.spent or {}
+  local new, spent = {}, bounded_by and bounded_by.spent or {}
   for field, amount in pairs(fields) do
     -- Redis prints a number with seventeen digits: `int` would be one more text to make.
     local is_new = redis.call('HINCRBY', record, field, amount) == amount
-    if is_new and bounded_by and not has_room(field, bounded_by) then
+    if is_new and bounded_by and bounded_by.tags and not has_tag_room(field, bounded_by.tags, spent[field]) then
       redis.call('HDEL', record, field)
     else
-      created = created or is_new
+      if is_new then new[#new + 1] = field end
       if spent[field] then redis.call('HINCRBY', record, 's' .. field, spent[field]) end
     end
   end
-  if created then redis.call('PEXPIRE', record, int(retention + DAY_MS)) end
+  if #new == 0 then return end
+  redis.call('PEXPIRE', record, int(retention + DAY_MS))
+  if bounded_by and bounded_by.identifiers then bound_identifiers(record, new, bounded_by.identifiers) end
 end
 
 -- How the head of so many answers is packed.
