@@ -56,8 +56,6 @@
 -- What a call is about.
 local workspace, retention, digests, items, now, hour, day, hour_of_day
 local usage_max, tags_max, tag_bytes_max, identifiers_max
--- What a count by tag takes beside its field.
-local TAG_COUNT_BYTES = 64
 -- What several items of a call share is read once.
 local roots, apis, namespaces, totals, bounds, rbac_version
 
@@ -808,23 +806,19 @@ local function bound_identifiers(record, fields, identifiers)
   end
 end
 
--- Is there room today for the count of a key and a tag, with `spent` for its credits as well?
-local function has_tag_room(field, bytes_record, spent)
-  local bytes = (#field + TAG_COUNT_BYTES) * (spent and 2 or 1)
-  if redis.call('HINCRBY', bytes_record, 'tags', bytes) <= tag_bytes_max then return true end
-  redis.call('HINCRBY', bytes_record, 'tags', -bytes)
-  reply[3] = reply[3] + 1
-  return false
-end
-
--- Adds the totals of this call to a record.
+-- Adds the totals of this call to a record. Of counts by tag, those that are new today and find no room are left out, with the
+-- credits of theirs.
 local function write_totals(record, fields, bounded_by)
-  local new, spent = {}, bounded_by and bounded_by.spent or {}
+  local new, tags, spent = {}, bounded_by and bounded_by.tags, bounded_by and bounded_by.spent or {}
   for field, amount in pairs(fields) do
     -- Redis prints a number with seventeen digits: `int` would be one more text to make.
     local is_new = redis.call('HINCRBY', record, field, amount) == amount
-    if is_new and bounded_by and bounded_by.tags and not has_tag_room(field, bounded_by.tags, spent[field]) then
+    -- A count takes 64 bytes beside its field.
+    local bytes = is_new and tags and (#field + 64) * (spent[field] and 2 or 1)
+    if bytes and redis.call('HINCRBY', tags, 'tags', bytes) > tag_bytes_max then
+      redis.call('HINCRBY', tags, 'tags', -bytes)
       redis.call('HDEL', record, field)
+      reply[3] = reply[3] + 1
     else
       if is_new then new[#new + 1] = field end
       if spent[field] then redis.call('HINCRBY', record, 's' .. field, spent[field]) end

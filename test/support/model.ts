@@ -607,7 +607,6 @@ export class Model {
     const key = this.keys.find(({ secret, state, api }) => secret === input.key && state === 'live' && !api.deleted);
     if (!key || !caller!(key.api.id.value!)) return { valid: false, code: 'NOT_FOUND' };
 
-    this.#settleRefill(key);
     const slugs = this.#slugsOf(key);
     let code = 'VALID';
     if (!key.enabled) code = 'DISABLED';
@@ -621,10 +620,12 @@ export class Model {
         const exceeded = counter.used(this.now) + cost > limit.limit;
         return { shown: { ...limit, id }, counter, limit: limit.limit, cost, exceeded };
       });
+      this.#settleRefill(key);
       this.#refill(key);
       if (checked.some(({ exceeded }) => exceeded)) code = 'RATE_LIMITED';
       else if (key.balance !== undefined && key.balance < (input.credits?.cost ?? 1)) code = 'USAGE_EXCEEDED';
     }
+    this.#settleRefill(key);
     this.#refill(key);
 
     let spentCredits = 0;
