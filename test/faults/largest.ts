@@ -69,7 +69,8 @@ export async function makeLargest(ok: Ok) {
   for (const index of times(wildcards, Number)) {
     await ok('ratelimits.setOverride', { namespace, identifier: wildcard(index), limit: 1e9, duration: day });
   }
-  const grants = times(1000, (index) => `api.api_${index}_${'0'.repeat(240)}.verify_key`);
+  // 64 KiB of them.
+  const grants = times(1000, (index) => `api.api_${index}_${'0'.repeat(40)}.read_key`);
   let rootKeyId = '';
   for (let index = 0; index <= listed; index++) {
     ({ rootKeyId } = await ok('rootKeys.createRootKey', { name: 'r'.repeat(255), permissions: grants }));
