@@ -1,0 +1,44 @@
+// The built pipeline in a process of its own, without a socket. Each message is a request; the answer says how long it held the
+// event loop at most, in processor time of the main thread, and how much the heap grew. Run with --expose-gc; the first
+// argument is the store's options as JSON.
+import { readFileSync } from 'node:fs';
+import { getHeapStatistics } from 'node:v8';
+import { pino } from 'pino';
+import { createPipeline } from '../../dist/http/pipeline.js';
+import { operations } from '../../dist/operations/index.js';
+import { openStore } from '../../dist/store/store.js';
+
+const store = await openStore(JSON.parse(process.argv[2]));
+const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
+
+const cpuMs = () => Number(readFileSync(`/proc/self/task/${process.pid}/schedstat`, 'utf8').split(' ')[0]) / 1_000_000;
+function heapMb() {
+  const { used_heap_size, external_memory } = getHeapStatistics();
+  return (used_heap_size + external_memory) / 1_000_000;
+}
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+async function costOf(request) {
+  await turn();
+  globalThis.gc();
+  const before = heapMb();
+  let [heldMs, most, isOver] = [0, before, false];
+  let since = cpuMs();
+  const tick = () => {
+    heldMs = Math.max(heldMs, cpuMs() - since);
+    most = Math.max(most, heapMb());
+    if (!isOver) setImmediate(tick);
+    since = cpuMs();
+  };
+  setImmediate(tick);
+  const { status } = await answer(request);
+  await turn();
+  isOver = true;
+  return { status, heldMs, heapMb: most - before };
+}
+
+process.on('message', async ({ body, ...head }) => {
+  process.send(await costOf({ ...head, body: Buffer.from(body) }));
+});
+process.on('disconnect', () => process.exit());
+process.send('ready');
