@@ -351,6 +351,9 @@ local function settle_states(record, packed, limits_at, external_id, identity_pa
   if owned then write_counters(workspace, string.sub(packed, 1, 16) .. api8, owned, now) end
 end
 
+-- Lua allows 200 locals at a time: what only one function uses ends with its block.
+local shown_of
+do
 local function pack_texts(texts)
   local parts = { struct.pack('>I2', #texts) }
   for index, text in ipairs(texts) do parts[index + 1] = struct.pack('>I2c0', #text, text) end
@@ -370,7 +373,7 @@ end
 -- `identity_cold` {state, meta} of its identity, where they were read already.
 local SHOWN = '>I6I2Bc0c16c20BI6I2c0I4c0I4c0c0c0'
 local SHOWN_WITH_IDENTITY = SHOWN .. 'c16I2c0I4c0c0'
-local function shown_of(record, version_time, version_number, more, packed, api_id, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
+shown_of = function(record, version_time, version_number, more, packed, api_id, flags, expires, limits_at, external_id, identity_packed, cold, identity_cold)
   local slugs, names = '', '\0\0'
   if flags.permissions then
     local held = redis.call('HMGET', record, 'direct', 'roles')
@@ -391,6 +394,7 @@ local function shown_of(record, version_time, version_number, more, packed, api_
   return struct.pack(format, version_time, version_number, #more, more, packed, api_id, flags.enabled and 1 or 0, expires,
     name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '', #slugs, slugs, names, packed_limits(packed, limits_at, TAIL_BYTES),
     identity_packed, #external_id, external_id, identity_meta and #identity_meta + 1 or 0, identity_meta or '', identity_limits)
+end
 end
 
 -- The tags that are counted, each once. A caller cannot fill the store with names: beyond so many tags an API counts no
@@ -424,6 +428,9 @@ local function count_tags(tags, key24, external_id, outcome, spent)
   end
 end
 
+-- Lua allows 200 locals at a time: what only one function uses ends with its block.
+local limit
+do
 -- A namespace that is met, with where this call counts for it and for its identifiers; false where there is none.
 local function meet_namespace(name, namespace)
   if namespace then
@@ -448,7 +455,7 @@ local function counter_of(counters, namespace, check, is_new)
   return counter
 end
 
-local function limit(position, _last, root_index)
+limit = function(position, _last, root_index)
   local root, count = roots[root_index] or root_at(root_index), nil
   count, position = struct.unpack('>B', items, position)
   if root.status ~= 'ok' then return refuse(root.status) end
@@ -555,6 +562,7 @@ local function limit(position, _last, root_index)
     add_total(namespace.identifiers, field .. check.identifier, 1, namespace.bounded_by)
   end
   return table.concat(answer)
+end
 end
 
 -- The counts of a key's outcomes beside VALID (4 bytes each), with one more of this outcome.

@@ -1,11 +1,12 @@
 -- How many records a workspace has: APIs, keys, identities, namespaces, overrides, permissions, roles and root keys. Keys and
 -- overrides are in as many lists as there are APIs and namespaces, so they are counted in the workspace's fields `key_records`
 -- (deleted ones as long as their record stays) and `override_records`. A workspace that an earlier version made has no such fields:
--- what is there is counted when something is next made, or by the sweeper's first count; nothing is added up before.
+-- what is there is counted when something is next made, or by the sweeper's first count; nothing is added up before. The fields
+-- hold one more than there are, so that a field that was not there shows by what HINCRBY returns, and nothing has to be read.
 
 local function records_of(workspace)
   local sum = 0
-  for _, count in ipairs(redis.call('HMGET', workspace, 'key_records', 'override_records')) do sum = sum + (tonumber(count) or 0) end
+  for _, count in ipairs(redis.call('HMGET', workspace, 'key_records', 'override_records')) do sum = sum + (tonumber(count) or 1) - 1 end
   local lists, hash = record_lists(workspace)
   for _, list in ipairs(lists) do sum = sum + redis.call('ZCARD', list) end
   return sum + redis.call('HLEN', hash)
@@ -19,7 +20,7 @@ end
 -- Counts keys and overrides where that was not done yet.
 local function count_records(workspace)
   if redis.call('HEXISTS', workspace, 'key_records') == 1 then return end
-  local keys, all_overrides = redis.call('ZCARD', purge_queue(workspace)), 0
+  local keys, all_overrides = redis.call('ZCARD', purge_queue(workspace)) + 1, 1
   for _, api8 in ipairs(redis.call('LRANGE', dead_apis(workspace), 0, -1)) do
     keys = keys + redis.call('ZCARD', key_list(workspace, api8))
   end
@@ -44,5 +45,5 @@ end
 
 -- Brings a count in step with a change, in the script that makes it. `field` is 'key_records' or 'override_records'.
 local function add_records(workspace, field, change)
-  if change ~= 0 and redis.call('HEXISTS', workspace, field) == 1 then redis.call('HINCRBY', workspace, field, change) end
+  if change ~= 0 and redis.call('HINCRBY', workspace, field, change) == change then redis.call('HDEL', workspace, field) end
 end

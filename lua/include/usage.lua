@@ -40,9 +40,15 @@ end
 local function note_former(list, member, now, retention_ms)
   local kept_ms, hour = retention_ms + 31 * DAY_MS, math.floor(now / HOUR_MS)
   if redis.call('ZADD', list, 'GT', hour, member) == 1 then
-    local last_too_old = int(hour - math.ceil(kept_ms / HOUR_MS) - 1)
-    local too_old = redis.call('ZRANGE', list, '-inf', last_too_old, 'BYSCORE', 'LIMIT', 0, 100)
-    if #too_old > 0 then redis.call('ZREM', list, unpack(too_old)) end
+    -- Popped, and the first that is not too old put back: scripts read nothing once they have begun to write.
+    local last_too_old = hour - math.ceil(kept_ms / HOUR_MS) - 1
+    for _ = 1, 100 do
+      local oldest = redis.call('ZPOPMIN', list)
+      if tonumber(oldest[2]) > last_too_old then
+        redis.call('ZADD', list, oldest[2], oldest[1])
+        break
+      end
+    end
   end
   redis.call('PEXPIRE', list, int(kept_ms))
 end

@@ -10,5 +10,5 @@
 
 local workspace, name, sequence, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 redis.call('HSET', workspace, 'name', name, 'created', int(now), 'sequence', sequence,
-  'key_records', 0, 'override_records', 0)
+  'key_records', 1, 'override_records', 1)
 return int(now)

@@ -181,12 +181,12 @@ describe('lengths and chunks', () => {
     expect(closed).toBe(true);
   });
 
-  test('a body in eighteen chunks is one body', async () => {
+  test('a body in eighteen chunks is one body, and the last of its connection', async () => {
     const chunks = [...good].map((character) => `1\r\n${character}\r\n`);
     const headers = [auth(), json, 'Transfer-Encoding: chunked'];
     const { answers, closed } = await converse([request({ headers, body: '' }), ...chunks, '0\r\n\r\n']);
     expect(answers.map(({ status }) => status)).toEqual([200]);
-    expect(closed).toBe(false);
+    expect(closed).toBe(true);
   });
 
   test.each([
