@@ -169,8 +169,8 @@ test('requests that name ever new workspaces: a known caller goes before them, a
     const newcomers = times(1200, (index) => call(noRootKey(index)).then((status) => ended.push(status)));
     const known = times(20, () => call(tollgate.rootKey));
     expect(await Promise.all(known)).toEqual(Array(20).fill(expected));
-    // Those at Redis before it, and for management those of the second round trip.
-    expect(ended.filter((status) => status === 401).length).toBeLessThan(500);
+    // Those at Redis before it, and for management those of the second round trip: 300 to 510. Without shares: 850 and more.
+    expect(ended.filter((status) => status === 401).length).toBeLessThan(700);
     await Promise.all(newcomers);
     expect(ended.filter((status) => status === 401).length).toBeGreaterThanOrEqual(850);
     expect(new Set(ended)).toEqual(new Set([401, 503]));
