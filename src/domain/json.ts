@@ -10,9 +10,13 @@ export class JsonText {
   }
 }
 
+const isStrings = (value: unknown): boolean => Array.isArray(value) && value.every((item) => typeof item === 'string');
+
 /** JSON.stringify for values that may hold JsonText. */
 export function print(value: unknown): string {
   if (value instanceof JsonText) return value.text;
+  // Strings are printed at once: a key may have a hundred thousand permissions, and one by one they took 60 ms.
+  if (isStrings(value)) return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map((item) => print(item ?? null)).join(',')}]`;
   if (typeof value === 'object' && value !== null) {
     const members: string[] = [];

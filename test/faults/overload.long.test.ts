@@ -90,7 +90,9 @@ test.each([
     expect(others).toEqual([]);
     // Served as many as without the excess, none of them after its time.
     expect(served.length).toBeGreaterThan(0.5 * 10 * rate);
-    expect(percentile(served, 99)).toBeLessThan(redisTimeoutMs + slackMs);
+    // A management request asks Redis twice after its turn has come: for the root key, and for what it does.
+    const afterWaiting = call === verify ? 0 : 2 * standstillMs;
+    expect(percentile(served, 99)).toBeLessThan(redisTimeoutMs + afterWaiting + slackMs);
     // Refused without waiting for Redis, which is away for longer than that nearly all the time.
     expect(refused.length).toBeGreaterThan(10 * rate);
     expect(percentile(refused, 50)).toBeLessThan(standstillMs / 3);
