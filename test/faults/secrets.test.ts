@@ -15,8 +15,7 @@ import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { exampleOf, makeThings } from '../support/examples.ts';
 import type { Called, InputOf, OutputOf } from '../support/harness.ts';
 import { namesIn } from '../support/keyspace.ts';
-import { build } from '../support/processes.ts';
-import { type Alone, endAll, startAlone } from './processes.ts';
+import { type Alone, build, endAll, startAlone } from '../support/processes.ts';
 import { report } from './report.ts';
 
 let server: Alone;

@@ -39,7 +39,8 @@ const kinds = {
 };
 
 /** Letters of what a key has, of what the request names, and of what the key has then. */
-const changes = {
+type Letters = [before: string, asked: string, after: string];
+const changes: Record<'add' | 'remove' | 'set', [Letters, ...Letters[]]> = {
   add: [
     ['b', 'ca', 'bca'],
     ['', 'dad', 'da'],
@@ -55,7 +56,7 @@ const changes = {
     ['ab', '', ''],
     ['', 'ca', 'ca'],
   ],
-} as const;
+};
 
 const operations = (Object.keys(kinds) as (keyof typeof kinds)[]).flatMap((kind) =>
   (Object.keys(changes) as (keyof typeof changes)[]).map((mode) => ({
