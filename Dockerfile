@@ -21,6 +21,7 @@ COPY --from=build /usr/local/bin/node /usr/local/bin/node
 WORKDIR /app
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
+COPY --from=build /app/src/http/examples.json ./src/http/examples.json
 COPY package.json LICENSE ./
 COPY lua ./lua
 # Containers keep what is printed as a log, and a root key must not be in one: the command line makes the first.

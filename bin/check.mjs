@@ -1,9 +1,15 @@
-// npm run check: everything that must hold before a commit. Format and lint, types, tests; it stops at the first that fails.
+// npm run check: everything that must hold before a commit: format and lint, types, tests. It stops at the first that fails.
+// --quick runs only the tests of the folders where most changes are made; other arguments go to vitest.
 import { checkNode, install, root, run, runLocal } from './prepare.mjs';
+
+const args = process.argv.slice(2);
+const isQuick = args.includes('--quick');
+const quickFolders = ['operations', 'lua', 'store', 'domain', 'http'].map((name) => `test/${name}/`);
+const testArgs = [...args.filter((arg) => arg !== '--quick'), ...(isQuick ? quickFolders : [])];
 
 checkNode();
 install({ dev: true });
 process.exitCode =
   runLocal('biome', ['ci']) ||
   runLocal('tsc', ['--noEmit']) ||
-  run(process.execPath, [`${root}/bin/test.mjs`, ...process.argv.slice(2)]);
+  run(process.execPath, [`${root}/bin/test.mjs`, ...testArgs]);

@@ -1,5 +1,5 @@
-// npm run examples: has a real server answer the story of test/support/story.ts again, and writes down what it said, for
-// /openapi.json. After a change of what operations take or answer; npm test compares.
+// npm run examples: sends the requests of test/support/story.ts to a real server and writes its responses to
+// src/http/examples.json, for /openapi.json. Run it after a change of schemas or responses; npm test compares.
 import { prepare, runLocal } from './prepare.mjs';
 
 prepare({ dev: true });

@@ -1,10 +1,9 @@
-// The examples of /openapi.json are what a real server answered to test/support/story.ts, whose clock was held. Told again
-// here, the story must read the same to the letter; `npm run examples` writes it down anew.
+// The examples of /openapi.json are the responses of a real server with a held clock to test/support/story.ts. The same
+// requests must get the same responses to the letter; `npm run examples` writes src/http/examples.json again.
 
 import { createHash } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import { createKeyString, createRootKeyString, digestOf } from '../src/domain/keyString.ts';
-import type { Example } from '../src/http/examples.ts';
 import { askedBy } from '../src/http/gateway.ts';
 import type { OpenApiDocument } from '../src/http/openapi.ts';
 import { RootKeyReader } from '../src/http/rootKey.ts';
@@ -14,9 +13,9 @@ import { openStore, type Store } from '../src/store/store.ts';
 import { testSettings } from './support/harness.ts';
 import { testRedisUrl } from './support/redis.ts';
 import { serveStore } from './support/serving.ts';
-import { type Tell, tellStory } from './support/story.ts';
+import { type Made, makers, story } from './support/story.ts';
 
-let told: Record<string, Example>;
+let examples: Record<string, { request?: unknown; response: unknown }>;
 let document: OpenApiDocument;
 
 beforeAll(async () => {
@@ -27,21 +26,20 @@ beforeAll(async () => {
   const rootKey = await firstRootKey(store);
   const secrets = [rootKey];
 
-  const heard: typeof told = {};
-  const tell: Tell = async (name, request) => {
-    expect(heard, 'told once').not.toHaveProperty([name]);
+  const responses: typeof examples = {};
+  const made = { newHash: createHash('sha256').update('a key of another system').digest('base64') } as Made;
+  for (const [name, inputOf] of Object.entries(story)) {
     nowMs += 1000;
+    const request = inputOf(made);
     const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
     const answer = await fetch(`${url}/v2/${name}`, { method: 'POST', headers, body: JSON.stringify(request) });
     const response = (await answer.json()) as { data: never };
     expect(answer.status, JSON.stringify(response)).toBe(200);
-    heard[name] = { request, response };
+    responses[name] = { request, response };
+    if (makers.some((maker) => maker === name)) Object.assign(made, response.data);
     const { key } = response.data as { key?: string };
     if (key) secrets.push(key);
-    return response.data;
-  };
-  const hash = createHash('sha256').update('a key of another system').digest('base64');
-  await tellStory(tell, hash);
+  }
   document = (await (await fetch(`${url}/openapi.json`)).json()) as OpenApiDocument;
   // What is asked by GET takes at most headers, those of the gateway check.
   const headers = { authorization: `Bearer ${await keyOf(store, rootKey)}`, [askedBy.rootKey]: rootKey };
@@ -49,11 +47,11 @@ beforeAll(async () => {
     if (!get) continue;
     const answer = await fetch(url + path, { headers });
     expect(answer.status, path).toBe(200);
-    heard[get.operationId] = { response: await answer.json() };
+    responses[get.operationId] = { response: await answer.json() };
   }
   await server.close();
   await store.close();
-  told = JSON.parse(withoutChance(JSON.stringify(heard), secrets));
+  examples = JSON.parse(withoutChance(JSON.stringify(responses), secrets));
 });
 
 async function firstRootKey(store: Store): Promise<string> {
@@ -112,23 +110,11 @@ function withoutChance(text: string, secrets: readonly string[]): string {
   });
 }
 
-test('every operation is told of', () => {
+test('the story calls every operation, and reads every page', () => {
   const read = Object.values(document.paths).flatMap(({ get }) => get?.operationId ?? []);
-  expect(Object.keys(told).sort()).toEqual([...operations.map(({ name }) => name), ...read].sort());
+  expect(Object.keys(examples).sort()).toEqual([...operations.map(({ name }) => name), ...read].sort());
 });
 
-test('what is written down is what a server answers', async () => {
-  const text = `// Written by npm run examples: what a real server answered to test/support/story.ts. Do not edit.
-
-export interface Example {
-  /** The request's body; left out where there is none. */
-  request?: unknown;
-  /** The answer's, with 200. */
-  response: unknown;
-}
-
-// biome-ignore format: as it was written
-export const examples: Record<string, Example> = ${JSON.stringify(told, undefined, 2)};
-`;
-  await expect(text).toMatchFileSnapshot('../src/http/examples.ts');
+test('src/http/examples.json holds the responses of a server', async () => {
+  await expect(`${JSON.stringify(examples, undefined, 2)}\n`).toMatchFileSnapshot('../src/http/examples.json');
 });

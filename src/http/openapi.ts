@@ -1,6 +1,7 @@
 // The OpenAPI 3.1 document: what the operations say of themselves, and what every operation has in common. Nothing of it
 // is written by hand but the sentences.
 
+import { readFileSync } from 'node:fs';
 import type { TSchema } from 'typebox';
 import { actions, type Resource } from '../domain/grants.ts';
 import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
@@ -16,11 +17,22 @@ import {
   Role,
   VerifiedRatelimit,
 } from '../operations/schemas.ts';
-import { examples } from './examples.ts';
 import { answeredBy, askedBy, gatewayPath } from './gateway.ts';
 
 /** JSON Schema 2020-12, as OpenAPI 3.1 takes it, and every other object of the document. */
 type Json = { [member: string]: unknown };
+
+interface Example {
+  /** The request's body; left out where there is none. */
+  request?: unknown;
+  /** The body of the response, whose status is 200. */
+  response: unknown;
+}
+
+/** By operation, written by `npm run examples`. The path is the same from src/http and dist/http. */
+const examples: Record<string, Example> = JSON.parse(
+  readFileSync(new URL('../../src/http/examples.json', import.meta.url), 'utf8'),
+);
 
 export interface OpenApiDocument extends Json {
   openapi: string;

@@ -146,7 +146,8 @@ export async function loadScripts(
   for (const script of scripts.values()) {
     const digest = await (script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source)).catch(
       (cause: Error) => {
-        throw new Error(locate(script, cause.message), { cause });
+        // Not with its cause, which holds the whole script.
+        throw new Error(locate(script, cause.message));
       },
     );
     if (script.library) continue;

@@ -6,9 +6,10 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { openClient } from '../support/client.ts';
 import { dayMs, hourMs } from '../support/harness.ts';
-import { build } from '../support/processes.ts';
-import { caller, compiles, endAll, preload, startRedis, startTollgate, temporaryDir } from './processes.ts';
+import { build, endAll, startRedis, startTollgate, temporaryDir } from '../support/processes.ts';
+import { compiles, preload } from './preload.ts';
 import { report } from './report.ts';
 
 beforeAll(build, 120_000);
@@ -31,7 +32,7 @@ test.skipIf(!compiles)(
       env: { LD_PRELOAD: preload('clock', dir)!, CLOCK_FILE: file },
     });
     const server = await startTollgate({ REDIS_URL: redis.url, SWEEP_INTERVAL_MS: '20' });
-    const call = caller(() => server.port, await server.firstRootKey());
+    const { call } = openClient(() => server.url, await server.firstRootKey());
     const nowMs = async () => Number((await redis.admin.time())[0]) * 1000;
     expect(Math.abs((await nowMs()) - halfPastEleven)).toBeLessThan(30_000);
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operations } from '../../src/operations/index.ts';
 import { workspaceKey } from '../../src/store/keyspace.ts';
 import { connect } from '../../src/store/redis.ts';
-import { examples, makeThings } from '../support/examples.ts';
+import { exampleOf, makeThings } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';
 import { freePort, type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
 import { report } from './report.ts';
@@ -44,7 +44,7 @@ describe('every operation', () => {
   test.each(operations.map(({ name }) => name))('%s', async (name) => {
     for (const { rootKey } of workspaces) {
       const things = await makeThings(tollgate.call, rootKey);
-      const { status, error } = await tollgate.call(name, examples[name](things), rootKey);
+      const { status, error } = await tollgate.call(name, exampleOf(name).input(things), rootKey);
       expect(error).toBeUndefined();
       expect(status).toBe(200);
     }

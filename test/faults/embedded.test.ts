@@ -6,8 +6,7 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
-import { build } from '../support/processes.ts';
-import { type Alone, endAll, startAlone } from './processes.ts';
+import { type Alone, build, endAll, startAlone } from '../support/processes.ts';
 import { report } from './report.ts';
 
 let server: Alone;

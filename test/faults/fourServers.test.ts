@@ -2,9 +2,9 @@
 // allow, not one more or less, and every answer counted.
 
 import { afterEach, beforeAll, expect, test } from 'vitest';
-import { build } from '../support/processes.ts';
+import { type Client, openClient } from '../support/client.ts';
+import { build, endAll, startRedis, startTollgate, temporaryDir } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
-import { caller, endAll, startRedis, startTollgate, temporaryDir } from './processes.ts';
 import { report } from './report.ts';
 
 const servers = 4;
@@ -14,7 +14,7 @@ const callsEach = 80;
 beforeAll(build, 120_000);
 afterEach(endAll);
 
-type Call = ReturnType<typeof caller>;
+type Call = Client['call'];
 
 test('four servers on one Redis admit exactly what limits and credits allow, and count every answer', async () => {
   const redis = await startRedis(temporaryDir());
@@ -22,8 +22,8 @@ test('four servers on one Redis admit exactly what limits and credits allow, and
   const first = await startTollgate({ REDIS_URL: redis.url });
   const rootKey = await first.firstRootKey();
   const others = await Promise.all(Array.from({ length: servers - 1 }, () => startTollgate({ REDIS_URL: redis.url })));
-  const calls: Call[] = [first, ...others].flatMap(({ port }) =>
-    Array.from({ length: callersEach }, () => caller(() => port, rootKey)),
+  const calls: Call[] = [first, ...others].flatMap(({ url }) =>
+    Array.from({ length: callersEach }, () => openClient(url, rootKey).call),
   );
   const [ask] = calls as [Call];
 

@@ -26,9 +26,8 @@ import { closed } from '../support/closed.ts';
 import { testSettings } from '../support/harness.ts';
 import { survey } from '../support/keyspace.ts';
 import { longValues, withLongValue } from '../support/longBodies.ts';
-import { build } from '../support/processes.ts';
+import { type Alone, build, endAll, startAlone } from '../support/processes.ts';
 import { seed } from '../support/random.ts';
-import { type Alone, endAll, startAlone } from './processes.ts';
 import { report } from './report.ts';
 
 const operations: readonly AnyOperation[] = registry;

@@ -6,8 +6,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { errorCatalogue } from '../../src/errors.ts';
-import { build } from '../support/processes.ts';
-import { type Alone, endAll, startAlone } from './processes.ts';
+import { type Alone, build, endAll, startAlone } from '../support/processes.ts';
 import { report } from './report.ts';
 
 let server: Alone;

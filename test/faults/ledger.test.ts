@@ -4,21 +4,22 @@ import { cpSync, readFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { build } from '../support/processes.ts';
-import { random, seed } from '../support/random.ts';
-import { type LedgerResult, openLedger } from './ledger.ts';
+import { openClient } from '../support/client.ts';
 import {
-  caller,
+  build,
   endAll,
-  incrementalFile,
-  newRedis,
+  findNewRedis,
   type RedisOptions,
   startRedis,
   startTollgate,
   temporaryDir,
-  watchDisk,
-} from './processes.ts';
+} from '../support/processes.ts';
+import { random, seed } from '../support/random.ts';
+import { type LedgerResult, openLedger } from './ledger.ts';
+import { incrementalFile, watchDisk } from './preload.ts';
 import { report } from './report.ts';
+
+const newRedis = findNewRedis();
 
 const writers = 24;
 
@@ -42,7 +43,7 @@ async function crash({
   const disk = watchDisk(dir);
   const redis = await startRedis(dir, { ...options, env: { ...disk?.env } });
   const server = await startTollgate({ REDIS_URL: redis.url, TOLLGATE_DURABLE: durable ? '1' : '0' });
-  const call = caller(() => server.port, await server.firstRootKey());
+  const { call } = openClient(() => server.url, await server.firstRootKey());
   const ledger = await openLedger(call);
   // What was there for a second before the fault must be there in any case.
   const pick = random(seed);
@@ -116,7 +117,7 @@ test('a file torn at any byte is served as it was after some step', async () => 
   const dir = temporaryDir();
   const redis = await startRedis(dir);
   const server = await startTollgate({ REDIS_URL: redis.url });
-  const call = caller(() => server.port, await server.firstRootKey());
+  const { call } = openClient(() => server.url, await server.firstRootKey());
   const ledger = await openLedger(call);
   const file = incrementalFile(dir);
   const first = readFileSync(file).length;

@@ -8,10 +8,10 @@
  */
 
 import { expect } from 'vitest';
+import type { Client } from '../support/client.ts';
 import { dayMs } from '../support/harness.ts';
-import type { caller } from './processes.ts';
 
-type Call = ReturnType<typeof caller>;
+type Call = Client['call'];
 
 const granted = 1_000_000;
 const limit = { name: 'all', limit: 1_000_000, duration: 20 * dayMs, autoApply: true };

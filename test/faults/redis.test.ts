@@ -16,8 +16,8 @@ import { operations } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { testSettings } from '../support/harness.ts';
+import { endAll, startRedis, temporaryDir } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
-import { endAll, startRedis, temporaryDir } from './processes.ts';
 import { report } from './report.ts';
 import { sendTimed, type Timed } from './timed.ts';
 

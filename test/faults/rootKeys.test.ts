@@ -8,8 +8,8 @@ import { createKeyString } from '../../src/domain/keyString.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { type OperationName, operations as registry } from '../../src/operations/index.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
-import { examples, freshName, makeThings, type Things } from '../support/examples.ts';
-import { harness, type InputOf } from '../support/harness.ts';
+import { exampleOf, freshName, makeThings, type Things } from '../support/examples.ts';
+import { harness } from '../support/harness.ts';
 import { namesIn } from '../support/keyspace.ts';
 import { seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
@@ -87,7 +87,7 @@ function masked({ status, body }: { status: number; body: string }, asked: Thing
 describe('another workspace', () => {
   test.each(operations.map(({ name }) => name as OperationName))('%s', async (name) => {
     const before = await bytesOf(theirs.workspaceId);
-    const example = examples[name] as (things: Things) => InputOf<OperationName>;
+    const example = exampleOf(name).input;
     for (let n = 0; ; n++) {
       // Two workspaces alike, as one call may change what the next would find.
       const answers = await Promise.all(
@@ -114,24 +114,21 @@ describe('another workspace', () => {
     expect(await bytesOf(theirs.workspaceId)).toEqual(before);
   });
 
-  test.each(operations.filter((operation) => operation.kind === 'manages' && operation.list).map(({ name }) => name))(
-    '%s with the cursor of another’s list shows only what is one’s own',
-    async (name) => {
+  const lists = operations.filter((operation) => operation.kind === 'manages' && operation.list);
+  test.each(lists.map(({ name, input }) => ({ name, required: (input as { required?: string[] }).required ?? [] })))(
+    '$name with a cursor of another workspace lists only the caller’s own items',
+    async ({ name, required }) => {
       const { rootKey } = await createWorkspace();
       const ours = await makeThings(call, rootKey);
       const more = await makeThings(call, theirs.rootKey);
-      const input = { limit: 1 } as Record<string, unknown>;
-      if (name === 'apis.listKeys') {
-        input.apiId = more.apiId;
-        await call('keys.createKey', { apiId: more.apiId }, theirs.rootKey);
-      }
-      if (name === 'ratelimits.listOverrides') input.namespace = more.namespaceId;
-      const page = JSON.parse((await post(name, input, theirs.rootKey)).body);
-      const { cursor } = page.pagination;
+      await call('keys.createKey', { apiId: more.apiId }, theirs.rootKey); // Every list has more than one item.
+      const list = async (things: Things, rootKey: string, paging: object) => {
+        const named = Object.entries(exampleOf(name).input(things)).filter(([field]) => required.includes(field));
+        return (await post(name, { ...Object.fromEntries(named), ...paging }, rootKey)).body;
+      };
+      const { cursor } = JSON.parse(await list(more, theirs.rootKey, { limit: 1 })).pagination;
       expect(cursor).toBeTypeOf('string');
-      if (name === 'apis.listKeys') input.apiId = ours.apiId;
-      if (name === 'ratelimits.listOverrides') input.namespace = ours.namespaceId;
-      const { body } = await post(name, { ...input, limit: 100, cursor }, rootKey);
+      const body = await list(ours, rootKey, { limit: 100, cursor });
       for (const id of [...Object.values(more), ...Object.values(theirThings)]) expect(body).not.toContain(id);
     },
   );
@@ -141,7 +138,7 @@ describe('another workspace', () => {
     expect(tollgate.rootKey).toContain(otherPart);
     const forged = tollgate.rootKey.replace(otherPart, part);
     for (const { name } of operations) {
-      const answer = await post(name, examples[name as OperationName](theirThings), forged);
+      const answer = await post(name, exampleOf(name).input(theirThings), forged);
       expect(answer.status, name).toBe(401);
     }
   });
@@ -174,7 +171,7 @@ describe('taken back', () => {
   describe.each(takenBack)('%s', (how, status, code, takeBack) => {
     test.each(operations.map(({ name }) => name as OperationName))('%s, from the next request on', async (name) => {
       const { rootKeyId, key } = (await call('rootKeys.createRootKey', { permissions: ['*'] })).data;
-      const input = async () => examples[name](await makeThings(call, tollgate.rootKey)) as InputOf<OperationName>;
+      const input = async () => exampleOf(name).input(await makeThings(call, tollgate.rootKey));
       expect((await call(name, await input(), key)).status).toBe(200);
       const next = await input();
       expect((await takeBack(rootKeyId)).status).toBe(200);

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { OpenApiDocument } from '../../src/http/openapi.ts';
 import { operations } from '../../src/operations/index.ts';
 import { startMsMax, startTollgate, type Tollgate } from '../examples/tollgate.ts';
-import { examples, makeThings } from '../support/examples.ts';
+import { exampleOf, makeThings } from '../support/examples.ts';
 import { run } from '../support/processes.ts';
 import { pythonWith } from '../support/python.ts';
 import { report } from './report.ts';
@@ -59,7 +59,7 @@ async function documentWithThings(): Promise<OpenApiDocument> {
     for (const name of [operation.name, ...('alias' in operation ? [operation.alias] : [])]) {
       const content = document.paths[`/v2/${name}`]!.post!.requestBody as { content: Record<string, object> };
       const things = await makeThings(call, tollgate.rootKey);
-      Object.assign(content.content['application/json']!, { example: examples[operation.name](things) });
+      Object.assign(content.content['application/json']!, { example: exampleOf(operation.name).input(things) });
     }
   }
   return document;

@@ -12,11 +12,10 @@ import { createKeyString } from '../../src/domain/keyString.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
 import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
-import { examples, makeThings } from '../support/examples.ts';
+import { exampleOf, makeThings } from '../support/examples.ts';
 import type { Called, InputOf, OutputOf } from '../support/harness.ts';
 import { namesIn } from '../support/keyspace.ts';
-import { build } from '../support/processes.ts';
-import { type Alone, endAll, startAlone } from './processes.ts';
+import { type Alone, build, endAll, startAlone } from '../support/processes.ts';
 import { report } from './report.ts';
 
 let server: Alone;
@@ -94,7 +93,7 @@ test('every operation leaves its secrets nowhere', async () => {
   for (const { name } of operations) {
     const things = await makeThings(call, server.rootKey);
     secrets.set(things.key, 'keys.createKey');
-    const { status } = await call(name, examples[name](things) as InputOf<typeof name>);
+    const { status } = await call(name, exampleOf(name).input(things));
     expect(status, name).toBe(200);
   }
   // Imported by hash: the string itself was never here.

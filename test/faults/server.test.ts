@@ -8,10 +8,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
-import { build } from '../support/processes.ts';
+import { openClient } from '../support/client.ts';
+import { build, endAll, startTollgate, temporaryDir } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
 import { type LedgerResult, openLedger } from './ledger.ts';
-import { caller, endAll, startTollgate, temporaryDir } from './processes.ts';
 import { report } from './report.ts';
 
 const waiting = { timeout: 60_000, interval: 20 };
@@ -24,7 +24,7 @@ async function startUnderLoad(settings: Record<string, string> = {}) {
   const start = () => startTollgate({ TOLLGATE_DATA_DIR: dataDir, ...settings });
   let server = await start();
   const rootKey = await server.firstRootKey();
-  const call = caller(() => server.port, rootKey);
+  const { call } = openClient(() => server.url, rootKey);
   const ledger = await openLedger(call);
   const stop = ledger.start(24, (writer) => random(seed + writer));
   await vi.waitFor(() => expect(ledger.acknowledged()).toBeGreaterThan(300), waiting);

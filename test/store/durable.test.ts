@@ -4,8 +4,10 @@ import { readFileSync } from 'node:fs';
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { changingScripts } from '../../src/store/durable.ts';
 import { assemble, scriptNames } from '../../src/store/scripts.ts';
-import { caller, endAll, newRedis, startRedis, startTollgate, temporaryDir } from '../faults/processes.ts';
-import { build } from '../support/processes.ts';
+import { openClient } from '../support/client.ts';
+import { build, endAll, findNewRedis, startRedis, startTollgate, temporaryDir } from '../support/processes.ts';
+
+const newRedis = findNewRedis();
 
 vi.setConfig({ testTimeout: 90_000 });
 beforeAll(build, 120_000);
@@ -62,7 +64,7 @@ describe.skipIf(!newRedis)('on a Redis that knows WAITAOF', () => {
   test('its own Redis runs appendfsync always', async () => {
     const dataDir = temporaryDir();
     const server = await startTollgate({ TOLLGATE_DATA_DIR: dataDir, TOLLGATE_DURABLE: '1' });
-    const call = caller(() => server.port, await server.firstRootKey());
+    const { call } = openClient(() => server.url, await server.firstRootKey());
     expect((await call('apis.createApi', { name: 'durable' })).status).toBe(200);
     expect(readFileSync(`${dataDir}/redis/redis.conf`, 'utf8')).toContain('\nappendfsync always\n');
   });
@@ -70,7 +72,7 @@ describe.skipIf(!newRedis)('on a Redis that knows WAITAOF', () => {
   test('a change is refused while the disk is not written to; reads and verifications do not wait', async () => {
     const redis = await startRedis(temporaryDir(), { program: newRedis!, fsync: 'always' });
     const server = await durable(redis.url);
-    const call = caller(() => server.port, await server.firstRootKey());
+    const { call } = openClient(() => server.url, await server.firstRootKey());
     const { apiId } = (await call('apis.createApi', { name: 'durable' })).data;
     const { key, keyId } = (await call('keys.createKey', { apiId })).data;
 

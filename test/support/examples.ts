@@ -1,7 +1,10 @@
-// One call of each operation that succeeds and makes use of all it takes: what the tests of the whole registry start
-// from. `Things` are what such calls are about, made anew for every call, as some remove them.
+// What the tests of the whole registry know of each operation. A new operation does not compile until it has its entry.
+// `Things` are the records that the calls name, created again for every call, as some calls delete them.
 
 import { randomBytes } from 'node:crypto';
+import { expect } from 'vitest';
+import type { Action, Resource } from '../../src/domain/grants.ts';
+import type { ErrorCode } from '../../src/errors.ts';
 import type { OperationName } from '../../src/operations/index.ts';
 import type { Called, InputOf, OutputOf } from './harness.ts';
 
@@ -78,69 +81,321 @@ const key = ({ name }: Things) => ({
   permissions: [name, freshName()],
 });
 
-export const examples: { [Name in OperationName]: (things: Things) => InputOf<Name> } = {
-  'apis.createApi': () => ({ name: freshName() }),
-  'apis.getApi': ({ apiId }) => ({ apiId }),
-  'apis.listKeys': ({ apiId, name }) => ({ apiId, externalId: name }),
-  'apis.deleteApi': ({ apiId }) => ({ apiId }),
-  'keys.createKey': (things) => ({ apiId: things.apiId, ...key(things) }),
-  'keys.verifyKey': ({ key, name }) => ({
-    key,
-    permissions: name,
-    ratelimits: [
-      { name: 'tokens', cost: 3 },
-      { name: 'ad hoc', limit: 5, duration: hour },
+/** `api.create_key`: a grant without its id. */
+export type Need = { [R in Resource]: `${R}.${Action<R>}` }[Resource];
+
+export interface Example<Name extends OperationName> {
+  /** Succeeds, and uses all that the operation takes. */
+  input(things: Things): InputOf<Name>;
+  /** The grants that this input needs, all of them. Inputs that need others are in permissionTable.test.ts. */
+  needs: Need[];
+  /** The error when the ids in `input` are those of another workspace; null when it names none, or that is no error. */
+  elsewhere: ErrorCode | null;
+  /** The resource that its audit event names; null for an operation that changes nothing. */
+  changes: ((things: Things, data: OutputOf<Name>) => [type: string, id: string]) | null;
+}
+
+export const examples: { [Name in OperationName]: Example<Name> } = {
+  'apis.createApi': {
+    input: () => ({ name: freshName() }),
+    needs: ['api.create_api'],
+    elsewhere: null,
+    changes: (_things, { apiId }) => ['api', apiId],
+  },
+  'apis.getApi': {
+    input: ({ apiId }) => ({ apiId }),
+    needs: ['api.read_api'],
+    elsewhere: 'api_not_found',
+    changes: null,
+  },
+  'apis.listKeys': {
+    input: ({ apiId, name }) => ({ apiId, externalId: name }),
+    needs: ['api.read_key', 'api.read_api'],
+    elsewhere: 'api_not_found',
+    changes: null,
+  },
+  'apis.deleteApi': {
+    input: ({ apiId }) => ({ apiId }),
+    needs: ['api.delete_api'],
+    elsewhere: 'api_not_found',
+    changes: ({ apiId }) => ['api', apiId],
+  },
+  'keys.createKey': {
+    input: (things) => ({ apiId: things.apiId, ...key(things) }),
+    needs: ['api.create_key', 'rbac.create_permission'],
+    elsewhere: 'api_not_found',
+    changes: (_things, { keyId }) => ['key', keyId],
+  },
+  'keys.verifyKey': {
+    input: ({ key, name }) => ({
+      key,
+      permissions: name,
+      ratelimits: [
+        { name: 'tokens', cost: 3 },
+        { name: 'ad hoc', limit: 5, duration: hour },
+      ],
+      tags: ['old', 'new'],
+    }),
+    needs: ['api.verify_key'],
+    elsewhere: null,
+    changes: null,
+  },
+  'keys.getKey': {
+    input: ({ keyId }) => ({ keyId }),
+    needs: ['api.read_key'],
+    elsewhere: 'key_not_found',
+    changes: null,
+  },
+  'keys.whoami': {
+    input: ({ key }) => ({ key }),
+    needs: ['api.read_key'],
+    elsewhere: 'key_not_found',
+    changes: null,
+  },
+  'keys.updateKey': {
+    input: (things) => ({ keyId: things.keyId, enabled: true, expires: null, ...key(things) }),
+    needs: ['api.update_key', 'rbac.create_permission'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+  },
+  'keys.updateCredits': {
+    input: ({ keyId }) => ({ keyId, operation: 'increment', value: 3 }),
+    needs: ['api.update_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+  },
+  'keys.deleteKey': {
+    input: ({ keyId }) => ({ keyId }),
+    needs: ['api.delete_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+  },
+  'keys.rerollKey': {
+    input: ({ keyId }) => ({ keyId, expiration: 1000 }),
+    needs: ['api.create_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+  },
+  'keys.migrateKeys': {
+    input: (things) => ({
+      migrationId: things.name,
+      apiId: things.apiId,
+      keys: [{ hash: hash(), ...key(things) }, { hash: hash() }],
+    }),
+    needs: ['api.create_key', 'rbac.create_permission'],
+    elsewhere: 'api_not_found',
+    changes: ({ apiId }) => ['api', apiId],
+  },
+  'keys.addPermissions': {
+    input: ({ keyId, name }) => ({ keyId, permissions: [name, freshName()] }),
+    needs: ['api.update_key', 'rbac.add_permission_to_key', 'rbac.create_permission'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+  },
+  'keys.removePermissions': {
+    input: ({ keyId, name }) => ({ keyId, permissions: [`${name}.direct`] }),
+    needs: ['api.update_key', 'rbac.remove_permission_from_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+  },
+  'keys.setPermissions': {
+    input: ({ keyId, name }) => ({ keyId, permissions: [name, freshName()] }),
+    needs: [
+      'api.update_key',
+      'rbac.add_permission_to_key',
+      'rbac.remove_permission_from_key',
+      'rbac.create_permission',
     ],
-    tags: ['old', 'new'],
-  }),
-  'keys.getKey': ({ keyId }) => ({ keyId }),
-  'keys.whoami': ({ key }) => ({ key }),
-  'keys.updateKey': (things) => ({ keyId: things.keyId, enabled: true, expires: null, ...key(things) }),
-  'keys.updateCredits': ({ keyId }) => ({ keyId, operation: 'increment', value: 3 }),
-  'keys.deleteKey': ({ keyId }) => ({ keyId }),
-  'keys.rerollKey': ({ keyId }) => ({ keyId, expiration: 1000 }),
-  'keys.migrateKeys': (things) => ({
-    migrationId: things.name,
-    apiId: things.apiId,
-    keys: [{ hash: hash(), ...key(things) }, { hash: hash() }],
-  }),
-  'keys.addPermissions': ({ keyId, name }) => ({ keyId, permissions: [name, freshName()] }),
-  'keys.removePermissions': ({ keyId, name }) => ({ keyId, permissions: [`${name}.direct`] }),
-  'keys.setPermissions': ({ keyId, name }) => ({ keyId, permissions: [name, freshName()] }),
-  'keys.addRoles': ({ keyId, name }) => ({ keyId, roles: [name] }),
-  'keys.removeRoles': ({ keyId, name }) => ({ keyId, roles: [name] }),
-  'keys.setRoles': ({ keyId, name }) => ({ keyId, roles: [name] }),
-  'ratelimits.limit': (things) => check(things, 'user_1'),
-  'ratelimits.multiLimit': (things) => [check(things, 'user_1'), check(things, things.name)],
-  'ratelimits.setOverride': (things) => ({ ...check(things, 'org_*'), limit: 3 }),
-  'ratelimits.getOverride': ({ namespaceId, name }) => ({ namespace: namespaceId, identifier: name }),
-  'ratelimits.listOverrides': ({ namespaceId }) => ({ namespace: namespaceId }),
-  'ratelimits.deleteOverride': ({ namespaceId, name }) => ({ namespace: namespaceId, identifier: name }),
-  'identities.createIdentity': () => ({ externalId: freshName(), meta: { a: 1 }, ratelimits: newLimits() }),
-  'identities.getIdentity': ({ identityId }) => ({ identity: identityId }),
-  'identities.listIdentities': ({ name }) => ({ search: name }),
-  'identities.updateIdentity': ({ identityId }) => ({ identity: identityId, meta: {}, ratelimits: newLimits() }),
-  'identities.deleteIdentity': ({ identityId }) => ({ identity: identityId }),
-  'permissions.createPermission': () => ({ name: 'new', slug: freshName(), description: 'new' }),
-  'permissions.getPermission': ({ permissionId }) => ({ permission: permissionId }),
-  'permissions.listPermissions': ({ name }) => ({ search: name }),
-  'permissions.deletePermission': ({ permissionId }) => ({ permission: permissionId }),
-  'permissions.createRole': ({ name }) => ({ name: freshName(), description: 'new', permissions: [name, freshName()] }),
-  'permissions.getRole': ({ roleId }) => ({ role: roleId }),
-  'permissions.listRoles': ({ name }) => ({ search: name }),
-  'permissions.deleteRole': ({ roleId }) => ({ role: roleId }),
-  'permissions.setRolePermissions': ({ roleId, name }) => ({ roleId, permissions: [freshName(), `${name}.direct`] }),
-  'analytics.getVerifications': ({ keyId }) => ({ keyId, groupBy: ['outcome', 'externalId'] }),
-  'analytics.getRatelimits': ({ namespaceId }) => ({ namespace: namespaceId }),
-  'audit.listEvents': () => ({}),
-  'rootKeys.createRootKey': ({ name }) => ({ name, permissions: ['api.*.read_api'], expires: 4_102_444_800_000 }),
-  'rootKeys.listRootKeys': () => ({}),
-  'rootKeys.updateRootKey': ({ rootKeyId }) => ({
-    rootKeyId,
-    name: null,
-    permissions: ['*'],
-    enabled: false,
-    expires: null,
-  }),
-  'rootKeys.deleteRootKey': ({ rootKeyId }) => ({ rootKeyId }),
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+  },
+  'keys.addRoles': {
+    input: ({ keyId, name }) => ({ keyId, roles: [name] }),
+    needs: ['api.update_key', 'rbac.add_role_to_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+  },
+  'keys.removeRoles': {
+    input: ({ keyId, name }) => ({ keyId, roles: [name] }),
+    needs: ['api.update_key', 'rbac.remove_role_from_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+  },
+  'keys.setRoles': {
+    input: ({ keyId, name }) => ({ keyId, roles: [name] }),
+    needs: ['api.update_key', 'rbac.add_role_to_key', 'rbac.remove_role_from_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+  },
+  'ratelimits.limit': {
+    input: (things) => check(things, 'user_1'),
+    needs: ['ratelimit.limit'],
+    elsewhere: 'namespace_not_found',
+    changes: null,
+  },
+  'ratelimits.multiLimit': {
+    input: (things) => [check(things, 'user_1'), check(things, things.name)],
+    needs: ['ratelimit.limit'],
+    elsewhere: 'namespace_not_found',
+    changes: null,
+  },
+  'ratelimits.setOverride': {
+    input: (things) => ({ ...check(things, 'org_*'), limit: 3 }),
+    needs: ['ratelimit.set_override'],
+    elsewhere: 'namespace_not_found',
+    changes: (_things, { overrideId }) => ['override', overrideId],
+  },
+  'ratelimits.getOverride': {
+    input: ({ namespaceId, name }) => ({ namespace: namespaceId, identifier: name }),
+    needs: ['ratelimit.read_override'],
+    elsewhere: 'namespace_not_found',
+    changes: null,
+  },
+  'ratelimits.listOverrides': {
+    input: ({ namespaceId }) => ({ namespace: namespaceId }),
+    needs: ['ratelimit.read_override'],
+    elsewhere: 'namespace_not_found',
+    changes: null,
+  },
+  'ratelimits.deleteOverride': {
+    input: ({ namespaceId, name }) => ({ namespace: namespaceId, identifier: name }),
+    needs: ['ratelimit.delete_override'],
+    elsewhere: 'namespace_not_found',
+    changes: () => ['override', expect.stringMatching(/^rlor_/)],
+  },
+  'identities.createIdentity': {
+    input: () => ({ externalId: freshName(), meta: { a: 1 }, ratelimits: newLimits() }),
+    needs: ['identity.create_identity'],
+    elsewhere: null,
+    changes: (_things, { identityId }) => ['identity', identityId],
+  },
+  'identities.getIdentity': {
+    input: ({ identityId }) => ({ identity: identityId }),
+    needs: ['identity.read_identity'],
+    elsewhere: 'identity_not_found',
+    changes: null,
+  },
+  'identities.listIdentities': {
+    input: ({ name }) => ({ search: name }),
+    needs: ['identity.read_identity'],
+    elsewhere: null,
+    changes: null,
+  },
+  'identities.updateIdentity': {
+    input: ({ identityId }) => ({ identity: identityId, meta: {}, ratelimits: newLimits() }),
+    needs: ['identity.update_identity'],
+    elsewhere: 'identity_not_found',
+    changes: ({ identityId }) => ['identity', identityId],
+  },
+  'identities.deleteIdentity': {
+    input: ({ identityId }) => ({ identity: identityId }),
+    needs: ['identity.delete_identity'],
+    elsewhere: 'identity_not_found',
+    changes: ({ identityId }) => ['identity', identityId],
+  },
+  'permissions.createPermission': {
+    input: () => ({ name: 'new', slug: freshName(), description: 'new' }),
+    needs: ['rbac.create_permission'],
+    elsewhere: null,
+    changes: (_things, { permissionId }) => ['permission', permissionId],
+  },
+  'permissions.getPermission': {
+    input: ({ permissionId }) => ({ permission: permissionId }),
+    needs: ['rbac.read_permission'],
+    elsewhere: 'permission_not_found',
+    changes: null,
+  },
+  'permissions.listPermissions': {
+    input: ({ name }) => ({ search: name }),
+    needs: ['rbac.read_permission'],
+    elsewhere: null,
+    changes: null,
+  },
+  'permissions.deletePermission': {
+    input: ({ permissionId }) => ({ permission: permissionId }),
+    needs: ['rbac.delete_permission'],
+    elsewhere: 'permission_not_found',
+    changes: ({ permissionId }) => ['permission', permissionId],
+  },
+  'permissions.createRole': {
+    input: ({ name }) => ({ name: freshName(), description: 'new', permissions: [name, freshName()] }),
+    needs: ['rbac.create_role', 'rbac.add_permission_to_role', 'rbac.create_permission'],
+    elsewhere: null,
+    changes: (_things, { roleId }) => ['role', roleId],
+  },
+  'permissions.getRole': {
+    input: ({ roleId }) => ({ role: roleId }),
+    needs: ['rbac.read_role'],
+    elsewhere: 'role_not_found',
+    changes: null,
+  },
+  'permissions.listRoles': {
+    input: ({ name }) => ({ search: name }),
+    needs: ['rbac.read_role'],
+    elsewhere: null,
+    changes: null,
+  },
+  'permissions.deleteRole': {
+    input: ({ roleId }) => ({ role: roleId }),
+    needs: ['rbac.delete_role'],
+    elsewhere: 'role_not_found',
+    changes: ({ roleId }) => ['role', roleId],
+  },
+  'permissions.setRolePermissions': {
+    input: ({ roleId, name }) => ({ roleId, permissions: [freshName(), `${name}.direct`] }),
+    needs: ['rbac.add_permission_to_role', 'rbac.remove_permission_from_role', 'rbac.create_permission'],
+    elsewhere: 'role_not_found',
+    changes: ({ roleId }) => ['role', roleId],
+  },
+  'analytics.getVerifications': {
+    input: ({ keyId }) => ({ keyId, groupBy: ['outcome', 'externalId'] }),
+    needs: ['api.read_analytics'],
+    elsewhere: null,
+    changes: null,
+  },
+  'analytics.getRatelimits': {
+    input: ({ namespaceId }) => ({ namespace: namespaceId }),
+    needs: ['ratelimit.read_analytics'],
+    elsewhere: null,
+    changes: null,
+  },
+  'audit.listEvents': {
+    input: () => ({}),
+    needs: ['audit.read_audit'],
+    elsewhere: null,
+    changes: null,
+  },
+  'rootKeys.createRootKey': {
+    input: ({ name }) => ({ name, permissions: ['api.*.read_api'], expires: 4_102_444_800_000 }),
+    needs: ['root_key.create_root_key', 'api.read_api'],
+    elsewhere: null,
+    changes: (_things, { rootKeyId }) => ['root_key', rootKeyId],
+  },
+  'rootKeys.listRootKeys': {
+    input: () => ({}),
+    needs: ['root_key.read_root_key'],
+    elsewhere: null,
+    changes: null,
+  },
+  'rootKeys.updateRootKey': {
+    input: ({ rootKeyId }) => ({
+      rootKeyId,
+      name: null,
+      permissions: ['api.*.read_api', 'root_key.*.update_root_key'],
+      enabled: false,
+      expires: null,
+    }),
+    needs: ['root_key.update_root_key', 'api.read_api'],
+    elsewhere: 'root_key_not_found',
+    changes: ({ rootKeyId }) => ['root_key', rootKeyId],
+  },
+  'rootKeys.deleteRootKey': {
+    input: ({ rootKeyId }) => ({ rootKeyId }),
+    needs: ['root_key.delete_root_key', 'api.read_api'],
+    elsewhere: 'root_key_not_found',
+    changes: ({ rootKeyId }) => ['root_key', rootKeyId],
+  },
 };
+
+/** One entry, for a caller that does not know which operation it is about. */
+export const exampleOf = (name: string): Example<OperationName> => examples[name as OperationName] as never;

@@ -3,7 +3,7 @@
 
 import { pino } from 'pino';
 import type { Static } from 'typebox';
-import { afterAll, beforeAll } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import { parseGrant } from '../../src/domain/grants.ts';
 import { createId, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
 import type { Answer, Request } from '../../src/http/message.ts';
@@ -78,17 +78,19 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     },
   };
   const state = {} as { store: Store; answer: Answer; workspaceId: string; rootKey: string };
+  const causes = new Map<string, string>();
+  printCauses(causes);
 
   beforeAll(async () => {
     state.store = await openStore({ ...testSettings, ...settings, url: url(), nowMs: () => clock.now });
     state.answer = createPipeline(operations, {
       store: state.store,
-      log: pino({ level: 'silent' }),
+      log: logOfCauses(causes),
       metaBytesMax: 10_240,
     });
     Object.assign(state, await createWorkspace());
   });
-  afterAll(() => state.store.close());
+  afterAll(() => state.store?.close()); // Undefined when it could not be opened.
 
   async function createWorkspace() {
     const { workspaceId } = await state.store.workspaces.create('test');
@@ -146,8 +148,8 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
 
   /** The data of a call that must succeed. */
   async function ok<Name extends OperationName>(name: Name, input: InputOf<Name>): Promise<OutputOf<Name>> {
-    const { status, error, data } = await call(name, input);
-    if (status !== 200) throw new Error(`${name}: ${status} ${error.detail}`);
+    const { status, error, data, requestId } = await call(name, input);
+    if (status !== 200) throw new Error(`${name}: ${status} ${causes.get(requestId) ?? error.detail}`);
     return data;
   }
 
@@ -175,4 +177,25 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
       return state.rootKey;
     },
   };
+}
+
+/** A log that stores the causes of responses with 500, by request id. */
+export const logOfCauses = (causes: Map<string, string>) =>
+  pino(
+    { level: 'error' },
+    {
+      write(line) {
+        const { requestId, cause } = JSON.parse(line) as { requestId?: string; cause?: string };
+        if (cause !== undefined) causes.set(requestId ?? '', cause);
+      },
+    },
+  );
+
+/** Adds the causes to the message of a test that fails. They are those of its own requests only. */
+export function printCauses(causes: Map<string, string>): void {
+  beforeEach(() => causes.clear());
+  afterEach(({ task }) => {
+    for (const error of causes.size > 0 ? (task.result?.errors ?? []) : [])
+      error.message += `\n\nThe log of the server:\n${[...causes.values()].join('\n')}`;
+  });
 }

@@ -3,6 +3,7 @@
 // that the operation of its name must answer, or throws the code of the error it must answer instead.
 
 import type { ErrorCode } from '../../src/errors.ts';
+import { Counter } from './counter.ts';
 
 export class Refusal extends Error {
   readonly code: ErrorCode;
@@ -27,67 +28,16 @@ export class Id {
   }
 }
 
-/** Units that were admitted, and the end of the slice they fall into (DESIGN.md, "Window"). */
-interface Admitted {
-  units: number;
-  end: number;
-}
+type NamedCounter = Counter & { name: string };
 
-class Counter {
-  log: Admitted[] = [];
-  readonly name: string;
-  readonly duration: number;
-
-  constructor(name: string, duration: number) {
-    this.name = name;
-    this.duration = duration;
-  }
-
-  /** What was charged by a clock that was ahead counts for a duration and a slice from the first look after it stepped back. */
-  #counted(now: number): Admitted[] {
-    const latest = now + Math.floor(this.duration / 64);
-    for (const admitted of this.log) admitted.end = Math.min(admitted.end, latest);
-    return this.log.filter(({ end }) => end + this.duration > now);
-  }
-
-  used = (now: number): number => this.#counted(now).reduce((total, { units }) => total + units, 0);
-
-  charge(now: number, limit: number, units: number) {
-    if (units === 0) return;
-    const slice = limit <= 64 ? 1 : Math.floor(this.duration / 64);
-    // What has left does not come back when the clock steps back.
-    this.log = this.#counted(now);
-    const end = Math.max(Math.floor(now / slice) * slice + slice, this.log.at(-1)?.end ?? 0);
-    this.log.push({ units, end });
-  }
-
-  /** When the oldest counted unit leaves. */
-  oldestLeaves = (now: number): number =>
-    Math.min(...this.#counted(now).map(({ end }) => end + this.duration), Number.POSITIVE_INFINITY);
-
-  admittedReset(now: number): number {
-    const leaves = this.oldestLeaves(now);
-    return leaves === Number.POSITIVE_INFINITY ? now : leaves;
-  }
-
-  deniedReset(now: number, limit: number, cost: number): number {
-    if (limit === 0 || cost > limit) return now + this.duration;
-    const counted = this.#counted(now);
-    const usedAt = (moment: number) =>
-      counted.filter(({ end }) => end + this.duration > moment).reduce((total, { units }) => total + units, 0);
-    const moments = [now, ...counted.map(({ end }) => end + this.duration)].sort((a, b) => a - b);
-    return moments.find((moment) => usedAt(moment) + cost <= limit)!;
-  }
-}
-
-/** Whatever has counters: a key, an identity, a namespace. One for each name and duration, for as long as it lives. */
+/** A key, an identity or a namespace, and its counters: one for each name and duration, for as long as it lives. */
 class Owner {
-  readonly counters: Counter[] = [];
+  readonly counters: NamedCounter[] = [];
 
-  counter(name: string, duration: number): Counter {
+  counter(name: string, duration: number): NamedCounter {
     const found = this.counters.find((counter) => counter.name === name && counter.duration === duration);
     if (found) return found;
-    const counter = new Counter(name, duration);
+    const counter = Object.assign(new Counter(duration), { name });
     this.counters.push(counter);
     return counter;
   }
@@ -302,7 +252,7 @@ export class Model {
     const owners: Owner[] = [...this.keys, ...this.identities, ...this.namespaces];
     const moments = owners
       .flatMap(({ counters }) => counters)
-      .flatMap(({ log, duration }) => log.map(({ end }) => end + duration));
+      .flatMap(({ live, duration }) => live.map(({ end }) => end + duration));
     return moments.filter((moment) => moment >= this.now);
   }
 

@@ -2,17 +2,34 @@
 
 import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Redis } from 'ioredis';
 
 /** A machine that does other things as well may take long to start a process. */
 const patienceMs = 60_000;
 
 /** Compiles what has changed. Once a file, before its first process: a build is not for a test that waits. */
 export const build = (): void => void spawnSync(process.execPath, ['bin/tollgate.mjs', '--help'], { stdio: 'ignore' });
+
+const toEnd: (() => unknown)[] = [];
+
+/** Has `endAll` run this, before what was started earlier is ended. */
+export const atEnd = (end: () => unknown): void => void toEnd.push(end);
+
+/** For afterEach: ends what was started, the last first, and removes its files. */
+export async function endAll(): Promise<void> {
+  while (toEnd.length > 0) await toEnd.pop()!();
+}
+
+export function temporaryDir(): string {
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  atEnd(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
 
 export interface Program {
   child: ChildProcess;
@@ -90,16 +107,53 @@ export const firstRootKeyOf = async (server: Program): Promise<string> =>
 export interface Server extends Program {
   /** Where it serves, `http://127.0.0.1:1234`. */
   url: string;
+  port: number;
   /** Where its metrics are, if on a port of their own. */
   metricsUrl: string | undefined;
+  /** The root key that it prints when its store was empty. */
+  firstRootKey(): Promise<string>;
 }
 
 /** The built server with these settings; resolves when it listens. */
 export async function startServer(settings: Record<string, string>): Promise<Server> {
   const server = runServer(settings);
+  atEnd(() => server.stop());
   const url = await addressOf(server);
   const metricsUrl = settings.METRICS_PORT ? (await server.prints(/metrics are at (\S+)\n/))[1] : undefined;
-  return Object.assign(server, { url, metricsUrl });
+  const firstRootKey = () => firstRootKeyOf(server);
+  return Object.assign(server, { url, port: Number(new URL(url).port), metricsUrl, firstRootKey });
+}
+
+/** A server for tests of faults: it logs errors only, and is patient with Redis unless `settings` say otherwise. */
+export const startTollgate = (settings: Record<string, string>) =>
+  startServer({ LOG_LEVEL: 'error', REDIS_TIMEOUT_MS: '5000', ...settings });
+
+export type Alone = Awaited<ReturnType<typeof startAlone>>;
+
+/** The built server as operators run it, on an embedded Redis in a directory of its own; `umask` as a shell takes it. */
+export async function startAlone(settings: Record<string, string> = {}, { umask }: { umask?: string } = {}) {
+  const dataDir = join(temporaryDir(), 'data');
+  const env = serverEnv({ TOLLGATE_DATA_DIR: dataDir, ...settings });
+  const server = umask
+    ? run('sh', ['-c', `umask ${umask}; exec "$0" dist/main.js`, process.execPath], { env })
+    : run(process.execPath, ['dist/main.js'], { env });
+  atEnd(() => server.stop());
+  const url = await addressOf(server);
+  return Object.assign(server, {
+    url,
+    port: Number(new URL(url).port),
+    rootKey: await firstRootKeyOf(server),
+    dataDir,
+    /** Resident memory, in bytes. */
+    memory: () => 1024 * Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'utf8'))![1]),
+    /** The command line beside the server: what it prints. */
+    cli(...args: string[]): string {
+      const words = ['dist/cli/index.js', ...args];
+      const { stdout, stderr, status } = spawnSync(process.execPath, words, { env, encoding: 'utf8' });
+      if (status !== 0) throw new Error(`tollgate ${args.join(' ')}: ${stderr}`);
+      return stdout;
+    },
+  });
 }
 
 /** The file of a socket is there a moment before anybody listens on it. */
@@ -130,6 +184,45 @@ export async function runRedis(
     await delay(5);
   }
   return Object.assign(redis, { socket, url: `unix:${socket}` });
+}
+
+/** The first redis-server or valkey-server on the PATH that knows WAITAOF, if any. */
+export const findNewRedis = (): string | undefined =>
+  ['redis-server', 'valkey-server'].find((name) => {
+    const version = / v=(\d+\.\d+)/.exec(spawnSync(name, ['--version'], { encoding: 'utf8' }).stdout ?? '')?.[1];
+    return version !== undefined && Number(version) >= 7.2;
+  });
+
+export interface RedisOptions {
+  /** The program; `redis-server` unless named. */
+  program?: string;
+  /** appendfsync, or no append-only file at all. */
+  fsync?: 'always' | 'everysec' | 'no' | 'off';
+  env?: Record<string, string>;
+}
+
+export type RedisProcess = Awaited<ReturnType<typeof startRedis>>;
+
+/** A Redis on a socket in a directory that outlives it. */
+export async function startRedis(
+  dir: string,
+  { program = 'redis-server', fsync = 'everysec', env }: RedisOptions = {},
+) {
+  const files = fsync === 'off' ? ['--appendonly', 'no'] : ['--appendonly', 'yes', '--appendfsync', fsync];
+  const redis = await runRedis(dir, [...files, '--enable-debug-command', 'yes'], { program, env });
+  const admin = new Redis({ path: redis.socket, retryStrategy: () => 20 });
+  admin.on('error', () => {});
+  atEnd(async () => {
+    admin.disconnect();
+    await redis.stop('SIGKILL');
+  });
+  const isLoaded = () =>
+    admin.ping().then(
+      () => true,
+      () => false,
+    );
+  while (!(await isLoaded())) await delay(10); // It refuses while it loads.
+  return Object.assign(redis, { admin });
 }
 
 /** A redis-server in a directory of its own, that can be killed and started again on the same socket. */

@@ -1,44 +1,59 @@
-// The story of a small company, told by calling every operation once: where the examples of /openapi.json come from.
+// The story of a small company in one call of each operation, in this order: the source of the examples of /openapi.json.
 
 import type { OperationName } from '../../src/operations/index.ts';
 import type { InputOf, OutputOf } from './harness.ts';
 
-export type Tell = <Name extends OperationName>(name: Name, input: InputOf<Name>) => Promise<OutputOf<Name>>;
+/** Operations whose responses have the ids that later requests name. */
+export const makers = [
+  'apis.createApi',
+  'permissions.createRole',
+  'keys.createKey',
+  'rootKeys.createRootKey',
+] as const satisfies OperationName[];
+
+export type Made = OutputOf<'apis.createApi'> &
+  OutputOf<'permissions.createRole'> &
+  Pick<OutputOf<'keys.createKey'>, 'keyId' | 'key'> &
+  Pick<OutputOf<'rootKeys.createRootKey'>, 'rootKeyId'> & {
+    /** The SHA-256 of another system's key, in base64. */
+    newHash: string;
+  };
 
 const minute = 60_000;
 /** 2027-01-01. */
 const nextYear = 1_798_761_600_000;
+const namespace = 'email.send';
 
-/** `newHash` is the SHA-256 of some other system's key, in base64. */
-export async function tellStory(tell: Tell, newHash: string) {
-  const { apiId } = await tell('apis.createApi', { name: 'payments' });
-  await tell('apis.getApi', { apiId });
-  await tell('permissions.createPermission', {
+export const story: { [Name in OperationName]: (made: Made) => InputOf<Name> } = {
+  'apis.createApi': () => ({ name: 'payments' }),
+  'apis.getApi': ({ apiId }) => ({ apiId }),
+  'permissions.createPermission': () => ({
     name: 'Read documents',
     slug: 'documents.read',
     description: 'May open any document.',
-  });
-  await tell('permissions.getPermission', { permission: 'documents.read' });
-  const { roleId } = await tell('permissions.createRole', {
+  }),
+  'permissions.getPermission': () => ({ permission: 'documents.read' }),
+  'permissions.createRole': () => ({
     name: 'editor',
     description: 'Reads and writes documents.',
     permissions: ['documents.read'],
-  });
-  await tell('permissions.setRolePermissions', { roleId, permissions: ['documents.read', 'documents.write'] });
-  await tell('permissions.getRole', { role: 'editor' });
-  await tell('permissions.listPermissions', { limit: 10 });
-  await tell('permissions.listRoles', { search: 'edit' });
-
-  await tell('identities.createIdentity', {
+  }),
+  'permissions.setRolePermissions': ({ roleId }) => ({
+    roleId,
+    permissions: ['documents.read', 'documents.write'],
+  }),
+  'permissions.getRole': () => ({ role: 'editor' }),
+  'permissions.listPermissions': () => ({ limit: 10 }),
+  'permissions.listRoles': () => ({ search: 'edit' }),
+  'identities.createIdentity': () => ({
     externalId: 'ada',
     meta: { plan: 'pro' },
     ratelimits: [{ name: 'tokens', limit: 20_000, duration: 60 * minute }],
-  });
-  await tell('identities.getIdentity', { identity: 'ada' });
-  await tell('identities.listIdentities', { search: 'ad' });
-  await tell('identities.updateIdentity', { identity: 'ada', meta: { plan: 'enterprise' } });
-
-  const { keyId, key } = await tell('keys.createKey', {
+  }),
+  'identities.getIdentity': () => ({ identity: 'ada' }),
+  'identities.listIdentities': () => ({ search: 'ad' }),
+  'identities.updateIdentity': () => ({ identity: 'ada', meta: { plan: 'enterprise' } }),
+  'keys.createKey': ({ apiId }) => ({
     apiId,
     prefix: 'pay',
     name: "Ada's laptop",
@@ -49,59 +64,65 @@ export async function tellStory(tell: Tell, newHash: string) {
     ratelimits: [{ name: 'requests', limit: 100, duration: minute, autoApply: true }],
     roles: ['editor'],
     permissions: ['invoices.read'],
-  });
-  await tell('keys.verifyKey', {
+  }),
+  'keys.verifyKey': ({ key }) => ({
     key,
     permissions: 'documents.read AND invoices.read',
     credits: { cost: 5 },
     ratelimits: [{ name: 'tokens', cost: 350 }],
     tags: ['path=/v1/answers'],
-  });
-  await tell('keys.whoami', { key });
-  await tell('keys.getKey', { keyId });
-  await tell('apis.listKeys', { apiId, externalId: 'ada', limit: 10 });
-  await tell('keys.updateKey', { keyId, name: "Ada's desktop", meta: { team: 'production' }, expires: null });
-  await tell('keys.updateCredits', { keyId, operation: 'increment', value: 500 });
-  await tell('keys.addPermissions', { keyId, permissions: ['invoices.write'] });
-  await tell('keys.setPermissions', { keyId, permissions: ['invoices.read', 'reports.read'] });
-  await tell('keys.removePermissions', { keyId, permissions: ['reports.read'] });
-  await tell('keys.setRoles', { keyId, roles: [] });
-  await tell('keys.addRoles', { keyId, roles: ['editor'] });
-  await tell('keys.removeRoles', { keyId, roles: ['editor'] });
-  await tell('keys.rerollKey', { keyId, expiration: 60 * minute });
-  await tell('keys.migrateKeys', {
+  }),
+  'keys.whoami': ({ key }) => ({ key }),
+  'keys.getKey': ({ keyId }) => ({ keyId }),
+  'apis.listKeys': ({ apiId }) => ({ apiId, externalId: 'ada', limit: 10 }),
+  'keys.updateKey': ({ keyId }) => ({
+    keyId,
+    name: "Ada's desktop",
+    meta: { team: 'production' },
+    expires: null,
+  }),
+  'keys.updateCredits': ({ keyId }) => ({ keyId, operation: 'increment', value: 500 }),
+  'keys.addPermissions': ({ keyId }) => ({ keyId, permissions: ['invoices.write'] }),
+  'keys.setPermissions': ({ keyId }) => ({
+    keyId,
+    permissions: ['invoices.read', 'reports.read'],
+  }),
+  'keys.removePermissions': ({ keyId }) => ({ keyId, permissions: ['reports.read'] }),
+  'keys.setRoles': ({ keyId }) => ({ keyId, roles: [] }),
+  'keys.addRoles': ({ keyId }) => ({ keyId, roles: ['editor'] }),
+  'keys.removeRoles': ({ keyId }) => ({ keyId, roles: ['editor'] }),
+  'keys.rerollKey': ({ keyId }) => ({ keyId, expiration: 60 * minute }),
+  'keys.migrateKeys': ({ apiId, newHash }) => ({
     migrationId: 'from-our-own',
     apiId,
     keys: [{ hash: newHash, name: 'Grace', externalId: 'grace', credits: { remaining: 50 } }],
-  });
-
-  const namespace = 'email.send';
-  await tell('ratelimits.limit', { namespace, identifier: 'ada', limit: 10, duration: minute });
-  await tell('ratelimits.multiLimit', [
+  }),
+  'ratelimits.limit': () => ({ namespace, identifier: 'ada', limit: 10, duration: minute }),
+  'ratelimits.multiLimit': () => [
     { namespace, identifier: 'ada', limit: 10, duration: minute, cost: 2 },
     { namespace: 'sms.send', identifier: 'ada', limit: 3, duration: minute },
-  ]);
-  await tell('ratelimits.setOverride', { namespace, identifier: 'partner_*', limit: 500, duration: minute });
-  await tell('ratelimits.getOverride', { namespace, identifier: 'partner_*' });
-  await tell('ratelimits.listOverrides', { namespace, limit: 10 });
-  await tell('ratelimits.deleteOverride', { namespace, identifier: 'partner_*' });
-
-  await tell('analytics.getVerifications', { apiId, groupBy: ['outcome', 'externalId'] });
-  await tell('analytics.getRatelimits', { namespace });
-
-  const { rootKeyId } = await tell('rootKeys.createRootKey', {
+  ],
+  'ratelimits.setOverride': () => ({ namespace, identifier: 'partner_*', limit: 500, duration: minute }),
+  'ratelimits.getOverride': () => ({ namespace, identifier: 'partner_*' }),
+  'ratelimits.listOverrides': () => ({ namespace, limit: 10 }),
+  'ratelimits.deleteOverride': () => ({ namespace, identifier: 'partner_*' }),
+  'analytics.getVerifications': ({ apiId }) => ({ apiId, groupBy: ['outcome', 'externalId'] }),
+  'analytics.getRatelimits': () => ({ namespace }),
+  'rootKeys.createRootKey': () => ({
     name: 'gateway',
     permissions: ['api.*.verify_key'],
     expires: nextYear,
-  });
-  await tell('rootKeys.updateRootKey', { rootKeyId, permissions: ['api.*.verify_key', 'ratelimit.*.limit'] });
-  await tell('rootKeys.listRootKeys', { limit: 10 });
-  await tell('rootKeys.deleteRootKey', { rootKeyId });
-
-  await tell('keys.deleteKey', { keyId });
-  await tell('permissions.deleteRole', { role: 'editor' });
-  await tell('permissions.deletePermission', { permission: 'documents.write' });
-  await tell('identities.deleteIdentity', { identity: 'grace' });
-  await tell('apis.deleteApi', { apiId });
-  await tell('audit.listEvents', { limit: 3, order: 'desc' });
-}
+  }),
+  'rootKeys.updateRootKey': ({ rootKeyId }) => ({
+    rootKeyId,
+    permissions: ['api.*.verify_key', 'ratelimit.*.limit'],
+  }),
+  'rootKeys.listRootKeys': () => ({ limit: 10 }),
+  'rootKeys.deleteRootKey': ({ rootKeyId }) => ({ rootKeyId }),
+  'keys.deleteKey': ({ keyId }) => ({ keyId }),
+  'permissions.deleteRole': () => ({ role: 'editor' }),
+  'permissions.deletePermission': () => ({ permission: 'documents.write' }),
+  'identities.deleteIdentity': () => ({ identity: 'grace' }),
+  'apis.deleteApi': ({ apiId }) => ({ apiId }),
+  'audit.listEvents': () => ({ limit: 3, order: 'desc' }),
+};

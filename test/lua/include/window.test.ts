@@ -1,11 +1,11 @@
-// lua/include/window.lua, as ratelimits.limit and keys.verifyKey use it, against the plainest log of events: every unit
-// admitted is written down with the moment it leaves, nothing is ever merged, and all of it is added up each time.
-// A failure prints its seed and the smallest history that shows it.
+// lua/include/window.lua, as ratelimits.limit and keys.verifyKey use it, against the plainest sliding-window log.
+// A failure prints its seed and the smallest history that fails.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { presented } from '../../../src/http/rootKey.ts';
 import { workspaceKey } from '../../../src/store/keyspace.ts';
+import { type Admitted, Counter, unitsOf } from '../../support/counter.ts';
 import { dayMs, harness, hourMs } from '../../support/harness.ts';
 import { snippets } from '../../support/snippet.ts';
 
@@ -20,95 +20,70 @@ interface Answer {
   reset: number;
 }
 
-interface Admitted {
-  units: number;
-  /** The end of its slice (DESIGN, "Window"). */
-  end: number;
+interface Charged extends Admitted {
   /** How far the clock had moved forward, in all, when this was charged. */
   at: number;
   /** The same at the last look that followed a step back: from there on it may count for a whole duration. */
   since: number;
 }
 
-const sum = (events: readonly { units: number }[]) => events.reduce((total, { units }) => total + units, 0);
-
-/** Every method that takes `now` may find that the clock stepped back, and then settles what was charged ahead of it. */
-class Log {
-  readonly events: Admitted[] = [];
-  readonly duration: number;
-  #live: Admitted[] = [];
+/** A counter that also keeps what no longer counts, for the promise, in which no sub-window appears. */
+class Log extends Counter {
+  readonly charges: Charged[] = [];
   #now = Number.NEGATIVE_INFINITY;
-  /** How far the clock has moved forward, in all: the one time in which a step back takes nothing back. */
+  /** How far the clock has moved forward, in all: the one time that a step back does not turn back. */
   #moved = 0;
 
-  constructor(duration: number) {
-    this.duration = duration;
-  }
-
-  #look(now: number) {
+  override counted(now: number): Admitted[] {
     if (now > this.#now && this.#now > 0) this.#moved += now - this.#now;
-    if (now < this.#now) for (const event of this.#live) event.since = this.#moved;
+    if (now < this.#now) for (const charged of this.live as Charged[]) charged.since = this.#moved;
     this.#now = now;
-    const latest = now + Math.floor(this.duration / 64);
-    for (const event of this.#live) event.end = Math.min(event.end, latest);
+    return super.counted(now);
   }
 
-  #counted(now: number): Admitted[] {
-    this.#look(now);
-    return this.#live.filter(({ end }) => end + this.duration > now);
+  override charge(now: number, limit: number, units: number): Admitted | undefined {
+    const admitted = super.charge(now, limit, units);
+    if (admitted) this.charges.push(Object.assign(admitted, { at: this.#moved, since: this.#moved }));
+    return admitted;
   }
 
   fits(now: number, limit: number, cost: number): boolean {
-    return sum(this.#counted(now)) + cost <= limit;
+    return this.used(now) + cost <= limit;
   }
 
-  charge(now: number, limit: number, units: number) {
-    if (units === 0) return;
-    const slice = limit <= 64 ? 1 : Math.floor(this.duration / 64);
-    // What has left does not come back when the clock steps back.
-    this.#live = this.#counted(now);
-    const end = Math.max(Math.floor(now / slice) * slice + slice, this.#live.at(-1)?.end ?? 0);
-    const event = { units, end, at: this.#moved, since: this.#moved };
-    this.#live.push(event);
-    this.events.push(event);
-  }
-
-  /** What is said of a check that was decided. */
-  tell(now: number, limit: number, cost: number, fitted: boolean): Answer {
-    const counted = this.#counted(now);
-    const moments = counted.map(({ end }) => end + this.duration);
-    const usedAt = (moment: number) => sum(counted.filter(({ end }) => end + this.duration > moment));
-    let reset = moments[0] ?? now;
-    if (!fitted) reset = cost > limit ? now + this.duration : moments.find((m) => usedAt(m) + cost <= limit)!;
-    return { passed: fitted, remaining: Math.max(0, limit - sum(counted)), reset };
+  /** The response to a check that was decided. */
+  response(now: number, limit: number, cost: number, passed: boolean): Answer {
+    const reset = passed ? this.admittedReset(now) : this.deniedReset(now, limit, cost);
+    return { passed, remaining: Math.max(0, limit - this.used(now)), reset };
   }
 
   check(now: number, limit: number, cost: number): Answer {
-    const fits = this.fits(now, limit, cost);
-    if (fits) this.charge(now, limit, cost);
-    return this.tell(now, limit, cost, fits);
+    const passed = this.fits(now, limit, cost);
+    if (passed) this.charge(now, limit, cost);
+    return this.response(now, limit, cost, passed);
   }
 
-  /** The promise, in which no slice appears: while the clock moves on by the duration, no more than the limit. */
+  /** While the clock moves on by the duration, no more than the limit is admitted. */
   expectNeverMoreThan(limit: number) {
-    for (let first = 0; first < this.events.length; first++) {
+    for (let first = 0; first < this.charges.length; first++) {
       let units = 0;
-      for (let last = first; last < this.events.length; last++) {
-        // Both moments are cut to milliseconds, so the interval may be a hair shorter than it looks.
-        if (this.events[last]!.at - this.events[first]!.at > this.duration) break;
-        units += this.events[last]!.units;
+      for (let last = first; last < this.charges.length; last++) {
+        // Both moments are cut to milliseconds, so the interval may be a fraction shorter than it looks.
+        if (this.charges[last]!.at - this.charges[first]!.at > this.duration) break;
+        units += this.charges[last]!.units;
         if (units > limit) expect({ first, last, units }).toEqual({ first, last, units: `at most ${limit}` });
       }
     }
   }
 
-  /** Units that no promise allows to be back by `now`, and units of which none forbids it. */
+  /** Units that must count now by the promise, and units that may. */
   mustCount(now: number): [atLeast: number, atMost: number] {
     const late = Math.max(1, this.duration / 64);
-    this.#look(now);
+    this.counted(now);
+    const live = this.live as Charged[];
     return [
-      sum(this.events.filter(({ at }) => at + this.duration >= this.#moved)),
-      sum(this.#live.filter(({ since }) => since + this.duration + late > this.#moved)),
+      unitsOf(this.charges.filter(({ at }) => at + this.duration >= this.#moved)),
+      unitsOf(live.filter(({ since }) => since + this.duration + late > this.#moved)),
     ];
   }
 }
@@ -157,28 +132,31 @@ const anyLimit = fc.oneof(
   fc.integer({ min: 1, max: 1000 }),
   fc.constantFrom(64, 65, 1e9, Number.MAX_SAFE_INTEGER),
 );
-/** A few units, or so many eighths of the limit (nine are too many). */
+/** Units, or eighths of the limit (nine are too many). Values and not functions, so that a failure prints them. */
 const costs = fc.oneof(
-  fc.integer({ min: 0, max: 3 }).map((cost) => () => cost),
-  fc.integer({ min: 0, max: 9 }).map((eighths) => (most: number) => {
-    return Math.min(Math.floor((most / 8) * eighths), Number.MAX_SAFE_INTEGER);
-  }),
+  fc.record({ units: fc.integer({ min: 0, max: 3 }) }),
+  fc.record({ eighths: fc.integer({ min: 0, max: 9 }) }),
 );
-/** How far the clock goes from one step to the next, as a share of the duration. */
-const steps = (back: boolean) =>
-  fc.oneof(
-    { weight: 3, arbitrary: fc.integer({ min: 0, max: 2 }).map((ms) => () => ms) },
-    { weight: 4, arbitrary: fc.double({ min: 0, max: 1 / 16, noNaN: true }).map(share) },
-    { weight: 2, arbitrary: fc.double({ min: 0, max: 1.1, noNaN: true }).map(share) },
+type Cost = { units: number } | { eighths: number };
+const costOf = (cost: Cost, most: number) =>
+  'units' in cost ? cost.units : Math.min(Math.floor((most / 8) * cost.eighths), Number.MAX_SAFE_INTEGER);
+
+/** How far the clock moves from one step to the next: a share of the duration, and milliseconds. */
+const steps = (back: boolean) => {
+  const ms = (min: number, max: number) => fc.record({ share: fc.constant(0), ms: fc.integer({ min, max }) });
+  const share = (min: number, max: number) =>
+    fc.record({ share: fc.double({ min, max, noNaN: true }), ms: fc.constant(0) });
+  return fc.oneof(
+    { weight: 3, arbitrary: ms(0, 2) },
+    { weight: 4, arbitrary: share(0, 1 / 16) },
+    { weight: 2, arbitrary: share(0, 1.1) },
     // Right at the edges of the interval.
-    {
-      weight: 2,
-      arbitrary: fc.constantFrom(-1, 0, 1, 2).map((ms) => (duration: number) => duration + ms),
-    },
-    { weight: back ? 2 : 0, arbitrary: fc.double({ min: -1.1, max: 0, noNaN: true }).map(share) },
-    { weight: back ? 1 : 0, arbitrary: fc.integer({ min: -3, max: -1 }).map((ms) => () => ms) },
+    { weight: 2, arbitrary: fc.record({ share: fc.constant(1), ms: fc.integer({ min: -1, max: 2 }) }) },
+    { weight: back ? 2 : 0, arbitrary: share(-1.1, 0) },
+    { weight: back ? 1 : 0, arbitrary: ms(-3, -1) },
   );
-const share = (part: number) => (duration: number) => Math.round(part * duration);
+};
+const stepMs = ({ share, ms }: { share: number; ms: number }, duration: number) => Math.round(share * duration) + ms;
 
 const identifiers = 10;
 /** Ten counters live through the same times, each with its own limits and costs: a round trip takes them all along. */
@@ -218,11 +196,11 @@ async function live(
   const logs = names.map(() => new Log(duration));
   let last: Check[] = [];
   for (const { step, checks } of steps) {
-    clock.advance(step(duration));
+    clock.advance(stepMs(step, duration));
     last = await Promise.all(
-      checks.map(async ({ which, cost: costOf }, index) => {
+      checks.map(async ({ which, cost: chosen }, index) => {
         const most = limits[index]![which % limits[index]!.length]!;
-        const cost = costOf(most);
+        const cost = costOf(chosen, most);
         return { most, cost, answer: await limit(names[index]!, duration, most, cost) };
       }),
     );
@@ -486,11 +464,11 @@ describe('in the state of keys and identities', () => {
         const logsOf = keys.map(() => [new Log(duration), new Log(duration), ...sharedLogs, new Log(duration)]);
         const balances = keys.map(() => 20);
         for (const { step, checks } of steps) {
-          clock.advance(step(duration));
+          clock.advance(stepMs(step, duration));
           const asked = checks.map(({ which, costsOf, smallIsOther }) => {
             const limits = mosts.map((most, index) => (index === 0 && smallIsOther ? other : most));
             // `each` applies by itself, at cost 1.
-            const costs = costsOf.map((cost, index) => (names[index] === 'each' ? 1 : cost(limits[index]!)));
+            const costs = costsOf.map((cost, index) => (names[index] === 'each' ? 1 : costOf(cost, limits[index]!)));
             return { which, limits, costs, smallIsOther };
           });
           const answers = await Promise.all(
@@ -516,12 +494,12 @@ describe('in the state of keys and identities', () => {
             }
             const code = passed ? 'VALID' : fits.includes(false) ? 'RATE_LIMITED' : 'USAGE_EXCEEDED';
             const states = logs.map((log, at) => {
-              const { remaining, reset } = log.tell(clock.now, limits[at]!, costs[at]!, fits[at]!);
+              const { remaining, reset } = log.response(clock.now, limits[at]!, costs[at]!, fits[at]!);
               return { name: names[at], limit: limits[at], exceeded: !fits[at], remaining, reset };
             });
             const answer = answers[index]!;
-            const told = names.map((name) => answer.ratelimits!.find((state) => state.name === name));
-            expect({ ...answer, ratelimits: told }).toMatchObject({
+            const inOrder = names.map((name) => answer.ratelimits!.find((state) => state.name === name));
+            expect({ ...answer, ratelimits: inOrder }).toMatchObject({
               code,
               credits: balances[which],
               ratelimits: states,

@@ -1,65 +1,15 @@
 import { pino } from 'pino';
 import { describe, expect, test } from 'vitest';
 import { createPipeline } from '../../../src/http/pipeline.ts';
-import { type OperationName, operations } from '../../../src/operations/index.ts';
+import { operations } from '../../../src/operations/index.ts';
 import { openStore } from '../../../src/store/store.ts';
-import { examples, makeThings, type Things } from '../../support/examples.ts';
-import { harness, type InputOf, requestTo, testSettings } from '../../support/harness.ts';
+import { exampleOf, examples, makeThings } from '../../support/examples.ts';
+import { harness, requestTo, testSettings } from '../../support/harness.ts';
 import { brokenCursors, readPages } from '../../support/lists.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
 const tollgate = harness();
 const { call, clock, createWorkspace } = tollgate;
-
-/** What each operation changes, and the id of it; null for those that change nothing. */
-const changed: { [Name in OperationName]: ((things: Things, data: never) => [type: string, id: string]) | null } = {
-  'apis.createApi': (_things, { apiId }: { apiId: string }) => ['api', apiId],
-  'apis.getApi': null,
-  'apis.listKeys': null,
-  'apis.deleteApi': ({ apiId }) => ['api', apiId],
-  'keys.createKey': (_things, { keyId }: { keyId: string }) => ['key', keyId],
-  'keys.verifyKey': null,
-  'keys.getKey': null,
-  'keys.whoami': null,
-  'keys.updateKey': ({ keyId }) => ['key', keyId],
-  'keys.updateCredits': ({ keyId }) => ['key', keyId],
-  'keys.deleteKey': ({ keyId }) => ['key', keyId],
-  'keys.rerollKey': ({ keyId }) => ['key', keyId],
-  'keys.migrateKeys': ({ apiId }) => ['api', apiId],
-  'keys.addPermissions': ({ keyId }) => ['key', keyId],
-  'keys.removePermissions': ({ keyId }) => ['key', keyId],
-  'keys.setPermissions': ({ keyId }) => ['key', keyId],
-  'keys.addRoles': ({ keyId }) => ['key', keyId],
-  'keys.removeRoles': ({ keyId }) => ['key', keyId],
-  'keys.setRoles': ({ keyId }) => ['key', keyId],
-  'ratelimits.limit': null,
-  'ratelimits.multiLimit': null,
-  'ratelimits.setOverride': (_things, { overrideId }: { overrideId: string }) => ['override', overrideId],
-  'ratelimits.getOverride': null,
-  'ratelimits.listOverrides': null,
-  'ratelimits.deleteOverride': () => ['override', expect.stringMatching(/^rlor_/)],
-  'identities.createIdentity': (_things, { identityId }: { identityId: string }) => ['identity', identityId],
-  'identities.getIdentity': null,
-  'identities.listIdentities': null,
-  'identities.updateIdentity': ({ identityId }) => ['identity', identityId],
-  'identities.deleteIdentity': ({ identityId }) => ['identity', identityId],
-  'permissions.createPermission': (_things, { permissionId }: { permissionId: string }) => ['permission', permissionId],
-  'permissions.getPermission': null,
-  'permissions.listPermissions': null,
-  'permissions.deletePermission': ({ permissionId }) => ['permission', permissionId],
-  'permissions.createRole': (_things, { roleId }: { roleId: string }) => ['role', roleId],
-  'permissions.getRole': null,
-  'permissions.listRoles': null,
-  'permissions.deleteRole': ({ roleId }) => ['role', roleId],
-  'permissions.setRolePermissions': ({ roleId }) => ['role', roleId],
-  'analytics.getVerifications': null,
-  'analytics.getRatelimits': null,
-  'audit.listEvents': null,
-  'rootKeys.createRootKey': (_things, { rootKeyId }: { rootKeyId: string }) => ['root_key', rootKeyId],
-  'rootKeys.listRootKeys': null,
-  'rootKeys.updateRootKey': ({ rootKeyId }) => ['root_key', rootKeyId],
-  'rootKeys.deleteRootKey': ({ rootKeyId }) => ['root_key', rootKeyId],
-};
 
 type Events = { id: string; time: number; operation: string; rootKeyId: string; requestId: string }[];
 
@@ -92,11 +42,11 @@ test.each(operations.map(({ name }) => name))(
     const before = await allEvents(rootKey);
     clock.advance(1);
     const time = clock.now;
-    const input = (examples[name] as (things: Things) => InputOf<OperationName>)(things);
-    const { status, data, requestId } = await call(name, input, rootKey);
+    const { input, changes } = exampleOf(name);
+    const { status, data, requestId } = await call(name, input(things), rootKey);
     expect(status).toBe(200);
     clock.advance(1);
-    const expected = changed[name]?.(things, data as never);
+    const expected = changes?.(things, data);
     const resource = expected && { type: expected[0], id: expected[1] };
     expect((await allEvents(rootKey)).slice(before.length)).toEqual(
       resource ? [{ id: expect.any(String), time, rootKeyId, operation: name, resource, requestId }] : [],
@@ -124,7 +74,7 @@ test('refused calls leave none', async () => {
 test('a migration none of whose keys is new leaves none', async () => {
   const { rootKey } = await newWorkspace();
   const things = await makeThings(call, rootKey);
-  const input = examples['keys.migrateKeys'](things);
+  const input = examples['keys.migrateKeys'].input(things);
   await call('keys.migrateKeys', input, rootKey);
   const before = await allEvents(rootKey);
   expect((await call('keys.migrateKeys', input, rootKey)).data.failed).toHaveLength(input.keys.length);
