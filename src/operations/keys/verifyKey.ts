@@ -53,7 +53,7 @@ const input = Fields({
   migrationId: Type.Optional(Type.String({ maxLength: 256 })),
 });
 
-/** Which of them are absent depends on the key and the outcome. */
+/** Which optional fields are present depends on the key and the outcome. */
 const output = Type.Object({
   valid: Type.Boolean(),
   code: Type.Enum([...outcomes, 'FORBIDDEN']),
@@ -81,7 +81,7 @@ export const verifyKey = decides({
     verify(input, rootKey, store).then((verified) => printVerified(verified, input.ratelimits)),
 });
 
-/** The decision itself, for the gateway check as well. Throws at once for what a schema cannot say. */
+/** Decides; used by the gateway check as well. Throws synchronously for what a schema cannot express. */
 export function verify(
   { key, permissions, credits, ratelimits, tags }: Static<typeof input>,
   rootKey: PresentedRootKey,
@@ -123,11 +123,8 @@ function checkRatelimits(ratelimits: NamedLimits) {
   }
 }
 
-/** Text around text: what is shown of the key was printed when its version was first seen. */
-export function printVerified(
-  { outcome, shown, credits, ratelimits }: Verified,
-  requested: NamedLimits | undefined,
-): string {
+/** Prints a verification around the text of the snapshot, which was printed when its version was first used. */
+function printVerified({ outcome, shown, credits, ratelimits }: Verified, requested: NamedLimits | undefined): string {
   if (!shown) return `{"valid":false,"code":"${outcome}"}`;
   let text = `{"valid":${outcome === 'VALID'},"code":"${outcome}",${shown.fields}`;
   if (credits !== undefined) text += `,"credits":${credits}`;
@@ -139,13 +136,25 @@ export function printVerified(
   return ratelimits.length > 0 ? `${text}]}` : `${text}}`;
 }
 
+/** Prints a limit as domain/verification.ts does, without its closing brace. */
 function limitText(
   { of, index }: LimitState,
   shown: NonNullable<Verified['shown']>,
   requested: NamedLimits | undefined,
 ): string {
-  if (of === 'key') return shown.keyLimits[index]!;
-  if (of === 'identity') return shown.identityLimits[index]!;
+  if (of === 'key') return shown.keyLimits[index]!.text;
+  if (of === 'identity') return shown.identityLimits[index]!.text;
   const { name, limit, duration } = requested![index]!;
   return `{"id":"","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":false`;
+}
+
+/** Returns the limit that a state belongs to. `requested` are the limits of the request. */
+export function limitOf(
+  { of, index }: LimitState,
+  shown: NonNullable<Verified['shown']>,
+  requested: NamedLimits | undefined,
+): { name: string; limit: number; duration: number } {
+  if (of === 'key') return shown.keyLimits[index]!;
+  if (of === 'identity') return shown.identityLimits[index]!;
+  return requested![index] as Required<NamedLimits[number]>;
 }
