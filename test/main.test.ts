@@ -164,7 +164,7 @@ test('wrong settings are an error in words', async () => {
   const server = start({ PORT: 'http' });
   expect(await server.ended).toBe(1);
   expect(server.err).toBe(
-    'tollgate: Some settings are not accepted:\n  PORT=http must be a whole number from 0 to 65535\n',
+    'tollgate: Invalid settings:\n  PORT=http must be a whole number from 0 to 65535\n',
   );
 });
 
