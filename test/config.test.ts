@@ -135,9 +135,7 @@ test.each([
   ['redis+cluster://127.0.0.1:1,,', 'redis+cluster://127.0.0.1:1,,'],
   ['redis+cluster://host/3', 'redis+cluster://host/3'],
 ])('a URL that could only be misread is refused: %s', (text, told) => {
-  expect(() => loadConfig({ REDIS_URL: text })).toThrow(
-    `Invalid settings:\n  REDIS_URL=${told} must be `,
-  );
+  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`Invalid settings:\n  REDIS_URL=${told} must be `);
 });
 
 test('names of metadata are a list', () => {

@@ -11,7 +11,7 @@ import type { PresentedRootKey } from '../domain/caller.ts';
 import { memberTextsOf } from '../domain/json.ts';
 import { keyIdOf, metaOf, type Outcome } from '../domain/verification.ts';
 import { ApiError, type ErrorCode } from '../errors.ts';
-import { type Calls, createMetrics, type Metrics } from '../metrics.ts';
+import { type Calls, Metrics } from '../metrics.ts';
 import { limitOf, verify, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Verified } from '../store/decide.ts';
 import type { Store } from '../store/store.ts';
@@ -109,7 +109,7 @@ class Gateway {
   readonly #metaHeaders: readonly string[];
   readonly #checkInput = compileInput(verifyKey.input);
 
-  constructor({ store, log, metrics = createMetrics(), keyHeader, rootKey, meta }: GatewayOptions) {
+  constructor({ store, log, metrics = new Metrics(), keyHeader, rootKey, meta }: GatewayOptions) {
     this.#store = store;
     this.#metrics = metrics;
     this.#calls = metrics.callsOf('gateway.check');
