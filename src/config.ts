@@ -1,15 +1,15 @@
 /**
- * Every setting: variable, default, meaning. The only reader of process.env. README's table of settings is tested
- * against `settings`, so a setting cannot be added without a word about it.
+ * Every setting: variable, default, meaning. The only reader of process.env. A test compares the documented table of
+ * settings with `settings`, so no setting stays undocumented.
  */
 
 import { parseRedisUrl } from './domain/redisUrl.ts';
 
-/** A kind of value: what is accepted, to follow "must be", and its reader, which answers undefined to anything else. */
+/** A kind of value. `accepts` continues "must be"; `parse` returns undefined for a value that is not accepted. */
 interface Kind<T> {
   accepts: string;
   parse(text: string): T | undefined;
-  /** Its value is shown to nobody. */
+  /** The value is never printed. */
   secret?: true;
 }
 
@@ -37,12 +37,12 @@ const oneOrZero: Kind<boolean> = {
   parse: (text) => (text === '1' ? true : text === '0' ? false : undefined),
 };
 
-const anySecret: Kind<string> = { accepts: 'a text', parse: (text) => text, secret: true };
+const anySecret: Kind<string> = { accepts: 'a string', parse: (text) => text, secret: true };
 
 const redisUrl: Kind<string> = {
   accepts:
     'redis://…, rediss://…, unix:/an/absolute/path, redis+cluster://host:port,…, redis+sentinel://host:port,…/master, or empty; ' +
-    'a port is 1 to 65535, a database a number, and a % in a password %25',
+    'with a port from 1 to 65535, a numeric database, and % in a password as %25',
   parse: (text) => (text === '' || parseRedisUrl(text) ? text : undefined),
 };
 
@@ -59,17 +59,17 @@ const headerName: Kind<string> = {
 
 const membersMax = 20;
 const members: Kind<readonly string[]> = {
-  accepts: `at most ${membersMax} different names of letters, digits, - and _, with commas between`,
+  accepts: `at most ${membersMax} different comma-separated names of letters, digits, - and _`,
   parse(text) {
     const names = text === '' ? [] : text.split(',').map((name) => name.trim());
-    // As headers they differ neither in case nor in - and _.
+    // Names of headers ignore case, and `_` becomes `-`.
     const different = new Set(names.map((name) => name.toLowerCase().replaceAll('_', '-')));
     const isGood = names.every((name) => /^[\w-]{1,64}$/.test(name)) && different.size === names.length;
     return isGood && names.length <= membersMax ? names : undefined;
   },
 };
 
-/** The default is written as one would in the environment, and read like any other value. */
+/** The default is written as in the environment, and parsed like any other value. */
 const setting = <T>(variable: string, fallback: string, kind: Kind<T>, meaning: string) => ({
   variable,
   default: fallback,
@@ -77,45 +77,45 @@ const setting = <T>(variable: string, fallback: string, kind: Kind<T>, meaning: 
   ...kind,
 });
 
-// One setting a line reads better than the formatter's six.
+// One setting per line reads better than the formatter's six.
 // biome-ignore format: a table
 const table = {
-  host: setting('HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on. `0.0.0.0` is every IPv4 address of the machine.'),
-  port: setting('PORT', '8080', wholeNumber(0, 65_535), 'Port to listen on. 0 lets the system choose; the address is printed at start.'),
-  tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'The certificate to show, followed by those between it and its root, as a PEM file. With it the server speaks HTTPS and nothing else. Read at the start.'),
-  tlsKeyFile: setting('TLS_KEY_FILE', '', anyPath, 'The private key of that certificate, as a PEM file.'),
-  tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', anySecret, 'What the private key is encrypted with, if it is.'),
-  workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Processes that serve, on one port. One that dies is started again.'),
+  host: setting('HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on. `0.0.0.0` means every IPv4 address of the machine.'),
+  port: setting('PORT', '8080', wholeNumber(0, 65_535), 'Port to listen on. 0 lets the system choose one. The address is printed at start.'),
+  tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'PEM file of the TLS certificate, followed by its intermediate certificates. With it, the server accepts HTTPS only. Read at start.'),
+  tlsKeyFile: setting('TLS_KEY_FILE', '', anyPath, 'PEM file of the private key of the certificate.'),
+  tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', anySecret, 'Passphrase of the private key, if it is encrypted.'),
+  workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Number of serving processes on the port. A process that dies is restarted.'),
   metricsHost: setting('METRICS_HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on for `METRICS_PORT`.'),
-  metricsPort: setting('METRICS_PORT', '', portOrNone, 'A port for `/metrics` alone. Empty: it is on `PORT`, but only while `HOST` is this machine (`127.0.0.1`, `::1` or `localhost`); otherwise nowhere. Set it behind a proxy.'),
-  drainMs: setting('DRAIN_MS', '0', wholeNumber(0, 600_000), 'How long it serves on after SIGTERM, while `/health/ready` answers 503, for load balancers to turn away.'),
-  redisUrl: setting('REDIS_URL', '', redisUrl, 'The Redis to use: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master` (without `/master` that is `mymaster`). Empty: Tollgate runs its own under `TOLLGATE_DATA_DIR`.'),
-  redisCaFile: setting('REDIS_CA_FILE', '', anyPath, 'Certificates to trust when Redis is reached with TLS, as a PEM file. Empty: those of the system.'),
-  dataDir: setting('TOLLGATE_DATA_DIR', './data', anyText('a directory'), 'Where its own Redis keeps its data. Not used with `REDIS_URL`.'),
-  durable: setting('TOLLGATE_DURABLE', '0', oneOrZero, '1 answers a change (keys, root keys, credits set by hand, …) only when it is on the disk of Redis. Verification never waits. Needs Redis 7.2 or Valkey 8 with `appendfsync always`, and no Cluster; otherwise Tollgate does not start.'),
-  redisTimeoutMs: setting('REDIS_TIMEOUT_MS', '1000', wholeNumber(10, 60_000), 'How long Redis may take to answer before the caller gets a 503.'),
-  inFlightMax: setting('IN_FLIGHT_MAX', '4096', wholeNumber(1, 1_000_000), 'Verifications and limit checks that may wait for Redis at once, in each process, and as many management requests; as many again of callers whose root key was not accepted recently. What comes beyond is answered 503 at once.'),
-  manageAtOnce: setting('MANAGE_AT_ONCE', '8', wholeNumber(1, 1_000_000), 'Management requests of a workspace that are worked at once, in each process; a quarter as many requests with bodies of 32 KB and more, and of analytics, of which 16 times as many may wait. More wait their turn for at most `REDIS_TIMEOUT_MS`, for analytics ten times that, so that one workspace cannot slow all others.'),
-  bodyBytesMax: setting('BODY_LIMIT_BYTES', '1048576', wholeNumber(1_024, 67_108_864), 'The longest request body accepted; a longer one is refused with 413.'),
-  metaBytesMax: setting('META_LIMIT_BYTES', '10240', wholeNumber(64, 1_048_576), 'The longest `meta` of a key or an identity, as JSON text.'),
-  keyRetentionDays: setting('KEY_RETENTION_DAYS', '30', wholeNumber(0, 3_650), 'How long a deleted key is kept before it is purged.'),
-  auditEventsMax: setting('AUDIT_EVENTS_MAX', '100000', wholeNumber(0, 100_000_000), 'Audit events kept for each workspace; the oldest go first.'),
-  usageRetentionDays: setting('USAGE_RETENTION_DAYS', '90', wholeNumber(1, 3_650), 'How long usage counts are kept.'),
-  tagsMax: setting('TAGS_MAX', '1000', wholeNumber(0, 1_000_000), 'How many different tags of verifications an API counts; later ones are not counted.'),
-  tagBytesMax: setting('TAG_BYTES_MAX', '67108864', wholeNumber(0, 1_000_000_000_000), 'How many bytes of Redis the counts by tag of an API may take a day, about. Beyond it only keys and tags that were counted in the same hour are counted by tag.'),
-  identifiersMax: setting('IDENTIFIERS_MAX', '100000', wholeNumber(0, 1_000_000_000), 'How many identifiers of limit checks a namespace counts by themselves a day. Later ones are counted for the namespace only, and limited like all others.'),
-  recordsMax: setting('RECORDS_MAX', '10000000', wholeNumber(0, 1_000_000_000), 'Records of a workspace at most: APIs, keys (deleted ones as long as they are kept), identities, namespaces, overrides, permissions, roles and root keys. A call that would make more is refused with 403 `too_many_records`. 0 is no bound.'),
-  firstRootKey: setting('FIRST_ROOT_KEY', 'print', oneOf('print', 'none'), 'In an empty Redis, make a workspace and print its root key (`print`), or leave both to the command line (`none`), as where standard output is kept in a log.'),
-  logLevel: setting('LOG_LEVEL', 'info', oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'The least serious message logged: `fatal`, `error`, `warn`, `info`, `debug`, `trace`; `silent` for none.'),
-  gatewayKeyHeader: setting('GATEWAY_KEY_HEADER', 'Authorization', headerName, 'The header in which the gateway check finds the key: after `Bearer` where it is `Authorization`, else the whole of it.'),
-  gatewayRootKey: setting('GATEWAY_ROOT_KEY', '', rootKey, 'The root key of the gateway check. With it, whoever reaches the port can check keys. Empty: each check brings one in `X-Tollgate-Root-Key`.'),
-  gatewayMeta: setting('GATEWAY_META', '', members, 'Members of a key\'s `meta` that the gateway check answers as headers, such as `plan,region`.'),
-  sweepIntervalMs: setting('SWEEP_INTERVAL_MS', '1000', wholeNumber(10, 3_600_000), 'How often due refills and purges are looked for. Refills are exact whatever it is.'),
+  metricsPort: setting('METRICS_PORT', '', portOrNone, 'Separate port for `/metrics`. If empty, `/metrics` is served on `PORT` if `HOST` is a loopback address (`127.0.0.1`, `::1` or `localhost`), otherwise nowhere. Set it behind a proxy.'),
+  drainMs: setting('DRAIN_MS', '0', wholeNumber(0, 600_000), 'How long the server keeps serving after SIGTERM while `/health/ready` returns 503, so that load balancers stop sending requests.'),
+  redisUrl: setting('REDIS_URL', '', redisUrl, 'Redis to connect to: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master` (`/master` defaults to `/mymaster`). If empty, Tollgate runs its own Redis in `TOLLGATE_DATA_DIR`.'),
+  redisCaFile: setting('REDIS_CA_FILE', '', anyPath, 'PEM file of the certificates to trust for TLS to Redis. If empty, those of the system.'),
+  dataDir: setting('TOLLGATE_DATA_DIR', './data', anyText('a directory'), 'Data directory of the embedded Redis. Not used with `REDIS_URL`.'),
+  durable: setting('TOLLGATE_DURABLE', '0', oneOrZero, '1 acknowledges a change (keys, root keys, credits set by hand, …) only after Redis has written it to disk. Verification never waits. Requires Redis 7.2 or Valkey 8 with `appendfsync always`, and no Cluster; otherwise Tollgate does not start.'),
+  redisTimeoutMs: setting('REDIS_TIMEOUT_MS', '1000', wholeNumber(10, 60_000), 'Time to wait for a reply from Redis before responding with 503.'),
+  inFlightMax: setting('IN_FLIGHT_MAX', '4096', wholeNumber(1, 1_000_000), 'Verifications and limit checks that may wait for Redis at once, per process. The same number applies to management requests, and again to callers whose root key was not accepted recently. Requests beyond it get a 503 at once.'),
+  manageAtOnce: setting('MANAGE_AT_ONCE', '8', wholeNumber(1, 1_000_000), 'Management requests of a workspace that run at once, per process, so that one workspace cannot slow down all others. A quarter of it for requests with bodies of 32 KB or more, and for analytics; of each of these, 16 times as many may wait. Waiting ends with a 503 after `REDIS_TIMEOUT_MS`, or ten times that for analytics.'),
+  bodyBytesMax: setting('BODY_LIMIT_BYTES', '1048576', wholeNumber(1_024, 67_108_864), 'Maximum size of a request body. A larger one is rejected with 413.'),
+  metaBytesMax: setting('META_LIMIT_BYTES', '10240', wholeNumber(64, 1_048_576), 'Maximum size of the `meta` of a key or an identity, as JSON.'),
+  keyRetentionDays: setting('KEY_RETENTION_DAYS', '30', wholeNumber(0, 3_650), 'Time before a deleted key is purged.'),
+  auditEventsMax: setting('AUDIT_EVENTS_MAX', '100000', wholeNumber(0, 100_000_000), 'Audit events kept per workspace. The oldest are removed first.'),
+  usageRetentionDays: setting('USAGE_RETENTION_DAYS', '90', wholeNumber(1, 3_650), 'Time that usage counts are kept.'),
+  tagsMax: setting('TAGS_MAX', '1000', wholeNumber(0, 1_000_000), 'Number of different tags that are counted per API. Further tags are not counted.'),
+  tagBytesMax: setting('TAG_BYTES_MAX', '67108864', wholeNumber(0, 1_000_000_000_000), 'Approximate memory in Redis for the counts by tag of an API, per day. Beyond it, only combinations of key and tag that were already counted in the same hour are counted by tag.'),
+  identifiersMax: setting('IDENTIFIERS_MAX', '100000', wholeNumber(0, 1_000_000_000), 'Number of identifiers whose limit checks are counted individually per namespace and day. Further identifiers count for the namespace only, and are limited like all others.'),
+  recordsMax: setting('RECORDS_MAX', '10000000', wholeNumber(0, 1_000_000_000), 'Maximum number of records per workspace: APIs, keys (including deleted ones until they are purged), identities, namespaces, overrides, permissions, roles and root keys. A call that would exceed it is rejected with 403 `too_many_records`. 0 means no maximum.'),
+  firstRootKey: setting('FIRST_ROOT_KEY', 'print', oneOf('print', 'none'), '`print` creates a workspace in an empty Redis and prints its root key. `none` leaves both to the command line; use it where standard output is logged.'),
+  logLevel: setting('LOG_LEVEL', 'info', oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'Lowest level that is logged: `fatal`, `error`, `warn`, `info`, `debug`, `trace`, or `silent` for none.'),
+  gatewayKeyHeader: setting('GATEWAY_KEY_HEADER', 'Authorization', headerName, 'Header from which the gateway check reads the key: after `Bearer` if it is `Authorization`, else its whole value.'),
+  gatewayRootKey: setting('GATEWAY_ROOT_KEY', '', rootKey, 'Root key of the gateway check. If set, every client that reaches the port can check keys. If empty, each check must send one in `X-Tollgate-Root-Key`.'),
+  gatewayMeta: setting('GATEWAY_META', '', members, 'Members of a key\'s `meta` that the gateway check returns as headers, such as `plan,region`.'),
+  sweepIntervalMs: setting('SWEEP_INTERVAL_MS', '1000', wholeNumber(10, 3_600_000), 'Interval at which due refills and purges are processed. It does not affect the accuracy of refills.'),
 };
 
 export type Config = { [Name in keyof typeof table]: NonNullable<ReturnType<(typeof table)[Name]['parse']>> };
 
-/** The table as data, for README and its test. */
+/** For the documented table and its test. */
 export const settings = Object.values(table).map(({ variable, default: fallback, meaning }) => ({
   variable,
   default: fallback,
@@ -123,15 +123,14 @@ export const settings = Object.values(table).map(({ variable, default: fallback,
 }));
 
 /**
- * A password in a mistyped URL must not reach the terminal or a log: it may stand anywhere before the last @, and in a query.
- * Only a scheme that we know is not a part of it.
+ * Keeps a password in a mistyped URL out of the terminal and the log. It may be anywhere before the last @, and in the
+ * query. Only a known scheme is certainly not a part of it.
  */
 const withoutCredentials = (text: string) =>
   text.replace(/^((?:https?|rediss?(?:\+(?:cluster|sentinel))?):\/\/)?.*@/s, '$1…@').replace(/\?.*/s, '?…');
 
 /**
- * What a process of ours finds in its environment that is to use this Redis and this port. As arguments, everybody on the
- * machine could read the password of a REDIS_URL.
+ * The environment of a worker process. As arguments, every user of the machine could read the password of a REDIS_URL.
  */
 export const environmentWith = ({ redisUrl, port }: { redisUrl: string; port: number }): NodeJS.ProcessEnv => ({
   ...process.env,
@@ -157,21 +156,21 @@ export function loadConfig(env: Record<string, string | undefined> = process.env
   if (port && port === metricsPort && host === metricsHost) {
     wrong.push(`  METRICS_PORT and PORT must differ on one address: both are ${port}`);
   }
-  if (wrong.length > 0) throw new Error(`Some settings are not accepted:\n${wrong.join('\n')}`);
+  if (wrong.length > 0) throw new Error(`Invalid settings:\n${wrong.join('\n')}`);
   return config as Config;
 }
 
-/** Whether `/metrics` is on the port that serves: not where others than this machine might read it. */
+/** Whether `/metrics` is served on PORT: only if no other machine can reach it. */
 export const sharesMetrics = ({ metricsPort, host }: Config): boolean =>
   metricsPort === '' && /^(127\.[\d.]+|::1|localhost)$/.test(host);
 
-/** What the server shows to its callers; undefined for HTTP without TLS. */
+/** Undefined for HTTP without TLS. */
 export const tlsSettings = ({ tlsCertFile, tlsKeyFile, tlsKeyPassphrase }: Config) =>
   tlsCertFile === '' ? undefined : { certFile: tlsCertFile, keyFile: tlsKeyFile, passphrase: tlsKeyPassphrase };
 
 const dayMs = 86_400_000;
 
-/** What the store is told, by the server and by the command line alike. */
+/** The settings of the store, for the server and the command line. */
 export const storeSettings = (config: Config) => ({
   commandTimeoutMs: config.redisTimeoutMs,
   caFile: config.redisCaFile || undefined,

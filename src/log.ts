@@ -1,23 +1,23 @@
-// The log: lines of JSON on standard error. A reader that is slow, stopped or gone, or a full disk, costs lines and
-// nothing else: no memory beyond a bound, no wait, no end of the process.
+// The log: lines of JSON on standard error. If the reader is slow, stopped or gone, or the disk is full, lines are lost and
+// nothing else happens: memory stays bounded, and the process neither waits nor ends.
 
 import { type Logger, pino } from 'pino';
 import type { Config } from './config.ts';
 
-/** Bytes of lines that wait for the reader, some 5000 lines. Further lines are dropped, and counted. */
+/** Bytes of lines that wait for the reader, about 5000 lines. Further lines are dropped and counted. */
 const waitingBytesMax = 1024 * 1024;
-/** At exit, what waits is written only when a reader can take it soon: writing then blocks. */
+/** At exit, waiting lines are written only if a reader is likely to take them soon, because this write blocks. */
 const flushedBytesMax = 64 * 1024;
 const stalledAfterMs = 1_000;
 
-/** Errors are logged by name, message and stack alone: one of ioredis carries its command, and that may carry a secret. */
+/** Logs only name, message and stack of an error: an error of ioredis holds its command, which may contain a secret. */
 export function createLog({ logLevel }: Pick<Config, 'logLevel'>): Logger {
   const err = ({ name, message, stack }: Error) => ({ name, message, stack });
-  // Standard output is for the address and the first root key, which then is in no log file.
+  // Not on standard output, which gets the first root key.
   const file = pino.destination({ dest: 2, maxLength: waitingBytesMax });
   let waitingBytes = 0;
   let dropped = 0;
-  /** When bytes were last taken, or began to wait. */
+  /** When the reader last took bytes, or bytes began to wait. */
   let movedAt = 0;
 
   const log = pino(
@@ -41,9 +41,9 @@ export function createLog({ logLevel }: Pick<Config, 'logLevel'>): Logger {
     if (dropped === 0 || waitingBytes > waitingBytesMax / 2) return;
     const lines = dropped;
     dropped = 0;
-    log.warn({ dropped: lines }, 'Log lines were dropped, as standard error was read too slowly.');
+    log.warn({ dropped: lines }, 'Log lines were dropped because standard error was read too slowly.');
   });
-  // Without a listener a full disk would be an uncaught exception. The next line tries again.
+  // Without a listener, a full disk would be an uncaught exception. The next line is written again.
   file.on('error', () => {});
 
   const flushSync = file.flushSync.bind(file);

@@ -1,23 +1,23 @@
-// The server: wires configuration, Redis and the processes that serve, and stops them in the opposite order when told to.
+// The server: starts the store and the serving processes, and stops them in reverse order on a signal.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { loadConfig, sharesMetrics, storeSettings, tlsSettings } from './config.ts';
 import { ApiError } from './errors.ts';
 import { createLog } from './log.ts';
-import { createMetrics, onceASecond, textOf } from './metrics.ts';
+import { Metrics, onceASecond, textOf } from './metrics.ts';
 import { openSnapshots, serve, serveMetrics, stopWaitMs } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 import { startSweeper } from './sweeper.ts';
 import { startWorkers } from './workers.ts';
 
-/** One Ctrl-C comes twice below npm, from the terminal and from npm: only a later signal is a second one. */
+/** Under npm one Ctrl-C arrives twice, from the terminal and from npm. Only a later signal counts as a second one. */
 const urgentAfterMs = 1_000;
 
-/** What is open, the last first: each is closed before what it stands on. */
-const open: (() => Promise<unknown>)[] = [];
-/** Has load balancers turn away, and waits as long as they are given for it. */
+/** Closes what is open. The last opened comes first, as it depends on the others. */
+const closers: (() => Promise<unknown>)[] = [];
+/** Makes load balancers stop sending requests, and waits DRAIN_MS. */
 let drain = async () => {};
 
 async function start() {
@@ -31,17 +31,17 @@ async function start() {
         durable: config.durable,
         onEvent: (message) => log.warn(message),
       });
-  if (embedded) open.unshift(() => embedded.stop());
+  if (embedded) closers.unshift(() => embedded.stop());
 
   const url = embedded?.url ?? config.redisUrl;
-  const metrics = createMetrics();
+  const metrics = new Metrics();
   const { observe } = metrics;
   const store = await openStore({ ...storeSettings(config), url, onEvent: (message) => log.warn(message), observe });
-  open.unshift(() => store.close());
+  closers.unshift(() => store.close());
 
-  const sweeper = startSweeper(store, { intervalMs: config.sweepIntervalMs, log, onSwept: metrics.swept });
+  const sweeper = startSweeper(store, { intervalMs: config.sweepIntervalMs, log, onSwept: () => metrics.swept() });
   metrics.sweeps();
-  open.unshift(() => sweeper.stop());
+  closers.unshift(() => sweeper.stop());
 
   const { host, port, workers: count } = config;
   const ownSnapshot = openSnapshots(metrics, store);
@@ -51,44 +51,45 @@ async function start() {
     return { text: await textOf([own, ...others]), ageMs: 0 };
   });
   if (count > 1) {
-    workers = await startWorkers({ count, redisUrl: url, host, port, log, onRestart: metrics.restarted, scrape });
+    const onRestart = () => metrics.workerRestarted();
+    workers = await startWorkers({ count, redisUrl: url, host, port, log, onRestart, scrape });
   }
   const server = workers ?? (await serve({ store, config, log, port, sharePort: false, metrics, scrape }));
-  open.unshift(() => server.close());
+  closers.unshift(() => server.close());
   drain = () => {
     server.drain();
     return delay(config.drainMs);
   };
 
   const metricsServer = await serveMetrics(config, scrape);
-  if (metricsServer) open.unshift(() => metricsServer.close());
+  if (metricsServer) closers.unshift(() => metricsServer.close());
 
   console.log(`Tollgate listens on ${urlOf(host, server.port, tlsSettings(config) && 'https')}`);
   if (metricsServer) console.log(`Its metrics are at ${urlOf(config.metricsHost, metricsServer.port)}/metrics`);
   else if (!sharesMetrics(config))
-    log.info(`${host} may be reached by others, so /metrics is not on its port. METRICS_PORT gives it one.`);
+    log.info(`/metrics is off, because other machines may reach ${host}. Set METRICS_PORT to serve it.`);
   if (config.firstRootKey === 'print') await createFirstRootKey(store, log);
 }
 
 const urlOf = (host: string, port: number, scheme = 'http') =>
   `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 
-/** After everything else has gone well, as it is printed only once. A server that serves does not end for want of it. */
+/** Runs last, because the root key is printed only once. A failure does not stop the server. */
 async function createFirstRootKey(store: Store, log: Logger) {
   try {
     const first = await store.workspaces.createFirst('default');
     if (first) console.log(`This is the first root key. It is shown once: ${first.rootKey}`);
   } catch (err) {
     if (!(err instanceof ApiError)) throw err;
-    const remedy = '`tollgate workspace create` and `tollgate root-key create` make one';
-    log.error({ err }, `Redis could not be asked whether this store needs a first root key. If it does, ${remedy}.`);
+    const remedy = 'create one with `tollgate workspace create` and `tollgate root-key create`';
+    log.error({ err }, `Cannot check whether this store needs a first root key. If it does, ${remedy}.`);
   }
 }
 
-/** What an operator can act on says it in its message; anything else is a bug, and shows where. */
-const inWords = (error: Error) => (error.constructor === Error ? error.message : error.stack);
+/** Errors for the operator are plain Errors. Any other class is a bug, and is printed with its stack. */
+const messageOf = (error: Error) => (error.constructor === Error ? error.message : error.stack);
 
-/** SIGTERM comes from what sends requests here or knows who does; Ctrl-C from somebody who waits. */
+/** SIGTERM comes from a service manager and drains; after Ctrl-C a person waits. */
 async function stop(signal: NodeJS.Signals) {
   await started;
   if (signal === 'SIGTERM') {
@@ -96,7 +97,7 @@ async function stop(signal: NodeJS.Signals) {
     await drain();
     startDeadline();
   }
-  for (const close of open) await close();
+  for (const close of closers) await close();
 }
 
 let isStopping = false;
@@ -121,7 +122,7 @@ function onSignal(signal: NodeJS.Signals) {
   stop(signal).then(
     () => process.exit(process.exitCode ?? 0),
     (error) => {
-      console.error(`tollgate: ${inWords(error)}`);
+      console.error(`tollgate: ${messageOf(error)}`);
       process.exit(1);
     },
   );
@@ -130,7 +131,7 @@ function onSignal(signal: NodeJS.Signals) {
 process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
 
 const started = start().catch((error) => {
-  console.error(`tollgate: ${inWords(error)}`);
+  console.error(`tollgate: ${messageOf(error)}`);
   process.exitCode = 1;
   onSignal('SIGINT');
 });

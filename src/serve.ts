@@ -1,4 +1,4 @@
-// One serving process: the pipeline on a store, behind a socket, and what it counts.
+// One serving process: a socket, the pipeline, the store and their metrics.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -12,23 +12,23 @@ import { type Metrics, type Scrape, type Snapshot, watchProcess } from './metric
 import { operations } from './operations/index.ts';
 import type { Store } from './store/store.ts';
 
-export interface ServeOptions {
+interface ServeOptions {
   store: Store;
   config: Config;
   log: Logger;
-  /** 0 is any free one. */
+  /** 0 chooses a free one. */
   port: number;
   /** Other processes listen on the same port. */
   sharePort: boolean;
   metrics: Metrics;
-  /** The text for Prometheus, told on this port where the settings say so. */
+  /** The text for Prometheus, served on this port if the settings say so. */
   scrape: () => Promise<Scrape>;
 }
 
-/** A process that was told to stop ends within this, whatever a client keeps in flight. */
+/** A process ends within this time after a signal, regardless of requests in flight. */
 export const stopWaitMs = 10_000;
 
-// The one use of this machine's clock: a request's id needs no truth.
+// The only use of this machine's clock: a request id need not be accurate.
 const newRequestId = () => createId('req', Date.now());
 
 export async function serve(options: ServeOptions): Promise<Server> {
@@ -66,7 +66,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
   };
 }
 
-/** The metrics on a port of their own; undefined where none is set. */
+/** Serves the metrics on METRICS_PORT; undefined if that is empty. */
 export async function serveMetrics(
   { metricsHost: host, metricsPort: port, bodyBytesMax }: Config,
   scrape: () => Promise<Scrape>,
@@ -77,12 +77,12 @@ export async function serveMetrics(
   });
 }
 
-/** A scrape tells that Redis does not answer, rather than not answering itself: Prometheus waits ten seconds. */
+/** Prometheus waits ten seconds. A scrape must respond even if Redis does not. */
 const redisWaitMs = 2_000;
 
-/** Begins to watch this process; answers what tells all that it has counted. Call it once a process. */
+/** Starts to observe this process, and returns a function that returns its metrics. To be called once per process. */
 export function openSnapshots(metrics: Metrics, store: Store): () => Promise<Snapshot> {
-  const processFigures = watchProcess();
+  const processMetrics = watchProcess();
   return async () => {
     const redisUp = await Promise.race([
       store.ready().then(
@@ -91,6 +91,6 @@ export function openSnapshots(metrics: Metrics, store: Store): () => Promise<Sna
       ),
       delay(redisWaitMs, false, { ref: false }),
     ]);
-    return [...metrics.snapshot({ redisUp, waiting: store.waiting() }), ...(await processFigures())];
+    return [...metrics.snapshot({ redisUp, waiting: store.waiting() }), ...(await processMetrics())];
   };
 }

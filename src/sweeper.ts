@@ -1,16 +1,16 @@
-// Does in the background what nobody waits for: refills of keys that are not used, and records nobody sees any longer.
-// It works in bounded steps, so that requests get between them, and any number of servers may do it at once.
+// The background task that refills unused keys and purges deleted records. It works in bounded steps, so that requests run
+// between them. Any number of servers may run it at once.
 
 import type { Logger } from 'pino';
 import type { Store } from './store/store.ts';
 
-/** Records are counted for metrics, and this is soon enough. */
+/** How often records are counted for metrics. */
 const countEveryMs = 60_000;
 
-export interface SweeperOptions {
+interface SweeperOptions {
   intervalMs: number;
   log: Logger;
-  /** All workspaces have been swept, and nothing failed. */
+  /** Called when all workspaces were swept without an error. */
   onSwept?: (() => void) | undefined;
 }
 
@@ -29,11 +29,11 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
       }
       if (isWhole && !stopped) onSwept?.();
     } catch (error) {
-      if (!stopped) log.error(error, 'The sweeper will try again.');
+      if (!stopped) log.error(error, 'A sweep failed. It will be repeated.');
     }
   }
 
-  /** What fails in one workspace keeps no other waiting. Answers whether nothing did. */
+  /** Returns whether every step succeeded. A failure does not affect other workspaces. */
   async function sweepWorkspace(workspaceId: string, isCounting: boolean): Promise<boolean> {
     let isOk = true;
     const steps = [store.sweep.refill, store.sweep.purge, ...(isCounting ? [store.sweep.count] : [])];
@@ -42,7 +42,7 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
         while (!stopped && (await step(workspaceId)) === true) await new Promise((resolve) => setImmediate(resolve));
       } catch (error) {
         isOk = false;
-        if (!stopped) log.error(error, `The sweeper will try ${workspaceId} again.`);
+        if (!stopped) log.error(error, `The sweep of ${workspaceId} failed. It will be repeated.`);
       }
     }
     return isOk;
@@ -59,7 +59,7 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
   schedule();
 
   return {
-    /** Resolves when no step is under way. */
+    /** Resolves when no step is running. */
     async stop(): Promise<void> {
       stopped = true;
       clearTimeout(timer);

@@ -1,27 +1,27 @@
-// A serving process among several on one port, started and ended by src/workers.ts. It keeps nothing of its own but counts:
-// killed, it loses the requests it had, and no other's.
+// A serving process that shares its port with others; src/workers.ts starts and ends it. It holds no state but counts: if
+// it is killed, only its own requests in flight are lost.
 
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { openChannel } from './channel.ts';
 import { loadConfig, storeSettings } from './config.ts';
 import { createLog } from './log.ts';
-import { createMetrics, onceASecond, type Scrape } from './metrics.ts';
+import { Metrics, onceASecond, type Scrape } from './metrics.ts';
 import { openSnapshots, serve, stopWaitMs } from './serve.ts';
 import { openStore } from './store/store.ts';
 
 const config = loadConfig();
 const log = createLog(config);
-/** The first process asks all workers before it answers. */
+/** The first process collects the metrics of all workers before it replies. */
 const scrapeWaitMs = 5_000;
 
-/** Said in words, as the first process would. */
+/** Prints the message only, as the first process does. */
 function fail(error: Error): never {
   console.error(`tollgate: ${error.message}`);
   process.exit(1);
 }
 
-const metrics = createMetrics();
+const metrics = new Metrics();
 const store = await openStore({
   ...storeSettings(config),
   url: config.redisUrl,
@@ -29,7 +29,7 @@ const store = await openStore({
   observe: metrics.observe,
 }).catch(fail);
 const channel = openChannel(process, { counts: openSnapshots(metrics, store) });
-const scrape = onceASecond(() => channel.ask<Scrape>('scrape', scrapeWaitMs));
+const scrape = onceASecond(() => channel.request<Scrape>('scrape', scrapeWaitMs));
 const server = await serve({ store, config, log, port: config.port, sharePort: true, metrics, scrape }).catch(fail);
 
 const disconnected = once(process, 'disconnect');
@@ -39,17 +39,17 @@ async function stop() {
   isStopping = true;
   server.drain();
   if (process.connected) await Promise.race([delay(config.drainMs), disconnected]);
-  // The first process gives up then too, and says so; later nobody is left to end this one, and its Redis is gone.
+  // The first process gives up after the same time and reports it. This one must not outlive it.
   setTimeout(() => process.exit(1), stopWaitMs).unref();
   await server.close();
   await store.close();
   process.exit(0);
 }
 
-// Ctrl-C reaches every process of the terminal; when to stop is for the one that started this to say.
+// Ctrl-C reaches every process of the terminal, but the parent process decides when to stop.
 process.on('SIGINT', () => {});
 process.on('SIGTERM', stop);
-// The one that started this wants it to end now, or is gone, and its Redis may be.
+// The parent process wants this one to end now, or has died, perhaps with the embedded Redis.
 process.on('disconnect', stop);
 
 process.send!('listening');

@@ -1,5 +1,5 @@
-// Several serving processes on one port (SO_REUSEPORT): the kernel gives each its share of connections. One that dies is
-// started again; the others serve on meanwhile, so the port never goes dark.
+// Several serving processes on one port (SO_REUSEPORT). The kernel distributes connections among them. A process that dies
+// is restarted while the others keep serving.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,29 +9,29 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { openChannel } from './channel.ts';
 import { environmentWith } from './config.ts';
-import { lastingOf, type Scrape, type Snapshot, sumOf } from './metrics.ts';
+import { type Scrape, type Snapshot, sumOf, withoutGauges } from './metrics.ts';
 
-export interface WorkersOptions {
+interface WorkersOptions {
   count: number;
   redisUrl: string;
   host: string;
   port: number;
   log: Logger;
-  /** A worker is started again. */
+  /** Called when a worker was restarted. */
   onRestart: () => void;
-  /** The text for Prometheus, which a worker asks for when it is asked. */
+  /** The text for Prometheus. A worker requests it from this process. */
   scrape: () => Promise<Scrape>;
 }
 
 const program = fileURLToPath(new URL('./worker.js', import.meta.url));
-/** Between a worker's end and the next: a worker that cannot live must not take the machine with it. */
+/** Pause before a restart, so that a worker that ends at once does not exhaust the machine. */
 const restartAfterMs = 200;
-/** A worker answers this soon even when Redis does not; one that hangs does not keep the others' figures back. */
+/** A worker replies sooner even if Redis does not. A worker that hangs must not delay the metrics of the others. */
 const countsWaitMs = 3_000;
 
 const endOf = (code: number | null, signal: string | null) => `A worker ended with ${signal ?? `exit code ${code}`}`;
 
-/** A port that is free now. uWebSockets.js shares only ports that are named, so the system cannot be left to choose. */
+/** Returns a free port. uWebSockets.js can share only a given port, so the system cannot choose one. */
 async function findPort(host: string): Promise<number> {
   const probe = createServer().listen(0, host);
   await once(probe, 'listening');
@@ -41,90 +41,111 @@ async function findPort(host: string): Promise<number> {
   return port;
 }
 
-/** Resolves when the first listens and each of the others listens or has failed once; those are started again. */
-export async function startWorkers({ count, log, redisUrl, host, port, onRestart, scrape }: WorkersOptions) {
-  const workers = new Set<ChildProcess>();
-  const channels = new Map<ChildProcess, ReturnType<typeof openChannel>>();
-  /** What each said last that it had counted; of those that ended too, as a sum that goes down would mislead Prometheus. */
-  const counted = new Map<ChildProcess, Snapshot>();
-  const countedByEnded: Snapshot[] = [];
-  let isStopping = false;
+/**
+ * Resolves when the first worker listens, and each of the others listens or has failed once. Those that failed are
+ * restarted.
+ */
+export async function startWorkers({ count, port, ...options }: WorkersOptions): Promise<Workers> {
+  const workers = new Workers(port === 0 ? await findPort(options.host) : port, options);
+  try {
+    await workers.start(count);
+    return workers;
+  } catch (error) {
+    await workers.close();
+    throw error;
+  }
+}
 
-  /** Starts one and resolves when it listens; rejects when it ends before. */
-  async function start(onPort: number): Promise<void> {
-    const worker = fork(program, { env: environmentWith({ redisUrl, port: onPort }) });
-    // One that could not be run, which its missing pid says, never ends: nobody is to wait for it.
-    if (worker.pid !== undefined) workers.add(worker);
-    worker.once('exit', () => forget(worker));
-    // Its one message says that it listens.
+class Workers {
+  readonly port: number;
+  readonly #options: Omit<WorkersOptions, 'count' | 'port'>;
+  readonly #processes = new Set<ChildProcess>();
+  readonly #channels = new Map<ChildProcess, ReturnType<typeof openChannel>>();
+  /** The last known metrics of each worker. */
+  readonly #snapshots = new Map<ChildProcess, Snapshot>();
+  /** Those of workers that ended: Prometheus expects that a sum never decreases. */
+  readonly #endedSnapshots: Snapshot[] = [];
+  #isStopping = false;
+
+  constructor(port: number, options: Omit<WorkersOptions, 'count' | 'port'>) {
+    this.port = port;
+    this.#options = options;
+  }
+
+  async start(count: number) {
+    // The first one alone: an error in the port or the settings ends the start. Later, Redis may fail for a moment.
+    await this.#startOne();
+    const startOther = () => this.#startOne().catch((error) => void this.#restart(error.message));
+    await Promise.all(Array.from({ length: count - 1 }, startOther));
+  }
+
+  /** Resolves when the new worker listens; rejects if it ends before. */
+  async #startOne(): Promise<void> {
+    const { redisUrl, scrape } = this.#options;
+    const worker = fork(program, { env: environmentWith({ redisUrl, port: this.port }) });
+    // A process without a pid could not be run and never exits: it must not be waited for.
+    if (worker.pid !== undefined) this.#processes.add(worker);
+    worker.once('exit', () => this.#forget(worker));
+    // The first message reports that it listens.
     const listening = once(worker, 'message');
     const ended = once(worker, 'exit').then(([code, signal]) => {
       throw new Error(endOf(code, signal));
     });
     ended.catch(() => {});
     await Promise.race([listening, ended]);
-    channels.set(worker, openChannel(worker, { scrape }));
+    this.#channels.set(worker, openChannel(worker, { scrape }));
     worker.once('exit', (code, signal) => {
-      if (!isStopping) void startAgain(onPort, endOf(code, signal));
+      if (!this.#isStopping) void this.#restart(endOf(code, signal));
     });
   }
 
-  function forget(worker: ChildProcess) {
-    workers.delete(worker);
-    channels.delete(worker);
-    countedByEnded.push(lastingOf(counted.get(worker) ?? []));
-    counted.delete(worker);
+  #forget(worker: ChildProcess) {
+    this.#processes.delete(worker);
+    this.#channels.delete(worker);
+    this.#endedSnapshots.push(withoutGauges(this.#snapshots.get(worker) ?? []));
+    this.#snapshots.delete(worker);
   }
 
-  /** What all of them have counted so far, each as soon as it says so; of one that does not, what it last said. */
-  async function snapshots(): Promise<Snapshot[]> {
-    const asked = [...channels].map(async ([worker, channel]) => {
-      const snapshot = await channel.ask<Snapshot>('counts', countsWaitMs).catch(() => undefined);
-      if (workers.has(worker)) counted.set(worker, snapshot ?? lastingOf(counted.get(worker) ?? []));
-    });
-    await Promise.all(asked);
-    countedByEnded.splice(0, countedByEnded.length, await sumOf([...countedByEnded]));
-    return [...countedByEnded, ...counted.values()];
-  }
-
-  async function startAgain(onPort: number, reason: string) {
-    log.error(`${reason}; another is started.`);
-    while (!isStopping) {
+  async #restart(reason: string) {
+    const { log, onRestart } = this.#options;
+    log.error(`${reason}. Restarting it.`);
+    while (!this.#isStopping) {
       await delay(restartAfterMs);
       try {
-        if (isStopping) return;
-        await start(onPort);
+        if (this.#isStopping) return;
+        await this.#startOne();
         onRestart();
         return;
       } catch (err) {
-        log.error({ err }, 'A worker could not be started; it is tried again.');
+        log.error({ err }, 'A worker failed to start. Trying again.');
       }
     }
   }
 
-  /** Each drains by itself, for as long as the settings say. */
-  function drain() {
-    isStopping = true;
-    for (const worker of workers) worker.kill('SIGTERM');
+  /** Metrics of all workers. A worker that does not reply in time contributes its last counts. */
+  async snapshots(): Promise<Snapshot[]> {
+    const requests = [...this.#channels].map(async ([worker, channel]) => {
+      const snapshot = await channel.request<Snapshot>('counts', countsWaitMs).catch(() => undefined);
+      if (!this.#processes.has(worker)) return;
+      this.#snapshots.set(worker, snapshot ?? withoutGauges(this.#snapshots.get(worker) ?? []));
+    });
+    await Promise.all(requests);
+    const ended = this.#endedSnapshots;
+    ended.splice(0, ended.length, await sumOf([...ended]));
+    return [...ended, ...this.#snapshots.values()];
   }
 
-  async function close() {
-    const ends = [...workers].map((worker) => once(worker, 'exit'));
-    drain();
-    // What is left of draining is over.
-    for (const worker of workers) if (worker.connected) worker.disconnect();
+  /** Each worker drains by itself, for DRAIN_MS. */
+  drain() {
+    this.#isStopping = true;
+    for (const worker of this.#processes) worker.kill('SIGTERM');
+  }
+
+  async close() {
+    const ends = [...this.#processes].map((worker) => once(worker, 'exit'));
+    this.drain();
+    // Ends what is left of draining.
+    for (const worker of this.#processes) if (worker.connected) worker.disconnect();
     await Promise.all(ends);
-  }
-
-  try {
-    const sharedPort = port === 0 ? await findPort(host) : port;
-    // The first alone: what is wrong with the port or the settings ends the start. Redis may fail for a moment later on.
-    await start(sharedPort);
-    const startOther = () => start(sharedPort).catch((err) => void startAgain(sharedPort, err.message));
-    await Promise.all(Array.from({ length: count - 1 }, startOther));
-    return { port: sharedPort, snapshots, drain, close };
-  } catch (error) {
-    await close();
-    throw error;
   }
 }

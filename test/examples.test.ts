@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import { createKeyString, createRootKeyString, digestOf } from '../src/domain/keyString.ts';
-import { askedBy } from '../src/http/gateway.ts';
+import { requestHeaders } from '../src/http/gateway.ts';
 import type { OpenApiDocument } from '../src/http/openapi.ts';
 import { RootKeyReader } from '../src/http/rootKey.ts';
 import { operations } from '../src/operations/index.ts';
@@ -42,7 +42,7 @@ beforeAll(async () => {
   }
   document = (await (await fetch(`${url}/openapi.json`)).json()) as OpenApiDocument;
   // What is asked by GET takes at most headers, those of the gateway check.
-  const headers = { authorization: `Bearer ${await keyOf(store, rootKey)}`, [askedBy.rootKey]: rootKey };
+  const headers = { authorization: `Bearer ${await keyOf(store, rootKey)}`, [requestHeaders.rootKey]: rootKey };
   for (const [path, { get }] of Object.entries(document.paths)) {
     if (!get) continue;
     const answer = await fetch(url + path, { headers });

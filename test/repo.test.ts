@@ -254,14 +254,13 @@ describe('errors', () => {
     }
   });
 
-  test('every code is thrown somewhere, or is there for the SDK', () => {
+  test('every code is thrown somewhere', () => {
     const text = sources
       .filter((path) => path !== 'src/errors.ts')
       .map(read)
       .join('\n');
     const unused = errorCatalogue.map(({ code: name }) => name).filter((name) => !text.includes(`'${name}'`));
-    // Statuses and codes of the contract that Tollgate has no occasion for yet.
-    expect(unused.filter((name) => name !== 'migration_not_found')).toEqual([]);
+    expect(unused).toEqual([]);
   });
 });
 

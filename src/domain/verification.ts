@@ -1,8 +1,8 @@
-// How the outcome of a verification is told (CONTRACT §6).
+// Outcomes of a verification, and what a response contains of a key (docs/contract.md §6).
 
 import type { JsonText } from './json.ts';
 
-/** In the order of their numbers in lua/decide.lua, from 1. */
+/** Ordered by their numbers in lua/decide.lua, from 1. */
 export const outcomes = [
   'VALID',
   'DISABLED',
@@ -15,7 +15,7 @@ export const outcomes = [
 
 export type Outcome = (typeof outcomes)[number];
 
-/** A limit as it is configured, beside its id. */
+/** A configured limit. */
 export interface Ratelimit {
   id: string;
   name: string;
@@ -24,14 +24,17 @@ export interface Ratelimit {
   autoApply: boolean;
 }
 
-export interface ShownIdentity {
+interface ShownIdentity {
   id: string;
   externalId: string;
   meta: JsonText;
   ratelimits: Ratelimit[];
 }
 
-/** What an answer shows beside the decision. It changes only when the version of the key's records does. */
+/**
+ * The snapshot of a key: what a response contains in addition to the decision. It changes only with the version of the
+ * key's records.
+ */
 export interface Shown {
   keyId: string;
   apiId: string;
@@ -45,31 +48,63 @@ export interface Shown {
   identity: ShownIdentity | undefined;
 }
 
-/** Shown, printed once: `fields` stands in the answer as it is, and each limit's text is continued with its state. */
+/** A snapshot as text, printed once. `fields` is part of a response as it is. */
 export interface ShownText {
-  /** Not part of an answer of keys.verifyKey; the gateway check returns it as a header. */
   apiId: string;
+  externalId: string | undefined;
   fields: string;
-  keyLimits: readonly string[];
-  identityLimits: readonly string[];
+  /** Where the metadata of the key is in `fields`; both 0 if there is none. */
+  metaStart: number;
+  metaEnd: number;
+  keyLimits: readonly PrintedLimit[];
+  identityLimits: readonly PrintedLimit[];
 }
 
-// By hand rather than by `print`: with more keys than are remembered, this is on the way of most verifications.
-const limitText = ({ id, name, limit, duration, autoApply }: Ratelimit): string =>
-  `{"id":"${id}","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":${autoApply}`;
+export interface PrintedLimit {
+  name: string;
+  limit: number;
+  duration: number;
+  /** The limit as JSON without its closing brace: the response continues it with the state of the limit. */
+  text: string;
+}
+
+// By hand instead of by `print`: with more keys than the cache holds, most verifications come here.
+const printLimit = ({ id, name, limit, duration, autoApply }: Ratelimit): PrintedLimit => ({
+  name,
+  limit,
+  duration,
+  text: `{"id":"${id}","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":${autoApply}`,
+});
+
+const beforeKeyId = '"keyId":"';
 
 export function printShown(shown: Shown): ShownText {
   const { keyId, apiId, enabled, name, meta, expires, permissions, roles, identity, ratelimits } = shown;
-  let fields = `"keyId":"${keyId}","enabled":${enabled}`;
+  let fields = `${beforeKeyId}${keyId}","enabled":${enabled}`;
+  let metaStart = 0;
+  let metaEnd = 0;
   if (name !== undefined) fields += `,"name":${JSON.stringify(name)}`;
-  if (meta) fields += `,"meta":${meta.text}`;
+  if (meta) {
+    fields += ',"meta":';
+    metaStart = fields.length;
+    fields += meta.text;
+    metaEnd = fields.length;
+  }
   if (expires !== undefined) fields += `,"expires":${expires}`;
   if (permissions.length > 0) fields += `,"permissions":${JSON.stringify(permissions)}`;
   if (roles.length > 0) fields += `,"roles":${JSON.stringify(roles)}`;
-  const identityLimits = identity?.ratelimits.map(limitText) ?? [];
+  const identityLimits = identity?.ratelimits.map(printLimit) ?? [];
   if (identity) {
-    const limits = identityLimits.map((text) => `${text}}`).join(',');
+    const limits = identityLimits.map(({ text }) => `${text}}`).join(',');
     fields += `,"identity":{"id":"${identity.id}","externalId":${JSON.stringify(identity.externalId)},"meta":${identity.meta.text},"ratelimits":[${limits}]}`;
   }
-  return { apiId, fields, keyLimits: ratelimits.map(limitText), identityLimits };
+  const externalId = identity?.externalId;
+  return { apiId, externalId, fields, metaStart, metaEnd, keyLimits: ratelimits.map(printLimit), identityLimits };
 }
+
+export const keyIdOf = ({ fields }: ShownText): string =>
+  fields.slice(beforeKeyId.length, fields.indexOf('"', beforeKeyId.length));
+
+/** The metadata of the key as JSON text; undefined if it has none. */
+export const metaOf = ({ fields, metaStart, metaEnd }: ShownText): string | undefined =>
+  metaEnd === 0 ? undefined : fields.slice(metaStart, metaEnd);

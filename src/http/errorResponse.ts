@@ -1,14 +1,14 @@
 import { ApiError } from '../errors.ts';
 import type { Request, Response } from './message.ts';
 
-/** An error as the answer that carries it: CONTRACT §2's envelope, and the headers that belong to the status. */
+/** The response that carries an error: the body of docs/contract.md §2, and the headers that belong to its status. */
 export function errorResponse(
   error: ApiError,
   request: Pick<Request, 'requestId' | 'accept'>,
   options: {
-    /** Answer `application/problem+json` whatever `Accept` says, for operations whose SDK types errors only that way. */
+    /** Use `application/problem+json` regardless of `Accept`, for operations whose SDK types errors only that way. */
     problemJson?: boolean;
-    /** The methods a path knows: the `Allow` header of a 405. */
+    /** The methods the path accepts: the `Allow` header of a 405. */
     allow?: string;
   } = {},
 ): Response {
@@ -28,11 +28,11 @@ export function errorResponse(
   };
 }
 
-/** What every bug of ours looks like from outside; the cause goes to the log. */
+/** The response to any unexpected error, so that it reveals nothing; the cause goes to the log. */
 export const internalError = (cause: unknown) =>
-  new ApiError('internal', 'Something went wrong on our side. The log has the cause under this request id.', { cause });
+  new ApiError('internal', 'The server failed unexpectedly. Its log has the cause under this request id.', { cause });
 
-/** What the log says of an error: an unforeseen one is told with its stack, a store that is away in a line. */
+/** The cause as it is logged: with its stack for an unexpected error, else in one line. */
 export function causeOf(error: ApiError): string {
   const cause = error.cause instanceof Error ? error.cause : error;
   return error.code === 'internal' ? (cause.stack ?? cause.message) : cause.message;

@@ -1,17 +1,18 @@
-// The gateway check: keys.verifyKey for those who can only ask whether a request may pass, such as nginx's auth_request.
-// They send headers and read a status and headers, and so the operation's input is read from headers, and its answer told
-// in them. Nothing is decided here.
+// The gateway check: keys.verifyKey for gateways that can only ask whether a request may pass, such as nginx with
+// auth_request. They send headers and read a status and headers, so the operation's input is read from headers and its
+// outcome is written to headers. The gateway check decides nothing itself.
 //
-// Whose fault a refusal is decides its status. The end user's: 401, 403, 429. The operator's, such as a root key that is
-// wrong: 400, 412 or 500, never what an end user could take for his own. Whatever it is, only 200 lets a request pass.
+// The status of a refusal depends on who is at fault. The end user: 401, 403, 429. The operator, for example with a wrong
+// root key: 400, 412 or 500, which no end user mistakes for their own fault. Only a 200 lets a request pass.
 
 import type { Logger } from 'pino';
 import type { Static } from 'typebox';
-import { memberText } from '../domain/json.ts';
-import type { Outcome } from '../domain/verification.ts';
+import type { PresentedRootKey } from '../domain/caller.ts';
+import { memberTextsOf } from '../domain/json.ts';
+import { keyIdOf, metaOf, type Outcome } from '../domain/verification.ts';
 import { ApiError, type ErrorCode } from '../errors.ts';
-import { createMetrics, type Metrics } from '../metrics.ts';
-import { printVerified, verify, verifyKey } from '../operations/keys/verifyKey.ts';
+import { type Calls, Metrics } from '../metrics.ts';
+import { limitOf, verify, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Verified } from '../store/decide.ts';
 import type { Store } from '../store/store.ts';
 import { CallLog } from './callLog.ts';
@@ -22,54 +23,67 @@ import { compileInput } from './validate.ts';
 
 export const gatewayPath = '/v2/gateway/check';
 
-/** What a check is asked with, beside the header that holds the key. */
-export const askedBy = {
+/** Headers of a check, in addition to the one that holds the key. */
+export const requestHeaders = {
   rootKey: 'X-Tollgate-Root-Key',
   permissions: 'X-Tollgate-Permissions',
   cost: 'X-Tollgate-Cost',
   limits: 'X-Tollgate-Limits',
 } as const;
 
-/** What a check is answered with, beside RateLimit, RateLimit-Policy, Retry-After and WWW-Authenticate. */
-export const answeredBy = {
+/** Headers of the response, in addition to RateLimit, RateLimit-Policy, Retry-After and WWW-Authenticate. */
+export const responseHeaders = {
   code: 'X-Tollgate-Code',
   keyId: 'X-Tollgate-Key-Id',
   apiId: 'X-Tollgate-Api-Id',
   externalId: 'X-Tollgate-External-Id',
-  /** Begins the name of the header of a member of the key's metadata. */
+  /** Prefix of the headers that hold members of the key's metadata. */
   meta: 'X-Tollgate-Meta-',
 } as const;
 
-/** Characters of a header's value, when encoded. A longer one is left empty. */
+/** Length of an encoded header value. A longer one is left empty. */
 const valueCharactersMax = 1024;
+/** A longer key does not exist, see KeyString in operations/schemas.ts. */
+const keyCharactersMax = 512;
 
 export interface GatewayOptions {
   store: Store;
   log: Logger;
   metrics?: Metrics;
-  /** The header that holds the key; after `Bearer` where it is Authorization, else the whole of it. */
+  /** The header that holds the key: after `Bearer` if it is Authorization, else as its whole value. */
   keyHeader: string;
-  /** The root key of every check. Empty: each request brings one. */
+  /** The root key of every check. If empty, each request must send one. */
   rootKey: string;
-  /** Members of a key's metadata that are answered as headers. */
+  /** Members of a key's metadata that are returned as headers. */
   meta: readonly string[];
 }
 
-type Verification = Static<typeof verifyKey.output>;
-type Limits = NonNullable<Verification['ratelimits']>;
+type Input = Static<typeof verifyKey.input>;
+/** A limit that was checked. `resetAtMs` is on Redis's clock. */
+interface CheckedLimit {
+  name: string;
+  limit: number;
+  duration: number;
+  exceeded: boolean;
+  remaining: number;
+  resetAtMs: number;
+}
 type Headers = (readonly [name: string, value: string])[];
 
 const refusals: Record<Exclude<Outcome, 'VALID'>, { code: ErrorCode; detail: string }> = {
   NOT_FOUND: { code: 'invalid_key', detail: 'The key is unknown.' },
   DISABLED: { code: 'key_disabled', detail: 'The key is disabled.' },
   EXPIRED: { code: 'key_expired', detail: 'The key has expired.' },
-  INSUFFICIENT_PERMISSIONS: { code: 'key_lacks_permission', detail: 'The key lacks a permission that this needs.' },
+  INSUFFICIENT_PERMISSIONS: {
+    code: 'key_lacks_permission',
+    detail: 'The key lacks a permission that the request requires.',
+  },
   RATE_LIMITED: { code: 'rate_limited', detail: 'A limit is exceeded: ' },
   USAGE_EXCEEDED: { code: 'usage_exceeded', detail: 'The key has too few credits left.' },
 };
 
-/** What the script says of a root key that it refuses. */
-const rootKeyRefusals: readonly ErrorCode[] = [
+/** Errors of a root key that Redis does not accept. */
+const rootKeyErrors: readonly ErrorCode[] = [
   'unauthorized',
   'root_key_disabled',
   'root_key_expired',
@@ -77,119 +91,148 @@ const rootKeyRefusals: readonly ErrorCode[] = [
 ];
 
 export function createGateway(options: GatewayOptions): AnswerHead {
-  const { store, log, keyHeader, metrics = createMetrics() } = options;
-  const calls = metrics.callsOf('gateway.check');
-  const callLog = new CallLog(log);
-  const checkInput = compileInput(verifyKey.input);
-  const rootKeys = new RootKeyReader();
-  const ownRootKey = options.rootKey === '' ? undefined : rootKeys.read(options.rootKey);
-  const metaHeaders = options.meta.map((member) => [member, metaHeader(member)] as const);
-  const isBearer = keyHeader.toLowerCase() === 'authorization';
-  const scheme = isBearer ? 'Bearer' : `ApiKey header="${keyHeader}"`;
+  const gateway = new Gateway(options);
+  return (request) => gateway.respond(request);
+}
 
-  return async function counted(request): Promise<Response> {
+class Gateway {
+  readonly #store: Store;
+  readonly #metrics: Metrics;
+  readonly #calls: Calls;
+  readonly #callLog: CallLog;
+  readonly #keyHeader: string;
+  readonly #isBearer: boolean;
+  readonly #rootKeys = new RootKeyReader();
+  readonly #rootKey: PresentedRootKey | undefined;
+  /** Members of the key's metadata, and the names of their headers in the same order. */
+  readonly #metaMembers: readonly string[];
+  readonly #metaHeaders: readonly string[];
+  readonly #checkInput = compileInput(verifyKey.input);
+
+  constructor({ store, log, metrics = new Metrics(), keyHeader, rootKey, meta }: GatewayOptions) {
+    this.#store = store;
+    this.#metrics = metrics;
+    this.#calls = metrics.callsOf('gateway.check');
+    this.#callLog = new CallLog(log);
+    this.#keyHeader = keyHeader;
+    this.#isBearer = keyHeader.toLowerCase() === 'authorization';
+    this.#rootKey = rootKey === '' ? undefined : this.#rootKeys.read(rootKey);
+    this.#metaMembers = meta;
+    this.#metaHeaders = meta.map(metaHeader);
+  }
+
+  async respond(request: HeadRequest): Promise<Response> {
     const startedAt = performance.now();
-    metrics.begin();
-    const response = await check(request, startedAt);
-    calls.count(response.status, performance.now() - startedAt);
+    this.#metrics.begin();
+    const response = await this.#check(request).catch((cause) => this.#failed(request, cause, startedAt));
+    this.#calls.count(response.status, performance.now() - startedAt);
     return response;
-  };
+  }
 
-  async function check(request: HeadRequest, startedAt: number): Promise<Response> {
+  async #check(request: HeadRequest): Promise<Response> {
     if (!knownMethods.has(request.method)) {
-      const error = new ApiError('method_not_allowed', 'This path takes the methods of HTTP only.');
+      const error = new ApiError('method_not_allowed', 'This path accepts standard HTTP methods only.');
       return errorResponse(error, request, { allow: 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS' });
     }
-    try {
-      if (request.hasQuery && request.path === gatewayPath) {
-        // Below the path it is the end user's, as Envoy passes it on.
-        throw new ApiError('invalid_input', 'The gateway check takes no query parameters, but headers.', {
-          fields: [],
-        });
-      }
-      const rootKey = ownRootKey ?? rootKeys.read(readRootKey(request));
-      const key = readKey(request);
-      if (key === undefined) return refuse(request, 'NOT_FOUND', `The header ${keyHeader} holds no key.`, []);
-      const input = readInput(request, key);
-      checkInput(input);
-      const verified = await verify(input, rootKey, store);
-      return tell(request, printVerified(verified, input.ratelimits), verified);
-    } catch (cause) {
-      const error = gatewayError(cause);
-      if (error.status >= 500) {
-        callLog.write(error.code, 'error', {
-          requestId: request.requestId,
-          operation: 'gateway.check',
-          status: error.status,
-          code: error.code,
-          cause: causeOf(error),
-          durationMs: Math.round((performance.now() - startedAt) * 1000) / 1000,
-        });
-      }
-      return errorResponse(error, request);
+    // Below the path, a query string is the end user's: Envoy passes it on.
+    if (request.hasQuery && request.path === gatewayPath) {
+      const detail = 'The gateway check accepts headers, not query parameters.';
+      throw new ApiError('invalid_input', detail, { fields: [] });
     }
+    const rootKey = this.#rootKey ?? this.#rootKeys.read(readRootKey(request));
+    const key = this.#readKey(request);
+    if (key === undefined) return this.#refuse(request, 'NOT_FOUND', `The header ${this.#keyHeader} holds no key.`, []);
+    const input = readInput(request, key);
+    this.#checkInput(input);
+    const verified = await verify(input, rootKey, this.#store);
+    return verified.outcome === 'VALID'
+      ? this.#admit(request, verified, input)
+      : this.#refuseVerified(request, verified.outcome, verified, input);
   }
 
-  function readKey(request: HeadRequest): string | undefined {
-    const value = readHeader(request, keyHeader);
-    const key = isBearer ? value && bearerToken(value) : value;
-    // Longer than a key can be: unknown, as any other that is made up.
-    return key && key.length <= 512 ? key : undefined;
+  #failed(request: HeadRequest, cause: unknown, startedAt: number): Response {
+    const error = gatewayError(cause);
+    if (error.status >= 500) {
+      this.#callLog.write(error.code, 'error', {
+        requestId: request.requestId,
+        operation: 'gateway.check',
+        status: error.status,
+        code: error.code,
+        cause: causeOf(error),
+        durationMs: Math.round((performance.now() - startedAt) * 1000) / 1000,
+      });
+    }
+    return errorResponse(error, request);
   }
 
-  /** The answer of keys.verifyKey, as a status and headers. */
-  function tell(request: HeadRequest, text: string, { shown, atMs }: Verified): Response {
-    const verification = JSON.parse(text) as Verification;
-    const { code, keyId = '', identity, ratelimits = [] } = verification;
-    const headers: Headers = ratelimits.length > 0 ? rateLimitHeaders(ratelimits, atMs) : [];
-    if (shown) headers.push([answeredBy.keyId, keyId], [answeredBy.apiId, shown.apiId]);
-    if (code !== 'VALID') {
-      const exceeded = ratelimits.filter((limit) => limit.exceeded);
-      if (code === 'RATE_LIMITED') headers.push(['Retry-After', String(longestWait(exceeded, atMs))]);
-      const { detail } = refusals[code as keyof typeof refusals];
-      const names = exceeded.map(({ name }) => JSON.stringify(name)).join(', ');
-      return refuse(
-        request,
-        code as keyof typeof refusals,
-        code === 'RATE_LIMITED' ? `${detail}${names}.` : detail,
-        headers,
-      );
-    }
-    // All of them are there for every key, empty where it has none: a gateway that lets them replace what the end user
-    // sent then leaves nothing of that.
-    headers.push([answeredBy.code, code], [answeredBy.externalId, headerText(identity?.externalId ?? '')]);
-    for (const [member, name] of metaHeaders) {
-      headers.push([name, headerText(metaValue(text, verification, member))]);
-    }
+  #readKey(request: HeadRequest): string | undefined {
+    const value = readHeader(request, this.#keyHeader);
+    const key = this.#isBearer ? value && bearerToken(value) : value;
+    return key && key.length <= keyCharactersMax ? key : undefined;
+  }
+
+  #admit(request: HeadRequest, verified: Verified, input: Input): Response {
+    const shown = verified.shown!;
+    const headers = verifiedHeaders(verified, checkedLimits(verified, input));
+    // Every one of these is always present, empty if the key has no such value. A gateway that lets them replace the
+    // headers of the end user's request then leaves none of those.
+    headers.push([responseHeaders.code, 'VALID'], [responseHeaders.externalId, headerText(shown.externalId ?? '')]);
+    const values = memberTextsOf(metaOf(shown) ?? '{}', this.#metaMembers);
+    for (const [index, name] of this.#metaHeaders.entries()) headers.push([name, metaText(values[index])]);
     headers.push(notToBeStored);
     return {
       status: 200,
       contentType: 'application/json',
       headers,
-      body: `{"meta":{"requestId":"${request.requestId}"},"data":{"valid":true,"code":"VALID","keyId":"${keyId}"}}`,
+      body: `{"meta":{"requestId":"${request.requestId}"},"data":{"valid":true,"code":"VALID","keyId":"${keyIdOf(shown)}"}}`,
     };
   }
 
-  function refuse(request: HeadRequest, outcome: keyof typeof refusals, detail: string, headers: Headers): Response {
+  #refuseVerified(request: HeadRequest, outcome: keyof typeof refusals, verified: Verified, input: Input): Response {
+    const limits = checkedLimits(verified, input);
+    const headers = verifiedHeaders(verified, limits);
+    const { detail } = refusals[outcome];
+    if (outcome !== 'RATE_LIMITED') return this.#refuse(request, outcome, detail, headers);
+    const exceeded = limits.filter((limit) => limit.exceeded);
+    const names = exceeded.map(({ name }) => JSON.stringify(name)).join(', ');
+    headers.push(['Retry-After', String(longestWait(exceeded, verified.atMs))]);
+    return this.#refuse(request, outcome, `${detail}${names}.`, headers);
+  }
+
+  #refuse(request: HeadRequest, outcome: keyof typeof refusals, detail: string, headers: Headers): Response {
     const response = errorResponse(new ApiError(refusals[outcome].code, detail), request);
+    const scheme = this.#isBearer ? 'Bearer' : `ApiKey header="${this.#keyHeader}"`;
     const challenge = outcome === 'NOT_FOUND' ? [['WWW-Authenticate', scheme] as const] : [];
     return {
       ...response,
-      headers: [...response.headers, ...headers, ...challenge, [answeredBy.code, outcome], notToBeStored],
+      headers: [...response.headers, ...headers, ...challenge, [responseHeaders.code, outcome], notToBeStored],
     };
   }
 }
 
+/** The headers of every response about a key that exists. */
+function verifiedHeaders({ shown, atMs }: Verified, limits: readonly CheckedLimit[]): Headers {
+  const headers: Headers = limits.length > 0 ? rateLimitHeaders(limits, atMs) : [];
+  if (shown) headers.push([responseHeaders.keyId, keyIdOf(shown)], [responseHeaders.apiId, shown.apiId]);
+  return headers;
+}
+
+const checkedLimits = ({ shown, ratelimits }: Verified, input: Input): CheckedLimit[] =>
+  ratelimits.map((state) => {
+    const { name, limit, duration } = limitOf(state, shown!, input.ratelimits);
+    return { name, limit, duration, ...state };
+  });
+
 const notToBeStored = ['Cache-Control', 'no-store'] as const;
 
 /** `plan_name` as `X-Tollgate-Meta-plan-name`: many servers drop headers with an underscore. */
-export const metaHeader = (member: string): string => answeredBy.meta + member.replaceAll('_', '-');
+export const metaHeader = (member: string): string => responseHeaders.meta + member.replaceAll('_', '-');
 
-/** The value of a header that may come once; undefined when it is absent or empty. */
+/** Returns the value of a header that must not be repeated; undefined if it is absent or empty. */
 function readHeader(request: HeadRequest, name: string): string | undefined {
   const values = request.headers.get(name.toLowerCase());
   if (values === undefined) return undefined;
-  if (values.length > 1) throw invalidHeader(name, 'may come once');
+  if (values.length > 1) throw invalidHeader(name, 'must not be repeated');
   return values[0]!.trim() || undefined;
 }
 
@@ -197,35 +240,35 @@ const invalidHeader = (name: string, message: string) =>
   new ApiError('invalid_input', `headers.${name} ${message}.`, { fields: [{ location: `headers.${name}`, message }] });
 
 function readRootKey(request: HeadRequest): string {
-  const rootKey = readHeader(request, askedBy.rootKey);
+  const rootKey = readHeader(request, requestHeaders.rootKey);
   if (rootKey === undefined) {
-    const detail = `There is no root key: the setting GATEWAY_ROOT_KEY is empty, and so is the header ${askedBy.rootKey}.`;
+    const detail = `There is no root key: the setting GATEWAY_ROOT_KEY and the header ${requestHeaders.rootKey} are both empty.`;
     throw new ApiError('gateway_misconfigured', detail);
   }
   return rootKey;
 }
 
-/** The input of keys.verifyKey. What its schema says is not said here again. */
-function readInput(request: HeadRequest, key: string): Static<typeof verifyKey.input> {
-  const permissions = readHeader(request, askedBy.permissions);
-  const cost = readHeader(request, askedBy.cost);
-  const limits = readHeader(request, askedBy.limits);
+/** Returns the input of keys.verifyKey, to be checked by its schema. */
+function readInput(request: HeadRequest, key: string): Input {
+  const permissions = readHeader(request, requestHeaders.permissions);
+  const cost = readHeader(request, requestHeaders.cost);
+  const limits = readHeader(request, requestHeaders.limits);
   return {
     key,
     ...(permissions !== undefined && { permissions }),
-    ...(cost !== undefined && { credits: { cost: wholeNumber(cost, askedBy.cost) } }),
+    ...(cost !== undefined && { credits: { cost: wholeNumber(cost, requestHeaders.cost) } }),
     ...(limits !== undefined && { ratelimits: limits.split(',').map((item) => readLimit(item.trim())) }),
   };
 }
 
-/** `name`, or `name=cost`; what would be misread in a name is percent-encoded. */
+/** Reads `name` or `name=cost`. The name is percent-encoded. */
 function readLimit(item: string): { name: string; cost?: number } {
   const [name = '', cost, ...more] = item.split('=');
   if (more.length > 0)
-    throw invalidHeader(askedBy.limits, 'must be names of limits, or name=cost, with commas between');
+    throw invalidHeader(requestHeaders.limits, 'must be a comma-separated list of `name` or `name=cost`');
   return {
     name: decoded(name.trim()),
-    ...(cost !== undefined && { cost: wholeNumber(cost.trim(), askedBy.limits) }),
+    ...(cost !== undefined && { cost: wholeNumber(cost.trim(), requestHeaders.limits) }),
   };
 }
 
@@ -233,19 +276,20 @@ function decoded(name: string): string {
   try {
     return decodeURIComponent(name);
   } catch {
-    throw invalidHeader(askedBy.limits, 'has a name that is not percent-encoded as it should be');
+    throw invalidHeader(requestHeaders.limits, 'has a name with invalid percent-encoding');
   }
 }
 
 function wholeNumber(text: string, header: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw invalidHeader(header, 'must hold a cost that is a whole number');
+  if (!/^\d{1,15}$/.test(text))
+    throw invalidHeader(header, 'must hold a cost that is a whole number of at most 15 digits');
   return Number(text);
 }
 
-/** An error of the operation, as one of the check: of headers instead of a body, and not the end user's fault. */
+/** Turns an error of the operation into one about headers. */
 function gatewayError(cause: unknown): ApiError {
   if (!(cause instanceof ApiError)) return internalError(cause);
-  if (rootKeyRefusals.includes(cause.code)) return new ApiError('gateway_misconfigured', cause.message);
+  if (rootKeyErrors.includes(cause.code)) return new ApiError('gateway_misconfigured', cause.message);
   return new ApiError(cause.code, cause.message.replace(/^body\.\S+/, headerOf), {
     fields: cause.fields.map(({ location, ...field }) => ({ location: headerOf(location), ...field })),
     cause: cause.cause,
@@ -253,43 +297,42 @@ function gatewayError(cause: unknown): ApiError {
 }
 
 function headerOf(location: string): string {
-  if (location.startsWith('body.permissions')) return `headers.${askedBy.permissions}`;
-  if (location.startsWith('body.credits')) return `headers.${askedBy.cost}`;
-  if (location.startsWith('body.ratelimits')) return `headers.${askedBy.limits}`;
+  if (location.startsWith('body.permissions')) return `headers.${requestHeaders.permissions}`;
+  if (location.startsWith('body.credits')) return `headers.${requestHeaders.cost}`;
+  if (location.startsWith('body.ratelimits')) return `headers.${requestHeaders.limits}`;
   return location;
 }
 
-/** Safe in a header whatever it is, and given back by decodeURIComponent: visible ASCII but for `%`, `"` and `\`. */
+/** Percent-encodes all but visible ASCII without `%`, `"` and `\`. decodeURIComponent returns the original. */
 function headerText(value: string): string {
   const text = value.toWellFormed().replace(/[^!#$&-[\]-~]/gu, encodeURIComponent);
   return text.length <= valueCharactersMax ? text : '';
 }
 
-/** A member of the key's metadata: a string as it is, anything else as the JSON it was stored as. */
-function metaValue(text: string, { meta }: Verification, member: string): string {
-  if (meta === undefined || !Object.hasOwn(meta, member)) return '';
-  const value = meta[member];
-  if (value === null) return '';
-  return typeof value === 'string' ? value : memberText(text, ['meta', member])!;
+/** The header value of a member of the metadata, given as JSON: a string is decoded, other values stay JSON. */
+function metaText(json: string | undefined): string {
+  if (json === undefined || json === 'null') return '';
+  return headerText(json.startsWith('"') ? (JSON.parse(json) as string) : json);
 }
 
-/** The greatest integer of a structured field (RFC 9651). */
+/** Largest integer of a structured field (RFC 9651). */
 const fieldIntegerMax = 999_999_999_999_999;
 const seconds = (ms: number) => Math.ceil(ms / 1000);
 
-/** Seconds from the decision to a limit's reset, both on Redis's clock: at least one. */
-const wait = ({ reset }: Limits[number], now: number): number => Math.max(seconds(reset - now), 1);
+/** Seconds from the decision to the reset of a limit, both on Redis's clock: at least one. */
+const wait = ({ resetAtMs }: CheckedLimit, atMs: number): number => Math.max(seconds(resetAtMs - atMs), 1);
 
-const longestWait = (limits: Limits, now: number): number => Math.max(...limits.map((limit) => wait(limit, now)));
+const longestWait = (limits: readonly CheckedLimit[], atMs: number): number =>
+  Math.max(...limits.map((limit) => wait(limit, atMs)));
 
 /** draft-ietf-httpapi-ratelimit-headers-11: lists of the limits' names, each with its parameters. */
-function rateLimitHeaders(limits: Limits, now: number): Headers {
+function rateLimitHeaders(limits: readonly CheckedLimit[], atMs: number): Headers {
   const integer = (value: number) => Math.min(value, fieldIntegerMax);
   const policies = limits.map(
     ({ name, limit, duration }) => `"${headerText(name)}";q=${integer(limit)};w=${seconds(duration)}`,
   );
   const states = limits.map(
-    (limit) => `"${headerText(limit.name)}";r=${integer(limit.remaining)};t=${wait(limit, now)}`,
+    (limit) => `"${headerText(limit.name)}";r=${integer(limit.remaining)};t=${wait(limit, atMs)}`,
   );
   return [
     ['RateLimit-Policy', policies.join(', ')],

@@ -1,5 +1,4 @@
-// The OpenAPI 3.1 document: what the operations say of themselves, and what every operation has in common. Nothing of it
-// is written by hand but the sentences.
+// The OpenAPI 3.1 document, derived from the operations.
 
 import { readFileSync } from 'node:fs';
 import type { TSchema } from 'typebox';
@@ -17,9 +16,9 @@ import {
   Role,
   VerifiedRatelimit,
 } from '../operations/schemas.ts';
-import { answeredBy, askedBy, gatewayPath } from './gateway.ts';
+import { gatewayPath, requestHeaders, responseHeaders } from './gateway.ts';
 
-/** JSON Schema 2020-12, as OpenAPI 3.1 takes it, and every other object of the document. */
+/** Any object of the document, and JSON Schema 2020-12. */
 type Json = { [member: string]: unknown };
 
 interface Example {
@@ -48,7 +47,7 @@ export interface ResponseObject extends Json {
   content: Record<string, { schema: Json; example?: unknown; examples?: Json }>;
 }
 
-/** Shapes that several operations answer or take, by the name they have in the document. */
+/** Schemas that several operations use, by their name in the document. */
 const shared: Record<string, TSchema> = {
   KeyRecord,
   Identity,
@@ -60,7 +59,7 @@ const shared: Record<string, TSchema> = {
   Override,
 };
 
-/** What may go wrong with any operation (CONTRACT §1 and §2). */
+/** Errors of every operation (docs/contract.md §1 and §2). */
 const commonErrors: readonly ErrorCode[] = [
   'invalid_input',
   'malformed_request',
@@ -74,7 +73,7 @@ const commonErrors: readonly ErrorCode[] = [
   'store_unavailable',
 ];
 
-/** How scoped grants name the id they are for. */
+/** The id in scoped grants, by resource. */
 const idNames: Partial<Record<Resource, string>> = {
   api: '<apiId>',
   ratelimit: '<namespaceId>',
@@ -90,8 +89,8 @@ const object = (properties: Json, optional: readonly string[] = []): Json => ({
 const string: Json = { type: 'string' };
 
 /**
- * A TypeBox schema without what is TypeBox's own; shapes that have a name are referred to by it. `documented` holds keywords
- * for the document alone: rules that an operation checks itself, for the sake of its message.
+ * Returns a schema for the document: named schemas become references, and the keywords in `documented` are added. Those are
+ * for the document alone: an operation checks such a rule itself, to give a better message.
  */
 const plain = (schema: TSchema): Json => named(JSON.parse(JSON.stringify(schema)));
 
@@ -121,7 +120,7 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
   paths[gatewayPath] = { get: gatewayCheck };
   paths['/v2/liveness'] = { get: liveness };
   Object.assign(paths, health);
-  for (const { get } of Object.values(paths)) if (get) showAnswer(get);
+  for (const { get } of Object.values(paths)) if (get) addExample(get);
   const services = new Set(operations.map(serviceOf));
   return {
     openapi: '3.1.0',
@@ -130,9 +129,9 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
       version,
       description: [
         'Issues, verifies and meters API keys.',
-        'Every operation is `POST /v2/<service>.<procedure>` with a JSON body and without query parameters; every answer carries a request id. Times are Unix milliseconds, durations are milliseconds.',
-        'Errors come in this order: 404 and 405 for the path, 401 without a root key, 415, 413, 400 for the body, 401 and 403 for the root key, then those of the operation. Of a body of 32 KB and more the root key comes before the body. The first error of a body above 8 KB is listed, and up to 20 of a smaller one.',
-        'A path that does not exist answers 404 (`route_not_found`), a path that takes another method 405 (`method_not_allowed`) with `Allow`, both in the envelope of every error.',
+        'Every operation is `POST /v2/<service>.<procedure>` with a JSON body and without query parameters. Every response carries a request id. Times are Unix milliseconds, durations are milliseconds.',
+        'A request is checked in this order: path and method (404, 405), presence of a root key (401), media type (415), size (413), body (400), root key (401, 403), then the checks of the operation. For a body of 32 KB or more, the root key is checked before the body. Up to 20 invalid fields of a body are listed, or only the first for a body above 8 KB.',
+        'An unknown path returns 404 (`route_not_found`). A path that does not accept the method returns 405 (`method_not_allowed`) with `Allow`. Both use the error format of all operations.',
       ].join('\n\n'),
     },
     servers: [{ url: '/' }],
@@ -141,18 +140,18 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
     paths,
     components: {
       securitySchemes: {
-        rootKey: { type: 'http', scheme: 'bearer', description: `A root key. ${grantsInWords()}` },
-        key: { type: 'http', scheme: 'bearer', description: "An end user's key, as the gateway check takes it." },
+        rootKey: { type: 'http', scheme: 'bearer', description: `Root key. ${describeGrants()}` },
+        key: { type: 'http', scheme: 'bearer', description: 'Key of an end user, for the gateway check.' },
         gatewayRootKey: {
           type: 'apiKey',
           in: 'header',
-          name: askedBy.rootKey,
-          description: 'The root key of a gateway check, where the setting GATEWAY_ROOT_KEY is empty.',
+          name: requestHeaders.rootKey,
+          description: 'Root key for the gateway check. Required if the setting GATEWAY_ROOT_KEY is empty.',
         },
       },
       headers: {
-        RequestId: { description: 'The request id, as in `meta`.', schema: string },
-        RetryAfter: { description: 'Seconds to wait.', schema: { type: 'integer' } },
+        RequestId: { description: 'Request id, as in `meta`.', schema: string },
+        RetryAfter: { description: 'Seconds to wait before a retry.', schema: { type: 'integer' } },
       },
       examples: Object.fromEntries(errorCatalogue.map(({ code, meaning }) => [code, errorExample(code, meaning)])),
       schemas: {
@@ -160,30 +159,30 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
           Object.entries(shared).map(([name, schema]) => [name, members(JSON.parse(JSON.stringify(schema)))]),
         ),
         ResponseMeta: object({
-          requestId: { type: 'string', description: '`req_…`; also in the header X-Request-Id.' },
+          requestId: { type: 'string', description: 'Request id (`req_…`), also in the header X-Request-Id.' },
         }),
         Pagination: object(
           {
             hasMore: { type: 'boolean' },
-            cursor: { type: 'string', description: 'Of the next page; only when there is one.' },
+            cursor: { type: 'string', description: 'Cursor of the next page. Absent on the last page.' },
           },
           ['cursor'],
         ),
         Error: object({ meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody') }),
         ErrorBody: object({
           title: string,
-          detail: { type: 'string', description: 'A sentence for people; it may change.' },
-          status: { type: 'integer', description: 'The HTTP status.' },
+          detail: { type: 'string', description: 'Explanation for people. The wording may change.' },
+          status: { type: 'integer', description: 'HTTP status.' },
           type: ref('schemas', 'ErrorType'),
           errors: {
             type: 'array',
-            description: 'Failed fields, at most 20.',
+            description: 'Invalid fields, at most 20.',
             items: object({ location: string, message: string, fix: string }, ['fix']),
           },
         }),
         ErrorType: {
           type: 'string',
-          description: `A reference that ends in the error's code and leads to a page about it.\n\n${inWords(errorCatalogue.map(({ code }) => code))}`,
+          description: `URI reference that ends in the error code and leads to a page about the error.\n\n${describeCodes(errorCatalogue.map(({ code }) => code))}`,
           enum: errorCatalogue.map(({ code }) => typeOf(code)),
         },
       },
@@ -205,7 +204,7 @@ function describe(operation: AnyOperation, name: string): OperationObject {
   return {
     operationId: name,
     summary: operation.summary,
-    description: `Needs ${grants.map((group) => group.map((grant) => `\`${grant}\``).join(' or ')).join(', and ')}.`,
+    description: `Requires ${grants.map((group) => group.map((grant) => `\`${grant}\``).join(' or ')).join(', and ')}.`,
     tags: [serviceOf(operation)],
     'x-required-permissions': { allOf: grants.map((group) => ({ anyOf: group })) },
     requestBody: {
@@ -216,7 +215,7 @@ function describe(operation: AnyOperation, name: string): OperationObject {
   };
 }
 
-/** Groups of which each must be held, by one of its members. */
+/** Returns groups of grants. The root key must have at least one grant of every group. */
 function grantsOf(operation: AnyOperation): string[][] {
   // A scope that asks nothing of the call is the same for every call.
   const anyOnly =
@@ -239,23 +238,23 @@ function success(operation: AnyOperation, asAlias: boolean): ResponseObject {
     ...(manages?.list && { pagination: ref('schemas', 'Pagination') }),
   });
   return {
-    description: 'Done, or decided.',
+    description: 'Success.',
     headers: { 'X-Request-Id': ref('headers', 'RequestId') },
-    content: { 'application/json': { schema, example: exampleAnswer(operation, asAlias) } },
+    content: { 'application/json': { schema, example: exampleResponse(operation, asAlias) } },
   };
 }
 
-/** Puts in what was answered to a GET without a root key. */
-function showAnswer({ operationId, responses }: OperationObject) {
+/** Adds the example of a path that is requested with GET. */
+function addExample({ operationId, responses }: OperationObject) {
   const json = responses[200]?.content['application/json'];
   if (json) json.example = examples[operationId]?.response;
 }
 
-/** Told by the operation's first path; the second answers alike but for the list, which it does not wrap. */
-function exampleAnswer(operation: AnyOperation, asAlias: boolean): unknown {
-  const answer = examples[operation.name]?.response as { data: Json } | undefined;
+/** Examples are recorded under the operation's name. Its alias differs only in not wrapping the list. */
+function exampleResponse(operation: AnyOperation, asAlias: boolean): unknown {
+  const response = examples[operation.name]?.response as { data: Json } | undefined;
   const wrapItems = operation.kind === 'manages' ? operation.wrapItems : undefined;
-  return answer && asAlias && wrapItems ? { ...answer, data: answer.data[wrapItems] } : answer;
+  return response && asAlias && wrapItems ? { ...response, data: response.data[wrapItems] } : response;
 }
 
 function failures(operation: AnyOperation): Record<string, ResponseObject> {
@@ -270,7 +269,7 @@ function failures(operation: AnyOperation): Record<string, ResponseObject> {
 
 const jsonOrProblem = ['application/json', 'application/problem+json'];
 
-/** What may be refused, by status. The second media type is for requests whose Accept names it. */
+/** Returns the error responses by status. */
 function failuresOf(
   codes: ReadonlySet<ErrorCode>,
   mediaTypesOf: (status: number) => readonly string[],
@@ -279,7 +278,9 @@ function failuresOf(
   for (const { code, status } of errorCatalogue) {
     if (codes.has(code)) statuses.set(status, [...(statuses.get(status) ?? []), code]);
   }
-  return Object.fromEntries([...statuses].map(([status, of]) => [status, failure(status, of, mediaTypesOf(status))]));
+  return Object.fromEntries(
+    [...statuses].map(([status, ofStatus]) => [status, failure(status, ofStatus, mediaTypesOf(status))]),
+  );
 }
 
 function failure(status: number, codes: readonly ErrorCode[], mediaTypes: readonly string[]): ResponseObject {
@@ -289,34 +290,35 @@ function failure(status: number, codes: readonly ErrorCode[], mediaTypes: readon
       { properties: { error: { properties: { status: { const: status }, type: { enum: codes.map(typeOf) } } } } },
     ],
   };
-  const shown = Object.fromEntries(codes.map((code) => [code, ref('examples', code)]));
+  const errorExamples = Object.fromEntries(codes.map((code) => [code, ref('examples', code)]));
   return {
-    description: inWords(codes),
+    description: describeCodes(codes),
     headers: {
       'X-Request-Id': ref('headers', 'RequestId'),
       ...(status === 503 && { 'Retry-After': ref('headers', 'RetryAfter') }),
     },
-    content: Object.fromEntries(mediaTypes.map((mediaType) => [mediaType, { schema, examples: shown }])),
+    content: Object.fromEntries(mediaTypes.map((mediaType) => [mediaType, { schema, examples: errorExamples }])),
   };
 }
 
-/** A list of codes and when they come. */
-const inWords = (codes: readonly string[]): string =>
+/** Returns a Markdown list of codes and their meanings. */
+const describeCodes = (codes: readonly string[]): string =>
   errorCatalogue
     .filter(({ code }) => codes.includes(code))
     .map(({ code, meaning }) => `- \`${code}\`: ${meaning}`)
     .join('\n');
 
-function grantsInWords(): string {
-  const lines = Object.entries(actions).map(([resource, of]) => {
+function describeGrants(): string {
+  const lines = Object.entries(actions).map(([resource, ofResource]) => {
     const id = idNames[resource as Resource];
-    return `- \`${resource}.*\`${id ? ` or \`${resource}.${id}\`` : ''}: ${of.map((action) => `\`${action}\``).join(', ')}`;
+    const list = ofResource.map((action) => `\`${action}\``).join(', ');
+    return `- \`${resource}.*\`${id ? ` or \`${resource}.${id}\`` : ''}: ${list}`;
   });
-  return `What it may do are grants, \`<resource>.<id or *>.<action>\`; \`*\` alone is all of them.\n\n${lines.join('\n')}`;
+  return `Its permissions are grants, \`<resource>.<id or *>.<action>\`; \`*\` alone grants everything.\n\n${lines.join('\n')}`;
 }
 
-/** What is asked without a root key, and what a 200 answers as `data`. */
-const open = (
+/** A path that needs no root key. `data` is the schema of that member of a 200. */
+const withoutRootKey = (
   operationId: string,
   summary: string,
   data: Json,
@@ -328,7 +330,7 @@ const open = (
   security: [],
   responses: {
     200: {
-      description: 'It is so.',
+      description: 'OK.',
       headers: { 'X-Request-Id': ref('headers', 'RequestId') },
       content: { 'application/json': { schema: object({ meta: ref('schemas', 'ResponseMeta'), data }) } },
     },
@@ -336,16 +338,24 @@ const open = (
   },
 });
 
-const liveness = open('liveness', 'Say that the server runs. Takes no root key.', object({ message: string }));
+const liveness = withoutRootKey(
+  'liveness',
+  'Check that the server runs. Needs no root key.',
+  object({ message: string }),
+);
 
 const health = {
   '/health/live': {
-    get: open('health.live', 'Say that the process answers. Takes no root key.', object({ alive: { const: true } })),
+    get: withoutRootKey(
+      'health.live',
+      'Liveness: the process responds. Needs no root key.',
+      object({ alive: { const: true } }),
+    ),
   },
   '/health/ready': {
-    get: open(
+    get: withoutRootKey(
       'health.ready',
-      'Say whether requests should be sent here: Redis answers in time and has the scripts, and the server is not about to stop. Takes no root key.',
+      'Readiness: Redis replies in time and has the scripts, and the server is not shutting down. Needs no root key.',
       object({ ready: { const: true }, redis: { const: 'answers' }, scripts: { const: 'loaded' } }),
       ['store_unavailable', 'shutting_down'],
     ),
@@ -360,19 +370,19 @@ const headerParameter = (name: string, description: string, schema: Json = strin
 });
 const headerObject = (description: string, schema: Json = string): Json => ({ description, schema });
 
-const decided: Json = {
-  [answeredBy.code]: headerObject('What was decided, as `code` of `keys.verifyKey`.'),
-  'Cache-Control': headerObject('`no-store`: it was decided for this request alone.'),
+const outcomeHeaders: Json = {
+  [responseHeaders.code]: headerObject('Outcome, as `code` of `keys.verifyKey`.'),
+  'Cache-Control': headerObject('`no-store`: the outcome applies to this request only.'),
 };
 
-const rateLimits: Json = {
-  ...decided,
+const verifiedHeaders: Json = {
+  ...outcomeHeaders,
   'RateLimit-Policy': headerObject(
-    'Every limit that was checked, such as `"requests";q=100;w=60` (draft-ietf-httpapi-ratelimit-headers-11). Names are percent-encoded.',
+    'Limits that were checked, such as `"requests";q=100;w=60` (draft-ietf-httpapi-ratelimit-headers-11). Names are percent-encoded.',
   ),
-  RateLimit: headerObject('What is left of them, and for how many seconds: `"requests";r=50;t=30`.'),
-  [answeredBy.keyId]: headerObject('The id of the key, where it is known.'),
-  [answeredBy.apiId]: headerObject('The id of the API that the key belongs to, where the key is known.'),
+  RateLimit: headerObject('Remaining units and seconds until the reset of each limit: `"requests";r=50;t=30`.'),
+  [responseHeaders.keyId]: headerObject('Id of the key. Absent if the key is unknown.'),
+  [responseHeaders.apiId]: headerObject('Id of the API of the key. Absent if the key is unknown.'),
 };
 
 const gatewayErrors: readonly ErrorCode[] = [
@@ -396,9 +406,12 @@ function gatewayFailures() {
     status === 429 ? ['application/problem+json'] : jsonOrProblem,
   );
   const more: Record<number, Json> = {
-    401: { ...decided, 'WWW-Authenticate': headerObject('`Bearer`, where the key is expected in Authorization.') },
-    403: rateLimits,
-    429: { ...rateLimits, 'Retry-After': ref('headers', 'RetryAfter') },
+    401: {
+      ...outcomeHeaders,
+      'WWW-Authenticate': headerObject('`Bearer` if the key is expected in Authorization, else `ApiKey`.'),
+    },
+    403: verifiedHeaders,
+    429: { ...verifiedHeaders, 'Retry-After': ref('headers', 'RetryAfter') },
   };
   for (const [status, headers] of Object.entries(more)) Object.assign(failures[status]!.headers as Json, headers);
   return failures;
@@ -406,32 +419,32 @@ function gatewayFailures() {
 
 const gatewayCheck: OperationObject = {
   operationId: 'gateway.check',
-  summary: 'Verify the key of a request for a gateway: by status and headers.',
+  summary: 'Verify the key of a request on behalf of a gateway.',
   description: [
-    'What `keys.verifyKey` does, for gateways that ask by headers and are told by a status and headers, such as nginx, Traefik, Caddy and Envoy. Any method will do, and a body is not looked at. A path below this one is taken for this one. An empty header counts as left out.',
-    'The key is in Authorization, after `Bearer`, or in the header of the setting GATEWAY_KEY_HEADER. Needs the root key of the setting GATEWAY_ROOT_KEY or, where that is empty, of a header; a root key that is not accepted is a 500, as it is not the end user who is at fault.',
+    'Does what `keys.verifyKey` does, for gateways that send headers and read a status and headers, such as nginx, Traefik, Caddy and Envoy. Every method is accepted, and the body is ignored. Paths below this one behave the same. An empty header counts as absent.',
+    'The key is read from Authorization (`Bearer`), or from the header named by the setting GATEWAY_KEY_HEADER. The root key is that of the setting GATEWAY_ROOT_KEY or, if that is empty, of a header. A root key that is not accepted results in a 500, because the end user is not at fault.',
   ].join('\n\n'),
   tags: ['gateway'],
   security: [{ key: [] }, { key: [], gatewayRootKey: [] }],
   parameters: [
-    headerParameter(askedBy.permissions, 'A permission query, as `permissions` of `keys.verifyKey`.'),
-    headerParameter(askedBy.cost, 'Credits to charge; 1 if left out.', {
+    headerParameter(requestHeaders.permissions, 'Permission query, as `permissions` of `keys.verifyKey`.'),
+    headerParameter(requestHeaders.cost, 'Credits to charge. Defaults to 1.', {
       type: 'integer',
       minimum: 0,
       maximum: costMax,
     }),
     headerParameter(
-      askedBy.limits,
-      'Limits to check: `name` or `name=cost`, with commas between. Names are percent-encoded where they hold `,`, `=` or `%`.',
+      requestHeaders.limits,
+      'Limits to check, comma-separated: `name` or `name=cost`. Percent-encode `,`, `=` and `%` in names.',
     ),
   ],
   responses: {
     200: {
-      description: `The request may pass. Members of the key's metadata that the setting GATEWAY_META names are in \`${answeredBy.meta}…\`. Values are percent-encoded.`,
+      description: `The request may pass. The headers \`${responseHeaders.meta}…\` hold the members of the key's metadata that the setting GATEWAY_META names. Values are percent-encoded.`,
       headers: {
         'X-Request-Id': ref('headers', 'RequestId'),
-        ...rateLimits,
-        [answeredBy.externalId]: headerObject('The externalId of the key; empty where it has none.'),
+        ...verifiedHeaders,
+        [responseHeaders.externalId]: headerObject('externalId of the key, or empty.'),
       },
       content: {
         'application/json': {

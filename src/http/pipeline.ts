@@ -14,7 +14,7 @@ import type { PresentedRootKey } from '../domain/caller.ts';
 import type { Grants, Resource } from '../domain/grants.ts';
 import { memberTexts, print } from '../domain/json.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
-import { type Calls, createMetrics, type Metrics } from '../metrics.ts';
+import { type Calls, Metrics } from '../metrics.ts';
 import type { AnyOperation, Context, ManageContext, Page } from '../operation.ts';
 import type { Store } from '../store/store.ts';
 import { type Body, parseBody, parseLargeBody } from './body.ts';
@@ -74,7 +74,7 @@ const jsonType = 'application/json';
 
 export function createPipeline(operations: readonly AnyOperation[], options: PipelineOptions): Answer {
   const { store, log, metaBytesMax, manageAtOnce = 8, inFlightMax = 4096, turnWaitMs = 1000 } = options;
-  const { metrics = createMetrics(), isStopping = () => false, scrape } = options;
+  const { metrics = new Metrics(), isStopping = () => false, scrape } = options;
   const routes = new Map<string, Route>();
   for (const operation of operations) {
     const check = compileInput(operation.input);

@@ -1,4 +1,4 @@
-// Rules of CONTRACT §4 that a JSON schema cannot say, in the words a caller reads.
+// Rules that a JSON schema cannot express (docs/contract.md §4), and errors that several operations throw.
 
 import { ApiError, type FieldError } from '../errors.ts';
 import type { Context } from '../operation.ts';
@@ -13,13 +13,13 @@ interface CreditFields {
   refill?: { interval: string; refillDay?: number | undefined } | null | undefined;
 }
 
-/** `refillDay` goes with monthly refills, and refills with a balance. */
+/** `refillDay` requires a monthly refill, and a refill requires a balance. */
 export function checkCredits(credits: CreditFields | null | undefined, location = 'body.credits') {
   if (!credits?.refill) return;
   if (credits.refill.refillDay !== undefined && credits.refill.interval !== 'monthly') {
     throw invalid(
       `${location}.refill.refillDay`,
-      'is for monthly refills only',
+      'is allowed for monthly refills only',
       'Leave it out, or set interval to monthly.',
     );
   }
@@ -45,7 +45,7 @@ export function checkNamesOnce(items: readonly { name: string }[] | null | undef
   }
 }
 
-/** The text of a metadata object in the request, checked for its size; undefined when there is none, null for null. */
+/** Returns the text of a metadata object in the request; undefined when there is none, null for null. Checks its size. */
 export function metaText(
   value: object | null | undefined,
   context: Pick<Context, 'text' | 'limits'>,
@@ -59,8 +59,8 @@ export function metaText(
     (at, step) => (typeof step === 'number' ? `${at}[${step}]` : `${at}.${step}`),
     'body',
   );
-  if (bytes > metaBytesMax) throw invalid(location, `is ${bytes} bytes as JSON; at most ${metaBytesMax} are kept`);
-  // What is empty is not kept, as empty metadata is left out of answers.
+  if (bytes > metaBytesMax) throw invalid(location, `has ${bytes} bytes as JSON; the maximum is ${metaBytesMax}`);
+  // Empty metadata is not stored, as responses leave it out.
   return text === '{}' ? undefined : text;
 }
 

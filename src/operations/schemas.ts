@@ -1,18 +1,18 @@
-// The shapes of CONTRACT §4 that several operations share.
+// Schemas that several operations share (docs/contract.md §4).
 
 import Type, { type Static, type TSchema } from 'typebox';
-import { actions, type Resource } from '../domain/grants.ts';
+import { actions } from '../domain/grants.ts';
 import type { JsonText } from '../domain/json.ts';
 
 const integerMax = Number.MAX_SAFE_INTEGER;
 
-/** An object that takes these fields and no others. */
+/** An object with these fields and no others. */
 export const Fields = <const Properties extends Record<string, TSchema>>(
   properties: Properties,
   options: { description?: string; documented?: object } = {},
 ) => Type.Object(properties, { additionalProperties: false, ...options });
 
-/** Also takes null, which the contract gives a meaning of its own. */
+/** Also accepts null, whose meaning the operation defines. */
 export function Nullable<Schema extends TSchema>(schema: Schema) {
   const { type, ...rest } = schema as unknown as { type: string };
   return Type.Unsafe<Static<Schema> | null>({ ...rest, type: [type, 'null'] });
@@ -26,7 +26,7 @@ const id = (prefix: string, what: string) =>
     minLength: 3,
     maxLength: 255,
     pattern: '^[a-zA-Z0-9_]+$',
-    description: `Id of ${what}, \`${prefix}_…\`.`,
+    description: `Id of ${what} (\`${prefix}_…\`).`,
   });
 
 export const ApiId = id('api', 'an API');
@@ -36,57 +36,55 @@ export const ExternalId = Type.String({
   minLength: 1,
   maxLength: 255,
   pattern: '^[a-zA-Z0-9_.-]+$',
-  description: 'Whose key it is, in your own words: a user, an organisation. Unknown ones are created.',
+  description: 'Your id of the owner of the key, such as a user or an organisation. Created if unknown.',
 });
 export const KeyName = Type.String({ minLength: 1, maxLength: 255 });
 export const KeyString = Type.String({
   minLength: 1,
   maxLength: 512,
-  description: 'The key string as its owner presents it.',
+  description: 'The key string.',
 });
 
-/** Metadata as it comes in. It is stored and answered as text, see domain/json. */
+/** Metadata in a request. It is stored and returned as text, see domain/json.ts. */
 export const Meta = Type.Record(Type.String(), Type.Unknown(), {
   maxProperties: 100,
-  description: 'Any JSON object: answered as the same value by every verification.',
+  description: 'Any JSON object. Every verification returns it unchanged.',
 });
-/** Metadata as it goes out. */
+/** Metadata in a response. */
 const MetaText = Type.Unsafe<JsonText>({
   type: 'object',
   additionalProperties: true,
-  description: 'As it was stored.',
+  description: 'The JSON object that was stored.',
 });
 
 export const Expires = Int({
   minimum: 0,
   maximum: 4_102_444_800_000,
-  description: 'Unix milliseconds from which on the key is expired.',
+  description: 'Expiry time in Unix milliseconds.',
 });
 
-/** Of a root key. */
 export const RootKeyExpires = Int({
   minimum: 0,
   maximum: 4_102_444_800_000,
-  description:
-    'Expiry time in Unix milliseconds. A caller that expires itself gives no root key an expiry after its own, or none (403).',
+  description: 'Expiry time in Unix milliseconds. A caller with an expiry cannot grant a later one, or none (403).',
 });
 
 export const Slug = Type.String({
   minLength: 3,
   maxLength: 100,
   pattern: '^[a-zA-Z0-9_:.*-]+$',
-  description: 'A permission. One that ends in `.*` covers everything below it.',
+  description: 'Permission slug. One that ends in `.*` covers every permission with that prefix.',
 });
 export const RoleName = Type.String({ minLength: 1, maxLength: 100 });
 
 const Refill = Fields({
   interval: Type.Enum(['daily', 'monthly']),
-  amount: Int({ minimum: 1, description: 'The balance is set to this.' }),
+  amount: Int({ minimum: 1, description: 'Balance after a refill.' }),
   refillDay: Type.Optional(
     Int({
       minimum: 1,
       maximum: 31,
-      description: 'Of the month; its last day where it is shorter. Monthly only; 1 if left out.',
+      description: 'Day of the month, or its last day in a shorter month. Monthly refills only. Defaults to 1.',
     }),
   ),
 });
@@ -97,11 +95,11 @@ export const CreditChanges = Fields({
   refill: Type.Optional(Nullable(Refill)),
 });
 
-/** The most credits that a verification charges. */
+/** Maximum credits that one verification charges. */
 export const costMax = 1e12;
 
-export const Duration = Int({ minimum: 1000, description: 'Milliseconds.' });
-/** Of a limit whose counter is a record of its own, which is kept as long. */
+const Duration = Int({ minimum: 1000, description: 'Milliseconds.' });
+/** Duration of a limit whose counter is a Redis key of its own, which lives as long. */
 export const CounterDuration = Int({
   minimum: 1000,
   maximum: 2_592_000_000,
@@ -113,7 +111,7 @@ export const RatelimitRequest = Fields({
   limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`.' }),
   duration: Duration,
   autoApply: Type.Optional(
-    Type.Boolean({ default: false, description: 'Checked by every verification, named or not.' }),
+    Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
   ),
 });
 export const Ratelimits = Type.Array(RatelimitRequest, { maxItems: 50 });
@@ -140,7 +138,7 @@ const RefillRule = Type.Object({
 });
 
 export const Credits = Type.Object({ remaining: Type.Integer(), refill: Type.Optional(RefillRule) });
-/** `remaining: null` is the one null in answers: unlimited. */
+/** `remaining: null` means unlimited. It is the only null in responses. */
 export const CreditsOrUnlimited = Type.Object({
   remaining: Nullable(Type.Integer()),
   refill: Type.Optional(RefillRule),
@@ -149,7 +147,7 @@ export const CreditsOrUnlimited = Type.Object({
 export const KeyRecord = Type.Object({
   keyId: Type.String(),
   apiId: Type.String(),
-  start: Type.String({ description: 'The beginning of the key string: enough to recognise it by.' }),
+  start: Type.String({ description: 'First characters of the key string, to recognise it by.' }),
   enabled: Type.Boolean(),
   createdAt: Type.Integer(),
   prefix: Type.Optional(Type.String()),
@@ -158,8 +156,10 @@ export const KeyRecord = Type.Object({
   meta: Type.Optional(MetaText),
   expires: Type.Optional(Type.Integer()),
   updatedAt: Type.Optional(Type.Integer()),
-  lastUsedAt: Type.Optional(Type.Integer({ description: 'The last VALID verification.' })),
-  permissions: Type.Optional(Type.Array(Type.String(), { description: 'Direct ones and those of its roles.' })),
+  lastUsedAt: Type.Optional(Type.Integer({ description: 'Time of the last VALID verification in Unix milliseconds.' })),
+  permissions: Type.Optional(
+    Type.Array(Type.String(), { description: 'Direct permissions and the permissions of its roles.' }),
+  ),
   roles: Type.Optional(Type.Array(Type.String())),
   credits: Type.Optional(Credits),
   identity: Type.Optional(Identity),
@@ -169,7 +169,7 @@ export const KeyRecord = Type.Object({
 export const VerifiedRatelimit = Type.Object({
   id: Type.String({
     description:
-      'Empty for a limit that only the request gave. A limit of the identity that has the same name is checked beside it.',
+      'Id of the limit; empty for a limit that the request defined. A limit of the identity with the same name is checked too.',
   }),
   name: Type.String(),
   limit: Type.Integer(),
@@ -177,7 +177,7 @@ export const VerifiedRatelimit = Type.Object({
   autoApply: Type.Boolean(),
   exceeded: Type.Boolean(),
   remaining: Type.Integer(),
-  reset: Type.Integer({ description: 'Unix milliseconds.' }),
+  reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
 });
 
 export const Empty = Type.Object({});
@@ -185,14 +185,14 @@ export const Empty = Type.Object({});
 export const Cursor = Type.String({
   minLength: 1,
   maxLength: 2048,
-  description: 'Of the page before: continues after it.',
+  description: 'Cursor from the previous page.',
 });
 export const PageSize = (standard: number) => Int({ minimum: 1, maximum: 100, default: standard });
 
 export const Grant = Type.String({
   minLength: 1,
   maxLength: 512,
-  description: `\`<resource>.<id or *>.<action>\`, or \`*\` for everything. Resources: ${(Object.keys(actions) as Resource[]).join(', ')}.`,
+  description: `A grant: \`<resource>.<id or *>.<action>\`, or \`*\` for everything. Resources: ${Object.keys(actions).join(', ')}.`,
   documented: { pattern: '^(\\*|[a-z_]+\\.(\\*|[a-zA-Z0-9_]{3,255})\\.[a-z_]+)$' },
 });
 
@@ -200,38 +200,42 @@ export const Description = Type.String({ maxLength: 512 });
 export const Search = Type.String({
   minLength: 1,
   maxLength: 255,
-  description: 'A text to be contained, in any case.',
+  description: 'Case-insensitive substring filter.',
 });
 
 export const PermissionRef = Type.String({
   minLength: 3,
   maxLength: 255,
-  description: 'The id, `perm_…`, or the slug of a permission.',
+  description: 'Id (`perm_…`) or slug of a permission.',
 });
 export const RoleRef = Type.String({
   minLength: 1,
   maxLength: 255,
-  description: 'The id, `role_…`, or the name of a role.',
+  description: 'Id (`role_…`) or name of a role.',
 });
 export const IdentityRef = Type.String({
   minLength: 1,
   maxLength: 255,
-  description: 'The id, `id_…`, or the externalId of an identity.',
+  description: 'Id (`id_…`) or externalId of an identity.',
 });
 export const NamespaceRef = Type.String({
   minLength: 1,
   maxLength: 512,
-  description: 'The name of a namespace, or its id, `rlns_…`.',
+  description: 'Name or id (`rlns_…`) of a namespace.',
 });
-export const Identifier = Type.String({ minLength: 1, maxLength: 512, description: 'Whom or what to limit.' });
+export const Identifier = Type.String({
+  minLength: 1,
+  maxLength: 512,
+  description: 'Subject of the limit, such as a user id or an IP address.',
+});
 export const Tag = Type.String({ minLength: 1, maxLength: 512 });
 export const SqlQuery = Type.String({
-  description: 'Refused: there is no SQL here. The SDKs of Unkey send it.',
+  description: "Rejected: SQL is not supported. Unkey's SDKs send this field.",
   documented: { not: {} },
 });
-/** A field of Unkey that asks for the plaintext of a key. */
+/** Unkey's fields that ask for the plaintext of a key. */
 export const Plaintext = Type.Boolean({
-  description: 'Plaintext is never kept: true is refused.',
+  description: 'true is rejected: the plaintext of a key is never stored.',
   documented: { const: false },
 });
 
@@ -251,7 +255,7 @@ export const Role = Type.Object({
 
 export const Override = Type.Object({
   overrideId: Type.String(),
-  namespace: Type.String({ description: 'Its name.' }),
+  namespace: Type.String({ description: 'Name of the namespace.' }),
   namespaceId: Type.String(),
   identifier: Type.String(),
   limit: Type.Integer(),

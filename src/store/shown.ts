@@ -2,7 +2,7 @@
 // date; and the memory of it.
 
 import { JsonText } from '../domain/json.ts';
-import { printShown, type Ratelimit, type Shown, type ShownText } from '../domain/verification.ts';
+import { type PrintedLimit, printShown, type Ratelimit, type Shown, type ShownText } from '../domain/verification.ts';
 
 /** Bytes of printed keys held in memory, in each of two generations. */
 const shownBytesMax = 32 * 1024 * 1024;
@@ -100,17 +100,23 @@ export function readTold(packed: Buffer): Told {
 }
 
 /** V8 keeps joined texts as trees of their parts, and would walk them for each answer they stand in: 3 % of the server's time. */
-const inOnePiece = ({ apiId, fields, keyLimits, identityLimits }: ShownText): ShownText => ({
+const inOnePiece = ({ apiId, externalId, fields, keyLimits, identityLimits, ...ranges }: ShownText): ShownText => ({
   apiId: copied(apiId),
+  externalId: externalId && copied(externalId),
   fields: copied(fields),
-  keyLimits: keyLimits.map(copied),
-  identityLimits: identityLimits.map(copied),
+  keyLimits: keyLimits.map(copiedLimit),
+  identityLimits: identityLimits.map(copiedLimit),
+  ...ranges,
 });
+const copiedLimit = ({ name, text, ...limit }: PrintedLimit) => ({ name: copied(name), text: copied(text), ...limit });
 const copied = (text: string): string => Buffer.from(text).toString();
 
 /** A text takes no more than its bytes in UTF-8, beside what every one takes. */
-const bytesOf = ({ apiId, fields, keyLimits, identityLimits }: ShownText): number =>
-  [apiId, fields, ...keyLimits, ...identityLimits].reduce((sum, text) => sum + 40 + Buffer.byteLength(text), 0);
+const bytesOf = ({ apiId, externalId = '', fields, keyLimits, identityLimits }: ShownText): number =>
+  [apiId, externalId, fields, ...[...keyLimits, ...identityLimits].flatMap(({ name, text }) => [name, text])].reduce(
+    (sum, text) => sum + 40 + Buffer.byteLength(text),
+    0,
+  );
 
 /**
  * Each 16 KB, as a key may have megabytes of permissions, which this process writes while all others wait; and each eight

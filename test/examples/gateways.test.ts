@@ -4,14 +4,14 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { settings } from '../../src/config.ts';
-import { answeredBy, askedBy, gatewayPath, metaHeader } from '../../src/http/gateway.ts';
+import { gatewayPath, metaHeader, requestHeaders, responseHeaders } from '../../src/http/gateway.ts';
 
 const folders = ['caddy', 'envoy', 'haproxy', 'nginx', 'traefik'];
 const files = folders.flatMap((folder) => readdirSync(`examples/${folder}`).map((name) => `${folder}/${name}`));
 const read = (file: string) => readFileSync(`examples/${file}`, 'utf8');
 
-const { meta: _, ...answered } = answeredBy;
-const known = [...Object.values(askedBy), ...Object.values(answered), metaHeader('Plan')].map((name) =>
+const { meta: _, ...answered } = responseHeaders;
+const known = [...Object.values(requestHeaders), ...Object.values(answered), metaHeader('Plan')].map((name) =>
   name.toLowerCase(),
 );
 

@@ -351,7 +351,7 @@ describe('the root key', () => {
     const unknown = h.rootKey.replace(/.$/, (last) => (last === '1' ? '2' : '1'));
     logged.length = 0;
     for (const [rootKey, detail] of [
-      ['', /^There is no root key: the setting GATEWAY_ROOT_KEY is empty/],
+      ['', /^There is no root key: the setting GATEWAY_ROOT_KEY and/],
       ['nonsense', /^The root key is unknown/],
       [unknown, /^The root key is unknown/],
       [expired, /^The root key has expired/],
@@ -394,9 +394,9 @@ describe('a header that is not as it should be is named', () => {
     ['X-Tollgate-Cost', '1000000000001', 'must be <= 1000000000000'],
     ['X-Tollgate-Limits', 'requests=', 'must hold a cost'],
     ['X-Tollgate-Limits', 'requests=x', 'must hold a cost'],
-    ['X-Tollgate-Limits', 'requests=1=2', 'must be names of limits'],
+    ['X-Tollgate-Limits', 'requests=1=2', 'must be a comma-separated list'],
     ['X-Tollgate-Limits', 'requests,', 'must NOT have fewer than 3 characters'],
-    ['X-Tollgate-Limits', '%zz%', 'has a name that is not percent-encoded'],
+    ['X-Tollgate-Limits', '%zz%', 'has a name with invalid percent-encoding'],
     ['X-Tollgate-Limits', 'requests, requests=2', 'repeats "requests"'],
     ['X-Tollgate-Limits', Array(51).fill('requests').join(), 'must NOT have more than 50 items'],
     ['X-Tollgate-Permissions', 'a.b AND', 'Expected a permission or "(" instead of the end at position 7'],
@@ -426,7 +426,7 @@ describe('a header that is not as it should be is named', () => {
     const answer = await ask(own, { headers } as unknown as RequestOptions);
     expect([answer.status, answer.json.error.errors]).toEqual([
       400,
-      [{ location: `headers.${name}`, message: 'may come once' }],
+      [{ location: `headers.${name}`, message: 'must not be repeated' }],
     ]);
   });
 

@@ -3,14 +3,14 @@
 import { pino } from 'pino';
 import { loadConfig } from '../../src/config.ts';
 import type { Server } from '../../src/http/server.ts';
-import { createMetrics } from '../../src/metrics.ts';
+import { Metrics } from '../../src/metrics.ts';
 import { serve } from '../../src/serve.ts';
 import type { Store } from '../../src/store/store.ts';
 
 /** On a free port of 127.0.0.1, as an empty environment sets it up, and silent. */
 export async function serveStore(store: Store): Promise<Server & { url: string }> {
   const log = pino({ level: 'silent' });
-  const metrics = createMetrics();
+  const metrics = new Metrics();
   const scrape = async () => ({ text: '', ageMs: 0 });
   const server = await serve({ store, config: loadConfig({}), log, port: 0, sharePort: false, metrics, scrape });
   return { ...server, url: `http://127.0.0.1:${server.port}` };

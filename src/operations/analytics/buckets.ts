@@ -1,4 +1,4 @@
-// Time in analytics: hours are counted, and answered by hour, day or month, all in UTC.
+// Time in analytics. Usage is counted by hour and returned by hour, day or month, all in UTC.
 
 import Type from 'typebox';
 import { type Period, tooLong } from '../../store/analytics.ts';
@@ -12,21 +12,29 @@ const timeMax = 4_102_444_800_000;
 
 export type Granularity = 'hour' | 'day' | 'month';
 
+/** The `time` of a row. */
+export const Time = Type.Integer({ description: 'Start of the hour, day or month in Unix milliseconds.' });
+
 export const timeFields = {
   start: Type.Optional(
     Int({
       minimum: 0,
       maximum: timeMax,
-      description: 'Unix milliseconds; the hour it lies in counts. A day before `end` if left out.',
+      description:
+        'Start of the period in Unix milliseconds, rounded down to the hour. Defaults to a day before `end`.',
     }),
   ),
   end: Type.Optional(
-    Int({ minimum: 0, maximum: timeMax, description: 'Unix milliseconds, not included. Now if left out.' }),
+    Int({
+      minimum: 0,
+      maximum: timeMax,
+      description: 'End of the period in Unix milliseconds, exclusive. Defaults to now.',
+    }),
   ),
   granularity: Type.Optional(Type.Enum(['hour', 'day', 'month'], { default: 'hour' })),
 };
 
-/** The beginning of the bucket that an hour lies in, in Unix milliseconds. */
+/** Returns the start of the bucket that contains an hour, in Unix milliseconds. */
 export function bucketOf(hour: number, granularity: Granularity): number {
   if (granularity === 'hour') return hour * hourMs;
   if (granularity === 'day') return Math.floor(hour / dayHours) * dayHours * hourMs;
@@ -34,14 +42,14 @@ export function bucketOf(hour: number, granularity: Granularity): number {
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
 }
 
-/** How many buckets lie between this hour's and that of 1970. */
+/** Counts buckets from that of 1970. */
 function bucketNumber(hour: number, granularity: Granularity): number {
   if (granularity !== 'month') return Math.floor(hour / (granularity === 'day' ? dayHours : 1));
   const date = new Date(hour * hourMs);
   return 12 * (date.getUTCFullYear() - 1970) + date.getUTCMonth();
 }
 
-/** The hours a query covers; refuses more than a thousand buckets. */
+/** Returns the hours a query covers. Rejects more than a thousand buckets. */
 export function periodOf(
   input: { start?: number | undefined; end?: number | undefined },
   granularity: Granularity,
@@ -54,35 +62,36 @@ export function periodOf(
   if (bucketNumber(period.toHour - 1, granularity) - bucketNumber(period.fromHour, granularity) >= bucketsMax) {
     throw invalid(
       'body.granularity',
-      `makes more than ${bucketsMax} buckets of this time`,
-      'Take a coarser one, or less time.',
+      `results in more than ${bucketsMax} buckets`,
+      'Use a coarser granularity or a shorter period.',
     );
   }
   return period;
 }
 
-/** Rows of an answer, and bytes of it as JSON: names and tags may have kilobytes. */
+/** Bounds of a response: rows, and bytes as JSON, because names and tags may have kilobytes. */
 const rowsMax = 50_000;
 const bytesMax = 10 * 1024 * 1024;
 
-/** Said of the output of both operations. */
-export const rowsDescription = 'In order of time, at most 50 000 rows and 10 MB; a query that makes more is refused.';
+/** Describes the output of both operations. */
+export const rowsDescription =
+  'Rows in order of time. A query that results in more than 50 000 rows or 10 MB is rejected.';
 
-/** Rows that counts are added up in, one for each bucket and group. There may be millions of counts. */
+/** Sums counts, of which there may be millions, into one row for each bucket and group. */
 export class Totals<Row extends { time: number }> {
   readonly #byTime = new Map<number, Map<string, Row>>();
   #count = 0;
   #bytes = 0;
 
-  /** The row of a group, whose names are given in an order of their own; made when it is its first count. */
-  at(time: number, names: readonly string[], make: () => Row): Row {
+  /** Returns the row of a group, and creates it on first use. `names` must always come in the same order. */
+  rowOf(time: number, names: readonly string[], make: () => Row): Row {
     let rows = this.#byTime.get(time);
     if (!rows) {
       rows = new Map();
       this.#byTime.set(time, rows);
     }
     let group = '';
-    // With their lengths, as a name may look like two.
+    // With their lengths, as the names themselves are ambiguous when joined.
     for (const name of names) group += `${name.length} ${name}`;
     let row = rows.get(group);
     if (!row) {
@@ -95,13 +104,13 @@ export class Totals<Row extends { time: number }> {
     return row;
   }
 
-  /** In order of time. */
+  /** Returns the rows in order of time. */
   rows(): Row[] {
     return [...this.#byTime].sort(([a], [b]) => a - b).flatMap(([, rows]) => [...rows.values()]);
   }
 }
 
-/** The SDK can send nothing but SQL here, which this service does not speak. */
-export function refuseSql(query: string | undefined, instead: string) {
-  if (query !== undefined) throw invalid('body.query', 'is not taken: there is no SQL here', instead);
+/** Unkey's SDKs can send nothing but SQL, which Tollgate does not support. */
+export function rejectSql(query: string | undefined, fix: string) {
+  if (query !== undefined) throw invalid('body.query', 'is not accepted: SQL is not supported', fix);
 }

@@ -1,7 +1,16 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { Fields, Identifier, NamespaceRef, SqlQuery } from '../schemas.ts';
-import { bucketOf, type Granularity, periodOf, refuseSql, rowsDescription, Totals, timeFields } from './buckets.ts';
+import {
+  bucketOf,
+  type Granularity,
+  periodOf,
+  rejectSql,
+  rowsDescription,
+  Time,
+  Totals,
+  timeFields,
+} from './buckets.ts';
 
 interface Row {
   time: number;
@@ -13,7 +22,7 @@ interface Row {
 
 export const getRatelimits = manages({
   name: 'analytics.getRatelimits',
-  summary: 'Count rate-limit checks that passed and that were blocked, by time and namespace.',
+  summary: 'Count rate-limit checks that passed or were blocked, by time and namespace.',
   input: Fields({
     namespace: Type.Optional(NamespaceRef),
     identifier: Type.Optional(Identifier),
@@ -22,7 +31,7 @@ export const getRatelimits = manages({
   }),
   output: Type.Array(
     Type.Object({
-      time: Type.Integer({ description: 'When the hour, day or month begins, Unix milliseconds.' }),
+      time: Time,
       namespace: Type.String(),
       identifier: Type.Optional(Type.String()),
       passed: Type.Integer(),
@@ -32,10 +41,10 @@ export const getRatelimits = manages({
   ),
   needs: { ratelimit: ['read_analytics'] },
   readsMuch: true,
-  // A caller with some namespaces only gets their rows.
+  // A caller with grants for some namespaces gets only their rows.
   scope: () => undefined,
   check({ query }) {
-    refuseSql(query, 'Use namespace, identifier, start, end and granularity.');
+    rejectSql(query, 'Use namespace, identifier, start, end and granularity.');
   },
 
   async handle({ namespace, identifier, start, end, granularity = 'hour' }, { store, caller }) {
@@ -51,7 +60,7 @@ export const getRatelimits = manages({
     await store.analytics.ratelimits(caller.workspaceId, query, ({ hour, namespace, passed, blocked }) => {
       const time = bucketOf(hour, granularity as Granularity);
       const make = () => ({ time, namespace, ...(identifier !== undefined && { identifier }), passed: 0, blocked: 0 });
-      const row = totals.at(time, [namespace], make);
+      const row = totals.rowOf(time, [namespace], make);
       row.passed += passed;
       row.blocked += blocked;
     });

@@ -3,7 +3,16 @@ import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import type { UsageCount } from '../../store/analytics.ts';
 import { ApiId, ExternalId, Fields, KeyId, SqlQuery, Tag } from '../schemas.ts';
-import { bucketOf, type Granularity, periodOf, refuseSql, rowsDescription, Totals, timeFields } from './buckets.ts';
+import {
+  bucketOf,
+  type Granularity,
+  periodOf,
+  rejectSql,
+  rowsDescription,
+  Time,
+  Totals,
+  timeFields,
+} from './buckets.ts';
 
 interface Row extends Partial<Omit<UsageCount, 'hour'>> {
   time: number;
@@ -15,7 +24,7 @@ const groups = ['apiId', 'keyId', 'externalId', 'outcome', 'tag'] as const;
 
 export const getVerifications = manages({
   name: 'analytics.getVerifications',
-  summary: 'Count verifications and the credits they spent, by time and whatever they are grouped by.',
+  summary: 'Count verifications and the credits they spent, by time and by the groups of `groupBy`.',
   input: Fields({
     apiId: Type.Optional(ApiId),
     keyId: Type.Optional(KeyId),
@@ -27,7 +36,7 @@ export const getVerifications = manages({
   }),
   output: Type.Array(
     Type.Object({
-      time: Type.Integer({ description: 'When the hour, day or month begins, Unix milliseconds.' }),
+      time: Time,
       apiId: Type.Optional(Type.String()),
       keyId: Type.Optional(Type.String()),
       externalId: Type.Optional(Type.String()),
@@ -37,15 +46,15 @@ export const getVerifications = manages({
       spentCredits: Type.Integer(),
     }),
     {
-      description: `${rowsDescription} A verification with several tags is in the rows of each.`,
+      description: `${rowsDescription} A verification with several tags counts in the row of each tag.`,
     },
   ),
   needs: { api: ['read_analytics'] },
   readsMuch: true,
-  // A caller with some APIs only gets their rows.
+  // A caller with grants for some APIs gets only their rows.
   scope: () => undefined,
   check({ query }) {
-    refuseSql(query, 'Use apiId, keyId, externalId, tag, start, end, granularity and groupBy.');
+    rejectSql(query, 'Use apiId, keyId, externalId, tag, start, end, granularity and groupBy.');
   },
 
   async handle(
@@ -65,25 +74,25 @@ export const getVerifications = manages({
       tag,
       by: { key: by('keyId'), externalId: by('externalId'), tag: by('tag') },
     };
-    await store.analytics.verifications(caller.workspaceId, query, (of) => {
-      const time = bucketOf(of.hour, granularity as Granularity);
-      const row = totals.at(
+    await store.analytics.verifications(caller.workspaceId, query, (usage) => {
+      const time = bucketOf(usage.hour, granularity as Granularity);
+      const row = totals.rowOf(
         time,
-        groupBy.map((group) => of[group as (typeof groups)[number]] ?? ''),
+        groupBy.map((group) => usage[group as (typeof groups)[number]] ?? ''),
         () => ({
           time,
-          ...(by('apiId') && { apiId: of.apiId }),
-          ...(by('keyId') && { keyId: of.keyId }),
-          // What had no identity is a group of its own, without the field.
-          ...(by('externalId') && of.externalId && { externalId: of.externalId }),
-          ...(by('outcome') && { outcome: of.outcome }),
-          ...(by('tag') && { tag: of.tag }),
+          ...(by('apiId') && { apiId: usage.apiId }),
+          ...(by('keyId') && { keyId: usage.keyId }),
+          // Verifications without an identity are a group of their own, without the field.
+          ...(by('externalId') && usage.externalId && { externalId: usage.externalId }),
+          ...(by('outcome') && { outcome: usage.outcome }),
+          ...(by('tag') && { tag: usage.tag }),
           count: 0,
           spentCredits: 0,
         }),
       );
-      row.count += of.count;
-      row.spentCredits += of.spentCredits;
+      row.count += usage.count;
+      row.spentCredits += usage.spentCredits;
     });
     return totals.rows() as never;
   },

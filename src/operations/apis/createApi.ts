@@ -4,7 +4,7 @@ import { Fields } from '../schemas.ts';
 
 export const createApi = manages({
   name: 'apis.createApi',
-  summary: 'Create an API: a container of keys.',
+  summary: 'Create an API, a container for keys.',
   input: Fields({ name: Type.String({ minLength: 3, maxLength: 256 }) }),
   output: Type.Object({ apiId: Type.String() }),
   errors: ['too_many_records'],

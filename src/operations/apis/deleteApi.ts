@@ -4,7 +4,7 @@ import { ApiId, Empty, Fields } from '../schemas.ts';
 
 export const deleteApi = manages({
   name: 'apis.deleteApi',
-  summary: 'Delete an API. All its keys are unknown from the next request on, however many there are.',
+  summary: 'Delete an API and all its keys, effective with the next request.',
   input: Fields({ apiId: ApiId }),
   output: Empty,
   errors: ['api_not_found'],

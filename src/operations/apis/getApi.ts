@@ -5,7 +5,7 @@ import { ApiId, Fields } from '../schemas.ts';
 
 export const getApi = manages({
   name: 'apis.getApi',
-  summary: 'Read an API.',
+  summary: 'Get an API.',
   input: Fields({ apiId: ApiId }),
   output: Type.Object({ id: Type.String(), name: Type.String() }),
   errors: ['api_not_found'],

@@ -5,7 +5,7 @@ import { ApiId, Cursor, ExternalId, Fields, KeyRecord, PageSize, Plaintext } fro
 
 export const listKeys = manages({
   name: 'apis.listKeys',
-  summary: 'List the keys of an API in order of creation, all of them or those of one externalId.',
+  summary: 'List the keys of an API in order of creation, optionally those of one externalId.',
   input: Fields({
     apiId: ApiId,
     limit: Type.Optional(PageSize(100)),
@@ -21,7 +21,7 @@ export const listKeys = manages({
   list: ({ apiId, externalId = '' }) => `keys:${apiId}:${externalId}`,
   listedIds: 'key',
   check({ decrypt }) {
-    if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never kept');
+    if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never stored');
   },
 
   async handle({ apiId, limit = 100, externalId }, { store, caller, after }) {

@@ -4,7 +4,7 @@ import { Cursor, Fields, PageSize } from '../schemas.ts';
 
 export const listEvents = manages({
   name: 'audit.listEvents',
-  summary: 'List what was changed, when and by which root key.',
+  summary: 'List the audit events of the workspace: each change, its time and the root key that made it.',
   input: Fields({
     limit: Type.Optional(PageSize(100)),
     cursor: Type.Optional(Cursor),
@@ -22,7 +22,7 @@ export const listEvents = manages({
   ),
   needs: { audit: ['read_audit'] },
   scope: () => '*',
-  // A cursor goes on in the direction it came from.
+  // A cursor is valid only for the order it came from.
   list: ({ order = 'asc' }) => `audit-${order}`,
   listedIds: 'stream',
 

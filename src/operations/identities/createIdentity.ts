@@ -6,7 +6,7 @@ import { ExternalId, Fields, Meta, Ratelimits } from '../schemas.ts';
 
 export const createIdentity = manages({
   name: 'identities.createIdentity',
-  summary: 'Create an identity: whose keys they are, with metadata and limits that all of them share.',
+  summary: 'Create an identity: the owner of keys, with metadata and limits that its keys share.',
   input: Fields({ externalId: ExternalId, meta: Type.Optional(Meta), ratelimits: Type.Optional(Ratelimits) }),
   output: Type.Object({ identityId: Type.String() }),
   errors: ['identity_already_exists', 'too_many_records'],

@@ -4,7 +4,7 @@ import { identityNotFound, loadIdentity, scopeOfIdentity } from './identityByRef
 
 export const deleteIdentity = manages({
   name: 'identities.deleteIdentity',
-  summary: 'Delete an identity. Its keys stay valid, without its data and limits.',
+  summary: 'Delete an identity. Its keys stay valid but lose its metadata and limits.',
   input: Fields({ identity: IdentityRef }),
   output: Empty,
   errors: ['identity_not_found'],

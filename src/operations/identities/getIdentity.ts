@@ -4,7 +4,7 @@ import { loadIdentity, scopeOfIdentity } from './identityByRef.ts';
 
 export const getIdentity = manages({
   name: 'identities.getIdentity',
-  summary: 'Read an identity by its id or externalId.',
+  summary: 'Get an identity by its id or externalId.',
   input: Fields({ identity: IdentityRef }),
   output: Identity,
   errors: ['identity_not_found'],

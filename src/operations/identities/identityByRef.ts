@@ -1,4 +1,4 @@
-// How the operations that take an `identity` find it and whom they allow: by its id.
+// Shared by the operations that take an `identity`: loading it, and the id that scoped grants must name.
 
 import { ApiError } from '../../errors.ts';
 import type { ManageContext } from '../../operation.ts';

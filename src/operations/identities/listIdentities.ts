@@ -4,7 +4,7 @@ import { Cursor, Fields, Identity, PageSize, Search } from '../schemas.ts';
 
 export const listIdentities = manages({
   name: 'identities.listIdentities',
-  summary: 'List identities in order of creation, or those whose id or externalId contains a text.',
+  summary: 'List identities in order of creation, optionally those whose id or externalId contains a string.',
   input: Fields({
     limit: Type.Optional(PageSize(100)),
     cursor: Type.Optional(Cursor),

@@ -6,7 +6,7 @@ import { identityNotFound, loadIdentity, scopeOfIdentity } from './identityByRef
 
 export const updateIdentity = manages({
   name: 'identities.updateIdentity',
-  summary: 'Change the metadata or the limits of an identity. Fields left out stay.',
+  summary: 'Update the metadata or limits of an identity. Omitted fields are unchanged.',
   input: Fields({ identity: IdentityRef, meta: Type.Optional(Meta), ratelimits: Type.Optional(Ratelimits) }),
   output: Identity,
   errors: ['identity_not_found'],

@@ -5,7 +5,7 @@ import { changePermissions, input, output } from './keyPermissions.ts';
 
 export const addPermissions = manages({
   name: 'keys.addPermissions',
-  summary: 'Give a key permissions beside those it has. Unknown ones are created if the caller may.',
+  summary: 'Add direct permissions to a key. Unknown permissions are created if the caller may create permissions.',
   input: Fields(input(1)),
   output,
   errors: ['key_not_found', 'too_many_records'],

@@ -5,7 +5,7 @@ import { changeRoles, input, output } from './keyRoles.ts';
 
 export const addRoles = manages({
   name: 'keys.addRoles',
-  summary: 'Give a key roles beside those it has.',
+  summary: 'Add roles to a key.',
   input: Fields(input(1)),
   output,
   errors: ['key_not_found', 'role_not_found'],

@@ -19,12 +19,17 @@ import {
 
 export const createKey = manages({
   name: 'keys.createKey',
-  summary: 'Create a key. Its string is in the answer and nowhere else.',
+  summary: 'Create a key. The response is the only place its string ever appears.',
   input: Fields({
     apiId: ApiId,
     prefix: Type.Optional(Type.String({ minLength: 1, maxLength: 16, pattern: '^[a-zA-Z0-9_]+$' })),
     byteLength: Type.Optional(
-      Int({ minimum: 16, maximum: 255, default: defaultByteLength, description: 'Random bytes in the key string.' }),
+      Int({
+        minimum: 16,
+        maximum: 255,
+        default: defaultByteLength,
+        description: 'Number of random bytes in the key string.',
+      }),
     ),
     name: Type.Optional(KeyName),
     externalId: Type.Optional(ExternalId),
@@ -42,7 +47,7 @@ export const createKey = manages({
   needs: { api: ['create_key'] },
   scope: ({ apiId }) => apiId,
   check({ recoverable, credits, ratelimits, meta }, context) {
-    if (recoverable) throw invalid('body.recoverable', 'cannot be true: the plaintext of a key is never kept');
+    if (recoverable) throw invalid('body.recoverable', 'cannot be true: the plaintext of a key is never stored');
     checkCredits(credits);
     checkNamesOnce(ratelimits);
     metaText(meta, context, 'meta');

@@ -6,13 +6,13 @@ import { loadKey, scopeOfKey } from './keyById.ts';
 
 export const deleteKey = manages({
   name: 'keys.deleteKey',
-  summary: 'Delete a key: unknown from the next request on.',
+  summary: 'Delete a key, effective with the next request.',
   input: Fields({
     keyId: KeyId,
     permanent: Type.Optional(
       Type.Boolean({
         default: false,
-        description: 'Keep nothing, not even what stops the same secret from being imported again.',
+        description: 'Delete the record at once. The same key string can then be imported again.',
       }),
     ),
   }),

@@ -6,7 +6,7 @@ import { loadKey, scopeOfKey } from './keyById.ts';
 
 export const getKey = manages({
   name: 'keys.getKey',
-  summary: 'Read a key by its id.',
+  summary: 'Get a key by its id.',
   input: Fields({
     keyId: KeyId,
     decrypt: Type.Optional(Plaintext),
@@ -15,7 +15,7 @@ export const getKey = manages({
   errors: ['key_not_found'],
   needs: { api: ['read_key'] },
   check({ decrypt }) {
-    if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never kept');
+    if (decrypt) throw invalid('body.decrypt', 'cannot be true: the plaintext of a key is never stored');
   },
   load: loadKey,
   scope: scopeOfKey,

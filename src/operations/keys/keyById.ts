@@ -1,4 +1,4 @@
-// How the operations that take a `keyId` find it and whom they allow: by the key's API.
+// Shared by the operations that take a `keyId`: loading the key, and the API that scoped grants must name.
 
 import type { ManageContext } from '../../operation.ts';
 import type { KeyRecord } from '../../store/records.ts';

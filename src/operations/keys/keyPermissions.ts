@@ -1,4 +1,4 @@
-// What keys.addPermissions, removePermissions and setPermissions have in common.
+// Shared by keys.addPermissions, removePermissions and setPermissions.
 
 import Type from 'typebox';
 import type { ManageContext } from '../../operation.ts';
@@ -11,7 +11,7 @@ export const input = (minItems: 0 | 1) => ({
   keyId: KeyId,
   permissions: Type.Array(Slug, { minItems, maxItems: permissionsMax }),
 });
-export const output = Type.Array(Permission, { description: 'All direct permissions of the key, after the call.' });
+export const output = Type.Array(Permission, { description: 'All direct permissions of the key after the call.' });
 
 export async function changePermissions(
   mode: 'add' | 'remove' | 'set',

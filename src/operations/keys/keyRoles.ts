@@ -1,4 +1,4 @@
-// What keys.addRoles, removeRoles and setRoles have in common.
+// Shared by keys.addRoles, removeRoles and setRoles.
 
 import Type from 'typebox';
 import type { ManageContext } from '../../operation.ts';
@@ -14,7 +14,7 @@ export const input = (minItems: 0 | 1) => ({
 const { permissions, ...fields } = Role.properties;
 export const output = Type.Array(Type.Object({ ...fields, permissions: Type.Optional(permissions) }), {
   description:
-    'All roles of the key, after the call. Beyond 10 MB roles come without their `permissions`: permissions.getRole has them.',
+    'All roles of the key after the call. In a response above 10 MB, `permissions` is left out; use permissions.getRole.',
 });
 
 export async function changeRoles(

@@ -15,16 +15,16 @@ import {
   Slug,
 } from '../schemas.ts';
 
-/** One script imports all keys of a call, and others wait for it: so many permissions, roles and limits take it tens of ms. */
-export const partsMax = 10_000;
+/** One script imports all keys of a call while other requests wait. This many permissions, roles and limits take it tens of ms. */
+const partsMax = 10_000;
 const slugsMax = 1000;
 
-/** A key that was issued elsewhere, known here by its hash. */
+/** A key that another system issued, identified by its hash. */
 export const IssuedKey = Fields({
   hash: Type.String({
     maxLength: 64,
     description:
-      'Base64 of the SHA-256 of the whole key string. It is stored without a salt, and does not show how long the string is: ' +
+      'Base64 of the SHA-256 of the whole key string. It is stored without a salt and does not reveal the length of the string, so ' +
       'import only keys with at least 128 random bits (22 random letters and digits).',
     documented: { pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$' },
   }),
@@ -39,11 +39,11 @@ export const IssuedKey = Fields({
   ratelimits: Type.Optional(Ratelimits),
 });
 
-/** Permissions, roles and limits of a key: what importing it takes the script time for. */
+/** Counts the permissions, roles and limits of a key, which determine the time to import it. */
 export const partsOf = ({ ratelimits, roles, permissions }: Static<typeof IssuedKey>): number =>
   (ratelimits?.length ?? 0) + (roles?.length ?? 0) + (permissions?.length ?? 0);
 
-/** Rules of an issued key that its schema cannot say, but for those of `meta`. `at` is where it stands in the input. */
+/** Checks an issued key for what its schema cannot express, except `meta`. `at` is its location in the input. */
 export function checkIssuedKey({ hash, credits, ratelimits }: Static<typeof IssuedKey>, at: string) {
   const digest = Buffer.from(hash, 'base64');
   if (digest.length !== 32 || digest.toString('base64') !== hash)
@@ -52,7 +52,7 @@ export function checkIssuedKey({ hash, credits, ratelimits }: Static<typeof Issu
   checkNamesOnce(ratelimits, `${at}.ratelimits`);
 }
 
-/** An issued key as the store takes it. `meta` is JSON text. */
+/** Returns an issued key as the store expects it. `meta` is JSON text. */
 export const issuedKey = (
   { hash, meta: _value, credits, ...key }: Static<typeof IssuedKey>,
   meta: string | null | undefined,
@@ -68,15 +68,19 @@ export const issuedKey = (
 export const migrateKeys = manages({
   name: 'keys.migrateKeys',
   summary:
-    'Import keys by the hashes of their strings, so that they verify here at once. All of the call or nothing, but for hashes that exist.',
+    'Import keys by the hashes of their strings. They verify at once. Either all keys of the call are imported or none, except those whose hashes exist.',
   input: Fields({
-    migrationId: Type.String({ minLength: 3, maxLength: 255, description: 'Recorded with the keys.' }),
+    migrationId: Type.String({
+      minLength: 3,
+      maxLength: 255,
+      description: 'Your id of this import, stored with the keys.',
+    }),
     apiId: ApiId,
     keys: Type.Array(IssuedKey, { minItems: 1, maxItems: 1000 }),
   }),
   output: Type.Object({
     migrated: Type.Array(Type.Object({ hash: Type.String(), keyId: Type.String() })),
-    failed: Type.Array(Type.String(), { description: 'Hashes that exist in the workspace.' }),
+    failed: Type.Array(Type.String(), { description: 'Hashes that already exist in the workspace.' }),
   }),
   errors: ['api_not_found', 'role_not_found', 'too_many_records'],
   needs: { api: ['create_key'] },
@@ -88,7 +92,7 @@ export const migrateKeys = manages({
     for (const [index, key] of keys.entries()) {
       const at = `body.keys[${index}]`;
       checkIssuedKey(key, at);
-      if (seen.has(key.hash)) throw invalid(`${at}.hash`, 'stands twice in the call');
+      if (seen.has(key.hash)) throw invalid(`${at}.hash`, 'appears twice in the call');
       seen.add(key.hash);
       metaText(key.meta, context, 'keys', index, 'meta');
       for (const slug of key.permissions ?? []) slugs.add(slug);
@@ -98,12 +102,16 @@ export const migrateKeys = manages({
     if (parts > partsMax) {
       throw invalid(
         'body.keys',
-        `have ${parts} permissions, roles and limits in all; at most ${partsMax} in a call`,
+        `have ${parts} permissions, roles and limits in total; the maximum for one call is ${partsMax}`,
         split,
       );
     }
     if (slugs.size > slugsMax) {
-      throw invalid('body.keys', `have ${slugs.size} different permissions; at most ${slugsMax} in a call`, split);
+      throw invalid(
+        'body.keys',
+        `have ${slugs.size} different permissions; the maximum for one call is ${slugsMax}`,
+        split,
+      );
     }
   },
 

@@ -5,7 +5,7 @@ import { changePermissions, input, output } from './keyPermissions.ts';
 
 export const removePermissions = manages({
   name: 'keys.removePermissions',
-  summary: 'Take direct permissions off a key.',
+  summary: 'Remove direct permissions from a key.',
   input: Fields(input(1)),
   output,
   errors: ['key_not_found', 'permission_not_found'],

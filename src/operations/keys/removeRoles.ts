@@ -5,7 +5,7 @@ import { changeRoles, input, output } from './keyRoles.ts';
 
 export const removeRoles = manages({
   name: 'keys.removeRoles',
-  summary: 'Take roles off a key.',
+  summary: 'Remove roles from a key.',
   input: Fields(input(1)),
   output,
   errors: ['key_not_found', 'role_not_found'],

@@ -7,13 +7,13 @@ import { loadKey, scopeOfKey } from './keyById.ts';
 
 export const rerollKey = manages({
   name: 'keys.rerollKey',
-  summary: 'Give a key a successor with a new string and the same configuration, and let the old one expire.',
+  summary: 'Replace a key: create one with a new string and the same configuration, and let the old key expire.',
   input: Fields({
     keyId: KeyId,
     expiration: Int({
       minimum: 0,
       maximum: 4_102_444_800_000,
-      description: 'Milliseconds from now until the old key expires; 0 is at once. Never lengthens its life.',
+      description: 'Milliseconds until the old key expires; 0 expires it immediately. Never extends an earlier expiry.',
     }),
   }),
   output: Type.Object({ keyId: Type.String(), key: Type.String() }),

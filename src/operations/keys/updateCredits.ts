@@ -6,7 +6,7 @@ import { loadKey, scopeOfKey } from './keyById.ts';
 
 export const updateCredits = manages({
   name: 'keys.updateCredits',
-  summary: 'Set, raise or lower the credits of a key. Setting null makes it unlimited.',
+  summary: 'Set, increase or decrease the credits of a key. Setting null makes it unlimited.',
   input: Fields(
     {
       keyId: KeyId,
@@ -24,7 +24,7 @@ export const updateCredits = manages({
   errors: ['key_not_found'],
   needs: { api: ['update_key'] },
   check({ operation, value }) {
-    if (value === undefined) throw invalid('body.value', 'is required', 'To make a key unlimited, set null.');
+    if (value === undefined) throw invalid('body.value', 'is required', 'Use null to make the key unlimited.');
     if (value === null && operation !== 'set') throw invalid('body.value', `must be a number to ${operation}`);
   },
   load: loadKey,
@@ -37,6 +37,6 @@ export const updateCredits = manages({
     if (result.refused === 'key_not_found') throw keyNotFound();
     throw result.refused === 'unlimited'
       ? invalid('body.operation', `cannot ${operation} an unlimited key`, 'Set its credits to a number first.')
-      : invalid('body.value', `raises the balance beyond ${Number.MAX_SAFE_INTEGER}`);
+      : invalid('body.value', `increases the balance above ${Number.MAX_SAFE_INTEGER}`);
   },
 });

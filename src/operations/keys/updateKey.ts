@@ -20,7 +20,7 @@ import { loadKey, scopeOfKey } from './keyById.ts';
 
 export const updateKey = manages({
   name: 'keys.updateKey',
-  summary: 'Change a key. Fields left out stay; null removes what can be removed.',
+  summary: 'Update a key. Omitted fields are unchanged; null removes a value.',
   input: Fields({
     keyId: KeyId,
     name: Type.Optional(Nullable(KeyName)),

@@ -15,20 +15,20 @@ const NamedLimit = Fields(
     name: Type.String({
       minLength: 3,
       maxLength: 128,
-      description: 'A limit of the key or its identity, or one of your own for this call.',
+      description: 'Name of a limit of the key or its identity, or of a limit defined by this request.',
     }),
     cost: Type.Optional(
       Int({
         minimum: 0,
         default: 1,
-        description: 'Units. 0 asks whether the count is within the limit, and charges nothing.',
+        description: 'Units to charge. 0 checks whether the count is within the limit without charging.',
       }),
     ),
     limit: Type.Optional(
       Int({
         minimum: 1,
         description:
-          'With `duration`: a limit for this call only, in place of the limit of the key that has this name. One of the identity is checked beside it, at cost 1 if it has `autoApply`.',
+          'Requires `duration`. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`.',
       }),
     ),
     duration: Type.Optional(CounterDuration),
@@ -42,16 +42,18 @@ const input = Fields({
     Type.String({
       minLength: 1,
       maxLength: 1000,
-      description: 'A query such as `documents.read AND (billing.* OR admin)`.',
+      description: 'Permission query, such as `documents.read AND (billing.* OR admin)`.',
     }),
   ),
-  credits: Type.Optional(Fields({ cost: Int({ minimum: 0, maximum: costMax, description: '1 if left out.' }) })),
+  credits: Type.Optional(
+    Fields({ cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge. Defaults to 1.' }) }),
+  ),
   ratelimits: Type.Optional(Type.Array(NamedLimit, { maxItems: 50 })),
   tags: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 512 }), { maxItems: 20 })),
   migrationId: Type.Optional(Type.String({ maxLength: 256 })),
 });
 
-/** Which of them are absent depends on the key and the outcome. */
+/** Which optional fields are present depends on the key and the outcome. */
 const output = Type.Object({
   valid: Type.Boolean(),
   code: Type.Enum([...outcomes, 'FORBIDDEN']),
@@ -63,13 +65,13 @@ const output = Type.Object({
   permissions: Type.Optional(Type.Array(Type.String())),
   roles: Type.Optional(Type.Array(Type.String())),
   identity: Type.Optional(Identity),
-  credits: Type.Optional(Type.Integer({ description: 'The balance, after charging.' })),
-  ratelimits: Type.Optional(Type.Array(VerifiedRatelimit, { description: 'Every limit that was checked.' })),
+  credits: Type.Optional(Type.Integer({ description: 'Balance after charging.' })),
+  ratelimits: Type.Optional(Type.Array(VerifiedRatelimit, { description: 'All limits that were checked.' })),
 });
 
 export const verifyKey = decides({
   name: 'keys.verifyKey',
-  summary: 'Verify a key and charge its credits and limits: all of them, or none.',
+  summary: 'Verify a key, and charge its credits and limits: all of them or none.',
   input,
   output,
   errors: ['permissions_query_syntax', 'precondition_failed'],
@@ -79,7 +81,7 @@ export const verifyKey = decides({
     verify(input, rootKey, store).then((verified) => printVerified(verified, input.ratelimits)),
 });
 
-/** The decision itself, for the gateway check as well. Throws at once for what a schema cannot say. */
+/** Decides; used by the gateway check as well. Throws synchronously for what a schema cannot express. */
 export function verify(
   { key, permissions, credits, ratelimits, tags }: Static<typeof input>,
   rootKey: PresentedRootKey,
@@ -121,11 +123,8 @@ function checkRatelimits(ratelimits: NamedLimits) {
   }
 }
 
-/** Text around text: what is shown of the key was printed when its version was first seen. */
-export function printVerified(
-  { outcome, shown, credits, ratelimits }: Verified,
-  requested: NamedLimits | undefined,
-): string {
+/** Prints a verification around the text of the snapshot, which was printed when its version was first used. */
+function printVerified({ outcome, shown, credits, ratelimits }: Verified, requested: NamedLimits | undefined): string {
   if (!shown) return `{"valid":false,"code":"${outcome}"}`;
   let text = `{"valid":${outcome === 'VALID'},"code":"${outcome}",${shown.fields}`;
   if (credits !== undefined) text += `,"credits":${credits}`;
@@ -137,13 +136,25 @@ export function printVerified(
   return ratelimits.length > 0 ? `${text}]}` : `${text}}`;
 }
 
+/** Prints a limit as domain/verification.ts does, without its closing brace. */
 function limitText(
   { of, index }: LimitState,
   shown: NonNullable<Verified['shown']>,
   requested: NamedLimits | undefined,
 ): string {
-  if (of === 'key') return shown.keyLimits[index]!;
-  if (of === 'identity') return shown.identityLimits[index]!;
+  if (of === 'key') return shown.keyLimits[index]!.text;
+  if (of === 'identity') return shown.identityLimits[index]!.text;
   const { name, limit, duration } = requested![index]!;
   return `{"id":"","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":false`;
+}
+
+/** Returns the limit that a state belongs to. `requested` are the limits of the request. */
+export function limitOf(
+  { of, index }: LimitState,
+  shown: NonNullable<Verified['shown']>,
+  requested: NamedLimits | undefined,
+): { name: string; limit: number; duration: number } {
+  if (of === 'key') return shown.keyLimits[index]!;
+  if (of === 'identity') return shown.identityLimits[index]!;
+  return requested![index] as Required<NamedLimits[number]>;
 }

@@ -6,7 +6,7 @@ import { type FoundKey, scopeOfKey } from './keyById.ts';
 
 export const whoami = manages({
   name: 'keys.whoami',
-  summary: 'Read a key by its string. Nothing is charged, and disabled and expired keys are found too.',
+  summary: 'Get a key by its string. Charges nothing, and also finds disabled and expired keys.',
   input: Fields({ key: KeyString }),
   output: KeyRecord,
   errors: ['key_not_found'],

@@ -6,7 +6,7 @@ import { Description, Fields, RoleName, Slug } from '../schemas.ts';
 
 export const createRole = manages({
   name: 'permissions.createRole',
-  summary: 'Create a role, with permissions if wanted.',
+  summary: 'Create a role, optionally with permissions.',
   input: Fields({
     name: RoleName,
     description: Type.Optional(Description),

@@ -4,7 +4,8 @@ import { Empty, Fields, PermissionRef } from '../schemas.ts';
 
 export const deletePermission = manages({
   name: 'permissions.deletePermission',
-  summary: 'Delete a permission by its id or slug. It is off all keys and roles from the next verification on.',
+  summary:
+    'Delete a permission by its id or slug, and remove it from all keys and roles, effective with the next verification.',
   input: Fields({ permission: PermissionRef }),
   output: Empty,
   errors: ['permission_not_found'],

@@ -4,7 +4,7 @@ import { Empty, Fields, RoleRef } from '../schemas.ts';
 
 export const deleteRole = manages({
   name: 'permissions.deleteRole',
-  summary: 'Delete a role by its id or name. It is off all keys from the next verification on.',
+  summary: 'Delete a role by its id or name, and remove it from all keys, effective with the next verification.',
   input: Fields({ role: RoleRef }),
   output: Empty,
   errors: ['role_not_found'],

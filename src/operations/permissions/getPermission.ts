@@ -4,7 +4,7 @@ import { Fields, Permission, PermissionRef } from '../schemas.ts';
 
 export const getPermission = manages({
   name: 'permissions.getPermission',
-  summary: 'Read a permission by its id or slug.',
+  summary: 'Get a permission by its id or slug.',
   input: Fields({ permission: PermissionRef }),
   output: Permission,
   errors: ['permission_not_found'],

@@ -4,7 +4,7 @@ import { Fields, Role, RoleRef } from '../schemas.ts';
 
 export const getRole = manages({
   name: 'permissions.getRole',
-  summary: 'Read a role by its id or name.',
+  summary: 'Get a role by its id or name.',
   input: Fields({ role: RoleRef }),
   output: Role,
   errors: ['role_not_found'],

@@ -4,7 +4,8 @@ import { Cursor, Fields, PageSize, Permission, Search } from '../schemas.ts';
 
 export const listPermissions = manages({
   name: 'permissions.listPermissions',
-  summary: 'List permissions in order of creation, or those whose id, name, slug or description contains a text.',
+  summary:
+    'List permissions in order of creation, optionally those whose id, name, slug or description contains a string.',
   input: Fields({
     limit: Type.Optional(PageSize(100)),
     cursor: Type.Optional(Cursor),

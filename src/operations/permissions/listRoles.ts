@@ -4,7 +4,7 @@ import { Cursor, Fields, PageSize, Role, Search } from '../schemas.ts';
 
 export const listRoles = manages({
   name: 'permissions.listRoles',
-  summary: 'List roles in order of creation, or those whose id, name or description contains a text.',
+  summary: 'List roles in order of creation, optionally those whose id, name or description contains a string.',
   input: Fields({
     limit: Type.Optional(PageSize(100)),
     cursor: Type.Optional(Cursor),

@@ -5,7 +5,7 @@ import { loadNamespace, overrideNotFound, scopeOfNamespace } from './namespaceBy
 export const deleteOverride = manages({
   name: 'ratelimits.deleteOverride',
   alias: 'ratelimit.deleteOverride',
-  summary: 'Delete the override for exactly this identifier.',
+  summary: 'Delete the override whose identifier equals this one.',
   input: Fields({ namespace: NamespaceRef, identifier: Identifier }),
   output: Empty,
   errors: ['namespace_not_found', 'override_not_found'],

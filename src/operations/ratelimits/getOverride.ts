@@ -5,7 +5,7 @@ import { loadNamespace, overrideNotFound, scopeOfNamespace, showOverride } from 
 export const getOverride = manages({
   name: 'ratelimits.getOverride',
   alias: 'ratelimit.getOverride',
-  summary: 'Read the override for exactly this identifier.',
+  summary: 'Get the override whose identifier equals this one.',
   input: Fields({ namespace: NamespaceRef, identifier: Identifier }),
   output: Override,
   errors: ['namespace_not_found', 'override_not_found'],

@@ -1,21 +1,21 @@
 import Type from 'typebox';
 import { decides } from '../../operation.ts';
-import { CounterDuration, Fields, Int } from '../schemas.ts';
+import { CounterDuration, Fields, Identifier, Int } from '../schemas.ts';
 
 export const LimitCheck = Fields({
   namespace: Type.String({
     minLength: 1,
     maxLength: 512,
-    description: 'A name, or the id of a namespace, `rlns_…`. Unknown names are created.',
+    description: 'Name or id (`rlns_…`) of a namespace. An unknown name is created.',
   }),
-  identifier: Type.String({ minLength: 1, maxLength: 512, description: 'Whom or what to limit.' }),
+  identifier: Identifier,
   limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`.' }),
   duration: CounterDuration,
   cost: Type.Optional(
     Int({
       minimum: 0,
       default: 1,
-      description: 'Units. 0 asks whether the count is within the limit, and charges nothing.',
+      description: 'Units to charge. 0 checks whether the count is within the limit without charging.',
     }),
   ),
 });
@@ -23,13 +23,15 @@ export const LimitCheck = Fields({
 export const limit = decides({
   name: 'ratelimits.limit',
   alias: 'ratelimit.limit',
-  summary: 'Charge a request to an identifier and say whether it may proceed.',
+  summary: 'Check a rate limit for an identifier, and charge it if the request may proceed.',
   input: LimitCheck,
   output: Type.Object({
     success: Type.Boolean(),
-    limit: Type.Integer({ description: 'The one that counted: an override replaces the requested one.' }),
+    limit: Type.Integer({
+      description: 'Limit that applied: that of an override if one matches, else that of the request.',
+    }),
     remaining: Type.Integer(),
-    reset: Type.Integer({ description: 'Unix milliseconds.' }),
+    reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
     overrideId: Type.Optional(Type.String()),
   }),
   errors: ['namespace_not_found', 'too_many_records'],

@@ -14,10 +14,10 @@ export const listOverrides = manages({
   needs: { ratelimit: ['read_override'] },
   load: loadNamespace,
   scope: scopeOfNamespace,
-  // A name may be long, and a cursor may not.
+  // A name may be longer than a cursor.
   list: ({ namespace }) => `overrides:${digestOf(namespace).toString('base64url')}`,
   listedIds: 'rlor',
-  // The SDK, which calls the alias, expects the bare list.
+  // The SDK calls the alias and expects the bare list.
   wrapItems: 'overrides',
 
   async handle({ limit = 10 }, { store, caller, after }, namespace) {

@@ -6,18 +6,18 @@ import { LimitCheck } from './limit.ts';
 export const multiLimit = decides({
   name: 'ratelimits.multiLimit',
   alias: 'ratelimit.multiLimit',
-  summary: 'Make several checks of which all pass and are charged, or none is charged.',
+  summary: 'Check several rate limits. If all pass, all are charged; otherwise none is.',
   input: Type.Array(LimitCheck, { minItems: 1, maxItems: 100 }),
   output: Type.Object({
-    passed: Type.Boolean({ description: 'All of them.' }),
+    passed: Type.Boolean({ description: 'True if all checks passed.' }),
     limits: Type.Array(
       Type.Object({
         namespace: Type.String(),
         identifier: Type.String(),
         limit: Type.Integer(),
         remaining: Type.Integer(),
-        reset: Type.Integer({ description: 'Unix milliseconds.' }),
-        passed: Type.Boolean({ description: 'This one would fit; charged only when all do.' }),
+        reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
+        passed: Type.Boolean({ description: 'True if this check alone would pass.' }),
         overrideId: Type.Optional(Type.String()),
       }),
       { description: 'In the order of the request.' },

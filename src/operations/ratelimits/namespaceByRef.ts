@@ -1,4 +1,4 @@
-// How the operations on overrides find the namespace and whom they allow: by its id.
+// Shared by the operations on overrides: loading the namespace, and the id that scoped grants must name.
 
 import { ApiError } from '../../errors.ts';
 import type { ManageContext } from '../../operation.ts';
@@ -20,7 +20,7 @@ export async function loadNamespace(
 
 export const scopeOfNamespace = (_input: unknown, namespace: Namespace): string => namespace.id;
 
-/** An override as CONTRACT §4 shows it. */
+/** An override in a response. */
 export const showOverride = ({ overrideId, ...override }: OverrideRecord, namespace: Namespace) => ({
   overrideId,
   namespace: namespace.name,

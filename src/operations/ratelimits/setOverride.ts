@@ -9,18 +9,18 @@ import { namespaceNotFound } from './namespaceByRef.ts';
 export const setOverride = manages({
   name: 'ratelimits.setOverride',
   alias: 'ratelimit.setOverride',
-  summary: 'Give an identifier, or all that match a wildcard, a limit of its own in a namespace.',
+  summary: 'Set the limit of an identifier, or of all identifiers that match a wildcard, in a namespace.',
   input: Fields({
     namespace: NamespaceRef,
     identifier: Identifier,
-    limit: Int({ minimum: 0, description: '0 blocks completely.' }),
+    limit: Int({ minimum: 0, description: 'Units admitted in any interval of `duration`. 0 blocks every request.' }),
     duration: CounterDuration,
   }),
   output: Type.Object({ overrideId: Type.String() }),
   errors: ['namespace_not_found', 'too_many_records'],
   needs: { ratelimit: ['set_override'] },
 
-  /** A namespace that does not exist yet is made by callers who may make any. */
+  /** Only a caller that may create namespaces sets an override in one that does not exist. */
   async load({ namespace }, { store, caller }) {
     const found = await store.overrides.findNamespace(caller.workspaceId, namespace);
     if (found) return found;
@@ -40,15 +40,15 @@ export const setOverride = manages({
     );
     if (!('refused' in result)) return result;
     if (result.refused === 'too_many_in_workspace') {
-      const message = `is a wildcard too many: the namespaces of a workspace have at most ${workspaceWildcardsMax} in all`;
+      const message = `is one wildcard too many: the namespaces of a workspace have at most ${workspaceWildcardsMax} in total`;
       throw invalid('body.identifier', message);
     }
     throw result.refused === 'namespace_not_found'
       ? namespaceNotFound(namespace)
       : invalid(
           'body.identifier',
-          `is a wildcard too many: those of a namespace have at most ${wildcardsMax.stars} \`*\` and ` +
-            `${wildcardsMax.bytes} bytes in all, and ${wildcardsMax.searching} of them text between two \`*\``,
+          `is one wildcard too many: all wildcards of a namespace have at most ${wildcardsMax.stars} \`*\` and ` +
+            `${wildcardsMax.bytes} bytes in total, of which at most ${wildcardsMax.searching} are between two \`*\``,
         );
   },
 });

@@ -6,7 +6,8 @@ import { GrantList, parseGrants, rootKeyRefused } from './grantList.ts';
 
 export const createRootKey = manages({
   name: 'rootKeys.createRootKey',
-  summary: 'Create a root key that may do some of what the caller may. Its string is in the answer and nowhere else.',
+  summary:
+    "Create a root key with some or all of the caller's grants. The response is the only place its string ever appears.",
   input: Fields({ name: Type.Optional(KeyName), permissions: GrantList, expires: Type.Optional(RootKeyExpires) }),
   output: Type.Object({ rootKeyId: Type.String(), key: Type.String() }),
   errors: ['too_many_records'],

@@ -4,7 +4,7 @@ import { rootKeyRefused } from './grantList.ts';
 
 export const deleteRootKey = manages({
   name: 'rootKeys.deleteRootKey',
-  summary: 'Delete a root key: unknown from the next request on.',
+  summary: 'Delete a root key, effective with the next request.',
   input: Fields({ rootKeyId: RootKeyId }),
   output: Empty,
   errors: ['root_key_not_found', 'precondition_failed'],

@@ -8,47 +8,50 @@ import { Grant } from '../schemas.ts';
 export const GrantList = Type.Array(Grant, {
   minItems: 1,
   maxItems: 1000,
-  description: `At most ${grantsBytesMax / 1024} KiB in all.`,
+  description: `Grants, at most ${grantsBytesMax / 1024} KiB in total.`,
 });
 
-/** Grants in their one spelling; refuses what is no grant, and too many bytes of them. */
+/** Returns grants in canonical form. Rejects an invalid grant, and too many bytes of them. */
 export function parseGrants(permissions: readonly string[]): string[] {
   const grants = permissions.map((text, index) => {
     const grant = parseGrant(text);
     if (grant === undefined)
-      throw invalid(`body.permissions[${index}]`, `names no such resource and action: ${JSON.stringify(text)}`);
+      throw invalid(`body.permissions[${index}]`, `names an unknown resource or action: ${JSON.stringify(text)}`);
     return grant;
   });
   if (areTooLong(grants))
     throw invalid(
       'body.permissions',
-      `must NOT have more than ${grantsBytesMax} bytes in all, a line break after each`,
+      `must NOT have more than ${grantsBytesMax} bytes in total, counting a line break after each`,
     );
   return grants;
 }
 
-/** Why the store did not change a root key, as an error. */
+/** The error for a change of a root key that the store refused. */
 export function rootKeyRefused(result: RootKeyRefusal): ApiError {
   switch (result.refused) {
     case 'lacks':
       return new ApiError(
         'insufficient_permissions',
-        `The root key lacks ${result.grant}, which this call needs or grants.`,
+        `The root key lacks ${result.grant}, which this call requires or grants.`,
       );
     case 'outlives':
       return new ApiError(
         'insufficient_permissions',
-        `The root key expires, and gives nothing beyond its own end: set expires to ${result.endsAtMs} ` +
+        `The calling root key expires and cannot grant a later expiry: set expires to ${result.endsAtMs} ` +
           `(${new Date(result.endsAtMs).toISOString()}) or earlier.`,
       );
     case 'not_covered':
-      return new ApiError('insufficient_permissions', 'The root key lacks a permission that the other one holds.');
+      return new ApiError(
+        'insufficient_permissions',
+        'The calling root key lacks a grant that the other root key has.',
+      );
     case 'root_key_not_found':
       return new ApiError('root_key_not_found', 'There is no such root key.');
     case 'last_root_key':
       return new ApiError(
         'precondition_failed',
-        'This is the last enabled root key without expiry that may do everything; make another first.',
+        'This is the last enabled root key without expiry that has all grants. Create another one first.',
       );
     default:
       return rootKeyRefusals[result.refused];

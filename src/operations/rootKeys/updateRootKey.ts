@@ -6,8 +6,8 @@ import { GrantList, parseGrants, rootKeyRefused } from './grantList.ts';
 export const updateRootKey = manages({
   name: 'rootKeys.updateRootKey',
   summary:
-    'Change a root key. Fields left out stay; null removes a name or an expiry. Counts from the next request on. ' +
-    'A caller that expires can only narrow a root key that lasts longer than itself: fewer permissions, an earlier expiry, disabled.',
+    'Update a root key, effective with the next request. Omitted fields are unchanged; null removes a name or an expiry. ' +
+    'A caller with an expiry can only restrict a root key that outlasts it: fewer permissions, an earlier expiry, disabled.',
   input: Fields({
     rootKeyId: RootKeyId,
     name: Type.Optional(Nullable(KeyName)),
