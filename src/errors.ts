@@ -1,6 +1,6 @@
 /**
  * Every error a caller can receive. The status belongs to the code, never to the place that throws. Codes are public
- * and stable (they end the `type` of CONTRACT §2's envelope); details are sentences for people and may change.
+ * and stable (they end the `type` of docs/contract.md §2's envelope); details are sentences for people and may change.
  */
 const catalogue = {
   invalid_input: [

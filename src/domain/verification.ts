@@ -1,4 +1,4 @@
-// How the outcome of a verification is told (CONTRACT §6).
+// How the outcome of a verification is told (docs/contract.md §6).
 
 import type { JsonText } from './json.ts';
 

@@ -1,7 +1,7 @@
 import { ApiError } from '../errors.ts';
 import type { Request, Response } from './message.ts';
 
-/** An error as the answer that carries it: CONTRACT §2's envelope, and the headers that belong to the status. */
+/** An error as the answer that carries it: docs/contract.md §2's envelope, and the headers that belong to the status. */
 export function errorResponse(
   error: ApiError,
   request: Pick<Request, 'requestId' | 'accept'>,

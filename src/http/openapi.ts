@@ -48,7 +48,7 @@ const shared: Record<string, TSchema> = {
   Override,
 };
 
-/** What may go wrong with any operation (CONTRACT §1 and §2). */
+/** What may go wrong with any operation (docs/contract.md §1 and §2). */
 const commonErrors: readonly ErrorCode[] = [
   'invalid_input',
   'malformed_request',

@@ -1,4 +1,4 @@
-// Rules of CONTRACT §4 that a JSON schema cannot say, in the words a caller reads.
+// Rules of docs/contract.md §4 that a JSON schema cannot say, in the words a caller reads.
 
 import { ApiError, type FieldError } from '../errors.ts';
 import type { Context } from '../operation.ts';

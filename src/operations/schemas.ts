@@ -1,4 +1,4 @@
-// The shapes of CONTRACT §4 that several operations share.
+// The shapes of docs/contract.md §4 that several operations share.
 
 import Type, { type Static, type TSchema } from 'typebox';
 import { actions, type Resource } from '../domain/grants.ts';

@@ -1,4 +1,4 @@
-// The table of CONTRACT §5, walked: for every operation no grant, another id, exactly its id, any id, the other spelling,
+// The table of docs/contract.md §5, walked: for every operation no grant, another id, exactly its id, any id, the other spelling,
 // and the grant of everything. An operation that is missing here does not compile.
 
 import { beforeAll, describe, expect, test } from 'vitest';

@@ -20,7 +20,7 @@ export async function loadNamespace(
 
 export const scopeOfNamespace = (_input: unknown, namespace: Namespace): string => namespace.id;
 
-/** An override as CONTRACT §4 shows it. */
+/** An override as docs/contract.md §4 shows it. */
 export const showOverride = ({ overrideId, ...override }: OverrideRecord, namespace: Namespace) => ({
   overrideId,
   namespace: namespace.name,
