@@ -1,6 +1,6 @@
 /**
- * Every setting: variable, default, meaning. The only reader of process.env. README's table of settings is tested
- * against `settings`, so a setting cannot be added without a word about it.
+ * Every setting: variable, default, meaning. The only reader of process.env. The table in docs/settings.md is
+ * generated from `settings`; a test fails when they differ.
  */
 
 import { parseRedisUrl } from './domain/redisUrl.ts';
@@ -115,7 +115,7 @@ const table = {
 
 export type Config = { [Name in keyof typeof table]: NonNullable<ReturnType<(typeof table)[Name]['parse']>> };
 
-/** The table as data, for README and its test. */
+/** The table as data, for docs/settings.md. */
 export const settings = Object.values(table).map(({ variable, default: fallback, meaning }) => ({
   variable,
   default: fallback,
