@@ -1,6 +1,7 @@
 // README.md, SECURITY.md and docs/settings.md, compared with what they describe.
 
 import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { settings } from '../src/config.ts';
 import { operations } from '../src/operations/index.ts';
@@ -96,6 +97,11 @@ describe('figures of speed', () => {
     expect(line, cells.join(', ')).toBeDefined();
     return line!.split('|').map((cell) => cell.trim());
   };
+
+  test('bench/RESULTS.md is generated from bench/results/', async () => {
+    const { pageOf } = await import(new URL('../bench/support/results.mjs', import.meta.url).href);
+    expect(results).toBe(pageOf(fileURLToPath(new URL('../bench/results', import.meta.url))));
+  });
 
   test('README has those of bench/RESULTS.md', () => {
     const [perSecond, , median] = row('tollgate', '64');
