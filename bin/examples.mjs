@@ -1,5 +1,5 @@
-// npm run examples: has a real server answer the story of test/support/story.ts again, and writes down what it said, for
-// /openapi.json. After a change of what operations take or answer; npm test compares.
+// npm run examples: records the responses of a real server to test/support/story.ts, as examples for /openapi.json. Run it
+// after a change of what an operation takes or returns; npm test compares.
 import { prepare, runLocal } from './prepare.mjs';
 
 prepare({ dev: true });
