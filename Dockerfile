@@ -1,9 +1,9 @@
-# Node 22 on Debian 12: uWebSockets.js has a build for it that loads with glibc 2.27 and later. Debian 13 with Node 24 works
-# too: --build-arg NODE=24 --build-arg DEBIAN=trixie.
+# Node 22 on Debian 12, as uWebSockets.js has a build for it that needs only glibc 2.27. For Debian 13 with Node 24:
+# --build-arg NODE=24 --build-arg DEBIAN=trixie.
 ARG NODE=22
 ARG DEBIAN=bookworm
 
-# No package that is used here needs its install script. The compiler goes once it has compiled.
+# No package needs its install script. The compiler is removed after the build.
 FROM node:${NODE}-${DEBIAN}-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
@@ -11,11 +11,11 @@ RUN ["npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"]
 COPY tsconfig.json tsconfig.build.json ./
 COPY src ./src
 RUN ["node_modules/.bin/tsc", "-p", "tsconfig.build.json"]
-# Fails here, not when it is started, where the build of uWebSockets.js for this system is missing or not as pinned.
+# Fails the build, instead of the start, when the build of uWebSockets.js for this system is missing or differs from its pin.
 RUN ["node", "-e", "import('./dist/http/uws.js').then(({ uws }) => uws())"]
 RUN ["rm", "-r", "node_modules/typescript", "node_modules/@typescript", "node_modules/.bin"]
 
-# What runs: Debian, the node program, and Tollgate with what it needs. No npm, no compiler, nothing to write to.
+# The image: Debian, the node program, and Tollgate with its packages. No npm, no compiler, no writable folder.
 FROM debian:${DEBIAN}-slim
 COPY --from=build /usr/local/bin/node /usr/local/bin/node
 WORKDIR /app
@@ -24,11 +24,11 @@ COPY --from=build /app/dist ./dist
 COPY --from=build /app/src/http/examples.json ./src/http/examples.json
 COPY package.json LICENSE ./
 COPY lua ./lua
-# Containers keep what is printed as a log, and a root key must not be in one: the command line makes the first.
+# The output of a container is kept as a log, which must not contain a root key: the command line creates the first one.
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080 FIRST_ROOT_KEY=none
 EXPOSE 8080
 USER 10001:10001
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
   CMD ["node", "-e", "fetch('http://127.0.0.1:' + process.env.PORT + '/health/ready').then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
-# As process 1: it handles SIGTERM itself, answers what is in flight, and ends within ten seconds.
+# Runs as process 1: handles SIGTERM itself, finishes the requests in flight, and ends within ten seconds.
 CMD ["node", "dist/main.js"]

@@ -1,5 +1,5 @@
-// The smoke check of .ci/run: reads the server's address and its first root key from what it printed, creates an API
-// and a key, and verifies that key once.
+// The smoke check of .ci/run: reads the server's address and its first root key from its output, creates an API and a
+// key, and verifies that key once.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';

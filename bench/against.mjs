@@ -1,5 +1,5 @@
-// Loads a running installation with keys.verifyKey and measures what its callers see: network and all in between are
-// in it, processor time is not.
+// Loads a running installation with keys.verifyKey and measures the latency that callers have, including the network and
+// everything in between. Does not measure processor time.
 import { generator, generatorNote, openLoad, percentile } from './support/load.mjs';
 import { numbersOf, readOptions, refuse } from './support/options.mjs';
 import { histogramSvg } from './support/picture.mjs';
@@ -9,11 +9,11 @@ import { post } from './targets/index.mjs';
 
 const help = `npm run bench -- --against URL --key KEY --root-key ROOT_KEY [options]
   --against URL        such as http://127.0.0.1:8080
-  --key KEY            verified and charged with every request; may come more than once
-  --root-key ROOT_KEY  one that may verify it
-  --seconds s          10 if left out
-  --connections n      64 if left out
-  --json               the result as JSON on standard output`;
+  --key KEY            the key to verify and charge with every request; repeat it for several keys
+  --root-key ROOT_KEY  a root key that may verify it
+  --seconds s          duration, 10 by default
+  --connections n      64 by default
+  --json               print the result as JSON on standard output`;
 
 const options = readOptions(help, {
   against: { type: 'string' },
@@ -24,7 +24,7 @@ const options = readOptions(help, {
   json: { type: 'boolean' },
 });
 if (!options.against || !options.key || !options['root-key'])
-  refuse('--against, --key and --root-key are needed.', help);
+  refuse('--against, --key and --root-key are required.', help);
 if (!URL.canParse(options.against)) refuse(`${options.against} is not a URL.`, help);
 const [seconds] = numbersOf(options.seconds, [10], help);
 const [connections] = numbersOf(options.connections, [64], help);
@@ -35,9 +35,9 @@ async function load() {
   const bodies = options.key.map((key) => JSON.stringify({ key }));
   for (const [index, body] of bodies.entries()) {
     const { status, data } = await post(target, body);
-    if (status !== 200) throw new Error(`${url} answered ${status}: is that root key one of its own?`);
-    if (data.code !== 'VALID')
-      console.error(`Key ${index + 1} is ${data.code}, so this measures how fast it is refused.`);
+    if (status !== 200)
+      throw new Error(`${url} responded with status ${status}. Check that the root key belongs to this installation.`);
+    if (data.code !== 'VALID') console.error(`Key ${index + 1} is ${data.code}: this measures refusals.`);
   }
 
   let second = 0;
@@ -56,15 +56,15 @@ async function load() {
   const perSecond = requests / result.seconds;
   const at = (share) => micros(percentile(latency, share));
   const figures = { requests, perSecond, refused, broken };
-  const head = ['connections', 'requests/s', 'p50', 'p90', 'p99', 'p99.9', 'longest', 'not 200', 'broken'];
+  const head = ['connections', 'requests/s', 'p50', 'p90', 'p99', 'p99.9', 'max', 'not 200', 'failed'];
   const row = [connections, number(perSecond), at(0.5), at(0.9), at(0.99), at(0.999), at(1), refused, broken];
   const subtitle = `${url}, ${connections} connections, ${number(perSecond)} requests/s, ${generator}`;
-  const picture = writePicture('against', histogramSvg({ title: 'keys.verifyKey, latency', subtitle, latency }), {
+  const picture = writePicture('against', histogramSvg({ title: 'Latency of keys.verifyKey', subtitle, latency }), {
     kept: true,
   });
   const markdown = [
     table(head, [row]),
-    `${number(requests)} requests to ${url} in ${number(result.seconds)} s. Load: ${generator}${generatorNote}. The last answer was ${after.data?.code}.`,
+    `${number(requests)} requests to ${url} in ${number(result.seconds)} s. Load: ${generator}${generatorNote}. The code of the last response was ${after.data?.code}.`,
     `![Latency](${picture.split('/').at(-1)})`,
   ].join('\n\n');
   report(

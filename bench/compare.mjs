@@ -1,5 +1,6 @@
-// Measures whole requests over loopback HTTP, server and Redis on this machine, against peers doing the same work; not
-// networks, TLS, or more than one server process. Rounds are interleaved, so that what disturbs the machine disturbs all.
+// Measures whole requests over loopback HTTP, with server and Redis on this machine, and compares them with peers that do
+// the same work. Does not measure networks, TLS, or more than one server process. Rounds are interleaved, so that a
+// disturbance of the machine affects all targets.
 import { generator, generatorNote, merged, openLoad, percentile } from './support/load.mjs';
 import { numbersOf, readOptions, refuse } from './support/options.mjs';
 import { histogramSvg } from './support/picture.mjs';
@@ -7,15 +8,15 @@ import { costOf, run } from './support/processes.mjs';
 import { median, micros, number, progress, progressDone, report, table, writePicture } from './support/results.mjs';
 import { targets } from './targets/index.mjs';
 
-const help = `npm run bench -- [options]      compares Tollgate with peers and bare limits; under ten minutes
+const help = `npm run bench -- [options]      compares Tollgate with peers and with bare servers; takes less than ten minutes
   --only a,b           of ${Object.keys(targets).join(', ')}
-  --rounds n           interleaved rounds, 5 if left out; figures are medians
-  --seconds s          for each run at 64 connections, 5 if left out; others take two fifths
-  --connections a,b    1,16,64,256 if left out
-  --json               the result as JSON on standard output
-  --quick              a few seconds, to see that it works; its figures mean nothing
-npm run bench -- --against URL --key KEY --root-key ROOT_KEY     loads a running installation; --help for more
-npm run bench -- memory | growth | parts | workers | endurance     other questions; --help for their options`;
+  --rounds n           number of interleaved rounds, 5 by default; figures are medians of the rounds
+  --seconds s          seconds of each run at 64 connections, 5 by default; other runs take two fifths of it
+  --connections a,b    numbers of connections, 1,16,64,256 by default
+  --json               print the result, with every run, as JSON on standard output
+  --quick              run for a few seconds, to see that the bench works; its figures are meaningless
+npm run bench -- --against URL --key KEY --root-key ROOT_KEY     loads a running installation; see its --help
+npm run bench -- memory | growth | parts | workers | endurance     other benches; see their --help`;
 
 const options = readOptions(help, {
   only: { type: 'string' },
@@ -27,12 +28,12 @@ const options = readOptions(help, {
 });
 const names = options.only?.split(',') ?? Object.keys(targets);
 const unknown = names.filter((name) => !(name in targets));
-if (unknown.length > 0) refuse(`there is no target ${unknown.join(', ')}.`, help);
+if (unknown.length > 0) refuse(`unknown target: ${unknown.join(', ')}.`, help);
 const [rounds] = numbersOf(options.rounds, [options.quick ? 1 : 5], help);
 const [seconds] = numbersOf(options.seconds, [options.quick ? 1 : 5], help);
 const levels = numbersOf(options.connections, options.quick ? [16] : [1, 16, 64, 256], help);
 const main = levels.includes(64) ? 64 : levels[0];
-// wrk counts in whole seconds.
+// wrk takes whole seconds.
 const secondsAt = (connections) => (connections === main ? seconds : Math.max(1, Math.round(seconds * 0.4)));
 
 async function compare() {
@@ -61,26 +62,26 @@ async function compare() {
       }
     }
   }
-  // What was right before the load is right after it.
+  // Responses are checked before the load and after it.
   for (const name of names) await open[name].check();
   progressDone();
-  tell(open);
+  reportAll(open);
 }
 
 const figuresOf = ({ requests, seconds, latency, serverCpu, redisCpu, othersCores }) => ({
   perSecond: requests / seconds,
   p50: percentile(latency, 0.5),
   p99: percentile(latency, 0.99),
-  serverPer1000: (serverCpu / requests) * 1000,
-  redisPer1000: (redisCpu / requests) * 1000,
+  serverMicros: (serverCpu / requests) * 1e6,
+  redisMicros: (redisCpu / requests) * 1e6,
   othersCores,
   latency,
 });
 
-function tell(open) {
+function reportAll(open) {
   const runsOf = (name, level = main) => open[name]?.runs.get(level) ?? [];
   const of = (runs, figure) => median(runs.map((run) => run[figure]));
-  /** The median of the rounds' ratios: what slows a whole round slows both. */
+  /** The median of the rounds' ratios: a disturbance of a whole round affects both targets. */
   const ratio = (a, b, figure = 'perSecond', level = main) =>
     median(runsOf(a, level).map((run, round) => run[figure] / (runsOf(b, level)[round]?.[figure] ?? Number.NaN)));
 
@@ -96,26 +97,37 @@ function tell(open) {
         `${number(Math.min(...all))} to ${number(Math.max(...all))}`,
         micros(of(runs, 'p50')),
         micros(of(runs, 'p99')),
-        number(of(runs, 'serverPer1000')),
-        open[name].redis ? number(of(runs, 'redisPer1000')) : '–',
+        number(of(runs, 'serverMicros')),
+        open[name].redis ? number(of(runs, 'redisMicros')) : '–',
         number(ratio(name, 'bare', 'perSecond', level)),
       ]);
     }
   }
-  const head = ['target', 'connections', 'requests/s', 'range', 'p50', 'p99', 'server CPU s', 'Redis CPU s', 'to bare'];
+  const head = [
+    'target',
+    'connections',
+    'requests/s',
+    'range',
+    'p50',
+    'p99',
+    'server CPU µs',
+    'Redis CPU µs',
+    '/ bare',
+  ];
   const others = Math.max(...names.flatMap((name) => levels.flatMap((l) => runsOf(name, l).map((r) => r.othersCores))));
   const markdown = [
     table(head, rows),
     `Load: ${generator}${generatorNote}. Medians of ${rounds} interleaved rounds of ${seconds} s at ${main} connections, ` +
-      `${secondsAt(Number.NaN)} s at others; \`to bare\` is the median of the rounds' ratios. CPU: seconds per 1000 requests. ` +
-      `Other processes took at most ${number(others)} of a core during a run${others > 0.15 ? ': **disturbed**' : ''}.`,
+      `${secondsAt(Number.NaN)} s at others; \`/ bare\` is requests/s relative to \`bare\`, the median of the rounds' ratios. ` +
+      `CPU: processor time per request. Other processes took at most ${number(others)} of a core during a run` +
+      `${others > 0.15 ? ': **disturbed**' : ''}.`,
     names.map((name) => `- \`${name}\`: ${targets[name].does}`).join('\n'),
   ];
   const goals = {
     tollgateToBare: ratio('tollgate', 'bare'),
     tollgateToFastify: ratio('tollgate', 'fastify'),
     tollgateToExpress: ratio('tollgate', 'express-rlf'),
-    redisMicros: of(runsOf('tollgate'), 'redisPer1000') * 1000,
+    redisMicros: of(runsOf('tollgate'), 'redisMicros'),
     p99ToBare: ratio('tollgate', 'bare', 'p99'),
     heavyToTollgate: ratio('tollgate-heavy', 'tollgate'),
   };
@@ -124,7 +136,7 @@ function tell(open) {
   if (open.tollgate) {
     const latency = merged(runsOf('tollgate').map((each) => each.latency));
     const subtitle = `${main} connections, ${number(of(runsOf('tollgate'), 'perSecond'))} requests/s, ${generator}`;
-    const file = writePicture('tollgate', histogramSvg({ title: 'keys.verifyKey, latency', subtitle, latency }), {
+    const file = writePicture('tollgate', histogramSvg({ title: 'Latency of keys.verifyKey', subtitle, latency }), {
       kept,
     });
     markdown.push(`![Latency of tollgate at ${main} connections](${file})`);
@@ -142,7 +154,7 @@ function tell(open) {
   report(
     {
       bench: 'compare',
-      title: 'Against peers and bare limits',
+      title: 'Against peers and bare servers',
       markdown: markdown.join('\n\n'),
       reached: main === 64 && !options.quick ? goals : {},
       raw,

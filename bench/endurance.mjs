@@ -1,5 +1,5 @@
-// Measures whether the server's memory grows with the requests it has answered: what it holds after many, to what it
-// holds after a tenth of them. Not Redis's memory, nor the server's with many keys.
+// Measures whether the memory of the server grows with the number of requests: memory after all requests, relative to
+// memory after a tenth of them. Does not measure the memory of Redis, or of a server with many keys.
 import { generator, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { residentBytesOf, run, treeOf } from './support/processes.mjs';
@@ -7,9 +7,9 @@ import { median, number, progress, progressDone, report, table } from './support
 import { targets } from './targets/index.mjs';
 
 const help = `npm run bench -- endurance [options]
-  --requests n   10000000 if left out (some minutes; Linux only)
-  --quick        small numbers, to see that it works
-  --json         the result as JSON on standard output`;
+  --requests n   10000000 by default (takes some minutes; Linux only)
+  --quick        small numbers, to see that the bench works
+  --json         print the result, with every sample, as JSON on standard output`;
 const options = readOptions(help, {
   requests: { type: 'string' },
   quick: { type: 'boolean' },
@@ -23,7 +23,7 @@ async function measure() {
   const load = openLoad(target);
   const samples = [];
   for (let answered = 0; answered < wanted; ) {
-    // New connections every second: what each leaves behind would show as well.
+    // New connections every second, so that a leak per connection shows as well.
     answered += (await load({ connections: 64, seconds: 1 })).requests;
     samples.push({ answered, bytes: residentBytesOf(treeOf(target.pid, target.redis.pid)) });
     progress(`${number(answered)} of ${number(wanted)} requests, ${number(samples.at(-1).bytes / 2 ** 20)} MiB`);
@@ -31,7 +31,7 @@ async function measure() {
   await target.check();
   progressDone();
 
-  /** The garbage collector makes it go up and down: a median of what it was around then. */
+  /** The median of the nine nearest samples, as garbage collection makes single ones vary. */
   const around = (requests) => {
     const nearest = samples.toSorted((a, b) => Math.abs(a.answered - requests) - Math.abs(b.answered - requests));
     return median(nearest.slice(0, 9).map(({ bytes }) => bytes));
@@ -43,7 +43,7 @@ async function measure() {
     return [number(requests), mebibytes(around(requests)), number(around(requests) / early)];
   });
   const markdown = [
-    table(['requests answered', 'MiB resident', `to the first`], rows),
+    table(['requests', 'MiB resident', 'relative to the first'], rows),
     `keys.verifyKey of 1000 keys, 64 new connections every second. Load: ${generator}.`,
   ].join('\n\n');
   const kept = !options.quick && wanted >= 10_000_000;

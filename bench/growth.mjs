@@ -1,5 +1,5 @@
-// Measures the processor time that Redis spends on a verification as things grow, one at a time: keys of an API, keys of
-// an identity, limits and permissions of a key, verifications in a call. Through the store, without HTTP.
+// Measures the processor time of Redis per verification while one number grows: keys of an API, keys of an identity, limits
+// or permissions of a key, verifications in a call. Calls the store directly, without HTTP.
 
 import { parsePermissionQuery } from '../dist/domain/permissionQuery.js';
 import { numbersOf, readOptions } from './support/options.mjs';
@@ -9,10 +9,10 @@ import { openSeed } from './support/seed.mjs';
 import { credits, limit, meta, name } from './targets/typicalKey.mjs';
 
 const help = `npm run bench -- growth [options]
-  --rounds n     interleaved rounds, 5 if left out
-  --seconds s    for each figure in a round, 1 if left out
-  --quick        small numbers, to see that it works
-  --json         the result as JSON on standard output`;
+  --rounds n     number of interleaved rounds, 5 by default
+  --seconds s    seconds of each figure in a round, 1 by default
+  --quick        small numbers, to see that the bench works
+  --json         print the result as JSON on standard output`;
 const options = readOptions(help, {
   rounds: { type: 'string' },
   seconds: { type: 'string' },
@@ -31,7 +31,7 @@ const slugs = (count) => manyOf(count, (index) => `documents.${index}.read`);
 const query = parsePermissionQuery('documents.1.read AND (documents.2.read OR admin)');
 const user = (index) => `user_${index}`;
 
-/** Each point: keys to make, and how they are verified; what is not said is as for the typical key, 32 at a time. */
+/** Each point: the keys to create, and how they are verified. The default is the typical key, 32 verifications in a call. */
 const points = [
   ...[1000, 10_000, 100_000].map((count) => ({ of: 'keys of an API', value: count / shrink, count: count / shrink })),
   ...[1, 100, 10_000].map((each) => ({
@@ -70,10 +70,10 @@ async function measure() {
     await seed.createApi({
       first: point.first,
       count: point.count,
-      // Numbers run through all points; what a key has depends on its place in its own.
+      // Keys are numbered across all points; fieldsOf takes the number within the point.
       fieldsOf: (index) => point.fieldsOf?.(index - point.first) ?? typical,
     });
-    // The first answers of a key carry its parts to the server.
+    // The first verification of a key sends its snapshot to the server.
     await verifyFor(seed, point, 0.1);
   }
   for (let round = 1; round <= rounds; round++) {
@@ -93,9 +93,9 @@ async function measure() {
     `${number(Math.min(...runs))} to ${number(Math.max(...runs))}`,
   ]);
   const markdown = [
-    table(['grows', 'to', 'Redis CPU µs per verification', 'range'], rows),
-    `Medians of ${rounds} interleaved rounds of ${runSeconds} s; random keys, 32 in a call where nothing else is said, ` +
-      'credits and one limit.',
+    table(['number of', 'value', 'Redis CPU µs per verification', 'range'], rows),
+    `Medians of ${rounds} interleaved rounds of ${runSeconds} s; random keys with credits and one limit, 32 in a call, ` +
+      'unless the row says otherwise.',
   ].join('\n\n');
   report(
     { bench: 'growth', title: 'As things grow', markdown, raw: rows },

@@ -1,5 +1,6 @@
-// Measures bytes of Redis per key, as differences of its used_memory, so that every record and index counts (buffers of
-// connections and of the append-only file do not); and requests/s with few keys and with many. Not the server's memory.
+// Measures the bytes of Redis per key, as differences of its used_memory: every record and index counts, buffers of
+// connections and of the append-only file do not. Also measures requests/s with few keys and with many. Does not measure
+// the memory of the server.
 import { setTimeout as delay } from 'node:timers/promises';
 import { generator, generatorNote, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
@@ -9,11 +10,11 @@ import { openSeed, verifyBodies } from './support/seed.mjs';
 import { credits, limit, meta, name } from './targets/typicalKey.mjs';
 
 const help = `npm run bench -- memory [options]
-  --keys n       the large number of keys, 1000000 if left out (some minutes and 2 GB)
-  --rounds n     rounds of the load, 5 if left out
-  --seconds s    for each run of the load, 5 if left out
-  --quick        small numbers, to see that it works
-  --json         the result as JSON on standard output`;
+  --keys n       the large number of keys, 1000000 by default (takes some minutes and 2 GB)
+  --rounds n     rounds of the load, 5 by default
+  --seconds s    seconds of each run of the load, 5 by default
+  --quick        small numbers, to see that the bench works
+  --json         print the result as JSON on standard output`;
 const options = readOptions(help, {
   keys: { type: 'string' },
   rounds: { type: 'string' },
@@ -25,23 +26,23 @@ const few = 1000;
 const [many] = numbersOf(options.keys, [options.quick ? 5000 : 1_000_000], help);
 const [rounds] = numbersOf(options.rounds, [options.quick ? 1 : 5], help);
 const [seconds] = numbersOf(options.seconds, [options.quick ? 1 : 5], help);
-/** Of the kinds that only bytes are asked of, so many do: the figure no longer changes. */
+/** Keys of a kind of which only bytes are measured: beyond this number the figure does not change. */
 const enough = Math.min(many, 100_000);
 
 const metaText = JSON.stringify(meta);
 const typical = { name, meta: metaText, remaining: credits, ratelimits: [limit] };
 const typicalOfOne = (index) => ({ ...typical, externalId: `user_${index}` });
 const kinds = [
-  { kind: 'bare: nothing but its string', counts: [few, enough], fieldsOf: () => ({}) },
+  { kind: 'bare: only a key string', counts: [few, enough], fieldsOf: () => ({}) },
   { kind: 'typical without an identity', counts: [few, enough], fieldsOf: () => typical },
   {
-    kind: 'typical, ten keys an identity',
+    kind: 'typical, ten keys per identity',
     counts: [few, enough],
     fieldsOf: (index) => ({ ...typical, externalId: `user_${Math.floor(index / 10)}` }),
     goal: 'bytesSharedIdentity',
   },
-  // The last, as its keys stay for the load.
-  { kind: 'typical, each with an identity', counts: [few, many], fieldsOf: typicalOfOne, goal: 'bytesOwnIdentity' },
+  // Last, as the load uses its keys.
+  { kind: 'typical, one identity each', counts: [few, many], fieldsOf: typicalOfOne, goal: 'bytesOwnIdentity' },
 ];
 
 async function measure() {
@@ -69,8 +70,8 @@ async function measure() {
 
   const markdown = [
     table(['key', 'keys', 'bytes per key, created', 'verified once'], rows),
-    'A typical key has a name, 60 bytes of metadata, credits and one limit. Once it is verified its window and its usage ' +
-      'count are in it.',
+    'A typical key has a name, 60 bytes of metadata, credits and one limit. Its window and its usage counts are stored in ' +
+      'it from the first verification on.',
     speed.markdown,
   ].join('\n\n');
   const kept = !options.quick && many === 1_000_000;
@@ -87,7 +88,7 @@ async function verifyEach(seed, count) {
   }
 }
 
-/** What Redis has taken for data: once it is at rest, and without buffers. */
+/** The memory of Redis without its buffers, once it rewrites no file. */
 async function usedBytes({ client }) {
   for (;;) {
     await delay(options.quick ? 100 : 500);
@@ -106,20 +107,20 @@ async function compareSpeed(large, largeRootKey) {
 
   const smallServer = await startTollgate({ redis: small });
   const largeServer = await startTollgate({ redis: large });
-  const asked = [
+  const loads = [
     { what: `${number(few)} keys`, server: smallServer, rootKey: seed.rootKey, count: few },
     { what: `${number(many)} keys`, server: largeServer, rootKey: largeRootKey, count: many },
     { what: `${number(few)} of ${number(many)} keys`, server: largeServer, rootKey: largeRootKey, count: few },
     { what: `${number(many)} keys, skewed`, server: largeServer, rootKey: largeRootKey, count: many, skewed: true },
   ];
-  for (const each of asked) {
+  for (const each of loads) {
     const { server, rootKey, count, skewed } = each;
     each.load = openLoad({ url: server.url, path: '/v2/keys.verifyKey', rootKey, bodies: verifyBodies(count, skewed) });
     each.runs = [];
     if (!options.quick) await each.load({ connections: 64, seconds: 2 });
   }
   for (let round = 1; round <= rounds; round++) {
-    for (const { what, server, load, runs } of asked) {
+    for (const { what, server, load, runs } of loads) {
       progress(`round ${round} of ${rounds}, ${what}`);
       const result = await costOf(server, () => load({ connections: 64, seconds }));
       if (result.refused + result.broken > 0) throw new Error(`${result.refused + result.broken} requests failed`);
@@ -127,19 +128,19 @@ async function compareSpeed(large, largeRootKey) {
       runs.push({ perSecond: requests / result.seconds, server: serverCpu / requests, redis: redisCpu / requests });
     }
   }
-  const ratioOf = ({ runs }) => median(runs.map((each, round) => each.perSecond / asked[0].runs[round].perSecond));
-  const rows = asked.map(({ what, runs }, index) => [
+  const ratioOf = ({ runs }) => median(runs.map((each, round) => each.perSecond / loads[0].runs[round].perSecond));
+  const rows = loads.map(({ what, runs }, index) => [
     what,
     number(median(runs.map(({ perSecond }) => perSecond))),
     number(median(runs.map(({ server }) => server * 1e6))),
     number(median(runs.map(({ redis }) => redis * 1e6))),
-    number(ratioOf(asked[index])),
+    number(ratioOf(loads[index])),
   ]);
-  const head = ['asked for', 'requests/s', 'server CPU µs', 'Redis CPU µs', `to ${number(few)} keys`];
+  const head = ['requests for', 'requests/s', 'server CPU µs', 'Redis CPU µs', `relative to ${number(few)} keys`];
   const note =
-    `keys.verifyKey, 64 connections, medians of ${rounds} interleaved rounds of ${seconds} s. Each key is asked for as often as any ` +
-    `other; skewed: the n-th most wanted a n-th as often as the first. Load: ${generator}${generatorNote}.`;
-  const [, manyKeysAtRandom, manyKeysStored, manyKeysSkewed] = asked.map(ratioOf);
+    `keys.verifyKey, 64 connections, medians of ${rounds} interleaved rounds of ${seconds} s. Every key is equally frequent; ` +
+    `skewed: the n-th most frequent key has 1/n of the requests of the first. Load: ${generator}${generatorNote}.`;
+  const [, manyKeysAtRandom, manyKeysStored, manyKeysSkewed] = loads.map(ratioOf);
   return {
     reached: { manyKeysStored, manyKeysSkewed, manyKeysAtRandom },
     rows,

@@ -1,5 +1,5 @@
-// Measures the parts of a verification that need no Redis, each in a tight loop in one process: its own cost, warm, and
-// nothing of sockets, HTTP or the store.
+// Measures the parts of a verification that need no Redis, each in a tight loop in a warm process. Sockets, HTTP and the
+// store are not included.
 import { Bench } from 'tinybench';
 import { JsonText } from '../dist/domain/json.js';
 import { createKeyString, digestTextOf } from '../dist/domain/keyString.js';
@@ -13,8 +13,8 @@ import { number, report, table } from './support/results.mjs';
 import { limit, meta, name } from './targets/typicalKey.mjs';
 
 const help = `npm run bench -- parts [options]
-  --quick        a second, to see that it works
-  --json         the result as JSON on standard output`;
+  --quick        run for a second, to see that the bench works
+  --json         print the result as JSON on standard output`;
 const options = readOptions(help, { quick: { type: 'boolean' }, json: { type: 'boolean' } });
 
 const { key } = createKeyString({ byteLength: 16 });
@@ -51,7 +51,7 @@ const verifiedOf = (text) => ({
 });
 const smallMeta = JSON.stringify(meta);
 const largeMeta = JSON.stringify({ history: Array.from({ length: 30 }, () => 'x'.repeat(90)) });
-/** The operation with a store that has decided already: what is left is hashing the key and printing the answer. */
+/** The operation with a store that returns a fixed result: hashes the key and prints the response. */
 const decide = (verified) => () => verifyKey.decide({ key }, undefined, { store: { verify: async () => verified } });
 
 const parts = {
@@ -62,10 +62,10 @@ const parts = {
   'permission query: 50 slugs': () => parsePermissionQuery(longQuery),
   'key string: create': () => createKeyString({ prefix: 'pay', byteLength: 16 }),
   'key string: SHA-256': () => digestTextOf(key),
-  'answer: first time, 60 bytes of metadata': () => printShown(shownOf(smallMeta)),
-  'answer: first time, 2.8 KB of metadata': () => printShown(shownOf(largeMeta)),
-  'hash and answer: parts known, 60 bytes of metadata': decide(verifiedOf(smallMeta)),
-  'hash and answer: parts known, 2.8 KB of metadata': decide(verifiedOf(largeMeta)),
+  'snapshot: print, 60 bytes of metadata': () => printShown(shownOf(smallMeta)),
+  'snapshot: print, 2.8 KB of metadata': () => printShown(shownOf(largeMeta)),
+  'hash and response: snapshot cached, 60 bytes of metadata': decide(verifiedOf(smallMeta)),
+  'hash and response: snapshot cached, 2.8 KB of metadata': decide(verifiedOf(largeMeta)),
 };
 
 const bench = new Bench({ time: options.quick ? 50 : 1000, warmupTime: options.quick ? 10 : 250 });

@@ -1,6 +1,6 @@
-// Measures what a verification costs with one serving process and with two, server and Redis: under the same load, and under
-// twice the load, so that each process has as much to do as the one. Not how many requests per second several reach, which a
-// machine that also makes the load cannot show.
+// Measures the processor time of server and Redis per verification, with one serving process and with two: under the same
+// load, and under twice the load, so that each process has as much to do as the single one. Does not measure the requests
+// per second of several processes, as the load generator shares the machine.
 import { generator, generatorNote, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { costOf, run } from './support/processes.mjs';
@@ -8,10 +8,10 @@ import { median, number, progress, progressDone, report, table } from './support
 import { targets } from './targets/index.mjs';
 
 const help = `npm run bench -- workers [options]
-  --rounds n     interleaved rounds, 5 if left out
-  --seconds s    for each run, 5 if left out
-  --quick        small numbers, to see that it works
-  --json         the result as JSON on standard output`;
+  --rounds n     number of interleaved rounds, 5 by default
+  --seconds s    seconds of each run, 5 by default
+  --quick        small numbers, to see that the bench works
+  --json         print the result, with every run, as JSON on standard output`;
 const options = readOptions(help, {
   rounds: { type: 'string' },
   seconds: { type: 'string' },
@@ -61,7 +61,7 @@ async function measure() {
     number(toOne[index]),
   ]);
   const markdown = [
-    table(['WORKERS', 'connections', 'server CPU µs', 'Redis CPU µs', 'both', 'requests/s', 'both, to one'], rows),
+    table(['WORKERS', 'connections', 'server CPU µs', 'Redis CPU µs', 'both', 'requests/s', 'both / WORKERS=1'], rows),
     `Per request, keys.verifyKey; medians of ${rounds} interleaved rounds of ${seconds} s. Load: ${generator}${generatorNote}.`,
   ].join('\n\n');
   const raw = loads.map((load, index) => ({ ...load, runs: runs[index] }));

@@ -1,5 +1,6 @@
-// npm run test:faults: every program of test/faults/, the long ones too, one at a time; what they found becomes the table
-// in docs/reliability.md. With arguments (vitest's: a file, -t a name) it runs those only and leaves the page alone.
+// npm run test:faults: runs every program of test/faults/, the long ones included, one at a time, and writes their findings
+// as the table in docs/reliability.md. With arguments of vitest (a file, -t a name) it runs only those and leaves the page
+// unchanged.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,14 +24,14 @@ rmSync(dir, { recursive: true });
 
 findings.sort((a, b) => a.order.localeCompare(b.order, 'en', { numeric: true }));
 for (const { order, fault, measured } of findings) console.log(`${order}  ${fault}: ${measured}`);
-if (chosen.length > 0) console.log('docs/reliability.md is left as it was: not every program ran.');
-else if (process.exitCode !== 0) fail('some promises did not hold; docs/reliability.md is left as it was.');
+if (chosen.length > 0) console.log('docs/reliability.md is unchanged, as not every program ran.');
+else if (process.exitCode !== 0) fail('some promises were broken; docs/reliability.md is unchanged.');
 else writeTable();
 
 function writeTable() {
   const text = readFileSync(page, 'utf8');
   const [from, to] = [text.indexOf(begin), text.indexOf(end)];
-  if (from < 0 || to < 0) fail(`docs/reliability.md has lost its marks ${begin} and ${end}.`);
+  if (from < 0 || to < 0) fail(`docs/reliability.md lacks the marks ${begin} and ${end}.`);
   const cell = (value) => value.replaceAll('|', '\\|');
   const rows = findings.map((found) =>
     ['', found.order, cell(found.fault), cell(found.expected), cell(found.measured), ''].join(' | ').trim(),

@@ -1,7 +1,7 @@
-// npm run pin: completes what the repository pins, after a change of dependencies or on a registry that has more builds.
+// npm run pin: completes the pins of the repository, after a change of dependencies or with a registry that has more builds.
 //
 // 1. package-lock.json: the sha512 of every package that has none. One that the registry does not have gets the sha512 of
-//    nothing, which no package matches: npm leaves it out (all of these are optional) rather than install it unchecked.
+//    empty input, which no package matches: npm leaves it out (all of these are optional) instead of installing it unchecked.
 // 2. src/http/uwsPins.ts: the SHA-256 of every build of uWebSockets.js, read from the packages with those sha512.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -23,7 +23,7 @@ complete();
 writeFileSync(lockFile, `${JSON.stringify(lock, null, 2)}\n`);
 writePins();
 
-/** npm leaves builds that its registry does not have out of the lock file, and npm ci then misses them there. */
+/** Adds builds that the registry did not have to the lock file: npm leaves them out, and npm ci then reports them as missing. */
 function addOptional() {
   for (const [path, { dev, optionalDependencies = {} }] of Object.entries(lock.packages)) {
     for (const [name, version] of Object.entries(optionalDependencies)) {
@@ -44,9 +44,9 @@ function complete() {
     const spec = `${nameOf(path)}@${entry.version}`;
     const { stdout } = npm('view', spec, 'dist.integrity');
     const [found] = /^sha512-\S+$/m.exec(stdout) ?? [];
-    if (!found && !entry.optional) fail(`the registry has no ${spec}, and Tollgate cannot do without.`);
+    if (!found && !entry.optional) fail(`the registry does not have ${spec}, which Tollgate needs.`);
     entry.integrity = found ?? refused;
-    console.log(`${spec}: ${found ?? 'the registry does not have it, so it is refused'}`);
+    console.log(`${spec}: ${found ?? 'not in the registry, so it will not be installed'}`);
   }
 }
 
@@ -74,9 +74,9 @@ function sha256OfBinary(spec, integrity) {
   try {
     const [{ filename }] = JSON.parse(npm('pack', spec, '--json', '--pack-destination', dir).stdout);
     const archive = join(dir, filename);
-    if (sha512(readFileSync(archive)) !== integrity) fail(`${spec} is not what package-lock.json names.`);
+    if (sha512(readFileSync(archive)) !== integrity) fail(`${spec} differs from its sha512 in package-lock.json.`);
     const { status, stdout } = spawnSync('tar', ['-xzOf', archive, 'package/uws.node'], { maxBuffer: 2 ** 26 });
-    if (status !== 0) fail(`${spec} has no uws.node.`);
+    if (status !== 0) fail(`${spec} does not contain uws.node.`);
     return createHash('sha256').update(stdout).digest('hex');
   } finally {
     rmSync(dir, { recursive: true });

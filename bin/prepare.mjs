@@ -1,5 +1,5 @@
-// What must be there before Tollgate's code can run: a Node that is new enough, the dependencies, the build, a Redis.
-// Runs with nothing installed, so it uses Node alone and parses on old versions too.
+// Prepares what Tollgate's code needs: checks the version of Node, installs the dependencies, builds, and finds a Redis.
+// It runs before anything is installed, so it uses only Node, and syntax that old versions can parse.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,23 +9,23 @@ export const root = fileURLToPath(new URL('..', import.meta.url));
 const inRoot = (...path) => join(root, ...path);
 const oldestNode = [20, 15];
 
-const say = (message) => console.error(`tollgate: ${message}`);
+const log = (message) => console.error(`tollgate: ${message}`);
 
 export function fail(message) {
-  say(message);
+  log(message);
   process.exit(1);
 }
 
-/** Runs a command before everybody's eyes and answers with its exit code; that of a shell when it cannot be run. */
+/** Runs a command with its output on the terminal and returns its exit code: 127 if it cannot be run, 130 after a signal. */
 export function run(command, args, options = {}) {
   const { status, signal } = spawnSync(command, args, { cwd: root, stdio: 'inherit', ...options });
   return status ?? (signal ? 130 : 127);
 }
 
-/** A program of our own dependencies. Not through npx, which would fetch what is missing. */
+/** Runs a program of the dependencies. Not with npx, which would download a missing one. */
 export const runLocal = (name, args, options) => run(inRoot('node_modules', '.bin', name), args, options);
 
-/** Installs and builds what is missing: with `dev` the development dependencies too, and where needed a Redis of this machine. */
+/** Installs and builds what is missing: with `dev` also the development dependencies, and a Redis if one is needed. */
 export function prepare({ dev = false, needsRedis = () => true } = {}) {
   checkNode();
   install({ dev });
@@ -41,26 +41,26 @@ export function checkNode() {
   );
 }
 
-/** Installs what package-lock.json names, unless it is there. Development dependencies that are there stay there. */
+/** Installs what package-lock.json names and is missing. Installed development dependencies stay. */
 export function install({ dev = false } = {}) {
   const wanted = packagesIn(inRoot('package-lock.json'));
   const installed = packagesIn(inRoot('node_modules', '.package-lock.json'));
   const withDev = dev || Object.values(installed).some((found) => found.dev);
-  // Optional packages are builds for other systems and other versions of Node, with one exception: ours of uWebSockets.js.
+  // Optional packages are builds for other systems and versions of Node, except one: uWebSockets.js for this one.
   const ours = `/@uwsjs/${process.platform}-${process.arch}-${process.versions.node.split('.')[0]}`;
   const isNeeded = (path, { dev, optional, devOptional }) =>
     optional || devOptional ? path.endsWith(ours) : !dev || withDev;
   const isMissing = ([path, entry]) => isNeeded(path, entry) && installed[path]?.integrity !== entry.integrity;
   if (!Object.entries(wanted).some(isMissing)) return;
-  // npm ci begins by deleting node_modules, from which a server may be running; npm install adds to it.
+  // npm ci deletes node_modules first, from which a server may be running; npm install adds to it.
   const command = Object.keys(installed).length === 0 ? 'ci' : 'install';
-  say(`installing the dependencies${withDev ? ', those for development too' : ''} (npm ${command}) …`);
-  // Neither NODE_ENV nor npm's own settings may change what is installed. No package that is used here needs its install
-  // script. npm prints to stderr, so that a command which prints JSON prints nothing else.
+  log(`installing the dependencies${withDev ? ' and development dependencies' : ''} (npm ${command}) …`);
+  // Options instead of NODE_ENV and npm's settings decide what is installed. No package needs its install script. npm prints
+  // to stderr, so that the standard output of a command has only its own output.
   const what = [withDev ? '--include=dev' : '--omit=dev', '--include=optional', '--ignore-scripts', '--no-save'];
   const quietly = ['--no-audit', '--no-fund', '--loglevel=error'];
   const code = run('npm', [command, ...what, ...quietly], { stdio: ['ignore', process.stderr, 'inherit'] });
-  if (code !== 0) fail(`npm ${command} failed (exit code ${code}). Its own message is above.`);
+  if (code !== 0) fail(`npm ${command} failed (exit code ${code}). Its message is above.`);
 }
 
 /** The packages that a lock file lists, by path. */
@@ -72,10 +72,10 @@ const modifiedMs = (path) => statSync(path).mtimeMs;
 export function build() {
   const sources = readdirSync(inRoot('src'), { recursive: true }).map((path) => inRoot('src', path));
   const newest = Math.max(...[...sources, inRoot('tsconfig.json'), inRoot('tsconfig.build.json')].map(modifiedMs));
-  // The compiler writes its output even when it finds errors; only this file says that it found none.
+  // The compiler writes output even when it finds errors. This file exists only if it found none.
   const stamp = inRoot('dist', '.built');
   if (existsSync(stamp) && modifiedMs(stamp) > newest) return;
-  say('building …');
+  log('building …');
   const code = runLocal('tsc', ['-p', 'tsconfig.build.json'], { stdio: ['ignore', process.stderr, 'inherit'] });
   if (code !== 0) fail('the build failed. The errors are above.');
   mkdirSync(inRoot('dist'), { recursive: true });
@@ -85,7 +85,7 @@ export function build() {
 export const hasRedis = () =>
   ['redis-server', 'valkey-server'].some((name) => spawnSync(name, ['--version']).status === 0);
 
-/** On Debian and Ubuntu, as root, installs the package. Anywhere else it ends the program with what to do. */
+/** Installs the package on Debian and Ubuntu as root. Elsewhere ends the program with instructions. */
 function installRedis() {
   const isDebian =
     existsSync('/etc/os-release') && /^ID(_LIKE)?=.*\b(debian|ubuntu)\b/m.test(readFileSync('/etc/os-release', 'utf8'));
@@ -95,16 +95,16 @@ function installRedis() {
       : 'brew install redis, dnf install valkey, apk add valkey';
     fail(
       'there is no redis-server or valkey-server on the PATH. Do one of these, then start again:\n' +
-        `  - install Redis 7.0 or later, or Valkey (${command}); Tollgate runs it by itself\n` +
-        '  - set REDIS_URL to a Redis that runs elsewhere, such as redis://localhost:6379',
+        `  - install Redis 7.0 or later, or Valkey (${command}); Tollgate starts it itself\n` +
+        '  - set REDIS_URL to a running Redis, such as redis://localhost:6379',
     );
   }
-  say('there is no redis-server on the PATH; installing the package redis-server with apt-get …');
-  // RUNLEVEL=1 keeps the package from starting the system's own Redis. Were it started, we would not use it.
+  log('there is no redis-server on the PATH; installing the package redis-server with apt-get …');
+  // RUNLEVEL=1 keeps the package from starting a Redis of the system, which Tollgate would not use.
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
   const apt = (args, stderr) => run('apt-get', [...args, '-qq'], { env, stdio: ['ignore', 'ignore', stderr] });
   const installed = (stderr) => apt(['install', '-y', 'redis-server'], stderr) === 0;
-  // The lists of packages may be missing or out of date; to load them takes a minute on some machines.
+  // The package lists may be missing or out of date. Updating them takes a minute on some machines.
   if (!installed('ignore') && apt(['update'], 'inherit') === 0) installed('inherit');
-  if (!hasRedis()) fail('apt-get could not install redis-server. Its own message is above.');
+  if (!hasRedis()) fail('apt-get could not install redis-server. Its message is above.');
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// npx tollgate: the command line, built first when it is not. A command that needs a Redis says so itself.
+// npx tollgate: the command line. Installs and builds what is missing first. Commands check for a Redis themselves.
 import { prepare } from './prepare.mjs';
 
 prepare({ needsRedis: () => false });

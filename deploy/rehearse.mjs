@@ -1,8 +1,8 @@
-// node deploy/rehearse.mjs: does what the Dockerfile and compose.yaml say, without a Docker engine, in a minute or two.
+// node deploy/rehearse.mjs: carries out the Dockerfile and compose.yaml without a Docker engine, in a minute or two.
 //
-// Each stage of the Dockerfile becomes a folder, in which its instructions are carried out; the last is started as a
-// container is: process 1, nothing else in sight, read-only, as its user, without capabilities. The base images are this
-// machine's own Debian, Node and npm instead. Needs Linux, root, and redis-server or valkey-server.
+// Each stage of the Dockerfile becomes a folder, in which its instructions are run. The last stage is started like a
+// container: process 1 in namespaces of its own, read-only, as its user, without capabilities. This machine's Debian, Node
+// and npm replace the base images. Needs Linux, root, and redis-server or valkey-server.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -39,7 +39,7 @@ function build() {
     .split('\n')
     .filter((line) => line.trim() !== '')
     .map((line) => line.match(/^(\w+)\s+(.*)$/).slice(1));
-  // The context is what .dockerignore, which leaves out everything, lets in by name.
+  // The context: .dockerignore excludes everything except the files that it names.
   const given = join(work, 'context');
   for (const name of read('.dockerignore').match(/(?<=^!).+$/gm)) {
     cpSync(join(context, name), join(given, name), { recursive: true });
@@ -92,7 +92,7 @@ function build() {
       case 'EXPOSE':
         break;
       default:
-        throw new Error(`${instruction} is not rehearsed: teach deploy/rehearse.mjs what it does.`);
+        throw new Error(`${instruction} is not supported: add it to deploy/rehearse.mjs.`);
     }
   }
   return stages.get('last');
@@ -137,7 +137,7 @@ async function checkImage(image) {
   const megabytes = execFileSync('du', ['-sm', '--exclude=usr/bin', image.root], { encoding: 'utf8' }).split('\t')[0];
   done(`the image: ${megabytes} MB above Debian's, no development dependency, no npm, read-only, user ${image.user}`);
 
-  // The image is a Redis or Valkey; this machine's takes the same arguments.
+  // The Redis or Valkey of this machine takes the same arguments as that of the image.
   const program = ['valkey-server', 'redis-server'].find((name) => spawnSync(name, ['--version']).status === 0);
   const place = ['--port', `${redisPort}`, '--bind', '127.0.0.1', '--dir', mkdtempSync(join(work, 'redis-'))];
   const startRedis = () => {
@@ -156,7 +156,7 @@ async function checkImage(image) {
   });
   await until('it says where it listens', () => /^Tollgate listens on http:\/\/0\.0\.0\.0:\d+$/m.test(said));
   assert.doesNotMatch(said, /root_/);
-  done('started, the health check passes, and no root key is in what was said');
+  done('started; the health check passes; no root key in the output');
 
   const [, ...cli] = read('compose.yaml')
     .match(/exec tollgate (.+) workspace create/)[1]
@@ -174,7 +174,7 @@ async function checkImage(image) {
   const { apiId } = await call('apis.createApi', { name: 'rehearsal' });
   const { key } = await call('keys.createKey', { apiId, credits: { remaining: 2 } });
   assert.equal((await call('keys.verifyKey', { key })).code, 'VALID');
-  done('the first root key made beside it, and a key verified');
+  done('first root key created by the command line; a key verified');
 
   redis.kill('SIGTERM');
   await once(redis, 'exit');
@@ -182,7 +182,7 @@ async function checkImage(image) {
   startRedis();
   await until('the health check passes again', () => run(...image.healthcheck).status === 0);
   assert.equal((await call('keys.verifyKey', { key })).credits, 0);
-  done('Redis stopped and started again: the key and its credits are there');
+  done('Redis stopped and restarted: the key and its credits are unchanged');
 
   const [pid] = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, 'utf8').trim().split(' ');
   const startedAt = performance.now();
@@ -190,7 +190,7 @@ async function checkImage(image) {
   const [code] = await ended;
   server = undefined;
   assert.equal(code, 0, said);
-  done(`SIGTERM to process 1: ended with 0 after ${Math.round(performance.now() - startedAt)} ms`);
+  done(`SIGTERM to process 1: exit code 0 after ${Math.round(performance.now() - startedAt)} ms`);
 }
 
 function redisCli(port, ...args) {
@@ -208,5 +208,5 @@ async function freePort() {
 
 async function until(what, holds) {
   for (const deadline = performance.now() + 60_000; performance.now() < deadline; await delay(200)) if (holds()) return;
-  throw new Error(`In a minute this was not so: ${what}.`);
+  throw new Error(`Timed out after a minute: ${what}.`);
 }

@@ -679,7 +679,7 @@ local function verify(position, last, root_index)
 
   if flags.refilled then balance, due = refilled(digest, balance, amount, due, refill_day) end
 
-  -- Decide, in the order of CONTRACT §6; the first hit wins.
+  -- Decide, in the order of docs/contract.md §6; the first hit wins.
   local outcome = VALID
   selected, over, owned = 0, false, nil
   if not flags.enabled then

@@ -321,9 +321,9 @@ describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
     ]);
   });
 
-  test('Answered 5xx is a share, and 0 where there are none or no requests at all', () => {
+  test('5xx responses is a share, and 0 where there are none or no requests at all', () => {
     const is = (value: number) => [
-      { expr: exprOf('Answered 5xx'), eval_time: '20m', exp_samples: [{ labels: '{}', value }] },
+      { expr: exprOf('5xx responses'), eval_time: '20m', exp_samples: [{ labels: '{}', value }] },
     ];
     testRules([
       { interval: '1m', input_series: [count('200', 90), count('503', 10)], promql_expr_test: is(0.1) },

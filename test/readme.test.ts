@@ -1,30 +1,44 @@
-// README against what it describes.
+// README.md, SECURITY.md and docs/settings.md, compared with what they describe.
 
 import { readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
 import { settings } from '../src/config.ts';
 import { operations } from '../src/operations/index.ts';
 import { harness } from './support/harness.ts';
+import { repositoryFiles } from './support/references.ts';
 
-const readme = readFileSync(new URL('../README.md', import.meta.url), 'utf8');
-const security = readFileSync(new URL('../SECURITY.md', import.meta.url), 'utf8');
+const read = (page: string) => readFileSync(new URL(`../${page}`, import.meta.url), 'utf8');
+const readme = read('README.md');
+/** Without its line breaks. */
+const prose = readme.replace(/\s+/g, ' ');
+const security = read('SECURITY.md');
 const h = harness();
 
-test('the table of settings is that of src/config.ts', () => {
+test('docs/settings.md has the settings of src/config.ts', async () => {
   const rows = settings.map(({ variable, default: fallback, meaning }) => {
     return `| \`${variable}\` | ${fallback === '' ? '' : `\`${fallback}\``} | ${meaning} |`;
   });
-  const table = ['| Variable | Default | Meaning |', '|---|---|---|', ...rows].join('\n');
-  expect(/<!-- settings -->\n([\s\S]*?)\n<!-- \/settings -->/.exec(readme)?.[1]).toBe(table);
+  const table = [
+    '<!-- settings -->',
+    '| Variable | Default | Meaning |',
+    '|---|---|---|',
+    ...rows,
+    '<!-- /settings -->',
+  ];
+  const page = read('docs/settings.md');
+  expect(page).toMatch(/^<!-- settings -->$[\s\S]*^<!-- \/settings -->$/m);
+  const generated = page.replace(/^<!-- settings -->$[\s\S]*^<!-- \/settings -->$/m, () => table.join('\n'));
+  await expect(generated).toMatchFileSnapshot('../docs/settings.md');
 });
 
-test('every service there is has its row', () => {
+test('every service has a row in README', () => {
   const services = new Set(operations.map(({ name }) => name.split('.')[0]));
   for (const service of services) expect(readme).toContain(`| \`${service}\``);
 });
 
-test('SECURITY.md names the pages that everybody may see', async () => {
-  const [, row] = /^\| everybody who reaches the port \| (.*?) \|/m.exec(security)!;
+test('SECURITY.md names the pages that need no root key', async () => {
+  const [, row] = /^\| anyone who reaches the port \| (.*?) \|/m.exec(security)!;
   const named = [...row!.matchAll(/`(\/[^`]+)`/g)].map((match) => match[1]!);
   expect(named).toEqual([
     '/v2/liveness',
@@ -41,17 +55,16 @@ test('SECURITY.md names the pages that everybody may see', async () => {
   }
 });
 
-test("the first minute's calls answer as printed", async () => {
+test('the calls of the quick start respond as printed', async () => {
   const calls = [...readme.matchAll(/^toll (\S+) '([^']+)'$/gm)].map((match) => [match[1]!, match[2]!] as const);
-  const answers = [...readme.matchAll(/^```json\n(.*)\n```$/gm)].map((match) => JSON.parse(match[1]!));
+  const responses = [...readme.matchAll(/^```json\n(.*)\n```$/gm)].map((match) => JSON.parse(match[1]!));
   expect(calls.map(([name]) => name)).toEqual(['apis.createApi', 'keys.createKey', 'keys.verifyKey']);
-  expect(answers).toHaveLength(4);
+  expect(responses).toHaveLength(calls.length);
 
   // Ids, secrets and times differ from run to run; everything else must not.
-  let [apiId, key] = ['', ''];
-  const shape = (answer: unknown) =>
+  const shape = (response: unknown) =>
     JSON.parse(
-      JSON.stringify(answer, (name, value) =>
+      JSON.stringify(response, (name, value) =>
         typeof value === 'string' && /^(req|api|key|id|rl)_|^pay_/.test(value)
           ? value.split('_')[0]
           : name === 'reset'
@@ -59,13 +72,60 @@ test("the first minute's calls answer as printed", async () => {
             : value,
       ),
     );
-  for (const [index, [name, body]] of [...calls, calls[2]!, calls[2]!].entries()) {
+  let [apiId, key] = ['', ''];
+  for (const [index, [name, body]] of calls.entries()) {
     const input = body.replace(/api_\w+/, apiId).replace(/pay_\w+/, key);
     const { json } = await h.send(`/v2/${name}`, { body: input });
     apiId ||= json.data.apiId ?? '';
     key ||= json.data.key ?? '';
-    // The second verification is not printed.
-    const printed = answers[Math.min(index, 3)];
-    if (index !== 3) expect(shape(json), name).toEqual(shape(printed));
+    expect(shape(json), name).toEqual(shape(responses[index]));
   }
+
+  const verify = () => h.send('/v2/keys.verifyKey', { body: JSON.stringify({ key }) });
+  await verify();
+  const { json } = await verify();
+  expect(readme).toContain(`\`"valid":${json.data.valid},"code":"${json.data.code}"\``);
+  expect(prose).toContain(`so ${json.data.credits} credits stay`);
+});
+
+describe('figures of speed', () => {
+  const results = read('bench/RESULTS.md');
+  /** The cells of the row of a table that begins so. */
+  const row = (...cells: string[]) => {
+    const begin = cells.map((cell) => `\\| ${cell} *`).join('');
+    const line = new RegExp(`^${begin}\\| (.*) \\|$`, 'm').exec(results)?.[1];
+    expect(line, cells.join(', ')).toBeDefined();
+    return line!.split('|').map((cell) => cell.trim());
+  };
+
+  test('bench/RESULTS.md is generated from bench/results/', async () => {
+    const { pageOf } = await import(new URL('../bench/support/results.mjs', import.meta.url).href);
+    expect(results).toBe(pageOf(fileURLToPath(new URL('../bench/results', import.meta.url))));
+  });
+
+  test('README has those of bench/RESULTS.md', () => {
+    const [perSecond, , median] = row('tollgate', '64');
+    expect(prose).toContain(`${perSecond} verifications/s with a median latency of ${median}, on two cores`);
+    expect(prose).toContain(`${row('`tollgate` / `fastify`')[2]} times Fastify`);
+    expect(prose).toContain(`${row('`tollgate` / `express-rlf`')[2]} times Express`);
+    const [, date, cores] = /^## Against peers[\s\S]*?, ([\d-]+) [\d:]+ UTC, on (\d+) × /m.exec(results)!;
+    expect(prose).toContain(`(bench/RESULTS.md) (${date})`);
+    expect(cores).toBe('2');
+  });
+
+  test('no other page has any', () => {
+    const pages = repositoryFiles().filter((file) => file.endsWith('.md'));
+    const elsewhere = pages.filter((page) => !['README.md', 'bench/RESULTS.md'].includes(page));
+    expect(elsewhere.length).toBeGreaterThan(10);
+    const speed = /\d *(?:µs|microseconds?|(?:requests|verifications|checks) ?(?:\/ ?s|(?:a|per) second))\b/;
+    const written = (page: string) => read(page).replace(/^<!-- findings[\s\S]*^<!-- end of findings -->$/m, '');
+    const found = elsewhere.flatMap((page) =>
+      written(page)
+        .split('\n')
+        .filter((line) => speed.test(line)),
+    );
+    expect(found).toEqual([]);
+    expect('takes 8 µs').toMatch(speed);
+    expect('45 000 requests a second').toMatch(speed);
+  });
 });

@@ -9,6 +9,7 @@ import { errorCatalogue } from '../src/errors.ts';
 import { operations } from '../src/operations/index.ts';
 import { keyspace } from '../src/store/keyspace.ts';
 import { scriptNames } from '../src/store/scripts.ts';
+import { brokenReferences, hasProse, repositoryFiles } from './support/references.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -261,6 +262,28 @@ describe('errors', () => {
       .join('\n');
     const unused = errorCatalogue.map(({ code: name }) => name).filter((name) => !text.includes(`'${name}'`));
     expect(unused).toEqual([]);
+  });
+});
+
+describe('references in comments and documents', () => {
+  const files = repositoryFiles();
+  const broken = (file: string, text: string) => brokenReferences(file, files, text).map((reference) => reference.text);
+
+  test('every path, page, section and anchor exists', () => {
+    const pages = files.filter(hasProse);
+    expect(pages.length).toBeGreaterThan(200);
+    expect(pages.flatMap((file) => brokenReferences(file, files))).toEqual([]);
+  });
+
+  test.each([
+    ['src/a.ts', ' * As in DESIGN.md.', ['DESIGN.md']],
+    ['src/a.ts', ' * See decide/gone.lua and src/gone/.', ['src/gone', 'decide/gone.lua']],
+    ['lua/a.lua', '-- docs/contract.md §1 and §99, CONTRACT §2', ['§99', '§2']],
+    ['lua/a.lua', '-- docs/limits.md#gone, docs/limits.md#algorithm', ['docs/limits.md#gone']],
+    ['docs/a.md', '[one](gone.md), [two](limits.md#gone), [three](limits.md#algorithm)', ['gone.md', 'limits.md#gone']],
+    ['docs/a.md', '`src/operations/<service>/<procedure>.ts` and `gone/<service>/…`', []],
+  ])('finds the broken ones: %s %s', (file, text, expected) => {
+    expect(broken(file, text)).toEqual(expected);
   });
 });
 

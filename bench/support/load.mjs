@@ -1,4 +1,4 @@
-// The load: many connections, each with one request under way, sent by wrk where it is installed, else by autocannon.
+// The load: many connections with one request in flight each, by wrk if it is installed, else by autocannon.
 import { spawn, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -15,12 +15,12 @@ const autocannon = wrkVersion ? undefined : (await import('autocannon')).default
 export const generator = wrkVersion ? `wrk ${wrkVersion.replace(/^debian\//, '')}` : 'autocannon';
 export const generatorNote = wrkVersion
   ? ''
-  : ' (on a small machine it is itself the bottleneck: install wrk for figures that count)';
+  : ' (on a small machine it is the bottleneck itself: install wrk for meaningful figures)';
 
 /**
- * A load of random ones of `bodies`, each the text of a request; or `{before, first, count, after, skewed}`, so many that
- * differ in a number alone, counted up from `first`. `skewed` asks for the n-th most wanted of them a n-th as often as for the
- * first (Zipf's law), which is how callers differ; these lie scattered. Answers the function that runs it for a while.
+ * A load of random `bodies`: an array of request bodies, or `{before, first, count, after, skewed}` for `count` bodies that
+ * differ only in a number, from `first` on. With `skewed` the n-th most frequent body has 1/n of the requests of the first
+ * (Zipf's law); frequent ones are scattered over the numbers. Returns the function that runs the load.
  */
 export function openLoad({ url, path, rootKey, bodies }) {
   return wrkVersion ? openWrk({ url, path, rootKey, bodies }) : openAutocannon({ url, path, rootKey, bodies });
@@ -95,10 +95,10 @@ function openAutocannon({ url, path, rootKey, bodies }) {
     });
 }
 
-/** A prime: neighbours in rank are none in place. wrk.lua has it too. */
+/** A prime that scatters frequent numbers. The same as in wrk.lua. */
 const scatter = 7919;
 
-/** To three digits, which bounds how many different latencies are held. */
+/** Three significant digits, which bounds the number of different latencies. */
 const rounded = (micros) => Number(micros.toPrecision(3));
 
 /** The latency in microseconds that `share` of the requests did not exceed. `latency`: [microseconds, count] in order. */
@@ -112,7 +112,7 @@ export function percentile(latency, share) {
   return latency.at(-1)?.[0] ?? Number.NaN;
 }
 
-/** Several runs' latencies as one. */
+/** The latencies of several runs in one list. */
 export function merged(runs) {
   const counts = new Map();
   for (const [micros, count] of runs.flat()) counts.set(micros, (counts.get(micros) ?? 0) + count);

@@ -1,7 +1,7 @@
 // The command line of a bench.
 import { parseArgs } from 'node:util';
 
-/** What parseArgs reads. Prints `help` and ends when that is asked for, or when the command line cannot be read. */
+/** Parses the command line. Prints `help` and exits for --help and for an invalid command line. */
 export function readOptions(help, options) {
   try {
     const { values } = parseArgs({ options: { ...options, help: { type: 'boolean' } } });
@@ -18,10 +18,10 @@ export function refuse(message, help) {
   process.exit(1);
 }
 
-/** The whole numbers, from 1, of an option such as `1,16,64`; a list without the option takes its default. */
+/** The positive integers of an option such as `1,16,64`; `fallback` when the option is missing. */
 export function numbersOf(text, fallback, help) {
   if (text === undefined) return fallback;
   const numbers = text.split(',').map(Number);
   if (numbers.every((number) => Number.isSafeInteger(number) && number > 0)) return numbers;
-  return refuse(`${text} is not a whole number, or a list of them.`, help);
+  return refuse(`${text} is not a positive integer or a list of them.`, help);
 }

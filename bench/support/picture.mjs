@@ -1,4 +1,4 @@
-// A latency histogram as SVG: how many requests took how long, latency on a logarithmic axis, percentiles marked.
+// A latency histogram as SVG: the share of requests by latency, on a logarithmic axis, with marked percentiles.
 import { percentile } from './load.mjs';
 import { micros, number } from './results.mjs';
 
@@ -27,7 +27,7 @@ export function histogramSvg({ title, subtitle, latency }) {
   const highest = Math.max(...bins.values());
   const total = latency.reduce((sum, [, count]) => sum + count, 0);
 
-  // The axis goes from one 1, 2 or 5 to another, with room for the outermost bars.
+  // The axis begins and ends at a 1, 2 or 5 of a decade, with room for the outermost bars.
   const ticks = [];
   for (let decade = 1; decade <= 1e9; decade *= 10) ticks.push(decade, 2 * decade, 5 * decade);
   const first = ticks.findLast((tick) => tick <= Math.max(latency[0][0], 1));
@@ -79,7 +79,7 @@ ${bars.join('\n')}
 <line x1="${left}" y1="${height - bottom}" x2="${width - right}" y2="${height - bottom}" stroke="#333"/>
 ${axis.join('\n')}
 ${lines.join('\n')}
-<text x="${(left + width - right) / 2}" y="${height - 14}" text-anchor="middle" fill="#666">latency, logarithmic; height: share of the requests</text>
+<text x="${(left + width - right) / 2}" y="${height - 14}" text-anchor="middle" fill="#666">latency (logarithmic); height: share of requests</text>
 </svg>
 `;
 }

@@ -1,4 +1,4 @@
-// Starts what is measured, reads what it costs, and stops all of it however the bench ends.
+// Starts the measured processes, reads their cost, and stops them however the bench ends.
 import { execFileSync, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -12,10 +12,10 @@ import { embeddedUrlIfRunning, startEmbedded } from '../../dist/store/embedded.j
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 
 const toStop = [];
-/** What was opened last is closed first. */
+/** Registers a function that runs at the end, the last registered first. */
 export const atEnd = (stop) => toStop.unshift(stop);
 
-/** Runs a bench; afterwards, or on Ctrl-C, nothing that it started is left. */
+/** Runs a bench. Stops everything that it started, also on Ctrl-C. */
 export async function run(measure) {
   const stopAll = async () => {
     for (const stop of toStop.splice(0)) await Promise.resolve(stop()).catch((error) => console.error(error.message));
@@ -24,7 +24,7 @@ export async function run(measure) {
   try {
     await measure();
   } catch (error) {
-    // Ours say all in their message; anything else is a bug, and shows where.
+    // Errors of the bench have a sufficient message; anything else is a bug and needs its stack.
     console.error(error.constructor === Error ? `bench: ${error.message}` : error);
     process.exitCode = 1;
   }
@@ -37,7 +37,7 @@ export function temporaryDir() {
   return dir;
 }
 
-/** A Redis configured as the one that Tollgate runs by itself: Unix socket, append-only file, fsync every second. */
+/** A Redis configured as Tollgate's own: Unix socket, append-only file, fsync every second. */
 export async function startRedis() {
   const redis = await startEmbedded({ dataDir: temporaryDir(), onEvent: (message) => console.error(message) });
   atEnd(() => redis.stop());
@@ -52,7 +52,7 @@ async function openRedis(url) {
   return { url, socket, client, pid };
 }
 
-/** One of bench/targets/: it tells its port, and ends when we do. */
+/** Starts a file of bench/targets/, which sends its port and ends with this process. */
 export async function startTarget(file, env) {
   const path = fileURLToPath(new URL(`../targets/${file}`, import.meta.url));
   const child = fork(path, { env: { ...process.env, NODE_ENV: 'production', ...env } });
@@ -62,7 +62,7 @@ export async function startTarget(file, env) {
   return { url: `http://127.0.0.1:${message[0].port}`, pid: child.pid };
 }
 
-/** The real server, with a Redis of its own unless it is given one. `rootKey` is there when it has made the first. */
+/** Starts the real server, with its own Redis unless one is given. `rootKey` is defined when the server created the first one. */
 export async function startTollgate({ redis, env } = {}) {
   const dataDir = redis ? '' : temporaryDir();
   const settings = { PORT: '0', HOST: '127.0.0.1', LOG_LEVEL: 'warn', REDIS_URL: redis?.url ?? '' };
@@ -94,7 +94,7 @@ async function end(child) {
 const isLinux = process.platform === 'linux';
 const ticksPerSecond = isLinux ? Number(execFileSync('getconf', ['CLK_TCK'], { encoding: 'utf8' })) : 0;
 
-/** What follows the name in /proc/<pid>/stat: state, parent, … */
+/** The fields after the name in /proc/<pid>/stat: state, parent, … */
 function statOf(pid) {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -104,7 +104,7 @@ function statOf(pid) {
   }
 }
 
-/** A process and all below it, but not `except`: the server's workers count, its Redis does not. */
+/** A process and its descendants except `except`: the workers of a server count, its Redis does not. */
 export function treeOf(pid, except) {
   if (!isLinux) return [pid];
   const parents = readdirSync('/proc')
@@ -117,34 +117,34 @@ export function treeOf(pid, except) {
   return tree;
 }
 
-/** Processor seconds that processes have used, all of their threads counted; NaN where there is no /proc. */
+/** Processor seconds of processes, with all their threads; NaN where there is no /proc. */
 export function cpuSecondsOf(pids) {
   if (!isLinux) return Number.NaN;
   const ticks = pids.map(statOf).map((stat) => (stat ? Number(stat[11]) + Number(stat[12]) : 0));
   return ticks.reduce((sum, each) => sum + each, 0) / ticksPerSecond;
 }
 
-/** Bytes of memory that processes hold. */
+/** Resident bytes of processes. */
 export function residentBytesOf(pids) {
   const kibibytes = pids.map((pid) => Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]));
   return kibibytes.reduce((sum, each) => sum + each, 0) * 1024;
 }
 
-/** Processor seconds of the bench itself and of the load generators that it has waited for. */
+/** Processor seconds of the bench and of its finished load generators. */
 function ownCpuSeconds() {
   const stat = statOf(process.pid);
   return [11, 12, 13, 14].reduce((sum, field) => sum + Number(stat[field]), 0) / ticksPerSecond;
 }
 
-/** Processor seconds of the whole machine that were not idle. */
+/** Busy processor seconds of the whole machine. */
 function machineCpuSeconds() {
   const [user, nice, system, , , irq, softirq] = readFileSync('/proc/stat', 'utf8').split('\n')[0].match(/\d+/g);
   return [user, nice, system, irq, softirq].reduce((sum, each) => sum + Number(each), 0) / ticksPerSecond;
 }
 
 /**
- * Runs `work` and answers what it cost: processor seconds of the server and of Redis, and the cores that processes which
- * have no part in it took meanwhile. More than a tenth of a core is a disturbance.
+ * Runs `work` and returns its cost: processor seconds of the server and of Redis, and the cores that unrelated processes
+ * used meanwhile. More than a tenth of a core is a disturbance.
  */
 export async function costOf({ pid, redis }, work) {
   const server = treeOf(pid, redis?.pid);

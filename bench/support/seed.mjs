@@ -1,4 +1,4 @@
-// Fills a Redis through the store, many keys at a time, as no interface of the server does but keys.migrateKeys.
+// Fills a Redis with keys through the store, many at a time.
 import { loadConfig, storeSettings } from '../../dist/config.js';
 import { digestOf, digestTextOf } from '../../dist/domain/keyString.js';
 import { openStore } from '../../dist/store/store.js';
@@ -7,11 +7,11 @@ import { atEnd } from './processes.mjs';
 const batch = 500;
 const actor = { rootKeyId: 'bench', operation: 'bench', requestId: '' };
 
-/** Key strings that need not be remembered. */
+/** Key strings that can be computed from their number. */
 const firstNumber = 10_000_000;
 export const keyString = (index) => `bench_${index + firstNumber}`;
 
-/** What asks for the first `count` of them, each as often as any other or, `skewed`, as callers do; see openLoad. */
+/** Bodies that verify the first `count` keys, uniformly or skewed; see openLoad. */
 export const verifyBodies = (count, skewed = false) => ({
   before: '{"key":"bench_',
   first: firstNumber,
@@ -20,10 +20,10 @@ export const verifyBodies = (count, skewed = false) => ({
   skewed,
 });
 
-/** The store on a Redis, with the settings a server has by default, and a workspace when the Redis is empty. */
+/** Opens the store on a Redis with default settings, and creates a workspace if the Redis is empty. */
 export async function openSeed(redis) {
   const store = await openStore({ ...storeSettings(loadConfig({})), commandTimeoutMs: 60_000, url: redis.url });
-  // Also where the bench fails before it closes it: an open store tries for ever to reach a Redis that is gone.
+  // Also when the bench fails before it closes the store: an open store tries forever to reach a stopped Redis.
   atEnd(() => store.close());
   const { workspaceId, rootKey } = await store.workspaces.createFirst('bench');
   const presented = { workspaceId, digest: digestOf(rootKey) };
@@ -33,7 +33,7 @@ export async function openSeed(redis) {
     rootKey,
     close: () => store.close(),
 
-    /** An API with keys number `first` to `first + count - 1`; `fieldsOf` says what each has. */
+    /** Creates an API with the keys `first` to `first + count - 1`; `fieldsOf` returns the fields of each. */
     async createApi({ first = 0, count, fieldsOf }) {
       const apiId = await store.apis.create(workspaceId, 'bench', actor);
       for (let from = first; from < first + count; from += batch) {
@@ -49,11 +49,11 @@ export async function openSeed(redis) {
 
     createIdentity: (externalId, ratelimits) => store.identities.create(workspaceId, { externalId, ratelimits }, actor),
 
-    /** Verifies these keys in one turn of the event loop, all of which must be VALID. */
+    /** Verifies these keys in one turn of the event loop. All must be VALID. */
     async verify(indices, extras = {}) {
       const requests = indices.map((index) => ({ digest: digestTextOf(keyString(index)), cost: 1, ...extras }));
       for (const { outcome } of await Promise.all(requests.map((request) => store.verify(presented, request)))) {
-        if (outcome !== 'VALID') throw new Error(`a verification was ${outcome}`);
+        if (outcome !== 'VALID') throw new Error(`a verification returned ${outcome} instead of VALID`);
       }
     },
   };

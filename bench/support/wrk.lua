@@ -1,6 +1,6 @@
--- wrk's part: every request is a body taken at random from a file that holds one a line; or, of very many that differ in a
--- number alone, made of what stands before it and after it, as looking up one of a million would cost wrk more than making it.
--- Told everything by environment, which all of wrk's Lua states see. Counts go to stderr while it runs, the result to stdout when it is done.
+-- The script of wrk. Each request has a random body: a line of a file, or, for bodies that differ only in a number, text
+-- around a random number (cheaper than looking up one of a million). Its options are environment variables, which every Lua
+-- state of wrk sees. Counts go to stderr while it runs, the result to stdout at the end.
 
 local bodies, heads, sent, second = {}, {}, 0, 0
 local numbered, first, count, after = os.getenv('BENCH_NUMBERED')

@@ -1,5 +1,5 @@
-// The floor: uWebSockets.js parses the body and prints an answer of the shape and size of Tollgate's. With REDIS_SOCKET,
-// every request also waits for one script that does nothing: what no server that asks Redis each time can go below.
+// The lower bound: uWebSockets.js parses the body and prints a response of the same shape and size as Tollgate's. With
+// REDIS_SOCKET every request also waits for an empty script: the lower bound of a server with one Redis call per request.
 import { Redis } from 'ioredis';
 import { uws } from '../../dist/http/uws.js';
 import { limit, meta, name } from './typicalKey.mjs';

@@ -1,5 +1,5 @@
-// What most would put together from parts: Express, rate-limiter-flexible for the limits (fixed windows), and the record
-// with its credits in Redis. Root key and key are read at once, then the API, then limits are charged, then credits and usage.
+// A service assembled from common packages: Express, rate-limiter-flexible for the limits (fixed windows), and a record with
+// credits in Redis. It reads root key and key together, then the API, charges the limits, and then credits and usage.
 import { createHash, randomUUID } from 'node:crypto';
 import express from 'express';
 import { Redis } from 'ioredis';
@@ -9,7 +9,7 @@ const redis = new Redis({ path: process.env.REDIS_SOCKET });
 const hashOf = (text) => createHash('sha256').update(text).digest('hex');
 
 const limiters = new Map();
-/** Keys have limits of their own, and most of them the same few. */
+/** Every key has its own limits; most have the same few combinations. */
 function limiterOf({ limit, duration }) {
   const id = `${limit}:${duration}`;
   if (!limiters.has(id)) {

@@ -1,6 +1,6 @@
-// What a good engineer writes in an afternoon: Fastify with schemas, ioredis, and one script a request that does all that
-// a verification of Tollgate does for such a key: root key with what it may do, API, key, enabled, expiry, refill, its limits,
-// credits, usage of key and API, last use. What the key does not have (identity, permissions) would cost it nothing.
+// A service written by hand in an afternoon: Fastify with schemas, ioredis, and one Lua script per request that does the same
+// work as a verification of Tollgate for the typical key: root key with its grants, API, key, enabled, expiry, refill, limits,
+// credits, usage of key and API, last use. It has no identities and permissions, which the typical key does not have either.
 import { createHash, randomUUID } from 'node:crypto';
 import Fastify from 'fastify';
 import { Redis } from 'ioredis';
@@ -8,7 +8,7 @@ import { Redis } from 'ioredis';
 const redis = new Redis({ path: process.env.REDIS_SOCKET });
 const hashOf = (text) => createHash('sha256').update(text).digest('hex');
 
-// A window is two counts: all of the present one and of the one before as much as still lies within the duration.
+// Sliding-window counters: the current count, and the part of the previous one that is still within the duration.
 redis.defineCommand('verify', {
   numberOfKeys: 2,
   lua: `

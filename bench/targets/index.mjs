@@ -1,4 +1,4 @@
-// What is measured: how each target is started and filled, what is asked of it, and how its answers are checked.
+// The targets: how each is started and filled with keys, its requests, and the check of its responses.
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { createKeyString } from '../../dist/domain/keyString.js';
@@ -13,17 +13,20 @@ export async function post({ url, path, rootKey }, body) {
   return { status: response.status, data: (await response.json()).data };
 }
 
-/** Each opens, with so many keys or identifiers, to {url, pid, redis, path, rootKey, bodies, check}. `check` throws when an answer is not what it must be. */
+/**
+ * `open(count)` starts a target with `count` keys or identifiers and returns {url, pid, redis, path, rootKey, bodies, check}.
+ * `check` throws when a response is wrong.
+ */
 export const targets = {
   bare: {
-    does: 'uWebSockets.js, the same JSON in and out, no Redis',
+    does: 'uWebSockets.js, the same JSON in and out, without Redis',
     async open(count) {
       const server = await startTarget('bare.mjs');
       return checked({ ...server, path: verifyPath, rootKey: 'root', bodies: newKeys(count).map(bodyOf) });
     },
   },
   noop: {
-    does: 'the same, and one script that does nothing by ioredis for each request',
+    does: 'the same, and an empty script by ioredis for each request',
     async open(count) {
       const redis = await startRedis();
       const server = await startTarget('bare.mjs', { REDIS_SOCKET: redis.socket });
@@ -44,19 +47,19 @@ export const targets = {
     },
   },
   'tollgate-heavy': {
-    does: '5 limits, 20 permissions of its own, 2 roles of 10, a query of 3 slugs, metadata of 3 KB',
+    does: 'keys.verifyKey: 5 limits, 20 direct permissions, 2 roles of 10, a query of 3 slugs, metadata of 3 KB',
     open: openHeavy,
   },
   'tollgate-limit': {
-    does: 'ratelimits.limit, each request for one of 1000 identifiers of a namespace',
+    does: 'ratelimits.limit: one of 1000 identifiers of a namespace in each request',
     open: openLimit,
   },
   fastify: {
-    does: 'Fastify, ioredis, one script a request: the same work as `tollgate`, written in an afternoon',
+    does: 'Fastify, ioredis and one Lua script per request: the same work as `tollgate`, written in an afternoon',
     open: (count) => openPeer('fastify.mjs', count),
   },
   'express-rlf': {
-    does: 'Express, rate-limiter-flexible, credits and record in Redis',
+    does: 'Express, rate-limiter-flexible, and the record with credits in Redis: the same work without atomicity',
     open: (count) => openPeer('express.mjs', count),
   },
 };
@@ -64,7 +67,7 @@ export const targets = {
 const bodyOf = (key) => JSON.stringify({ key });
 const newKeys = (count) => Array.from({ length: count }, () => createKeyString({ byteLength: 16 }).key);
 
-/** Makes an API with keys alike, by HTTP as anybody would. */
+/** Creates an API with equal keys, over HTTP. */
 async function createKeys(server, count, fields, extras = {}) {
   const call = caller(server);
   const { apiId } = await call('apis.createApi', { name: 'bench' });
@@ -78,7 +81,7 @@ async function createKeys(server, count, fields, extras = {}) {
 
 const caller = (server) => async (operation, input) => {
   const { status, data } = await post({ ...server, path: `/v2/${operation}` }, JSON.stringify(input));
-  if (status !== 200) throw new Error(`${operation} answered ${status}`);
+  if (status !== 200) throw new Error(`${operation} responded with status ${status}`);
   return data;
 };
 
@@ -135,7 +138,7 @@ async function openLimit(count) {
   };
 }
 
-/** A peer on a Redis of its own, with the same key many times. */
+/** Starts a peer on its own Redis, with `count` typical keys. */
 async function openPeer(file, count) {
   const redis = await startRedis();
   const hashOf = (text) => createHash('sha256').update(text).digest('hex');
@@ -161,7 +164,7 @@ async function openPeer(file, count) {
   return checked({ ...server, redis, path: verifyPath, rootKey, bodies: keys.map(bodyOf) }, { charges: true });
 }
 
-/** Adds the check of a target that verifies the typical key; one that `charges` must do so, and refuse strangers. */
+/** Adds a check that the target verifies the typical key and, with `charges`, that it charges it and refuses unknown keys. */
 function checked(target, { charges = false } = {}) {
   return {
     ...target,

@@ -1,4 +1,4 @@
-// The key that most figures are about. Its credits and its limit last through any bench, so that nothing is refused.
+// The typical key of most figures. Its credits and its limit last through every bench, so that no request is refused.
 export const name = 'Ada Lovelace';
 /** 60 bytes as JSON. */
 export const meta = { plan: 'pro', team: 'payments', region: 'eu-west-1', n: 42 };

@@ -6,7 +6,7 @@ local for_client = {
 local refusals = { [401] = true, [403] = true, [429] = true, [503] = true }
 
 core.register_action("tollgate", { "http-req" }, function(txn)
-    -- Of the client's headers only the key reaches the check: no client chooses its cost, or makes a check fail.
+    -- Of the client's headers only the key reaches the check: no client can choose its cost or make a check fail.
     local key = txn.http:req_get_headers()["authorization"]
     local headers = { authorization = key and { key[0], key[1] } }
     for _, name in ipairs({ "permissions", "cost", "limits" }) do

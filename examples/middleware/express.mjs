@@ -12,7 +12,7 @@ if (!TOLLGATE_URL || !TOLLGATE_ROOT_KEY) {
   process.exit(1);
 }
 
-// A verification that may have been charged is not sent again, and none is waited for long.
+// No retries, as a verification may have been charged, and a short timeout.
 const unkey = new Unkey({
   serverURL: TOLLGATE_URL,
   rootKey: TOLLGATE_ROOT_KEY,
@@ -20,8 +20,8 @@ const unkey = new Unkey({
   timeoutMs: 2000,
 });
 
-// While keys cannot be checked: false answers 503; true lets every request with a key pass, whatever key: unlimited, uncharged
-// and without `key`. It is for Tollgate or Redis being away alone, not for a root key that is wrong.
+// While keys cannot be checked: false responds with 503; true lets every request with any key pass, unlimited, uncharged
+// and without `key`. It applies when Tollgate or Redis is unavailable, not when the root key is wrong.
 const failOpen = process.env.FAIL_OPEN === 'true';
 const isAway = ({ name, statusCode }) =>
   /^(Connection|RequestTimeout)Error$/.test(name) || [502, 503, 504].includes(statusCode);

@@ -1,4 +1,4 @@
-// Nothing but Node: one fetch to Tollgate's gateway check, whose status and headers are all there is to know.
+// Node without packages: one fetch to Tollgate's gateway check, whose status and headers are the result.
 //
 //   TOLLGATE_URL=http://127.0.0.1:8080 TOLLGATE_ROOT_KEY=root_… node examples/middleware/fetch.mjs
 
@@ -10,8 +10,9 @@ if (!TOLLGATE_URL || !TOLLGATE_ROOT_KEY) {
   process.exit(1);
 }
 
-// While keys cannot be checked: false answers 503; true lets every request pass, with any key or none, unlimited, uncharged
-// and without headers that say whose it is. It is for Tollgate or Redis being away alone, not for a root key that is wrong.
+// While keys cannot be checked: false responds with 503; true lets every request pass, with any key or none, unlimited,
+// uncharged and without the headers of its owner. It applies when Tollgate or Redis is unavailable, not when the root key
+// is wrong.
 const failOpen = process.env.FAIL_OPEN === 'true';
 
 const forTheClient = ['content-type', 'www-authenticate', 'retry-after', 'ratelimit', 'ratelimit-policy'];

@@ -1,4 +1,4 @@
--- Refill moments (CONTRACT §14), in UTC.
+-- Refill moments (docs/contract.md §14), in UTC.
 
 -- Days since 1970-01-01 of the first of a month; `month` counts from 0 and may run past 11.
 local function days_to_month(year, month)

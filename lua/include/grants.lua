@@ -1,5 +1,5 @@
 -- What a root key may do. `grants` is text: a line break, then each grant followed by a line break, in the singular
--- spelling (`api.*.verify_key`); CONTRACT §5 lists them.
+-- spelling (`api.*.verify_key`); docs/contract.md §5 lists them.
 
 local function lists(grants, grant) return string.find(grants, '\n' .. grant .. '\n', 1, true) ~= nil end
 

@@ -63,7 +63,7 @@ local function names_of_roles(workspace, roles)
   return names
 end
 
--- The slugs that would grant `slug`: itself, and `prefix.*` for each part it begins with (CONTRACT §7).
+-- The slugs that would grant `slug`: itself, and `prefix.*` for each part it begins with (docs/contract.md §7).
 local function grants_of(slug)
   local grants = { slug }
   local dot = string.find(slug, '.', 1, true)

@@ -43,7 +43,7 @@ local function caller_of(workspace, actor, action, now)
   return { grants = grants, ends = ends }
 end
 
--- Keeps count of the root keys that can do everything and do not end: a workspace always has one (CONTRACT §15).
+-- Keeps count of the root keys that can do everything and do not end: a workspace always has one (docs/contract.md §15).
 -- Answers false, and changes nothing, when `digest` is the last of them and would cease to be.
 local function stays_governed(workspace, digest, remains)
   if remains then return true end

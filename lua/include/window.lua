@@ -1,4 +1,4 @@
--- The sliding window of DESIGN.md, "Window". A counter holds units by slices of time, oldest first. A slice is 1 ms while
+-- The sliding-window log of docs/limits.md#algorithm. A counter holds units by slices of time, oldest first. A slice is 1 ms while
 -- the limit is at most 64, else a 64th of the duration; an entry leaves when the end of its slice is `duration` old: never
 -- early, and at most one slice late. No entry is ever put before another.
 --
@@ -121,7 +121,7 @@ local function window_reset(oldest, duration)
 end
 
 -- The earliest moment at which `cost` fits if nothing else is charged; a cost above the limit, or a limit of 0, never fits,
--- which is answered as one duration from now (CONTRACT §8).
+-- which is answered as one duration from now (docs/contract.md §8).
 local function window_free_at(text, first, total, live, now, limit, duration, cost)
   if cost > limit or limit == 0 then return math.min(now + duration, WINDOW_LATEST) end
   if total + cost > limit then

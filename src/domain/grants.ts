@@ -1,4 +1,4 @@
-// What root keys may do (CONTRACT §5). A grant is `<resource>.<id>.<action>`, `*` stands for any id, and the single
+// What root keys may do (docs/contract.md §5). A grant is `<resource>.<id>.<action>`, `*` stands for any id, and the single
 // grant `*` is everything. lua/include/grants.lua holds the same two questions for what Redis decides.
 
 const rbacActions = [

@@ -1,4 +1,4 @@
-// Key strings (CONTRACT §3). A key string ends in a checksum of everything before it, so anyone can tell a mistyped or
+// Key strings (docs/contract.md §3). A key string ends in a checksum of everything before it, so anyone can tell a mistyped or
 // made-up key without asking the server.
 
 import { hash, randomBytes, randomFillSync } from 'node:crypto';

@@ -1,4 +1,4 @@
-// The permission query of keys.verifyKey (CONTRACT §7). Parsed here, evaluated in Lua against the key's permissions.
+// The permission query of keys.verifyKey (docs/contract.md §7). Parsed here, evaluated in Lua against the key's permissions.
 //
 //   expr := and (OR and)*      and := primary (AND primary)*      primary := slug | ( expr )
 

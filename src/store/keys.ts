@@ -70,7 +70,7 @@ export interface ExportedKey extends KeyRecord {
   byteLength: number | undefined;
 }
 
-/** Null and absent differ, as in CONTRACT §6. */
+/** Null and absent differ, as in docs/contract.md §6. */
 export interface KeyChanges {
   name?: string | null | undefined;
   externalId?: string | null | undefined;

@@ -1,4 +1,4 @@
-// Records as the scripts answer them, read into the shapes of CONTRACT §4.
+// Records as the scripts answer them, read into the shapes of docs/contract.md §4.
 
 import { JsonText } from '../domain/json.ts';
 import type { Ratelimit } from '../domain/verification.ts';

@@ -1,4 +1,4 @@
-// What root keys may do (CONTRACT §5): src/domain/grants.ts by table, and lua/include/grants.lua held against it.
+// What root keys may do (docs/contract.md §5): src/domain/grants.ts by table, and lua/include/grants.lua held against it.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-// Permission queries (CONTRACT §7): parsed in src/domain/permissionQuery.ts, evaluated in lua/include/permissions.lua.
+// Permission queries (docs/contract.md §7): parsed in src/domain/permissionQuery.ts, evaluated in lua/include/permissions.lua.
 // Both are held against a tree that is evaluated by hand; the text of the query is printed from the tree.
 
 import fc from 'fast-check';
@@ -61,7 +61,7 @@ const parenthesise = (text: fc.Arbitrary<string>, needed: boolean): fc.Arbitrary
 
 const queries = trees.chain((tree) => textOf(tree).map((text) => ({ tree, text })));
 
-/** CONTRACT §7, word for word: a grant covers itself, and `documents.*` whatever goes on after `documents.`. */
+/** docs/contract.md §7, word for word: a grant covers itself, and `documents.*` whatever goes on after `documents.`. */
 const covers = (grant: string, wanted: string) =>
   grant === wanted || (grant.endsWith('.*') && wanted.startsWith(grant.slice(0, -1)));
 

@@ -386,7 +386,7 @@ function examine(path: string, { status, contentType, requestId, text }: Answere
   return answered;
 }
 
-/** CONTRACT §2: read no further than the limit. Who is still sending then may be cut off before the 413 is there. */
+/** docs/contract.md §2: read no further than the limit. Who is still sending then may be cut off before the 413 is there. */
 const mayBeCutOff = (body: string, error: NodeJS.ErrnoException) =>
   Buffer.byteLength(body) > bodyBytesMax && (error.code === 'EPIPE' || error.code === 'ECONNRESET');
 

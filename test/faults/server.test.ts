@@ -100,7 +100,7 @@ test('server and Redis killed at once: nothing is half there, and nothing stale 
   const tookMs = await startAgain();
   expect(sockets(dataDir)).toHaveLength(2);
   const result = await ledger.settle(call, faultAtMs);
-  // With everysec Redis may hold writes back while the disk is busy: what README says of it.
+  // With everysec Redis may hold writes back while the disk is busy: docs/reliability.md has what may be lost.
   expect(result.lostMs).toBeLessThan(2_500);
   report({
     order: '3.2',

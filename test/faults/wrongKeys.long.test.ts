@@ -13,7 +13,7 @@ const perRound = 1600;
 const callers = 16;
 /** Of each kind that exists, as nobody asks for one key over and over. */
 const keysEach = 500;
-/** The typical key of DESIGN.md, or what a verification does of it. */
+/** The typical key of bench/RESULTS.md, or what a verification does of it. */
 const typical = {
   name: 'typical',
   meta: { plan: 'pro', team: 'payments', region: 'eu-west-1', n: 42 },

@@ -1,4 +1,4 @@
-// CONTRACT.md as the plainest program that keeps it: arrays that are searched from end to end, and logs in which nothing
+// docs/contract.md as the plainest program that keeps it: arrays that are searched from end to end, and logs in which nothing
 // is ever merged or thrown away. It knows no Redis, no packing, no cache and no batch. Each method answers the `data`
 // that the operation of its name must answer, or throws the code of the error it must answer instead.
 
@@ -197,7 +197,7 @@ const expiresMax = 4_102_444_800_000;
 const unique = <Item>(items: readonly Item[]): Item[] => [...new Set(items)];
 const isEmpty = (meta: object) => Object.keys(meta).length === 0;
 
-/** The first refill moment after `now` (CONTRACT §14). */
+/** The first refill moment after `now` (docs/contract.md §14). */
 function refillAfter(now: number, { interval, refillDay = 1 }: RefillInput): number {
   const moments: number[] = [];
   const date = new Date(now);
@@ -212,7 +212,7 @@ function refillAfter(now: number, { interval, refillDay = 1 }: RefillInput): num
   return moments.find((moment) => moment > now)!;
 }
 
-/** Does a permission that is held cover one that is asked for (CONTRACT §7)? */
+/** Does a permission that is held cover one that is asked for (docs/contract.md §7)? */
 const covers = (held: string, asked: string): boolean =>
   held === asked || (held.endsWith('.*') && asked.startsWith(held.slice(0, -1)));
 
@@ -343,7 +343,7 @@ export class Model {
   #slugsOf = (key: Key): string[] =>
     unique([...key.permissions, ...key.roles.flatMap((role) => role.permissions)].map(({ slug }) => slug));
 
-  // How things are shown (CONTRACT §4). What is undefined is left out.
+  // How things are shown (docs/contract.md §4). What is undefined is left out.
 
   #showRefill = (refill: RefillInput | undefined) =>
     refill && {
@@ -610,7 +610,7 @@ export class Model {
     };
   }
 
-  /** The limits that a verification takes part in, each with what it costs (CONTRACT §6). */
+  /** The limits that a verification takes part in, each with what it costs (docs/contract.md §6). */
   #selected(key: Key, items: NonNullable<VerifyInput['ratelimits']>) {
     type Selected = { id: Id | ''; limit: Required<LimitInput>; owner: Owner; cost: number };
     const selected: Selected[] = [];
