@@ -3,13 +3,36 @@ import { configDefaults, defineConfig } from 'vitest/config';
 /** npm run test:faults: only the fault programs, the long ones too, one at a time so that none disturbs another's figures. */
 const faultsOnly = process.env.FAULTS_RESULTS !== undefined;
 
+/**
+ * Files that replace modules, clocks, globals or settings of vitest, or that measure the process they are in. All others share
+ * their modules within a worker: to load these for each file took longer than most tests.
+ */
+const isolated = [
+  'test/{atomicity,docs,health,log,metrics,model}.test.ts',
+  'test/cli/{backup,cli,doctor,keyLines}.test.ts',
+  'test/faults/**/*.test.ts',
+  'test/http/{fairness,server,uws}.test.ts',
+  'test/sdks/go.test.ts',
+  'test/store/{durable,embedded,lanes}.test.ts',
+];
+const long = '**/*.long.test.ts';
+
+const projects = [
+  {
+    extends: true as const,
+    test: { name: 'shared', include: ['test/**/*.test.ts'], exclude: [...isolated, long], isolate: false },
+  },
+  { extends: true as const, test: { name: 'isolated', include: isolated, exclude: [long] } },
+];
+const faults = [{ extends: true as const, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } }];
+
 export default defineConfig({
   test: {
-    include: faultsOnly ? ['test/faults/**/*.test.ts'] : ['test/**/*.test.ts'],
-    exclude: faultsOnly ? configDefaults.exclude : [...configDefaults.exclude, '**/*.long.test.ts'],
+    projects: faultsOnly ? faults : projects,
     // Lua files are in no module graph: --watch runs everything again when one changes.
     forceRerunTriggers: [...configDefaults.forceRerunTriggers, '**/lua/**/*.lua'],
     globalSetup: 'test/support/redis.ts',
+    setupFiles: 'test/support/emptyDatabase.ts',
     pool: 'forks',
     maxWorkers: faultsOnly ? 1 : 2,
     testTimeout: 20_000,

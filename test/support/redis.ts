@@ -6,30 +6,16 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Cluster } from 'ioredis';
-import { inject } from 'vitest';
 import type { TestProject } from 'vitest/node';
 import type { RedisClient } from '../../src/store/redis.ts';
 import { runRedis } from './processes.ts';
 import { redisNodes } from './redisNodes.ts';
+import { databases } from './redisUrl.ts';
 
-declare module 'vitest' {
-  interface ProvidedContext {
-    redisUrl: string;
-  }
-}
-
-const databases = 64;
+export { testRedisUrl } from './redisUrl.ts';
 
 /** What the embedded server sets for the compact encodings, and no persistence. */
 const settings = `--save "" --appendonly no --databases ${databases} --hash-max-listpack-value 16384`;
-
-/** For use inside tests: the run's Redis, in the database of this vitest worker. */
-export function testRedisUrl(): string {
-  const database = Number(process.env.VITEST_POOL_ID) % databases;
-  const url = inject('redisUrl');
-  if (url.includes('+cluster:')) return url; // Has one database.
-  return url.startsWith('unix:') ? `${url}?db=${database}` : `${url}/${database}`;
-}
 
 /** Every name that matches, wherever in a Cluster it lies. */
 export async function namesLike(redis: RedisClient | Cluster, pattern: string): Promise<Buffer[]> {

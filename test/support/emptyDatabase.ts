@@ -1,0 +1,22 @@
+// vitest's setupFiles: each test file begins with an empty database. What the files before it left would be in the way of
+// those that look at everything (KEYS, SCAN), and took a sixth of the suite's time.
+
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { inject } from 'vitest';
+import { testRedisUrl } from './redisUrl.ts';
+
+if (!inject('redisUrl').includes('+cluster:')) {
+  const { pathname, hostname, port, protocol, searchParams } = new URL(testRedisUrl());
+  const isSocket = protocol === 'unix:';
+  const database = isSocket ? searchParams.get('db') : pathname.slice(1);
+  const socket = isSocket ? connect(pathname) : connect(Number(port), hostname);
+  socket.write(`SELECT ${database}\r\nFLUSHDB ASYNC\r\n`);
+  let replies = '';
+  while (replies !== '+OK\r\n+OK\r\n') {
+    const [chunk] = (await once(socket, 'data')) as [Buffer];
+    replies += chunk;
+    if (replies.includes('-')) throw new Error(replies);
+  }
+  socket.destroy();
+}
