@@ -8,7 +8,7 @@ const faultsOnly = process.env.FAULTS_RESULTS !== undefined;
  * their modules within a worker: to load these for each file took longer than most tests.
  */
 const isolated = [
-  'test/{atomicity,docs,health,log,metrics,model}.test.ts',
+  'test/{atomicity,docs,health,log,main,metrics,model}.test.ts',
   'test/cli/{backup,cli,doctor,keyLines}.test.ts',
   'test/faults/**/*.test.ts',
   'test/http/{fairness,server,uws}.test.ts',

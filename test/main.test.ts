@@ -2,39 +2,42 @@
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
-import { connect, createServer, type Server as NetServer, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { beforeAll, describe, expect, type TestContext, test, vi } from 'vitest';
 import { embeddedUrlIfRunning } from '../src/store/embedded.ts';
 import { build, type Program, portOf, runRedis, runServer } from './support/processes.ts';
 
 const waiting = { timeout: 10_000, interval: 20 };
 
-let dataDir: string;
-let servers: Program[];
+// Tests are concurrent: most of their time they wait for a process.
+vi.setConfig({ testTimeout: 60_000, maxConcurrency: 6 });
 
 beforeAll(build, 120_000);
 
-beforeEach(() => {
-  dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
-  servers = [];
-});
-
-afterEach(async () => {
-  await Promise.all(servers.map((server) => server.stop()));
-  rmSync(dataDir, { recursive: true });
-});
-
-function start(env: Record<string, string> = {}, words?: string[]): Program {
-  const server = runServer({ TOLLGATE_DATA_DIR: dataDir, ...env }, words);
-  servers.push(server);
-  return server;
+/** A data directory of this test, and servers on it that are stopped when the test ends. */
+function open({ onTestFinished }: TestContext) {
+  const dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const servers: Program[] = [];
+  onTestFinished(async () => {
+    await Promise.all(servers.map((server) => server.stop()));
+    rmSync(dataDir, { recursive: true });
+  });
+  return {
+    dataDir,
+    start(env: Record<string, string> = {}, words?: string[]): Program {
+      const server = runServer({ TOLLGATE_DATA_DIR: dataDir, ...env }, words);
+      servers.push(server);
+      return server;
+    },
+  };
 }
 
 const firstRootKey = /^This is the first root key\. It is shown once: (root_\w+)$/m;
 
-test('an empty store gets a first root key, which works, is shown once and is in no log', async () => {
+test.concurrent('an empty store gets a first root key, which works, is shown once and is in no log', async (context) => {
+  const { start } = open(context);
   const first = start({ LOG_LEVEL: 'trace' });
   const port = await portOf(first);
   await vi.waitFor(() => expect(first.out).toMatch(firstRootKey), waiting);
@@ -51,7 +54,8 @@ test('an empty store gets a first root key, which works, is shown once and is in
   expect(second.out).not.toMatch(firstRootKey);
 });
 
-test('FIRST_ROOT_KEY=none leaves an empty store empty, for where standard output is kept', async () => {
+test.concurrent('FIRST_ROOT_KEY=none leaves an empty store empty, for where standard output is kept', async (context) => {
+  const { dataDir, start } = open(context);
   const server = start({ FIRST_ROOT_KEY: 'none' });
   await portOf(server);
   const workspaces = spawnSync(process.execPath, ['dist/cli/index.js', 'workspace', 'list'], {
@@ -63,14 +67,19 @@ test('FIRST_ROOT_KEY=none leaves an empty store empty, for where standard output
   expect(server.out).toMatch(/^Tollgate listens on .*\n$/);
 });
 
-test.each(['SIGTERM', 'SIGINT'] as const)('%s stops it with exit code 0, and its Redis with it', async (signal) => {
-  const server = start();
-  await portOf(server);
-  expect(await server.stop(signal)).toBe(0);
-  expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
-});
+test.concurrent.for(['SIGTERM', 'SIGINT'] as const)(
+  '%s stops it with exit code 0, and its Redis with it',
+  async (signal, context) => {
+    const { dataDir, start } = open(context);
+    const server = start();
+    await portOf(server);
+    expect(await server.stop(signal)).toBe(0);
+    expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
+  },
+);
 
-test('a signal in the middle of the start leaves no Redis behind', async () => {
+test.concurrent('a signal in the middle of the start leaves no Redis behind', async (context) => {
+  const { dataDir, start } = open(context);
   const server = start();
   await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeDefined(), waiting);
   expect(await server.stop()).toBe(0);
@@ -101,7 +110,8 @@ async function reachable(port: number): Promise<boolean> {
   );
 }
 
-test('what is in flight is answered before it stops', async () => {
+test.concurrent('what is in flight is answered before it stops', async (context) => {
+  const { start } = open(context);
   const server = start();
   const request = await interruptRequest(server, 'SIGTERM');
   await request.finish();
@@ -110,7 +120,8 @@ test('what is in flight is answered before it stops', async () => {
   expect(request.answer()).toMatch(/^HTTP\/1\.1 401 /);
 });
 
-test('started by `tollgate serve` too', async () => {
+test.concurrent('started by `tollgate serve` too', async (context) => {
+  const { start } = open(context);
   const server = start({}, ['dist/cli/index.js', 'serve']);
   const request = await interruptRequest(server, 'SIGTERM');
   await request.finish();
@@ -119,7 +130,8 @@ test('started by `tollgate serve` too', async () => {
   expect(request.answer()).toMatch(/^HTTP\/1\.1 401 /);
 });
 
-test('Ctrl-C below npm, which signals twice, is one signal', async () => {
+test.concurrent('Ctrl-C below npm, which signals twice, is one signal', async (context) => {
+  const { start } = open(context);
   const server = start();
   const request = await interruptRequest(server, 'SIGINT');
   server.child.kill('SIGINT');
@@ -128,7 +140,8 @@ test('Ctrl-C below npm, which signals twice, is one signal', async () => {
   expect(await server.ended).toBe(0);
 });
 
-test('a later signal ends it at once, and its Redis with it', async () => {
+test.concurrent('a later signal ends it at once, and its Redis with it', async (context) => {
+  const { dataDir, start } = open(context);
   const server = start();
   await interruptRequest(server, 'SIGINT');
   await vi.waitFor(() => {
@@ -139,7 +152,8 @@ test('a later signal ends it at once, and its Redis with it', async () => {
   await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeUndefined(), waiting);
 });
 
-test('a second server on the same data directory is refused', async () => {
+test.concurrent('a second server on the same data directory is refused', async (context) => {
+  const { start } = open(context);
   const first = start();
   await portOf(first);
   const second = start();
@@ -147,7 +161,8 @@ test('a second server on the same data directory is refused', async () => {
   expect(second.err).toMatch(/^tollgate: The data directory .* is in use by another Tollgate \(process \d+\)\./);
 });
 
-test('a port that is taken is an error in words, and its Redis is stopped', async () => {
+test.concurrent('a port that is taken is an error in words, and its Redis is stopped', async (context) => {
+  const { dataDir, start } = open(context);
   const other = createServer().listen(0, '127.0.0.1');
   await once(other, 'listening');
   const { port } = other.address() as { port: number };
@@ -160,7 +175,8 @@ test('a port that is taken is an error in words, and its Redis is stopped', asyn
   other.close();
 });
 
-test('wrong settings are an error in words', async () => {
+test.concurrent('wrong settings are an error in words', async (context) => {
+  const { start } = open(context);
   const server = start({ PORT: 'http' });
   expect(await server.ended).toBe(1);
   expect(server.err).toBe('tollgate: Invalid settings:\n  PORT=http must be a whole number from 0 to 65535\n');
@@ -172,7 +188,8 @@ const workersOf = (server: Program) =>
     .trim()
     .split('\n');
 
-test('with several workers a killed one is replaced, and the port stays open', async () => {
+test.concurrent('with several workers a killed one is replaced, and the port stays open', async (context) => {
+  const { start } = open(context);
   const server = start({ WORKERS: '2', LOG_LEVEL: 'error' });
   const port = await portOf(server);
   const before = workersOf(server);
@@ -193,20 +210,14 @@ test('with several workers a killed one is replaced, and the port stays open', a
 });
 
 describe('a Redis that goes while the second worker starts', () => {
-  let redis: Awaited<ReturnType<typeof runRedis>>;
-  let relay: NetServer;
-  let server: Program;
-  let clients: Set<Socket>;
-  /** Whether a connection is refused; asked only once there are two workers, when only the second one has none yet. */
-  let refuses: () => boolean;
-  let refused: number;
-
-  beforeEach(async () => {
-    redis = await runRedis(dataDir);
-    [clients, refused] = [new Set(), 0];
-    relay = createServer((client) => {
-      if (workersOf(server).length === 2 && refuses()) {
-        refused++;
+  /** Behind a relay that refuses connections: it is asked only once there are two workers, when only the second has none. */
+  async function openRelay(context: TestContext) {
+    const { dataDir, start } = open(context);
+    const redis = await runRedis(dataDir);
+    const clients = new Set<Socket>();
+    const relay = createServer((client) => {
+      if (workersOf(opened.server).length === 2 && opened.refuses()) {
+        opened.refused++;
         client.destroy();
         return;
       }
@@ -215,20 +226,23 @@ describe('a Redis that goes while the second worker starts', () => {
       client.pipe(upstream).pipe(client);
       for (const socket of [client, upstream]) socket.on('error', () => socket.destroy());
     }).listen(0, '127.0.0.1');
+    const opened = { server: undefined as never as Program, clients, refused: 0, refuses: () => false };
     await once(relay, 'listening');
     const { port } = relay.address() as { port: number };
-    server = start({ WORKERS: '2', LOG_LEVEL: 'error', REDIS_URL: `redis://127.0.0.1:${port}` });
-  });
+    opened.server = start({ WORKERS: '2', LOG_LEVEL: 'error', REDIS_URL: `redis://127.0.0.1:${port}` });
+    context.onTestFinished(async () => {
+      await opened.server.stop('SIGKILL');
+      relay.close();
+      await redis.stop();
+    });
+    return opened;
+  }
+  type Relay = Awaited<ReturnType<typeof openRelay>>;
 
-  afterEach(async () => {
-    await server.stop('SIGKILL');
-    relay.close();
-    await redis.stop();
-  });
-
-  async function servesAndStops() {
+  async function expectServesAndStops(relay: Relay) {
+    const { server } = relay;
     const port = await portOf(server);
-    expect(refused).toBeGreaterThan(0);
+    expect(relay.refused).toBeGreaterThan(0);
     expect(server.err).toMatch(/Cannot reach Redis[\s\S]*A worker ended with exit code 1\. Restarting it/);
     expect((await fetch(`http://127.0.0.1:${port}/v2/liveness`)).status).toBe(200);
     await vi.waitFor(() => expect(workersOf(server)).toHaveLength(2), waiting);
@@ -238,24 +252,27 @@ describe('a Redis that goes while the second worker starts', () => {
     expect(await server.stop()).toBe(0);
   }
 
-  test('for that worker alone: it is tried again, while the first one serves', async () => {
-    refuses = () => refused === 0;
-    await servesAndStops();
-    expect(server.out).toMatch(firstRootKey);
+  test.concurrent('for that worker alone: it is tried again, while the first one serves', async (context) => {
+    const relay = await openRelay(context);
+    relay.refuses = () => relay.refused === 0;
+    await expectServesAndStops(relay);
+    expect(relay.server.out).toMatch(firstRootKey);
   });
 
-  test('for all of them: the server waits for it, and says that it made no root key', async () => {
-    refuses = () => {
-      for (const client of clients) client.destroy();
-      return !server.err.includes('first root key');
+  test.concurrent('for all of them: the server waits for it, and reports that it made no root key', async (context) => {
+    const relay = await openRelay(context);
+    relay.refuses = () => {
+      for (const client of relay.clients) client.destroy();
+      return !relay.server.err.includes('first root key');
     };
-    await servesAndStops();
-    expect(server.out).not.toMatch(firstRootKey);
-    expect(server.err).toContain('tollgate workspace create');
+    await expectServesAndStops(relay);
+    expect(relay.server.out).not.toMatch(firstRootKey);
+    expect(relay.server.err).toContain('tollgate workspace create');
   });
 });
 
-test('the arguments of a worker, which every user of the machine sees, do not tell its Redis', async () => {
+test.concurrent('the arguments of a worker, which every user of the machine sees, do not tell its Redis', async (context) => {
+  const { start } = open(context);
   const server = start({ WORKERS: '2' });
   await portOf(server);
   for (const pid of workersOf(server)) {
@@ -263,7 +280,8 @@ test('the arguments of a worker, which every user of the machine sees, do not te
   }
 });
 
-test('workers of a server that was killed end by themselves', async () => {
+test.concurrent('workers of a server that was killed end by themselves', async (context) => {
+  const { start } = open(context);
   const server = start({ WORKERS: '2' });
   const port = await portOf(server);
   server.child.kill('SIGKILL');
@@ -272,8 +290,9 @@ test('workers of a server that was killed end by themselves', async () => {
   await portOf(start());
 });
 
-// Ten seconds of it are the server's patience.
-test('a request that never ends keeps no worker alive after the first process', { timeout: 60_000 }, async () => {
+// The server waits ten seconds for a request in flight.
+test.concurrent('a request that never ends keeps no worker alive after the first process', async (context) => {
+  const { dataDir, start } = open(context);
   const server = start({ WORKERS: '2' });
   const client = connect(await portOf(server), '127.0.0.1').on('error', () => {});
   await send(client, 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n');
@@ -301,7 +320,8 @@ function isAlive(pid: string): boolean {
   }
 }
 
-test('a worker that cannot be run for a while is tried until it can, and does not hold up the stop', async () => {
+test.concurrent('a worker that cannot be run for a while is tried until it can, and does not hold up the stop', async (context) => {
+  const { dataDir, start } = open(context);
   const node = join(dataDir, 'node');
   symlinkSync(process.execPath, node);
   // Workers are run by what the first process takes for Node: a link that the test can take away.
