@@ -99,7 +99,7 @@ beforeAll(async () => {
   }
 });
 
-describe(`random histories (seed ${seed})`, () => {
+describe(`analytics.getRatelimits: random histories (seed ${seed})`, () => {
   const period = (granularity: string): Query => {
     const end = clock.now + 1 - (pick(0, 1) && pick(0, 20 * dayMs));
     const hours = granularity === 'hour' ? 980 : 24 * 60;
@@ -120,21 +120,21 @@ describe(`random histories (seed ${seed})`, () => {
     },
   );
 
-  test('the last 24 hours by hour unless something else is asked for', async () => {
+  test('the default is the last 24 hours by hour', async () => {
     await ok('ratelimits.limit', { namespace: 'email', identifier: 'last', limit: 1, duration: 1000 });
     log.push({ time: clock.now, namespace: 'email', identifier: 'last', passed: true });
     expect(await expectTally(log, {})).toBeGreaterThan(0);
     expect(await expectTally(log, { namespace: 'email', identifier: 'last' })).toBe(1);
   });
 
-  test('a namespace by its id is told by its name', async () => {
+  test('a namespace given by its id is returned by its name', async () => {
     const query: Query = { start: clock.now - 30 * dayMs, end: clock.now + 1, granularity: 'month' };
     const byId = await ok('analytics.getRatelimits', { ...query, namespace: idOf.get('sms')! });
     expect(byId).toEqual(await ok('analytics.getRatelimits', { ...query, namespace: 'sms' }));
     expect(new Set(byId.map(({ namespace }) => namespace))).toEqual(new Set(['sms']));
   });
 
-  test('a grant for some namespaces sees only their rows', async () => {
+  test('a caller with grants for some namespaces gets only their rows', async () => {
     const rootKey = await createRootKey(['email', 'p'].map((name) => `ratelimit.${idOf.get(name)}.read_analytics`));
     const seen = log.filter(({ namespace }) => namespace === 'email' || namespace === 'p');
     const query: Query = { start: clock.now - 60 * dayMs, end: clock.now + 1, granularity: 'day' };
@@ -153,7 +153,7 @@ describe(`random histories (seed ${seed})`, () => {
   });
 });
 
-test('of many at once each is counted', async () => {
+test('analytics.getRatelimits: each of many concurrent checks is counted', async () => {
   const check = { namespace: 'crowd', identifier: 'a', limit: 30, duration: hourMs };
   await Promise.all(Array.from({ length: 100 }, () => ok('ratelimits.limit', check)));
   const time = clock.now - (clock.now % hourMs);
@@ -162,7 +162,7 @@ test('of many at once each is counted', async () => {
   ]);
 });
 
-test('refused checks count nowhere', async () => {
+test('analytics.getRatelimits: a check refused with 4xx is not counted', async () => {
   const check = { namespace: 'refused', identifier: 'a', limit: 1, duration: 1000 };
   await ok('ratelimits.limit', check);
   await call('ratelimits.limit', check, ['ratelimit.rlns_other.limit']);
@@ -171,7 +171,7 @@ test('refused checks count nowhere', async () => {
   expect(await ok('analytics.getRatelimits', { namespace: 'refused' })).toMatchObject([{ passed: 1, blocked: 0 }]);
 });
 
-test('names that nobody has, and another workspace’s, give no rows', async () => {
+test('analytics.getRatelimits: unknown names, and those of another workspace, give no rows', async () => {
   await ok('ratelimits.limit', { namespace: 'ours', identifier: 'a', limit: 1, duration: 1000 });
   for (const query of [
     { namespace: 'nowhere' },
@@ -186,8 +186,8 @@ test('names that nobody has, and another workspace’s, give no rows', async () 
   }
 });
 
-describe('400', () => {
-  test('a query in SQL says what to use instead', async () => {
+describe('analytics.getRatelimits: 400', () => {
+  test('an SQL query is refused with the fields to use', async () => {
     const refused = await call('analytics.getRatelimits', { query: 'SELECT 1' });
     expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
     expect(refused.error.errors).toEqual([
@@ -207,7 +207,7 @@ describe('400', () => {
   });
 });
 
-describe('a namespace counts so many identifiers a day by themselves', () => {
+describe('analytics.getRatelimits: the limit of identifiers per namespace and day', () => {
   const { identifiersMax } = testSettings;
   const checks = (namespace: string, from: number, count: number) =>
     Array.from({ length: count }, (_, index) => ({
@@ -222,7 +222,7 @@ describe('a namespace counts so many identifiers a day by themselves', () => {
     return rows.reduce((sum, { passed, blocked }) => sum + passed + blocked, 0);
   };
 
-  test('and later ones for the namespace only, which are limited all the same', async () => {
+  test('identifiers beyond the limit are counted for the namespace only, and are still rate limited', async () => {
     clock.now = (Math.floor(clock.now / dayMs) + 40) * dayMs + hourMs;
     for (let from = 0; from < identifiersMax - 1; from += 99) {
       await ok('ratelimits.multiLimit', checks('many', from, Math.min(99, identifiersMax - 1 - from)));

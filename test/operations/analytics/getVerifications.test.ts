@@ -94,7 +94,7 @@ function logger() {
   };
 }
 
-describe('random histories', () => {
+describe('analytics.getVerifications: random histories', () => {
   const { log, verify } = logger();
   const pick = random(seed);
   const oneOf = <T>(items: readonly T[]): T => items[pick(0, items.length - 1)]!;
@@ -207,7 +207,7 @@ describe('random histories', () => {
     return { end, start: end - pick(0, hours) * hourMs + pick(0, hourMs - 1) - hourMs };
   };
 
-  test(`have every outcome, and identities and tags of every kind (seed ${seed})`, () => {
+  test(`contain every outcome, and identities and tags of every kind (seed ${seed})`, () => {
     expect([...outcomes].sort()).toEqual(
       ['DISABLED', 'EXPIRED', 'INSUFFICIENT_PERMISSIONS', 'RATE_LIMITED', 'USAGE_EXCEEDED', 'VALID'].sort(),
     );
@@ -256,7 +256,7 @@ describe('random histories', () => {
     expect(rows).toBeGreaterThanOrEqual(16);
   });
 
-  test('a grant for one API sees and counts only its rows, whatever is asked', async () => {
+  test('a caller with a grant for one API gets and counts only its rows', async () => {
     const [mine, theirs] = apis as [string, string];
     const rootKey = await createRootKey([`api.${mine}.read_analytics`]);
     const seen = log.filter(({ apiId }) => apiId === mine);
@@ -276,8 +276,8 @@ describe('random histories', () => {
   });
 });
 
-describe('one thing at a time', () => {
-  test('the last 24 hours by hour and outcome, unless something else is asked for', async () => {
+describe('analytics.getVerifications: single cases', () => {
+  test('the default is the last 24 hours by hour and outcome', async () => {
     const { log, verify } = logger();
     const made = await createKey({ credits: { remaining: 100 } });
     clock.now = clock.now - (clock.now % hourMs) + 25 * hourMs + 1000;
@@ -296,7 +296,7 @@ describe('one thing at a time', () => {
     await expectTally(log, { apiId: made.apiId });
   });
 
-  test('a verification of no known key counts nowhere, nor does one that is refused', async () => {
+  test('a verification of an unknown key, or one refused with 4xx, is not counted', async () => {
     const { apiId, key } = await createKey();
     await ok('keys.verifyKey', { key: 'unknown' });
     expect((await call('keys.verifyKey', { key }, ['api.api_other.verify_key'])).data.code).toBe('NOT_FOUND');
@@ -305,7 +305,7 @@ describe('one thing at a time', () => {
     expect(await ok('analytics.getVerifications', { apiId })).toEqual([]);
   });
 
-  test('of many at once, with all that they share, each is counted', async () => {
+  test('each of many concurrent verifications is counted', async () => {
     const { apiId } = await createKey();
     const keys = await Promise.all(
       Array.from({ length: 5 }, () => createKey({ apiId, externalId: 'crowd', credits: { remaining: 30 } })),
@@ -332,7 +332,7 @@ describe('one thing at a time', () => {
     expect(await rows({ groupBy: ['tag'], tag: 'tag 0' })).toMatchObject([{ tag: 'tag 0', count: 67 }]);
   });
 
-  test('an identity that changes within the hour: each part counts under whose it was', async () => {
+  test('a key whose identity changes within the hour: each part is counted for the identity of that time', async () => {
     const { log, verify } = logger();
     const key: Parameters<typeof verify>[0] = await createKey({ externalId: 'before' });
     await verify({ ...key, externalId: 'before' });
@@ -386,7 +386,7 @@ describe('one thing at a time', () => {
     }
   });
 
-  test('an API counts no more tags than the setting allows, and goes on with those it has', async () => {
+  test('an API counts no more tags than the setting allows, and continues with known ones', async () => {
     const { log, verify } = logger();
     const key = await createKey();
     const tags = Array.from({ length: testSettings.tagsMax + 15 }, (_, index) => `tag ${index}`);
@@ -408,7 +408,7 @@ describe('one thing at a time', () => {
     await expectTally(other.log, { apiId: otherKey.apiId, groupBy: ['tag'] });
   });
 
-  test('an API counts so many bytes by tag a day; what was counted in the hour goes on, with its credits', async () => {
+  test('an API counts a limited number of bytes by tag per day; tags of this hour continue, with their credits', async () => {
     clock.now = (Math.floor(clock.now / dayMs) + 1) * dayMs + hourMs;
     const { apiId } = await ok('apis.createApi', { name: 'tagged' });
     const query = { apiId, start: clock.now - hourMs, end: clock.now + 1, groupBy: ['tag' as const] };
@@ -447,7 +447,7 @@ describe('one thing at a time', () => {
     ]);
   });
 
-  test('ids that nobody has, and another workspace’s, give no rows', async () => {
+  test('unknown ids, and those of another workspace, give no rows', async () => {
     const key = await createKey({ externalId: 'ours' });
     await ok('keys.verifyKey', { key: key.key, tags: ['ours'] });
     const unknown = [
@@ -467,7 +467,7 @@ describe('one thing at a time', () => {
     }
   });
 
-  test('a clock that steps back into the hour before loses nothing', async () => {
+  test('a clock that steps back into the previous hour loses no counts', async () => {
     const { log, verify } = logger();
     const key = { ...(await createKey({ externalId: 'time.traveller' })), externalId: 'time.traveller' };
     await verify(key);
@@ -481,7 +481,7 @@ describe('one thing at a time', () => {
     }
   });
 
-  test('the count of one hour does not leak into the next, at the very millisecond', async () => {
+  test('counts of one hour do not leak into the next, to the millisecond', async () => {
     const { log, verify } = logger();
     const key = await createKey();
     clock.now += hourMs - (clock.now % hourMs) - 1;
@@ -501,8 +501,8 @@ describe('one thing at a time', () => {
   });
 });
 
-describe('400', () => {
-  test.each(['SELECT 1', ''])('a query in SQL says what to use instead: %j', async (query) => {
+describe('analytics.getVerifications: 400', () => {
+  test.each(['SELECT 1', ''])('an SQL query is refused with the fields to use: %j', async (query) => {
     const { status, code, error } = await call('analytics.getVerifications', { query });
     expect({ status, code }).toEqual({ status: 400, code: 'invalid_input' });
     expect(error.errors).toEqual([
@@ -538,7 +538,7 @@ describe('400', () => {
   );
 });
 
-describe('a long history', () => {
+describe('analytics.getVerifications: a long key history', () => {
   const keysCount = 70;
   const hoursCount = 28 * 24;
   const end = Date.UTC(2026, 5, 29);
@@ -559,7 +559,7 @@ describe('a long history', () => {
     await redis.quit();
   });
 
-  test('is read whole, by as many scripts as it takes', async () => {
+  test('is read completely, by several scripts', async () => {
     const rows = await ok('analytics.getVerifications', {
       apiId,
       start,
@@ -572,7 +572,7 @@ describe('a long history', () => {
     expect(rows).toEqual(expect.arrayContaining(keyIds.map((keyId) => ({ ...of, keyId }))));
   });
 
-  test('is refused where it makes more rows than an answer has', async () => {
+  test('is refused when it gives more rows than a response may have', async () => {
     const query = { apiId, start, end, granularity: 'hour' as const };
     const few = await ok('analytics.getVerifications', { ...query, groupBy: ['externalId', 'outcome'] });
     expect(few).toHaveLength(2 * hoursCount);

@@ -3,15 +3,15 @@ import { harness } from '../../support/harness.ts';
 
 const { call, ok } = harness();
 
-describe('200', () => {
-  test('makes an API that can be read and that takes keys at once', async () => {
+describe('apis.createApi: 200', () => {
+  test('creates an API that can be read and given keys immediately', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'payments' });
     expect(apiId).toMatch(/^api_[1-9A-HJ-NP-Za-km-z]{16}$/);
     expect(await ok('apis.getApi', { apiId })).toEqual({ id: apiId, name: 'payments' });
     expect((await call('keys.createKey', { apiId })).status).toBe(200);
   });
 
-  test('the same name again makes another API', async () => {
+  test('the same name again creates another API', async () => {
     const [first, second] = [
       await ok('apis.createApi', { name: 'twice' }),
       await ok('apis.createApi', { name: 'twice' }),
@@ -35,7 +35,7 @@ describe('200', () => {
   );
 });
 
-describe('400', () => {
+describe('apis.createApi: 400', () => {
   test.each([
     'ab',
     '',
@@ -50,7 +50,7 @@ describe('400', () => {
   });
 });
 
-test('403: creating is granted for all APIs or not at all', async () => {
+test('apis.createApi: 403: a grant that names an API creates none', async () => {
   const { apiId } = await ok('apis.createApi', { name: 'theirs' });
   const { status, code, error } = await call('apis.createApi', { name: 'new' }, [`api.${apiId}.create_api`]);
   expect({ status, code }).toEqual({ status: 403, code: 'insufficient_permissions' });

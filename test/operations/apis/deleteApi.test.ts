@@ -5,8 +5,8 @@ import { harness } from '../../support/harness.ts';
 
 const { call, ok, createKey } = harness();
 
-describe('200', () => {
-  test('its keys are unknown from the next request on, to everyone', async () => {
+describe('apis.deleteApi: 200', () => {
+  test('its keys are unknown from the next request on, on every server', async () => {
     const { apiId, keyId, key } = await createKey({ externalId: 'alice', credits: { remaining: 5 } });
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true, keyId });
     expect(await call('apis.deleteApi', { apiId })).toMatchObject({ status: 200, data: {} });
@@ -38,7 +38,7 @@ describe('200', () => {
   });
 });
 
-test('404: a second time, or what never was', async () => {
+test('apis.deleteApi: 404 for an API that is deleted or unknown', async () => {
   const { apiId } = await ok('apis.createApi', { name: 'once' });
   await ok('apis.deleteApi', { apiId });
   for (const id of [apiId, 'api_unknown']) {
@@ -46,7 +46,7 @@ test('404: a second time, or what never was', async () => {
   }
 });
 
-test('403: for another API only, and then it stays', async () => {
+test('apis.deleteApi: 403: for another API only, and then it stays', async () => {
   const { apiId, key } = await createKey();
   const answer = await call('apis.deleteApi', { apiId }, ['api.api_other.delete_api', 'api.*.read_api']);
   expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });

@@ -3,12 +3,12 @@ import { harness } from '../../support/harness.ts';
 
 const { call, ok } = harness();
 
-test('200: its id and name', async () => {
+test('apis.getApi: 200: its id and name', async () => {
   const { apiId } = await ok('apis.createApi', { name: 'payments' });
   expect(await ok('apis.getApi', { apiId })).toEqual({ id: apiId, name: 'payments' });
 });
 
-describe('404', () => {
+describe('apis.getApi: 404', () => {
   test.each(['api_1111111111111111', 'api', '123', '*'.repeat(3).replaceAll('*', 'x'), 'a'.repeat(255)])(
     'the id %s',
     async (apiId) => {
@@ -16,7 +16,7 @@ describe('404', () => {
     },
   );
 
-  test('another id that ends like an API\u2019s', async () => {
+  test('an id that ends like an existing API\u2019s', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'payments' });
     for (const id of [`x${apiId}`, apiId.slice(4), `api_11111111${apiId.slice(-8)}`, apiId.slice(-8)]) {
       expect(await call('apis.getApi', { apiId: id })).toMatchObject({ status: 404, code: 'api_not_found' });
@@ -30,7 +30,7 @@ describe('404', () => {
   });
 });
 
-describe('400', () => {
+describe('apis.getApi: 400', () => {
   test.each(['', 'ab', 'a'.repeat(256), 'api-1', 'api 1', 'api_1\n', 'äpi'])('the id %j', async (apiId) => {
     const { status, error } = await call('apis.getApi', { apiId });
     expect(status).toBe(400);
@@ -41,15 +41,15 @@ describe('400', () => {
   });
 });
 
-describe('403', () => {
-  test('names both grants that would do', async () => {
+describe('apis.getApi: 403', () => {
+  test('names both grants of which one is enough', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'payments' });
     const { status, error } = await call('apis.getApi', { apiId }, ['api.api_other.read_api']);
     expect(status).toBe(403);
     expect(error.detail).toContain(`api.*.read_api or api.${apiId}.read_api`);
   });
 
-  test('comes before 404, so that nothing is told about APIs one may not read', async () => {
+  test('comes before 404, so that the existence of an API is not revealed', async () => {
     const answer = await call('apis.getApi', { apiId: 'api_unknown' }, ['api.api_other.read_api']);
     expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
     const mine = await call('apis.getApi', { apiId: 'api_unknown' }, ['api.api_unknown.read_api']);

@@ -30,14 +30,14 @@ async function listAll(input: InputOf<'apis.listKeys'>, between: (page: number) 
   return pages;
 }
 
-describe('200', () => {
-  test('an API without keys', async () => {
+describe('apis.listKeys: 200', () => {
+  test('the list of an API without keys is empty', async () => {
     const { data, pagination } = await call('apis.listKeys', { apiId: await newApi() });
     expect(data).toEqual([]);
     expect(pagination).toEqual({ hasMore: false });
   });
 
-  test('each key as getKey shows it', async () => {
+  test('keys are as getKey returns them', async () => {
     const apiId = await newApi();
     const { keyId, key } = await createKey({
       apiId,
@@ -64,7 +64,7 @@ describe('200', () => {
     });
   });
 
-  test('pages follow each other in order of creation, whatever their size', async () => {
+  test('pages are in order of creation, for any page size', async () => {
     const apiId = await newApi();
     const keyIds = await createKeys(apiId, 13);
     for (const limit of [1, 2, 5, 12, 13, 14, 100]) {
@@ -76,14 +76,14 @@ describe('200', () => {
     }
   });
 
-  test('a hundred keys are a page when none is asked for', async () => {
+  test('the default page size is 100', async () => {
     const apiId = await newApi();
     const keyIds = await createKeys(apiId, 101);
     expect((await listAll({ apiId })).map((page) => page.length)).toEqual([100, 1]);
     expect((await listAll({ apiId })).flat()).toEqual(keyIds);
   });
 
-  test('each key that is there all along comes exactly once while others come and go', async () => {
+  test('every key that exists throughout is listed exactly once while others are created and deleted', async () => {
     const apiId = await newApi();
     const keyIds = await createKeys(apiId, 20);
     const created: string[] = [];
@@ -107,7 +107,7 @@ describe('200', () => {
     expect((await listAll({ apiId })).flat()).toEqual([...stayed, ...created]);
   });
 
-  test('keys of other APIs are not in it', async () => {
+  test('does not list keys of other APIs', async () => {
     const [apiId, other] = [await newApi(), await newApi()];
     const keyIds: string[] = [];
     for (let index = 0; index < 4; index++) {
@@ -118,14 +118,14 @@ describe('200', () => {
     expect((await listAll({ apiId, limit: 2, externalId: 'shared' })).flat()).toEqual(keyIds);
   });
 
-  test('disabled and expired keys are in it', async () => {
+  test('lists disabled and expired keys', async () => {
     const apiId = await newApi();
     await createKey({ apiId, enabled: false });
     await createKey({ apiId, expires: 0 });
     expect(await ok('apis.listKeys', { apiId })).toMatchObject([{ enabled: false }, { expires: 0 }]);
   });
 
-  test('balances are shown refilled, before any sweep', async () => {
+  test('balances include refills that no sweep has written yet', async () => {
     const apiId = await newApi();
     await createKey({ apiId, credits: { remaining: 1, refill: { interval: 'daily', amount: 10 } } });
     clock.advance(86_400_000);
@@ -142,8 +142,8 @@ describe('200', () => {
   });
 });
 
-describe('200, of one externalId', () => {
-  test('only its keys, page by page', async () => {
+describe('apis.listKeys: 200, of one externalId', () => {
+  test('lists only its keys, page by page', async () => {
     const apiId = await newApi();
     const alice = await createKeys(apiId, 5, { externalId: 'alice' });
     await createKeys(apiId, 3, { externalId: 'alice.b' });
@@ -161,7 +161,7 @@ describe('200, of one externalId', () => {
     expect({ status, data, pagination }).toEqual({ status: 200, data: [], pagination: { hasMore: false } });
   });
 
-  test('follows keys that are linked and unlinked, and those that are deleted', async () => {
+  test('follows keys that are linked, unlinked and deleted', async () => {
     const apiId = await newApi();
     const [first, second, third] = (await createKeys(apiId, 3, { externalId: 'carol' })) as [string, string, string];
     const [late] = (await createKeys(apiId, 1)) as [string];
@@ -172,7 +172,7 @@ describe('200, of one externalId', () => {
     expect((await listAll({ apiId, externalId: 'carol', limit: 1 })).flat()).toEqual([third, late]);
   });
 
-  test('each key exactly once while others come and go', async () => {
+  test('every key is listed exactly once while others are created and deleted', async () => {
     const apiId = await newApi();
     const keyIds = await createKeys(apiId, 8, { externalId: 'dave' });
     const pages = await listAll({ apiId, externalId: 'dave', limit: 2 }, async (page) => {
@@ -187,10 +187,10 @@ describe('200, of one externalId', () => {
   });
 });
 
-describe('400', () => {
+describe('apis.listKeys: 400', () => {
   const encoded = (text: string) => Buffer.from(text).toString('base64url');
 
-  test('a cursor that is none', async () => {
+  test('a malformed cursor', async () => {
     const apiId = await newApi();
     const keyIds = await createKeys(apiId, 3);
     const cursor = (await call('apis.listKeys', { apiId, limit: 1 })).pagination.cursor!;
@@ -259,7 +259,7 @@ describe('400', () => {
   });
 });
 
-describe('404', () => {
+describe('apis.listKeys: 404', () => {
   test('an API that is unknown or deleted', async () => {
     const apiId = await newApi();
     await ok('apis.deleteApi', { apiId });
@@ -268,7 +268,7 @@ describe('404', () => {
     }
   });
 
-  test('an API of another workspace, also with an externalId that both know', async () => {
+  test('an API of another workspace, also with an externalId of both', async () => {
     const { apiId } = await createKey({ externalId: 'erin' });
     const { rootKey } = await createWorkspace();
     const answer = await call('apis.listKeys', { apiId, externalId: 'erin' }, rootKey);
@@ -276,7 +276,7 @@ describe('404', () => {
   });
 });
 
-describe('403', () => {
+describe('apis.listKeys: 403', () => {
   test.each([
     ['read_key', ['api.*.read_api']],
     ['read_api', ['api.*.read_key']],
@@ -286,7 +286,7 @@ describe('403', () => {
     expect(error.detail).toContain(lacking);
   });
 
-  test('both for this API are enough', async () => {
+  test('both grants for this API are enough', async () => {
     const apiId = await newApi();
     const grants = [`api.${apiId}.read_api`, `api.${apiId}.read_key`];
     expect((await call('apis.listKeys', { apiId }, grants)).status).toBe(200);

@@ -34,27 +34,24 @@ async function makeEvents(rootKey: string, count: number): Promise<string[]> {
   return requests;
 }
 
-test.each(operations.map(({ name }) => name))(
-  '%s leaves one event if it changes something, else none',
-  async (name) => {
-    const { rootKey, rootKeyId } = await newWorkspace();
-    const things = await makeThings(call, rootKey);
-    const before = await allEvents(rootKey);
-    clock.advance(1);
-    const time = clock.now;
-    const { input, changes } = exampleOf(name);
-    const { status, data, requestId } = await call(name, input(things), rootKey);
-    expect(status).toBe(200);
-    clock.advance(1);
-    const expected = changes?.(things, data);
-    const resource = expected && { type: expected[0], id: expected[1] };
-    expect((await allEvents(rootKey)).slice(before.length)).toEqual(
-      resource ? [{ id: expect.any(String), time, rootKeyId, operation: name, resource, requestId }] : [],
-    );
-  },
-);
+test.each(operations.map(({ name }) => name))('%s adds one event if it changes something, else none', async (name) => {
+  const { rootKey, rootKeyId } = await newWorkspace();
+  const things = await makeThings(call, rootKey);
+  const before = await allEvents(rootKey);
+  clock.advance(1);
+  const time = clock.now;
+  const { input, changes } = exampleOf(name);
+  const { status, data, requestId } = await call(name, input(things), rootKey);
+  expect(status).toBe(200);
+  clock.advance(1);
+  const expected = changes?.(things, data);
+  const resource = expected && { type: expected[0], id: expected[1] };
+  expect((await allEvents(rootKey)).slice(before.length)).toEqual(
+    resource ? [{ id: expect.any(String), time, rootKeyId, operation: name, resource, requestId }] : [],
+  );
+});
 
-test('refused calls leave none', async () => {
+test('audit.listEvents: refused calls add no event', async () => {
   const { rootKey } = await newWorkspace();
   const { keyId, apiId } = await makeThings(call, rootKey);
   const before = await allEvents(rootKey);
@@ -71,7 +68,7 @@ test('refused calls leave none', async () => {
   expect(await allEvents(rootKey)).toEqual(before);
 });
 
-test('a migration none of whose keys is new leaves none', async () => {
+test('audit.listEvents: a migration without a new key adds no event', async () => {
   const { rootKey } = await newWorkspace();
   const things = await makeThings(call, rootKey);
   const input = examples['keys.migrateKeys'].input(things);
@@ -81,14 +78,14 @@ test('a migration none of whose keys is new leaves none', async () => {
   expect(await allEvents(rootKey)).toEqual(before);
 });
 
-test('an alias is recorded under the operation’s one name', async () => {
+test('audit.listEvents: a call by an alias is recorded under the operation’s name', async () => {
   const { rootKey } = await newWorkspace();
   const body = JSON.stringify({ namespace: 'a', identifier: 'a', limit: 1, duration: 1000 });
   await tollgate.send('/v2/ratelimit.setOverride', { body, authorization: `Bearer ${rootKey}` });
   expect((await allEvents(rootKey)).at(-1)).toMatchObject({ operation: 'ratelimits.setOverride' });
 });
 
-test('says which root key it was', async () => {
+test('audit.listEvents: an event names the root key', async () => {
   const { rootKey } = await newWorkspace();
   const { rootKeyId, key } = (await call('rootKeys.createRootKey', { permissions: ['api.*.create_api'] }, rootKey))
     .data;
@@ -96,8 +93,8 @@ test('says which root key it was', async () => {
   expect((await allEvents(rootKey)).at(-1)).toMatchObject({ rootKeyId, operation: 'apis.createApi' });
 });
 
-describe('order and pages', () => {
-  test('oldest first unless newest first is asked for', async () => {
+describe('audit.listEvents: order and pages of events', () => {
+  test('the default order is oldest first', async () => {
     const { rootKey } = await newWorkspace();
     const requests = await makeEvents(rootKey, 5);
     const order = async (input: object) =>
@@ -107,7 +104,7 @@ describe('order and pages', () => {
     expect((await order({ order: 'desc' })).slice(0, 5)).toEqual(requests.toReversed());
   });
 
-  test.each(['asc', 'desc'] as const)('%s: each event exactly once while others come', async (order) => {
+  test.each(['asc', 'desc'] as const)('%s: each event is listed exactly once while others are added', async (order) => {
     const { rootKey } = await newWorkspace();
     await makeEvents(rootKey, 9);
     const before = (await allEvents(rootKey)).map(({ id }) => id);
@@ -121,7 +118,7 @@ describe('order and pages', () => {
     expect(seen).toEqual(expected);
   });
 
-  test('a hundred a page unless fewer are asked for; a page that is just full says so', async () => {
+  test('the default page size is 100; the last full page has no cursor', async () => {
     const { rootKey } = await newWorkspace();
     const there = (await allEvents(rootKey)).length;
     await makeEvents(rootKey, 101 - there);
@@ -131,14 +128,14 @@ describe('order and pages', () => {
     expect([rest.data.length, rest.pagination]).toEqual([1, { hasMore: false }]);
   });
 
-  test('a workspace’s events are its own', async () => {
+  test('a workspace does not see events of another', async () => {
     const [one, two] = [await newWorkspace(), await newWorkspace()];
     const requests = await makeEvents(one.rootKey, 2);
     const seen = (await allEvents(two.rootKey)).map(({ requestId }) => requestId);
     expect(seen.filter((id) => requests.includes(id))).toEqual([]);
   });
 
-  test('400 for a cursor that is none, one of the other order, and a bad size or order', async () => {
+  test('400 for a malformed cursor, one of the other order, and an invalid size or order', async () => {
     const { rootKey } = await newWorkspace();
     await makeEvents(rootKey, 3);
     const { data, pagination } = await call('audit.listEvents', { limit: 1 }, rootKey);
@@ -156,7 +153,7 @@ describe('order and pages', () => {
   });
 });
 
-test('the stream forgets its oldest events beyond the setting, and a reader goes on behind the gap', async () => {
+test('audit.listEvents: the oldest events beyond the setting are deleted, and a reader continues after the gap', async () => {
   const { rootKey, rootKeyId } = await newWorkspace();
   const store = await openStore({ ...testSettings, auditEventsMax: 200, url: testRedisUrl(), nowMs: () => clock.now });
   try {

@@ -5,8 +5,8 @@ const { call, ok, send, createKey, createWorkspace } = harness();
 
 const get = (identity: string) => ok('identities.getIdentity', { identity });
 
-describe('200', () => {
-  test('answers an id, under which it is found as it was given', async () => {
+describe('identities.createIdentity: 200', () => {
+  test('returns an id under which it can be read as it was given', async () => {
     const given = {
       externalId: 'user_1',
       meta: { b: 1, a: [null, { c: 'ü' }] },
@@ -29,14 +29,14 @@ describe('200', () => {
     });
   });
 
-  test('with an externalId alone carries empty metadata and no limits', async () => {
+  test('one with only an externalId has empty metadata and no limits', async () => {
     const { identityId } = await ok('identities.createIdentity', { externalId: 'bare' });
     expect(await get('bare')).toEqual({ id: identityId, externalId: 'bare', meta: {}, ratelimits: [] });
     await ok('identities.createIdentity', { externalId: 'emptied', meta: {}, ratelimits: [] });
     expect(await get('emptied')).toMatchObject({ meta: {}, ratelimits: [] });
   });
 
-  test('metadata is answered as the text that came', async () => {
+  test('metadata is returned as the text that was sent', async () => {
     const meta = '{"10":1,"2":{"b":1.0,"a":[]},"n":12345678901234567890,"s":"\\u00e9"}';
     await send('/v2/identities.createIdentity', { body: `{"externalId":"as-it-came","meta": ${meta} }` });
     const { body } = await send('/v2/identities.getIdentity', { body: '{"identity":"as-it-came"}' });
@@ -51,7 +51,7 @@ describe('200', () => {
     },
   );
 
-  test('externalIds are told apart by case, and by workspace', async () => {
+  test('externalIds are case-sensitive, and separate in each workspace', async () => {
     const lower = await ok('identities.createIdentity', { externalId: 'case' });
     const upper = await ok('identities.createIdentity', { externalId: 'Case' });
     expect([(await get('case')).id, (await get('Case')).id]).toEqual([lower.identityId, upper.identityId]);
@@ -61,7 +61,7 @@ describe('200', () => {
     expect(data.identityId).not.toBe(lower.identityId);
   });
 
-  test('its limits hold for keys that are given it later', async () => {
+  test('its limits apply to keys that are linked later', async () => {
     const ratelimits = [{ name: 'requests', limit: 1, duration: 60_000, autoApply: true }];
     await ok('identities.createIdentity', { externalId: 'limited', ratelimits });
     const first = await createKey({ externalId: 'limited' });
@@ -77,7 +77,7 @@ describe('200', () => {
   });
 });
 
-describe('400', () => {
+describe('identities.createIdentity: 400', () => {
   const limit = { name: 'requests', limit: 1, duration: 1000 };
 
   test.each<[string, object]>([
@@ -109,8 +109,8 @@ describe('400', () => {
   });
 });
 
-describe('409', () => {
-  test('for an externalId that exists, which stays as it was', async () => {
+describe('identities.createIdentity: 409', () => {
+  test('for an externalId that exists, and nothing changes', async () => {
     const ratelimits = [{ name: 'requests', limit: 1, duration: 1000 }];
     await ok('identities.createIdentity', { externalId: 'taken', meta: { a: 1 }, ratelimits });
     const before = await get('taken');
@@ -120,7 +120,7 @@ describe('409', () => {
     expect(await ok('identities.listIdentities', { search: 'taken' })).toHaveLength(1);
   });
 
-  test('for one that came into being with a key', async () => {
+  test('for one that was created with a key', async () => {
     await createKey({ externalId: 'with-key' });
     expect(await call('identities.createIdentity', { externalId: 'with-key' })).toMatchObject({
       status: 409,
@@ -128,7 +128,7 @@ describe('409', () => {
     });
   });
 
-  test('once, for the same externalId at the same time', async () => {
+  test('for all but one of concurrent calls with one externalId', async () => {
     const answers = await Promise.all(
       Array.from({ length: 5 }, () => call('identities.createIdentity', { externalId: 'raced' })),
     );
@@ -136,7 +136,7 @@ describe('409', () => {
   });
 });
 
-test('403: a grant that names an identity creates none', async () => {
+test('identities.createIdentity: 403 for a grant that names an identity', async () => {
   const { identityId } = await ok('identities.createIdentity', { externalId: 'known' });
   for (const grant of [`identity.${identityId}.create_identity`, 'identity.*.update_identity']) {
     const { status, error } = await call('identities.createIdentity', { externalId: 'new' }, [grant]);

@@ -20,16 +20,19 @@ async function newIdentity() {
   return { identityId, externalId, key, keyId, apiId };
 }
 
-describe('200', () => {
-  test.each(['identityId', 'externalId'] as const)('by its %s; it is gone by both', async (by) => {
-    const identity = await newIdentity();
-    expect(await ok('identities.deleteIdentity', { identity: identity[by] })).toEqual({});
-    for (const gone of [identity.identityId, identity.externalId]) {
-      expect((await call('identities.getIdentity', { identity: gone })).status).toBe(404);
-      expect((await call('identities.deleteIdentity', { identity: gone })).status).toBe(404);
-    }
-    expect(await ok('identities.listIdentities', { search: identity.identityId })).toEqual([]);
-  });
+describe('identities.deleteIdentity: 200', () => {
+  test.each(['identityId', 'externalId'] as const)(
+    'by its %s, and it is found by neither id nor name afterwards',
+    async (by) => {
+      const identity = await newIdentity();
+      expect(await ok('identities.deleteIdentity', { identity: identity[by] })).toEqual({});
+      for (const gone of [identity.identityId, identity.externalId]) {
+        expect((await call('identities.getIdentity', { identity: gone })).status).toBe(404);
+        expect((await call('identities.deleteIdentity', { identity: gone })).status).toBe(404);
+      }
+      expect(await ok('identities.listIdentities', { search: identity.identityId })).toEqual([]);
+    },
+  );
 
   test('its keys stay valid, without it and its limits, on every server', async () => {
     const { identityId, externalId, key, keyId, apiId } = await newIdentity();
@@ -56,7 +59,7 @@ describe('200', () => {
     expect(await ok('apis.listKeys', { apiId, externalId })).toEqual([]);
   });
 
-  test('a limit it had can no longer be named: 412', async () => {
+  test('its limits are unknown afterwards: 412', async () => {
     const { identityId, key } = await newIdentity();
     const named = { key, ratelimits: [{ name: 'requests', cost: 0 }] };
     expect((await call('keys.verifyKey', named)).status).toBe(200);
@@ -64,29 +67,32 @@ describe('200', () => {
     expect(await call('keys.verifyKey', named)).toMatchObject({ status: 412, code: 'precondition_failed' });
   });
 
-  test.each(['before', 'after'])('a new one of its name is not linked, verified %s it was made', async (when) => {
-    const { identityId, externalId, key, keyId, apiId } = await newIdentity();
-    await ok('identities.deleteIdentity', { identity: identityId });
-    if (when === 'before') await ok('keys.verifyKey', { key });
-    const again = await ok('identities.createIdentity', { externalId, meta: { b: 2 }, ratelimits: [requests] });
-    for (const server of [app, elsewhere, app]) {
-      const { data } = await server.call('keys.verifyKey', { key }, app.rootKey);
-      expect(data.code).toBe('VALID');
-      expect(data).not.toHaveProperty('identity');
-    }
-    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('externalId');
-    expect(await ok('apis.listKeys', { apiId, externalId })).toEqual([]);
-    // Linked anew by name it is the new one's, whose counters begin at nothing.
-    await ok('keys.updateKey', { keyId, externalId });
-    expect(await ok('keys.verifyKey', { key })).toMatchObject({
-      code: 'VALID',
-      identity: { id: again.identityId, meta: { b: 2 } },
-      ratelimits: [{ name: 'requests', remaining: 0 }],
-    });
-    expect(await ok('apis.listKeys', { apiId, externalId })).toMatchObject([{ keyId, externalId }]);
-  });
+  test.each(['before', 'after'])(
+    'a new identity with its externalId is not linked to its keys, verified %s it was created',
+    async (when) => {
+      const { identityId, externalId, key, keyId, apiId } = await newIdentity();
+      await ok('identities.deleteIdentity', { identity: identityId });
+      if (when === 'before') await ok('keys.verifyKey', { key });
+      const again = await ok('identities.createIdentity', { externalId, meta: { b: 2 }, ratelimits: [requests] });
+      for (const server of [app, elsewhere, app]) {
+        const { data } = await server.call('keys.verifyKey', { key }, app.rootKey);
+        expect(data.code).toBe('VALID');
+        expect(data).not.toHaveProperty('identity');
+      }
+      expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('externalId');
+      expect(await ok('apis.listKeys', { apiId, externalId })).toEqual([]);
+      // Linked anew by name it is the new one's, whose counters begin at nothing.
+      await ok('keys.updateKey', { keyId, externalId });
+      expect(await ok('keys.verifyKey', { key })).toMatchObject({
+        code: 'VALID',
+        identity: { id: again.identityId, meta: { b: 2 } },
+        ratelimits: [{ name: 'requests', remaining: 0 }],
+      });
+      expect(await ok('apis.listKeys', { apiId, externalId })).toMatchObject([{ keyId, externalId }]);
+    },
+  );
 
-  test('a new one that comes into being with a key is not linked to the old keys either', async () => {
+  test('nor is one that is created with a new key', async () => {
     const { identityId, externalId, key, apiId } = await newIdentity();
     await ok('identities.deleteIdentity', { identity: externalId });
     const second = await createKey({ apiId, externalId });
@@ -97,7 +103,7 @@ describe('200', () => {
     expect(await ok('apis.listKeys', { apiId, externalId })).toMatchObject([{ keyId: second.keyId }]);
   });
 
-  test('a successor of its key has none, also when the name has come back', async () => {
+  test('a rerolled key has no identity either', async () => {
     const { externalId, keyId } = await newIdentity();
     await ok('identities.deleteIdentity', { identity: externalId });
     await ok('identities.createIdentity', { externalId });
@@ -127,10 +133,10 @@ describe('200', () => {
   });
 });
 
-describe('errors', () => {
+describe('identities.deleteIdentity: errors', () => {
   const body = (identity: unknown) => JSON.stringify({ identity });
 
-  test('always come as application/problem+json', async () => {
+  test('always have the media type application/problem+json', async () => {
     const { identityId } = await newIdentity();
     const weak = `Bearer ${await createRootKey(['identity.*.read_identity'])}`;
     const scoped = `Bearer ${await createRootKey(['identity.id_other.delete_identity'])}`;
@@ -153,7 +159,7 @@ describe('errors', () => {
     expect(success).toMatchObject({ status: 200, contentType: 'application/json' });
   });
 
-  test('those of its neighbours only when asked for', async () => {
+  test('other operations respond with it only for Accept', async () => {
     const answer = await send('/v2/identities.getIdentity', { body: body('unknown') });
     expect(answer).toMatchObject({ status: 404, contentType: 'application/json' });
     const accept = 'application/problem+json';
@@ -161,7 +167,7 @@ describe('errors', () => {
     expect(asked).toMatchObject({ status: 404, contentType: 'application/problem+json' });
   });
 
-  test('404 for another workspace’s, which stays', async () => {
+  test('404 for one of another workspace, which is not deleted', async () => {
     const { identityId, externalId } = await newIdentity();
     const { rootKey } = await createWorkspace();
     for (const identity of [identityId, externalId]) {

@@ -5,7 +5,7 @@ const { call, ok, createKey, createWorkspace } = harness();
 
 const create = (externalId: string) => ok('identities.createIdentity', { externalId });
 
-test('by its id and by its externalId', async () => {
+test('identities.getIdentity: returns it by its id and by its externalId', async () => {
   const ratelimits = [{ name: 'requests', limit: 5, duration: 1000, autoApply: true }];
   const given = { externalId: 'alice', meta: { plan: 'pro' }, ratelimits };
   const { identityId } = await ok('identities.createIdentity', given);
@@ -15,14 +15,14 @@ test('by its id and by its externalId', async () => {
   }
 });
 
-test('one that came into being with a key is the one that the key shows', async () => {
+test('identities.getIdentity: one that was created with a key is the one of the key', async () => {
   const { keyId } = await createKey({ externalId: 'with.key' });
   const identity = await ok('identities.getIdentity', { identity: 'with.key' });
   expect(identity).toMatchObject({ externalId: 'with.key', meta: {}, ratelimits: [] });
   expect(await ok('keys.getKey', { keyId })).toMatchObject({ identity, externalId: 'with.key' });
 });
 
-test('an externalId that looks like an id names the identity that has it, unless an id does', async () => {
+test('identities.getIdentity: an externalId that looks like an id names the identity that has it, unless an id does', async () => {
   const like = await create('id_1111111111111111');
   const first = await create('first');
   const second = await create(first.identityId);
@@ -32,7 +32,7 @@ test('an externalId that looks like an id names the identity that has it, unless
   expect(await idOf(second.identityId)).toBe(second.identityId);
 });
 
-describe('404', () => {
+describe('identities.getIdentity: 404', () => {
   test.each(['unknown', 'id_unknown', 'id_1111111111111112', 'Alice'])('for %s', async (identity) => {
     expect(await call('identities.getIdentity', { identity })).toMatchObject({
       status: 404,
@@ -40,7 +40,7 @@ describe('404', () => {
     });
   });
 
-  test('for one that was deleted, and its id stays gone when its externalId comes back', async () => {
+  test('for a deleted one, also by its id when a new one has its externalId', async () => {
     const { identityId } = await create('gone');
     await ok('identities.deleteIdentity', { identity: 'gone' });
     for (const identity of [identityId, 'gone']) {
@@ -51,7 +51,7 @@ describe('404', () => {
     expect((await call('identities.getIdentity', { identity: identityId })).status).toBe(404);
   });
 
-  test('for another workspace’s', async () => {
+  test('for one of another workspace', async () => {
     const { identityId } = await create('here');
     const { rootKey } = await createWorkspace();
     for (const identity of [identityId, 'here']) {
@@ -60,8 +60,8 @@ describe('404', () => {
   });
 });
 
-describe('scoped grants', () => {
-  test('name the id, whichever way the identity is referred to', async () => {
+describe('identities.getIdentity: grants with an id', () => {
+  test('name the identity’s id, also when the request names its externalId', async () => {
     const { identityId } = await create('scoped');
     await create('other');
     const grants = [`identity.${identityId}.read_identity`];
@@ -74,14 +74,14 @@ describe('scoped grants', () => {
     expect((await call('identities.getIdentity', { identity: 'unknown' }, grants)).status).toBe(404);
   });
 
-  test('that name the externalId, or another action, are none', async () => {
+  test('that name the externalId or another action are not enough', async () => {
     const { identityId } = await create('unscoped');
     for (const grant of ['identity.unscoped.read_identity', `identity.${identityId}.update_identity`]) {
       expect((await call('identities.getIdentity', { identity: 'unscoped' }, [grant])).status).toBe(403);
     }
   });
 
-  test('do not pass to a new identity of the same externalId', async () => {
+  test('do not apply to a new identity with the same externalId', async () => {
     const { identityId } = await create('reborn');
     await ok('identities.deleteIdentity', { identity: 'reborn' });
     await create('reborn');

@@ -30,12 +30,12 @@ const listAll = async (
 ) =>
   (await readPages((at) => list({ ...input, ...at }), between)).map((page) => page.map(({ externalId }) => externalId));
 
-describe('200', () => {
-  test('nothing where there is nothing', async () => {
+describe('identities.listIdentities: 200', () => {
+  test('the list is empty at first', async () => {
     expect(await list()).toMatchObject({ status: 200, data: [], pagination: { hasMore: false } });
   });
 
-  test('each as getIdentity answers it, those that came into being with a key too', async () => {
+  test('identities are as getIdentity returns them, also those created with a key', async () => {
     await create(2);
     const ratelimits = [{ name: 'requests', limit: 5, duration: 1000 }];
     await call('identities.createIdentity', { externalId: 'limited', ratelimits }, rootKey);
@@ -48,7 +48,7 @@ describe('200', () => {
     }
   });
 
-  test('pages follow each other in order of creation, whatever their size', async () => {
+  test('pages are in order of creation, for any page size', async () => {
     const externalIds = await create(13);
     for (const limit of [1, 2, 5, 12, 13, 14, 100]) {
       const pages = await listAll({ limit });
@@ -59,12 +59,12 @@ describe('200', () => {
     }
   });
 
-  test('a hundred are a page when none is asked for', async () => {
+  test('the default page size is 100', async () => {
     await create(101);
     expect((await listAll()).map((page) => page.length)).toEqual([100, 1]);
   });
 
-  test('each that is there all along comes exactly once while others come and go', async () => {
+  test('every item that exists throughout is listed exactly once while others are created and deleted', async () => {
     const externalIds = await create(20);
     const deleted: string[] = [];
     const created: string[] = [];
@@ -86,7 +86,7 @@ describe('200', () => {
     expect((await listAll()).flat()).toEqual([...stayed, ...created]);
   });
 
-  test('one that was changed keeps its place, one that comes back is last', async () => {
+  test('a changed identity keeps its place; one created again is last', async () => {
     await create(3);
     await call('identities.updateIdentity', { identity: 'user.003', meta: { changed: true } }, rootKey);
     await call('identities.deleteIdentity', { identity: 'user.002' }, rootKey);
@@ -94,14 +94,14 @@ describe('200', () => {
     expect(await listAll()).toEqual([['user.003', 'user.001', 'user.002']]);
   });
 
-  test('of this workspace only', async () => {
+  test('lists this workspace only', async () => {
     await create(2);
     const { rootKey: elsewhere } = await createWorkspace();
     expect((await call('identities.listIdentities', {}, elsewhere)).data).toEqual([]);
   });
 });
 
-describe('search', () => {
+describe('identities.listIdentities: search', () => {
   beforeEach(async () => {
     for (const externalId of ['Alice', 'bob', 'alice-2', 'org_7.alice', 'a.c', 'abc']) {
       await call('identities.createIdentity', { externalId, meta: { name: 'Zoe' } }, rootKey);
@@ -124,14 +124,14 @@ describe('search', () => {
     expect((await listAll({ search, limit: 1 })).flat()).toEqual(externalIds);
   });
 
-  test('for an id, or a part of it, finds the one', async () => {
+  test('by an id or a part of it finds the identity', async () => {
     const { data } = await call('identities.getIdentity', { identity: 'bob' }, rootKey);
     expect((await listAll({ search: data.id })).flat()).toEqual(['bob']);
     expect((await listAll({ search: data.id.slice(4).toUpperCase() })).flat()).toEqual(['bob']);
     expect((await listAll({ search: 'id_' })).flat()).toHaveLength(6);
   });
 
-  test('goes on over pages while others come and go', async () => {
+  test('continues over pages while others are created and deleted', async () => {
     await create(8);
     const pages = await listAll({ search: 'USER', limit: 3 }, async (page) => {
       if (page === 1) await call('identities.deleteIdentity', { identity: 'user.006' }, rootKey);
@@ -142,14 +142,14 @@ describe('search', () => {
     );
   });
 
-  test('takes 1 to 255 characters', async () => {
+  test('accepts 1 to 255 characters', async () => {
     expect((await list({ search: 'x'.repeat(255) })).status).toBe(200);
     for (const search of ['', 'x'.repeat(256)]) expect((await list({ search })).status).toBe(400);
   });
 });
 
-describe('400', () => {
-  test('a cursor that is none of this list’s', async () => {
+describe('identities.listIdentities: 400', () => {
+  test('a cursor that is malformed or of another list', async () => {
     await create(3);
     const { data, pagination } = await list({ limit: 1 });
     for (const cursor of brokenCursors(pagination.cursor!, data[0]!.id)) {
@@ -169,7 +169,7 @@ describe('400', () => {
   });
 });
 
-test('403: a grant that names an identity lists none', async () => {
+test('identities.listIdentities: 403 for a grant that names an identity', async () => {
   await create(1);
   const id = (await list()).data[0]!.id;
   const scoped = await createRootKey([`identity.${id}.read_identity`], workspaceId);

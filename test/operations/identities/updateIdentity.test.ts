@@ -27,8 +27,8 @@ async function look(key: string, ...names: string[]) {
   return (answer.ratelimits ?? []).filter(({ name }) => names.includes(name)).map(({ remaining }) => remaining);
 }
 
-describe('200', () => {
-  test.each(['identityId', 'externalId'] as const)('by its %s, answers the identity as it now is', async (by) => {
+describe('identities.updateIdentity: 200', () => {
+  test.each(['identityId', 'externalId'] as const)('by its %s, returns the updated identity', async (by) => {
     const identity = await newIdentity();
     const data = await update(identity[by], { meta: { plan: 'pro' }, ratelimits: [perMinute('requests', 5)] });
     expect(data).toEqual({
@@ -40,7 +40,7 @@ describe('200', () => {
     expect(await get(identity.identityId)).toEqual(data);
   });
 
-  test('what is left out stays; {} and [] clear', async () => {
+  test('fields that are left out stay; {} and [] clear them', async () => {
     const { identityId } = await newIdentity({ meta: { a: 1 }, ratelimits: [perMinute('requests', 5)] });
     const before = await get(identityId);
     expect(await update(identityId, {})).toEqual(before);
@@ -50,7 +50,7 @@ describe('200', () => {
     expect(await get(identityId)).toEqual({ ...before, meta: {}, ratelimits: [] });
   });
 
-  test('is seen by the next verification of every key, also those seen before, on every server', async () => {
+  test('the next verification of every key uses it, also of cached keys, on every server', async () => {
     const { identityId, key, other, keyId } = await newIdentity({ meta: { a: 1 } });
     for (const server of [app, elsewhere]) {
       for (const seen of [key, key, other]) await server.call('keys.verifyKey', { key: seen }, app.rootKey);
@@ -66,7 +66,7 @@ describe('200', () => {
   });
 });
 
-describe('limits are replaced by name', () => {
+describe('identities.updateIdentity: limits of an identity are replaced by name', () => {
   test('the same name keeps its id and its count when its limit changes', async () => {
     const { identityId, key, other } = await newIdentity({ ratelimits: [perMinute('first', 5), perMinute('kept', 5)] });
     const before = await get(identityId);
@@ -81,7 +81,7 @@ describe('limits are replaced by name', () => {
     expect(await look(other, 'kept', 'new')).toEqual([1, 4]);
   });
 
-  test('a limit below what is counted refuses until enough has left', async () => {
+  test('a limit below the count refuses until enough units have left', async () => {
     const { identityId, key, other } = await newIdentity({ ratelimits: [perMinute('requests', 3)] });
     await ok('keys.verifyKey', { key });
     clock.advance(30_000);
@@ -94,7 +94,7 @@ describe('limits are replaced by name', () => {
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID' });
   });
 
-  test('another duration is another counter; the old one is still there when it comes back', async () => {
+  test('another duration is another counter; the old counter is kept for when the duration comes back', async () => {
     const { identityId, key, other } = await newIdentity({ ratelimits: [perMinute('requests', 5)] });
     const { id } = (await get(identityId)).ratelimits[0]!;
     await ok('keys.verifyKey', { key });
@@ -109,7 +109,7 @@ describe('limits are replaced by name', () => {
     expect(await look(other, 'requests')).toEqual([3]);
   });
 
-  test('one that was taken away and comes back in time goes on counting, under another id', async () => {
+  test('a limit that is removed and added again in time continues its count, under a new id', async () => {
     const { identityId, key } = await newIdentity({ ratelimits: [perMinute('requests', 5)] });
     const before = (await get(identityId)).ratelimits[0]!;
     await ok('keys.verifyKey', { key });
@@ -120,7 +120,7 @@ describe('limits are replaced by name', () => {
     expect(await look(key, 'requests')).toEqual([4]);
   });
 
-  test('an update of the metadata alone leaves every count', async () => {
+  test('an update of only the metadata keeps every count', async () => {
     const { identityId, key, other } = await newIdentity({ ratelimits: [perMinute('requests', 2)] });
     await ok('keys.verifyKey', { key });
     await update(identityId, { meta: { a: 1 } });
@@ -130,8 +130,8 @@ describe('limits are replaced by name', () => {
   });
 });
 
-describe('limits of an identity', () => {
-  test('are shared by all of its keys, and by none of another', async () => {
+describe('identities.updateIdentity: limits of an identity', () => {
+  test('are shared by all of its keys, and by no key of another', async () => {
     const ratelimits = [perMinute('requests', 3)];
     const { key, other } = await newIdentity({ ratelimits });
     const stranger = await newIdentity({ ratelimits });
@@ -141,7 +141,7 @@ describe('limits of an identity', () => {
     expect(await look(stranger.key, 'requests')).toEqual([3]);
   });
 
-  test('are shared over APIs and servers', async () => {
+  test('are shared across APIs and servers', async () => {
     const { externalId, key } = await newIdentity({ ratelimits: [perMinute('requests', 2)] });
     const { apiId } = await ok('apis.createApi', { name: 'another' });
     const third = await createKey({ apiId, externalId });
@@ -151,7 +151,7 @@ describe('limits of an identity', () => {
     expect((await ok('keys.verifyKey', { key })).code).toBe('RATE_LIMITED');
   });
 
-  test('are left alone by a key that has one of the name, until it has none', async () => {
+  test('are hidden by a limit of the key with the same name', async () => {
     const { identityId, key, other, keyId } = await newIdentity({ ratelimits: [perMinute('requests', 2)] });
     await ok('keys.updateKey', { keyId, ratelimits: [perMinute('requests', 10)] });
     for (let times = 0; times < 4; times++) {
@@ -190,7 +190,7 @@ describe('limits of an identity', () => {
     expect(await look(key, 'key.3', 'key.4', 'key.5', 'key.6')).toEqual([3, 7, 5, 7]);
   });
 
-  test('move with the key that changes hands', async () => {
+  test('a key that is linked to another identity uses that one’s limits', async () => {
     const from = await newIdentity({ ratelimits: [perMinute('requests', 5)] });
     const to = await newIdentity({ ratelimits: [perMinute('requests', 7)] });
     await ok('keys.verifyKey', { key: from.key });
@@ -206,7 +206,7 @@ describe('limits of an identity', () => {
   });
 });
 
-describe('400', () => {
+describe('identities.updateIdentity: 400', () => {
   test.each<[string, object]>([
     ['meta', { meta: null }],
     ['meta', { meta: { a: 'x'.repeat(10_240) } }],
@@ -225,16 +225,16 @@ describe('400', () => {
   });
 });
 
-describe('404', () => {
-  test.each(['unknown', 'id_1111111111111111'])('for %s, which is not made', async (identity) => {
+describe('identities.updateIdentity: 404', () => {
+  test.each(['unknown', 'id_1111111111111111'])('for %s, which is not created', async (identity) => {
     const answer = await call('identities.updateIdentity', { identity, meta: { a: 1 } });
     expect(answer).toMatchObject({ status: 404, code: 'identity_not_found' });
     expect((await call('identities.getIdentity', { identity })).status).toBe(404);
   });
 });
 
-describe('403', () => {
-  test('a grant for this identity is enough, one for another or to read it is not', async () => {
+describe('identities.updateIdentity: 403', () => {
+  test('a grant to update this identity is enough; one for another, or to read it, is not', async () => {
     const { identityId, externalId } = await newIdentity();
     const other = await newIdentity();
     const change = (grant: string) =>

@@ -17,13 +17,13 @@ const create = (input: object, as?: string | string[]) => call('keys.createKey',
 const read = (keyId: string) => ok('keys.getKey', { keyId });
 const created = async (input: object) => read((await createKey({ apiId, ...input })).keyId);
 
-describe('200: the record', () => {
-  test('a key given nothing has what every key has, and no more', async () => {
+describe('keys.createKey: 200: the record', () => {
+  test('a key created without fields has only the defaults', async () => {
     const { keyId, key } = await createKey({ apiId });
     expect(await read(keyId)).toEqual({ keyId, apiId, start: key.slice(0, 4), enabled: true, createdAt: clock.now });
   });
 
-  test('a key given everything answers everything', async () => {
+  test('a key created with every field returns every field', async () => {
     const { keyId, key } = await createKey({
       apiId,
       prefix: 'live',
@@ -55,7 +55,7 @@ describe('200: the record', () => {
     });
   });
 
-  test('what is empty is left out of the record', async () => {
+  test('empty fields are left out of the record', async () => {
     const record = await created({ meta: {}, ratelimits: [], permissions: [], roles: [] });
     expect(Object.keys(record).sort()).toEqual(['apiId', 'createdAt', 'enabled', 'keyId', 'start']);
   });
@@ -68,7 +68,7 @@ describe('200: the record', () => {
     expect(await created({ credits: { remaining: 0 } })).toMatchObject({ credits: { remaining: 0 } });
   });
 
-  test('a daily refill has no day, and a monthly one has the first when none is given', async () => {
+  test('a daily refill has no day; the default of a monthly one is the first', async () => {
     const daily = { remaining: 1, refill: { interval: 'daily', amount: 2 } };
     const monthly = { remaining: 1, refill: { interval: 'monthly', amount: 2 } };
     expect((await created({ credits: daily })).credits).toEqual(daily);
@@ -90,7 +90,7 @@ describe('200: the record', () => {
     expect(record.permissions).toEqual(['Case.read', 'case.read']);
   });
 
-  test('an externalId known already is the same identity, and another case is another', async () => {
+  test('an existing externalId links its identity; externalIds are case-sensitive', async () => {
     const first = await created({ externalId: 'alice' });
     const second = await created({ externalId: 'alice' });
     const other = await created({ externalId: 'Alice' });
@@ -98,7 +98,7 @@ describe('200: the record', () => {
     expect(other.identity?.id).not.toBe(first.identity?.id);
   });
 
-  test('expires in the past makes a key that is expired at once, 1970 included', async () => {
+  test('a time of expiry in the past creates an expired key, 1970 included', async () => {
     for (const expires of [0, 1, clock.now]) {
       const { key, keyId } = await createKey({ apiId, expires });
       expect((await read(keyId)).expires).toBe(expires);
@@ -116,7 +116,7 @@ describe('200: the record', () => {
   });
 });
 
-describe('200: the key string', () => {
+describe('keys.createKey: 200: the key string', () => {
   function parse(key: string) {
     const body = key.slice(0, -6);
     let checksum = '';
@@ -126,7 +126,7 @@ describe('200: the key string', () => {
     return { body, checksum, ending: key.slice(-6) };
   }
 
-  test('is 16 random bytes in base58 and the checksum of what stands before it', async () => {
+  test('is 16 random bytes in base58 and a checksum of what precedes it', async () => {
     const { key } = await createKey({ apiId });
     const { body, checksum, ending } = parse(key);
     expect(base58.decode(body)).toHaveLength(16);
@@ -141,19 +141,19 @@ describe('200: the key string', () => {
     expect(ending).toBe(checksum);
   });
 
-  test.each([16, 255])('holds %i random bytes when asked to', async (byteLength) => {
+  test.each([16, 255])('has %i random bytes for that byteLength', async (byteLength) => {
     const { key } = await createKey({ apiId, byteLength });
     expect(base58.decode(parse(key).body)).toHaveLength(byteLength);
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
   });
 
-  test('never comes twice', async () => {
+  test('never repeats', async () => {
     const keys = await Promise.all(Array.from({ length: 50 }, () => createKey({ apiId })));
     expect(new Set(keys.map(({ key }) => key)).size).toBe(50);
     expect(new Set(keys.map(({ keyId }) => keyId)).size).toBe(50);
   });
 
-  test('stands nowhere in Redis, and neither does its random part', async () => {
+  test('is not stored in Redis, nor is its random part', async () => {
     const { key, keyId } = await createKey({ prefix: 'secret', name: 'needle' });
     await ok('keys.verifyKey', { key });
     await ok('keys.whoami', { key });
@@ -184,7 +184,7 @@ describe('200: the key string', () => {
   }
 });
 
-describe('bounds', () => {
+describe('keys.createKey: bounds', () => {
   const limit = { name: 'requests', limit: 1, duration: 1000 };
   const refill = { interval: 'daily', amount: 1 };
   const most = Number.MAX_SAFE_INTEGER;
@@ -333,7 +333,7 @@ describe('bounds', () => {
   });
 });
 
-describe('the caller', () => {
+describe('keys.createKey: permissions of the caller', () => {
   test.each([
     ['create_key', 'api.*.read_key'],
     ['create_key for this API', 'api.api_other.create_key'],
@@ -343,7 +343,7 @@ describe('the caller', () => {
     expect(answer.error.detail).toContain(`api.*.create_key or api.${apiId}.create_key`);
   });
 
-  test('403 comes before 404: without the permission it cannot be seen whether an API exists', async () => {
+  test('403 comes before 404, so that the existence of an API is not revealed', async () => {
     expect((await create({ apiId: 'api_unknown' }, ['api.api_other.create_key'])).status).toBe(403);
   });
 
@@ -354,7 +354,7 @@ describe('the caller', () => {
     expect(await create({ recoverable: true }, unknown)).toMatchObject({ status: 400, code: 'invalid_input' });
   });
 
-  test('create_key for this API is enough', async () => {
+  test('a grant of create_key for this API is enough', async () => {
     expect((await create({ externalId: 'scoped' }, [`api.${apiId}.create_key`])).status).toBe(200);
     expect((await create({}, [`apis.${apiId}.create_key`])).status).toBe(200);
   });
@@ -373,7 +373,7 @@ describe('the caller', () => {
     expect((await create({ permissions: ['known.slug'] }, rootKey)).status).toBe(200);
   });
 
-  test('create_permission makes the permission for everyone', async () => {
+  test('create_permission creates it for the workspace', async () => {
     expect((await create({ permissions: ['new.slug'] }, ['api.*.create_key', 'rbac.*.create_permission'])).status).toBe(
       200,
     );
@@ -381,7 +381,7 @@ describe('the caller', () => {
   });
 });
 
-describe('404', () => {
+describe('keys.createKey: 404', () => {
   test('for an API that is unknown', async () => {
     expect(await create({ apiId: 'api_unknown' })).toMatchObject({ status: 404, code: 'api_not_found' });
   });

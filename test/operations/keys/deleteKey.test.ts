@@ -17,13 +17,13 @@ describe.each([
   ['soft', {}],
   ['soft, said so', { permanent: false }],
   ['permanent', { permanent: true }],
-])('200, %s', (_title, extras) => {
-  test('the answer is empty', async () => {
+])('keys.deleteKey: 200, %s', (_title, extras) => {
+  test('the data of the response is empty', async () => {
     const { keyId } = await createKey();
     expect(await remove({ keyId, ...extras })).toMatchObject({ status: 200, data: {} });
   });
 
-  test('nobody finds the key again', async () => {
+  test('the key is not found afterwards', async () => {
     const { keyId, key, apiId } = await createKey({ externalId: 'alice' });
     await ok('keys.verifyKey', { key });
     await remove({ keyId, ...extras });
@@ -36,7 +36,7 @@ describe.each([
     expect(await ok('apis.listKeys', { apiId, externalId: 'alice' })).toEqual([]);
   });
 
-  test('the second time it is 404, either way', async () => {
+  test('a second call gets 404, soft or permanent', async () => {
     const { keyId } = await createKey();
     await remove({ keyId, ...extras });
     expect(await remove({ keyId })).toMatchObject({ status: 404, code: 'key_not_found' });
@@ -54,7 +54,7 @@ describe.each([
     expect((await ok('apis.listKeys', { apiId })).map((record) => record.keyId)).toEqual([kept.keyId]);
   });
 
-  test('a refill brings nothing back', async () => {
+  test('a refill does not restore the key', async () => {
     const { keyId, key } = await createKey({ credits: { remaining: 0, refill: { interval: 'daily', amount: 9 } } });
     await remove({ keyId, ...extras });
     clock.advance(dayMs);
@@ -63,7 +63,7 @@ describe.each([
   });
 });
 
-describe('the same secret again', () => {
+describe('keys.deleteKey: importing the same key string again', () => {
   async function importable(key: string, apiId: string) {
     const answer = await ok('keys.migrateKeys', { migrationId: 'again', apiId, keys: [{ hash: digestOf(key) }] });
     return answer.failed.length === 0;
@@ -72,7 +72,7 @@ describe('the same secret again', () => {
     while (await app.store.sweep.purge(app.workspaceId));
   }
 
-  test('cannot be imported for the retention time after a soft delete, and can afterwards', async () => {
+  test('is refused during the retention time after a soft delete, and works afterwards', async () => {
     const { keyId, key, apiId } = await createKey();
     await remove({ keyId });
     await purge();
@@ -86,7 +86,7 @@ describe('the same secret again', () => {
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
   });
 
-  test('can be imported at once after a permanent delete, and the sweeper leaves it alone', async () => {
+  test('works immediately after a permanent delete, and the sweeper keeps the new key', async () => {
     const { keyId, key, apiId } = await createKey();
     await remove({ keyId, permanent: true });
     expect(await importable(key, apiId)).toBe(true);
@@ -96,7 +96,7 @@ describe('the same secret again', () => {
   });
 });
 
-describe('refusals', () => {
+describe('keys.deleteKey: refusals', () => {
   test.each<[string, object, string]>([
     ['no keyId', { keyId: undefined }, 'body.keyId'],
     ['a null keyId', { keyId: null }, 'body.keyId'],
@@ -118,7 +118,7 @@ describe('refusals', () => {
     expect(await remove({ keyId })).toMatchObject({ status: 404, code: 'key_not_found' });
   });
 
-  test('404 for a key of another workspace, which stays', async () => {
+  test('404 for a key of another workspace, which is not deleted', async () => {
     const { keyId, key } = await createKey();
     const { rootKey } = await createWorkspace();
     expect(await remove({ keyId }, rootKey)).toMatchObject({ status: 404, code: 'key_not_found' });
@@ -136,7 +136,7 @@ describe('refusals', () => {
     },
   );
 
-  test('delete_key for the API of the key is enough', async () => {
+  test('a grant of delete_key for the key’s API is enough', async () => {
     const { keyId, apiId } = await createKey();
     expect((await remove({ keyId }, [`api.${apiId}.delete_key`])).status).toBe(200);
   });

@@ -5,8 +5,8 @@ const { clock, call, ok, send, createKey, createWorkspace } = harness();
 
 const get = (input: object, as?: string | string[]) => call('keys.getKey', input as never, as);
 
-describe('200', () => {
-  test('answers the record, and never the key string', async () => {
+describe('keys.getKey: 200', () => {
+  test('returns the record without the key string', async () => {
     const { apiId, keyId, key } = await createKey({ prefix: 'live', name: 'Alice' });
     const { status, json, body } = await send('/v2/keys.getKey', { body: JSON.stringify({ keyId }) });
     expect(status).toBe(200);
@@ -25,7 +25,7 @@ describe('200', () => {
     expect(body).not.toContain(key.slice(9, -6));
   });
 
-  test('decrypt: false asks for nothing', async () => {
+  test('decrypt: false changes nothing', async () => {
     const { keyId } = await createKey();
     expect((await get({ keyId, decrypt: false })).status).toBe(200);
   });
@@ -41,7 +41,7 @@ describe('200', () => {
     expect((await ok('keys.getKey', { keyId })).lastUsedAt).toBe(usedAt);
   });
 
-  test('updatedAt is absent until the first update; a verification is none', async () => {
+  test('updatedAt is absent until the first update; a verification does not set it', async () => {
     const { keyId, key } = await createKey();
     clock.advance(5);
     await ok('keys.verifyKey', { key });
@@ -50,7 +50,7 @@ describe('200', () => {
     expect((await ok('keys.getKey', { keyId })).updatedAt).toBe(clock.now);
   });
 
-  test('reading is no update and no use', async () => {
+  test('reading sets neither updatedAt nor lastUsedAt', async () => {
     const { keyId } = await createKey();
     const before = await ok('keys.getKey', { keyId });
     clock.advance(5);
@@ -62,13 +62,13 @@ describe('200', () => {
     expect(await ok('keys.getKey', { keyId })).toMatchObject({ enabled: false, expires: 1 });
   });
 
-  test('read_key for the API of the key is enough', async () => {
+  test('a grant of read_key for the key’s API is enough', async () => {
     const { keyId, apiId } = await createKey();
     expect((await get({ keyId }, [`api.${apiId}.read_key`])).status).toBe(200);
   });
 });
 
-describe('refusals', () => {
+describe('keys.getKey: refusals', () => {
   test.each<[string, object, string]>([
     ['no keyId', {}, 'body.keyId'],
     ['a keyId of 2', { keyId: 'ke' }, 'body.keyId'],
@@ -90,7 +90,7 @@ describe('refusals', () => {
     },
   );
 
-  test('404 for ids that come before, after and around a key that exists', async () => {
+  test('404 for ids that sort before and after an existing one', async () => {
     const { keyId } = await createKey();
     const last = keyId.at(-9)!;
     const neighbours = ['1', 'z'].filter((c) => c !== last).map((c) => keyId.slice(0, -9) + c + keyId.slice(-8));

@@ -27,8 +27,8 @@ async function migrate(fields: Omit<Imported, 'hash'> = {}, key = newSecret(), a
 
 const count = async (apiId: string) => ((await ok('apis.listKeys', { apiId })) as unknown[]).length;
 
-describe('200', () => {
-  test('verifies at once, by the string that was hashed elsewhere, and shows no start', async () => {
+describe('keys.migrateKeys: 200', () => {
+  test('a key verifies immediately by the string that was hashed elsewhere, and has no start', async () => {
     const { key, keyId, apiId } = await migrate({ name: 'imported' });
     expect(keyId).toMatch(/^key_/);
     expect(await ok('keys.verifyKey', { key })).toEqual({
@@ -50,14 +50,14 @@ describe('200', () => {
     expect((await ok('keys.whoami', { key })).keyId).toBe(keyId);
   });
 
-  test('any string may be a key: it is known by its hash alone', async () => {
+  test('any string may be a key, as only its hash is stored', async () => {
     for (const key of ['x', 'sk_live_123', '\u{1f511} with spaces', 'a'.repeat(512)]) {
       await migrate({}, key);
       expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
     }
   });
 
-  test('a thousand a call, listed in their order', async () => {
+  test('1000 per call, listed in their order', async () => {
     const apiId = await newApi();
     const hashes = Array.from({ length: 1000 }, newHash);
     const keys = hashes.map((hash, index) => ({ hash, name: `${index}`, externalId: `user_${index % 7}` }));
@@ -73,7 +73,7 @@ describe('200', () => {
     });
   });
 
-  test('the largest body holds up nobody: a thousand keys with metadata', async () => {
+  test('the largest body, 1000 keys with metadata, delays no other request', async () => {
     const apiId = await newApi();
     const keys = Array.from({ length: 1000 }, (_, index) => ({
       hash: newHash(),
@@ -86,7 +86,7 @@ describe('200', () => {
     expect(meta).toEqual(keys[999]!.meta);
   });
 
-  test('everything a key may carry', async () => {
+  test('every field of a key', async () => {
     await ok('permissions.createPermission', { name: 'through a role', slug: 'migrate.role' });
     await ok('permissions.createRole', { name: 'migrated', permissions: ['migrate.role'] });
     const expires = clock.now + dayMs;
@@ -123,7 +123,7 @@ describe('200', () => {
     expect(await ok('permissions.getPermission', { permission: 'migrate.new' })).toMatchObject({ name: 'migrate.new' });
   });
 
-  test('disabled, expired, spent and unlimited keys are what they were', async () => {
+  test('disabled, expired, spent and unlimited keys stay so', async () => {
     for (const [fields, code] of [
       [{ enabled: false }, 'DISABLED'],
       [{ expires: 0 }, 'EXPIRED'],
@@ -135,7 +135,7 @@ describe('200', () => {
     }
   });
 
-  test('an identity that exists is taken, an unknown one is created once for all that name it', async () => {
+  test('an existing identity is linked; an unknown one is created once', async () => {
     const { identityId } = await ok('identities.createIdentity', { externalId: 'known.one', meta: { a: 1 } });
     const keys = ['known.one', 'new.one', 'new.one', 'known.one'].map((externalId) => ({
       hash: newHash(),
@@ -166,8 +166,8 @@ describe('200', () => {
   });
 });
 
-describe('hashes that exist', () => {
-  test('are named in failed, keep what they were, and do not stop the others', async () => {
+describe('keys.migrateKeys: hashes that exist', () => {
+  test('are listed in failed, do not change, and do not stop the others', async () => {
     const before = await migrate({ name: 'before', credits: { remaining: 3 } });
     const made = await createKey({ name: 'made here' });
     const fresh = newHash();
@@ -181,7 +181,7 @@ describe('hashes that exist', () => {
     expect(await ok('keys.verifyKey', { key: made.key })).toMatchObject({ name: 'made here' });
   });
 
-  test('what only such a key names is not made', async () => {
+  test('a role, permission or identity named by only such a key is not created', async () => {
     const { hash, apiId } = await migrate();
     const keys = [{ hash, externalId: 'never.made', permissions: ['never.made'] }];
     // Nor is the right to make it asked for.
@@ -209,7 +209,7 @@ describe('hashes that exist', () => {
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
   });
 
-  test('hashes are unique in a workspace, not beyond it', async () => {
+  test('are unique within a workspace only', async () => {
     const { key, hash } = await migrate();
     const { rootKey } = await createWorkspace();
     const { apiId } = (await call('apis.createApi', { name: 'theirs' }, rootKey)).data;
@@ -220,7 +220,7 @@ describe('hashes that exist', () => {
   });
 });
 
-describe('refused: nothing is imported', () => {
+describe('keys.migrateKeys: refused calls import nothing', () => {
   const refused = async (bad: Imported[], expected: object, as?: string[]) => {
     const apiId = await newApi();
     const keys = [{ hash: newHash(), externalId: 'refused', permissions: ['refused.new'] }, ...bad];

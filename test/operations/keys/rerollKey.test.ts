@@ -35,8 +35,8 @@ const everything = {
   permissions: ['documents.read'],
 };
 
-describe('the new key', () => {
-  test('is a copy under a new id and a new string', async () => {
+describe('keys.rerollKey: the new key', () => {
+  test('is a copy with a new id and a new string', async () => {
     const old = await newKey(everything);
     const before = await read(old.keyId);
     clock.advance(10);
@@ -67,7 +67,7 @@ describe('the new key', () => {
     expect(Math.abs(second.key.length - old.key.length)).toBeLessThan(3);
   });
 
-  test('verifies with what was copied', async () => {
+  test('verifies with the copied permissions, limits and credits', async () => {
     const old = await newKey(everything);
     const { key, keyId } = await reroll(old.keyId, 0);
     expect(await verify(key, { permissions: 'documents.read AND pages.write' })).toMatchObject({
@@ -82,7 +82,7 @@ describe('the new key', () => {
     });
   });
 
-  test('of a bare key is bare', async () => {
+  test('of a key without fields has none', async () => {
     const { keyId, key } = await reroll((await newKey()).keyId, 0);
     expect(await read(keyId)).toEqual({ keyId, apiId, start: key.slice(0, 4), enabled: true, createdAt: clock.now });
   });
@@ -94,7 +94,7 @@ describe('the new key', () => {
     expect((await read(keyId)).credits).toEqual({ remaining: 3 });
   });
 
-  test('has a balance of its own from then on', async () => {
+  test('has its own balance afterwards', async () => {
     const old = await newKey({ credits: { remaining: 10 } });
     const { key } = await reroll(old.keyId, hourMs);
     await verify(old.key, { credits: { cost: 7 } });
@@ -102,7 +102,7 @@ describe('the new key', () => {
     expect(await verify(old.key)).toMatchObject({ credits: 2 });
   });
 
-  test('has the balance that a refill just due has set, and is refilled in its turn', async () => {
+  test('has the balance after a refill that was due, and is refilled itself', async () => {
     const old = await newKey({ credits: { remaining: 1, refill: { interval: 'daily', amount: 20 } } });
     clock.advance(dayMs);
     const { key, keyId } = await reroll(old.keyId, hourMs);
@@ -144,13 +144,13 @@ describe('the new key', () => {
     expect(await read(keyId)).toMatchObject({ enabled: false });
   });
 
-  test('expires when the old one would have, before it was rerolled', async () => {
+  test('has the expiry that the old one had before the reroll', async () => {
     const expires = startMs + 10 * dayMs;
     const { keyId } = await reroll((await newKey({ expires })).keyId, 0);
     expect((await read(keyId)).expires).toBe(expires);
   });
 
-  test('stands in the lists of the API and of the identity, after the old one', async () => {
+  test('is listed after the old one, in the API and for the identity', async () => {
     const own = (await ok('apis.createApi', { name: 'own' })).apiId;
     const old = await createKey({ apiId: own, externalId: 'listed' });
     const { keyId } = await reroll(old.keyId, 0);
@@ -160,7 +160,7 @@ describe('the new key', () => {
     expect(await ids('listed')).toEqual([old.keyId, keyId]);
   });
 
-  test('stays when the old one is deleted', async () => {
+  test('is kept when the old one is deleted', async () => {
     const old = await newKey({ name: 'Alice', ratelimits: [requests] });
     const { key } = await reroll(old.keyId, 0);
     await ok('keys.deleteKey', { keyId: old.keyId, permanent: true });
@@ -168,7 +168,7 @@ describe('the new key', () => {
   });
 });
 
-describe('the old key', () => {
+describe('keys.rerollKey: the old key', () => {
   test('expires after the time given, to the millisecond', async () => {
     const old = await newKey();
     await reroll(old.keyId, 5000);
@@ -179,14 +179,14 @@ describe('the old key', () => {
     expect(await verify(old.key)).toMatchObject({ code: 'EXPIRED' });
   });
 
-  test('expires directly with 0, though it was just verified', async () => {
+  test('expires immediately with 0, although it was just verified', async () => {
     const old = await newKey();
     await verify(old.key);
     await reroll(old.keyId, 0);
     expect(await verify(old.key)).toMatchObject({ code: 'EXPIRED', expires: startMs });
   });
 
-  test('never lives longer than it would have', async () => {
+  test('never expires later than before', async () => {
     const old = await newKey({ expires: startMs + 1000 });
     await reroll(old.keyId, 1001);
     expect(await read(old.keyId)).toMatchObject({ expires: startMs + 1000 });
@@ -200,14 +200,14 @@ describe('the old key', () => {
     expect(await read(keyId)).toMatchObject({ expires: 4_102_444_800_000 });
   });
 
-  test('that has expired stays expired, and so is its copy', async () => {
+  test('an expired one stays expired, and so does its copy', async () => {
     const old = await newKey({ expires: 0 });
     const { key } = await reroll(old.keyId, hourMs);
     expect(await verify(old.key)).toMatchObject({ code: 'EXPIRED', expires: 0 });
     expect(await verify(key)).toMatchObject({ code: 'EXPIRED', expires: 0 });
   });
 
-  test('keeps all but expires and updatedAt', async () => {
+  test('does not change except for expires and updatedAt', async () => {
     const old = await newKey(everything);
     await verify(old.key);
     const before = await read(old.keyId);
@@ -224,7 +224,7 @@ describe('the old key', () => {
   });
 });
 
-describe('refusals', () => {
+describe('keys.rerollKey: refusals', () => {
   test.each<[string, object, string]>([
     ['no keyId', { keyId: undefined }, 'body.keyId'],
     ['a keyId of 2', { keyId: 'ke' }, 'body.keyId'],
@@ -267,13 +267,13 @@ describe('refusals', () => {
     },
   );
 
-  test('create_key for the API of the key is enough', async () => {
+  test('a grant of create_key for the key’s API is enough', async () => {
     const { keyId } = await newKey(everything);
     expect((await tryReroll({ keyId, expiration: 0 }, [`api.${apiId}.create_key`])).status).toBe(200);
   });
 });
 
-test('the copy can be rerolled at once, and each string is remembered by its hash', async () => {
+test('keys.rerollKey: the copy can be rerolled immediately, and each string is found by its hash', async () => {
   const first = await newKey();
   const second = await reroll(first.keyId, 0);
   const third = await reroll(second.keyId, 0);

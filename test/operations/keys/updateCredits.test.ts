@@ -14,7 +14,7 @@ const update = (input: object, as?: string | string[]) => call('keys.updateCredi
 const change = (keyId: string, operation: 'set' | 'increment' | 'decrement', value: number | null) =>
   ok('keys.updateCredits', { keyId, operation, value } as InputOf<'keys.updateCredits'>);
 
-describe('200', () => {
+describe('keys.updateCredits: 200', () => {
   test.each<[string, 'set' | 'increment' | 'decrement', number, number]>([
     ['set raises', 'set', 25, 25],
     ['set lowers', 'set', 3, 3],
@@ -34,7 +34,7 @@ describe('200', () => {
     expect(await ok('keys.verifyKey', { key, credits: { cost: 0 } })).toMatchObject({ credits: remaining });
   });
 
-  test('the answer tells the refill, which a number keeps', async () => {
+  test('the response has the refill, which setting a number keeps', async () => {
     const { keyId } = await createKey({ credits: { remaining: 1, refill: { interval: 'monthly', amount: 9 } } });
     const refill = { interval: 'monthly', amount: 9, refillDay: 1 };
     expect(await change(keyId, 'set', 5)).toEqual({ remaining: 5, refill });
@@ -42,27 +42,27 @@ describe('200', () => {
     expect(await change(keyId, 'decrement', 5)).toEqual({ remaining: 5, refill });
   });
 
-  test('a refill that was kept still comes', async () => {
+  test('a kept refill is still applied', async () => {
     const { keyId, key } = await createKey({ credits: { remaining: 1, refill: daily } });
     await change(keyId, 'set', 5);
     clock.advance(dayMs);
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ credits: 8 });
   });
 
-  test('a refill that has come due comes before the change', async () => {
+  test('a refill that is due is applied before the change', async () => {
     const { keyId } = await createKey({ credits: { remaining: 1, refill: daily } });
     clock.advance(dayMs);
     expect(await change(keyId, 'increment', 1)).toMatchObject({ remaining: 10 });
   });
 
-  test('set null is unlimited: the answer says null, the record has no credits, nothing is charged', async () => {
+  test('setting null makes the key unlimited: null in the response, no credits in the record, nothing charged', async () => {
     const { keyId, key } = await createKey({ credits: { remaining: 1, refill: daily } });
     expect(await change(keyId, 'set', null)).toEqual({ remaining: null });
     expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('credits');
     expect(await ok('keys.verifyKey', { key })).not.toHaveProperty('credits');
   });
 
-  test('set null ends the refill: a number set later has none', async () => {
+  test('setting null removes the refill, also when a number is set later', async () => {
     const { keyId } = await createKey({ credits: { remaining: 1, refill: daily } });
     await change(keyId, 'set', null);
     expect(await change(keyId, 'set', 5)).toEqual({ remaining: 5 });
@@ -70,14 +70,14 @@ describe('200', () => {
     expect((await ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 5 });
   });
 
-  test('set limits a key that was unlimited', async () => {
+  test('setting a number limits an unlimited key', async () => {
     const { keyId, key } = await createKey();
     expect(await change(keyId, 'set', 1)).toEqual({ remaining: 1 });
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true, credits: 0 });
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'USAGE_EXCEEDED' });
   });
 
-  test('set null on an unlimited key leaves it so', async () => {
+  test('setting null on an unlimited key changes nothing', async () => {
     const { keyId } = await createKey();
     expect(await change(keyId, 'set', null)).toEqual({ remaining: null });
   });
@@ -90,13 +90,13 @@ describe('200', () => {
     expect(await ok('keys.getKey', { keyId })).toEqual({ ...before, updatedAt: clock.now, credits: { remaining: 2 } });
   });
 
-  test('increments at the same time all count', async () => {
+  test('concurrent increments all count', async () => {
     const { keyId } = await createKey({ credits: { remaining: 0 } });
     await Promise.all(Array.from({ length: 50 }, () => change(keyId, 'increment', 2)));
     expect((await ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 100 });
   });
 
-  test('is seen by the next verification', async () => {
+  test('the next verification uses the change', async () => {
     const { keyId, key } = await createKey({ credits: { remaining: 1 } });
     await ok('keys.verifyKey', { key });
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'USAGE_EXCEEDED' });
@@ -104,13 +104,13 @@ describe('200', () => {
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID', credits: 0 });
   });
 
-  test('update_key for the API of the key is enough', async () => {
+  test('a grant of update_key for the key’s API is enough', async () => {
     const { keyId, apiId } = await createKey();
     expect((await update({ keyId, operation: 'set', value: 1 }, [`api.${apiId}.update_key`])).status).toBe(200);
   });
 });
 
-describe('400', () => {
+describe('keys.updateCredits: 400', () => {
   test.each<[string, object, string]>([
     ['no keyId', { keyId: undefined }, 'body.keyId'],
     ['no operation', { operation: undefined }, 'body.operation'],
@@ -147,7 +147,7 @@ describe('400', () => {
   });
 });
 
-describe('refusals', () => {
+describe('keys.updateCredits: refusals', () => {
   const set = { operation: 'set', value: 5 };
 
   test('404 for a key that is unknown, deleted, another workspace’s, or of a deleted API', async () => {

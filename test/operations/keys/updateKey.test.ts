@@ -51,8 +51,8 @@ async function changed(changes: object, input: object = everything) {
 const without = (record: object, ...names: string[]) =>
   Object.fromEntries(Object.entries(record).filter(([name]) => !names.includes(name)));
 
-describe('what is left out stays', () => {
-  test('all of it, when nothing is given', async () => {
+describe('keys.updateKey: fields that are left out stay', () => {
+  test('all of them, for an empty update', async () => {
     const { before, after } = await changed({});
     expect(after).toEqual(before);
   });
@@ -79,7 +79,7 @@ describe('what is left out stays', () => {
   });
 });
 
-describe('null', () => {
+describe('keys.updateKey: null', () => {
   test.each<[string, object, string[]]>([
     ['removes the name', { name: null }, ['name']],
     ['removes the metadata', { meta: null }, ['meta']],
@@ -108,19 +108,19 @@ describe('null', () => {
     expect(after).toEqual({ ...without(before, ...names), ...permissions });
   });
 
-  test('is what an empty list of permissions is, but for those of roles', async () => {
+  test('removes permissions, except those of roles', async () => {
     const { before, after } = await changed({ permissions: [] });
     expect(after).toEqual({ ...before, permissions: ['pages.write'] });
   });
 
-  test('removes what is not there without complaint', async () => {
+  test('is accepted for a field that is absent', async () => {
     const nothing = { name: null, meta: null, externalId: null, expires: null, credits: null, ratelimits: null };
     const { before, after } = await changed(nothing, {});
     expect(after).toEqual(before);
   });
 });
 
-describe('credits', () => {
+describe('keys.updateKey: credits', () => {
   test.each<[string, object, object]>([
     ['remaining: the refill is kept', { remaining: 3 }, { remaining: 3, refill }],
     ['remaining 0', { remaining: 0 }, { remaining: 0, refill }],
@@ -142,7 +142,7 @@ describe('credits', () => {
     expect(after.credits).toEqual(shown);
   });
 
-  test('a refill that was kept still comes, one that was stopped does not, a new one comes by its own rule', async () => {
+  test('a kept refill is applied, a removed one is not, a new one follows its own rule', async () => {
     const kept = await changed({ credits: { remaining: 3 } });
     const stopped = await changed({ credits: { refill: null } });
     const replaced = await changed({ credits: { refill: { interval: 'monthly', amount: 4, refillDay: 18 } } });
@@ -154,19 +154,19 @@ describe('credits', () => {
     expect((await read(replaced.keyId)).credits?.remaining).toBe(4);
   });
 
-  test('the refill is gone with an unlimited balance: a number set later has none', async () => {
+  test('an unlimited balance removes the refill, also when a number is set later', async () => {
     const { keyId } = await changed({ credits: { remaining: null } });
     await update(keyId, { credits: { remaining: 5 } });
     clock.advance(dayMs);
     expect((await read(keyId)).credits).toEqual({ remaining: 5 });
   });
 
-  test('an unlimited key takes a balance and its refill together', async () => {
+  test('an unlimited key accepts a balance and its refill together', async () => {
     const { after } = await changed({ credits: { remaining: 1, refill } }, {});
     expect(after.credits).toEqual({ remaining: 1, refill });
   });
 
-  test('a refill that came due before the update is in the balance it keeps', async () => {
+  test('a refill that was due before the update is part of the balance', async () => {
     const { keyId } = await newKey(everything);
     clock.advance(dayMs);
     await update(keyId, { credits: { refill: null } });
@@ -174,22 +174,22 @@ describe('credits', () => {
   });
 });
 
-describe('identity', () => {
-  test('an unknown externalId creates the identity', async () => {
+describe('keys.updateKey: identity', () => {
+  test('an unknown externalId creates an identity', async () => {
     const { after } = await changed({ externalId: 'new.person' });
     const identity = { id: expect.stringMatching(/^id_/), externalId: 'new.person', meta: {}, ratelimits: [] };
     expect(after).toMatchObject({ externalId: 'new.person', identity });
     expect(await ok('identities.getIdentity', { identity: 'new.person' })).toEqual(after.identity);
   });
 
-  test('a known one links it', async () => {
+  test('an existing externalId links its identity', async () => {
     const { identityId } = await ok('identities.createIdentity', { externalId: 'known', meta: { a: 1 } });
     const { after, key } = await changed({ externalId: 'known' });
     expect(after.identity).toMatchObject({ id: identityId, meta: { a: 1 } });
     expect(await verify(key)).toMatchObject({ identity: { id: identityId } });
   });
 
-  test('the key moves from list to list', async () => {
+  test('the key moves to the list of the new identity', async () => {
     const own = (await ok('apis.createApi', { name: 'own' })).apiId;
     const { keyId } = await createKey({ apiId: own, externalId: 'from' });
     const listed = async (externalId: string) =>
@@ -200,12 +200,12 @@ describe('identity', () => {
     expect(await listed('to')).toEqual([]);
   });
 
-  test('the one it had stays, without the key', async () => {
+  test('the previous identity stays, without the key', async () => {
     const { before } = await changed({ externalId: null });
     expect(await ok('identities.getIdentity', { identity: 'alice' })).toEqual(before.identity);
   });
 
-  test('its limits come and go with the link', async () => {
+  test('limits of the identity apply while the key is linked', async () => {
     await ok('identities.createIdentity', {
       externalId: 'limited',
       ratelimits: [{ ...requests, name: 'shared', limit: 1 }],
@@ -219,13 +219,13 @@ describe('identity', () => {
   });
 });
 
-describe('limits', () => {
+describe('keys.updateKey: limits', () => {
   const remaining = async (key: string, name = 'requests') =>
     (await verify(key, { ratelimits: [{ name, cost: 0 }] })).ratelimits!.find((limit) => limit.name === name)!
       .remaining;
   const charge = (key: string, cost: number, name = 'requests') => verify(key, { ratelimits: [{ name, cost }] });
 
-  test('are replaced by name: the same name keeps its id, the others go, new ones come', async () => {
+  test('are replaced by name: the same name keeps its id, others are removed, new ones are added', async () => {
     const { before, after } = await changed({
       ratelimits: [
         { ...requests, limit: 8 },
@@ -245,7 +245,7 @@ describe('limits', () => {
     expect(after.ratelimits).toEqual(before.ratelimits!.toReversed());
   });
 
-  test('another limit keeps the count, up and down', async () => {
+  test('a higher or lower limit keeps the count', async () => {
     const { key, keyId } = await newKey({ ratelimits: [requests] });
     await charge(key, 3);
     await update(keyId, { ratelimits: [{ ...requests, limit: 100 }] });
@@ -255,14 +255,14 @@ describe('limits', () => {
     expect(await charge(key, 2)).toMatchObject({ code: 'RATE_LIMITED' });
   });
 
-  test('a limit below the count has nothing left, and denies', async () => {
+  test('a limit below the count has 0 remaining and denies', async () => {
     const { key, keyId } = await newKey({ ratelimits: [requests] });
     await charge(key, 3);
     await update(keyId, { ratelimits: [{ ...requests, limit: 2 }] });
     expect(await verify(key)).toMatchObject({ code: 'RATE_LIMITED', ratelimits: [{ exceeded: true, remaining: 0 }] });
   });
 
-  test('autoApply alone keeps the count', async () => {
+  test('a change of only autoApply keeps the count', async () => {
     const { key, keyId } = await newKey({ ratelimits: [requests] });
     await charge(key, 3);
     await update(keyId, { ratelimits: [{ ...requests, autoApply: false }] });
@@ -270,7 +270,7 @@ describe('limits', () => {
     expect(await remaining(key)).toBe(2);
   });
 
-  test('another duration is another counter under the same id, and going back finds the old one', async () => {
+  test('another duration is another counter under the same id; the old counter is kept for when it comes back', async () => {
     const { key, keyId } = await newKey({ ratelimits: [requests] });
     const { id } = (await read(keyId)).ratelimits![0]!;
     await charge(key, 3);
@@ -284,7 +284,7 @@ describe('limits', () => {
     expect(await remaining(key)).toBe(4);
   });
 
-  test('a limit that was removed finds its count when it comes back', async () => {
+  test('a limit that is removed and added again continues its count', async () => {
     const { key, keyId } = await newKey({ ratelimits: [requests] });
     await charge(key, 3);
     await update(keyId, { ratelimits: null });
@@ -293,7 +293,7 @@ describe('limits', () => {
     expect(await remaining(key)).toBe(2);
   });
 
-  test('a count that came back to its limit stays there: taking the limit off again and on loses nothing', async () => {
+  test('removing and adding a limit twice loses no count', async () => {
     const { key, keyId } = await newKey({ ratelimits: [requests] });
     await charge(key, 1);
     await update(keyId, { ratelimits: null });
@@ -304,14 +304,14 @@ describe('limits', () => {
     expect(await remaining(key)).toBe(3);
   });
 
-  test('a limit finds what ad hoc limits of its name and duration counted', async () => {
+  test('a limit continues the count of ad hoc limits with its name and duration', async () => {
     const { key, keyId } = await newKey();
     await verify(key, { ratelimits: [{ name: 'requests', limit: 9, duration: minuteMs, cost: 3 }] });
     await update(keyId, { ratelimits: [requests] });
     expect(await remaining(key)).toBe(2);
   });
 
-  test('a removed limit goes on counting for ad hoc limits', async () => {
+  test('ad hoc limits continue the count of a removed limit', async () => {
     const { key, keyId } = await newKey({ ratelimits: [requests] });
     await charge(key, 3);
     await update(keyId, { ratelimits: [] });
@@ -319,7 +319,7 @@ describe('limits', () => {
     expect(answer.ratelimits).toMatchObject([{ id: '', remaining: 1 }]);
   });
 
-  test('the window goes on: what was counted before an update leaves at its own time', async () => {
+  test('units counted before an update leave the window at their own time', async () => {
     const { key, keyId } = await newKey({ ratelimits: [requests] });
     const { reset } = (await charge(key, 3)).ratelimits![0]!;
     clock.advance(1000);
@@ -331,7 +331,7 @@ describe('limits', () => {
   });
 });
 
-describe('is seen by the next verification', () => {
+describe('keys.updateKey: the next verification uses the change', () => {
   test.each<[string, object, object]>([
     ['name', { name: 'Bob' }, { name: 'Bob' }],
     ['meta', { meta: { plan: 'free' } }, { meta: { plan: 'free' } }],
@@ -372,7 +372,7 @@ describe('is seen by the next verification', () => {
     expect(await verify(key)).not.toHaveProperty(field);
   });
 
-  test('the query is asked of the new permissions', async () => {
+  test('the query is evaluated on the new permissions', async () => {
     const { key, keyId } = await newKey({ permissions: ['documents.read'] });
     expect(await verify(key, { permissions: 'documents.read' })).toMatchObject({ valid: true });
     await update(keyId, { permissions: ['documents.*'] });
@@ -389,14 +389,14 @@ describe('is seen by the next verification', () => {
     expect(await verify(key)).toMatchObject({ code: 'VALID' });
   });
 
-  test('metadata is stored as the text that came', async () => {
+  test('metadata is stored as the text that was sent', async () => {
     const { key, keyId } = await newKey({ meta: { a: 1 } });
     const meta = '{"10":1.0,"2":12345678901234567890,"__proto__":"é😀"}';
     await send('/v2/keys.updateKey', { body: `{"keyId":"${keyId}","meta":${meta}}` });
     expect((await send('/v2/keys.verifyKey', { body: JSON.stringify({ key }) })).body).toContain(`"meta":${meta}`);
   });
 
-  test('an update is no use of the key and gives none back', async () => {
+  test('an update does not change lastUsedAt', async () => {
     const { key, keyId } = await newKey(everything);
     await verify(key);
     const usedAt = clock.now;
@@ -406,7 +406,7 @@ describe('is seen by the next verification', () => {
   });
 });
 
-describe('400; nothing changes', () => {
+describe('keys.updateKey: 400; nothing changes', () => {
   const most = Number.MAX_SAFE_INTEGER;
 
   test.each<[string, object, string]>([
@@ -485,7 +485,7 @@ describe('400; nothing changes', () => {
   });
 });
 
-describe('refusals', () => {
+describe('keys.updateKey: refusals', () => {
   test('404 for a key that is unknown, deleted, another workspace’s, or of a deleted API', async () => {
     const { keyId } = await newKey();
     const deleted = await newKey();
@@ -519,7 +519,7 @@ describe('refusals', () => {
     expect((await call('identities.getIdentity', { identity: 'never.made' })).status).toBe(404);
   });
 
-  test('roles are found by case', async () => {
+  test('names of roles are case-sensitive', async () => {
     const { keyId } = await newKey();
     expect(await update(keyId, { roles: ['Viewer'] })).toMatchObject({ status: 404, code: 'role_not_found' });
   });
@@ -551,7 +551,7 @@ describe('refusals', () => {
     },
   );
 
-  test('update_key for the API of the key is enough', async () => {
+  test('a grant of update_key for the key’s API is enough', async () => {
     const { keyId } = await newKey();
     expect((await update(keyId, { name: 'Bob', externalId: 'alice' }, [`api.${apiId}.update_key`])).status).toBe(200);
   });

@@ -33,7 +33,7 @@ const look = (key: string, ...names: string[]) =>
 
 const perMinute = (name: string, limit: number, autoApply = false) => ({ name, limit, duration: minuteMs, autoApply });
 
-describe('the answer', () => {
+describe('keys.verifyKey: the answer', () => {
   test('of a plain key says whose it is and little else', async () => {
     const { keyId, key } = await createKey({ apiId });
     expect(await verify(key)).toEqual({ valid: true, code: 'VALID', keyId, enabled: true });
@@ -125,7 +125,7 @@ describe('the answer', () => {
   });
 });
 
-describe('NOT_FOUND', () => {
+describe('keys.verifyKey: NOT_FOUND', () => {
   test('for a deleted key and for a key of a deleted API', async () => {
     const deleted = await createKey();
     const orphaned = await createKey();
@@ -156,12 +156,12 @@ describe('NOT_FOUND', () => {
   });
 });
 
-describe('the caller', () => {
+describe('keys.verifyKey: permissions of the caller', () => {
   test.each([['api.*.verify_key'], ['apis.*.verify_key'], ['*']])('%s verifies any key', async (grant) => {
     expect((await tryVerify(await newKey(), {}, [grant])).data).toMatchObject({ valid: true });
   });
 
-  test('verify_key for the API of the key is enough', async () => {
+  test('a grant of verify_key for the key’s API is enough', async () => {
     expect((await tryVerify(await newKey(), {}, [`api.${apiId}.verify_key`])).data).toMatchObject({ valid: true });
   });
 
@@ -209,7 +209,7 @@ describe('the caller', () => {
   });
 });
 
-describe('the order of checks', () => {
+describe('keys.verifyKey: the order of checks', () => {
   // A request that fails every check; each line mends what the line before failed on.
   const mends: [string, NewKey, Extras][] = [
     ['DISABLED', {}, {}],
@@ -249,7 +249,7 @@ describe('the order of checks', () => {
   });
 });
 
-describe('400', () => {
+describe('keys.verifyKey: 400', () => {
   test.each<[string, object, string]>([
     ['no key', { key: undefined }, 'body.key'],
     ['an empty key', { key: '' }, 'body.key'],
@@ -325,7 +325,7 @@ describe('400', () => {
   });
 });
 
-describe('412', () => {
+describe('keys.verifyKey: 412', () => {
   test('for a limit that the key does not have, naming it; nothing is charged', async () => {
     const key = await newKey({ credits: { remaining: 5 }, ratelimits: [perMinute('requests', 5, true)] });
     const answer = await tryVerify(key, { ratelimits: [{ name: 'requests' }, { name: 'unknown' }] });
@@ -347,7 +347,7 @@ describe('412', () => {
   });
 });
 
-describe('credits', () => {
+describe('keys.verifyKey: credits', () => {
   test('cost 1 when left out', async () => {
     expect(await verify(await newKey({ credits: { remaining: 5 } }))).toMatchObject({ credits: 4 });
   });
@@ -392,7 +392,7 @@ describe('credits', () => {
   });
 });
 
-describe('charged together or not at all', () => {
+describe('keys.verifyKey: charged together or not at all', () => {
   const both = { credits: { remaining: 3 }, ratelimits: [perMinute('small', 2, true), perMinute('large', 9, true)] };
   const untouched = { credits: 3, ratelimits: [{ remaining: 2 }, { remaining: 9 }] };
 
@@ -454,7 +454,7 @@ describe('charged together or not at all', () => {
   });
 });
 
-describe('which limits are checked', () => {
+describe('keys.verifyKey: which limits are checked', () => {
   test('only those with autoApply when none is named', async () => {
     const key = await newKey({ ratelimits: [perMinute('named', 5), perMinute('auto', 5, true)] });
     expect((await verify(key)).ratelimits).toMatchObject([{ name: 'auto', autoApply: true, remaining: 4 }]);
@@ -522,7 +522,7 @@ describe('which limits are checked', () => {
   });
 });
 
-describe('ad hoc limits', () => {
+describe('keys.verifyKey: ad hoc limits', () => {
   const adHoc = { name: 'exports', limit: 3, duration: minuteMs };
 
   test('count on from call to call, and are told apart by an empty id', async () => {
@@ -596,7 +596,7 @@ describe('ad hoc limits', () => {
   });
 });
 
-describe('remaining and reset', () => {
+describe('keys.verifyKey: remaining and reset', () => {
   /** What a unit taken now may be late in leaving, at most. */
   const latest = (duration: number) => clock.now + duration + Math.max(1, duration / 64);
   const at = async (key: string, cost: number) =>
@@ -693,7 +693,7 @@ describe('remaining and reset', () => {
   });
 });
 
-describe('the longest duration', () => {
+describe('keys.verifyKey: the longest duration', () => {
   const longest = { name: 'requests', limit: 1, duration: Number.MAX_SAFE_INTEGER };
 
   test.each([1, 1000])('counts by a limit of %i, and its reset stays a safe integer', async (limit) => {
@@ -706,7 +706,7 @@ describe('the longest duration', () => {
   });
 });
 
-describe('the permission query', () => {
+describe('keys.verifyKey: the permission query', () => {
   const granted = ['documents.read', 'billing.*', 'Case.read', 'a:b-c_d', 'x.y.*', 'reports*'];
   let key: string;
   beforeAll(async () => {
@@ -845,7 +845,7 @@ describe('the permission query', () => {
   });
 });
 
-describe('metadata is answered as the text that came', () => {
+describe('keys.verifyKey: metadata is returned as the text that was sent', () => {
   test.each([
     '{"10":1,"2":2}',
     '{"b":1,"a":{"z":1,"10":2,"9":3}}',
@@ -873,7 +873,7 @@ describe('metadata is answered as the text that came', () => {
   });
 });
 
-describe('roles', () => {
+describe('keys.verifyKey: roles', () => {
   test('are answered with what they permit, each permission once, and count in the query', async () => {
     await ok('permissions.createRole', { name: 'editor', permissions: ['pages.read', 'pages.write'] });
     const key = await newKey({ permissions: ['pages.read', 'pages.list'], roles: ['editor', 'editor'] });
@@ -908,7 +908,7 @@ describe('roles', () => {
   });
 });
 
-describe('identity', () => {
+describe('keys.verifyKey: identity', () => {
   let count = 0;
   /** An identity with these limits, of a name of its own. */
   async function withLimits(ratelimits: ReturnType<typeof perMinute>[], meta = {}) {
@@ -1064,7 +1064,7 @@ describe('identity', () => {
   });
 });
 
-describe('refill', () => {
+describe('keys.verifyKey: refill', () => {
   const at = (...parts: [number, number, number?, number?, number?, number?, number?]) =>
     Date.UTC(parts[0], parts[1] - 1, ...(parts.slice(2) as []));
   const daily = { interval: 'daily', amount: 9 };
@@ -1150,7 +1150,7 @@ describe('refill', () => {
   });
 });
 
-describe('one turn of the event loop', () => {
+describe('keys.verifyKey: one turn of the event loop', () => {
   test('300 verifications of a key with 100 credits and a limit of 60: exactly 60 pass', async () => {
     const key = await newKey({ credits: { remaining: 100 }, ratelimits: [perMinute('requests', 60, true)] });
     const answers = await Promise.all(Array.from({ length: 300 }, () => verify(key)));
@@ -1192,7 +1192,7 @@ describe('one turn of the event loop', () => {
   });
 });
 
-describe('what is shown of a key that the server holds', () => {
+describe('keys.verifyKey: what is shown of a key that the server holds', () => {
   test('follows every change of the key, its permissions and its identity', async () => {
     const { key, keyId } = await createKey({ apiId, name: 'before', meta: { a: 1 }, externalId: 'held' });
     const limits = [{ name: 'requests', limit: 10, duration: minuteMs, autoApply: true }];
@@ -1234,7 +1234,7 @@ describe('what is shown of a key that the server holds', () => {
   });
 });
 
-test('a change by another server is seen by this one, which knows the key', async () => {
+test('keys.verifyKey: a change by another server is seen by this one, which knows the key', async () => {
   const { key, keyId } = await createKey({ apiId, name: 'before', meta: { a: 1 }, externalId: 'alice' });
   await hold(key);
   await otherServer.call('keys.updateKey', { keyId, name: 'after', meta: { a: 2 }, externalId: null }, app.rootKey);
@@ -1244,7 +1244,7 @@ test('a change by another server is seen by this one, which knows the key', asyn
   expect((await otherServer.call('keys.verifyKey', { key }, app.rootKey)).data).toEqual(after);
 });
 
-describe('a clock that was ahead for a moment', () => {
+describe('keys.verifyKey: a clock that was ahead for a moment', () => {
   test('shuts no limit for longer than its duration: of the key, of its identity, or of the request', async () => {
     const limits = (name: string) => [{ name, limit: 5, duration: 1000, autoApply: true }];
     await ok('identities.createIdentity', { externalId: 'ahead', ratelimits: limits('shared') });
@@ -1304,7 +1304,7 @@ describe('a clock that was ahead for a moment', () => {
   });
 });
 
-describe('lastUsedAt', () => {
+describe('keys.verifyKey: lastUsedAt', () => {
   test('is the last use by the clock, also when that has stepped back', async () => {
     const { key, keyId } = await createKey({ apiId });
     clock.advance(10);

@@ -5,8 +5,8 @@ const { clock, call, ok, createKey, createWorkspace } = harness();
 
 const whoami = (input: object, as?: string | string[]) => call('keys.whoami', input as never, as);
 
-describe('200', () => {
-  test('answers what getKey answers', async () => {
+describe('keys.whoami: 200', () => {
+  test('returns what getKey returns', async () => {
     const { keyId, key } = await createKey({
       prefix: 'live',
       name: 'Alice',
@@ -19,7 +19,7 @@ describe('200', () => {
     expect(await ok('keys.whoami', { key })).toEqual(await ok('keys.getKey', { keyId }));
   });
 
-  test('charges nothing and is no use of the key', async () => {
+  test('charges nothing and does not set lastUsedAt', async () => {
     const ratelimits = [{ name: 'requests', limit: 5, duration: 1000, autoApply: true }];
     const { keyId, key } = await createKey({ credits: { remaining: 3 }, ratelimits });
     const before = await ok('keys.getKey', { keyId });
@@ -38,7 +38,7 @@ describe('200', () => {
     expect(await ok('keys.whoami', { key })).toMatchObject({ expires: clock.now });
   });
 
-  test('sees a refill that has come due', async () => {
+  test('applies a refill that is due', async () => {
     const { key } = await createKey({ credits: { remaining: 1, refill: { interval: 'daily', amount: 7 } } });
     clock.now = Date.UTC(2026, 0, 16) - 1;
     expect((await ok('keys.whoami', { key })).credits?.remaining).toBe(1);
@@ -46,13 +46,13 @@ describe('200', () => {
     expect((await ok('keys.whoami', { key })).credits?.remaining).toBe(7);
   });
 
-  test('read_key for the API of the key is enough', async () => {
+  test('a grant of read_key for the key’s API is enough', async () => {
     const { key, apiId } = await createKey();
     expect((await whoami({ key }, [`api.${apiId}.read_key`])).status).toBe(200);
   });
 });
 
-describe('refusals', () => {
+describe('keys.whoami: refusals', () => {
   test.each<[string, object, string]>([
     ['no key', {}, 'body.key'],
     ['an empty key', { key: '' }, 'body.key'],
@@ -82,7 +82,7 @@ describe('refusals', () => {
   });
 
   test.each([['api.api_other.read_key'], ['api.*.verify_key']])(
-    '404 for a caller with only %s, which does not show that the key exists',
+    '404 for a caller with only %s, so that the existence of the key is not revealed',
     async (grant) => {
       const { key } = await createKey();
       const { requestId: _, ...refused } = await whoami({ key }, [grant]);

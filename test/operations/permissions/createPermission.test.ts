@@ -5,8 +5,8 @@ const { call, ok, createKey } = harness();
 
 const get = (permission: string) => ok('permissions.getPermission', { permission });
 
-describe('200', () => {
-  test('answers an id, under which it is found as it was given', async () => {
+describe('permissions.createPermission: 200', () => {
+  test('returns an id under which it can be read as it was given', async () => {
     const given = { name: 'Read documents', slug: 'documents.read', description: 'All of them.' };
     const { permissionId, ...rest } = await ok('permissions.createPermission', given);
     expect(permissionId).toMatch(/^perm_[1-9A-HJ-NP-Za-km-z]{16,}$/);
@@ -14,7 +14,7 @@ describe('200', () => {
     expect(await get(permissionId)).toEqual({ id: permissionId, ...given });
   });
 
-  test('without a description has none', async () => {
+  test('one created without a description has none', async () => {
     const { permissionId } = await ok('permissions.createPermission', { name: 'Plain', slug: 'plain' });
     expect(await get(permissionId)).toEqual({ id: permissionId, name: 'Plain', slug: 'plain' });
   });
@@ -30,14 +30,14 @@ describe('200', () => {
     expect(await get(slug)).toMatchObject({ name, description: name });
   });
 
-  test('slugs are told apart by case, and names need not differ', async () => {
+  test('slugs are case-sensitive, and names need not be unique', async () => {
     const lower = await ok('permissions.createPermission', { name: 'Same', slug: 'case.read' });
     const upper = await ok('permissions.createPermission', { name: 'Same', slug: 'Case.read' });
     expect((await get('case.read')).id).toBe(lower.permissionId);
     expect((await get('Case.read')).id).toBe(upper.permissionId);
   });
 
-  test('a key can have it from then on by a caller who may create none', async () => {
+  test('a caller without create_permission can give it to a key', async () => {
     const { permissionId } = await ok('permissions.createPermission', { name: 'Made first', slug: 'made.first' });
     const { keyId } = await createKey();
     const grants = ['api.*.update_key', 'rbac.*.add_permission_to_key'];
@@ -46,7 +46,7 @@ describe('200', () => {
   });
 });
 
-describe('400', () => {
+describe('permissions.createPermission: 400', () => {
   test.each<[string, object]>([
     ['slug', { name: 'n', slug: 'ab' }],
     ['slug', { name: 'n', slug: 's'.repeat(101) }],
@@ -66,8 +66,8 @@ describe('400', () => {
   });
 });
 
-describe('409', () => {
-  test('for a slug that exists, which stays as it was', async () => {
+describe('permissions.createPermission: 409', () => {
+  test('for a slug that exists, and nothing changes', async () => {
     const before = { name: 'First', slug: 'taken', description: 'The first.' };
     const { permissionId } = await ok('permissions.createPermission', before);
     const answer = await call('permissions.createPermission', { name: 'Second', slug: 'taken' });
@@ -76,13 +76,13 @@ describe('409', () => {
     expect(await ok('permissions.listPermissions', { search: 'taken' })).toHaveLength(1);
   });
 
-  test('for a slug that came into being with a key', async () => {
+  test('for a slug that was created with a key', async () => {
     await createKey({ permissions: ['made.by.key'] });
     const answer = await call('permissions.createPermission', { name: 'n', slug: 'made.by.key' });
     expect(answer).toMatchObject({ status: 409, code: 'permission_already_exists' });
   });
 
-  test('once, for the same slug at the same time', async () => {
+  test('for all but one of concurrent calls with one slug', async () => {
     const answers = await Promise.all(
       Array.from({ length: 5 }, () => call('permissions.createPermission', { name: 'n', slug: 'raced' })),
     );
@@ -90,7 +90,7 @@ describe('409', () => {
   });
 });
 
-test('403 naming what is lacking, also for a slug that exists', async () => {
+test('permissions.createPermission: 403 names the missing grant, also for a slug that exists', async () => {
   await ok('permissions.createPermission', { name: 'n', slug: 'exists' });
   const input = { name: 'n', slug: 'exists' };
   const { status, error } = await call('permissions.createPermission', input, ['rbac.*.read_permission']);

@@ -13,8 +13,8 @@ async function expectNothing(name: string, slug: string) {
   expect(await ok('permissions.listPermissions', { search: slug })).toEqual([]);
 }
 
-describe('200', () => {
-  test('answers an id, under which it is found as it was given', async () => {
+describe('permissions.createRole: 200', () => {
+  test('returns an id under which it can be read as it was given', async () => {
     const { permissionId } = await ok('permissions.createPermission', { name: 'Read', slug: 'documents.read' });
     const { roleId, ...rest } = await ok('permissions.createRole', {
       name: 'Editor of documents',
@@ -34,7 +34,7 @@ describe('200', () => {
     });
   });
 
-  test('with a name alone has no description and an empty list', async () => {
+  test('one with only a name has no description and no permissions', async () => {
     const { roleId } = await ok('permissions.createRole', { name: 'plain' });
     expect(await get('plain')).toEqual({ id: roleId, name: 'plain', permissions: [] });
   });
@@ -46,20 +46,20 @@ describe('200', () => {
     expect((await ok('keys.verifyKey', { key })).roles).toEqual([name]);
   });
 
-  test('names are told apart by case', async () => {
+  test('names are case-sensitive', async () => {
     const lower = await ok('permissions.createRole', { name: 'case', permissions: ['case.lower'] });
     const upper = await ok('permissions.createRole', { name: 'Case', permissions: ['case.upper'] });
     expect(lower.roleId).not.toBe(upper.roleId);
     expect([await slugsOf('case'), await slugsOf('Case')]).toEqual([['case.lower'], ['case.upper']]);
   });
 
-  test('a permission named twice counts once, in the order given', async () => {
+  test('duplicate permissions count once, in the order given', async () => {
     await ok('permissions.createRole', { name: 'twice', permissions: ['t.b', 't.a', 't.b', 't.c', 't.a'] });
     expect(await slugsOf('twice')).toEqual(['t.b', 't.a', 't.c']);
     expect(await ok('permissions.listPermissions', { search: 't.b' })).toHaveLength(1);
   });
 
-  test('takes 1000 permissions, which count for a key of the role, and 1001 are refused', async () => {
+  test('accepts 1000 permissions, which count for a key of the role, and refuses 1001', async () => {
     const permissions = Array.from({ length: 1000 }, (_, index) => `many.${index}`);
     await ok('permissions.createRole', { name: 'many', permissions });
     expect(await slugsOf('many')).toEqual(permissions);
@@ -74,7 +74,7 @@ describe('200', () => {
   });
 });
 
-describe('400', () => {
+describe('permissions.createRole: 400', () => {
   test.each<[string, object]>([
     ['name', { name: '' }],
     ['name', { name: '😀'.repeat(101) }],
@@ -92,7 +92,7 @@ describe('400', () => {
   });
 });
 
-test('409 for a name that exists, which stays as it was; no permission is made', async () => {
+test('permissions.createRole: 409 for a name that exists; nothing changes and no permission is created', async () => {
   const { roleId } = await ok('permissions.createRole', { name: 'taken', description: 'First', permissions: ['r.a'] });
   const before = await get(roleId);
   const again = { name: 'taken', description: 'Second', permissions: ['r.new'] };
@@ -103,7 +103,7 @@ test('409 for a name that exists, which stays as it was; no permission is made',
   expect(await ok('permissions.listRoles', { search: 'taken' })).toHaveLength(1);
 });
 
-describe('403', () => {
+describe('permissions.createRole: 403', () => {
   test('without create_role', async () => {
     const { status, error } = await call('permissions.createRole', { name: 'no' }, ['rbac.*.create_permission']);
     expect(status).toBe(403);

@@ -21,8 +21,8 @@ async function seenKey(input: Omit<InputOf<'keys.createKey'>, 'apiId'>) {
   return created;
 }
 
-describe('200', () => {
-  test.each(['id', 'slug'] as const)('by its %s; it is gone by both', async (by) => {
+describe('permissions.deletePermission: 200', () => {
+  test.each(['id', 'slug'] as const)('by its %s, and it is found by neither id nor name afterwards', async (by) => {
     const slug = fresh();
     const { permissionId: id } = await ok('permissions.createPermission', { name: 'n', slug });
     expect(await ok('permissions.deletePermission', { permission: { id, slug }[by] })).toEqual({});
@@ -33,7 +33,7 @@ describe('200', () => {
     expect(await ok('permissions.listPermissions', { search: slug })).toEqual([]);
   });
 
-  test('is off every key from the next verification on, also one that was seen before', async () => {
+  test('is removed from every key from the next verification on, also from cached keys', async () => {
     const slug = fresh();
     const { keyId, key } = await seenKey({ permissions: ['other.read', slug] });
     expect(await verify(key, slug)).toMatchObject({ valid: true, permissions: ['other.read', slug] });
@@ -45,7 +45,7 @@ describe('200', () => {
     expect((await ok('keys.getKey', { keyId })).permissions).toEqual(['other.read']);
   });
 
-  test('the last one of a key leaves none to show', async () => {
+  test('a key whose last permission is deleted has no permissions', async () => {
     const slug = fresh();
     const { keyId, key } = await seenKey({ permissions: [slug] });
     await ok('permissions.deletePermission', { permission: slug });
@@ -53,7 +53,7 @@ describe('200', () => {
     expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('permissions');
   });
 
-  test('is off every role, and so off the keys of the role', async () => {
+  test('is removed from every role, and so from the role’s keys', async () => {
     const slug = fresh();
     const role = { name: `role ${slug}`, permissions: [slug, 'other.write'] };
     await ok('permissions.createRole', role);
@@ -66,7 +66,7 @@ describe('200', () => {
     expect(permissions.map((permission) => permission.slug)).toEqual(['other.write']);
   });
 
-  test('one that comes back under its slug is another: no old key or role has it', async () => {
+  test('a new permission with its slug is not given to the old keys and roles', async () => {
     const slug = fresh();
     const role = `role ${slug}`;
     await ok('permissions.createRole', { name: role, permissions: [slug] });
@@ -84,7 +84,7 @@ describe('200', () => {
     expect(await verify(direct.key, slug)).toMatchObject({ valid: true, permissions: [slug] });
   });
 
-  test('a wildcard that is deleted covers nothing more', async () => {
+  test('a deleted wildcard covers nothing', async () => {
     const slug = fresh();
     const wildcard = slug.replace('.read', '.*');
     const { key } = await seenKey({ permissions: [wildcard] });
@@ -93,7 +93,7 @@ describe('200', () => {
     expect(await verify(key, slug)).toMatchObject({ valid: false });
   });
 
-  test('leaves what only begins or ends alike, and what a wildcard covers', async () => {
+  test('does not delete permissions with a similar slug, or those that it covers', async () => {
     const slug = fresh();
     const alike = [`${slug}.own`, slug.slice(0, -1), slug.toUpperCase(), slug.replace('.read', '.*')];
     const { key } = await seenKey({ permissions: [...alike, slug] });
@@ -103,13 +103,13 @@ describe('200', () => {
   });
 });
 
-describe('404', () => {
+describe('permissions.deletePermission: 404', () => {
   test.each(['unknown', 'perm_unknown', 'perm_1111111111111111'])('for %s', async (permission) => {
     const answer = await call('permissions.deletePermission', { permission });
     expect(answer).toMatchObject({ status: 404, code: 'permission_not_found' });
   });
 
-  test('for another workspace’s, which stays', async () => {
+  test('for one of another workspace, which is not deleted', async () => {
     const slug = fresh();
     const { permissionId } = await ok('permissions.createPermission', { name: 'n', slug });
     const { rootKey } = await createWorkspace();

@@ -25,18 +25,21 @@ async function seenKey(input: Omit<InputOf<'keys.createKey'>, 'apiId'>) {
   return created;
 }
 
-describe('200', () => {
-  test.each(['roleId', 'name'] as const)('by its %s; it is gone by both, its permissions stay', async (by) => {
-    const role = await newRole();
-    expect(await ok('permissions.deleteRole', { role: role[by] })).toEqual({});
-    for (const gone of [role.roleId, role.name]) {
-      expect((await call('permissions.getRole', { role: gone })).status).toBe(404);
-      expect((await call('permissions.deleteRole', { role: gone })).status).toBe(404);
-    }
-    expect((await call('permissions.getPermission', { permission: role.slug })).status).toBe(200);
-  });
+describe('permissions.deleteRole: 200', () => {
+  test.each(['roleId', 'name'] as const)(
+    'by its %s; it is found by neither id nor name afterwards, and its permissions stay',
+    async (by) => {
+      const role = await newRole();
+      expect(await ok('permissions.deleteRole', { role: role[by] })).toEqual({});
+      for (const gone of [role.roleId, role.name]) {
+        expect((await call('permissions.getRole', { role: gone })).status).toBe(404);
+        expect((await call('permissions.deleteRole', { role: gone })).status).toBe(404);
+      }
+      expect((await call('permissions.getPermission', { permission: role.slug })).status).toBe(200);
+    },
+  );
 
-  test('is off every key from the next verification on, also one that was seen before', async () => {
+  test('is removed from every key from the next verification on, also from cached keys', async () => {
     const { name, slug } = await newRole();
     const { keyId, key } = await seenKey({ roles: [name], permissions: ['own.read'] });
     expect(await verify(key, slug)).toMatchObject({ valid: true, roles: [name], permissions: ['own.read', slug] });
@@ -52,14 +55,14 @@ describe('200', () => {
     expect(record).not.toHaveProperty('roles');
   });
 
-  test('the last role of a key leaves nothing to show', async () => {
+  test('a key whose last role is deleted has no roles', async () => {
     const { name } = await newRole();
     const { keyId, key } = await seenKey({ roles: [name] });
     await ok('permissions.deleteRole', { role: name });
     expect(await verify(key)).toEqual({ valid: true, code: 'VALID', keyId, enabled: true });
   });
 
-  test('what another role or the key itself permits stays', async () => {
+  test('permissions of other roles and of the key itself stay', async () => {
     const { name, slug } = await newRole();
     const other = `other of ${name}`;
     await ok('permissions.createRole', { name: other, permissions: [slug] });
@@ -70,7 +73,7 @@ describe('200', () => {
     expect(await verify(direct.key, slug)).toMatchObject({ valid: true, permissions: [slug] });
   });
 
-  test('one that comes back under its name is another: no old key has it', async () => {
+  test('a new role with its name is not given to the old keys', async () => {
     const { roleId, name, slug } = await newRole();
     const { keyId, key } = await seenKey({ roles: [name] });
     await ok('permissions.deleteRole', { role: name });
@@ -86,12 +89,12 @@ describe('200', () => {
   });
 });
 
-describe('404', () => {
+describe('permissions.deleteRole: 404', () => {
   test.each(['unknown', 'role_unknown', 'role_1111111111111111'])('for %s', async (role) => {
     expect(await call('permissions.deleteRole', { role })).toMatchObject({ status: 404, code: 'role_not_found' });
   });
 
-  test('for another workspace’s, which stays', async () => {
+  test('for one of another workspace, which is not deleted', async () => {
     const { roleId, name } = await newRole();
     const { rootKey } = await createWorkspace();
     for (const role of [roleId, name]) {

@@ -3,7 +3,7 @@ import { harness } from '../../support/harness.ts';
 
 const { call, ok, createKey, createWorkspace } = harness();
 
-test('by its id and by its slug', async () => {
+test('permissions.getPermission: returns it by its id and by its slug', async () => {
   const given = { name: 'Read', slug: 'documents.read', description: 'All' };
   const { permissionId } = await ok('permissions.createPermission', given);
   const expected = { id: permissionId, ...given };
@@ -11,7 +11,7 @@ test('by its id and by its slug', async () => {
   expect(await ok('permissions.getPermission', { permission: 'documents.read' })).toEqual(expected);
 });
 
-test('one that came into being with a key is named as its slug', async () => {
+test('permissions.getPermission: one that was created with a key has its slug as its name', async () => {
   await createKey({ permissions: ['made.by.key'] });
   expect(await ok('permissions.getPermission', { permission: 'made.by.key' })).toEqual({
     id: expect.stringMatching(/^perm_/),
@@ -20,7 +20,7 @@ test('one that came into being with a key is named as its slug', async () => {
   });
 });
 
-test('a slug that looks like an id names the permission that has it, unless an id does', async () => {
+test('permissions.getPermission: a slug that looks like an id names the permission that has it, unless an id does', async () => {
   const first = await ok('permissions.createPermission', { name: 'First', slug: 'first' });
   await ok('permissions.createPermission', { name: 'Looks like one', slug: 'perm_1111111111111111' });
   await ok('permissions.createPermission', { name: 'Looks like the first', slug: first.permissionId });
@@ -29,7 +29,7 @@ test('a slug that looks like an id names the permission that has it, unless an i
   expect(await named(first.permissionId)).toBe('First');
 });
 
-describe('404', () => {
+describe('permissions.getPermission: 404', () => {
   test.each(['unknown', 'perm_unknown', 'perm_1111111111111112', 'DOCUMENTS.READ', 'documents.*'])(
     'for %s',
     async (permission) => {
@@ -38,7 +38,7 @@ describe('404', () => {
     },
   );
 
-  test('for one that was deleted, and its id stays gone when its slug comes back', async () => {
+  test('for a deleted one, also by its id when a new one has its slug', async () => {
     const { permissionId } = await ok('permissions.createPermission', { name: 'n', slug: 'gone' });
     await ok('permissions.deletePermission', { permission: 'gone' });
     expect(await call('permissions.getPermission', { permission: 'gone' })).toMatchObject({ status: 404 });

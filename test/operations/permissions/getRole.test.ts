@@ -3,7 +3,7 @@ import { harness } from '../../support/harness.ts';
 
 const { call, ok, createWorkspace } = harness();
 
-test('by its id and by its name, with its permissions in the order they were given', async () => {
+test('permissions.getRole: returns it by its id and by its name, with its permissions in order', async () => {
   const permissions = ['c.read', 'a.read', 'b.read'];
   const { roleId } = await ok('permissions.createRole', { name: 'Editor', description: 'Edits', permissions });
   const expected = {
@@ -15,7 +15,7 @@ test('by its id and by its name, with its permissions in the order they were giv
   for (const role of [roleId, 'Editor']) expect(await ok('permissions.getRole', { role })).toEqual(expected);
 });
 
-test('a name that looks like an id names the role that has it, unless an id does', async () => {
+test('permissions.getRole: a name that looks like an id names the role that has it, unless an id does', async () => {
   const first = await ok('permissions.createRole', { name: 'First' });
   const like = await ok('permissions.createRole', { name: 'role_1111111111111111' });
   await ok('permissions.createRole', { name: first.roleId });
@@ -23,12 +23,12 @@ test('a name that looks like an id names the role that has it, unless an id does
   expect((await ok('permissions.getRole', { role: first.roleId })).name).toBe('First');
 });
 
-describe('404', () => {
+describe('permissions.getRole: 404', () => {
   test.each(['unknown', 'role_unknown', 'role_1111111111111112', 'editor', 'Editor '])('for %j', async (role) => {
     expect(await call('permissions.getRole', { role })).toMatchObject({ status: 404, code: 'role_not_found' });
   });
 
-  test('for one that was deleted, and its id stays gone when its name comes back', async () => {
+  test('for a deleted one, also by its id when a new one has its name', async () => {
     const { roleId } = await ok('permissions.createRole', { name: 'gone', permissions: ['g.read'] });
     await ok('permissions.deleteRole', { role: 'gone' });
     expect(await call('permissions.getRole', { role: 'gone' })).toMatchObject({ status: 404 });

@@ -29,12 +29,12 @@ const listAll = async (
   between?: (pages: number) => Promise<unknown>,
 ) => (await readPages((at) => list({ ...input, ...at }), between)).map((page) => page.map(({ slug }) => slug));
 
-describe('200', () => {
-  test('nothing where there is nothing', async () => {
+describe('permissions.listPermissions: 200', () => {
+  test('the list is empty at first', async () => {
     expect(await list()).toMatchObject({ status: 200, data: [], pagination: { hasMore: false } });
   });
 
-  test('each as getPermission answers it', async () => {
+  test('permissions are as getPermission returns them', async () => {
     await create(3);
     const { data } = await list();
     expect(data).toHaveLength(3);
@@ -44,14 +44,14 @@ describe('200', () => {
     }
   });
 
-  test('those that came into being with a key, a role or on the way are in it', async () => {
+  test('lists permissions that were created with a key or a role', async () => {
     const { apiId } = (await call('apis.createApi', { name: 'api' }, rootKey)).data;
     await call('keys.createKey', { apiId, permissions: ['with.key', 'with.key.too'] }, rootKey);
     await call('permissions.createRole', { name: 'role', permissions: ['with.role'] }, rootKey);
     expect(await listAll()).toEqual([['with.key', 'with.key.too', 'with.role']]);
   });
 
-  test('pages follow each other in order of creation, whatever their size', async () => {
+  test('pages are in order of creation, for any page size', async () => {
     const slugs = await create(13);
     for (const limit of [1, 2, 5, 12, 13, 14, 100]) {
       const pages = await listAll({ limit });
@@ -62,12 +62,12 @@ describe('200', () => {
     }
   });
 
-  test('a hundred are a page when none is asked for', async () => {
+  test('the default page size is 100', async () => {
     await create(101);
     expect((await listAll()).map((page) => page.length)).toEqual([100, 1]);
   });
 
-  test('each that is there all along comes exactly once while others come and go', async () => {
+  test('every item that exists throughout is listed exactly once while others are created and deleted', async () => {
     const slugs = await create(20);
     const deleted: string[] = [];
     const created: string[] = [];
@@ -89,14 +89,14 @@ describe('200', () => {
     expect((await listAll()).flat()).toEqual([...stayed, ...created]);
   });
 
-  test('of this workspace only', async () => {
+  test('lists this workspace only', async () => {
     await create(2);
     const { rootKey: elsewhere } = await createWorkspace();
     expect((await call('permissions.listPermissions', {}, elsewhere)).data).toEqual([]);
   });
 });
 
-describe('search', () => {
+describe('permissions.listPermissions: search', () => {
   beforeEach(async () => {
     for (const [name, slug, description] of [
       ['Read documents', 'documents.read', undefined],
@@ -123,25 +123,25 @@ describe('search', () => {
     expect((await listAll({ search, limit: 1 })).flat()).toEqual(slugs);
   });
 
-  test('for an id finds the one', async () => {
+  test('by an id finds the permission', async () => {
     const { data } = await call('permissions.getPermission', { permission: 'docs.write' }, rootKey);
     expect((await listAll({ search: data.id.toUpperCase() })).flat()).toEqual(['docs.write']);
   });
 
-  test('pages as it does without', async () => {
+  test('has pages like the whole list', async () => {
     await create(9, 'many');
     const pages = await listAll({ search: 'many.', limit: 4 });
     expect(pages.map((page) => page.length)).toEqual([4, 4, 1]);
   });
 
-  test('takes 1 to 255 characters', async () => {
+  test('accepts 1 to 255 characters', async () => {
     expect((await list({ search: 'x'.repeat(255) })).status).toBe(200);
     for (const search of ['', 'x'.repeat(256)]) expect((await list({ search })).status).toBe(400);
   });
 });
 
-describe('400', () => {
-  test('a cursor that is none of this list’s', async () => {
+describe('permissions.listPermissions: 400', () => {
+  test('a cursor that is malformed or of another list', async () => {
     await create(3);
     const { data, pagination } = await list({ limit: 1 });
     for (const cursor of brokenCursors(pagination.cursor!, data[0]!.id)) {

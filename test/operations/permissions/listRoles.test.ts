@@ -26,12 +26,12 @@ const list = (input: InputOf<'permissions.listRoles'> = {}) => call('permissions
 const listAll = async (input: InputOf<'permissions.listRoles'> = {}, between?: (pages: number) => Promise<unknown>) =>
   (await readPages((at) => list({ ...input, ...at }), between)).map((page) => page.map(({ name }) => name));
 
-describe('200', () => {
-  test('nothing where there is nothing', async () => {
+describe('permissions.listRoles: 200', () => {
+  test('the list is empty at first', async () => {
     expect(await list()).toMatchObject({ status: 200, data: [], pagination: { hasMore: false } });
   });
 
-  test('each as getRole answers it, its permissions with it', async () => {
+  test('roles are as getRole returns them, with their permissions', async () => {
     await create(3);
     await call('permissions.createRole', { name: 'described', description: 'In words' }, rootKey);
     await call('permissions.deletePermission', { permission: 'p.1' }, rootKey);
@@ -49,7 +49,7 @@ describe('200', () => {
     for (const role of data) expect(role.permissions.map(({ slug }) => slug)).toEqual(permissions);
   });
 
-  test('pages follow each other in order of creation, whatever their size', async () => {
+  test('pages are in order of creation, for any page size', async () => {
     const names = await create(13);
     for (const limit of [1, 2, 5, 12, 13, 14, 100]) {
       const pages = await listAll({ limit });
@@ -60,12 +60,12 @@ describe('200', () => {
     }
   });
 
-  test('a hundred are a page when none is asked for', async () => {
+  test('the default page size is 100', async () => {
     await create(101);
     expect((await listAll()).map((page) => page.length)).toEqual([100, 1]);
   });
 
-  test('each that is there all along comes exactly once while others come and go', async () => {
+  test('every item that exists throughout is listed exactly once while others are created and deleted', async () => {
     const names = await create(20);
     const deleted: string[] = [];
     const created: string[] = [];
@@ -87,14 +87,14 @@ describe('200', () => {
     expect((await listAll()).flat()).toEqual([...stayed, ...created]);
   });
 
-  test('of this workspace only', async () => {
+  test('lists this workspace only', async () => {
     await create(2);
     const { rootKey: elsewhere } = await createWorkspace();
     expect((await call('permissions.listRoles', {}, elsewhere)).data).toEqual([]);
   });
 });
 
-test('search finds a text in id, name or description in any case, page by page', async () => {
+test('permissions.listRoles: search finds a text in id, name or description in any case, page by page', async () => {
   await call('permissions.createRole', { name: 'Editor', permissions: ['documents.write'] }, rootKey);
   await call('permissions.createRole', { name: 'Reader', description: 'Not an EDITOR. 100% [a-z]+' }, rootKey);
   await call('permissions.createRole', { name: 'Über' }, rootKey);
@@ -115,8 +115,8 @@ test('search finds a text in id, name or description in any case, page by page',
   for (const search of ['', 'x'.repeat(256)]) expect((await list({ search })).status).toBe(400);
 });
 
-describe('400', () => {
-  test('a cursor that is none of this list’s', async () => {
+describe('permissions.listRoles: 400', () => {
+  test('a cursor that is malformed or of another list', async () => {
     await create(3);
     const { data, pagination } = await list({ limit: 1 });
     for (const cursor of brokenCursors(pagination.cursor!, data[0]!.id)) {

@@ -20,8 +20,8 @@ async function newRole(permissions: string[]) {
 const slugs = (permissions: { slug: string }[]) => permissions.map(({ slug }) => slug);
 const slugsOf = async (role: string) => slugs((await ok('permissions.getRole', { role })).permissions);
 
-describe('200', () => {
-  test('replaces the permissions and answers them all', async () => {
+describe('permissions.setRolePermissions: 200', () => {
+  test('replaces the permissions and returns them all', async () => {
     const { roleId } = await newRole(['a.read', 'b.read']);
     const { permissionId } = await ok('permissions.createPermission', { name: 'C', slug: 'c.read', description: 'd' });
     const data = await ok('permissions.setRolePermissions', { roleId, permissions: ['c.read', 'b.read'] });
@@ -32,7 +32,7 @@ describe('200', () => {
     expect((await ok('permissions.getRole', { role: roleId })).permissions).toEqual(data);
   });
 
-  test('counts from the next verification on, for keys that were seen before, on every server', async () => {
+  test('applies from the next verification on, for cached keys, on every server', async () => {
     const { roleId, key, keyId } = await newRole(['a.read']);
     await ok('permissions.setRolePermissions', { roleId, permissions: ['b.read', 'c.*'] });
     for (const server of [app, elsewhere]) {
@@ -44,7 +44,7 @@ describe('200', () => {
     expect((await ok('keys.getKey', { keyId })).permissions).toEqual(['b.read', 'c.*']);
   });
 
-  test('an empty list takes all away, and the key keeps the role', async () => {
+  test('an empty list removes all, and the key keeps the role', async () => {
     const { roleId, name, key } = await newRole(['a.read']);
     expect(await ok('permissions.setRolePermissions', { roleId, permissions: [] })).toEqual([]);
     const answer = await ok('keys.verifyKey', { key, permissions: 'a.read' });
@@ -54,14 +54,14 @@ describe('200', () => {
     expect(await ok('keys.verifyKey', { key, permissions: 'a.read' })).toMatchObject({ valid: true });
   });
 
-  test('makes those that do not exist; one named twice counts once', async () => {
+  test('creates those that do not exist; duplicates count once', async () => {
     const { roleId } = await newRole([]);
     const permissions = [`new.${made}`, 'a.read', `new.${made}`, 'a.read'];
     expect(slugs(await ok('permissions.setRolePermissions', { roleId, permissions }))).toEqual(permissions.slice(0, 2));
     expect(await ok('permissions.listPermissions', { search: `new.${made}` })).toHaveLength(1);
   });
 
-  test('takes the name of the role for its id', async () => {
+  test('accepts the role’s name in place of its id', async () => {
     const { name } = await newRole([]);
     await ok('permissions.setRolePermissions', { roleId: name, permissions: ['a.read'] });
     expect(await slugsOf(name)).toEqual(['a.read']);
@@ -79,7 +79,7 @@ describe('200', () => {
   });
 });
 
-describe('400', () => {
+describe('permissions.setRolePermissions: 400', () => {
   test.each<[string, object]>([
     ['permissions', {}],
     ['permissions', { permissions: null }],
@@ -95,7 +95,7 @@ describe('400', () => {
   });
 });
 
-describe('403', () => {
+describe('permissions.setRolePermissions: 403', () => {
   test.each(['add_permission_to_role', 'remove_permission_from_role'])('without %s', async (lacking) => {
     const { roleId } = await newRole(['a.read']);
     const grants = ['add_permission_to_role', 'remove_permission_from_role', 'create_permission']
@@ -122,8 +122,8 @@ describe('403', () => {
   });
 });
 
-describe('404', () => {
-  test('for a role that is unknown, deleted or another workspace’s; no permission is made', async () => {
+describe('permissions.setRolePermissions: 404', () => {
+  test('for a role that is unknown, deleted or of another workspace; no permission is created', async () => {
     const { roleId } = await newRole([]);
     const deleted = await newRole([]);
     await ok('permissions.deleteRole', { role: deleted.roleId });

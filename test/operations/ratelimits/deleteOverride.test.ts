@@ -19,7 +19,7 @@ async function withOverrides() {
   return { namespace, namespaceId, limitOf };
 }
 
-test('200: counts from the next check on, and it is gone from everywhere', async () => {
+test('ratelimits.deleteOverride: 200: applies from the next check on, and the override is found nowhere', async () => {
   const { namespace, limitOf } = await withOverrides();
   expect(await ok('ratelimits.deleteOverride', { namespace, identifier: 'alice' })).toEqual({});
   expect(await limitOf('alice')).toBe(2);
@@ -29,14 +29,14 @@ test('200: counts from the next check on, and it is gone from everywhere', async
   expect(await ok('ratelimits.listOverrides', { namespace })).toEqual({ overrides: [] });
 });
 
-test('only the one that is exactly so: the wildcard stays when an identifier it matches goes, and the other way round', async () => {
+test('ratelimits.deleteOverride: deletes only the exact identifier, not a wildcard that matches it or an identifier that a wildcard matches', async () => {
   const { namespace, limitOf } = await withOverrides();
   await ok('ratelimits.deleteOverride', { namespace, identifier: 'a*' });
   expect(await limitOf('alice')).toBe(1);
   expect(await limitOf('anna')).toBe(9);
 });
 
-test('of several of a kind the others stay', async () => {
+test('ratelimits.deleteOverride: other overrides of the namespace stay', async () => {
   const { namespace, limitOf } = await withOverrides();
   for (const [identifier, limit] of [
     ['bob', 3],
@@ -48,7 +48,7 @@ test('of several of a kind the others stay', async () => {
   expect([await limitOf('alice'), await limitOf('anna'), await limitOf('bob')]).toEqual([1, 2, 9]);
 });
 
-test('by the id of the namespace and by the singular path', async () => {
+test('ratelimits.deleteOverride: by the id of the namespace and by the singular path', async () => {
   const { namespaceId, limitOf } = await withOverrides();
   const body = JSON.stringify({ namespace: namespaceId, identifier: 'alice' });
   const { status, json } = await send('/v2/ratelimit.deleteOverride', { body });
@@ -56,7 +56,7 @@ test('by the id of the namespace and by the singular path', async () => {
   expect(await limitOf('alice')).toBe(2);
 });
 
-test('set again after that, it is another override', async () => {
+test('ratelimits.deleteOverride: setting it again creates another override', async () => {
   const { namespace } = await withOverrides();
   const request = { namespace, identifier: 'alice' };
   const { overrideId } = await ok('ratelimits.getOverride', request);
@@ -66,7 +66,7 @@ test('set again after that, it is another override', async () => {
   );
 });
 
-describe('404', () => {
+describe('ratelimits.deleteOverride: 404', () => {
   test('a second time, or never set', async () => {
     const { namespace } = await withOverrides();
     const request = { namespace, identifier: 'alice' };
@@ -77,7 +77,7 @@ describe('404', () => {
     }
   });
 
-  test('no such namespace, or another workspace’s', async () => {
+  test('for a namespace that is unknown or of another workspace', async () => {
     const { namespace, namespaceId, limitOf } = await withOverrides();
     const { rootKey } = await createWorkspace();
     for (const [named, as] of [
@@ -94,7 +94,7 @@ describe('404', () => {
   });
 });
 
-test('403: a grant for another namespace, or to do something else, deletes nothing', async () => {
+test('ratelimits.deleteOverride: 403 for a grant for another namespace or another action', async () => {
   const { namespace, namespaceId, limitOf } = await withOverrides();
   const request = { namespace, identifier: 'alice' };
   for (const grant of ['ratelimit.rlns_other.delete_override', `ratelimit.${namespaceId}.set_override`]) {

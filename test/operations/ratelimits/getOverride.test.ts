@@ -12,7 +12,7 @@ beforeAll(async () => {
   namespaceId = (await ok('ratelimits.getOverride', { namespace: 'email', identifier: 'alice' })).namespaceId;
 });
 
-test('200: all there is to it, by the name or the id of the namespace, on both paths', async () => {
+test('ratelimits.getOverride: 200: returns every field, by the name or the id of the namespace, on both paths', async () => {
   const createdAt = clock.now;
   clock.advance(1000);
   for (const namespace of ['email', namespaceId]) {
@@ -27,7 +27,7 @@ test('200: all there is to it, by the name or the id of the namespace, on both p
   }
 });
 
-test('any characters: as it was set', async () => {
+test('ratelimits.getOverride: an identifier of any characters is returned as it was set', async () => {
   for (const identifier of ['a\u0000b', ' ', '\u{1f511}', ':60000:b', 'x'.repeat(512), '\u{1f511}'.repeat(512)]) {
     const request = { namespace: identifier, identifier };
     await ok('ratelimits.setOverride', { ...request, limit: 1, duration: 1000 });
@@ -35,13 +35,16 @@ test('any characters: as it was set', async () => {
   }
 });
 
-describe('404', () => {
-  test.each(['al', 'alice2', 'Alice', 'alice ', '*', 'a', 'ab*'])('no override is exactly %j', async (identifier) => {
-    const answer = await call('ratelimits.getOverride', { namespace: 'email', identifier });
-    expect(answer).toMatchObject({ status: 404, code: 'override_not_found' });
-  });
+describe('ratelimits.getOverride: 404', () => {
+  test.each(['al', 'alice2', 'Alice', 'alice ', '*', 'a', 'ab*'])(
+    'for %j, which only a wildcard matches',
+    async (identifier) => {
+      const answer = await call('ratelimits.getOverride', { namespace: 'email', identifier });
+      expect(answer).toMatchObject({ status: 404, code: 'override_not_found' });
+    },
+  );
 
-  test('a wildcard one is found by its own text only', async () => {
+  test('a wildcard is found by its own text only', async () => {
     expect(await ok('ratelimits.getOverride', { namespace: 'email', identifier: 'a*' })).toMatchObject({ limit: 5 });
   });
 
@@ -50,7 +53,7 @@ describe('404', () => {
     expect(answer).toMatchObject({ status: 404, code: 'namespace_not_found' });
   });
 
-  test('another workspace has no such namespace, by name or id', async () => {
+  test('for a namespace of another workspace, by name or id', async () => {
     const { rootKey } = await createWorkspace();
     for (const namespace of ['email', namespaceId]) {
       const answer = await call('ratelimits.getOverride', { namespace, identifier: 'alice' }, rootKey);
@@ -59,7 +62,7 @@ describe('404', () => {
   });
 });
 
-test('403: a grant for another namespace does not read', async () => {
+test('ratelimits.getOverride: 403 for a grant for another namespace', async () => {
   const request = { namespace: 'email', identifier: 'alice' };
   expect((await call('ratelimits.getOverride', request, [`ratelimit.${namespaceId}.read_override`])).status).toBe(200);
   const refused = await call('ratelimits.getOverride', request, ['ratelimit.rlns_other.read_override']);

@@ -29,7 +29,7 @@ async function idOf(namespace: string): Promise<string> {
   return `rlns_${id.slice(0, 16)}`;
 }
 
-describe('200', () => {
+describe('ratelimits.limit: 200', () => {
   test('admits up to the limit, then refuses', async () => {
     const request = fresh();
     const start = clock.now;
@@ -47,7 +47,7 @@ describe('200', () => {
     ]);
   });
 
-  test('the window slides: each unit comes back a duration after it was taken, not all at once', async () => {
+  test('the window slides: each unit is available again one duration after it was charged', async () => {
     const request = fresh();
     await ok('ratelimits.limit', request);
     clock.advance(minute - 1);
@@ -70,7 +70,7 @@ describe('200', () => {
     expect(await ok('ratelimits.limit', { ...request, cost: 2 })).toMatchObject({ success: true, remaining: 0 });
   });
 
-  test('refused: reset is when this cost fits, so a larger one waits longer', async () => {
+  test('the reset of a refused check is when its cost fits, so a larger cost waits longer', async () => {
     const request = fresh({ limit: 10 });
     const start = clock.now;
     for (const cost of [2, 3, 5]) {
@@ -86,7 +86,7 @@ describe('200', () => {
     expect(resets).toEqual([0, 0, 100, 100, 200, 200]);
   });
 
-  test('cost 0 looks and charges nothing', async () => {
+  test('cost 0 reads and charges nothing', async () => {
     const request = fresh();
     const look = { ...request, cost: 0 };
     expect(await ok('ratelimits.limit', look)).toEqual({ success: true, limit: 2, remaining: 2, reset: clock.now });
@@ -131,7 +131,7 @@ describe('200', () => {
   });
 });
 
-describe('what is counted together', () => {
+describe('ratelimits.limit: which checks share a counter', () => {
   test('changing the limit keeps the count', async () => {
     const request = fresh({ limit: 5 });
     await ok('ratelimits.limit', { ...request, cost: 4 });
@@ -176,7 +176,7 @@ describe('what is counted together', () => {
     expect(await ok('ratelimits.limit', request)).toMatchObject({ success: false });
   });
 
-  test('workspaces have nothing in common, not even with the same names', async () => {
+  test('workspaces share nothing, even with the same names', async () => {
     const request = fresh({ limit: 1 });
     await ok('ratelimits.limit', request);
     const { rootKey } = await createWorkspace();
@@ -184,7 +184,7 @@ describe('what is counted together', () => {
     expect((await call('ratelimits.limit', request, rootKey)).data).toMatchObject({ success: false });
   });
 
-  test('of many at once exactly the limit is admitted', async () => {
+  test('of many concurrent checks exactly the limit is admitted', async () => {
     const request = fresh({ limit: 37 });
     const answers = await Promise.all(Array.from({ length: 200 }, () => ok('ratelimits.limit', request)));
     expect(answers.filter(({ success }) => success)).toHaveLength(37);
@@ -194,7 +194,7 @@ describe('what is counted together', () => {
   });
 });
 
-describe('400', () => {
+describe('ratelimits.limit: 400', () => {
   test.each([
     { namespace: '' },
     { namespace: 'a'.repeat(513) },
@@ -227,7 +227,7 @@ describe('400', () => {
   });
 });
 
-describe('403', () => {
+describe('ratelimits.limit: 403', () => {
   const refusedFor = (needed: string) => ({
     status: 403,
     code: 'insufficient_permissions',
@@ -254,7 +254,7 @@ describe('403', () => {
     expect(await ok('ratelimits.limit', { ...request, cost: 0 })).toMatchObject({ remaining: 1 });
   });
 
-  test('a namespace that does not exist is made only by who may make one', async () => {
+  test('a namespace that does not exist needs create_namespace', async () => {
     const request = fresh({ namespace: 'not yet' });
     const limitOnly = ['ratelimit.*.limit'];
     const scoped = ['ratelimit.rlns_other.limit', 'ratelimit.*.create_namespace'];
@@ -272,8 +272,8 @@ describe('403', () => {
   });
 });
 
-describe('404', () => {
-  test('an id of no namespace, which is not taken for a name', async () => {
+describe('ratelimits.limit: 404', () => {
+  test('for an unknown id, which is not used as a name', async () => {
     for (const namespace of ['rlns_', 'rlns_unknown', `rlns_${'1'.repeat(16)}`]) {
       const answer = await call('ratelimits.limit', fresh({ namespace }));
       expect(answer).toMatchObject({ status: 404, code: 'namespace_not_found' });
@@ -283,7 +283,7 @@ describe('404', () => {
     expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
   });
 
-  test('names that only begin like an id are names', async () => {
+  test('a name that only begins like an id is a name', async () => {
     for (const namespace of ['rlns', 'RLNS_a', ' rlns_a']) {
       expect((await call('ratelimits.limit', fresh({ namespace }))).status).toBe(200);
     }

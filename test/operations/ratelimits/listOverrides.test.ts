@@ -21,8 +21,8 @@ const page = async (input: { namespace: string; limit?: number; cursor?: string 
   return { status, data: json.data as { identifier: string; overrideId: string }[], pagination: json.pagination };
 };
 
-describe('200', () => {
-  test('both shapes: an object by the plural path, the bare list by the singular one', async () => {
+describe('ratelimits.listOverrides: 200', () => {
+  test('the plural path returns an object, the singular path a bare list', async () => {
     const { namespace, identifiers } = await withOverrides(2);
     const overrides = await Promise.all(
       identifiers.map((identifier) => ok('ratelimits.getOverride', { namespace, identifier })),
@@ -43,7 +43,7 @@ describe('200', () => {
     expect(await page({ namespace: 'none' })).toEqual({ status: 200, data: [], pagination: { hasMore: false } });
   });
 
-  test('ten a page unless another size is asked for', async () => {
+  test('the default page size is 10', async () => {
     const { namespace, identifiers } = await withOverrides(12);
     const pages = await readPages((at) => page({ namespace, ...at }));
     expect(pages.map((items) => items.length)).toEqual([10, 2]);
@@ -53,7 +53,7 @@ describe('200', () => {
     expect(full).toMatchObject({ data: { length: 12 }, pagination: { hasMore: false } });
   });
 
-  test('each that is there all the time comes exactly once, in order, while others come, change and go', async () => {
+  test('every override that exists throughout is listed exactly once, in order, while others are created, changed and deleted', async () => {
     const { namespace, identifiers } = await withOverrides(20);
     const leaving = identifiers.filter((_, index) => index % 4 === 1);
     const read = await readPages(
@@ -75,7 +75,7 @@ describe('200', () => {
     expect(ids).toEqual([...ids].sort());
   });
 
-  test('goes on where an override was that is gone', async () => {
+  test('continues after an override that was deleted', async () => {
     const { namespace, identifiers } = await withOverrides(4);
     const { pagination } = await page({ namespace, limit: 2 });
     await ok('ratelimits.deleteOverride', { namespace, identifier: identifiers[1]! });
@@ -83,15 +83,15 @@ describe('200', () => {
     expect(data.map(({ identifier }) => identifier)).toEqual(identifiers.slice(2));
   });
 
-  test('a namespace of the longest name can be paged through', async () => {
+  test('a namespace with the longest name has pages', async () => {
     const { namespace, identifiers } = await withOverrides(3, '\u{1f511}'.repeat(512));
     const pages = await readPages((at) => page({ namespace, limit: 1, ...at }));
     expect(pages.flat().map(({ identifier }) => identifier)).toEqual(identifiers);
   });
 });
 
-describe('400', () => {
-  test('a cursor that is not of this list', async () => {
+describe('ratelimits.listOverrides: 400', () => {
+  test('a cursor of another list', async () => {
     const { namespace } = await withOverrides(2);
     const { data, pagination } = await page({ namespace, limit: 1 });
     const other = await withOverrides(1);
@@ -108,7 +108,7 @@ describe('400', () => {
   });
 });
 
-test('403 for another namespace, 404 for one that is not there or of another workspace', async () => {
+test('ratelimits.listOverrides: 403 for another namespace, 404 for an unknown one or one of another workspace', async () => {
   const { namespace, identifiers } = await withOverrides(1);
   const { namespaceId } = await ok('ratelimits.getOverride', { namespace, identifier: identifiers[0]! });
   const as = (grants: string[]) => call('ratelimits.listOverrides', { namespace }, grants);

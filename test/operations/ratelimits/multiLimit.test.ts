@@ -25,8 +25,8 @@ const namespaceId = async (namespace: string) => {
   return (await ok('ratelimits.getOverride', { namespace, identifier: 'to learn the id' })).namespaceId;
 };
 
-describe('all of them pass', () => {
-  test('each is charged, and answered in the order of the request', async () => {
+describe('ratelimits.multiLimit: a call whose checks all pass', () => {
+  test('charges each, and returns them in the order of the request', async () => {
     const checks = [fresh({ limit: 5, cost: 3 }), fresh({ namespace: 'sms', duration: 5000 }), fresh({ cost: 0 })];
     const { overrideId } = await ok('ratelimits.setOverride', {
       ...fresh(),
@@ -45,7 +45,7 @@ describe('all of them pass', () => {
     expect(await look(checks[1]!)).toMatchObject({ remaining: 1 });
   });
 
-  test('answers as ratelimits.limit does for one, and charges the same counter', async () => {
+  test('responds as ratelimits.limit does for one, and charges the same counter', async () => {
     const check = fresh();
     const { success, ...rest } = await ok('ratelimits.limit', check);
     clock.advance(10);
@@ -64,7 +64,7 @@ describe('all of them pass', () => {
     expect(new Set(limits.map(({ remaining }) => remaining))).toEqual(new Set([1]));
   });
 
-  test('namespaces are shown as they were named, by name or by id', async () => {
+  test('returns namespaces as they were given, by name or by id', async () => {
     const id = await namespaceId('email');
     const [byId, byName] = [fresh({ namespace: id }), fresh()];
     const { limits } = await ok('ratelimits.multiLimit', [byId, byName]);
@@ -83,8 +83,8 @@ describe('all of them pass', () => {
   });
 });
 
-describe('one does not pass', () => {
-  test('none is charged; those that would fit say so, with what remains as if nothing was taken', async () => {
+describe('ratelimits.multiLimit: a call of which one check fails', () => {
+  test('none is charged; those that would fit report it, with what remains without the call', async () => {
     const [fits, full, alsoFits] = [fresh({ limit: 5, cost: 4 }), fresh(), fresh({ limit: 3, cost: 3 })];
     const start = clock.now;
     await ok('ratelimits.limit', { ...fits, cost: 1 });
@@ -108,7 +108,7 @@ describe('one does not pass', () => {
     expect(await look(alsoFits)).toMatchObject({ remaining: 0 });
   });
 
-  test.each([0, 1, 2])('wherever it stands: at %i', async (place) => {
+  test.each([0, 1, 2])('with the failing check at position %i', async (place) => {
     const checks = [fresh(), fresh(), fresh()];
     checks[place] = { ...checks[place]!, cost: 3 };
     const { passed, limits } = await ok('ratelimits.multiLimit', checks);
@@ -119,7 +119,7 @@ describe('one does not pass', () => {
     for (const check of checks) expect(await look(check)).toMatchObject({ remaining: 2 });
   });
 
-  test('a blocked identifier stops the whole call, even when it only looks', async () => {
+  test('a blocked identifier fails the whole call, even at cost 0', async () => {
     const [blocked, other] = [fresh({ cost: 0 }), fresh()];
     await ok('ratelimits.setOverride', {
       namespace: 'email',
@@ -135,8 +135,8 @@ describe('one does not pass', () => {
   });
 });
 
-describe('several on one counter add up', () => {
-  test('within the limit: all charged, and each says what remains after the call', async () => {
+describe('ratelimits.multiLimit: several checks of one counter', () => {
+  test('within the limit all are charged, and each returns what remains after the call', async () => {
     const check = fresh({ limit: 10 });
     const { passed, limits } = await ok('ratelimits.multiLimit', [
       { ...check, cost: 3 },
@@ -150,7 +150,7 @@ describe('several on one counter add up', () => {
     expect(await look(check)).toMatchObject({ remaining: 3 });
   });
 
-  test('beyond the limit: the one that is too much says so, and none is charged', async () => {
+  test('beyond the limit the check that exceeds it fails, and none is charged', async () => {
     const check = fresh({ limit: 5 });
     const { passed, limits } = await ok('ratelimits.multiLimit', [
       { ...check, cost: 3 },
@@ -166,7 +166,7 @@ describe('several on one counter add up', () => {
     expect(await look(check)).toMatchObject({ remaining: 5 });
   });
 
-  test('a hundred of them, one too many', async () => {
+  test('100 checks, of which the last exceeds the limit', async () => {
     const check = fresh({ limit: 99 });
     expect((await ok('ratelimits.multiLimit', Array(100).fill(check))).passed).toBe(false);
     expect(await look(check)).toMatchObject({ remaining: 99 });
@@ -174,7 +174,7 @@ describe('several on one counter add up', () => {
     expect(await look(check)).toMatchObject({ remaining: 0 });
   });
 
-  test('each against the limit that it names', async () => {
+  test('each is checked against its own limit', async () => {
     const check = fresh();
     const { passed, limits } = await ok('ratelimits.multiLimit', [
       { ...check, limit: 10, cost: 4 },
@@ -187,7 +187,7 @@ describe('several on one counter add up', () => {
     expect(await ok('ratelimits.multiLimit', [{ ...check, limit: 6 }])).toMatchObject({ passed: false });
   });
 
-  test('under one name and one id of the namespace, or by an override that makes durations one', async () => {
+  test('are added up when given by name and by id, or when an override makes their durations equal', async () => {
     const check = fresh({ limit: 3 });
     const id = await namespaceId('email');
     expect(
@@ -206,7 +206,7 @@ describe('several on one counter add up', () => {
     ).toMatchObject({ passed: false, limits: [{ passed: true }, { passed: false }] });
   });
 
-  test('what an earlier one asks for counts in the `reset` of the one that is too much', async () => {
+  test('the cost of earlier checks counts in the `reset` of the one that fails', async () => {
     const check = fresh({ limit: 10 });
     const first = clock.now + minute + 1;
     await ok('ratelimits.limit', { ...check, cost: 4 });
@@ -227,7 +227,7 @@ describe('several on one counter add up', () => {
     expect(await ok('ratelimits.multiLimit', calls)).toMatchObject({ passed: true });
   });
 
-  test('what can never fit together says a duration from now, also by name and id', async () => {
+  test('checks that can never fit together have a reset of one duration from now, also by name and id', async () => {
     const check = fresh({ limit: 10, cost: 6 });
     const namespace = await namespaceId('email');
     for (const second of [check, { ...check, namespace }]) {
@@ -244,7 +244,7 @@ describe('several on one counter add up', () => {
     expect((await ok('ratelimits.multiLimit', [huge, huge])).limits[1]).toMatchObject({ reset: clock.now + minute });
   });
 
-  test('a call that waits for the last `reset` of those refused gets on', async () => {
+  test('a call after the last `reset` of the failed checks passes', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.integer({ min: 1, max: 5 }), { maxLength: 6 }),
@@ -290,7 +290,7 @@ describe('several on one counter add up', () => {
     );
   });
 
-  test('another duration is another counter, charged beside it', async () => {
+  test('another duration is another counter', async () => {
     const check = fresh();
     const longer = { ...check, duration: 2 * minute };
     expect(
@@ -307,7 +307,7 @@ describe('several on one counter add up', () => {
     });
   });
 
-  test('of many calls at once exactly the limit is admitted, whole calls only', async () => {
+  test('of many concurrent calls exactly the limit is admitted, in whole calls', async () => {
     const [one, two] = [fresh({ limit: 20 }), fresh({ limit: 30 })];
     const calls = Array.from({ length: 60 }, () => ok('ratelimits.multiLimit', [one, { ...two, cost: 2 }]));
     expect((await Promise.all(calls)).filter(({ passed }) => passed)).toHaveLength(15);
@@ -316,7 +316,7 @@ describe('several on one counter add up', () => {
   });
 });
 
-describe('400', () => {
+describe('ratelimits.multiLimit: 400', () => {
   test.each([
     ['no check', [], 'body'],
     ['more than a hundred', Array(101).fill(fresh()), 'body'],
@@ -330,8 +330,8 @@ describe('400', () => {
   });
 });
 
-describe('403', () => {
-  test('a scoped grant for every namespace that is named, or nothing is charged', async () => {
+describe('ratelimits.multiLimit: 403', () => {
+  test('a missing grant for one of the namespaces charges nothing', async () => {
     const ids = [await namespaceId('one'), await namespaceId('two'), await namespaceId('three')] as const;
     const checks = [fresh({ namespace: 'one' }), fresh({ namespace: 'two' }), fresh({ namespace: ids[2] })];
     const grants = ids.map((id) => `ratelimit.${id}.limit`);
@@ -344,7 +344,7 @@ describe('403', () => {
     expect((await call('ratelimits.multiLimit', checks, grants)).data.passed).toBe(true);
   });
 
-  test('namespaces that do not exist are made only when the whole call is permitted', async () => {
+  test('namespaces are created only when the whole call is permitted', async () => {
     const id = await namespaceId('known');
     const known = fresh({ namespace: 'known' });
     const fresh2 = [fresh({ namespace: 'unborn 1' }), fresh({ namespace: 'unborn 2' })];
@@ -366,15 +366,15 @@ describe('403', () => {
     expect([await isThere('unborn 1'), await isThere('unborn 2')]).toEqual([true, true]);
   });
 
-  test('a new namespace is made by a call that is permitted and does not pass', async () => {
+  test('a permitted call that fails its checks creates its namespace', async () => {
     const check = fresh({ namespace: 'born blocked', cost: 3 });
     expect(await ok('ratelimits.multiLimit', [check])).toMatchObject({ passed: false, limits: [{ remaining: 2 }] });
     expect(await ok('ratelimits.listOverrides', { namespace: 'born blocked' })).toEqual({ overrides: [] });
   });
 });
 
-describe('404', () => {
-  test('an id of no namespace, or of another workspace’s, charges nothing', async () => {
+describe('ratelimits.multiLimit: 404', () => {
+  test('for an unknown id of a namespace, or one of another workspace, and nothing is charged', async () => {
     const id = await namespaceId('ours');
     const { rootKey } = await createWorkspace();
     const check = fresh();

@@ -24,8 +24,8 @@ const look = (namespace: string, identifier: string) =>
 const idOf = async (namespace: string, identifier: string) =>
   (await ok('ratelimits.getOverride', { namespace, identifier })).namespaceId;
 
-describe('200', () => {
-  test('replaces limit and duration of every check of that identifier, and says so', async () => {
+describe('ratelimits.setOverride: 200', () => {
+  test('replaces limit and duration of every check of that identifier, and names the override', async () => {
     const namespace = freshNamespace();
     const request = { namespace, identifier: 'alice', limit: 1000, duration: 60 * minute };
     const overrideId = await set(namespace, 'alice', 2);
@@ -46,7 +46,7 @@ describe('200', () => {
     expect(await ok('ratelimits.limit', { ...request, identifier: 'bob' })).not.toHaveProperty('overrideId');
   });
 
-  test('may raise a limit as well as lower it, and make the window longer', async () => {
+  test('may raise or lower the limit, and lengthen the window', async () => {
     const namespace = freshNamespace();
     await set(namespace, 'alice', 5000, 30 * 24 * 60 * minute);
     const request = { namespace, identifier: 'alice', limit: 1, duration: 1000 };
@@ -55,7 +55,7 @@ describe('200', () => {
     expect(await ok('ratelimits.limit', request)).toMatchObject({ success: false });
   });
 
-  test('counts from the next check on; another limit keeps the count, another duration is another counter', async () => {
+  test('applies from the next check on; another limit keeps the count, another duration is another counter', async () => {
     const namespace = freshNamespace();
     const request = { namespace, identifier: 'alice', limit: 10, duration: minute };
     await ok('ratelimits.limit', { ...request, cost: 4 });
@@ -67,7 +67,7 @@ describe('200', () => {
     expect(await ok('ratelimits.limit', { ...request, cost: 0 })).toMatchObject({ limit: 10, remaining: 6 });
   });
 
-  test('set again, it keeps its id and its time of creation', async () => {
+  test('setting it again keeps its id and its time of creation', async () => {
     const namespace = freshNamespace();
     const first = await set(namespace, 'alice', 2);
     const wild = await set(namespace, 'a*', 3);
@@ -89,7 +89,7 @@ describe('200', () => {
     });
   });
 
-  test('a limit of 0 blocks completely, a look included, exact or by wildcard', async () => {
+  test('a limit of 0 blocks every check, also at cost 0, exact or by wildcard', async () => {
     const namespace = freshNamespace();
     await set(namespace, 'alice', 0);
     await set(namespace, 'bob*', 0);
@@ -121,7 +121,7 @@ describe('200', () => {
     expect(await set(namespace, 'alice', 3)).toBe(singular.json.data.overrideId);
   });
 
-  test('workspaces have nothing in common', async () => {
+  test('workspaces share nothing', async () => {
     const namespace = freshNamespace();
     await set(namespace, 'alice', 1);
     const { rootKey } = await createWorkspace();
@@ -131,8 +131,8 @@ describe('200', () => {
   });
 });
 
-describe('which override counts', () => {
-  test('the exact one before any wildcard, whatever was set first', async () => {
+describe('ratelimits.setOverride: which override applies', () => {
+  test('an exact identifier comes before any wildcard', async () => {
     const namespace = freshNamespace();
     const wild = await set(namespace, 'alice*', 2);
     const exact = await set(namespace, 'alice', 3);
@@ -145,7 +145,7 @@ describe('which override counts', () => {
     expect(await look(namespace, 'alice')).not.toHaveProperty('overrideId');
   });
 
-  test('an identifier that is a wildcard to the letter has that override', async () => {
+  test('an identifier that equals a wildcard’s text has that override', async () => {
     const namespace = freshNamespace();
     const older = await set(namespace, '*ab*', 1);
     const exact = await set(namespace, 'ab*', 2);
@@ -153,7 +153,7 @@ describe('which override counts', () => {
     expect(await look(namespace, 'abc')).toMatchObject({ overrideId: older, limit: 1 });
   });
 
-  test('of wildcards the one with the most literal characters, counted as characters', async () => {
+  test('of wildcards the one with the most literal characters applies', async () => {
     const namespace = freshNamespace();
     const most = await set(namespace, '*.example.com', 3);
     await set(namespace, '*', 1);
@@ -169,7 +169,7 @@ describe('which override counts', () => {
     expect(await look(letters, '\u{1f511}\u{1f511}\u{1f511}abcd')).toMatchObject({ limit: 2 });
   });
 
-  test('ties go to the oldest, and an override that was deleted is young again', async () => {
+  test('of equal wildcards the oldest applies; one that is deleted and set again is the newest', async () => {
     const namespace = freshNamespace();
     await set(namespace, 'a*', 1);
     await set(namespace, '*b', 2);
@@ -182,7 +182,7 @@ describe('which override counts', () => {
     expect(await look(namespace, 'ab')).toMatchObject({ limit: 2 });
   });
 
-  test('what it matches shares nothing: each identifier has a counter of its own', async () => {
+  test('each identifier that a wildcard matches has its own counter', async () => {
     const namespace = freshNamespace();
     await set(namespace, 'user_*', 1);
     const check = (identifier: string) => ok('ratelimits.limit', { namespace, identifier, limit: 9, duration: minute });
@@ -211,7 +211,7 @@ describe('which override counts', () => {
     expect(await look(namespace, identifier)).toMatchObject({ limit: isMatch ? 1 : 1000 });
   });
 
-  test(`agrees with the plainest choice there is, over random overrides (seed ${seed})`, async () => {
+  test(`is the same as that of a plain model, for random overrides (seed ${seed})`, async () => {
     const pick = random(seed);
     // Of two letters texts repeat and overlap themselves.
     const alphabets = [
@@ -263,7 +263,7 @@ describe('which override counts', () => {
     expect(agreed).toBeGreaterThan(20);
   });
 
-  test('a wildcard that would make a matcher go back and forth answers at once', async () => {
+  test('a wildcard that needs backtracking is matched quickly', async () => {
     const namespace = freshNamespace();
     await set(namespace, `${'a*'.repeat(255)}b`, 1);
     const started = performance.now();
@@ -272,7 +272,7 @@ describe('which override counts', () => {
   });
 });
 
-describe('400', () => {
+describe('ratelimits.setOverride: 400', () => {
   const request = { namespace: 'bad', identifier: 'a', limit: 1, duration: 1000 };
 
   test.each([
@@ -293,7 +293,7 @@ describe('400', () => {
     expect((await call('ratelimits.listOverrides', { namespace: 'bad' })).status).toBe(404);
   });
 
-  test('more wildcards than a check may have to look at; exact ones go on, and one deleted makes room', async () => {
+  test('for more wildcards than a namespace may have; exact overrides are still accepted, and a deletion makes room', async () => {
     const namespace = freshNamespace();
     await Promise.all(Array.from({ length: 256 }, (_, index) => set(namespace, `${index}*`, 1)));
     const oneMore: InputOf<'ratelimits.setOverride'> = { namespace, identifier: 'x*', limit: 1, duration: minute };
@@ -315,7 +315,7 @@ describe('400', () => {
     await set(many, 'a*'.repeat(255), 2);
   });
 
-  test('more wildcards in a workspace than one call may have to take apart; one deleted makes room', async () => {
+  test('for more wildcards than a workspace may have; a deletion makes room', async () => {
     const { workspaceId, rootKey } = await tollgate.createWorkspace();
     const setHere = (identifier: string, namespace: string) =>
       call('ratelimits.setOverride', { namespace, identifier, limit: 1, duration: minute }, rootKey);
@@ -341,7 +341,7 @@ describe('400', () => {
     expect((await setHere('third*', 'two')).status).toBe(400);
   });
 
-  test('more wildcards that search than a check may have to, and more bytes than it may have to compare', async () => {
+  test('for more wildcards with a leading `*`, or more bytes of wildcards, than a namespace may have', async () => {
     const searching = freshNamespace();
     await Promise.all(Array.from({ length: 16 }, (_, index) => set(searching, `*${index}*`, 1)));
     const request: InputOf<'ratelimits.setOverride'> = {
@@ -367,8 +367,8 @@ describe('400', () => {
   });
 });
 
-describe('403', () => {
-  test('a namespace that does not exist is made only by who may make one, and may set overrides in any', async () => {
+describe('ratelimits.setOverride: 403', () => {
+  test('a namespace that does not exist needs create_namespace, and set_override for any namespace', async () => {
     const namespace = freshNamespace();
     const request = { namespace, identifier: 'a', limit: 1, duration: 1000 };
     for (const [grants, lacking] of [
@@ -405,7 +405,7 @@ describe('403', () => {
   });
 });
 
-test('404 for an id of no namespace, which is not taken for a name', async () => {
+test('ratelimits.setOverride: 404 for an unknown id of a namespace, which is not used as a name', async () => {
   for (const namespace of ['rlns_', 'rlns_unknown', `rlns_${'1'.repeat(16)}`]) {
     const refused = await call('ratelimits.setOverride', { namespace, identifier: 'a', limit: 1, duration: 1000 });
     expect(refused).toMatchObject({ status: 404, code: 'namespace_not_found' });

@@ -8,8 +8,8 @@ const { call, ok, clock } = tollgate;
 const listed = async (rootKeyId: string) =>
   (await ok('rootKeys.listRootKeys', {})).find((rootKey) => rootKey.rootKeyId === rootKeyId);
 
-describe('200', () => {
-  test('the string works at once, and does what was granted and no more', async () => {
+describe('rootKeys.createRootKey: 200', () => {
+  test('the root key works immediately, with exactly its grants', async () => {
     const { rootKeyId, key } = await ok('rootKeys.createRootKey', { permissions: ['api.*.create_api'] });
     expect(rootKeyId).toMatch(/^root_[1-9A-HJ-NP-Za-km-z]{16}$/);
     expect(key).toMatch(new RegExp(`^root_${tollgate.workspaceId.slice(3)}_[1-9A-HJ-NP-Za-km-z]{20,}$`));
@@ -18,7 +18,7 @@ describe('200', () => {
     expect((await call('apis.getApi', { apiId: data.apiId }, key)).status).toBe(403);
   });
 
-  test('its string is shown once: what is listed begins like it', async () => {
+  test('the root key is returned once; lists have its start', async () => {
     const { rootKeyId, key } = await ok('rootKeys.createRootKey', { permissions: ['*'], name: 'second' });
     const { start } = (await listed(rootKeyId))!;
     expect(key.startsWith(start)).toBe(true);
@@ -43,7 +43,7 @@ describe('200', () => {
     expect((await call('apis.getApi', { apiId }, key)).status).toBe(200);
   });
 
-  test('every action of the contract can be granted', async () => {
+  test('every action can be granted', async () => {
     const all = Object.entries(actions).flatMap(([resource, names]) => names.map((name) => `${resource}.*.${name}`));
     const { rootKeyId } = await ok('rootKeys.createRootKey', { permissions: all });
     expect((await listed(rootKeyId))?.permissions).toEqual(all);
@@ -55,7 +55,7 @@ describe('200', () => {
     expect(await listed(rootKeyId)).toMatchObject({ permissions, name: '\u{1f511}'.repeat(255) });
   });
 
-  test('64 KiB of grants and no byte more; in the aliases as in the one spelling', async () => {
+  test('64 KiB of grants and not a byte more, in either spelling', async () => {
     // With the line breaks around it, a grant of 255 bytes is 256, and there is one line break more.
     const grant = (index: number, bytes: number) =>
       `api.api_${index}_`.padEnd(bytes - '.read_key'.length, 'x').concat('.read_key');
@@ -78,7 +78,7 @@ describe('200', () => {
     expect((await call('rootKeys.createRootKey', { permissions: [...full, ...full] })).status).toBe(200);
   });
 
-  test('a root key from before that bound works, and is changed in all else', async () => {
+  test('a root key from before that bound works, and its other fields can be changed', async () => {
     const grants = Array.from({ length: 1000 }, (_, index) => `api.api_${index}${'x'.repeat(240)}.read_key`);
     const key = await tollgate.createRootKey([...grants, 'api.*.create_api']);
     expect((await call('apis.createApi', { name: 'new' }, key)).status).toBe(200);
@@ -87,7 +87,7 @@ describe('200', () => {
     expect(await listed(rootKeyId)).toMatchObject({ name: 'renamed', permissions: [...grants, 'api.*.create_api'] });
   });
 
-  test('it ends at the moment it expires', async () => {
+  test('expires to the millisecond', async () => {
     const expires = clock.now + 1000;
     const { rootKeyId, key } = await ok('rootKeys.createRootKey', { permissions: ['*'], expires });
     expect(await listed(rootKeyId)).toMatchObject({ expires });
@@ -101,7 +101,7 @@ describe('200', () => {
   });
 });
 
-describe('400', () => {
+describe('rootKeys.createRootKey: 400', () => {
   test.each([
     '',
     '**',
@@ -144,13 +144,13 @@ describe('400', () => {
     }
   });
 
-  test('an unknown grant is one whoever asks', async () => {
+  test('an unknown grant, for any caller', async () => {
     const answer = await call('rootKeys.createRootKey', { permissions: ['api.*.fly'] }, ['api.*.read_api']);
     expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
   });
 });
 
-describe('403', () => {
+describe('rootKeys.createRootKey: 403', () => {
   const maker = 'root_key.*.create_root_key';
 
   test.each([
@@ -177,7 +177,7 @@ describe('403', () => {
     expect((await call('rootKeys.createRootKey', { permissions: grants }, [maker, ...holds])).status).toBe(200);
   });
 
-  test('without the right to make root keys, whatever is granted', async () => {
+  test('without create_root_key, for any grants', async () => {
     const answer = await call('rootKeys.createRootKey', { permissions: ['api.*.read_key'] }, ['api.*.read_key']);
     expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
     expect(answer.error.detail).toContain(maker);

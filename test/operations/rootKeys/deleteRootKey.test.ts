@@ -5,8 +5,8 @@ const { call, ok, createKey, createWorkspace, clock } = harness();
 
 const create = (permissions: string[]) => ok('rootKeys.createRootKey', { permissions });
 
-describe('200', () => {
-  test('unknown from the next request on, also on the hot path', async () => {
+describe('rootKeys.deleteRootKey: 200', () => {
+  test('is unknown from the next request on, also to keys.verifyKey', async () => {
     const { key } = await createKey();
     const root = await create(['*']);
     const limit = { namespace: 'email', identifier: 'a', limit: 10, duration: 60_000 };
@@ -30,7 +30,7 @@ describe('200', () => {
   });
 });
 
-test('404: a second time, or what never was', async () => {
+test('rootKeys.deleteRootKey: 404 for a root key that is deleted or unknown', async () => {
   const { rootKeyId } = await create(['api.*.read_api']);
   await ok('rootKeys.deleteRootKey', { rootKeyId });
   for (const id of [rootKeyId, 'root_unknown']) {
@@ -39,7 +39,7 @@ test('404: a second time, or what never was', async () => {
   }
 });
 
-test('403: one that holds what the caller lacks stays', async () => {
+test('rootKeys.deleteRootKey: 403 for one that holds a grant which the caller lacks', async () => {
   const deleter = 'root_key.*.delete_root_key';
   const stronger = await create(['api.*.read_api', 'api.*.read_key']);
   const answer = await call('rootKeys.deleteRootKey', { rootKeyId: stronger.rootKeyId }, [deleter, 'api.*.read_api']);
@@ -49,8 +49,8 @@ test('403: one that holds what the caller lacks stays', async () => {
   expect((await call('rootKeys.deleteRootKey', { rootKeyId: stronger.rootKeyId }, equal)).status).toBe(200);
 });
 
-describe('412', () => {
-  test('the last that may do everything and does not end', async () => {
+describe('rootKeys.deleteRootKey: 412', () => {
+  test('for the last root key with every permission and no expiry', async () => {
     const { rootKey } = await createWorkspace();
     const ends = { permissions: ['*'], expires: clock.now + 60_000 };
     const ending = (await call('rootKeys.createRootKey', ends, rootKey)).data;
@@ -66,7 +66,7 @@ describe('412', () => {
     expect((await call('rootKeys.deleteRootKey', last, second.key)).status).toBe(412);
   });
 
-  test('of two that delete each other at once, one stays', async () => {
+  test('of two that delete each other at the same time, one stays', async () => {
     const { rootKey } = await createWorkspace();
     const second = (await call('rootKeys.createRootKey', { permissions: ['*'] }, rootKey)).data;
     const [first] = (await call('rootKeys.listRootKeys', {}, rootKey)).data;

@@ -17,7 +17,7 @@ const make = (permissions: string[], more: Partial<InputOf<'rootKeys.createRootK
   ok('rootKeys.createRootKey', { permissions, ...more });
 type Changes = Omit<InputOf<'rootKeys.updateRootKey'>, 'rootKeyId'>;
 
-describe('createRootKey by one that expires', () => {
+describe('rootKeys: createRootKey by one that expires', () => {
   test.each([['*'], [...manage, 'api.*.verify_key']])(
     'that holds %s: no expiry, or a later one, is 403',
     async (...held) => {
@@ -35,7 +35,7 @@ describe('createRootKey by one that expires', () => {
   );
 });
 
-describe('updateRootKey by one that expires', () => {
+describe('rootKeys: updateRootKey by one that expires', () => {
   /** Of one that lasts: what may be done to it, and what may not. */
   const narrowing: Changes[] = [
     {},
@@ -95,7 +95,7 @@ describe('updateRootKey by one that expires', () => {
   });
 });
 
-test('it can delete and disable one that lasts, but not the last that may do everything', async () => {
+test('rootKeys: it can delete and disable one that lasts, but not the last that may do everything', async () => {
   const { rootKey, workspaceId } = await createWorkspace();
   const caller = await createRootKey(['*'], workspaceId, end);
   const second = (await call('rootKeys.createRootKey', { permissions: ['*'] }, rootKey)).data;
@@ -112,7 +112,7 @@ test('it can delete and disable one that lasts, but not the last that may do eve
   }
 });
 
-describe('the root key of a request that has waited counts as it is when the change is made', () => {
+describe('rootKeys: the root key of a request that has waited counts as it is when the change is made', () => {
   const changesOf = (rootKeyId: string) =>
     [
       ['rootKeys.createRootKey', { permissions: ['*'] }],
@@ -152,7 +152,7 @@ describe('the root key of a request that has waited counts as it is when the cha
   });
 });
 
-test(`whatever expiring root keys do, no root key can do more after their end than before (seed ${seed})`, async () => {
+test(`rootKeys: whatever expiring root keys do, no root key can do more after their end than before (seed ${seed})`, async () => {
   type Listed = OutputOf<'rootKeys.listRootKeys'>[number];
   const grants = ['api.*.read_api', 'api.api_a.read_api', 'audit.*.read_audit', '*'];
   const times = [end - 2, end - 1, end, end + 1, end + 2];

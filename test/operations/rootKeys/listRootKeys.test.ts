@@ -3,8 +3,8 @@ import { harness } from '../../support/harness.ts';
 
 const { call, ok, createWorkspace, clock } = harness();
 
-describe('200', () => {
-  test('each with what is set', async () => {
+describe('rootKeys.listRootKeys: 200', () => {
+  test('root keys have the fields that are set', async () => {
     const { rootKey } = await createWorkspace();
     const createdAt = clock.now;
     const expires = clock.now + 60_000;
@@ -27,7 +27,7 @@ describe('200', () => {
     ]);
   });
 
-  test('lastUsedAt is when it was last presented, for management and for verification', async () => {
+  test('lastUsedAt is its last request, of management or verification', async () => {
     const { rootKey } = await createWorkspace();
     const grants = { permissions: ['api.*.verify_key'] };
     const { key } = (await call('rootKeys.createRootKey', grants, rootKey)).data;
@@ -42,7 +42,7 @@ describe('200', () => {
     expect(await lastUsedAt()).toBe(clock.now);
   });
 
-  test('pages in order of creation, each once while others come and go', async () => {
+  test('pages are in order of creation, each item once while others are created and deleted', async () => {
     const { rootKey } = await createWorkspace();
     const create = async () =>
       (await call('rootKeys.createRootKey', { permissions: ['api.*.read_api'] }, rootKey)).data.rootKeyId;
@@ -73,7 +73,7 @@ describe('200', () => {
     expect(pages.map((page) => page.length)).toEqual([3, 3, 3, 1]);
   });
 
-  test('a hundred are a page when none is asked for', async () => {
+  test('the default page size is 100', async () => {
     const { rootKey } = await createWorkspace();
     for (let index = 0; index < 100; index++) {
       await call('rootKeys.createRootKey', { permissions: ['api.*.read_api'] }, rootKey);
@@ -83,7 +83,7 @@ describe('200', () => {
     expect(pagination).toEqual({ hasMore: true, cursor: expect.any(String) });
   });
 
-  test('those of another workspace are not in it', async () => {
+  test('lists this workspace only', async () => {
     const [mine, theirs] = [await createWorkspace(), await createWorkspace()];
     const [a, b] = [
       (await call('rootKeys.listRootKeys', {}, mine.rootKey)).data,
@@ -94,7 +94,7 @@ describe('200', () => {
   });
 });
 
-describe('400', () => {
+describe('rootKeys.listRootKeys: 400', () => {
   test.each([0, 101, 1.5])('the page size %d', async (limit) => {
     expect((await call('rootKeys.listRootKeys', { limit })).status).toBe(400);
   });

@@ -12,8 +12,8 @@ const listed = async (rootKeyId: string) =>
 
 const limit = { namespace: 'email', identifier: 'a', limit: 1000, duration: 60_000 };
 
-describe('200', () => {
-  test('changes what is named and keeps the rest', async () => {
+describe('rootKeys.updateRootKey: 200', () => {
+  test('changes the given fields and keeps the rest', async () => {
     const expires = clock.now + 60_000;
     const { rootKeyId } = await create(['api.*.read_api'], { name: 'before', expires });
     const before = (await listed(rootKeyId))!;
@@ -42,8 +42,8 @@ describe('200', () => {
   });
 });
 
-describe('counts from the next request on, also on the hot path', () => {
-  test('disabling, and enabling again', async () => {
+describe('rootKeys.updateRootKey: applies from the next request on, also to keys.verifyKey', () => {
+  test('disabling and enabling again', async () => {
     const { key } = await createKey();
     const root = await create(['*']);
     const answers = async () => [
@@ -75,7 +75,7 @@ describe('counts from the next request on, also on the hot path', () => {
     expect((await call('keys.verifyKey', { key }, root.key)).status).toBe(200);
   });
 
-  test('narrowing, and widening', async () => {
+  test('fewer and more grants', async () => {
     const { apiId, keyId, key } = await createKey();
     const { rootKeyId, key: rootKey } = await create(['api.*.verify_key', 'api.*.read_key', 'ratelimit.*.limit']);
     await ok('ratelimits.limit', limit);
@@ -94,8 +94,8 @@ describe('counts from the next request on, also on the hot path', () => {
   });
 });
 
-describe('400', () => {
-  test('an unknown grant, with nothing else changed', async () => {
+describe('rootKeys.updateRootKey: 400', () => {
+  test('an unknown grant, and nothing changes', async () => {
     const { rootKeyId } = await create(['api.*.read_api'], { name: 'before' });
     const answer = await call('rootKeys.updateRootKey', { rootKeyId, name: 'after', permissions: ['api.*.fly'] });
     expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
@@ -103,13 +103,13 @@ describe('400', () => {
     expect(await listed(rootKeyId)).toMatchObject({ name: 'before' });
   });
 
-  test('an unknown grant comes before all that is asked of the caller or the root key', async () => {
+  test('an unknown grant comes before 403 and 404', async () => {
     const change = { rootKeyId: 'root_unknown', permissions: ['api.*.fly'] };
     expect((await call('rootKeys.updateRootKey', change)).status).toBe(400);
     expect((await call('rootKeys.updateRootKey', change, ['api.*.read_api'])).status).toBe(400);
   });
 
-  test('no grants at all, and null for what cannot be removed', async () => {
+  test('no grants, and null for a field that cannot be removed', async () => {
     const { rootKeyId } = await create(['api.*.read_api']);
     for (const changes of [{ permissions: [] }, { permissions: null }, { enabled: null }]) {
       expect((await call('rootKeys.updateRootKey', { rootKeyId, ...changes } as never)).status).toBe(400);
@@ -117,7 +117,7 @@ describe('400', () => {
   });
 });
 
-describe('403', () => {
+describe('rootKeys.updateRootKey: 403', () => {
   const updater = 'root_key.*.update_root_key';
 
   test.each([
@@ -144,7 +144,7 @@ describe('403', () => {
     expect((await call('rootKeys.updateRootKey', { rootKeyId, name: 'mine' }, caller)).status).toBe(200);
   });
 
-  test('cannot grant what it lacks, not even to itself', async () => {
+  test('for a grant that the caller lacks, also to itself', async () => {
     const self = await create([updater, 'api.api_a.read_api']);
     for (const permissions of [['*'], ['api.*.read_api'], ['api.api_b.read_api'], [updater, 'api.api_a.read_key']]) {
       const answer = await call('rootKeys.updateRootKey', { rootKeyId: self.rootKeyId, permissions }, self.key);
@@ -153,7 +153,7 @@ describe('403', () => {
     expect((await listed(self.rootKeyId))?.permissions).toEqual([updater, 'api.api_a.read_api']);
   });
 
-  test('may give up grants of its own, and then lacks them', async () => {
+  test('may give up its own grants, and then lacks them', async () => {
     const self = await create([updater, 'api.api_a.read_api']);
     const change = { rootKeyId: self.rootKeyId, permissions: [updater] };
     expect((await call('rootKeys.updateRootKey', change, self.key)).status).toBe(200);
@@ -162,7 +162,7 @@ describe('403', () => {
   });
 });
 
-describe('404', () => {
+describe('rootKeys.updateRootKey: 404', () => {
   test.each(['root_1111111111111111', 'root', 'key_1111111111111111', `root_${'1'.repeat(24)}`])(
     'the id %s',
     async (rootKeyId) => {
@@ -172,7 +172,7 @@ describe('404', () => {
   );
 });
 
-describe('412: what would leave nobody who may do everything', () => {
+describe('rootKeys.updateRootKey: 412: a change that leaves no root key with every permission', () => {
   test.each([{ enabled: false }, { expires: 4_102_444_800_000 }, { permissions: ['api.*.read_api'] }])(
     '%j of the last one',
     async (changes) => {
@@ -194,7 +194,7 @@ describe('412: what would leave nobody who may do everything', () => {
     },
   );
 
-  test('a name may change, and a second change back is counted anew', async () => {
+  test('its name may change', async () => {
     const { rootKey } = await createWorkspace();
     const [own] = (await call('rootKeys.listRootKeys', {}, rootKey)).data;
     const { rootKeyId } = own!;
