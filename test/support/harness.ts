@@ -13,9 +13,12 @@ import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store, type StoreOptions } from '../../src/store/store.ts';
 import { testRedisUrl } from './redis.ts';
 
-type Named<Name extends OperationName> = Extract<Operations[number], { name: Name }>;
-export type InputOf<Name extends OperationName> = Static<Named<Name>['input']>;
-export type OutputOf<Name extends OperationName> = Static<Named<Name>['output']>;
+// Tables, which the compiler fills once; to find an operation by its name for each call took it half of its time.
+type Named = { [Operation in Operations[number] as Operation['name']]: Operation };
+type Inputs = { [Name in OperationName]: Static<Named[Name]['input']> };
+type Outputs = { [Name in OperationName]: Static<Named[Name]['output']> };
+export type InputOf<Name extends OperationName> = Inputs[Name];
+export type OutputOf<Name extends OperationName> = Outputs[Name];
 
 export interface ErrorBody {
   title: string;

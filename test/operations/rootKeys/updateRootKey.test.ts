@@ -194,7 +194,7 @@ describe('rootKeys.updateRootKey: 412: a change that leaves no root key with eve
     },
   );
 
-  test('its name may change', async () => {
+  test('the name of the last one may change; with a second such root key all of it may', async () => {
     const { rootKey } = await createWorkspace();
     const [own] = (await call('rootKeys.listRootKeys', {}, rootKey)).data;
     const { rootKeyId } = own!;
