@@ -101,7 +101,8 @@ describe('an installation with a changed build', () => {
   beforeAll(buildServer, 120_000);
 
   beforeEach(() => {
-    for (const name of ['dist', 'lua', 'package.json']) cpSync(name, join(dir, name), { recursive: true });
+    for (const name of ['dist', 'lua', 'package.json', 'src/http/examples.json'])
+      cpSync(name, join(dir, name), { recursive: true });
     // Node sees through links: what is to lie elsewhere is a copy.
     const isCopied = (name: string) => name.startsWith('uws-') || name === '@uwsjs';
     mkdirSync(join(dir, 'node_modules'));
