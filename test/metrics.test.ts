@@ -356,9 +356,9 @@ test.each(['1', '2'])('asked without pause and by many, it computes once a secon
   expect((await scrape(server)).of('verifications_total')).toBe(10);
 });
 
-test('where others may reach the server, its port does not tell them, and the log says why', async () => {
+test('no metrics on a port that other machines may reach, and the log has the reason', async () => {
   const server = await start({ HOST: '0.0.0.0', LOG_LEVEL: 'info' });
   const { port } = new URL(server.url);
   expect((await fetch(`http://127.0.0.1:${port}/metrics`)).status).toBe(404);
-  await vi.waitFor(() => expect(server.err).toContain('METRICS_PORT gives it one'), waiting);
+  await vi.waitFor(() => expect(server.err).toContain('Set METRICS_PORT to serve it.'), waiting);
 });

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
+import { openClient } from '../support/client.ts';
 import { blocksOf, openFolder } from '../support/folder.ts';
 import { run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
@@ -29,18 +30,12 @@ beforeAll(() => {
 });
 afterAll(() => opened.close());
 
-async function call(url: string, rootKey: string, name: string, input: object) {
-  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
-  const answer = await fetch(`${url}/v2/${name}`, { method: 'POST', headers, body: JSON.stringify(input) });
-  return ((await answer.json()) as { data: never }).data as Record<string, never>;
-}
-
 test.skipIf(!installed)(
   'a backup of a running server, and a copy of a stopped one, hold every key and count',
   async () => {
     const server = await opened.serve('npm start');
     const rootKey = await server.firstRootKey();
-    const api = (name: string, input: object) => call(server.url, rootKey, name, input);
+    const { ok: api } = openClient(server.url, rootKey);
     const { apiId } = await api('apis.createApi', { name: 'payments' });
     const keys: string[] = [];
     for (let at = 0; at < 50; at++) {
@@ -81,11 +76,11 @@ test.skipIf(!installed)(
     /** Everything there is of the first fifty, by whoever started from what was kept. */
     async function expectAll(url: string) {
       for (const [at, key] of keys.entries()) {
-        const answer = await call(url, rootKey, 'keys.verifyKey', { key });
+        const answer = await openClient(url, rootKey).ok('keys.verifyKey', { key });
         const isUsedUp = at % 2 === 0;
         expect(answer).toMatchObject({ name: `${at}`, code: isUsedUp ? 'RATE_LIMITED' : 'VALID', credits: 99 + at });
       }
-      const rows = await call(url, rootKey, 'analytics.getVerifications', {});
+      const rows = await openClient(url, rootKey).ok('analytics.getVerifications', {});
       const count = (outcome: string) =>
         (rows as unknown as { outcome: string; count: number }[])
           .filter((row) => row.outcome === outcome)
@@ -101,19 +96,21 @@ test.skipIf(!installed)(
     expect(await exportOf('restored')).toBe(before);
     const restored = await opened.serve(block('TOLLGATE_DATA_DIR=restored npm start'));
     await expectAll(restored.url);
-    expect(await call(restored.url, rootKey, 'keys.verifyKey', { key: late })).toMatchObject({ code: 'NOT_FOUND' });
+    expect(await openClient(restored.url, rootKey).ok('keys.verifyKey', { key: late })).toMatchObject({
+      code: 'NOT_FOUND',
+    });
     // It is a data directory like any other: what is written now is there after a stop.
-    const { key: newest } = await call(restored.url, rootKey, 'keys.createKey', { apiId });
+    const { key: newest } = await openClient(restored.url, rootKey).ok('keys.createKey', { apiId });
     await restored.stop('SIGINT');
     const again = await opened.serve('TOLLGATE_DATA_DIR=restored npm start');
-    expect(await call(again.url, rootKey, 'keys.verifyKey', { key: newest })).toMatchObject({ code: 'VALID' });
+    expect(await openClient(again.url, rootKey).ok('keys.verifyKey', { key: newest })).toMatchObject({ code: 'VALID' });
     await again.stop('SIGINT');
 
     expect(await exportOf('data-copy')).toBe(withLate);
     const inText = /`(TOLLGATE_DATA_DIR=data-copy npm start)`/.exec(readFileSync('docs/backup.md', 'utf8'))![1]!;
     const copy = await opened.serve(inText);
     await expectAll(copy.url);
-    expect(await call(copy.url, rootKey, 'keys.verifyKey', { key: late })).toMatchObject({ code: 'VALID' });
+    expect(await openClient(copy.url, rootKey).ok('keys.verifyKey', { key: late })).toMatchObject({ code: 'VALID' });
     await copy.stop('SIGINT');
   },
 );

@@ -3,8 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { OperationName } from '../../src/operations/index.ts';
-import type { InputOf, OutputOf } from '../support/harness.ts';
+import { type Client, openClient } from '../support/client.ts';
 import { addressOf, build, firstRootKeyOf, runRedis, runServer } from '../support/processes.ts';
 
 /** What a hook that starts a Tollgate may take: it builds first, which other tests may be doing as well. */
@@ -22,7 +21,9 @@ export async function startTollgate(
   // Once for the first root key, with which settings of the second run are made.
   const first = serve({});
   const rootKey = await firstRootKeyOf(first);
-  const settings = await env(rootKey, callsTo(await addressOf(first), rootKey));
+  const client = openClient(await addressOf(first), rootKey);
+  const settings = await env(rootKey, client.ok);
+  client.close();
   await first.stop();
   const server = serve(settings);
   const url = await addressOf(server);
@@ -33,7 +34,7 @@ export async function startTollgate(
     server,
     redis,
 
-    ok: callsTo(url, rootKey),
+    ok: openClient(url, rootKey).ok,
 
     async stop() {
       await server.stop();
@@ -43,17 +44,6 @@ export async function startTollgate(
   };
 }
 
-/** The data of a call that must succeed. */
-type Ok = <Name extends OperationName>(name: Name, input: InputOf<Name>) => Promise<OutputOf<Name>>;
-
-function callsTo(url: string, rootKey: string): Ok {
-  return async <Name extends OperationName>(name: Name, input: InputOf<Name>): Promise<OutputOf<Name>> => {
-    const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
-    const response = await fetch(`${url}/v2/${name}`, { method: 'POST', headers, body: JSON.stringify(input) });
-    const { data, error } = (await response.json()) as { data: OutputOf<Name>; error?: { detail: string } };
-    if (error) throw new Error(`${name}: ${error.detail}`);
-    return data;
-  };
-}
+type Ok = Client['ok'];
 
 export type Tollgate = Awaited<ReturnType<typeof startTollgate>>;

@@ -5,8 +5,9 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { Answered } from '../support/client.ts';
 import { report } from './report.ts';
-import { type Answered, atRate, percentile, type Rig, startRig } from './rig.ts';
+import { atRate, percentile, type Rig, startRig } from './rig.ts';
 
 /** What the server gives a connection that does not go on; uWebSockets.js looks every four seconds. */
 const idleMs = 12_000;

@@ -3,8 +3,9 @@
 // bounded time, or refused at once.
 
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Answered } from '../support/client.ts';
 import { report } from './report.ts';
-import { type Answered, atRate, percentile, type Rig, startRig } from './rig.ts';
+import { atRate, percentile, type Rig, startRig } from './rig.ts';
 
 const inFlightMax = 50;
 const redisTimeoutMs = 2000;

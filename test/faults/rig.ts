@@ -2,23 +2,16 @@
 
 import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { Agent, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
-import type { OperationName } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore } from '../../src/store/store.ts';
-import { type InputOf, type OutputOf, testSettings } from '../support/harness.ts';
+import { openClient } from '../support/client.ts';
+import { testSettings } from '../support/harness.ts';
 import { build, firstRootKeyOf, portOf, run, runRedis, serverEnv } from '../support/processes.ts';
-
-export interface Answered {
-  status: number;
-  body: string;
-  tookMs: number;
-}
 
 export type Rig = Awaited<ReturnType<typeof startRig>>;
 
@@ -37,51 +30,7 @@ export async function startRig({ redis: redisArgs = [] as string[], env = {} as 
   });
   const port = await portOf(server);
   const rootKey = await firstRootKeyOf(server);
-  // Idle connections are left before the server closes them, which would meet a request on its way.
-  const agent = new Agent({ keepAlive: true, timeout: 5_000 });
-
-  /** One request; the time counts from the call to the last byte. */
-  function send(operation: OperationName, body: string | Buffer, as = rootKey, using = agent): Promise<Answered> {
-    const startedAt = performance.now();
-    return new Promise((resolve) => {
-      const headers = {
-        authorization: `Bearer ${as}`,
-        'content-type': 'application/json',
-        'content-length': Buffer.byteLength(body),
-      };
-      request(
-        { host: '127.0.0.1', port, method: 'POST', path: `/v2/${operation}`, headers, agent: using },
-        (response) => {
-          const chunks: Buffer[] = [];
-          response.on('data', (chunk) => chunks.push(chunk));
-          response.on('error', (error) =>
-            resolve({ status: 0, body: String(error), tookMs: performance.now() - startedAt }),
-          );
-          response.on('end', () =>
-            resolve({
-              status: response.statusCode!,
-              body: Buffer.concat(chunks).toString(),
-              tookMs: performance.now() - startedAt,
-            }),
-          );
-        },
-      )
-        // No answer at all is an answer that no promise allows.
-        .on('error', (error) => resolve({ status: 0, body: String(error), tookMs: performance.now() - startedAt }))
-        .end(body);
-    });
-  }
-
-  /** The data of a call that must succeed. */
-  async function ok<Name extends OperationName>(
-    name: Name,
-    input: InputOf<Name>,
-    as = rootKey,
-  ): Promise<OutputOf<Name>> {
-    const { status, body } = await send(name, JSON.stringify(input), as);
-    if (status !== 200) throw new Error(`${name}: ${status} ${body.slice(0, 300)}`);
-    return JSON.parse(body).data;
-  }
+  const client = openClient(`http://127.0.0.1:${port}`, rootKey);
 
   const openBeside = () => openStore({ ...testSettings, url, commandTimeoutMs: 60_000 });
 
@@ -103,11 +52,11 @@ export async function startRig({ redis: redisArgs = [] as string[], env = {} as 
     admin,
     server: processOf(server.child),
     redis: processOf(redis.child),
-    send,
-    ok,
+    send: client.send,
+    ok: client.ok,
     createWorkspace,
     async stop() {
-      agent.destroy();
+      client.close();
       await server.stop('SIGKILL');
       admin.disconnect();
       await redis.stop('SIGKILL');

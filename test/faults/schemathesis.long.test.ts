@@ -9,6 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { OpenApiDocument } from '../../src/http/openapi.ts';
 import { operations } from '../../src/operations/index.ts';
 import { startMsMax, startTollgate, type Tollgate } from '../examples/tollgate.ts';
+import { openClient } from '../support/client.ts';
 import { exampleOf, makeThings } from '../support/examples.ts';
 import { run } from '../support/processes.ts';
 import { pythonWith } from '../support/python.ts';
@@ -44,17 +45,10 @@ afterAll(async () => {
   rmSync(dir, { recursive: true });
 });
 
-async function post(name: string, input: unknown, rootKey: string) {
-  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
-  const response = await fetch(`${tollgate.url}/v2/${name}`, { method: 'POST', headers, body: JSON.stringify(input) });
-  const body = (await response.json()) as { data: never; error: never };
-  return { status: response.status, ...body };
-}
-
 /** The document, in which each operation's example is of things that exist, and that no other operation removes. */
 async function documentWithThings(): Promise<OpenApiDocument> {
   const document = (await (await fetch(`${tollgate.url}/openapi.json`)).json()) as OpenApiDocument;
-  const call = post as unknown as Parameters<typeof makeThings>[0];
+  const { call } = openClient(tollgate.url, tollgate.rootKey);
   for (const operation of operations) {
     for (const name of [operation.name, ...('alias' in operation ? [operation.alias] : [])]) {
       const content = document.paths[`/v2/${name}`]!.post!.requestBody as { content: Record<string, object> };

@@ -3,8 +3,9 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createKeyString, createRootKeyString, workspaceOfRootKey } from '../../src/domain/keyString.ts';
+import type { Answered } from '../support/client.ts';
 import { report } from './report.ts';
-import { type Answered, percentile, type Rig, startRig } from './rig.ts';
+import { percentile, type Rig, startRig } from './rig.ts';
 
 const rounds = 50;
 /** Before these: what runs often is compiled anew for a while, each kind's code in its own time. */

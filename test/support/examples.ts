@@ -11,8 +11,8 @@ import type { Called, InputOf, OutputOf } from './harness.ts';
 type Call = <Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
-  as?: string | string[],
-) => Promise<Called<OutputOf<Name>>>;
+  as?: string,
+) => Promise<Pick<Called<OutputOf<Name>>, 'status' | 'data' | 'error'>>;
 
 export type Things = Awaited<ReturnType<typeof makeThings>>;
 
