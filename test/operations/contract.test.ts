@@ -14,6 +14,7 @@ import { operations } from '../../src/operations/index.ts';
 import { closed } from '../support/closed.ts';
 import { exampleOf, makeThings as makeThingsBy, type Need } from '../support/examples.ts';
 import { type ErrorBody, harness, logOfCauses, printCauses } from '../support/harness.ts';
+import { testIf } from '../support/testIf.ts';
 
 const tollgate = harness();
 const { call, createRootKey, createWorkspace } = tollgate;
@@ -96,9 +97,6 @@ const fieldsOf = ({ input }: AnyOperation) => {
 /** whoami does not reveal whether a key string exists. */
 const refusalOf = ({ name }: AnyOperation): ErrorCode =>
   name === 'keys.whoami' ? 'key_not_found' : 'insufficient_permissions';
-
-/** A test that does not apply is not there at all: `skipped` means that a machine lacks something. */
-const testIf = (applies: boolean) => (applies ? test : () => {});
 
 const outOf = (code: ErrorCode) => ({ status: errorCatalogue.find((entry) => entry.code === code)!.status, code });
 

@@ -7,6 +7,7 @@ import type { ErrorCode } from '../../src/errors.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
 import { exampleOf, examples, freshName, hash, makeThings, type Need, type Things } from '../support/examples.ts';
 import { harness, type InputOf } from '../support/harness.ts';
+import { testIf } from '../support/testIf.ts';
 
 const tollgate = harness();
 const { call, ok } = tollgate;
@@ -154,9 +155,6 @@ function grantsFor(needs: readonly Need[], things?: Things): string[] {
     return `${resource}.${ids && scoped.includes(resource) ? ids[resource as 'api'] : '*'}.${action}`;
   });
 }
-
-/** A test that does not apply is not there at all: `skipped` means that a machine lacks something. */
-const testIf = (applies: boolean) => (applies ? test : () => {});
 
 const otherSpelling = (grants: string[]) =>
   grants.map((grant) => grant.replace(/^api\./, 'apis.').replace(/^ratelimit\./, 'ratelimits.'));
