@@ -8,10 +8,11 @@ const faultsOnly = process.env.FAULTS_RESULTS !== undefined;
  * their modules within a worker: to load these for each file took longer than most tests.
  */
 const isolated = [
-  'test/{atomicity,docs,health,log,main,metrics,model}.test.ts',
+  'test/{atomicity,docs,model}.test.ts',
   'test/cli/{backup,cli,doctor,keyLines}.test.ts',
   'test/faults/**/*.test.ts',
   'test/http/{fairness,server,uws}.test.ts',
+  'test/process/**/*.test.ts',
   'test/sdks/go.test.ts',
   'test/store/{durable,embedded,lanes}.test.ts',
 ];

@@ -3,4 +3,4 @@
 import { prepare, runLocal } from './prepare.mjs';
 
 prepare({ dev: true });
-process.exitCode = runLocal('vitest', ['run', 'test/examples.test.ts', '--update']);
+process.exitCode = runLocal('vitest', ['run', 'test/http/examples.test.ts', '--update']);

@@ -16,7 +16,7 @@ import {
   run,
   runServer,
   serverEnv,
-} from './support/processes.ts';
+} from '../support/processes.ts';
 
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
 let rootKey: string;

@@ -3,17 +3,17 @@
 
 import { createHash } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
-import { createKeyString, createRootKeyString, digestOf } from '../src/domain/keyString.ts';
-import { requestHeaders } from '../src/http/gateway.ts';
-import type { OpenApiDocument } from '../src/http/openapi.ts';
-import { RootKeyReader } from '../src/http/rootKey.ts';
-import { operations } from '../src/operations/index.ts';
-import { cliActor } from '../src/store/rootKeys.ts';
-import { openStore, type Store } from '../src/store/store.ts';
-import { testSettings } from './support/harness.ts';
-import { testRedisUrl } from './support/redis.ts';
-import { serveStore } from './support/serving.ts';
-import { type Made, makers, story } from './support/story.ts';
+import { createKeyString, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
+import { requestHeaders } from '../../src/http/gateway.ts';
+import type { OpenApiDocument } from '../../src/http/openapi.ts';
+import { RootKeyReader } from '../../src/http/rootKey.ts';
+import { operations } from '../../src/operations/index.ts';
+import { cliActor } from '../../src/store/rootKeys.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { testSettings } from '../support/harness.ts';
+import { testRedisUrl } from '../support/redis.ts';
+import { serveStore } from '../support/serving.ts';
+import { type Made, makers, story } from '../support/story.ts';
 
 let examples: Record<string, { request?: unknown; response: unknown }>;
 let document: OpenApiDocument;
@@ -116,5 +116,5 @@ test('the story calls every operation, and reads every page', () => {
 });
 
 test('src/http/examples.json holds the responses of a server', async () => {
-  await expect(`${JSON.stringify(examples, undefined, 2)}\n`).toMatchFileSnapshot('../src/http/examples.json');
+  await expect(`${JSON.stringify(examples, undefined, 2)}\n`).toMatchFileSnapshot('../../src/http/examples.json');
 });

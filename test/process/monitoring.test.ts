@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { parse, stringify } from 'yaml';
-import { readMetrics, type Series } from './support/metrics.ts';
-import { build, firstRootKeyOf, openRedisProcess, startServer } from './support/processes.ts';
+import { readMetrics, type Series } from '../support/metrics.ts';
+import { build, firstRootKeyOf, openRedisProcess, startServer } from '../support/processes.ts';
 
-const read = (path: string) => readFileSync(new URL(`../deploy/${path}`, import.meta.url), 'utf8');
+const read = (path: string) => readFileSync(new URL(`../../deploy/${path}`, import.meta.url), 'utf8');
 
 interface Target {
   refId: string;
@@ -265,7 +265,7 @@ test("Prometheus's configuration names the job and the rules that are there", ()
 
 const hasPromtool = !spawnSync('promtool', ['--version']).error;
 if (!hasPromtool)
-  console.warn("test/monitoring.test.ts: Prometheus's own tests are SKIPPED: there is no promtool here.");
+  console.warn("test/process/monitoring.test.ts: Prometheus's own tests are SKIPPED: there is no promtool here.");
 
 describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
   const promtool = (...words: string[]) => {

@@ -2,11 +2,11 @@
 
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { keyspace, setupKey } from '../src/store/keyspace.ts';
-import { connect, type RedisClient } from '../src/store/redis.ts';
-import { dayMs, harness, hourMs, testSettings } from './support/harness.ts';
-import { entryNames, survey } from './support/keyspace.ts';
-import { testRedisUrl } from './support/redis.ts';
+import { keyspace, setupKey } from '../../src/store/keyspace.ts';
+import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
+import { entryNames, survey } from '../support/keyspace.ts';
+import { testRedisUrl } from '../support/redis.ts';
 
 let redis: RedisClient;
 beforeAll(async () => {

@@ -6,8 +6,8 @@ import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, type TestContext, test, vi } from 'vitest';
-import { embeddedUrlIfRunning } from '../src/store/embedded.ts';
-import { build, type Program, portOf, runRedis, runServer } from './support/processes.ts';
+import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
+import { build, type Program, portOf, runRedis, runServer } from '../support/processes.ts';
 
 const waiting = { timeout: 10_000, interval: 20 };
 

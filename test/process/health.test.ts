@@ -4,9 +4,9 @@
 import { connect } from 'node:net';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { openStore } from '../src/store/store.ts';
-import { testSettings } from './support/harness.ts';
-import { build, openRedisProcess, type Server, startServer } from './support/processes.ts';
+import { openStore } from '../../src/store/store.ts';
+import { testSettings } from '../support/harness.ts';
+import { build, openRedisProcess, type Server, startServer } from '../support/processes.ts';
 
 const waiting = { timeout: 30_000, interval: 10 };
 const timeoutMs = 500;
