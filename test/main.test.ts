@@ -58,7 +58,7 @@ test('FIRST_ROOT_KEY=none leaves an empty store empty, for where standard output
     env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir },
     encoding: 'utf8',
   });
-  expect(workspaces.stdout).toBe('There is no workspace.\n');
+  expect(workspaces.stdout).toBe('There are no workspaces.\n');
   expect(await server.stop()).toBe(0);
   expect(server.out).toMatch(/^Tollgate listens on .*\n$/);
 });

@@ -14,10 +14,11 @@ import type { PresentedRootKey } from '../domain/caller.ts';
 import type { Grants, Resource } from '../domain/grants.ts';
 import { memberTexts, print } from '../domain/json.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
+import { type Body, parseBody, parseLargeBody } from '../input/body.ts';
+import { type CheckInput, compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
 import type { AnyOperation, Context, ManageContext, Page } from '../operation.ts';
 import type { Store } from '../store/store.ts';
-import { type Body, parseBody, parseLargeBody } from './body.ts';
 import { CallLog } from './callLog.ts';
 import { cursorAfter, readCursor } from './cursor.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
@@ -26,7 +27,6 @@ import { createPages } from './pages.ts';
 import { createProbes, type ProbesOptions } from './probes.ts';
 import { RootKeyReader } from './rootKey.ts';
 import { createTurns, oneByOne } from './turns.ts';
-import { type CheckInput, compileInput } from './validate.ts';
 
 export interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
   store: Store;
