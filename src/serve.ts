@@ -7,6 +7,7 @@ import { createId } from './domain/keyString.ts';
 import { createGateway, gatewayPath } from './http/gateway.ts';
 import { createPipeline } from './http/pipeline.ts';
 import { createMetricsAnswer } from './http/probes.ts';
+import { RootKeyReader } from './http/rootKey.ts';
 import { listen, type Server } from './http/server.ts';
 import { type Metrics, type Scrape, type Snapshot, watchProcess } from './metrics.ts';
 import { operations } from './operations/index.ts';
@@ -55,8 +56,13 @@ export async function serve(options: ServeOptions): Promise<Server> {
     meta: config.gatewayMeta,
   });
   const byHead = { path: gatewayPath, answer: check };
+  const rootKeys = new RootKeyReader();
+  const workspaceOf = (authorization: string) => {
+    const rootKey = rootKeys.readHeader(authorization);
+    return rootKey && store.rootKeys.wasAccepted(rootKey) ? rootKey.workspaceId : undefined;
+  };
   const tls = tlsSettings(config);
-  const server = await listen({ host, port, sharePort, tls, answer, byHead, bodyBytesMax, newRequestId });
+  const server = await listen({ host, port, sharePort, tls, answer, byHead, bodyBytesMax, newRequestId, workspaceOf });
   return {
     ...server,
     drain() {
