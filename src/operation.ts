@@ -8,7 +8,7 @@ import type { ErrorCode } from './errors.ts';
 import type { Store } from './store/store.ts';
 
 /** The actions of which an operation requires all, by resource. */
-export type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
+type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
 
 /**
  * The id that a scoped grant must name: one for all of `needs`, or one for each resource. `*` is a resource without an id.

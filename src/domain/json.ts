@@ -32,7 +32,7 @@ export function print(value: unknown): string {
 export const quote = 0x22;
 export const comma = 0x2c;
 export const colon = 0x3a;
-export const backslash = 0x5c;
+const backslash = 0x5c;
 export const openBracket = 0x5b;
 export const closeBracket = 0x5d;
 export const openBrace = 0x7b;

@@ -24,7 +24,7 @@ export const checksum = (text: string): string => base58Number(crc32(text), 6);
 /** Random bytes in a key string, where nobody asks for another number. */
 export const defaultByteLength = 16;
 
-export interface NewKeyString {
+interface NewKeyString {
   /** The whole string: the only time it exists in plaintext. */
   key: string;
   /** What may be shown of it ever after. */

@@ -10,7 +10,7 @@ export interface Account {
   password?: string;
 }
 
-export type RedisUrl =
+type RedisUrl =
   | { kind: 'server' }
   | { kind: 'socket'; path: string; db: number }
   | { kind: 'cluster'; nodes: Address[]; account: Account }

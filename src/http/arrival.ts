@@ -5,7 +5,7 @@
 // A holder is the workspace of a root key that was accepted recently. All other callers share one holder.
 
 /** The part of each body that is outside the budget, so that a short body passes however full the budget is. */
-export const freeBytes = 4_096;
+const freeBytes = 4_096;
 
 /** The budget of a process. It holds at least four bodies of the longest kind, so that a holder's share fits one. */
 export const budgetBytesFor = (bodyBytesMax: number): number => Math.max(64 * 1024 * 1024, 4 * bodyBytesMax);

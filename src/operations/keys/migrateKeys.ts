@@ -40,7 +40,7 @@ export const IssuedKey = Fields({
 });
 
 /** Counts the permissions, roles and limits of a key, which determine the time to import it. */
-export const partsOf = ({ ratelimits, roles, permissions }: Static<typeof IssuedKey>): number =>
+const partsOf = ({ ratelimits, roles, permissions }: Static<typeof IssuedKey>): number =>
   (ratelimits?.length ?? 0) + (roles?.length ?? 0) + (permissions?.length ?? 0);
 
 /** Checks an issued key for what its schema cannot express, except `meta`. `at` is its location in the input. */
