@@ -18,7 +18,7 @@ import type { Verified } from '../store/decide.ts';
 import type { Store } from '../store/store.ts';
 import { CallLog } from './callLog.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
-import { type AnswerHead, type HeadRequest, knownMethods, type Response } from './message.ts';
+import { type HeaderHandler, type HeadRequest, knownMethods, type Response } from './message.ts';
 import { bearerToken, RootKeyReader } from './rootKey.ts';
 
 export const gatewayPath = '/v2/gateway/check';
@@ -90,7 +90,7 @@ const rootKeyErrors: readonly ErrorCode[] = [
   'insufficient_permissions',
 ];
 
-export function createGateway(options: GatewayOptions): AnswerHead {
+export function createGateway(options: GatewayOptions): HeaderHandler {
   const gateway = new Gateway(options);
   return (request) => gateway.respond(request);
 }

@@ -43,7 +43,7 @@ export interface Response {
 }
 
 /** Handles a request. Never rejects. */
-export type Answer = (request: Request) => Promise<Response>;
+export type Handler = (request: Request) => Promise<Response>;
 
 /** Handles a request from its headers. Never rejects. */
-export type AnswerHead = (request: HeadRequest) => Promise<Response>;
+export type HeaderHandler = (request: HeadRequest) => Promise<Response>;

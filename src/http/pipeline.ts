@@ -23,7 +23,7 @@ import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';
 import { cursorAfter, readCursor } from './cursor.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
-import { type Answer, isReading, type Request, type Response } from './message.ts';
+import { type Handler, isReading, type Request, type Response } from './message.ts';
 import { createPages } from './pages.ts';
 import { createProbes, type ProbesOptions } from './probes.ts';
 import { RootKeyReader } from './rootKey.ts';
@@ -82,7 +82,7 @@ const newcomer = '';
 
 const jsonType = 'application/json';
 
-export function createPipeline(operations: readonly AnyOperation[], options: PipelineOptions): Answer {
+export function createPipeline(operations: readonly AnyOperation[], options: PipelineOptions): Handler {
   const pipeline = new Pipeline(operations, options);
   return (request) => pipeline.respond(request);
 }

@@ -4,7 +4,7 @@ import { ApiError } from '../errors.ts';
 import { metricsType, type Scrape } from '../metrics.ts';
 import type { Store } from '../store/store.ts';
 import { errorResponse } from './errorResponse.ts';
-import { type Answer, isReading, type Request, type Response } from './message.ts';
+import { type Handler, isReading, type Request, type Response } from './message.ts';
 
 export interface ProbesOptions {
   store: Pick<Store, 'ready'>;
@@ -47,7 +47,7 @@ const metricsProbe =
   async () => ({ status: 200, contentType: metricsType, headers: [], body: (await scrape()).text });
 
 /** Serves the metrics only, for METRICS_PORT. */
-export function createMetricsAnswer(scrape: () => Promise<Scrape>): Answer {
+export function createMetricsHandler(scrape: () => Promise<Scrape>): Handler {
   const probe = metricsProbe(scrape);
   return async (request) =>
     request.path === metricsPath && isReading(request)

@@ -14,9 +14,9 @@ import { ApiError } from '../errors.ts';
 import { ArrivingBody, BodyBudget, budgetBytesFor, unknownCallers } from './arrival.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
 import {
-  type Answer,
-  type AnswerHead,
   type BodyRefusal,
+  type Handler,
+  type HeaderHandler,
   type HeadRequest,
   knownMethods,
   type Request,
@@ -36,9 +36,9 @@ export interface ListenOptions {
   /** Memory for all bodies that arrive in several parts. */
   arrivingBytesMax?: number;
   newRequestId: () => string;
-  answer: Answer;
+  handler: Handler;
   /** Handles requests to `path` and below it, with any method, from their headers alone. Bodies are discarded. */
-  byHead?: { path: string; answer: AnswerHead };
+  byHeaders?: { path: string; handler: HeaderHandler };
   /** Returns the workspace of a caller whose root key was accepted recently. Others share one part of the body budget. */
   workspaceOf?: (authorization: string) => string | undefined;
 }
@@ -60,15 +60,15 @@ export interface Server {
 }
 
 export async function listen(options: ListenOptions): Promise<Server> {
-  const { host, port, sharePort = false, tls, newRequestId, answer, byHead } = options;
+  const { host, port, sharePort = false, tls, newRequestId, handler, byHeaders } = options;
   const app = tls ? secureApp(tls) : uws().App();
   const traffic = new Traffic(options);
 
-  app.any('/*', (native, head) => new Exchange(traffic, native, readHead(head, newRequestId()), answer, true).begin());
-  if (byHead) {
+  app.any('/*', (native, head) => new Exchange(traffic, native, readHead(head, newRequestId()), handler, true).begin());
+  if (byHeaders) {
     const handle = (native: HttpResponse, head: HttpRequest) =>
-      new Exchange(traffic, native, readWholeHead(head, newRequestId()), byHead.answer, false).begin();
-    app.any(byHead.path, handle).any(`${byHead.path}/*`, handle);
+      new Exchange(traffic, native, readWholeHead(head, newRequestId()), byHeaders.handler, false).begin();
+    app.any(byHeaders.path, handle).any(`${byHeaders.path}/*`, handle);
   }
   return new Promise((resolve, reject) => {
     app.listen(host, port, sharePort ? portShared : portExclusive, (socket) => {
@@ -150,7 +150,7 @@ class Exchange<R extends Request> {
   readonly #traffic: Traffic;
   readonly #native: HttpResponse;
   readonly #request: R;
-  readonly #answer: (request: R) => Promise<Response>;
+  readonly #handler: (request: R) => Promise<Response>;
   readonly #keepsBody: boolean;
   readonly #announcedBytes: number | undefined;
   /** No other request may follow on this connection. */
@@ -163,13 +163,13 @@ class Exchange<R extends Request> {
     traffic: Traffic,
     native: HttpResponse,
     request: R,
-    answer: (request: R) => Promise<Response>,
+    handler: (request: R) => Promise<Response>,
     keepsBody: boolean,
   ) {
     this.#traffic = traffic;
     this.#native = native;
     this.#request = request;
-    this.#answer = answer;
+    this.#handler = handler;
     this.#keepsBody = keepsBody;
     this.#announcedBytes = bodyBytes();
     this.#isLast = transferEncoding !== undefined || !knownMethods.has(request.method);
@@ -256,11 +256,11 @@ class Exchange<R extends Request> {
       return;
     }
     const respondRejected = (cause: unknown) => {
-      console.error(`${this.#request.requestId}: answer() rejected, which is a bug`, cause);
+      console.error(`${this.#request.requestId}: the handler rejected, which is a bug`, cause);
       this.#respond(errorResponse(internalError(cause), this.#request));
     };
     try {
-      this.#answer(this.#request).then((response) => this.#respond(response), respondRejected);
+      this.#handler(this.#request).then((response) => this.#respond(response), respondRejected);
     } catch (cause) {
       respondRejected(cause);
     }

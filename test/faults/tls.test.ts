@@ -243,8 +243,8 @@ describe('to its callers', () => {
       passphrase?: string;
     };
     const tls = { certFile: join(dir, certFile), keyFile: join(dir, keyFile), passphrase };
-    const answer = () => Promise.reject(new Error('nobody asks'));
-    const options = { host: '127.0.0.1', port: 0, bodyBytesMax: 1024, newRequestId: () => '', answer };
+    const handler = () => Promise.reject(new Error('nobody asks'));
+    const options = { host: '127.0.0.1', port: 0, bodyBytesMax: 1024, newRequestId: () => '', handler };
     await expect(listen({ ...options, tls })).rejects.toThrow(words);
   });
 });
