@@ -360,5 +360,5 @@ test('where others may reach the server, its port does not tell them, and the lo
   const server = await start({ HOST: '0.0.0.0', LOG_LEVEL: 'info' });
   const { port } = new URL(server.url);
   expect((await fetch(`http://127.0.0.1:${port}/metrics`)).status).toBe(404);
-  await vi.waitFor(() => expect(server.err).toContain('METRICS_PORT gives it one'), waiting);
+  await vi.waitFor(() => expect(server.err).toContain('Set METRICS_PORT to serve it'), waiting);
 });
