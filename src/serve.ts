@@ -6,7 +6,8 @@ import { type Config, sharesMetrics, tlsSettings } from './config.ts';
 import { createId } from './domain/keyString.ts';
 import { createGateway, gatewayPath } from './http/gateway.ts';
 import { createPipeline } from './http/pipeline.ts';
-import { createMetricsAnswer } from './http/probes.ts';
+import { createMetricsHandler } from './http/probes.ts';
+import { RootKeyReader } from './http/rootKey.ts';
 import { listen, type Server } from './http/server.ts';
 import { type Metrics, type Scrape, type Snapshot, watchProcess } from './metrics.ts';
 import { operations } from './operations/index.ts';
@@ -35,7 +36,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const { store, config, log, port, sharePort, metrics, scrape } = options;
   const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
   let stopping = false;
-  const answer = createPipeline(operations, {
+  const handler = createPipeline(operations, {
     store,
     log,
     metaBytesMax,
@@ -46,7 +47,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     isStopping: () => stopping,
     scrape: sharesMetrics(config) ? scrape : undefined,
   });
-  const check = createGateway({
+  const gateway = createGateway({
     store,
     log,
     metrics,
@@ -54,9 +55,24 @@ export async function serve(options: ServeOptions): Promise<Server> {
     rootKey: config.gatewayRootKey,
     meta: config.gatewayMeta,
   });
-  const byHead = { path: gatewayPath, answer: check };
+  const byHeaders = { path: gatewayPath, handler: gateway };
+  const rootKeys = new RootKeyReader();
+  const workspaceOf = (authorization: string) => {
+    const rootKey = rootKeys.readHeader(authorization);
+    return rootKey && store.rootKeys.wasAccepted(rootKey) ? rootKey.workspaceId : undefined;
+  };
   const tls = tlsSettings(config);
-  const server = await listen({ host, port, sharePort, tls, answer, byHead, bodyBytesMax, newRequestId });
+  const server = await listen({
+    host,
+    port,
+    sharePort,
+    tls,
+    handler,
+    byHeaders,
+    bodyBytesMax,
+    newRequestId,
+    workspaceOf,
+  });
   return {
     ...server,
     drain() {
@@ -72,7 +88,7 @@ export async function serveMetrics(
   scrape: () => Promise<Scrape>,
 ): Promise<Server | undefined> {
   if (port === '') return undefined;
-  return listen({ host, port, answer: createMetricsAnswer(scrape), bodyBytesMax, newRequestId }).catch((cause) => {
+  return listen({ host, port, handler: createMetricsHandler(scrape), bodyBytesMax, newRequestId }).catch((cause) => {
     throw new Error(`METRICS_PORT: ${cause.message}`, { cause });
   });
 }

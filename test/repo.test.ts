@@ -37,9 +37,10 @@ describe('dependence points one way', () => {
     domain: [],
     errors: [],
     store: ['domain', 'errors'],
+    input: ['domain', 'errors'],
     operation: ['store', 'domain', 'errors'],
     operations: ['operation', 'store', 'domain', 'errors'],
-    http: ['operations', 'operation', 'metrics', 'store', 'domain', 'errors'],
+    http: ['operations', 'operation', 'input', 'metrics', 'store', 'domain', 'errors'],
     metrics: ['store', 'domain'],
     channel: [],
     config: ['domain'],
@@ -68,7 +69,7 @@ describe('dependence points one way', () => {
   test.each([
     [/^uws|uWebSockets|^@uwsjs/, /^src\/http\/uws\.ts$/],
     [/^ioredis/, /^src\/store\//],
-    [/^ajv/, /^src\/http\/validate\.ts$/],
+    [/^ajv/, /^src\/input\/validate\.ts$/],
     [/^commander/, /^src\/cli\//],
     [/^prom-client/, /^src\/metrics\.ts$/],
     [/^cli-progress/, /^src\/cli\/progress\.ts$/],
@@ -92,6 +93,23 @@ describe('dependence points one way', () => {
     const named = operations.filter(({ name }) => pipeline.includes(name));
     expect(named.map(({ name }) => name)).toEqual([]);
     expect(oursOf('src/http/pipeline.ts').filter((path) => partOf(path) === 'operations')).toEqual([]);
+  });
+
+  test('the command line uses of http only the loader of uWebSockets.js', () => {
+    const imported = sources.filter((path) => partOf(path) === 'cli').flatMap(oursOf);
+    expect(imported.filter((path) => partOf(path) === 'http')).toEqual(['src/http/uws.ts']);
+  });
+
+  test('every export of src/ is imported by another file', () => {
+    const programs = ['bench', 'bin', 'deploy'].flatMap((folder) => filesBelow(folder, '.mjs'));
+    const imported = new Set(
+      [...sources, ...filesBelow('test', '.ts'), ...filesBelow('test', '.mjs'), ...programs].flatMap(importedNames),
+    );
+    const unused = sources
+      .filter((path) => !exportsPending.test(path))
+      .flatMap((path) => exportedNames(path).map((name) => `${path} ${name}`))
+      .filter((name) => !imported.has(name));
+    expect(unused).toEqual([]);
   });
 
   test('no file is named after nothing in particular', () => {
@@ -286,6 +304,31 @@ describe('references in comments and documents', () => {
     expect(broken(file, text)).toEqual(expected);
   });
 });
+
+/** Its exports are cleaned up with its restructuring. */
+const exportsPending = /^src\/store\//;
+
+const exportedNames = (path: string) =>
+  [...read(path).matchAll(/^export (?:async )?(?:const|function\*?|class|interface|type) (\w+)/gm)].map((m) => m[1]!);
+
+/** The names that a file imports from src/ or its build, statically or not, as `<file> <name>`. */
+function importedNames(path: string): string[] {
+  const text = read(path);
+  const statics = text.matchAll(/^(?:import|export) (?:type )?\{([^}]*)\} from '(\.[^']+)'/gm);
+  const dynamics = text.matchAll(/const \{([^}]*)\} = await import\((?:new URL\()?'(\.[^']+)'/g);
+  return [...statics, ...dynamics].flatMap(([, names, from]) => {
+    const source = posix.join(posix.dirname(path), from!).replace(/^dist\/(.*)\.js$/, 'src/$1.ts');
+    return names!.split(',').map(
+      (name) =>
+        `${source} ${
+          name
+            .trim()
+            .replace(/^type /, '')
+            .split(/ as |:/)[0]
+        }`,
+    );
+  });
+}
 
 function codesIn(markdown: string): string[] {
   const codes: string[] = [];

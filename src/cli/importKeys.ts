@@ -16,39 +16,39 @@ import { ApiError } from '../errors.ts';
 import type { CreateKeys } from '../store/keys.ts';
 import { cliActor } from '../store/rootKeys.ts';
 import type { Store } from '../store/store.ts';
-import { countsInWords } from './exportKeys.ts';
-import type { Said } from './index.ts';
-import { type Kind, kinds, knownFields, readLine, type Wanted } from './keyLines.ts';
+import { formatCounts } from './exportKeys.ts';
+import { type Kind, kinds, knownFields, type LineRecord, readLine } from './keyLines.ts';
 import { startProgress } from './progress.ts';
+import type { CommandResult } from './result.ts';
 import { requireWorkspace } from './workspaces.ts';
 
-export interface Import {
+interface Import {
   workspace: string;
-  /** All keys go into this API, whatever their lines say. */
+  /** The API of all keys; replaces that of their lines. */
   api?: string;
-  /** Checks every line and decides, but changes nothing. */
+  /** Check every line, but change nothing. */
   dryRun?: true;
 }
 
-/** A step: so many lines, or so many bytes of them. It keeps Redis from others for some milliseconds. */
-const linesAStep = 250;
-const bytesAStep = 1024 * 1024;
-/** Refusals told in words; all of them are in the file. */
-const refusalsShown = 10;
+/** Bounds of a step, which blocks Redis for a few milliseconds. */
+const linesPerStep = 250;
+const bytesPerStep = 1024 * 1024;
+/** Rejections that are printed. The file contains all of them. */
+const printedRejections = 10;
 
 const actor = { ...cliActor, operation: 'cli.import' };
 
 interface Line {
   number: number;
-  /** Undefined when it is longer than is accepted. */
+  /** Undefined if the line is too long. */
   bytes: Buffer | undefined;
 }
 
-type WantedOf<K extends Kind> = Extract<Wanted, { kind: K }>;
-/** What a line asks for, and where it stands. */
-type Entry<K extends Kind = Kind> = WantedOf<K> & { line: Line };
+type RecordOf<K extends Kind> = Extract<LineRecord, { kind: K }>;
+/** A record and its line. */
+type Entry<K extends Kind = Kind> = RecordOf<K> & { line: Line };
 
-interface Refusal {
+interface Rejection {
   line: Line;
   errors: { field: string; message: string }[];
 }
@@ -56,10 +56,10 @@ interface Refusal {
 const newCounts = () => Object.fromEntries(kinds.map((kind) => [kind, 0])) as Record<Kind, number>;
 
 /**
- * Creates what the lines of a file (`-` is standard input) ask for, by the store functions that the operations use. What
- * exists is left as it is, so that a second run does what the first one did not come to, however that one ended.
+ * Creates the records of a file (`-` is standard input) with the store functions that the operations use. Existing records
+ * are left unchanged, so a second run completes a first one that was interrupted.
  */
-export async function importKeys(store: Store, config: Config, file: string, options: Import): Promise<Said> {
+export async function importKeys(store: Store, config: Config, file: string, options: Import): Promise<CommandResult> {
   const { workspace, api, dryRun } = options;
   await requireWorkspace(store, workspace);
   if (api !== undefined && !(await store.apis.find(workspace, api)))
@@ -67,154 +67,161 @@ export async function importKeys(store: Store, config: Config, file: string, opt
   const fromStdin = file === '-';
   if (!fromStdin) checkReadable(file);
 
-  const refused = openRefused(fromStdin ? undefined : refusedFileOf(file));
-  const read = { metaBytesMax: config.metaBytesMax, apiId: api };
+  const rejected = new RejectedLines(fromStdin ? undefined : rejectedFileOf(file));
   const importer = new Importer(store, options);
   const progress = startProgress(dryRun ? 'check' : 'import', fromStdin ? undefined : statSync(file).size);
   const input = fromStdin ? process.stdin : createReadStream(file, { highWaterMark: 256 * 1024 });
   let doneLines = 0;
-  let sending = Promise.resolve();
+  let creating = Promise.resolve();
+  async function createRecords({ lines, end }: Step, { entries, rejections }: ReturnType<typeof readLines>) {
+    rejections.push(...(await importer.create(entries)));
+    await rejected.write(rejections);
+    doneLines = lines.at(-1)?.number ?? doneLines;
+    progress.update(end, doneLines);
+  }
   try {
-    for await (const { lines, end } of steps(input, config.bodyBytesMax)) {
-      // Read while Redis is busy with the lines before.
-      const refusals: Refusal[] = [];
-      const entries: Entry[] = [];
-      for (const line of lines) {
-        try {
-          if (!line.bytes) throw tooLong(config.bodyBytesMax);
-          entries.push({ ...readLine(line.bytes, read), line });
-        } catch (error) {
-          refusals.push(refusalOf(line, error));
-        }
-      }
-      await sending;
-      sending = (async () => {
-        refusals.push(...(await importer.create(entries)));
-        await refused.write(refusals);
-        doneLines = lines.at(-1)?.number ?? doneLines;
-        progress.at(end, doneLines);
-      })();
-      // It is awaited a step later.
-      sending.catch(() => {});
+    for await (const step of steps(input, config.bodyBytesMax)) {
+      // Read while Redis is busy with the previous step.
+      const read = readLines(step.lines, config, api);
+      await creating;
+      creating = createRecords(step, read);
+      // A failure is handled one step later.
+      creating.catch(() => {});
     }
-    await sending;
+    await creating;
   } catch (error) {
     progress.stop();
-    const place = `The import ended after line ${doneLines}: ${causeOf(error)}`;
-    throw new Error(`${place} Run the same command again: what is there already is passed over.`, { cause: error });
+    const place = `The import stopped after line ${doneLines}: ${causeOf(error)}`;
+    throw new Error(`${place} Run the same command again; existing records are skipped.`, { cause: error });
   } finally {
-    await refused.end();
+    await rejected.end();
   }
   progress.stop();
 
-  const missing = dryRun ? await roomMissing(store, config, workspace, importer.created) : 0;
-  return { ...summaryOf(importer, refused, missing, options, config), aside: fromStdin };
+  const excess = dryRun ? await recordsAboveMax(store, config, workspace, importer.created) : 0;
+  return { ...summaryOf(importer, rejected, excess, options, config), toStderr: fromStdin };
 }
 
-/** What was done, in words and as JSON. */
+function readLines(lines: readonly Line[], { bodyBytesMax, metaBytesMax }: Config, apiId: string | undefined) {
+  const rejections: Rejection[] = [];
+  const entries: Entry[] = [];
+  for (const line of lines) {
+    try {
+      if (!line.bytes) throw tooLong(bodyBytesMax);
+      entries.push({ ...readLine(line.bytes, { metaBytesMax, apiId }), line });
+    } catch (error) {
+      rejections.push(rejectionOf(line, error));
+    }
+  }
+  return { entries, rejections };
+}
+
 function summaryOf(
   { created, existed, unknownLength }: Importer,
-  refused: ReturnType<typeof openRefused>,
-  missing: number,
+  rejected: RejectedLines,
+  excess: number,
   { dryRun }: Import,
   { recordsMax }: Config,
-): Said {
+): CommandResult {
   const number = (count: number) => count.toLocaleString('en');
-  const words = [`${dryRun ? 'Would import' : 'Imported'} ${countsInWords(created)}.`];
-  if (kinds.some((kind) => existed[kind] > 0)) words.push(`There already: ${countsInWords(existed)}.`);
-  if (missing > 0) {
-    words.push(
-      `There is no room for ${number(missing)} of these: a workspace may have ${number(recordsMax)} records (RECORDS_MAX).`,
+  const lines = [`${dryRun ? 'Would import' : 'Imported'} ${formatCounts(created)}.`];
+  if (kinds.some((kind) => existed[kind] > 0)) lines.push(`Already existed: ${formatCounts(existed)}.`);
+  if (excess > 0) {
+    lines.push(
+      `${number(excess)} of these exceed the maximum of ${number(recordsMax)} records per workspace (RECORDS_MAX).`,
     );
   }
-  if (refused.count > 0) words.push(`Refused: ${number(refused.count)} lines.`, ...refused.words);
+  if (rejected.count > 0) lines.push(`Rejected: ${number(rejected.count)} lines.`, ...rejected.printed);
   if (unknownLength > 0) {
-    words.push(
-      `Made elsewhere: ${number(unknownLength)} of the keys. Their hashes do not show how long their strings are; ` +
-        'make sure that they have at least 22 random characters (docs/moving.md, Short keys).',
+    lines.push(
+      `Issued elsewhere: ${number(unknownLength)} of the keys. A hash does not reveal the length of the key string; ` +
+        'make sure that all of them have at least 22 random characters (docs/moving.md, Short keys).',
     );
   }
   const json = {
     created,
     existed,
-    ...(missing > 0 && { missingRoom: missing }),
+    ...(excess > 0 && { missingRoom: excess }),
     ...(unknownLength > 0 && { unknownLength }),
-    refused: refused.count,
-    ...(refused.file && { refusedFile: refused.file }),
+    refused: rejected.count,
+    ...(rejected.file && { refusedFile: rejected.file }),
   };
-  return { words, json, failed: refused.count > 0 || missing > 0 };
+  return { lines, json, failed: rejected.count > 0 || excess > 0 };
 }
 
-/** How many of the records that a dry run would create are more than the workspace may have. */
-async function roomMissing(store: Store, { recordsMax }: Config, workspace: string, created: Record<Kind, number>) {
+/** Returns by how many records a dry run would exceed the maximum of the workspace. */
+async function recordsAboveMax(store: Store, { recordsMax }: Config, workspace: string, created: Record<Kind, number>) {
   if (recordsMax === 0) return 0;
   const wanted = Object.values(created).reduce((sum, count) => sum + count, await store.sweep.count(workspace));
   return Math.max(0, wanted - recordsMax);
 }
 
-/** What cannot be read now is not worth another run. */
+/** Fails before anything is created. */
 function checkReadable(file: string) {
   if (!existsSync(file)) throw new Error(`There is no file ${file}.`);
   if (statSync(file).isDirectory()) throw new Error(`${file} is a directory.`);
   accessSync(file, constants.R_OK);
 }
 
-/** Steps of an input: whole lines without their line feeds, and how many bytes have been read up to their end. */
-async function* steps(
-  input: AsyncIterable<Buffer>,
-  lineBytesMax: number,
-): AsyncGenerator<{ lines: Line[]; end: number }> {
+interface Step {
+  /** Complete lines without their line feeds. */
+  lines: Line[];
+  /** The offset in the input after these lines. */
+  end: number;
+}
+
+async function* steps(input: AsyncIterable<Buffer>, lineBytesMax: number): AsyncGenerator<Step> {
   let number = 0;
   let end = 0;
   let lines: Line[] = [];
   let bytes = 0;
-  /** The beginning of a line that goes on in the next piece of input; of one that is too long only the length. */
-  let begun: Buffer[] = [];
-  let begunBytes = 0;
+  /** The start of an incomplete line; empty if the line is too long. */
+  let partial: Buffer[] = [];
+  let partialBytes = 0;
 
-  function add(piece: Buffer) {
-    begunBytes += piece.length;
-    if (begunBytes <= lineBytesMax) begun.push(piece);
-    else begun = [];
+  function add(chunk: Buffer) {
+    partialBytes += chunk.length;
+    if (partialBytes <= lineBytesMax) partial.push(chunk);
+    else partial = [];
   }
   function endLine() {
     number++;
-    const line = { number, bytes: begunBytes > lineBytesMax ? undefined : Buffer.concat(begun) };
-    end += begunBytes + 1;
+    const line = { number, bytes: partialBytes > lineBytesMax ? undefined : Buffer.concat(partial) };
+    end += partialBytes + 1;
     bytes += line.bytes?.length ?? 0;
-    begun = [];
-    begunBytes = 0;
-    // An empty line is nothing: some editors end a file with one.
+    partial = [];
+    partialBytes = 0;
+    // Empty lines are ignored: some editors end a file with one.
     if (line.bytes?.toString('latin1').trim() !== '') lines.push(line);
   }
 
-  for await (const piece of input) {
+  for await (const chunk of input) {
     let from = 0;
-    for (let at = piece.indexOf(10); at >= 0; at = piece.indexOf(10, from)) {
-      add(piece.subarray(from, at));
+    for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, from)) {
+      add(chunk.subarray(from, at));
       endLine();
       from = at + 1;
-      if (lines.length === linesAStep || bytes >= bytesAStep) {
+      if (lines.length === linesPerStep || bytes >= bytesPerStep) {
         yield { lines, end };
         lines = [];
         bytes = 0;
       }
     }
-    add(piece.subarray(from));
+    add(chunk.subarray(from));
   }
-  if (begunBytes > 0) endLine();
+  if (partialBytes > 0) endLine();
   yield { lines, end };
 }
 
-/** Creates what the lines of a step ask for, kind by kind, and answers what was refused. */
+/** Creates the records of a step, kind by kind, and returns those that were rejected. */
 class Importer {
   readonly created = newCounts();
   readonly existed = newCounts();
-  /** Created keys that Tollgate did not make. */
+  /** Created keys that another system issued. */
   unknownLength = 0;
   readonly #store: Store;
   readonly #options: Import;
-  /** In a dry run: names and ids that the import would have made by now. */
+  /** In a dry run: names and ids that the import would have created by now. */
   readonly #newRoles = new Set<string>();
   readonly #newApis = new Set<string>();
 
@@ -223,28 +230,27 @@ class Importer {
     this.#options = options;
   }
 
-  async create(entries: readonly Entry[]): Promise<Refusal[]> {
-    const of = <K extends Kind>(kind: K) => entries.filter((entry): entry is Entry<K> => entry.kind === kind);
-    const refusals: Refusal[] = [];
-    await Promise.all(of('permission').map((entry) => this.#createPermission(entry)));
-    await Promise.all(of('role').map((entry) => this.#createRole(entry)));
-    // With an API given for all keys, those of the file are not wanted.
+  async create(entries: readonly Entry[]): Promise<Rejection[]> {
+    const ofKind = <K extends Kind>(kind: K) => entries.filter((entry): entry is Entry<K> => entry.kind === kind);
+    const rejections: Rejection[] = [];
+    await Promise.all(ofKind('permission').map((entry) => this.#createPermission(entry)));
+    await Promise.all(ofKind('role').map((entry) => this.#createRole(entry)));
+    // With --api, the APIs of the file are not created.
     if (this.#options.api === undefined) {
-      for (const entry of of('api')) refusals.push(...(await this.#createApi(entry)));
+      for (const entry of ofKind('api')) rejections.push(...(await this.#createApi(entry)));
     }
-    await this.#createIdentities(of('identity'));
+    await this.#createIdentities(ofKind('identity'));
     const byApi = new Map<string, Entry<'key'>[]>();
-    for (const entry of of('key')) {
+    for (const entry of ofKind('key')) {
       const others = byApi.get(entry.apiId);
       if (others) others.push(entry);
       else byApi.set(entry.apiId, [entry]);
     }
-    for (const [apiId, keys] of byApi) refusals.push(...(await this.#createKeys(apiId, keys)));
-    return refusals;
+    for (const [apiId, keys] of byApi) rejections.push(...(await this.#createKeys(apiId, keys)));
+    return rejections;
   }
 
-  /** A hash does not show how long the string is. */
-  #noteLength({ byteLength }: WantedOf<'key'>['key']) {
+  #noteLength({ byteLength }: RecordOf<'key'>['key']) {
     if (byteLength === undefined) this.unknownLength++;
   }
 
@@ -269,58 +275,46 @@ class Importer {
     this.#count('role', isNew);
   }
 
-  async #createApi({ api, line }: Entry<'api'>): Promise<Refusal[]> {
+  async #createApi({ api, line }: Entry<'api'>): Promise<Rejection[]> {
     const { workspace, dryRun } = this.#options;
     const isThere = (await this.#store.apis.find(workspace, api.apiId)) !== undefined;
     if (dryRun && !isThere) this.#newApis.add(api.apiId);
     if (!isThere && !dryRun && !(await this.#store.apis.createAgain(workspace, api, actor)))
-      return [refusal(line, 'apiId', 'was that of an API deleted here, whose keys are still being removed')];
+      return [rejection(line, 'apiId', 'belonged to a deleted API whose keys are still being removed')];
     this.#count('api', !isThere);
     return [];
   }
 
   async #createIdentities(entries: readonly Entry<'identity'>[]) {
     const { workspace, dryRun } = this.#options;
-    const wanted = [...new Map(entries.map(({ identity }) => [identity.externalId, identity])).values()];
-    if (wanted.length === 0) return;
-    const answers = dryRun
+    const identities = [...new Map(entries.map(({ identity }) => [identity.externalId, identity])).values()];
+    if (identities.length === 0) return;
+    const created = dryRun
       ? await Promise.all(
-          wanted.map(async ({ externalId }) =>
+          identities.map(async ({ externalId }) =>
             (await this.#store.identities.find(workspace, externalId)) ? null : externalId,
           ),
         )
-      : await this.#store.identities.create(workspace, wanted, actor);
-    for (const answer of answers) this.#count('identity', answer !== null);
-    this.existed.identity += entries.length - wanted.length;
+      : await this.#store.identities.create(workspace, identities, actor);
+    for (const id of created) this.#count('identity', id !== null);
+    this.existed.identity += entries.length - identities.length;
   }
 
-  async #createKeys(apiId: string, entries: readonly Entry<'key'>[]): Promise<Refusal[]> {
+  async #createKeys(apiId: string, entries: readonly Entry<'key'>[]): Promise<Rejection[]> {
     const { workspace, dryRun } = this.#options;
-    const refusals: Refusal[] = [];
-    const byDigest = new Map<string, Entry<'key'>>();
-    const keptIds = new Set<string>();
-    for (const entry of entries) {
-      const { digest, keptId } = entry.key;
-      const name = digest.toString('latin1');
-      if (byDigest.has(name)) this.#count('key', false);
-      else if (keptId !== undefined && keptIds.has(keptId)) refusals.push(refusal(entry.line, 'keyId', idTaken));
-      else {
-        byDigest.set(name, entry);
-        if (keptId !== undefined) keptIds.add(keptId);
-      }
-    }
-    let left = [...byDigest.values()];
+    const { distinct, rejections } = this.#withoutRepeated(entries);
     if (dryRun && this.#newApis.has(apiId)) {
-      this.created.key += left.length;
-      for (const { key } of left) this.#noteLength(key);
-      return refusals;
+      this.created.key += distinct.length;
+      for (const { key } of distinct) this.#noteLength(key);
+      return rejections;
     }
 
-    // A step is created as a whole or not at all: what stands in its way is taken out, until nothing does.
+    // A step is created completely or not at all. Keys that prevent it are removed until it succeeds.
+    let left = distinct;
     while (left.length > 0) {
       const request: CreateKeys = {
         apiId,
-        keys: left.map(({ key }) => this.#asked(key)),
+        keys: left.map(({ key }) => this.#withoutNewRoles(key)),
         mayCreatePermissions: true,
         dryRun,
       };
@@ -332,29 +326,46 @@ class Importer {
         }
         break;
       }
-      const [isRefused, field, message] = reasonOf(result);
-      refusals.push(...left.filter(({ key }) => isRefused(key)).map(({ line }) => refusal(line, field, message)));
-      left = left.filter(({ key }) => !isRefused(key));
+      const [isRejected, field, message] = reasonOf(result);
+      rejections.push(...left.filter(({ key }) => isRejected(key)).map(({ line }) => rejection(line, field, message)));
+      left = left.filter(({ key }) => !isRejected(key));
     }
-    return refusals;
+    return rejections;
   }
 
-  /** In a dry run, a role that the import would have made by now is no obstacle. */
-  #asked(key: WantedOf<'key'>['key']) {
+  /** Counts repeated digests as existing keys, and rejects repeated ids. */
+  #withoutRepeated(entries: readonly Entry<'key'>[]) {
+    const rejections: Rejection[] = [];
+    const byDigest = new Map<string, Entry<'key'>>();
+    const keptIds = new Set<string>();
+    for (const entry of entries) {
+      const { digest, keptId } = entry.key;
+      const name = digest.toString('latin1');
+      if (byDigest.has(name)) this.#count('key', false);
+      else if (keptId !== undefined && keptIds.has(keptId)) rejections.push(rejection(entry.line, 'keyId', idTaken));
+      else {
+        byDigest.set(name, entry);
+        if (keptId !== undefined) keptIds.add(keptId);
+      }
+    }
+    return { distinct: [...byDigest.values()], rejections };
+  }
+
+  /** In a dry run, the store does not know roles that the import would have created by now. */
+  #withoutNewRoles(key: RecordOf<'key'>['key']) {
     if (this.#newRoles.size === 0) return key;
     return { ...key, roles: key.roles?.filter((role) => !this.#newRoles.has(role)) };
   }
 }
 
-type Asked = WantedOf<'key'>['key'];
-type Reason = [isRefused: (key: Asked) => boolean, field: string, message: string];
+type Reason = [isRejected: (key: RecordOf<'key'>['key']) => boolean, field: string, message: string];
 
 const idTaken = 'is the id of another key';
 
 function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, { refused: string }>): Reason {
   switch (result.refused) {
     case 'api_not_found':
-      return [() => true, 'apiId', 'There is no such API. Import its line first, or name another API with --api.'];
+      return [() => true, 'apiId', 'There is no such API. Import its line first, or pass another API with --api.'];
     case 'role_not_found':
       return [
         (key) => key.roles?.includes(result.name) === true,
@@ -364,17 +375,17 @@ function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, 
     case 'key_id_taken':
       return [(key) => key.keptId === result.name, 'keyId', idTaken];
     default:
-      throw new Error(`Keys were refused: ${result.refused}.`);
+      throw new Error(`Keys were rejected: ${result.refused}.`);
   }
 }
 
-const refusal = (line: Line, field: string, message: string): Refusal => ({ line, errors: [{ field, message }] });
+const rejection = (line: Line, field: string, message: string): Rejection => ({ line, errors: [{ field, message }] });
 
 const tooLong = (lineBytesMax: number) =>
-  new ApiError('body_too_large', `A line may have ${lineBytesMax} bytes (BODY_LIMIT_BYTES).`);
+  new ApiError('body_too_large', `The line is longer than ${lineBytesMax} bytes (BODY_LIMIT_BYTES).`);
 
-/** What an operation says of its body, said of a line. Anything but a refusal goes on as the error it is. */
-function refusalOf(line: Line, error: unknown): Refusal {
+/** Turns the error of an operation about its body into one about a line. Rethrows any other error. */
+function rejectionOf(line: Line, error: unknown): Rejection {
   if (!(error instanceof ApiError) || error.status >= 500) throw error;
   const errors = error.fields.map(({ location, message, fix }) => ({
     field: location.replace(/^body\.?/, ''),
@@ -383,51 +394,60 @@ function refusalOf(line: Line, error: unknown): Refusal {
   return { line, errors: errors.length > 0 ? errors : [{ field: '', message: error.message }] };
 }
 
-/** `keys.jsonl` has its refused lines in `keys.rejected.jsonl`. */
-function refusedFileOf(file: string): string {
+/** Returns `keys.rejected.jsonl` for `keys.jsonl`. */
+function rejectedFileOf(file: string): string {
   const ending = extname(file);
   return join(dirname(file), `${basename(file, ending)}.rejected${ending}`);
 }
 
-/** Where refused lines go: a file, which is made when there is one, or standard output. */
-function openRefused(file: string | undefined) {
-  let stream: WriteStream | NodeJS.WriteStream | undefined;
-  if (file !== undefined) rmSync(file, { force: true });
-  const state = {
-    count: 0,
-    words: [] as string[],
-    file: undefined as string | undefined,
+/** Writes rejected lines to a file, which is created for the first one, or to standard output. */
+class RejectedLines {
+  count = 0;
+  /** The first few, for people. */
+  readonly printed: string[] = [];
+  /** The file, once it exists. */
+  file: string | undefined;
+  readonly #target: string | undefined;
+  #stream: WriteStream | NodeJS.WriteStream | undefined;
 
-    async write(refusals: Refusal[]) {
-      if (refusals.length === 0) return;
-      refusals.sort((one, other) => one.line.number - other.line.number);
-      if (!stream) {
-        stream = file === undefined ? process.stdout : createWriteStream(file, { mode: 0o600 });
-        state.file = file;
-        // The callback of the write tells of it.
-        stream.on('error', () => {});
-      }
-      let text = '';
-      for (const { line, errors } of refusals) {
-        text += `${print({ line: line.number, errors, input: line.bytes && knownFields(line.bytes) })}\n`;
-        state.count++;
-        if (state.count <= refusalsShown) {
-          const what = errors.map(({ field, message }) => [field, message].filter(Boolean).join(' ')).join('; ');
-          state.words.push(`  line ${line.number}: ${what}`);
-        } else if (state.count === refusalsShown + 1) state.words.push('  …');
-      }
-      // Written before more is read, so that a file of nothing but faults does not pile up here.
-      await new Promise<void>((resolve, reject) => {
-        stream!.write(text, (error) => (error ? reject(error) : resolve()));
-      });
-    },
+  constructor(target: string | undefined) {
+    this.#target = target;
+    if (target !== undefined) rmSync(target, { force: true });
+  }
 
-    async end() {
-      if (state.file !== undefined) await finished((stream as WriteStream).end());
-      if (state.file !== undefined) state.words.push(`They are in ${state.file}, with the reasons.`);
-    },
-  };
-  return state;
+  async write(rejections: Rejection[]) {
+    if (rejections.length === 0) return;
+    rejections.sort((one, other) => one.line.number - other.line.number);
+    this.#stream ??= this.#open();
+    const stream = this.#stream;
+    let text = '';
+    for (const { line, errors } of rejections) {
+      text += `${print({ line: line.number, errors, input: line.bytes && knownFields(line.bytes) })}\n`;
+      this.count++;
+      if (this.count <= printedRejections) {
+        const reason = errors.map(({ field, message }) => [field, message].filter(Boolean).join(' ')).join('; ');
+        this.printed.push(`  line ${line.number}: ${reason}`);
+      } else if (this.count === printedRejections + 1) this.printed.push('  …');
+    }
+    // Waits, so that memory stays bounded if every line is rejected.
+    await new Promise<void>((resolve, reject) => {
+      stream.write(text, (error) => (error ? reject(error) : resolve()));
+    });
+  }
+
+  #open(): WriteStream | NodeJS.WriteStream {
+    this.file = this.#target;
+    const stream = this.#target === undefined ? process.stdout : createWriteStream(this.#target, { mode: 0o600 });
+    // The callback of the write reports errors.
+    stream.on('error', () => {});
+    return stream;
+  }
+
+  async end() {
+    if (this.file === undefined) return;
+    await finished((this.#stream as WriteStream).end());
+    this.printed.push(`${this.file} has the rejected lines and the reasons.`);
+  }
 }
 
 const causeOf = (error: unknown) => {

@@ -1,10 +1,10 @@
-// The lines of `tollgate export` and `import`: one JSON object each. `kind` says what it is; a line without one is a key.
-// A line has the fields of the operation that creates such a thing, and beside them what keeps it itself: ids and dates.
+// The lines of `tollgate export` and `import`: JSON objects whose `kind` defaults to key. A line has the fields of the
+// operation that creates such a record, and in addition its id and dates.
 
 import Type, { type Static, type TSchema } from 'typebox';
 import { JsonText, memberText, print } from '../domain/json.ts';
-import { parseBody } from '../http/body.ts';
-import { compileInput } from '../http/validate.ts';
+import { parseBody } from '../input/body.ts';
+import { compileInput } from '../input/validate.ts';
 import type { Context } from '../operation.ts';
 import { createApi } from '../operations/apis/createApi.ts';
 import { createIdentity } from '../operations/identities/createIdentity.ts';
@@ -20,22 +20,22 @@ import type { ExportedKey, NewKey } from '../store/keys.ts';
 import type { Permission, Role } from '../store/rbac.ts';
 import type { Identity, KeyRecord } from '../store/records.ts';
 
-/** In the order in which one needs another: an export is written, and a batch imported, in this order. */
+/** In order of dependence, which is the order of an export, and of creation during an import. */
 export const kinds = ['permission', 'role', 'api', 'identity', 'key'] as const;
 export type Kind = (typeof kinds)[number];
 
 const Time = Type.Optional(Type.Integer({ minimum: 0, maximum: 4_102_444_800_000 }));
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
-const KeptApiId = Type.String({ pattern: `^api_${base58}{16}$` });
+const ExportedApiId = Type.String({ pattern: `^api_${base58}{16}$` });
 
-/** Room for a prefix and four characters, not for a key string that was put there by mistake. */
+/** Allows a prefix and four characters, but not a key string that was put there by mistake. */
 const startMax = 24;
 const isStart = (start: unknown) => typeof start === 'string' && start.length <= startMax;
 
-const ApiLine = Fields({ apiId: KeptApiId, ...createApi.input.properties, createdAt: Time });
+const ApiLine = Fields({ apiId: ExportedApiId, ...createApi.input.properties, createdAt: Time });
 
 const KeyLine = Fields({
-  apiId: Type.Optional(KeptApiId),
+  apiId: Type.Optional(ExportedApiId),
   keyId: Type.Optional(Type.String({ pattern: `^key_${base58}{24}$` })),
   ...IssuedKey.properties,
   start: Type.Optional(Type.String({ maxLength: startMax })),
@@ -59,22 +59,22 @@ const checks = Object.fromEntries(kinds.map((kind) => [kind, compileInput(schema
   (input: unknown) => void
 >;
 
-/** What a line asks for, ready for the store. */
-export type Wanted =
+/** The record that a line describes, as the store expects it. */
+export type LineRecord =
   | { kind: 'permission'; permission: Static<typeof createPermission.input> }
   | { kind: 'role'; role: Static<typeof createRole.input> & { permissions: string[] } }
   | { kind: 'api'; api: Static<typeof ApiLine> }
   | { kind: 'identity'; identity: NewIdentity }
   | { kind: 'key'; apiId: string; key: NewKey };
 
-export interface ReadOptions {
+interface ReadOptions {
   metaBytesMax: number;
-  /** The API that all keys go to, whatever their lines say. */
+  /** The API of all keys; replaces that of their lines. */
   apiId?: string | undefined;
 }
 
-/** Throws an ApiError that names the fields at fault, as the operation of that kind does. */
-export function readLine(bytes: Buffer, { metaBytesMax, apiId }: ReadOptions): Wanted {
+/** Throws an ApiError that names the invalid fields, as the operation of that kind does. */
+export function readLine(bytes: Buffer, { metaBytesMax, apiId }: ReadOptions): LineRecord {
   const { text, value } = parseBody(bytes);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid('body', 'must be an object');
   const { kind = 'key', ...fields } = value as Record<string, unknown>;
@@ -111,20 +111,21 @@ function readKeyLine(
   line: Static<typeof KeyLine>,
   intoApi: string | undefined,
   context: Pick<Context, 'text' | 'limits'>,
-): Wanted {
+): LineRecord {
   const { apiId: ownApi, keyId, start = '', prefix, byteLength, createdAt, updatedAt, lastUsedAt, ...issued } = line;
   checkIssuedKey(issued, 'body');
   const apiId = intoApi ?? ownApi;
-  if (apiId === undefined) throw invalid('body.apiId', 'is required', 'Or name the API of all keys with --api.');
+  if (apiId === undefined)
+    throw invalid('body.apiId', 'is required', 'Add it, or pass the API of all keys with --api.');
   if (keyId !== undefined && ownApi !== undefined && keyId.slice(-8) !== ownApi.slice(-8)) {
-    throw invalid('body.keyId', 'does not end as its apiId does', 'Leave it out: the key gets a new one.');
+    throw invalid('body.keyId', 'does not end with the last 8 characters of apiId', 'Leave it out to get a new one.');
   }
   const key: NewKey = {
     ...issuedKey(issued, metaText(issued.meta, context, 'meta')),
     start,
     prefix,
     byteLength,
-    // A key's id ends as the id of its API does: in another API it gets a new one.
+    // The id of a key ends with the last 8 characters of its API's id, so in another API the key gets a new id.
     keptId: keyId?.slice(-8) === apiId.slice(-8) ? keyId : undefined,
     created: createdAt,
     updated: updatedAt,
@@ -134,8 +135,8 @@ function readKeyLine(
 }
 
 /**
- * A refused line as it may be written down: those of its fields that a line can have. In others somebody may have put the
- * key string itself, and a line that is no object may be one. Undefined when nothing is left.
+ * The part of a rejected line that is safe to write to a file: its known fields. An unknown field could hold the key string
+ * itself, and so could a line that is not an object; for that this returns undefined.
  */
 export function knownFields(bytes: Buffer): Record<string, JsonText> | undefined {
   try {
@@ -150,22 +151,22 @@ export function knownFields(bytes: Buffer): Record<string, JsonText> | undefined
   }
 }
 
-const line = (kind: Kind, fields: object): string => `${print({ kind, ...fields })}\n`;
+const printLine = (kind: Kind, fields: object): string => `${print({ kind, ...fields })}\n`;
 
 export const permissionLine = ({ slug, name, description }: Permission) =>
-  line('permission', { slug, name, description });
+  printLine('permission', { slug, name, description });
 
 export const roleLine = ({ name, description, permissions }: Role) =>
-  line('role', { name, description, permissions: notEmpty(permissions.map(({ slug }) => slug)) });
+  printLine('role', { name, description, permissions: notEmpty(permissions.map(({ slug }) => slug)) });
 
-export const apiLine = ({ id, name, createdAt }: ApiRecord) => line('api', { apiId: id, name, createdAt });
+export const apiLine = ({ id, name, createdAt }: ApiRecord) => printLine('api', { apiId: id, name, createdAt });
 
 export const identityLine = ({ externalId, meta, ratelimits }: Identity) =>
-  line('identity', { externalId, meta: withoutEmpty(meta), ratelimits: limitsOf(ratelimits) });
+  printLine('identity', { externalId, meta: withoutEmpty(meta), ratelimits: limitsOf(ratelimits) });
 
 export function keyLine({ digest, identity: _shared, meta, ratelimits, start, ...key }: ExportedKey): string {
   const { apiId, keyId, ...rest } = key;
-  return line('key', {
+  return printLine('key', {
     apiId,
     keyId,
     hash: digest.toString('base64'),
@@ -176,7 +177,7 @@ export function keyLine({ digest, identity: _shared, meta, ratelimits, start, ..
   });
 }
 
-/** Limits have new ids and empty windows where they are imported. */
+/** Imported limits get new ids and empty windows. */
 const limitsOf = (ratelimits: NonNullable<KeyRecord['ratelimits']>) =>
   notEmpty(ratelimits.map(({ id: _id, ...limit }) => limit));
 

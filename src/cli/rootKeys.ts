@@ -2,7 +2,7 @@ import { actions, areTooLong, grantsBytesMax, parseGrant } from '../domain/grant
 import { createRootKeyString, digestOf } from '../domain/keyString.ts';
 import { cliActor, type RootKeyRecord } from '../store/rootKeys.ts';
 import type { Store } from '../store/store.ts';
-import type { Said } from './index.ts';
+import type { CommandResult } from './result.ts';
 import { requireWorkspace } from './workspaces.ts';
 
 interface Creation {
@@ -12,11 +12,15 @@ interface Creation {
   expires?: string;
 }
 
-export async function createRootKey(store: Store, { workspace, permission, name, expires }: Creation): Promise<Said> {
+export async function createRootKey(
+  store: Store,
+  { workspace, permission, name, expires }: Creation,
+): Promise<CommandResult> {
   const permissions = permission.map(readGrant);
   if (areTooLong(permissions))
-    throw new Error(`--permission: a root key takes ${grantsBytesMax} bytes of permissions.`);
-  if (name !== undefined && (name === '' || name.length > 255)) throw new Error('A name has 1 to 255 characters.');
+    throw new Error(`--permission: the grants of a root key must not exceed ${grantsBytesMax} bytes.`);
+  if (name !== undefined && (name === '' || name.length > 255))
+    throw new Error('A name must have 1 to 255 characters.');
   const expiresAtMs = expires === undefined ? undefined : readExpires(expires, new Date(await store.currentMs()));
   await requireWorkspace(store, workspace);
 
@@ -26,12 +30,12 @@ export async function createRootKey(store: Store, { workspace, permission, name,
   if ('refused' in result) throw new Error(`The root key was refused: ${result.refused}.`);
   const { rootKeyId } = result;
   return {
-    words: [`Created root key ${rootKeyId}. It is shown once:`, key],
+    lines: [`Created root key ${rootKeyId}. It is shown once:`, key],
     json: { rootKeyId, rootKey: key, permissions, ...(expiresAtMs !== undefined && { expires: expiresAtMs }) },
   };
 }
 
-export async function listRootKeys(store: Store, { workspace }: { workspace: string }): Promise<Said> {
+export async function listRootKeys(store: Store, { workspace }: { workspace: string }): Promise<CommandResult> {
   await requireWorkspace(store, workspace);
   const all: RootKeyRecord[] = [];
   for (let more = true; more; ) {
@@ -39,10 +43,10 @@ export async function listRootKeys(store: Store, { workspace }: { workspace: str
     all.push(...page.rootKeys);
     more = page.more;
   }
-  return { words: all.length > 0 ? all.map(line) : ['There is no root key.'], json: all };
+  return { lines: all.length > 0 ? all.map(lineOf) : ['There are no root keys.'], json: all };
 }
 
-function line({ rootKeyId, start, name, enabled, expires, permissions }: RootKeyRecord): string {
+function lineOf({ rootKeyId, start, name, enabled, expires, permissions }: RootKeyRecord): string {
   const state = enabled ? (expires === undefined ? 'enabled' : `until ${new Date(expires).toISOString()}`) : 'disabled';
   return [rootKeyId, `${start}…`, state, name, permissions.join(' ')].filter(Boolean).join('  ');
 }
@@ -52,30 +56,30 @@ interface Revocation {
   rootKeyId: string;
 }
 
-export async function revokeRootKey(store: Store, { workspace, rootKeyId }: Revocation): Promise<Said> {
+export async function revokeRootKey(store: Store, { workspace, rootKeyId }: Revocation): Promise<CommandResult> {
   await requireWorkspace(store, workspace);
   const { refused } = await store.rootKeys.delete(workspace, rootKeyId, cliActor);
-  if (refused === undefined) return { words: [`Revoked root key ${rootKeyId}.`], json: { rootKeyId } };
+  if (refused === undefined) return { lines: [`Revoked root key ${rootKeyId}.`], json: { rootKeyId } };
   if (refused === 'last_root_key') {
     throw new Error(
-      `${rootKeyId} is the last root key of ${workspace} that may do everything. ` +
-        'Create another first, with --permission "*" and no --expires.',
+      `${rootKeyId} is the last root key of ${workspace} with all grants. ` +
+        'Create another one first, with --permission "*" and no --expires.',
     );
   }
-  throw new Error(`There is no root key ${rootKeyId} in ${workspace}. \`tollgate root-key list\` shows them.`);
+  throw new Error(`There is no root key ${rootKeyId} in ${workspace}. \`tollgate root-key list\` prints all of them.`);
 }
 
 function readGrant(text: string): string {
   const grant = parseGrant(text);
   if (grant) return grant;
   throw new Error(
-    `${text} is not a permission. One is *, or <resource>.<id or *>.<action>, such as api.*.verify_key. ` +
+    `${text} is not a grant. A grant is *, or <resource>.<id or *>.<action>, such as api.*.verify_key. ` +
       `Resources: ${Object.keys(actions).join(', ')}.`,
   );
 }
 
 const unitMs: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
-/** The end of the year 2099, as everywhere in the API. */
+/** The end of 2099, as in the API. */
 const expiresMaxMs = 4_102_444_800_000;
 
 function readExpires(text: string, now: Date): number {
@@ -86,7 +90,7 @@ function readExpires(text: string, now: Date): number {
   if (ms > nowMs && ms <= expiresMaxMs) return ms;
   if (ms <= nowMs) throw new Error(`--expires ${text} is in the past.`);
   throw new Error(
-    `--expires ${text} is not accepted: a date (2027-01-31), a moment with its zone (2027-01-31T12:00Z), ` +
-      'or a length of time from now (15m, 12h, 30d), up to the end of 2099.',
+    `--expires ${text} is not valid. Use a date (2027-01-31), a time with its zone (2027-01-31T12:00Z), ` +
+      'or a duration from now (15m, 12h, 30d), up to the end of 2099.',
   );
 }

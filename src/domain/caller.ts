@@ -1,23 +1,23 @@
 import type { Grants } from './grants.ts';
 
-/** Who calls, once the root key is known. */
+/** An authenticated caller. */
 export interface Caller {
   workspaceId: string;
   rootKeyId: string;
   grants: Grants;
 }
 
-/** What a change is recorded under. */
+/** The author of a change, for the audit log. */
 export interface Actor {
   rootKeyId: string;
   operation: string;
   requestId: string;
 }
 
-/** A root key as presented: whose it claims to be, and its digest. */
+/** A root key that a caller sent. It may not exist in that workspace. */
 export interface PresentedRootKey {
   workspaceId: string;
   digest: Buffer;
-  /** The same, a byte a character. */
+  /** The digest with one character per byte. */
   digestText: string;
 }

@@ -1,5 +1,5 @@
-// What root keys may do (docs/contract.md §5). A grant is `<resource>.<id>.<action>`, `*` stands for any id, and the single
-// grant `*` is everything. lua/include/grants.lua holds the same two questions for what Redis decides.
+// The grants of root keys (docs/contract.md §5). A grant is `<resource>.<id>.<action>`, where `*` is any id. The grant `*`
+// alone grants everything. lua/include/grants.lua has the same checks for decisions in Redis.
 
 const rbacActions = [
   'create_permission',
@@ -16,7 +16,7 @@ const rbacActions = [
   'remove_permission_from_role',
 ] as const;
 
-/** Every action there is, by resource. */
+/** All actions by resource. */
 export const actions = {
   api: [
     'read_api',
@@ -43,7 +43,7 @@ export type Action<R extends Resource = Resource> = (typeof actions)[R][number];
 const scoped: readonly Resource[] = ['api', 'ratelimit', 'identity'];
 const aliases: Record<string, string> = { apis: 'api', ratelimits: 'ratelimit' };
 
-/** A grant in its one spelling, or undefined when it names no such resource or action. */
+/** Returns a grant in canonical form; undefined if its resource or action is unknown. */
 export function parseGrant(grant: string): string | undefined {
   if (grant === '*') return grant;
   const match = /^([a-z_]+)\.(\*|[a-zA-Z0-9_]{3,255})\.([a-z_]+)$/.exec(grant);
@@ -56,17 +56,17 @@ export function parseGrant(grant: string): string | undefined {
   return `${resource}.${id}.${action}`;
 }
 
-/** The grants of a root key as stored: a line break, then each grant followed by one. */
+/** Returns the stored form of grants: a line break before the first grant and after each. */
 export const grantsText = (grants: readonly string[]): string => `\n${[...new Set(grants)].join('\n')}\n`;
 
-/** Bytes of a root key's grants as stored. Redis reads all of them for every batch that the root key takes part in. */
+/** Maximum bytes of the stored grants of a root key. Redis reads all of them for every batch with this root key. */
 export const grantsBytesMax = 65_536;
 
-/** Too many bytes of grants for one root key? They are ASCII. Root keys that were given more before go on working. */
+/** Grants are ASCII. Root keys that have more bytes from an earlier version keep working. */
 export const areTooLong = (grants: readonly string[]): boolean => grantsText(grants).length > grantsBytesMax;
 
 export class Grants {
-  /** As stored, see grantsText. */
+  /** The stored form, see grantsText. */
   readonly text: string;
   readonly #set: ReadonlySet<string>;
 
@@ -75,21 +75,21 @@ export class Grants {
     this.#set = new Set(text.split('\n').filter((grant) => grant !== ''));
   }
 
-  /** May it do this to the resource with this id? `*` is a resource without an id, or one that is to be made. */
+  /** Whether the action is granted for this id. `*` is a resource without an id, or one to be created. */
   holds(resource: Resource, id: string, action: string): boolean {
     return (
       this.#set.has('*') || this.#set.has(`${resource}.*.${action}`) || this.#set.has(`${resource}.${id}.${action}`)
     );
   }
 
-  /** May it do this to any resource of the kind at all? */
+  /** Whether the action is granted for at least one id. */
   holdsAny(resource: Resource, action: string): boolean {
     if (this.holds(resource, '*', action)) return true;
     for (const grant of this.#set) if (grant.startsWith(`${resource}.`) && grant.endsWith(`.${action}`)) return true;
     return false;
   }
 
-  /** For one resource and action: true for all ids, else the ids that are named. */
+  /** Returns the ids for which the action is granted; true for all. */
   idsFor(resource: Resource, action: string): true | string[] {
     if (this.holds(resource, '*', action)) return true;
     const [head, tail] = [`${resource}.`, `.${action}`];

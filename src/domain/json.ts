@@ -1,7 +1,7 @@
-// JSON that is already text. Metadata is stored and answered as the text that came in, so that key order, repeated
-// zeros and large numbers survive; nothing parses it only to print it again.
+// JSON as text. Metadata is stored and returned as the text that was received, so that key order, trailing zeros and large
+// numbers survive; it is not parsed to be printed again.
 
-/** A JSON value as text, printed as it stands. */
+/** A JSON value as text, printed unchanged. */
 export class JsonText {
   readonly text: string;
 
@@ -12,7 +12,7 @@ export class JsonText {
 
 const isStrings = (value: unknown): boolean => Array.isArray(value) && value.every((item) => typeof item === 'string');
 
-/** JSON.stringify for values that may hold JsonText. */
+/** JSON.stringify for values that may contain JsonText. */
 export function print(value: unknown): string {
   if (value instanceof JsonText) return value.text;
   // Strings are printed at once: a key may have a hundred thousand permissions, and one by one they took 60 ms.
@@ -28,11 +28,11 @@ export function print(value: unknown): string {
   return JSON.stringify(value);
 }
 
-// Character codes of what JSON is made of: texts are long, and comparing numbers is the fastest way to go over them.
+// Character codes, because comparing numbers is the fastest way to scan a long text.
 export const quote = 0x22;
 export const comma = 0x2c;
 export const colon = 0x3a;
-export const backslash = 0x5c;
+const backslash = 0x5c;
 export const openBracket = 0x5b;
 export const closeBracket = 0x5d;
 export const openBrace = 0x7b;
@@ -41,7 +41,7 @@ export const closeBrace = 0x7d;
 const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
 const closes = (code: number): boolean => code === closeBrace || code === closeBracket;
 
-/** Where the string that begins at `at` ends: after its closing quote, or beyond the text if it has none. */
+/** Returns the position after the string that starts at `at`; beyond the text if it has no closing quote. */
 export function endOfString(json: string, at: number): number {
   for (let next = at + 1; next < json.length; next++) {
     const code = json.charCodeAt(next);
@@ -51,7 +51,7 @@ export function endOfString(json: string, at: number): number {
   return json.length + 1;
 }
 
-/** Goes over the tokens of a JSON document, which must be valid (it has been parsed). */
+/** Walks the tokens of a JSON document, which must be valid (it has been parsed). */
 class Walker {
   at = 0;
   readonly #json: string;
@@ -61,7 +61,7 @@ class Walker {
     this.skipSpace();
   }
 
-  /** That of the next character; NaN at the end. */
+  /** The code of the next character; NaN at the end. */
   get code(): number {
     return this.#json.charCodeAt(this.at);
   }
@@ -73,7 +73,7 @@ class Walker {
     this.at = at;
   }
 
-  /** A value ends where its brackets are closed, or at the first delimiter when it has none. */
+  /** A value ends with its closing bracket, or at the first delimiter if it has no brackets. */
   skipValue() {
     const json = this.#json;
     let { at } = this;
@@ -97,14 +97,14 @@ class Walker {
     this.at = at;
   }
 
-  /** The text of the value that comes next. */
+  /** Returns the text of the next value. */
   readValue(): string {
     const start = this.at;
     this.skipValue();
     return this.#json.slice(start, this.at);
   }
 
-  /** Calls `visit` before the value of each member or item of the object or array that begins here, with its name or place. */
+  /** Calls `visit` with the name or index of each member of the object or array that starts here, before its value. */
   visitMembers(visit: (name: string | number) => void) {
     const isObject = this.code === openBrace;
     this.at++;
@@ -131,9 +131,9 @@ class Walker {
 }
 
 /**
- * The text of one member of a JSON document, without the white space between its tokens. `json` must be valid JSON (it
- * has been parsed); `path` names members and array positions. Where a name is repeated the last one counts, as in
- * JSON.parse. Undefined when there is no such member.
+ * Returns the text of a member of a JSON document without whitespace between its tokens; undefined if there is none. `json`
+ * must be valid (it has been parsed), and `path` has names of members and array indexes. If a name is repeated, the last one
+ * counts, as in JSON.parse.
  */
 export function memberText(json: string, path: readonly (string | number)[]): string | undefined {
   const walker = new Walker(json);
@@ -149,7 +149,7 @@ export function memberText(json: string, path: readonly (string | number)[]): st
   return compact(walker.readValue());
 }
 
-/** The texts of some members of a JSON object, as `memberText` returns them, in one pass. */
+/** Returns the texts of some members of a JSON object in one pass, each as `memberText` does. */
 export function memberTextsOf(json: string, names: readonly string[]): (string | undefined)[] {
   const texts: (string | undefined)[] = names.map(() => undefined);
   if (names.length === 0) return texts;
@@ -162,8 +162,8 @@ export function memberTextsOf(json: string, names: readonly string[]): (string |
 }
 
 /**
- * Returns `memberText` of one document. It remembers where the items of the document's arrays are, so that the texts of a
- * thousand items cost as much as reading the document twice.
+ * Returns `memberText` of one document. It caches the items of arrays, so that the texts of a thousand items cost as much as
+ * reading the document twice.
  */
 export function memberTexts(json: string): (...path: (string | number)[]) => string | undefined {
   const arrays = new Map<string, string[]>();
@@ -183,7 +183,7 @@ export function memberTexts(json: string): (...path: (string | number)[]) => str
   };
 }
 
-/** The texts of the items of an array that is a member of an object; none if it is anything else. */
+/** Returns the texts of the items of an array that is a member of an object; none for anything else. */
 function itemTexts(json: string, name: string): string[] {
   let texts: string[] = [];
   const walker = new Walker(json);
@@ -196,7 +196,7 @@ function itemTexts(json: string, name: string): string[] {
   return texts;
 }
 
-/** Without white space outside of strings. */
+/** Removes whitespace outside strings. */
 function compact(json: string): string {
   const parts: string[] = [];
   let from = 0;

@@ -1,5 +1,5 @@
-// Key strings (docs/contract.md §3). A key string ends in a checksum of everything before it, so anyone can tell a mistyped or
-// made-up key without asking the server.
+// Key strings (docs/contract.md §3). A key string ends with a checksum of everything before it, so a mistyped or invented key
+// can be detected without a request.
 
 import { hash, randomBytes, randomFillSync } from 'node:crypto';
 import { crc32 } from 'node:zlib';
@@ -7,7 +7,7 @@ import { base58 } from '@scure/base';
 
 const alphabet = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
 
-/** `number` in base58, padded on the left with `1` to `width`. */
+/** Returns `number` in base58, padded on the left with `1` to `width`. */
 function base58Number(number: number, width: number): string {
   let text = '';
   let rest = number;
@@ -18,16 +18,16 @@ function base58Number(number: number, width: number): string {
   return text.padStart(width, '1');
 }
 
-/** The six characters that end a key string: CRC-32 of what stands before them. */
+/** Returns the last six characters of a key string: the CRC-32 of everything before them. */
 export const checksum = (text: string): string => base58Number(crc32(text), 6);
 
-/** Random bytes in a key string, where nobody asks for another number. */
+/** Default number of random bytes in a key string. */
 export const defaultByteLength = 16;
 
-export interface NewKeyString {
-  /** The whole string: the only time it exists in plaintext. */
+interface NewKeyString {
+  /** The whole string. It is never stored. */
   key: string;
-  /** What may be shown of it ever after. */
+  /** The part that is stored, to recognize the key by. */
   start: string;
 }
 
@@ -44,25 +44,25 @@ export function createKeyString({
   return { key: body + checksum(body), start: head + random.slice(0, 4) };
 }
 
-/** A root key string carries its workspace, so that a request costs no look-up to find it. */
+/** A root key string contains its workspace, so that no lookup is needed to find it. */
 export const createRootKeyString = (workspaceId: string): NewKeyString =>
   createKeyString({ prefix: `root_${workspaceId.slice('ws_'.length)}`, byteLength: defaultByteLength });
 
 const rootKeyPattern = /^root_([1-9A-HJ-NP-Za-km-z]{16})_[1-9A-HJ-NP-Za-km-z]+$/;
 
-/** The workspace a root key string names, whether or not either exists. */
+/** Returns the workspace in a root key string. Neither need exist. */
 export function workspaceOfRootKey(key: string): string | undefined {
   const part = rootKeyPattern.exec(key)?.[1];
   return part && `ws_${part}`;
 }
 
-/** What is stored in place of a key string. */
+/** Returns the digest that is stored instead of a key string. */
 export const digestOf = (key: string | Buffer): Buffer => hash('sha256', key, 'buffer');
 
-/** The same, a byte a character: a text is made in half the time, and found in a map as it is. */
+/** The digest with one character per byte: this takes half the time, and is a key of a Map. */
 export const digestTextOf = (key: string): string => hash('sha256', key, 'binary');
 
-/** Random bytes are fetched for many ids at once: asking for six costs as much as asking for thousands. */
+/** Random bytes for many ids, because fetching six bytes costs as much as fetching thousands. */
 const pool = Buffer.alloc(6 * 1024);
 let poolAt = pool.length;
 
@@ -75,18 +75,18 @@ function randomNumber(): number {
   return pool.readUIntBE(poolAt - 6, 6) % 58 ** 8;
 }
 
-/** Sixteen characters of an id from the twelve bytes that a list of keys has of it, as lua/include/ids.lua packs them. */
+/** Returns the sixteen characters of an id from its twelve bytes in a list of keys, see lua/include/ids.lua. */
 export const unpackId = (packed: Buffer): string =>
   base58Number(packed.readUIntBE(0, 6), 8) + base58Number(packed.readUIntBE(6, 6), 8);
 
-/** The present millisecond, spelt once for all requests that fall into it. */
-let spelt = { ms: -1, text: '' };
+/** The current millisecond in base58, shared by all ids of that millisecond. */
+let cachedTime = { ms: -1, text: '' };
 
 function timeText(nowMs: number): string {
-  if (spelt.ms !== nowMs) spelt = { ms: nowMs, text: base58Number(nowMs, 8) };
-  return spelt.text;
+  if (cachedTime.ms !== nowMs) cachedTime = { ms: nowMs, text: base58Number(nowMs, 8) };
+  return cachedTime.text;
 }
 
-/** Sixteen base58 characters, eight of time and eight at random: ids that Redis does not make (requests, workspaces). */
+/** Returns an id that Redis does not create: sixteen base58 characters, eight for the time and eight random. */
 export const createId = (prefix: 'req' | 'ws', nowMs: number): string =>
   `${prefix}_${timeText(nowMs)}${base58Number(randomNumber(), 8)}`;

@@ -1,8 +1,8 @@
-// The permission query of keys.verifyKey (docs/contract.md §7). Parsed here, evaluated in Lua against the key's permissions.
+// The permission query of keys.verifyKey (docs/contract.md §7). Parsed here, and evaluated in Lua.
 //
 //   expr := and (OR and)*      and := primary (AND primary)*      primary := slug | ( expr )
 
-/** In postfix order: slugs, and the operators as numbers, which is how lua/include/permissions.lua reads them. */
+/** Slugs, and operators as numbers, in postfix order, as lua/include/permissions.lua expects them. */
 export type PostfixQuery = (string | typeof AND | typeof OR)[];
 
 export const AND = 1;

@@ -1,4 +1,4 @@
-/** What a REDIS_URL says. It is read here alone, so that what the settings accept is what the store connects to. */
+/** Parses REDIS_URL for the settings and the store, so that both accept the same. */
 
 export interface Address {
   host: string;
@@ -10,16 +10,16 @@ export interface Account {
   password?: string;
 }
 
-export type RedisUrl =
+type RedisUrl =
   | { kind: 'server' }
   | { kind: 'socket'; path: string; db: number }
   | { kind: 'cluster'; nodes: Address[]; account: Account }
   | { kind: 'sentinel'; nodes: Address[]; account: Account; master: string };
 
 /**
- * `redis://…`, `rediss://…`, or `unix:/path/to/socket`, with `?db=n` if wanted; `redis+cluster://a:6379,b:6379` names some
- * nodes of a Cluster, `redis+sentinel://a:26379,b:26379/mymaster` Sentinels and the master they watch. `rediss+` is with TLS.
- * Undefined for anything that could be taken for something else than was meant.
+ * Accepts `redis://…`, `rediss://…` and `unix:/path/to/socket`, optionally with `?db=n`; `redis+cluster://a:6379,b:6379` with
+ * some nodes of a Cluster; and `redis+sentinel://a:26379,b:26379/mymaster` with Sentinels and the name of the master.
+ * `rediss+` uses TLS. Returns undefined for anything ambiguous.
  */
 export function parseRedisUrl(text: string): RedisUrl | undefined {
   if (text.startsWith('unix:')) return parseSocket(text.slice('unix:'.length));
@@ -35,11 +35,11 @@ function parseSocket(text: string): RedisUrl | undefined {
   return /^\/[^/]/.test(path) && isDb(db) ? { kind: 'socket', path, db: Number(db ?? 0) } : undefined;
 }
 
-/** Whether it is one that ioredis reads as it was meant. */
+/** Whether ioredis reads the URL as intended. */
 function isServer(text: string): boolean {
   if (/^rediss?:\/\/$/.test(text) || !URL.canParse(text)) return false;
   const { username, password, port, pathname, searchParams, search, hash } = new URL(text);
-  // An @ behind the host, or a fragment, is of a password with a /, ? or #: the host is none then.
+  // An @ after the host, or a fragment, is part of a password with a /, ? or #, and the host is wrong.
   const isWhole = hash === '' && !search.includes('@') && /^(\/\d{0,9})?$/.test(pathname);
   return isWhole && port !== '0' && isDb(searchParams.get('db')) && [username, password].every(isEncoded);
 }
@@ -47,7 +47,7 @@ function isServer(text: string): boolean {
 const defaultPort = { cluster: 6379, sentinel: 26_379 };
 
 function parseMany(text: string): RedisUrl | undefined {
-  // The last @ ends the account: one of a password's own need not be encoded.
+  // The last @ ends the account, so an @ in a password need not be encoded.
   const parts = /^rediss?\+(cluster|sentinel):\/\/(?:(.*)@)?([^@/?#]+)(?:\/([^/?#]*))?$/s.exec(text);
   if (!parts) return undefined;
   const kind = parts[1] as 'cluster' | 'sentinel';
@@ -59,11 +59,11 @@ function parseMany(text: string): RedisUrl | undefined {
   return path === '' ? { kind, nodes, account } : undefined;
 }
 
-function parseAddress(text: string, otherwise: number): Address | undefined {
-  // An IPv6 address stands in brackets, which are the URL's.
+function parseAddress(text: string, portIfNone: number): Address | undefined {
+  // An IPv6 address is in brackets, which are not part of it.
   const [, address, name, digits] = /^(?:\[([^[\]\s]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/.exec(text) ?? [];
   const host = address ?? name;
-  const port = Number(digits ?? otherwise);
+  const port = Number(digits ?? portIfNone);
   return host !== undefined && port >= 1 && port <= 65_535 ? { host, port } : undefined;
 }
 

@@ -1,11 +1,11 @@
-// How callers share a number of places.
+// Shares a number of places among callers.
 
 const shareOfFree = 8;
 
 /**
- * Whether a caller that holds `held` of `max` places may take one more while `taken` are taken in all. It may fill the
- * room that there is except for a part of what it leaves free: alone it takes eight ninths, and another caller eight ninths of
- * the rest. The last place goes to any caller with fewer than eight.
+ * Whether a caller that has `held` of `max` places may take one more while `taken` are in use. A caller may have at most
+ * eight times as many places as it leaves free: alone it gets eight ninths, and another caller eight ninths of the rest. The
+ * last place goes to any caller with fewer than eight.
  */
 export function mayTake(held: number, taken: number, max: number): boolean {
   const free = max - taken;

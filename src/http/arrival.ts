@@ -1,11 +1,11 @@
-// The memory of request bodies that arrive in several parts. A body that comes in one part is never stored here.
+// The memory of request bodies that arrive in several parts. A body that arrives in one part needs none.
 //
 // All such bodies of a process share one budget. Each holder may fill the budget up to as much as it leaves free: the
 // first up to a half, the next up to a quarter, and so on, so one slow sender always leaves room for the others.
 // A holder is the workspace of a root key that was accepted recently. All other callers share one holder.
 
 /** The part of each body that is outside the budget, so that a short body passes however full the budget is. */
-export const freeBytes = 4_096;
+const freeBytes = 4_096;
 
 /** The budget of a process. It holds at least four bodies of the longest kind, so that a holder's share fits one. */
 export const budgetBytesFor = (bodyBytesMax: number): number => Math.max(64 * 1024 * 1024, 4 * bodyBytesMax);
@@ -80,7 +80,7 @@ export class ArrivingBody {
     return true;
   }
 
-  /** Gives the reserved bytes back, and returns what has arrived. To be called once, whatever becomes of the body. */
+  /** Releases the reserved bytes, and returns those that have arrived. To be called once for every body. */
   end(): Buffer {
     if (this.#reserved > 0) this.#budget.release(this.#holder, this.#reserved);
     this.#reserved = 0;

@@ -1,5 +1,5 @@
-// Log lines that anybody can cause, bounded: of each kind one a second is written. The first is written at once, and then
-// the latest of each second with `omitted`, the number of lines of its kind that were left out since the one before.
+// Bounds log lines that any client can cause: one of each kind per second. The first is written at once, then the latest of
+// each second with `omitted`, the number of lines of its kind that were left out since the previous one.
 
 import type { Logger } from 'pino';
 
@@ -9,7 +9,7 @@ const pauseMs = 1_000;
 
 export class CallLog {
   readonly #log: Logger;
-  /** Kinds of which a line was written less than a second ago. Names of ours, so there are few. */
+  /** Kinds of which a line was written less than a second ago. Callers cannot create kinds, so there are few. */
   readonly #paused = new Map<string, { latest: { level: Level; line: object } | undefined; omitted: number }>();
 
   constructor(log: Logger) {

@@ -1,4 +1,4 @@
-// Cursors: opaque to callers, and good only for the list they came from. A list is named in one word.
+// Cursors are opaque to callers, and valid only for the list they came from. The name of a list is one word.
 
 import { ApiError } from '../errors.ts';
 import type { ListedIds } from '../operation.ts';
@@ -6,7 +6,7 @@ import type { ListedIds } from '../operation.ts';
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
 const idOf = (prefix: string) => new RegExp(`^${prefix}_${base58}{16}$`);
 
-/** The ids of each kind in their exact form: a cursor with another was not made here, and Redis is not asked for it. */
+/** The exact format of the ids of each kind. A cursor with another id is rejected without a request to Redis. */
 const idForms: Record<ListedIds, RegExp> = {
   key: new RegExp(`^key_${base58}{24}$`),
   id: idOf('id'),
@@ -14,7 +14,7 @@ const idForms: Record<ListedIds, RegExp> = {
   role: idOf('role'),
   rlor: idOf('rlor'),
   root: idOf('root'),
-  // Milliseconds and a number, as Redis makes them for its streams. It refuses 0-0, and numbers of more than 64 bits.
+  // Milliseconds and a number, as in stream ids of Redis, which rejects 0-0 and numbers of more than 64 bits.
   stream: /^[1-9]\d{0,14}-(?:0|[1-9]\d{0,14})$/,
 };
 
@@ -28,7 +28,7 @@ export function readCursor(list: string, ids: ListedIds, cursor: string | undefi
   const intact = Buffer.from(text).toString('base64url') === cursor;
   if (!intact || of !== list || !id || !idForms[ids].test(id) || rest.length > 0) {
     const message = 'is not a cursor of this list';
-    const fix = 'Pass on the cursor of the page before as it is.';
+    const fix = 'Use the cursor of the previous page unchanged.';
     throw new ApiError('invalid_input', `body.cursor ${message}.`, {
       fields: [{ location: 'body.cursor', message, fix }],
     });

@@ -1,5 +1,5 @@
-// The API reference at /docs: Swagger UI over /openapi.json. Its two files are read once, from the package, and nothing
-// else of the package is served. Nothing is fetched from another host, so it works offline.
+// The API reference at /docs: Swagger UI with /openapi.json. Only two files of the package are served, and read once. The
+// page fetches nothing from another host, so it works offline.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -10,10 +10,10 @@ const { resolve } = createRequire(import.meta.url);
 const fromPackage = (name: string) => readFileSync(resolve(`swagger-ui-dist/${name}`));
 const { version } = JSON.parse(fromPackage('package.json').toString()) as { version: string };
 
-// The version is part of their names, so that browsers may keep them for ever.
+// The names contain the version, so that browsers may cache the files forever.
 const [script, styles] = [`/docs/swagger-ui-${version}.js`, `/docs/swagger-ui-${version}.css`];
 
-// A root key that is entered stays in the page's memory. `validatorUrl` would send the document's address to swagger.io.
+// An entered root key stays in the memory of the page. `validatorUrl` would send the address of the document to swagger.io.
 const start = `SwaggerUIBundle({
   url: '/openapi.json',
   dom_id: '#reference',
@@ -24,7 +24,7 @@ const start = `SwaggerUIBundle({
   displayRequestDuration: true,
   validatorUrl: null,
 });`;
-// A root key is longer than the field that Swagger UI gives it.
+// A root key is longer than the input field of Swagger UI.
 const look = 'body{margin:0}.swagger-ui .auth-container input{width:100%;max-width:none}';
 
 const html = `<!doctype html>
@@ -48,7 +48,7 @@ const html = `<!doctype html>
 
 const hashOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 
-/** What the page may do: run these scripts, call this server, and be in nobody's frame. */
+/** The page may run these scripts and call this server, and may not be framed. */
 const policy = [
   "default-src 'none'",
   `script-src 'self' ${hashOf(start)}`,
@@ -80,7 +80,7 @@ function asset(contentType: string, bytes: Buffer): Response {
   return { status: 200, contentType, headers, body: bytes.toString(), bytes };
 }
 
-/** The reference's pages, by path. */
+/** The pages of the reference by path. */
 export const docs: readonly (readonly [path: string, page: Response])[] = [
   ['/docs', page],
   ['/docs/', { ...page, status: 308, headers: [['Location', '/docs']], body: 'The reference is at /docs.\n' }],

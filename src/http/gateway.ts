@@ -11,15 +11,15 @@ import type { PresentedRootKey } from '../domain/caller.ts';
 import { memberTextsOf } from '../domain/json.ts';
 import { keyIdOf, metaOf, type Outcome } from '../domain/verification.ts';
 import { ApiError, type ErrorCode } from '../errors.ts';
+import { compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
 import { limitOf, verify, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Verified } from '../store/decide.ts';
 import type { Store } from '../store/store.ts';
 import { CallLog } from './callLog.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
-import { type AnswerHead, type HeadRequest, knownMethods, type Response } from './message.ts';
+import { type HeaderHandler, type HeadRequest, knownMethods, type Response } from './message.ts';
 import { bearerToken, RootKeyReader } from './rootKey.ts';
-import { compileInput } from './validate.ts';
 
 export const gatewayPath = '/v2/gateway/check';
 
@@ -90,7 +90,7 @@ const rootKeyErrors: readonly ErrorCode[] = [
   'insufficient_permissions',
 ];
 
-export function createGateway(options: GatewayOptions): AnswerHead {
+export function createGateway(options: GatewayOptions): HeaderHandler {
   const gateway = new Gateway(options);
   return (request) => gateway.respond(request);
 }

@@ -1,49 +1,49 @@
 import { METHODS } from 'node:http';
 
-/** The methods of HTTP. No other is passed on by a proxy: it is the beginning of something that is not a request. */
+/** The methods of HTTP. Proxies forward no others, so any other is the start of bytes that are not a request. */
 export const knownMethods: ReadonlySet<string> = new Set(METHODS);
 
-/** Why a body was not read to its end: it is too long, or bodies that arrive slowly have taken the memory for them. */
+/** Why a body was not read to its end: it is too long, or the memory for arriving bodies is full. */
 export type BodyRefusal = 'too_large' | 'no_room';
 
-/** A request as plain data: what http/server.ts copies out of uWebSockets.js, and what tests make by hand. */
+/** A request as plain data: http/server.ts copies it from uWebSockets.js. */
 export interface Request {
   method: string;
   /** Without the query string. */
   path: string;
-  /** True when the URL carries a query string (operations take none). */
+  /** Whether the URL has a query string. */
   hasQuery: boolean;
   authorization: string;
   contentType: string;
   accept: string;
   /** `req_…`, made by the adapter. */
   requestId: string;
-  /** The whole body, or why it was not read. */
+  /** The whole body, or the reason why it was not read. */
   body: Buffer | BodyRefusal;
 }
 
-/** Does it ask for a page? Load balancers often ask with HEAD, which is answered as GET is, without the body. */
+/** GET, or HEAD, which load balancers often use. */
 export const isReading = ({ method }: Request): boolean => method === 'GET' || method === 'HEAD';
 
-/** A request whose head says all: its body is read past and left empty. */
+/** A request that is handled from its headers; the body is discarded. */
 export interface HeadRequest extends Request {
-  /** Every header by its name in lower case, with its values in the order they came. */
+  /** The values of every header in order, by its name in lower case. */
   headers: ReadonlyMap<string, readonly string[]>;
 }
 
-/** The answer as plain data. `body` is complete text, ready to be written. */
+/** A response as plain data. */
 export interface Response {
   status: number;
   contentType: string;
-  /** Beyond Content-Type and X-Request-Id, which every answer carries. */
+  /** In addition to Content-Type and X-Request-Id. */
   headers: readonly (readonly [name: string, value: string])[];
   body: string;
-  /** `body` as bytes, where it is long and always the same: slow readers then share them. */
+  /** `body` as bytes, if it is long and constant. Slow readers then share it. */
   bytes?: Buffer;
 }
 
-/** The life of a request behind one function; it never rejects. */
-export type Answer = (request: Request) => Promise<Response>;
+/** Handles a request. Never rejects. */
+export type Handler = (request: Request) => Promise<Response>;
 
-/** The same for requests whose head says all. */
-export type AnswerHead = (request: HeadRequest) => Promise<Response>;
+/** Handles a request from its headers. Never rejects. */
+export type HeaderHandler = (request: HeadRequest) => Promise<Response>;

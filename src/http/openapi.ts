@@ -22,7 +22,7 @@ import { gatewayPath, requestHeaders, responseHeaders } from './gateway.ts';
 type Json = { [member: string]: unknown };
 
 interface Example {
-  /** The request's body; left out where there is none. */
+  /** The body of the request; absent for GET. */
   request?: unknown;
   /** The body of the response, whose status is 200. */
   response: unknown;
@@ -111,44 +111,24 @@ function members<Value extends object>(value: Value): Value {
   ) as Value;
 }
 
+const description = [
+  'Issues, verifies and meters API keys.',
+  'Every operation is `POST /v2/<service>.<procedure>` with a JSON body and without query parameters. Every response carries a request id. Times are Unix milliseconds, durations are milliseconds.',
+  'A request is checked in this order: path and method (404, 405), presence of a root key (401), media type (415), size (413), body (400), root key (401, 403), then the checks of the operation. For a body of 32 KB or more, the root key is checked before the body. Up to 20 invalid fields of a body are listed, or only the first for a body above 8 KB.',
+  'An unknown path returns 404 (`route_not_found`). A path that does not accept the method returns 405 (`method_not_allowed`) with `Allow`. Both use the error format of all operations.',
+].join('\n\n');
+
 export function openApi(operations: readonly AnyOperation[], { version }: { version: string }): OpenApiDocument {
-  const paths: OpenApiDocument['paths'] = {};
-  for (const operation of operations) {
-    paths[`/v2/${operation.name}`] = { post: describe(operation, operation.name) };
-    if (operation.alias) paths[`/v2/${operation.alias}`] = { post: describe(operation, operation.alias) };
-  }
-  paths[gatewayPath] = { get: gatewayCheck };
-  paths['/v2/liveness'] = { get: liveness };
-  Object.assign(paths, health);
-  for (const { get } of Object.values(paths)) if (get) addExample(get);
   const services = new Set(operations.map(serviceOf));
   return {
     openapi: '3.1.0',
-    info: {
-      title: 'Tollgate',
-      version,
-      description: [
-        'Issues, verifies and meters API keys.',
-        'Every operation is `POST /v2/<service>.<procedure>` with a JSON body and without query parameters. Every response carries a request id. Times are Unix milliseconds, durations are milliseconds.',
-        'A request is checked in this order: path and method (404, 405), presence of a root key (401), media type (415), size (413), body (400), root key (401, 403), then the checks of the operation. For a body of 32 KB or more, the root key is checked before the body. Up to 20 invalid fields of a body are listed, or only the first for a body above 8 KB.',
-        'An unknown path returns 404 (`route_not_found`). A path that does not accept the method returns 405 (`method_not_allowed`) with `Allow`. Both use the error format of all operations.',
-      ].join('\n\n'),
-    },
+    info: { title: 'Tollgate', version, description },
     servers: [{ url: '/' }],
     security: [{ rootKey: [] }],
     tags: [...services, 'gateway'].map((name) => ({ name })),
-    paths,
+    paths: pathsOf(operations),
     components: {
-      securitySchemes: {
-        rootKey: { type: 'http', scheme: 'bearer', description: `Root key. ${describeGrants()}` },
-        key: { type: 'http', scheme: 'bearer', description: 'Key of an end user, for the gateway check.' },
-        gatewayRootKey: {
-          type: 'apiKey',
-          in: 'header',
-          name: requestHeaders.rootKey,
-          description: 'Root key for the gateway check. Required if the setting GATEWAY_ROOT_KEY is empty.',
-        },
-      },
+      securitySchemes: securitySchemes(),
       headers: {
         RequestId: { description: 'Request id, as in `meta`.', schema: string },
         RetryAfter: { description: 'Seconds to wait before a retry.', schema: { type: 'integer' } },
@@ -158,37 +138,66 @@ export function openApi(operations: readonly AnyOperation[], { version }: { vers
         ...Object.fromEntries(
           Object.entries(shared).map(([name, schema]) => [name, members(JSON.parse(JSON.stringify(schema)))]),
         ),
-        ResponseMeta: object({
-          requestId: { type: 'string', description: 'Request id (`req_…`), also in the header X-Request-Id.' },
-        }),
-        Pagination: object(
-          {
-            hasMore: { type: 'boolean' },
-            cursor: { type: 'string', description: 'Cursor of the next page. Absent on the last page.' },
-          },
-          ['cursor'],
-        ),
-        Error: object({ meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody') }),
-        ErrorBody: object({
-          title: string,
-          detail: { type: 'string', description: 'Explanation for people. The wording may change.' },
-          status: { type: 'integer', description: 'HTTP status.' },
-          type: ref('schemas', 'ErrorType'),
-          errors: {
-            type: 'array',
-            description: 'Invalid fields, at most 20.',
-            items: object({ location: string, message: string, fix: string }, ['fix']),
-          },
-        }),
-        ErrorType: {
-          type: 'string',
-          description: `URI reference that ends in the error code and leads to a page about the error.\n\n${describeCodes(errorCatalogue.map(({ code }) => code))}`,
-          enum: errorCatalogue.map(({ code }) => typeOf(code)),
-        },
+        ...envelopeSchemas(),
       },
     },
   };
 }
+
+function pathsOf(operations: readonly AnyOperation[]): OpenApiDocument['paths'] {
+  const paths: OpenApiDocument['paths'] = {};
+  for (const operation of operations) {
+    paths[`/v2/${operation.name}`] = { post: describe(operation, operation.name) };
+    if (operation.alias) paths[`/v2/${operation.alias}`] = { post: describe(operation, operation.alias) };
+  }
+  paths[gatewayPath] = { get: gatewayCheck };
+  paths['/v2/liveness'] = { get: liveness };
+  Object.assign(paths, health);
+  for (const { get } of Object.values(paths)) if (get) addExample(get);
+  return paths;
+}
+
+const securitySchemes = (): Json => ({
+  rootKey: { type: 'http', scheme: 'bearer', description: `Root key. ${describeGrants()}` },
+  key: { type: 'http', scheme: 'bearer', description: 'Key of an end user, for the gateway check.' },
+  gatewayRootKey: {
+    type: 'apiKey',
+    in: 'header',
+    name: requestHeaders.rootKey,
+    description: 'Root key for the gateway check. Required if the setting GATEWAY_ROOT_KEY is empty.',
+  },
+});
+
+/** The parts that the responses of all operations share. */
+const envelopeSchemas = (): Json => ({
+  ResponseMeta: object({
+    requestId: { type: 'string', description: 'Request id (`req_…`), also in the header X-Request-Id.' },
+  }),
+  Pagination: object(
+    {
+      hasMore: { type: 'boolean' },
+      cursor: { type: 'string', description: 'Cursor of the next page. Absent on the last page.' },
+    },
+    ['cursor'],
+  ),
+  Error: object({ meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody') }),
+  ErrorBody: object({
+    title: string,
+    detail: { type: 'string', description: 'Explanation for people. The wording may change.' },
+    status: { type: 'integer', description: 'HTTP status.' },
+    type: ref('schemas', 'ErrorType'),
+    errors: {
+      type: 'array',
+      description: 'Invalid fields, at most 20.',
+      items: object({ location: string, message: string, fix: string }, ['fix']),
+    },
+  }),
+  ErrorType: {
+    type: 'string',
+    description: `URI reference that ends in the error code and leads to a page about the error.\n\n${describeCodes(errorCatalogue.map(({ code }) => code))}`,
+    enum: errorCatalogue.map(({ code }) => typeOf(code)),
+  },
+});
 
 function errorExample(code: ErrorCode, meaning: string): Json {
   const fields = code === 'invalid_input' ? [{ location: 'body.name', message: 'is required' }] : [];

@@ -1,4 +1,4 @@
-// What is read with GET and without a root key.
+// The pages that are served with GET and without a root key.
 
 import { readFileSync } from 'node:fs';
 import { errorCatalogue } from '../errors.ts';
@@ -25,7 +25,7 @@ function page(contentType: string, body: string): Response {
   return { status: 200, contentType, headers: [], body };
 }
 
-/** Answers the page at the request's path, whatever the method; undefined when there is none. */
+/** Returns a function that returns the page of a path, for any method; undefined if there is none. */
 export function createPages(operations: readonly AnyOperation[]): (request: Request) => Response | undefined {
   const document = JSON.stringify(openApi(operations, { version }));
   const pages = new Map<string, Response>([

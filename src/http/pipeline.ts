@@ -1,49 +1,49 @@
 // The life of a request, in order. Each step passes or throws an ApiError.
 //
-//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ turn ─▶ load ─▶ permission ─▶ handle ─▶ answer ─▶ log
-//   404 405    401         415        413     400     401 403     503     404        403       4xx        200
+//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ limiter ─▶ load ─▶ permission ─▶ handle ─▶ response ─▶ log
+//   404 405    401         415        413     400     401 403      503      404        403       4xx         200
 //
 // An operation that decides on the hot path leaves everything from `root key` on to its script.
 //
-// A large body takes long to read. Its root key comes first, so that only a caller that is known makes the server read it:
+// Parsing a large body takes long. It is parsed after its root key was accepted, so that unknown callers cannot cause it:
 //
-//   route ─▶ header ─▶ media type ─▶ size ─▶ root key ─▶ turn for large bodies ─▶ root key ─▶ body ─▶ as above
+//   route ─▶ header ─▶ media type ─▶ size ─▶ root key ─▶ limiter of large bodies ─▶ root key ─▶ body ─▶ as above
 
 import type { Logger } from 'pino';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import type { Grants, Resource } from '../domain/grants.ts';
 import { memberTexts, print } from '../domain/json.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
+import { type Body, parseBody, parseLargeBody } from '../input/body.ts';
+import { type CheckInput, compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
-import type { AnyOperation, Context, ManageContext, Page } from '../operation.ts';
+import type { AnyOperation, Context, ManageContext, Page, Scope } from '../operation.ts';
 import type { Store } from '../store/store.ts';
-import { type Body, parseBody, parseLargeBody } from './body.ts';
 import { CallLog } from './callLog.ts';
+import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';
 import { cursorAfter, readCursor } from './cursor.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
-import { type Answer, isReading, type Request, type Response } from './message.ts';
+import { type Handler, isReading, type Request, type Response } from './message.ts';
 import { createPages } from './pages.ts';
 import { createProbes, type ProbesOptions } from './probes.ts';
 import { RootKeyReader } from './rootKey.ts';
-import { createTurns, oneByOne } from './turns.ts';
-import { type CheckInput, compileInput } from './validate.ts';
 
-export interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
+interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
   store: Store;
   log: Logger;
   metaBytesMax: number;
-  /** Management requests of a workspace that work at once. */
+  /** Management requests of a workspace that run at once. */
   manageAtOnce?: number;
-  /** Management requests under way in all; beyond, they are refused at once. */
+  /** Management requests of all workspaces that run or wait. Further ones are rejected. */
   inFlightMax?: number;
-  /** How long a management request waits for its turn. */
+  /** How long a management request waits for the limiter. */
   turnWaitMs?: number;
   metrics?: Metrics;
 }
 
 interface Route {
   operation: AnyOperation;
-  /** The path was the operation's second one. */
+  /** The path is the alias of the operation. */
   alias: boolean;
   calls: Calls;
   check: CheckInput;
@@ -53,117 +53,145 @@ interface Call {
   request: Request & { body: Buffer };
   route: Route;
   rootKey: PresentedRootKey;
-  /** Who it is, once Redis has said so. */
+  /** Set when Redis has accepted the root key. */
   caller?: ManageContext['caller'];
 }
 
-/** Reading a body of this size takes a few milliseconds at most, and one of a megabyte 0.1 s. */
+/** A call whose input has been checked. */
+interface CheckedCall {
+  call: Call;
+  value: unknown;
+  context: Context;
+  /** The name of the list, if the operation lists. */
+  list: string | undefined;
+  after: string | undefined;
+}
+
+/** Parsing a body of this size takes a few milliseconds at most, and one of a megabyte 0.1 s. */
 const largeBodyBytes = 32_768;
-/** Large bodies of all workspaces that wait or are worked at once: what bounds their memory. */
-const largeMax = 128;
-/** Large bodies of callers that are not known, while Redis is asked for their root keys. */
+/** Large bodies of all workspaces in memory. */
+const largeBodiesMax = 128;
+/** Large bodies in memory whose root key was not accepted recently. */
 const largeNewcomersMax = 64;
-/** A workspace's requests that wait, for each that runs, where what waits is large or waits long. */
-const waitingPerTurn = 16;
-/** Root keys not accepted recently that Redis is asked for at once. */
+/** Waiting requests of a workspace, per request that runs, where each takes much memory or time. */
+const waitingPerRunning = 16;
+/** Root keys that were not accepted recently and are being checked by Redis. */
 const newcomersAtOnce = 64;
-/** All callers that are not known share one allowance, under this name. */
+/** All callers whose root key was not accepted recently share one limit, under this name. */
 const newcomer = '';
 
 const jsonType = 'application/json';
 
-export function createPipeline(operations: readonly AnyOperation[], options: PipelineOptions): Answer {
-  const { store, log, metaBytesMax, manageAtOnce = 8, inFlightMax = 4096, turnWaitMs = 1000 } = options;
-  const { metrics = new Metrics(), isStopping = () => false, scrape } = options;
-  const routes = new Map<string, Route>();
-  for (const operation of operations) {
-    const check = compileInput(operation.input);
-    const calls = metrics.callsOf(operation.name);
-    routes.set(`/v2/${operation.name}`, { operation, check, calls, alias: false });
-    if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, calls, alias: true });
-  }
-  // Whatever path a caller makes up is one and the same.
-  const pageCalls = metrics.callsOf('page');
-  const unknownCalls = metrics.callsOf('unknown');
-  const probes = createProbes({ store, isStopping, scrape });
-  const pages = createPages(operations);
-  const rootKeys = new RootKeyReader();
-  const turns = createTurns({ atOnce: manageAtOnce, max: inFlightMax, waitMs: turnWaitMs });
-  // What keeps Redis or the server long waits for a turn among its like before the common one.
-  const atOnce = Math.ceil(manageAtOnce / 4);
-  const few = { atOnce, waitingMax: waitingPerTurn * atOnce };
-  const largeTurns = createTurns({ ...few, max: largeMax, waitMs: turnWaitMs });
-  // A caller that reads much is patient.
-  const readingTurns = createTurns({ ...few, max: inFlightMax, waitMs: 10 * turnWaitMs });
-  const newcomers = createTurns({ atOnce: newcomersAtOnce, max: inFlightMax, waitMs: turnWaitMs });
-  const largeNewcomers = createTurns({ atOnce: newcomersAtOnce, max: largeNewcomersMax, waitMs: turnWaitMs });
-  const readTurn = oneByOne();
-  const limits = { metaBytesMax };
-  const callLog = new CallLog(log);
+export function createPipeline(operations: readonly AnyOperation[], options: PipelineOptions): Handler {
+  const pipeline = new Pipeline(operations, options);
+  return (request) => pipeline.respond(request);
+}
 
-  return async function answer(request: Request): Promise<Response> {
+class Pipeline {
+  readonly #store: Store;
+  readonly #limits: Context['limits'];
+  readonly #log: Logger;
+  readonly #callLog: CallLog;
+  readonly #metrics: Metrics;
+  readonly #routes: ReadonlyMap<string, Route>;
+  readonly #pages: ReturnType<typeof createPages>;
+  readonly #probes: ReturnType<typeof createProbes>;
+  readonly #pageCalls: Calls;
+  readonly #unknownCalls: Calls;
+  readonly #rootKeys = new RootKeyReader();
+  readonly #limiters: ReturnType<typeof createLimiters>;
+  readonly #pause = serialize();
+
+  constructor(operations: readonly AnyOperation[], options: PipelineOptions) {
+    const { store, log, metaBytesMax, metrics = new Metrics(), isStopping = () => false, scrape } = options;
+    this.#store = store;
+    this.#limits = { metaBytesMax };
+    this.#log = log;
+    this.#callLog = new CallLog(log);
+    this.#metrics = metrics;
+    this.#routes = createRoutes(operations, metrics);
+    this.#pages = createPages(operations);
+    this.#probes = createProbes({ store, isStopping, scrape });
+    this.#pageCalls = metrics.callsOf('page');
+    // One name for all paths that callers make up.
+    this.#unknownCalls = metrics.callsOf('unknown');
+    this.#limiters = createLimiters(options);
+  }
+
+  async respond(request: Request): Promise<Response> {
     const startedAt = performance.now();
-    const route = routes.get(request.path);
-    const page = route ? undefined : (pages(request) ?? probes.get(request.path));
-    const calls = route?.calls ?? (page ? pageCalls : unknownCalls);
-    metrics.begin();
+    const route = this.#routes.get(request.path);
+    const page = route ? undefined : (this.#pages(request) ?? this.#probes.get(request.path));
+    const calls = route?.calls ?? (page ? this.#pageCalls : this.#unknownCalls);
+    this.#metrics.begin();
     let call: Call | undefined;
     try {
       if (!route) return counted(calls, await servePage(request, page), startedAt);
       const { operation } = route;
-      const rootKey = readHead(request);
+      const rootKey = this.#readHead(request);
       call = { request: request as Call['request'], route, rootKey };
       const { body } = call.request;
       const isLarge = body.length >= largeBodyBytes;
       if (operation.kind === 'decides' && !isLarge) {
         const { text, value } = parseBody(body);
         route.check(value, body.length);
-        const data = await operation.decide(value as never, rootKey, contextOf(request, text));
+        const data = await operation.decide(value as never, rootKey, this.#contextOf(request, text));
         return counted(calls, succeeded(`{"meta":{"requestId":"${request.requestId}"},"data":${data}}`), startedAt);
       }
-      const members = await (isLarge ? serveLarge(call) : serveSmall(call));
-      if (operation.kind === 'manages') logCall('info', request, operation, 200, startedAt, call.caller);
+      const members = await (isLarge ? this.#serveLarge(call) : this.#serveSmall(call));
+      if (operation.kind === 'manages') this.#logCall('info', request, operation, 200, startedAt, call.caller);
       return counted(calls, succeeded(`{"meta":{"requestId":"${request.requestId}"},${members}}`), startedAt);
     } catch (cause) {
-      const error = cause instanceof ApiError ? cause : internalError(cause);
-      const response = errorResponse(error, request, {
-        ...(error instanceof MethodNotAllowed && { allow: error.allow }),
-        problemJson: route?.operation.problems === true,
-      });
-      if (route) {
-        const expected = error.status < 500;
-        if (!expected || route.operation.kind === 'manages') {
-          logCall(expected ? 'info' : 'error', request, route.operation, error.status, startedAt, call?.caller, error);
-        }
-      }
-      return counted(calls, response, startedAt);
+      return counted(calls, this.#failed(request, route, call, cause, startedAt), startedAt);
     }
-  };
+  }
 
-  /** What can be refused by the head and the length of a request. Returns its root key. */
-  function readHead(request: Request): PresentedRootKey {
+  #failed(
+    request: Request,
+    route: Route | undefined,
+    call: Call | undefined,
+    cause: unknown,
+    startedAt: number,
+  ): Response {
+    const error = cause instanceof ApiError ? cause : internalError(cause);
+    if (route && (error.status >= 500 || route.operation.kind === 'manages')) {
+      const level = error.status >= 500 ? 'error' : 'info';
+      this.#logCall(level, request, route.operation, error.status, startedAt, call?.caller, error);
+    }
+    return errorResponse(error, request, {
+      ...(error instanceof MethodNotAllowed && { allow: error.allow }),
+      problemJson: route?.operation.problems === true,
+    });
+  }
+
+  /** Checks the headers and the size of a request. Returns its root key. */
+  #readHead(request: Request): PresentedRootKey {
     if (request.method !== 'POST') throw methodNotAllowed('POST');
-    const rootKey = rootKeys.readHeader(request.authorization);
+    const rootKey = this.#rootKeys.readHeader(request.authorization);
     if (rootKey === undefined) {
       throw new ApiError('unauthorized', 'The Authorization header must be `Bearer <root key>`.');
     }
     if (!isJson(request.contentType)) {
       throw new ApiError('unsupported_media_type', 'Content-Type must be application/json.');
     }
-    if (request.body === 'too_large')
+    if (request.body === 'too_large') {
       throw new ApiError('body_too_large', 'The body is longer than this server accepts.');
-    if (request.body === 'no_room')
+    }
+    if (request.body === 'no_room') {
       throw new ApiError('store_unavailable', 'The server is receiving too many large bodies; retry later.');
-    if (request.hasQuery) throw new ApiError('invalid_input', 'Operations take no query parameters.', { fields: [] });
+    }
+    if (request.hasQuery) {
+      throw new ApiError('invalid_input', 'Operations accept no query parameters.', { fields: [] });
+    }
     return rootKey;
   }
 
-  function contextOf({ requestId }: Request, text: string): Context {
+  #contextOf({ requestId }: Request, text: string): Context {
     let texts: Context['text'] | undefined;
     return {
-      store,
+      store: this.#store,
       requestId,
-      limits,
+      limits: this.#limits,
       text(...path) {
         texts ??= memberTexts(text);
         return texts(...path);
@@ -171,73 +199,78 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
     };
   }
 
-  /** A management request with a small body. Returns the members of the answer beside `meta`, as text. */
-  async function serveSmall(call: Call): Promise<string> {
+  /** Serves a management request with a small body. Returns the members of the response other than `meta`, as text. */
+  async #serveSmall(call: Call): Promise<string> {
     const body = parseBody(call.request.body);
     call.route.check(body.value, call.request.body.length);
-    const work = prepare(call, body);
-    await introduce(call, newcomers);
-    return work();
+    const checked = this.#checkCall(call, body);
+    await this.#admitNewcomer(call, this.#limiters.newcomers);
+    return this.#run(checked);
   }
 
-  /** A request with a large body, read in steps between which others are served. */
-  async function serveLarge(call: Call): Promise<string> {
+  /** Serves a request with a large body, which is parsed in steps with other requests between them. */
+  async #serveLarge(call: Call): Promise<string> {
     const { request, route, rootKey } = call;
-    await introduce(call, largeNewcomers);
-    return largeTurns(rootKey.workspaceId, async () => {
-      await authenticate(call);
-      await readTurn();
-      const body = await parseLargeBody(request.body, readTurn);
-      await readTurn();
+    await this.#admitNewcomer(call, this.#limiters.largeNewcomers);
+    return this.#limiters.largeBodies.run(rootKey.workspaceId, async () => {
+      await this.#authenticate(call);
+      await this.#pause();
+      const body = await parseLargeBody(request.body, this.#pause);
+      await this.#pause();
       route.check(body.value, request.body.length);
-      await readTurn();
-      return prepare(call, body)();
+      await this.#pause();
+      return this.#run(this.#checkCall(call, body));
     });
   }
 
-  /** Checks what a schema cannot say, and returns what is to be done in a turn of the workspace. */
-  function prepare(call: Call, { text, value }: Body): () => Promise<string> {
-    const { request, rootKey, route } = call;
-    const { operation } = route;
-    const context = contextOf(request, text);
-    if (operation.kind === 'decides') {
-      return async () => `"data":${await operation.decide(value as never, rootKey, context)}`;
-    }
+  /** Checks what a schema cannot express. */
+  #checkCall(call: Call, { text, value }: Body): CheckedCall {
+    const { operation } = call.route;
+    const context = this.#contextOf(call.request, text);
+    if (operation.kind === 'decides') return { call, value, context, list: undefined, after: undefined };
     operation.check?.(value as never, context);
     const list = operation.list?.(value as never);
     const { cursor } = value as { cursor?: string };
     const after = list === undefined ? undefined : readCursor(list, operation.listedIds!, cursor);
-
-    async function work() {
-      const caller = await authenticate(call);
-      const actor = { rootKeyId: caller.rootKeyId, operation: route.operation.name, requestId: request.requestId };
-      const manageContext: ManageContext = { ...context, caller, actor, after };
-      const loaded = await authorised(operation as Managing, value, manageContext);
-      return (operation as Managing).handle(value as never, manageContext, loaded);
-    }
-    const inTurn = () => turns(rootKey.workspaceId, work);
-    return async () => {
-      const result = await (operation.readsMuch ? readingTurns(rootKey.workspaceId, inTurn) : inTurn());
-      return list === undefined
-        ? `"data":${print(result)}`
-        : pageBody(list, result as Page<unknown>, route.alias ? undefined : operation.wrapItems);
-    };
+    return { call, value, context, list, after };
   }
 
-  async function authenticate(call: Call): Promise<ManageContext['caller']> {
-    const found = await store.rootKeys.authenticate(call.rootKey);
+  async #run(checked: CheckedCall): Promise<string> {
+    const { call, value, context, list } = checked;
+    const { rootKey, route } = call;
+    const { operation } = route;
+    if (operation.kind === 'decides') return `"data":${await operation.decide(value as never, rootKey, context)}`;
+    const { heavyReads, management } = this.#limiters;
+    const manage = () => management.run(rootKey.workspaceId, () => this.#manage(operation, checked));
+    const result = await (operation.readsMuch ? heavyReads.run(rootKey.workspaceId, manage) : manage());
+    return list === undefined
+      ? `"data":${print(result)}`
+      : pageBody(list, result as Page<unknown>, route.alias ? undefined : operation.wrapItems);
+  }
+
+  async #manage(operation: Managing, { call, value, context, after }: CheckedCall): Promise<unknown> {
+    const caller = await this.#authenticate(call);
+    const actor = { rootKeyId: caller.rootKeyId, operation: operation.name, requestId: call.request.requestId };
+    const manageContext: ManageContext = { ...context, caller, actor, after };
+    const loaded = await authorize(operation, value, manageContext);
+    return operation.handle(value as never, manageContext, loaded);
+  }
+
+  async #authenticate(call: Call): Promise<ManageContext['caller']> {
+    const found = await this.#store.rootKeys.authenticate(call.rootKey);
     if ('refused' in found) throw rootKeyRefusals[found.refused];
     call.caller = found;
     return found;
   }
 
-  /** Lets in a caller that was accepted recently. Any other root key is asked for first, in the allowance of all of these. */
-  async function introduce(call: Call, newcomerTurns: typeof newcomers) {
-    if (!store.rootKeys.wasAccepted(call.rootKey)) await newcomerTurns(newcomer, () => authenticate(call));
+  /** Authenticates a caller whose root key was not accepted recently, in the limit that all of these share. */
+  async #admitNewcomer(call: Call, limiter: ConcurrencyLimiter) {
+    if (this.#store.rootKeys.wasAccepted(call.rootKey)) return;
+    await limiter.run(newcomer, () => this.#authenticate(call));
   }
 
-  /** What a log line holds is named here, field by field: a body, a key or a header cannot slip in. */
-  function logCall(
+  /** Logs named fields only, so that no body, key or header can get into the log. */
+  #logCall(
     level: 'info' | 'error',
     request: Request,
     operation: AnyOperation,
@@ -255,19 +288,46 @@ export function createPipeline(operations: readonly AnyOperation[], options: Pip
       ...(error && error.status >= 500 && { cause: causeOf(error) }),
       durationMs: Math.round((performance.now() - startedAt) * 1000) / 1000,
     };
-    if (caller || !error) log[level](line);
-    else callLog.write(kindOf(error, operation), level, line);
+    if (caller || !error) this.#log[level](line);
+    else this.#callLog.write(kindOf(error, operation), level, line);
   }
+}
+
+function createRoutes(operations: readonly AnyOperation[], metrics: Metrics): ReadonlyMap<string, Route> {
+  const routes = new Map<string, Route>();
+  for (const operation of operations) {
+    const check = compileInput(operation.input);
+    const calls = metrics.callsOf(operation.name);
+    routes.set(`/v2/${operation.name}`, { operation, check, calls, alias: false });
+    if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, calls, alias: true });
+  }
+  return routes;
+}
+
+/** Requests that occupy Redis or the server for long pass a smaller limiter first, then the common one of management. */
+function createLimiters({ manageAtOnce = 8, inFlightMax = 4096, turnWaitMs: waitMs = 1000 }: PipelineOptions) {
+  const atOnce = Math.ceil(manageAtOnce / 4);
+  const few = { atOnce, waitingMax: waitingPerRunning * atOnce };
+  return {
+    management: new ConcurrencyLimiter({ atOnce: manageAtOnce, max: inFlightMax, waitMs }),
+    largeBodies: new ConcurrencyLimiter({ ...few, max: largeBodiesMax, waitMs }),
+    heavyReads: new ConcurrencyLimiter({ ...few, max: inFlightMax, waitMs: 10 * waitMs }),
+    newcomers: new ConcurrencyLimiter({ atOnce: newcomersAtOnce, max: inFlightMax, waitMs }),
+    largeNewcomers: new ConcurrencyLimiter({ atOnce: newcomersAtOnce, max: largeNewcomersMax, waitMs }),
+  };
 }
 
 type Managing = Extract<AnyOperation, { kind: 'manages' }>;
 
-/** Of a log line without a known caller. A bug has a line for each operation: their causes differ. */
+/** The kind of a log line without a known caller. Bugs have one for each operation, because their causes differ. */
 const kindOf = ({ status, code }: ApiError, { name }: AnyOperation) =>
   status < 500 ? 'unknown caller' : code === 'internal' ? `${code} ${name}` : code;
 
-/** Runs `load` and checks that the caller may: first whether it holds the actions on anything, then on this. */
-async function authorised(operation: Managing, value: unknown, context: ManageContext): Promise<unknown> {
+/**
+ * Runs `load` and checks the grants of the caller: before `load`, that it has the actions for any id, and afterwards for
+ * the ids of `scope`.
+ */
+async function authorize(operation: Managing, value: unknown, context: ManageContext): Promise<unknown> {
   const { grants } = context.caller;
   const refuse = (missing: string) => {
     if (operation.refuseAs) return new ApiError(operation.refuseAs, 'There is no such key.');
@@ -278,22 +338,24 @@ async function authorised(operation: Managing, value: unknown, context: ManageCo
   );
   const lacking = needed.find(({ resource, action }) => !grants.holdsAny(resource, action));
   if (lacking) {
-    // The id is known already where the input says it all.
-    const id = operation.load ? '*' : (operation.scope(value as never, undefined) ?? '*');
-    throw refuse(missingFor(grants, lacking.resource, id, lacking.action)!);
+    // Without `load`, the ids are known already.
+    const scope = operation.load ? '*' : operation.scope(value as never, undefined);
+    throw refuse(missingFor(grants, lacking.resource, idOf(scope, lacking.resource), lacking.action)!);
   }
 
   const loaded = await operation.load?.(value as never, context);
-  const id = operation.scope(value as never, loaded);
-  if (id === undefined) return loaded;
+  const scope = operation.scope(value as never, loaded);
+  if (scope === undefined) return loaded;
   const missing = needed
-    .map((need) => missingFor(grants, need.resource, id, need.action))
+    .map(({ resource, action }) => missingFor(grants, resource, idOf(scope, resource), action))
     .find((text) => text !== undefined);
   if (missing) throw refuse(missing);
   return loaded;
 }
 
-/** Undefined when held; else the grants of which one would do. */
+const idOf = (scope: Scope, resource: Resource): string => (typeof scope === 'object' ? scope[resource] : scope) ?? '*';
+
+/** Returns the missing grant, with alternatives if there are any; undefined if the caller has it. */
 function missingFor(grants: Grants, resource: Resource, id: string, action: string): string | undefined {
   const scoped = resource === 'api' || resource === 'ratelimit' || resource === 'identity';
   if (grants.holds(resource, scoped ? id : '*', action)) return undefined;
@@ -304,7 +366,7 @@ class MethodNotAllowed extends ApiError {
   readonly allow: string;
 
   constructor(allow: string) {
-    super('method_not_allowed', `This path takes ${allow}.`);
+    super('method_not_allowed', `This path accepts ${allow} only.`);
     this.allow = allow;
   }
 }

@@ -1,16 +1,16 @@
-// What the machines of an operator ask, with GET and without a root key: does it live, is it ready, what has it counted.
+// The endpoints for liveness, readiness and metrics: GET without a root key.
 
 import { ApiError } from '../errors.ts';
 import { metricsType, type Scrape } from '../metrics.ts';
 import type { Store } from '../store/store.ts';
 import { errorResponse } from './errorResponse.ts';
-import { type Answer, isReading, type Request, type Response } from './message.ts';
+import { type Handler, isReading, type Request, type Response } from './message.ts';
 
 export interface ProbesOptions {
   store: Pick<Store, 'ready'>;
-  /** The server has been told to stop: what is asked is still answered, but nothing more should be sent. */
+  /** The server is shutting down. It still handles requests, but should get no more. */
   isStopping: () => boolean;
-  /** The text for Prometheus; undefined where this port does not tell it. */
+  /** The text for Prometheus; undefined if this port does not serve it. */
   scrape?: (() => Promise<Scrape>) | undefined;
 }
 
@@ -23,14 +23,14 @@ const healthy = ({ requestId }: Request, data: object): Response => ({
   body: JSON.stringify({ meta: { requestId }, data }),
 });
 
-/** By path. A probe throws an ApiError that says what is not well. */
+/** Returns the probes by path. A probe throws an ApiError if its check fails. */
 export function createProbes({ store, isStopping, scrape }: ProbesOptions): ReadonlyMap<string, Probe> {
   const probes = new Map<string, Probe>([
     ['/health/live', async (request) => healthy(request, { alive: true })],
     [
       '/health/ready',
       async (request) => {
-        if (isStopping()) throw new ApiError('shutting_down', 'The server has been told to stop.');
+        if (isStopping()) throw new ApiError('shutting_down', 'The server is shutting down.');
         await store.ready();
         return healthy(request, { ready: true, redis: 'answers', scripts: 'loaded' });
       },
@@ -46,11 +46,11 @@ const metricsProbe =
   (scrape: () => Promise<Scrape>): Probe =>
   async () => ({ status: 200, contentType: metricsType, headers: [], body: (await scrape()).text });
 
-/** For a port of their own: the metrics, and nothing else. */
-export function createMetricsAnswer(scrape: () => Promise<Scrape>): Answer {
+/** Serves the metrics only, for METRICS_PORT. */
+export function createMetricsHandler(scrape: () => Promise<Scrape>): Handler {
   const probe = metricsProbe(scrape);
   return async (request) =>
     request.path === metricsPath && isReading(request)
       ? probe(request)
-      : errorResponse(new ApiError('route_not_found', `This port answers GET ${metricsPath} only.`), request);
+      : errorResponse(new ApiError('route_not_found', `This port serves GET ${metricsPath} only.`), request);
 }

@@ -1,11 +1,11 @@
-// Bytes in, bytes out: the only file that knows uWebSockets.js's lifetimes.
+// The HTTP server: the only file that depends on how uWebSockets.js uses memory.
 //
-// - A native request can be read only until its handler returns, and so all of it that is wanted is copied there.
-// - A body chunk is memory lent until its callback returns: what is kept is copied.
-// - A native response is written once, corked (one packet), and never touched after its abort.
-// - What is written and not yet taken is copied, for each connection: long bodies are written as they are taken.
-// - Trailers of a chunked body are parsed as the next request. So a request with Transfer-Encoding is the last on its
-//   connection, of which nothing is read from then on.
+// - A native request can be read only until its handler returns, so everything needed is copied there.
+// - A body chunk is valid only until its callback returns, so it is copied.
+// - A native response is written once, corked (one packet), and never used after its abort.
+// - Bytes that the connection does not accept yet are copied per connection, so long bodies are written as it accepts them.
+// - Trailers of a chunked body are parsed as the next request. So a request with Transfer-Encoding is the last one on its
+//   connection, which is not read any further.
 
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -14,180 +14,207 @@ import { ApiError } from '../errors.ts';
 import { ArrivingBody, BodyBudget, budgetBytesFor, unknownCallers } from './arrival.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
 import {
-  type Answer,
-  type AnswerHead,
   type BodyRefusal,
+  type Handler,
+  type HeaderHandler,
   type HeadRequest,
   knownMethods,
   type Request,
   type Response,
 } from './message.ts';
-import { RecentCallers } from './recentCallers.ts';
 import { type HttpRequest, type HttpResponse, uws } from './uws.ts';
 
 export interface ListenOptions {
   host: string;
-  /** 0 = any free one. */
+  /** 0 chooses a free one. */
   port: number;
-  /** Lets other processes listen on the same port, the kernel spreading connections. Otherwise a taken port is refused. */
+  /** Allow other processes to listen on the port; the kernel distributes connections. Otherwise a port in use is an error. */
   sharePort?: boolean;
-  /** Speaks HTTPS and nothing else. */
+  /** Serve HTTPS only. */
   tls?: Tls | undefined;
   bodyBytesMax: number;
-  /** Memory for all bodies that are arriving in several parts. */
+  /** Memory for all bodies that arrive in several parts. */
   arrivingBytesMax?: number;
   newRequestId: () => string;
-  answer: Answer;
-  /** Answers what comes to `path` or below it, by any method, from the head alone: all headers are copied, no body is. */
-  byHead?: { path: string; answer: AnswerHead };
+  handler: Handler;
+  /** Handles requests to `path` and below it, with any method, from their headers alone. Bodies are discarded. */
+  byHeaders?: { path: string; handler: HeaderHandler };
+  /** Returns the workspace of a caller whose root key was accepted recently. Others share one part of the body budget. */
+  workspaceOf?: (authorization: string) => string | undefined;
 }
 
-export interface Tls {
+interface Tls {
   /** PEM files. */
   certFile: string;
   keyFile: string;
-  /** Of the key; '' when it is not encrypted. */
+  /** Of the key; '' if it is not encrypted. */
   passphrase: string;
 }
 
 export interface Server {
   port: number;
-  /** From now on every answer is the last on its connection: who has more to ask comes anew, or goes elsewhere. */
+  /** Closes each connection after its next response. */
   drain(): void;
-  /** Stops accepting, lets the requests in flight finish, then closes every connection. */
+  /** Stops accepting connections, waits for the requests in flight, then closes every connection. */
   close(): Promise<void>;
 }
 
 export async function listen(options: ListenOptions): Promise<Server> {
-  const { host, port, sharePort = false, tls, bodyBytesMax, newRequestId, answer, byHead } = options;
+  const { host, port, sharePort = false, tls, newRequestId, handler, byHeaders } = options;
   const app = tls ? secureApp(tls) : uws().App();
-  const traffic: Traffic = {
-    bodyBytesMax,
-    budget: new BodyBudget(options.arrivingBytesMax ?? budgetBytesFor(bodyBytesMax)),
-    callers: new RecentCallers(),
-    inFlight: 0,
-    closing: false,
-    onIdle() {},
-  };
+  const traffic = new Traffic(options);
 
-  async function close(socket: NonNullable<unknown>) {
-    traffic.closing = true;
-    uws().us_listen_socket_close(socket);
-    while (traffic.inFlight > 0) {
-      await new Promise<void>((resolve) => {
-        traffic.onIdle = resolve;
-      });
-      // Not from within one of uWebSockets.js's own callbacks, whose socket would be closed under it.
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    app.close();
-  }
-
-  app.any('/*', (native, head) => new Exchange(traffic, native, readHead(head, newRequestId()), answer, true).begin());
-  if (byHead) {
-    const take = (native: HttpResponse, head: HttpRequest) =>
-      new Exchange(traffic, native, readWholeHead(head, newRequestId()), byHead.answer, false).begin();
-    app.any(byHead.path, take).any(`${byHead.path}/*`, take);
+  app.any('/*', (native, head) => new Exchange(traffic, native, readHead(head, newRequestId()), handler, true).begin());
+  if (byHeaders) {
+    const handle = (native: HttpResponse, head: HttpRequest) =>
+      new Exchange(traffic, native, readWholeHead(head, newRequestId()), byHeaders.handler, false).begin();
+    app.any(byHeaders.path, handle).any(`${byHeaders.path}/*`, handle);
   }
   return new Promise((resolve, reject) => {
     app.listen(host, port, sharePort ? portShared : portExclusive, (socket) => {
       if (!socket) {
-        // uWebSockets.js does not say why.
-        const reasons = 'the port is taken, needs more rights, or the address is not one of this machine';
+        // uWebSockets.js does not give a reason.
+        const reasons = 'the port is in use or requires privileges, or the address is not one of this machine';
         reject(new Error(`Cannot listen on ${host} port ${port}: ${reasons}.`));
         return;
       }
       let closed: Promise<void> | undefined;
       resolve({
         port: uws().us_socket_local_port(socket),
-        drain: () => {
-          traffic.closing = true;
-        },
-        close: () => (closed ??= close(socket)),
+        drain: () => traffic.drain(),
+        close: () => (closed ??= close(app, socket, traffic)),
       });
     });
   });
 }
 
-/** What the requests of a server share. */
-interface Traffic {
-  readonly bodyBytesMax: number;
-  readonly budget: BodyBudget;
-  readonly callers: RecentCallers;
-  inFlight: number;
-  closing: boolean;
-  onIdle(): void;
+async function close(app: { close(): unknown }, socket: NonNullable<unknown>, traffic: Traffic) {
+  traffic.drain();
+  uws().us_listen_socket_close(socket);
+  await traffic.idle();
+  app.close();
 }
 
-/** A request whose head was just read, until its answer is written or its connection is gone. */
+/** The state that all requests of a server share. */
+class Traffic {
+  readonly bodyBytesMax: number;
+  readonly budget: BodyBudget;
+  readonly workspaceOf: (authorization: string) => string | undefined;
+  isDraining = false;
+  #inFlight = 0;
+  #onIdle = () => {};
+
+  constructor({ bodyBytesMax, arrivingBytesMax, workspaceOf = () => undefined }: ListenOptions) {
+    this.bodyBytesMax = bodyBytesMax;
+    this.budget = new BodyBudget(arrivingBytesMax ?? budgetBytesFor(bodyBytesMax));
+    this.workspaceOf = workspaceOf;
+  }
+
+  begin() {
+    this.#inFlight++;
+  }
+
+  end() {
+    this.#inFlight--;
+    if (this.#inFlight === 0) this.#onIdle();
+  }
+
+  drain() {
+    this.isDraining = true;
+  }
+
+  /** Resolves when no request is in flight. */
+  async idle() {
+    while (this.#inFlight > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onIdle = resolve;
+      });
+      // Not from within a callback of uWebSockets.js, whose socket would be closed under it.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+}
+
+/**
+ * - `reading`: parts of the body arrive.
+ * - `paused`: no more is read. The request is handled in the next turn of the event loop.
+ * - `handling`: the response is being made.
+ * - `abandoned`: as `handling`, but the connection is gone.
+ * - `sending`: the response is sent in several parts.
+ * - `done`: the response was sent, or the connection is gone.
+ */
+type Phase = 'reading' | 'paused' | 'handling' | 'abandoned' | 'sending' | 'done';
+
+/** A request, from its headers until its response is sent or its connection is gone. */
 class Exchange<R extends Request> {
   readonly #traffic: Traffic;
   readonly #native: HttpResponse;
   readonly #request: R;
-  readonly #answer: (request: R) => Promise<Response>;
+  readonly #handler: (request: R) => Promise<Response>;
   readonly #keepsBody: boolean;
   readonly #announcedBytes: number | undefined;
   /** No other request may follow on this connection. */
   #isLast: boolean;
-  #state: 'reading' | 'read' | 'answering' | 'sending' = 'reading';
-  #aborted = false;
-  /** A body that comes in several parts. */
+  #phase: Phase = 'reading';
+  /** A body that arrives in several parts. */
   #body: ArrivingBody | undefined;
 
   constructor(
     traffic: Traffic,
     native: HttpResponse,
     request: R,
-    answer: (request: R) => Promise<Response>,
+    handler: (request: R) => Promise<Response>,
     keepsBody: boolean,
   ) {
     this.#traffic = traffic;
     this.#native = native;
     this.#request = request;
-    this.#answer = answer;
+    this.#handler = handler;
     this.#keepsBody = keepsBody;
     this.#announcedBytes = bodyBytes();
     this.#isLast = transferEncoding !== undefined || !knownMethods.has(request.method);
   }
 
   begin() {
-    this.#traffic.inFlight++;
+    this.#traffic.begin();
     this.#native.onAborted(() => this.#abort());
-    if (this.#announcedBytes === undefined) this.#respondLast();
-    else if (this.#keepsBody && this.#announcedBytes > this.#traffic.bodyBytesMax) this.#refuse('too_large');
-    else this.#native.onData((part, isLastPart) => this.#take(part, isLastPart));
+    if (this.#announcedBytes === undefined) this.#pauseAndHandle();
+    else if (this.#keepsBody && this.#announcedBytes > this.#traffic.bodyBytesMax) this.#refuseBody('too_large');
+    else this.#native.onData((part, isLastPart) => this.#receive(part, isLastPart));
   }
 
   #abort() {
-    this.#aborted = true;
-    // The answer that is being made finishes it.
-    if (this.#state === 'answering') return;
+    if (this.#phase === 'handling') {
+      // Counts as in flight until its response is made.
+      this.#phase = 'abandoned';
+      return;
+    }
     this.#body?.end();
     this.#finish();
   }
 
   #finish() {
-    this.#traffic.inFlight--;
-    if (this.#traffic.inFlight === 0) this.#traffic.onIdle();
+    this.#phase = 'done';
+    this.#traffic.end();
   }
 
-  /** Takes a part of the body. An empty body is an empty part. */
-  #take(part: ArrayBuffer, isLastPart: boolean) {
-    if (this.#state !== 'reading') return; // Was on its way already when the body was refused.
+  /** Receives a part of the body. An empty body is one empty part. */
+  #receive(part: ArrayBuffer, isLastPart: boolean) {
+    if (this.#phase !== 'reading') return; // Sent before the connection was paused.
     if (this.#keepsBody) {
       const refusal = this.#keep(part, isLastPart);
       if (refusal) {
-        this.#refuse(refusal);
+        this.#refuseBody(refusal);
         return;
       }
     }
     if (!isLastPart) return;
-    if (this.#isLast) this.#respondLast();
-    else this.#respond();
+    if (this.#isLast) this.#pauseAndHandle();
+    else this.#handle();
   }
 
   #keep(part: ArrayBuffer, isLastPart: boolean): BodyRefusal | undefined {
-    const { bodyBytesMax, budget, callers } = this.#traffic;
+    const { bodyBytesMax, budget, workspaceOf } = this.#traffic;
     const request = this.#request;
     if ((this.#body?.length ?? 0) + part.byteLength > bodyBytesMax) return 'too_large';
     if (isLastPart && !this.#body) {
@@ -196,7 +223,7 @@ class Exchange<R extends Request> {
     }
     this.#body ??= new ArrivingBody(
       budget,
-      callers.workspaceOf(request.authorization) ?? unknownCallers,
+      workspaceOf(request.authorization) ?? unknownCallers,
       this.#announcedBytes || bodyBytesMax,
     );
     if (!this.#body.add(part)) return 'no_room';
@@ -204,80 +231,77 @@ class Exchange<R extends Request> {
     return undefined;
   }
 
-  #refuse(reason: BodyRefusal) {
+  #refuseBody(reason: BodyRefusal) {
     this.#body?.end();
     this.#request.body = reason;
-    this.#respondLast();
+    this.#pauseAndHandle();
   }
 
-  /** Answers as the last thing on this connection, of which no more is read. */
-  #respondLast() {
-    this.#state = 'read';
+  /** Stops reading the connection, and handles the request as its last one. */
+  #pauseAndHandle() {
+    this.#phase = 'paused';
     this.#isLast = true;
     this.#native.pause();
-    // Not in this turn: closed from within its own callback, uWebSockets.js goes on and serves the bytes it still has
-    // at hand as a next request. Until it is answered, a next request closes the connection.
+    // In a later turn: if the connection is closed within its own callback, uWebSockets.js still parses the bytes it has
+    // as a next request. Until the response, a next request closes the connection.
     setImmediate(() => {
-      if (!this.#aborted) this.#respond();
+      if (this.#phase === 'paused') this.#handle();
     });
   }
 
-  #respond() {
-    this.#state = 'answering';
+  #handle() {
+    this.#phase = 'handling';
     if (this.#announcedBytes === undefined) {
-      this.#reply(errorResponse(malformedRequest(), this.#request));
+      this.#respond(errorResponse(malformedRequest(), this.#request));
       return;
     }
-    const replyRejected = (cause: unknown) => {
-      console.error(`${this.#request.requestId}: answer() rejected, which it never should`, cause);
-      this.#reply(errorResponse(internalError(cause), this.#request));
+    const respondRejected = (cause: unknown) => {
+      console.error(`${this.#request.requestId}: the handler rejected, which is a bug`, cause);
+      this.#respond(errorResponse(internalError(cause), this.#request));
     };
     try {
-      this.#answer(this.#request).then((response) => this.#reply(response), replyRejected);
+      this.#handler(this.#request).then((response) => this.#respond(response), respondRejected);
     } catch (cause) {
-      replyRejected(cause);
+      respondRejected(cause);
     }
   }
 
-  #reply(response: Response) {
+  #respond(response: Response) {
     const request = this.#request;
     const native = this.#native;
-    const { closing, callers } = this.#traffic;
-    // Operations are all that is answered so, and only to those whose root key is good.
-    if (this.#keepsBody && response.status === 200 && request.method === 'POST') callers.add(request.authorization);
-
-    if (this.#aborted) {
+    const { isDraining } = this.#traffic;
+    if (this.#phase === 'abandoned') {
       this.#finish();
     } else if (this.#isLast && response.body !== '') {
-      // The connection is closed then, which is an abort and finishes it.
-      this.#state = 'sending';
+      // Closes the connection when it is sent, which is an abort and finishes the exchange.
+      this.#phase = 'sending';
       sendLast(native, request, response);
     } else if (response.bytes && request.method !== 'HEAD') {
-      this.#state = 'sending';
-      native.cork(() => send(native, request, response, response.bytes!, closing, () => this.#finish()));
+      this.#phase = 'sending';
+      native.cork(() => send(native, request, response, response.bytes!, isDraining, () => this.#finish()));
     } else {
-      native.cork(() => write(native, request, response, this.#isLast || closing));
+      native.cork(() => write(native, request, response, this.#isLast || isDraining));
       this.#finish();
     }
   }
 }
 
-/** Says what is wrong with the files, which uWebSockets.js does not. */
+/** Checks the files first, because uWebSockets.js reports no errors in them. */
 function secureApp({ certFile, keyFile, passphrase }: Tls) {
   const secret = passphrase === '' ? {} : { passphrase };
   const certificate = readPem('TLS_CERT_FILE', certFile, (pem) => new X509Certificate(pem));
   const key = readPem('TLS_KEY_FILE', keyFile, (pem) => {
     if (passphrase === '' && pem.includes('ENCRYPTED'))
-      throw new Error('it is encrypted, and wants TLS_KEY_PASSPHRASE');
+      throw new Error('it is encrypted, and TLS_KEY_PASSPHRASE is empty');
     try {
       return createPrivateKey({ key: pem, ...secret });
     } catch (cause) {
       if ((cause as NodeJS.ErrnoException).code !== 'ERR_OSSL_BAD_DECRYPT') throw cause;
-      throw new Error('TLS_KEY_PASSPHRASE does not open it');
+      throw new Error('TLS_KEY_PASSPHRASE does not decrypt it');
     }
   });
   if (!certificate.checkPrivateKey(key)) {
-    throw new Error('The key of TLS_KEY_FILE is not that of the certificate of TLS_CERT_FILE.');
+    throw new Error('The key in TLS_KEY_FILE does not match the certificate in TLS_CERT_FILE.');
   }
   return uws().SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ...secret });
 }
@@ -286,11 +310,11 @@ function readPem<T>(variable: string, file: string, read: (pem: Buffer) => T): T
   try {
     return read(readFileSync(file));
   } catch (cause) {
-    throw new Error(`The file of ${variable} cannot be used: ${(cause as Error).message}`, { cause });
+    throw new Error(`Cannot use the file in ${variable}: ${(cause as Error).message}`, { cause });
   }
 }
 
-// uWebSockets.js's ListenOptions, an enum that only its types have.
+// ListenOptions of uWebSockets.js, an enum without values at run time.
 const portShared = 0;
 const portExclusive = 1;
 
@@ -299,44 +323,44 @@ const statusLines = new Map(
   Object.entries(STATUS_CODES).map(([status, text]) => [Number(status), `${status} ${text}`]),
 );
 
-// Filled by `takeHeader` and read by `readHead` before any other request can come between: one pass over the headers,
-// with no closure made for it. `getHeader` would show the first of two headers and hide that there is a second.
+// Written by `takeHeader` and read by `readHead` and `Exchange` in the same callback: one pass over the headers without a
+// closure per request. `getHeader` returns the first of two headers and does not show that there is a second.
 let authorization: string | undefined;
 let contentType: string | undefined;
 let contentLength: string | undefined;
 let transferEncoding: string | undefined;
-let accepts = '';
-let twice = false;
+let accept = '';
+let isRepeated = false;
 
 function takeHeader(name: string, value: string) {
   switch (name) {
     case 'authorization':
-      twice ||= authorization !== undefined;
+      isRepeated ||= authorization !== undefined;
       authorization = value;
       break;
     case 'content-type':
-      twice ||= contentType !== undefined;
+      isRepeated ||= contentType !== undefined;
       contentType = value;
       break;
     case 'content-length':
-      twice ||= contentLength !== undefined;
+      isRepeated ||= contentLength !== undefined;
       contentLength = value;
       break;
     case 'transfer-encoding':
-      twice ||= transferEncoding !== undefined;
+      isRepeated ||= transferEncoding !== undefined;
       transferEncoding = value;
       break;
     case 'accept':
-      accepts = accepts === '' ? value : `${accepts}, ${value}`;
+      accept = accept === '' ? value : `${accept}, ${value}`;
       break;
   }
 }
 
-/** The request, its body still to come. */
+/** Returns the request without its body. */
 function readHead(head: HttpRequest, requestId: string): Request {
   authorization = contentType = contentLength = transferEncoding = undefined;
-  accepts = '';
-  twice = false;
+  accept = '';
+  isRepeated = false;
   head.forEach(takeHeader);
 
   return {
@@ -345,7 +369,7 @@ function readHead(head: HttpRequest, requestId: string): Request {
     hasQuery: Boolean(head.getQuery()),
     authorization: authorization ?? '',
     contentType: contentType ?? '',
-    accept: accepts,
+    accept,
     requestId,
     body: empty,
   };
@@ -361,9 +385,9 @@ function readWholeHead(head: HttpRequest, requestId: string): HeadRequest {
   return { ...readHead(head, requestId), headers };
 }
 
-/** The announced length of the body: 0 when there is none or it comes in chunks, undefined when the headers leave it open. */
+/** Returns the announced length of the body: 0 if it has none or is chunked, undefined if the headers are ambiguous. */
 function bodyBytes(): number | undefined {
-  if (twice) return undefined;
+  if (isRepeated) return undefined;
   if (transferEncoding !== undefined) {
     return contentLength === undefined && transferEncoding.toLowerCase() === 'chunked' ? 0 : undefined;
   }
@@ -371,31 +395,31 @@ function bodyBytes(): number | undefined {
   return /^\d{1,15}$/.test(contentLength) ? Number(contentLength) : undefined;
 }
 
-// Where such a request ends and the next begins is in doubt, so nothing more is read from its connection.
+// It is ambiguous where such a request ends, so its connection is not read any further.
 const malformedRequest = () =>
   new ApiError(
     'malformed_request',
-    'Content-Length, Authorization and Content-Type may come once, and Transfer-Encoding only as `chunked` and alone.',
+    'Content-Length, Authorization and Content-Type must not be repeated. Transfer-Encoding must be `chunked`, without Content-Length.',
   );
 
 function writeHead(native: HttpResponse, request: Request, response: Response) {
-  // 200 is what is written unless something else was.
+  // uWebSockets.js writes 200 by default.
   if (response.status !== 200) native.writeStatus(statusLines.get(response.status) ?? String(response.status));
   native.writeHeader('Content-Type', response.contentType);
   native.writeHeader('X-Request-Id', request.requestId);
   for (const [name, value] of response.headers) native.writeHeader(name, value);
 }
 
-/** Writes the whole answer. HEAD gets its headers alone. */
+/** Writes a whole response; for HEAD, its headers only. */
 function write(native: HttpResponse, request: Request, response: Response, closeConnection: boolean) {
   writeHead(native, request, response);
   if (request.method !== 'HEAD') native.end(response.body, closeConnection);
-  // `endWithoutBody` cannot close: given two arguments, or a length, it believes that so many bytes are still to come.
+  // `endWithoutBody` cannot close: with two arguments, or a length, it waits for that many bytes.
   else if (closeConnection) native.end('', true);
   else native.writeHeader('Content-Length', String(Buffer.byteLength(response.body))).endWithoutBody();
 }
 
-/** Writes what the connection takes now, and the rest as it takes more. */
+/** Writes what the connection accepts now, and the rest as it accepts more. */
 function send(
   native: HttpResponse,
   request: Request,
@@ -405,48 +429,47 @@ function send(
   finished: () => void,
 ) {
   let isDone = false;
-  const goOn = (offset: number): boolean => {
+  const sendFrom = (offset: number): boolean => {
     const [ok, done] = native.tryEnd(bytes.subarray(offset), bytes.length);
     isDone = done;
     if (done) finished();
     return ok;
   };
   writeHead(native, request, response);
-  // Stopping to read is left to the client here: an answer in parts cannot close its connection.
+  // The client closes the connection: uWebSockets.js cannot close it after a response in several parts.
   if (closeConnection) native.writeHeader('Connection', 'close');
-  if (!goOn(0) && !isDone) native.onWritable(goOn);
+  if (!sendFrom(0) && !isDone) native.onWritable(sendFrom);
 }
 
 /**
- * Writes the answer and closes the connection when the kernel has all of it. `end` can close too, but between its last
- * byte and the close, while a slow reader's answer is still in memory, further requests are read and served. So to
- * uWebSockets.js this answer never ends: it is told to wait for a byte more than there is. A next request that is read
- * meanwhile closes the connection.
+ * Writes a response and closes the connection when the kernel has all of it. `end` could close it too, but while a slow
+ * reader's response is still in memory, it reads and serves further requests. So for uWebSockets.js this response never
+ * ends: its announced total is one byte more than it has. A next request that is read meanwhile closes the connection.
  */
 function sendLast(native: HttpResponse, request: Request, response: Response) {
   const length = response.bytes?.length ?? Buffer.byteLength(response.body);
   const bytes = request.method === 'HEAD' ? empty : (response.bytes ?? Buffer.from(response.body));
-  const goOn = (offset: number) => native.tryEnd(bytes.subarray(offset), length + 1)[0];
+  const sendFrom = (offset: number) => native.tryEnd(bytes.subarray(offset), length + 1)[0];
   native.cork(() => {
     writeHead(native, request, response);
     native.writeHeader('Connection', 'close');
     // The first call writes Content-Length.
     native.tryEnd('', length);
-    // Within a cork, that bytes are accepted does not say that they are out. That a last one is accepted then does.
+    // Bytes accepted within a cork may not be sent yet. If one more byte is accepted afterwards, they are.
     if (bytes.length > 1) native.tryEnd(bytes.subarray(0, -1), length + 1);
   });
-  let isOut = bytes.length === 0;
+  let isSent = bytes.length === 0;
   if (native.getWriteOffset() === bytes.length - 1) {
     native.cork(() => {
-      isOut = goOn(bytes.length - 1);
+      isSent = sendFrom(bytes.length - 1);
     });
   }
-  if (isOut) {
+  if (isSent) {
     native.close();
     return;
   }
   native.onWritable((offset) => {
-    const ok = goOn(offset);
+    const ok = sendFrom(offset);
     if (ok) native.close();
     return ok;
   });

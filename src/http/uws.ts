@@ -1,4 +1,4 @@
-// Picks, checks and loads uWebSockets.js. Its native builds are tied to Node versions, and no one release covers all of ours.
+// Selects, checks and loads uWebSockets.js. Its native builds depend on the Node version, and no release covers all of ours.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { uwsPins } from './uwsPins.ts';
 
-// The newer release's types serve both: of what we use they differ only in naming `listen` with host and options.
+// The types of the newer release fit both: in what we use, they differ only in `listen` with host and options.
 type Uws = typeof import('uws-node22-26');
 
 export type { HttpRequest, HttpResponse } from 'uws-node22-26';
@@ -35,12 +35,12 @@ interface Build {
   load: () => unknown;
 }
 
-/** The native build for this Node that comes with a package; throws when it is not installed. */
+/** Returns the native build of a package for this Node. Throws if it is not installed. */
 function findBuild(packageName: string, nodeMajor: number, from: string): Build {
   const require = createRequire(createRequire(from).resolve(packageName));
   const manifest = require.resolve(`@uwsjs/${process.platform}-${process.arch}-${nodeMajor}/package.json`);
   const { name, version } = require(manifest) as { name: string; version: string };
-  // Not by the package's JavaScript: what runs is the file that was checked, and nothing before it.
+  // Not through the JavaScript of the package: only the checked file may run.
   const file = join(dirname(manifest), 'uws.node');
   return { name: `${name}@${version}`, file, load: () => require(file) };
 }

@@ -137,7 +137,7 @@ const RefillRule = Type.Object({
   refillDay: Type.Optional(Type.Integer()),
 });
 
-export const Credits = Type.Object({ remaining: Type.Integer(), refill: Type.Optional(RefillRule) });
+const Credits = Type.Object({ remaining: Type.Integer(), refill: Type.Optional(RefillRule) });
 /** `remaining: null` means unlimited. It is the only null in responses. */
 export const CreditsOrUnlimited = Type.Object({
   remaining: Nullable(Type.Integer()),

@@ -1,19 +1,19 @@
-// Root keys that Redis accepted recently. A root key names its workspace, so anybody can make up root keys of as many
-// workspaces as they like, and a share for each workspace bounds nothing. What comes with any other root key has one share
-// for all of it. This decides who waits, never what a root key may do: that is Redis's decision each time.
+// Root keys that Redis accepted recently. A root key names its workspace, so a caller can invent root keys of any number of
+// workspaces, and limits per workspace do not bound such callers. Requests with any other root key therefore share one limit.
+// This determines which requests wait, never what a root key may do: Redis decides that each time.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 
-/** Those are remembered at least, and twice as many at most. About 100 bytes each. */
-const rememberedMin = 10_000;
+/** Root keys of a generation, of which there are two. About 100 bytes each. */
+const generationSize = 10_000;
 
 export class AcceptedRootKeys {
   readonly #max: number;
-  /** By digest. When the newer ones are too many, they replace the older ones, of which those that were used have moved. */
+  /** Digests. When the newer generation is full, it replaces the older one. Using a root key moves it to the newer one. */
   #newer = new Set<string>();
   #older = new Set<string>();
 
-  constructor(max = rememberedMin) {
+  constructor(max = generationSize) {
     this.#max = max;
   }
 
@@ -24,7 +24,7 @@ export class AcceptedRootKeys {
     return true;
   }
 
-  /** Notes what Redis said of a root key. */
+  /** Records the decision of Redis on a root key. */
   note({ digestText }: PresentedRootKey, isAccepted: boolean) {
     if (isAccepted) {
       if (!this.#newer.has(digestText)) this.#add(digestText);

@@ -109,7 +109,7 @@ describe('root-key', () => {
     ]);
     const { code, out, err } = await run(['root-key', 'create', ...workspace, ...permissions.flat()]);
     expect({ code, out }).toEqual({ code: 1, out: '' });
-    expect(err).toBe('tollgate: --permission: a root key takes 65536 bytes of permissions.\n');
+    expect(err).toBe('tollgate: --permission: the grants of a root key must not exceed 65536 bytes.\n');
   });
 
   test.each(['soon', '30', '5w', '2099-12-31T12:00', '2101-01-01', '2020-01-01'])(
@@ -219,7 +219,7 @@ describe('names that were made to be read by a terminal are shown, not obeyed', 
   test('by an error', async () => {
     const { err } = await run(['root-key', 'list', '--workspace', '\u001b[2J\r\u009b']);
     expect(err).toBe(
-      `tollgate: There is no workspace \\u001b[2J\\u000d\\u009b. \`tollgate workspace list\` shows them.\n`,
+      `tollgate: There is no workspace \\u001b[2J\\u000d\\u009b. \`tollgate workspace list\` prints all of them.\n`,
     );
   });
 });
@@ -232,7 +232,7 @@ test.each([[['workspace', 'list']], [['workspace', 'list', '--json']], [['doctor
     let err = '';
     child.stderr.on('data', (text) => (err += text));
     await once(child, 'close');
-    expect(err).toMatch(/^(tollgate: Nobody reads the output any longer\.\n)?$/);
+    expect(err).toMatch(/^(tollgate: The reader of the output has closed it\.\n)?$/);
   },
 );
 

@@ -192,7 +192,7 @@ describe('a workspace of everything there is', () => {
     const command = ['export', file, '--workspace', tollgate.workspaceId];
     expect(await cli(command)).toMatchObject({
       code: 1,
-      err: expect.stringContaining(`${file} exists. --resume goes on`),
+      err: expect.stringContaining(`${file} exists. Use --resume to continue`),
     });
     expect(await cli([...command, '--resume'])).toMatchObject({
       code: 1,
@@ -242,7 +242,7 @@ describe('a workspace of everything there is', () => {
     const [code] = await once(child, 'close');
     expect({ code, err }).toEqual({
       code: 1,
-      err: expect.stringMatching(/tollgate: Nobody reads the output any longer\.\n$/),
+      err: expect.stringMatching(/tollgate: The reader of the output has closed it\.\n$/),
     });
   });
 });
@@ -310,8 +310,8 @@ describe('a file from elsewhere', () => {
 
     const { code, out, err } = await cli(['import', file, '--workspace', workspaceId]);
     expect(code).toBe(1);
-    expect(out).toMatch(/^Imported 2 keys\.\nRefused: 14 lines\.\n {2}line 2: is not valid JSON/);
-    expect(out).toContain(`They are in ${rejected}, with the reasons.\n`);
+    expect(out).toMatch(/^Imported 2 keys\.\nRejected: 14 lines\.\n {2}line 2: is not valid JSON/);
+    expect(out).toContain(`${rejected} has the rejected lines and the reasons.\n`);
     const told = linesOf(readFileSync(rejected, 'utf8'));
     expect(told.map(({ line, errors }) => [line, errors[0].field])).toEqual([
       [2, ''],
@@ -352,7 +352,7 @@ describe('a file from elsewhere', () => {
     expect(linesOf(out)).toEqual([
       { line: 1, errors: [{ field: 'hash', message: 'must be string' }], input: { hash: 1 } },
     ]);
-    expect(err).toContain('Refused: 1 line');
+    expect(err).toContain('Rejected: 1 line');
   });
 
   test('a line that is too long is refused without being held, and the next one is read', async () => {
@@ -363,7 +363,7 @@ describe('a file from elsewhere', () => {
     const { code, out } = await cli(['import', '-', '--workspace', workspaceId], input);
     expect(code).toBe(1);
     expect(linesOf(out)).toEqual([
-      { line: 2, errors: [{ field: '', message: 'A line may have 1048576 bytes (BODY_LIMIT_BYTES).' }] },
+      { line: 2, errors: [{ field: '', message: 'The line is longer than 1048576 bytes (BODY_LIMIT_BYTES).' }] },
     ]);
     expect(await keysIn(workspaceId)).toBe(2);
   });
@@ -540,7 +540,7 @@ describe('with a Redis of its own', () => {
     child.stdin.end(lines(1000));
     const [code] = await once(child, 'close');
     expect(code).toBe(1);
-    expect(err).toMatch(/tollgate: The import ended after line 500: .* Run the same command again: .*\n$/);
+    expect(err).toMatch(/tollgate: The import stopped after line 500: .* Run the same command again; .*\n$/);
   });
 });
 
@@ -605,10 +605,10 @@ describe('a workspace without room', () => {
     // The root key and the API are there already.
     const dry = await run(lines, workspaceId, '--dry-run');
     expect(dry.code).toBe(1);
-    expect(dry.err).toContain('There is no room for 12 of these: a workspace may have 20 records (RECORDS_MAX).');
+    expect(dry.err).toContain('12 of these exceed the maximum of 20 records per workspace (RECORDS_MAX).');
     const { code, err } = await run(lines, workspaceId);
     expect(code).toBe(1);
-    expect(err).toContain('The import ended after line 0: The workspace may have 20 records');
+    expect(err).toContain('The import stopped after line 0: The workspace may have 20 records');
     expect(err).toContain('RECORDS_MAX. Run the same command again');
     expect(await keysIn(workspaceId)).toBe(0);
     const fits = await run(keyLines(18, apiId), workspaceId);
@@ -627,7 +627,7 @@ test('keys that were made elsewhere are counted, as their hashes do not show how
   ]);
   expect(await importInto(workspaceId, lines, '--dry-run')).toMatchObject({ unknownLength: 2 });
   const { err } = await cli(['import', '-', '--workspace', workspaceId], lines);
-  expect(err).toContain('Made elsewhere: 2 of the keys.');
+  expect(err).toContain('Issued elsewhere: 2 of the keys.');
   // What exists is not spoken of again.
   expect(await importInto(workspaceId, lines)).not.toHaveProperty('unknownLength');
 });

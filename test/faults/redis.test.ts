@@ -10,7 +10,7 @@ import type { Redis } from 'ioredis';
 import { type Logger, pino } from 'pino';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createKeyString, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
-import type { Answer } from '../../src/http/message.ts';
+import type { Handler } from '../../src/http/message.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { operations } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
@@ -31,7 +31,7 @@ let redis: ChildProcess;
 /** Beside the store, to make faults with. */
 let admin: Redis;
 let store: Store;
-let answer: Answer;
+let answer: Handler;
 let log: Logger;
 let logged: string;
 let rootKey: string;

@@ -1,6 +1,6 @@
 // Requests to a pipeline, without a socket, and how long they took.
 
-import type { Answer, Response } from '../../src/http/message.ts';
+import type { Handler, Response } from '../../src/http/message.ts';
 import { requestTo } from '../support/harness.ts';
 
 export interface Timed extends Response {
@@ -9,7 +9,7 @@ export interface Timed extends Response {
   atMs: number;
 }
 
-export async function sendTimed(answer: Answer, operation: string, rootKey: string, input: unknown): Promise<Timed> {
+export async function sendTimed(answer: Handler, operation: string, rootKey: string, input: unknown): Promise<Timed> {
   const startedAt = performance.now();
   const response = await answer(requestTo(`/v2/${operation}`, rootKey, { body: JSON.stringify(input) }));
   const atMs = performance.now();

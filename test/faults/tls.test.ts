@@ -213,23 +213,23 @@ describe('to its callers', () => {
     ['workers', '2'],
   ])('files that cannot be used are refused at the start, in words: %s', async (_what, WORKERS) => {
     const words = await refusal({ ...settings(), TLS_KEY_FILE: join(dir, 'nowhere.pem'), WORKERS });
-    expect(words).toMatch(/^tollgate: The file of TLS_KEY_FILE cannot be used: ENOENT.*nowhere\.pem'$/m);
+    expect(words).toMatch(/^tollgate: Cannot use the file in TLS_KEY_FILE: ENOENT.*nowhere\.pem'$/m);
   });
 
   test.each([
-    ['no such certificate', { certFile: 'nowhere.pem' }, /^The file of TLS_CERT_FILE cannot be used: ENOENT/],
-    ['an empty certificate', { certFile: 'empty.pem' }, /^The file of TLS_CERT_FILE cannot be used: /],
-    ['an empty key', { keyFile: 'empty.pem' }, /^The file of TLS_KEY_FILE cannot be used: /],
-    ['the key of another', { keyFile: 'other.key' }, /^The key of TLS_KEY_FILE is not that of the certificate/],
+    ['no such certificate', { certFile: 'nowhere.pem' }, /^Cannot use the file in TLS_CERT_FILE: ENOENT/],
+    ['an empty certificate', { certFile: 'empty.pem' }, /^Cannot use the file in TLS_CERT_FILE: /],
+    ['an empty key', { keyFile: 'empty.pem' }, /^Cannot use the file in TLS_KEY_FILE: /],
+    ['the key of another', { keyFile: 'other.key' }, /^The key in TLS_KEY_FILE does not match the certificate/],
     [
       'no passphrase',
       { keyFile: 'encrypted.key' },
-      /^The file of TLS_KEY_FILE cannot be used: it is encrypted, and wants TLS_KEY_PASSPHRASE/,
+      /^Cannot use the file in TLS_KEY_FILE: it is encrypted, and TLS_KEY_PASSPHRASE is empty/,
     ],
     [
       'a wrong one',
       { keyFile: 'encrypted.key', passphrase: 'wrong' },
-      /^The file of TLS_KEY_FILE cannot be used: TLS_KEY_PASSPHRASE does not open it$/,
+      /^Cannot use the file in TLS_KEY_FILE: TLS_KEY_PASSPHRASE does not decrypt it$/,
     ],
   ])('refused at the start: %s', async (_what, wrong, words) => {
     writeFileSync(join(dir, 'empty.pem'), '');
@@ -243,8 +243,8 @@ describe('to its callers', () => {
       passphrase?: string;
     };
     const tls = { certFile: join(dir, certFile), keyFile: join(dir, keyFile), passphrase };
-    const answer = () => Promise.reject(new Error('nobody asks'));
-    const options = { host: '127.0.0.1', port: 0, bodyBytesMax: 1024, newRequestId: () => '', answer };
+    const handler = () => Promise.reject(new Error('nobody asks'));
+    const options = { host: '127.0.0.1', port: 0, bodyBytesMax: 1024, newRequestId: () => '', handler };
     await expect(listen({ ...options, tls })).rejects.toThrow(words);
   });
 });

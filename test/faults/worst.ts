@@ -3,7 +3,7 @@
 
 import type { PresentedRootKey } from '../../src/domain/caller.ts';
 import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
-import { compileInput } from '../../src/http/validate.ts';
+import { compileInput } from '../../src/input/validate.ts';
 import { verifyKey } from '../../src/operations/keys/verifyKey.ts';
 import { multiLimit } from '../../src/operations/ratelimits/multiLimit.ts';
 import { AcceptedRootKeys } from '../../src/store/accepted.ts';

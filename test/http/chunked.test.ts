@@ -25,16 +25,16 @@ beforeAll(async () => {
     port: 0,
     bodyBytesMax,
     newRequestId: () => createId('req', nowMs()),
-    answer: createPipeline(operations, {
+    handler: createPipeline(operations, {
       store: h.store,
       log,
       metaBytesMax: 10_240,
       isStopping: () => isStopping,
       scrape: async () => ({ text: 'tollgate_up 1\n', ageMs: 0 }),
     }),
-    byHead: {
+    byHeaders: {
       path: gatewayPath,
-      answer: createGateway({ store: h.store, log, keyHeader: 'Authorization', rootKey: h.rootKey, meta: [] }),
+      handler: createGateway({ store: h.store, log, keyHeader: 'Authorization', rootKey: h.rootKey, meta: [] }),
     },
   });
 });

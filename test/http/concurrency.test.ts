@@ -26,7 +26,7 @@ async function start(): Promise<Running> {
   const store = await openStore({ ...testSettings, url: testRedisUrl() });
   const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
   const newRequestId = () => createId('req', Date.now());
-  const server = await listen({ host: '127.0.0.1', port: 0, answer, bodyBytesMax: 1_000_000, newRequestId });
+  const server = await listen({ host: '127.0.0.1', port: 0, handler: answer, bodyBytesMax: 1_000_000, newRequestId });
   return { store, server };
 }
 

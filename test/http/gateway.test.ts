@@ -26,8 +26,8 @@ async function serve(options: Partial<GatewayOptions> = {}): Promise<Server> {
     port: 0,
     bodyBytesMax,
     newRequestId: () => createId('req', h.clock.now),
-    answer: createPipeline(operations, { store: h.store, log, metaBytesMax: 10_240 }),
-    byHead: { path: gatewayPath, answer: createGateway({ store: h.store, log, ...settings }) },
+    handler: createPipeline(operations, { store: h.store, log, metaBytesMax: 10_240 }),
+    byHeaders: { path: gatewayPath, handler: createGateway({ store: h.store, log, ...settings }) },
   });
   servers.push(server);
   return server;

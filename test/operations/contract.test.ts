@@ -7,7 +7,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import type { Resource } from '../../src/domain/grants.ts';
 import { createKeyString, createRootKeyString } from '../../src/domain/keyString.ts';
 import { ApiError, type ErrorCode, errorCatalogue } from '../../src/errors.ts';
-import type { Answer, Request } from '../../src/http/message.ts';
+import type { Handler, Request } from '../../src/http/message.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { operations } from '../../src/operations/index.ts';
@@ -29,7 +29,7 @@ const paths = (operations as readonly AnyOperation[]).flatMap((operation) =>
 const managing = paths.find(({ operation }) => operation.name === 'keys.updateKey')!;
 const deciding = paths.find(({ operation }) => operation.name === 'keys.verifyKey')!;
 
-let answer: Answer;
+let answer: Handler;
 const causes = new Map<string, string>();
 printCauses(causes);
 beforeAll(() => {

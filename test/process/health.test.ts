@@ -153,7 +153,7 @@ test.each(['1', '2'])(
     expect(answers).not.toMatch(/^Connection: close/im);
 
     const ended = endAfter(server, 'SIGTERM');
-    await vi.waitFor(() => expectNotReady(server, 'The server has been told to stop.', 'shutting_down'), waiting);
+    await vi.waitFor(() => expectNotReady(server, 'The server is shutting down.', 'shutting_down'), waiting);
     // What still comes is served, and told not to come back on this connection.
     expect(await ask(server, '/v2/liveness')).toMatchObject({ status: 200 });
     answers = '';

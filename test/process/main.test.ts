@@ -62,7 +62,7 @@ test.concurrent('FIRST_ROOT_KEY=none leaves an empty store empty, for where stan
     env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir },
     encoding: 'utf8',
   });
-  expect(workspaces.stdout).toBe('There is no workspace.\n');
+  expect(workspaces.stdout).toBe('There are no workspaces.\n');
   expect(await server.stop()).toBe(0);
   expect(server.out).toMatch(/^Tollgate listens on .*\n$/);
 });

@@ -360,5 +360,5 @@ test('no metrics on a port that other machines may reach, and the log has the re
   const server = await start({ HOST: '0.0.0.0', LOG_LEVEL: 'info' });
   const { port } = new URL(server.url);
   expect((await fetch(`http://127.0.0.1:${port}/metrics`)).status).toBe(404);
-  await vi.waitFor(() => expect(server.err).toContain('Set METRICS_PORT to serve it.'), waiting);
+  await vi.waitFor(() => expect(server.err).toContain('Set METRICS_PORT to serve it'), waiting);
 });

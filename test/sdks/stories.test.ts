@@ -23,7 +23,7 @@ beforeAll(async () => {
     metaBytesMax: 10_240,
   });
   const newRequestId = () => createId('req', clock.now);
-  server = await listen({ host: '127.0.0.1', port: 0, answer, bodyBytesMax: 1_000_000, newRequestId });
+  server = await listen({ host: '127.0.0.1', port: 0, handler: answer, bodyBytesMax: 1_000_000, newRequestId });
   unkey = sdk(tollgate.rootKey);
 });
 afterAll(() => server.close());

@@ -74,14 +74,14 @@ export function sdkTests({ open, unsendable = [] }: Options) {
 
   beforeAll(async () => {
     const log = pino({ level: 'silent' });
-    const answer = createPipeline(operations, { store: tollgate.store, log, metaBytesMax: 10_240 });
+    const handler = createPipeline(operations, { store: tollgate.store, log, metaBytesMax: 10_240 });
     let requests = 0;
     server = await listen({
       ...{ host: '127.0.0.1', port: 0, bodyBytesMax: 1_000_000 },
       newRequestId: () => `req_${++requests}`,
-      answer(request) {
+      handler(request) {
         received = request.body.toString();
-        return answer(request);
+        return handler(request);
       },
     });
     sdk = await open(`http://127.0.0.1:${server.port}`);

@@ -6,7 +6,7 @@ import type { Static } from 'typebox';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import { parseGrant } from '../../src/domain/grants.ts';
 import { createId, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
-import type { Answer, Request } from '../../src/http/message.ts';
+import type { Handler, Request } from '../../src/http/message.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { type OperationName, type Operations, operations } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
@@ -80,7 +80,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
       clock.now += ms;
     },
   };
-  const state = {} as { store: Store; answer: Answer; workspaceId: string; rootKey: string };
+  const state = {} as { store: Store; answer: Handler; workspaceId: string; rootKey: string };
   const causes = new Map<string, string>();
   printCauses(causes);
 

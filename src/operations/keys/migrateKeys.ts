@@ -1,19 +1,9 @@
 import Type, { type Static } from 'typebox';
 import { manages } from '../../operation.ts';
 import type { NewKey } from '../../store/keys.ts';
-import { apiNotFound, checkCredits, checkNamesOnce, invalid, mayNotCreate, metaText, roleNotFound } from '../rules.ts';
-import {
-  ApiId,
-  Expires,
-  ExternalId,
-  Fields,
-  KeyName,
-  Meta,
-  NewCredits,
-  Ratelimits,
-  RoleName,
-  Slug,
-} from '../schemas.ts';
+import { invalid, metaText } from '../rules.ts';
+import { ApiId, Fields } from '../schemas.ts';
+import { checkNewKey, newKeyFields, newKeyOf, newKeyRefused } from './newKey.ts';
 
 /** One script imports all keys of a call while other requests wait. This many permissions, roles and limits take it tens of ms. */
 const partsMax = 10_000;
@@ -28,41 +18,26 @@ export const IssuedKey = Fields({
       'import only keys with at least 128 random bits (22 random letters and digits).',
     documented: { pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$' },
   }),
-  name: Type.Optional(KeyName),
-  externalId: Type.Optional(ExternalId),
-  meta: Type.Optional(Meta),
-  roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
-  permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
-  expires: Type.Optional(Expires),
-  enabled: Type.Optional(Type.Boolean({ default: true })),
-  credits: Type.Optional(NewCredits),
-  ratelimits: Type.Optional(Ratelimits),
+  ...newKeyFields,
 });
 
 /** Counts the permissions, roles and limits of a key, which determine the time to import it. */
-export const partsOf = ({ ratelimits, roles, permissions }: Static<typeof IssuedKey>): number =>
+const partsOf = ({ ratelimits, roles, permissions }: Static<typeof IssuedKey>): number =>
   (ratelimits?.length ?? 0) + (roles?.length ?? 0) + (permissions?.length ?? 0);
 
 /** Checks an issued key for what its schema cannot express, except `meta`. `at` is its location in the input. */
-export function checkIssuedKey({ hash, credits, ratelimits }: Static<typeof IssuedKey>, at: string) {
+export function checkIssuedKey({ hash, ...fields }: Static<typeof IssuedKey>, at: string) {
   const digest = Buffer.from(hash, 'base64');
   if (digest.length !== 32 || digest.toString('base64') !== hash)
     throw invalid(`${at}.hash`, 'is not the base64 of 32 bytes');
-  checkCredits(credits, `${at}.credits`);
-  checkNamesOnce(ratelimits, `${at}.ratelimits`);
+  checkNewKey(fields, at);
 }
 
 /** Returns an issued key as the store expects it. `meta` is JSON text. */
-export const issuedKey = (
-  { hash, meta: _value, credits, ...key }: Static<typeof IssuedKey>,
-  meta: string | null | undefined,
-): NewKey => ({
-  ...key,
+export const issuedKey = ({ hash, ...fields }: Static<typeof IssuedKey>, meta: string | null | undefined): NewKey => ({
+  ...newKeyOf(fields, meta),
   digest: Buffer.from(hash, 'base64'),
   start: '',
-  meta: meta ?? undefined,
-  remaining: credits?.remaining ?? undefined,
-  refill: credits?.refill as NewKey['refill'],
 });
 
 export const migrateKeys = manages({
@@ -127,16 +102,14 @@ export const migrateKeys = manages({
       },
       actor,
     );
-    if ('created' in result) {
-      const answer = { migrated: [] as { hash: string; keyId: string }[], failed: [] as string[] };
-      for (const [index, { hash }] of keys.entries()) {
-        const keyId = result.created[index];
-        if (keyId) answer.migrated.push({ hash, keyId });
-        else answer.failed.push(hash);
-      }
-      return answer;
+    if ('refused' in result) throw newKeyRefused(result);
+    const migrated: { hash: string; keyId: string }[] = [];
+    const failed: string[] = [];
+    for (const [index, { hash }] of keys.entries()) {
+      const keyId = result.created[index];
+      if (keyId) migrated.push({ hash, keyId });
+      else failed.push(hash);
     }
-    if (result.refused === 'api_not_found') throw apiNotFound();
-    throw result.refused === 'role_not_found' ? roleNotFound(result.name) : mayNotCreate(result.name);
+    return { migrated, failed };
   },
 });

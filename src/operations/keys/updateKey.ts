@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
 import { manages } from '../../operation.ts';
 import type { KeyChanges } from '../../store/keys.ts';
 import { checkCredits, checkNamesOnce, invalid, keyNotFound, mayNotCreate, metaText, roleNotFound } from '../rules.ts';
@@ -18,21 +18,26 @@ import {
 } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 
+const input = Fields({
+  keyId: KeyId,
+  name: Type.Optional(Nullable(KeyName)),
+  externalId: Type.Optional(Nullable(ExternalId)),
+  meta: Type.Optional(Nullable(Meta)),
+  expires: Type.Optional(Nullable(Expires)),
+  credits: Type.Optional(Nullable(CreditChanges)),
+  ratelimits: Type.Optional(Nullable(Ratelimits)),
+  enabled: Type.Optional(Type.Boolean()),
+  roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
+  permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
+});
+
+/** Fields that the store expects as they are in the input. */
+type Unchanged = Exclude<keyof Static<typeof input>, 'keyId' | 'meta' | 'credits'>;
+
 export const updateKey = manages({
   name: 'keys.updateKey',
   summary: 'Update a key. Omitted fields are unchanged; null removes a value.',
-  input: Fields({
-    keyId: KeyId,
-    name: Type.Optional(Nullable(KeyName)),
-    externalId: Type.Optional(Nullable(ExternalId)),
-    meta: Type.Optional(Nullable(Meta)),
-    expires: Type.Optional(Nullable(Expires)),
-    credits: Type.Optional(Nullable(CreditChanges)),
-    ratelimits: Type.Optional(Nullable(Ratelimits)),
-    enabled: Type.Optional(Type.Boolean()),
-    roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
-    permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
-  }),
+  input,
   output: Empty,
   errors: ['key_not_found', 'role_not_found', 'too_many_records'],
   needs: { api: ['update_key'] },
@@ -44,10 +49,17 @@ export const updateKey = manages({
   load: loadKey,
   scope: scopeOfKey,
 
-  async handle({ keyId, meta, ...input }, context) {
+  async handle({ keyId, meta, credits, ...fields }, context) {
     const { store, caller, actor } = context;
     const text = metaText(meta, context, 'meta');
-    const changes = { ...input, meta: meta && text === undefined ? null : text } as KeyChanges;
+    const { name, externalId, expires, ratelimits, enabled, roles, permissions } = fields;
+    const changes: KeyChanges = {
+      // A field that is missing here does not compile.
+      ...({ name, externalId, expires, ratelimits, enabled, roles, permissions } satisfies Pick<KeyChanges, Unchanged> &
+        Record<Unchanged, unknown>),
+      credits: credits as KeyChanges['credits'],
+      meta: meta && text === undefined ? null : text,
+    };
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
     const result = await store.keys.update(caller.workspaceId, keyId, changes, mayCreatePermissions, actor);
     switch (result.refused) {

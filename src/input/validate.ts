@@ -1,15 +1,15 @@
-// Input against an operation's own schema. A good input costs one compiled check. A bad one from a small body is checked
-// again by a validator that goes on after the first failure, to name every field. A megabyte of `{}` has 1.4 million
-// failures, so the error of a larger body names the first one only.
+// Checks input against the schema of an operation. Valid input costs one compiled check. Invalid input of a small body is
+// checked again by a validator that continues after the first failure, to name every field. A megabyte of `{}` has 1.4
+// million failures, so for a larger body the error names only the first one.
 
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import type { TSchema } from 'typebox';
 import { ApiError, type FieldError } from '../errors.ts';
 
 const fieldsMax = 20;
-/** Characters of a name that the caller made up, in an error. */
+/** Maximum length of an unknown field's name in an error. */
 const nameCharactersMax = 100;
-/** Bodies of at most this size get all their errors listed. */
+/** All errors are listed for bodies of at most this size. */
 export const explainedBytesMax = 8192;
 const fast = new Ajv({ strict: true, allowUnionTypes: true });
 const thorough = new Ajv({ strict: true, allowUnionTypes: true, allErrors: true });
@@ -37,7 +37,7 @@ export function compileInput(schema: TSchema): CheckInput {
   };
 }
 
-/** `/ratelimits/0/name` as `body.ratelimits[0].name`. */
+/** Converts `/ratelimits/0/name` to `body.ratelimits[0].name`. */
 const locationOf = (pointer: string): string =>
   pointer
     .split('/')
@@ -65,6 +65,6 @@ function fieldError({ keyword, instancePath, params, message }: ErrorObject): Fi
   }
 }
 
-/** A name may be as long as the body. */
+/** A name can be as long as the body. */
 const shortened = (name: string): string =>
   name.length > nameCharactersMax ? `${name.slice(0, nameCharactersMax).toWellFormed()}…` : name;

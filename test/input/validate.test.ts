@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { describe, expect, test } from 'vitest';
 import { ApiError, type FieldError } from '../../src/errors.ts';
-import { compileInput, explainedBytesMax } from '../../src/http/validate.ts';
+import { compileInput, explainedBytesMax } from '../../src/input/validate.ts';
 import { operations } from '../../src/operations/index.ts';
 import { ExternalId, Fields, Int, Nullable } from '../../src/operations/schemas.ts';
 

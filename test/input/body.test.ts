@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ApiError } from '../../src/errors.ts';
-import { parseBody, parseLargeBody, structureMax } from '../../src/http/body.ts';
+import { parseBody, parseLargeBody, structureMax } from '../../src/input/body.ts';
 
 function refusal(body: string | Buffer): ApiError {
   try {
@@ -88,7 +88,7 @@ describe('what is refused with 400', () => {
 
   test('half a character below any nesting', () => {
     const deep = `{"a":"\\ud83d\\ude00","b":${'['.repeat(200_000)}"\\ude00"${']'.repeat(200_000)}}`;
-    expect(refusal(deep).message).toBe('The body is not valid JSON: an escape stands for half of a character.');
+    expect(refusal(deep).message).toBe('The body is not valid JSON: an escape is half of a surrogate pair.');
   });
 });
 

@@ -8,7 +8,7 @@
 //
 // these are {"apiId":"api_1","keys":[0]} and, if a part took two items, [{"hash":"a"},{"hash":"b"}] and [{"hash":"c"}]. The
 // 0 is the place of the array among those that were cut out. The body is valid JSON exactly when the outline and all parts
-// are, as each part is a list of items and stands where the outline has one.
+// are, because each part is a list of items and replaces one in the outline.
 
 import { isUtf8 } from 'node:buffer';
 import { closeBrace, closeBracket, colon, comma, endOfString, openBrace, openBracket, quote } from '../domain/json.ts';
@@ -19,14 +19,14 @@ export interface Body {
   value: unknown;
 }
 
-/** Members, objects and arrays of one item, or of the outline. An item of keys.migrateKeys has some 5,400 at most. */
+/** Maximum members, objects and arrays of one item, or of the outline. An item of keys.migrateKeys has at most 5,400. */
 export const structureMax = 32_768;
-/** A part ends at the first comma after so many of them, or so many characters. */
+/** A part ends at the first comma after this much structure, or this many characters. */
 const partSize = { structure: 4096, characters: 65_536 };
-/** Parsing goes on without a pause for this long. */
+/** Parsing continues without a pause for this long. */
 const stepMs = 5;
 
-/** Parses a body that is too short to hold up other requests. */
+/** Parses a body that is too short to delay other requests. */
 export function parseBody(body: Buffer): Body {
   const text = decode(body);
   const value = parse(text);
@@ -34,7 +34,7 @@ export function parseBody(body: Buffer): Body {
   return { text, value };
 }
 
-/** Parses a body of any length in steps of some milliseconds; `pause` lets others run between them. */
+/** Parses a body of any length in steps of a few milliseconds. Other requests run during `pause`. */
 export async function parseLargeBody(body: Buffer, pause: () => Promise<void>, size = partSize): Promise<Body> {
   const text = decode(body);
   const { outline, arrays } = cut(text, size);
@@ -45,9 +45,10 @@ export async function parseLargeBody(body: Buffer, pause: () => Promise<void>, s
     const items: unknown[] = [];
     parsed.push(items);
     for (const part of parts) {
-      const some = parsePart(`[${part}]`) as unknown[];
-      if (some.length === 0 && parts.length > 1) throw malformed('is not valid JSON: an item is missing after a comma');
-      for (const item of some) items.push(item);
+      const parsedPart = parsePart(`[${part}]`) as unknown[];
+      if (parsedPart.length === 0 && parts.length > 1)
+        throw malformed('is not valid JSON: an item is missing after a comma');
+      for (const item of parsedPart) items.push(item);
       if (performance.now() - since > stepMs) {
         await pause();
         since = performance.now();
@@ -68,12 +69,12 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    // Without what V8 quotes of the body.
+    // Without the part of the body that V8 quotes.
     throw malformed(`is not valid JSON: ${(cause as Error).message.replace(/ \.\.\..*$|, ".*$/s, '')}`);
   }
 }
 
-/** As `parse`, without the position in an error: it is not that in the body. */
+/** As `parse`, but without the position in an error, which refers to the part. */
 function parsePart(text: string): unknown {
   try {
     return parse(text);
@@ -83,19 +84,19 @@ function parsePart(text: string): unknown {
   }
 }
 
-/** The outline with the arrays in their places. */
+/** Returns the outline with the arrays in place of their numbers. */
 function joined(outline: unknown, arrays: unknown[][]): unknown {
   if (Array.isArray(outline)) return arrays[outline[0] as number];
   if (typeof outline !== 'object' || outline === null) return outline;
   const members = outline as Record<string, unknown>;
   for (const [name, value] of Object.entries(members)) {
-    // An own member already, also where it is named __proto__.
+    // The member exists already, so this is safe for `__proto__`.
     if (Array.isArray(value)) members[name] = arrays[value[0] as number];
   }
   return outline;
 }
 
-/** No array is being cut: this is the outline. */
+/** No array is being cut: the text is part of the outline. */
 const none = -1;
 
 interface Cut {
@@ -104,11 +105,11 @@ interface Cut {
   arrays: string[][];
 }
 
-/** Cuts a text in parts. Of a text that is not valid JSON the outline or one of the parts is not valid either, or it throws. */
+/** Cuts a text into parts. If it is not valid JSON, this throws, or the outline or a part is not valid JSON either. */
 function cut(text: string, size: typeof partSize): Cut {
   const arrays: string[][] = [];
   let outline = '';
-  /** What comes before is in the outline or in a part. */
+  /** Everything before is in the outline or in a part. */
   let from = 0;
   let depth = 0;
   /** The depth inside of the array that is being cut. */
@@ -160,7 +161,7 @@ function cut(text: string, size: typeof partSize): Cut {
   return { outline: outline + text.slice(from), arrays };
 }
 
-/** Whether an escape stands for half of a character. On the text: going through the value would overflow the stack. */
+/** Whether an escape is half of a surrogate pair. Searches the text, because recursion into the value could overflow the stack. */
 function hasLoneSurrogate(text: string): boolean {
   for (let at = text.indexOf('\\'); at >= 0; at = text.indexOf('\\', at)) {
     if (!isHalf(text, at)) at += 2;
@@ -174,7 +175,7 @@ function hasLoneSurrogate(text: string): boolean {
 const lowHalf = 'cdefCDEF';
 const anyHalf = `89abAB${lowHalf}`;
 
-/** Whether the text at `at` is an escape that stands for half of a character. */
+/** Whether there is an escape of a surrogate at `at`. */
 const isHalf = (text: string, at: number, digits = anyHalf): boolean =>
   text[at] === '\\' &&
   text[at + 1] === 'u' &&
@@ -183,7 +184,7 @@ const isHalf = (text: string, at: number, digits = anyHalf): boolean =>
 
 const malformed = (message: string) =>
   new ApiError('invalid_input', `The body ${message}.`, { fields: [{ location: 'body', message }] });
-const loneSurrogate = () => malformed('is not valid JSON: an escape stands for half of a character');
+const loneSurrogate = () => malformed('is not valid JSON: an escape is half of a surrogate pair');
 const unbalanced = () => malformed('is not valid JSON: its brackets do not match');
 const tooMuch = () =>
-  malformed(`has more than ${structureMax} members, objects and arrays in one item, or outside of its arrays`);
+  malformed(`has more than ${structureMax} members, objects and arrays in one item or outside its arrays`);

@@ -1,0 +1,126 @@
+// src/http/concurrencyLimiter.ts: which requests run, wait, and are rejected.
+
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { ConcurrencyLimiter, serialize } from '../../src/http/concurrencyLimiter.ts';
+
+/** Work that runs until `end` is called. */
+function work() {
+  let end = () => {};
+  const ended = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  return { end, run: () => ended };
+}
+
+const busy = expect.objectContaining({ code: 'store_unavailable' });
+
+test('a few requests of a workspace run, more wait in order, and other workspaces are not affected', async () => {
+  const limiter = new ConcurrencyLimiter({ atOnce: 2, max: 100, waitMs: 10_000 });
+  const began: string[] = [];
+  const works = Array.from({ length: 5 }, work);
+  const done = works.map(({ run }, index) =>
+    limiter.run('ws_1', () => {
+      began.push(`${index}`);
+      return run();
+    }),
+  );
+  await limiter.run('ws_2', async () => void began.push('other'));
+  expect(began).toEqual(['0', '1', 'other']);
+  works[1]!.end();
+  await done[1];
+  expect(began).toEqual(['0', '1', 'other', '2']);
+  for (const { end } of works) end();
+  await Promise.all(done);
+  expect(began).toEqual(['0', '1', 'other', '2', '3', '4']);
+});
+
+test('a request that waits too long is rejected, and leaves the queue', async () => {
+  const limiter = new ConcurrencyLimiter({ atOnce: 1, max: 100, waitMs: 30 });
+  const first = work();
+  const working = limiter.run('ws_1', first.run);
+  await expect(limiter.run('ws_1', () => Promise.reject(new Error('never begins')))).rejects.toEqual(busy);
+  const next = limiter.run('ws_1', async () => 'next');
+  first.end();
+  await working;
+  expect(await next).toBe('next');
+});
+
+test('work that fails passes its place on', async () => {
+  const limiter = new ConcurrencyLimiter({ atOnce: 1, max: 100, waitMs: 10_000 });
+  const failing = limiter.run('ws_1', async () => {
+    await delay(1);
+    throw new Error('failed');
+  });
+  const next = limiter.run('ws_1', async () => 'next');
+  await expect(failing).rejects.toThrow('failed');
+  expect(await next).toBe('next');
+  expect(await limiter.run('ws_1', async () => 'again')).toBe('again');
+});
+
+/** Starts requests that never end until one is rejected; returns how many were accepted. */
+async function fill(limiter: ConcurrencyLimiter, workspaceId: string, ends: (() => void)[]): Promise<number> {
+  for (let taken = 0; taken < 1000; taken++) {
+    const { run, end } = work();
+    ends.push(end);
+    const outcome = limiter.run(workspaceId, run).then(
+      () => 'ended',
+      (error) => error.code,
+    );
+    if ((await Promise.race([outcome, delay(0, 'under way')])) === 'store_unavailable') return taken;
+  }
+  throw new Error('never refused');
+}
+
+test('one workspace cannot take all places, and gets them back when its requests have ended', async () => {
+  const limiter = new ConcurrencyLimiter({ atOnce: 2, max: 90, waitMs: 10_000 });
+  const ends: (() => void)[] = [];
+  expect(await fill(limiter, 'ws_1', ends)).toBe(80);
+  expect(await limiter.run('ws_2', async () => 'other')).toBe('other');
+  expect(await fill(limiter, 'ws_2', ends)).toBe(9);
+  for (const end of ends) end();
+  await delay(1);
+  expect(await fill(limiter, 'ws_1', ends)).toBe(80);
+  for (const end of ends) end();
+});
+
+test('waitingMax bounds the waiting requests of a workspace', async () => {
+  const limiter = new ConcurrencyLimiter({ atOnce: 2, waitingMax: 3, max: 1000, waitMs: 10_000 });
+  const ends: (() => void)[] = [];
+  expect(await fill(limiter, 'ws_1', ends)).toBe(5);
+  expect(await fill(limiter, 'ws_2', ends)).toBe(5);
+  for (const end of ends) end();
+});
+
+test('requests that were rejected, failed or timed out free their places', async () => {
+  const limiter = new ConcurrencyLimiter({ atOnce: 1, max: 1, waitMs: 1 });
+  for (let round = 0; round < 3; round++) {
+    const first = work();
+    const running = limiter.run('ws_1', first.run);
+    await expect(limiter.run('ws_2', async () => 'no room')).rejects.toEqual(busy);
+    first.end();
+    await running;
+    await expect(limiter.run('ws_1', () => Promise.reject(new Error('failed')))).rejects.toThrow('failed');
+  }
+  const patient = new ConcurrencyLimiter({ atOnce: 1, max: 2, waitMs: 1 });
+  const first = work();
+  const running = patient.run('ws_1', first.run);
+  for (let round = 0; round < 3; round++) {
+    await expect(patient.run('ws_1', async () => 'in vain')).rejects.toEqual(busy);
+  }
+  first.end();
+  await running;
+});
+
+test('serialize lets other work of the event loop run between any two', async () => {
+  const nextTurn = serialize();
+  const order: string[] = [];
+  const large = [1, 2, 3].map((index) => nextTurn().then(() => order.push(`large ${index}`)));
+  const goOn = () => {
+    order.push('other');
+    if (order.length < 10) setImmediate(goOn);
+  };
+  setImmediate(goOn);
+  await Promise.all(large);
+  expect(order.join(' ')).toMatch(/large 1 (other )+large 2 (other )+large 3/);
+});
