@@ -33,7 +33,7 @@ async function call(operation, body) {
     body: JSON.stringify(body),
     signal: AbortSignal.timeout(10_000),
   });
-  const answer = await response.json();
-  assert.equal(response.status, 200, `${operation}: ${JSON.stringify(answer)}`);
-  return answer.data;
+  const result = await response.json();
+  assert.equal(response.status, 200, `${operation}: ${JSON.stringify(result)}`);
+  return result.data;
 }

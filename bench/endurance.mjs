@@ -22,18 +22,18 @@ async function measure() {
   await target.check();
   const load = openLoad(target);
   const samples = [];
-  for (let answered = 0; answered < wanted; ) {
+  for (let sent = 0; sent < wanted; ) {
     // New connections every second, so that a leak per connection shows as well.
-    answered += (await load({ connections: 64, seconds: 1 })).requests;
-    samples.push({ answered, bytes: residentBytesOf(treeOf(target.pid, target.redis.pid)) });
-    progress(`${number(answered)} of ${number(wanted)} requests, ${number(samples.at(-1).bytes / 2 ** 20)} MiB`);
+    sent += (await load({ connections: 64, seconds: 1 })).requests;
+    samples.push({ requests: sent, bytes: residentBytesOf(treeOf(target.pid, target.redis.pid)) });
+    progress(`${number(sent)} of ${number(wanted)} requests, ${number(samples.at(-1).bytes / 2 ** 20)} MiB`);
   }
   await target.check();
   progressDone();
 
   /** The median of the nine nearest samples, as garbage collection makes single ones vary. */
   const around = (requests) => {
-    const nearest = samples.toSorted((a, b) => Math.abs(a.answered - requests) - Math.abs(b.answered - requests));
+    const nearest = samples.toSorted((a, b) => Math.abs(a.requests - requests) - Math.abs(b.requests - requests));
     return median(nearest.slice(0, 9).map(({ bytes }) => bytes));
   };
   const [early, late] = [around(wanted / 10), around(wanted)];

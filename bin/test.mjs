@@ -1,4 +1,4 @@
-// npm test: makes everything ready on a fresh clone, then runs vitest with the arguments given. The last line counts.
+// npm test: installs and builds what is missing, then runs vitest with the given arguments. The last line has the counts.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,7 +27,7 @@ if (isWhole && skippedCount > 0) counts.push(`${skippedCount} skipped`);
 console.log(counts.join(', '));
 process.exitCode = exitCode;
 
-/** The counts, and the skipped tests by the outermost title that they are below, which says why. */
+/** The counts, and the number of skipped tests by their outermost title, which has the reason. */
 function read(file) {
   const skipped = new Map();
   try {

@@ -17,7 +17,7 @@ import { parse } from 'yaml';
 const context = fileURLToPath(new URL('..', import.meta.url));
 const read = (path) => readFileSync(join(context, path), 'utf8');
 const work = mkdtempSync(join(tmpdir(), 'tollgate-rehearsal-'));
-const done = (words) => console.log(`done: ${words}`);
+const done = (step) => console.log(`done: ${step}`);
 
 const { tollgate, valkey } = parse(read('compose.yaml')).services;
 let redis;
@@ -31,7 +31,7 @@ try {
   rmSync(work, { recursive: true, force: true });
 }
 
-/** Carries out the Dockerfile and answers what its last stage is and says. */
+/** Carries out the Dockerfile and returns its last stage: folder, user, environment and command. */
 function build() {
   const instructions = read('Dockerfile')
     .replace(/^#.*\n/gm, '')
@@ -146,16 +146,16 @@ async function checkImage(image) {
 
   const [unshare, args, options] = inContainer(image, image.command, env);
   startRedis();
-  await until('Redis answers', () => redisCli(redisPort, 'ping') === 'PONG');
+  await until('Redis replies', () => redisCli(redisPort, 'ping') === 'PONG');
   server = spawn(unshare, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] });
   const ended = once(server, 'exit');
-  let said = '';
-  for (const stream of [server.stdout, server.stderr]) stream.on('data', (bytes) => (said += bytes));
+  let output = '';
+  for (const stream of [server.stdout, server.stderr]) stream.on('data', (bytes) => (output += bytes));
   await until('the health check passes', () => run(...image.healthcheck).status === 0).catch((error) => {
-    throw new Error(`${error.message}\n${said}`);
+    throw new Error(`${error.message}\n${output}`);
   });
-  await until('it says where it listens', () => /^Tollgate listens on http:\/\/0\.0\.0\.0:\d+$/m.test(said));
-  assert.doesNotMatch(said, /root_/);
+  await until('the server prints its address', () => /^Tollgate listens on http:\/\/0\.0\.0\.0:\d+$/m.test(output));
+  assert.doesNotMatch(output, /root_/);
   done('started; the health check passes; no root key in the output');
 
   const [, ...cli] = read('compose.yaml')
@@ -189,7 +189,7 @@ async function checkImage(image) {
   process.kill(Number(pid), 'SIGTERM');
   const [code] = await ended;
   server = undefined;
-  assert.equal(code, 0, said);
+  assert.equal(code, 0, output);
   done(`SIGTERM to process 1: exit code 0 after ${Math.round(performance.now() - startedAt)} ms`);
 }
 

@@ -1,5 +1,5 @@
-// What is deployed with: the Dockerfile, compose.yaml and the manifests for Kubernetes, as far as they can be checked with
-// neither engine here. deploy/rehearse.mjs, run by hand, carries out the first two.
+// The Dockerfile, compose.yaml and the Kubernetes manifests, as far as they can be checked without Docker and Kubernetes.
+// deploy/rehearse.mjs, run by hand, carries out the first two.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -32,12 +32,12 @@ describe('the Dockerfile', () => {
       .at(-1)!
       .slice(instruction.length + 1);
 
-  test('has nothing that its linter complains of', () => {
+  test('passes its linter', () => {
     expect(validate(text)).toEqual([]);
     expect(validate(text.replace('USER', 'USR'))).not.toEqual([]);
   });
 
-  test('takes from here only what .dockerignore lets in, and what is there', () => {
+  test('copies exactly the files that .dockerignore admits, and they exist', () => {
     const allowed = [...read('.dockerignore').matchAll(/^!(.+)$/gm)].map((match) => match[1]!);
     expect(read('.dockerignore')).toMatch(/^\*$/m);
     const copied = lines
@@ -47,13 +47,13 @@ describe('the Dockerfile', () => {
     for (const name of allowed) expect(existsSync(join(root, name)), name).toBe(true);
   });
 
-  test('ends in a stage without tools, that runs nothing while it is built', () => {
+  test('ends in a stage without tools that runs no command', () => {
     expect(last).toMatch(/^debian:\$\{DEBIAN\}-slim\n/);
     expect(last).not.toMatch(/^(RUN|ADD)/m);
     expect(stages.filter((stage) => /--omit=dev/.test(stage))).toHaveLength(1);
   });
 
-  test('runs as a numbered user who is not root, one program as process 1, and asks for its health', () => {
+  test('runs as a numeric user other than root, with one program as process 1, and a health check', () => {
     expect(argumentOf('USER')).toMatch(/^[1-9]\d+:[1-9]\d+$/);
     expect(JSON.parse(argumentOf('CMD'))).toEqual(['node', 'dist/main.js']);
     expect(JSON.parse(argumentOf('HEALTHCHECK').replace(/^.*?CMD /, ''))).toEqual([
@@ -63,7 +63,7 @@ describe('the Dockerfile', () => {
     ]);
   });
 
-  test('sets only what is a setting', () => {
+  test('sets only variables that are settings', () => {
     const env = Object.fromEntries(
       argumentOf('ENV')
         .split(' ')
@@ -81,7 +81,7 @@ describe('the Dockerfile', () => {
 describe('compose.yaml', () => {
   const { services, volumes } = parse(read('compose.yaml'), { strict: true, uniqueKeys: true });
 
-  test.each(['tollgate', 'valkey'])('%s may write nothing but its data, and become nobody else', (name) => {
+  test.each(['tollgate', 'valkey'])('%s can write only its data, and cannot gain privileges', (name) => {
     expect(services[name]).toMatchObject({
       read_only: true,
       cap_drop: ['ALL'],
@@ -91,7 +91,7 @@ describe('compose.yaml', () => {
     expect(services[name].privileged).toBeUndefined();
   });
 
-  test('Tollgate waits for its Redis, which nobody else reaches, and which keeps its data in a volume', () => {
+  test('Tollgate waits for its Redis, which has no published port and stores its data in a volume', () => {
     const { tollgate, valkey } = services;
     expect(Object.keys(tollgate.environment).filter((name) => !variables.includes(name))).toEqual([]);
     expect(loadConfig(tollgate.environment).redisUrl).toBe('redis://valkey:6379');
@@ -102,7 +102,7 @@ describe('compose.yaml', () => {
     expect(valkey.image).toMatch(/^valkey\/valkey:([89]|\d\d)\b/);
   });
 
-  test("its Redis's command is one that a Redis takes, and its health check one that fails", async () => {
+  test('Redis accepts the arguments of its command, and its health check fails without Redis', async () => {
     const program = ['valkey-server', 'redis-server'].find((name) => spawnSync(name, ['--version']).status === 0);
     expect(program).toBeDefined();
     const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
@@ -144,7 +144,7 @@ describe('compose.yaml', () => {
 });
 
 describe('deploy/kubernetes', () => {
-  // biome-ignore lint/suspicious/noExplicitAny: looked into at will; its schema is what is tested.
+  // biome-ignore lint/suspicious/noExplicitAny: any field may be read; the schema is what is tested.
   type Manifest = any;
   const files = readdirSync(join(root, 'deploy/kubernetes')).sort();
   const manifests = files.flatMap((file): { file: string; manifest: Manifest }[] =>
@@ -172,18 +172,18 @@ describe('deploy/kubernetes', () => {
     }
   };
 
-  test('has one of each kind', () => {
+  test('has one manifest of each kind', () => {
     expect(manifests.map(({ manifest }) => manifest.kind).sort()).toEqual(Object.keys(kinds));
   });
 
-  test.each(manifests)('$file is as the schema of its kind says', ({ manifest }) => {
+  test.each(manifests)('$file is valid against the schema of its kind', ({ manifest }) => {
     expect(manifest.apiVersion).toBe(modules[kindOf(manifest)]);
     expect(problemOf(manifest)).toBeUndefined();
     expect(problemOf({ ...manifest, metadata: { name: 7 } })).toContain('metadata/name');
   });
 
-  // The schemas let unknown fields pass, as a cluster does, which drops them. The types do not.
-  test('no field is misspelt', { timeout: 60_000 }, () => {
+  // The schemas accept unknown fields, as does a cluster, which drops them. The types do not.
+  test('no field is misspelled', { timeout: 60_000 }, () => {
     const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
     const wrong = structuredClone(named('Deployment'));
     wrong.spec.template.spec.containers[0].readynessProbe = {};
@@ -203,7 +203,7 @@ describe('deploy/kubernetes', () => {
     expect(errors).toEqual([expect.stringMatching(/wrong\.ts.*readynessProbe.* does not exist/)]);
   });
 
-  test('the parts find one another', () => {
+  test('names, labels and ports of the manifests match each other', () => {
     const labels = named('Deployment').spec.template.metadata.labels;
     for (const kind of ['Deployment', 'PodDisruptionBudget'] as const)
       expect(named(kind).spec.selector.matchLabels).toEqual(labels);
@@ -227,7 +227,7 @@ describe('deploy/kubernetes', () => {
     expect(read('Dockerfile')).toContain(`EXPOSE ${port.containerPort}\n`);
   });
 
-  test('the pods are as restricted as the profile of that name asks, and are told to stop in time', () => {
+  test('the pods meet the restricted profile, and have time to stop', () => {
     const pod = named('Deployment').spec.template.spec;
     const [container] = pod.containers;
     expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } });

@@ -287,10 +287,22 @@ describe('references in comments and documents', () => {
   const files = repositoryFiles();
   const broken = (file: string, text: string) => brokenReferences(file, files, text).map((reference) => reference.text);
 
-  test('every path, page, section and anchor exists', () => {
+  test('every path, page, section, anchor and npm script exists', () => {
     const pages = files.filter(hasProse);
     expect(pages.length).toBeGreaterThan(200);
     expect(pages.flatMap((file) => brokenReferences(file, files))).toEqual([]);
+  });
+
+  test('prose in Markdown is wrapped at 120 columns', () => {
+    const generated = ['bench/RESULTS.md', 'THIRD_PARTY.md'];
+    const proseOf = (page: string) =>
+      read(page)
+        .replace(/^```[\s\S]*?^```$/gm, '')
+        .split('\n')
+        .filter((line) => !/^\s*\|/.test(line));
+    const pages = files.filter((file) => file.endsWith('.md') && !generated.includes(file));
+    const long = pages.flatMap((page) => proseOf(page).filter((line) => [...line].length > 120));
+    expect(long).toEqual([]);
   });
 
   test.each([
@@ -300,6 +312,7 @@ describe('references in comments and documents', () => {
     ['lua/a.lua', '-- docs/limits.md#gone, docs/limits.md#algorithm', ['docs/limits.md#gone']],
     ['docs/a.md', '[one](gone.md), [two](limits.md#gone), [three](limits.md#algorithm)', ['gone.md', 'limits.md#gone']],
     ['docs/a.md', '`src/operations/<service>/<procedure>.ts` and `gone/<service>/…`', []],
+    ['docs/a.md', '`npm run gone`, `npm run test:faults`', ['npm run gone']],
   ])('finds the broken ones: %s %s', (file, text, expected) => {
     expect(broken(file, text)).toEqual(expected);
   });

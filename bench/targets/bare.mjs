@@ -14,7 +14,7 @@ const print = (requestId) =>
   `"id":"rl_1pA5qXSJTBSDECGs","name":"${limit.name}","limit":${limit.limit},"duration":${limit.duration},` +
   `"autoApply":true,"exceeded":false,"remaining":${limit.limit - (sequence % 1000)},"reset":${Date.now()}}]}}`;
 
-function answer(native) {
+function respond(native) {
   sequence++;
   const requestId = `req_${String(sequence).padStart(16, '1')}`;
   native.cork(() => {
@@ -37,8 +37,8 @@ uws()
       if (!isLast) throw new Error('the bodies of this bench come in one piece');
       const { key } = JSON.parse(Buffer.from(chunk).toString());
       if (!key || !rootKey) throw new Error('no key');
-      if (!redis) answer(native);
-      else redis.noop('bench', key).then(() => aborted || answer(native));
+      if (!redis) respond(native);
+      else redis.noop('bench', key).then(() => aborted || respond(native));
     });
   })
   .listen('127.0.0.1', 0, (socket) => process.send({ port: uws().us_socket_local_port(socket) }));

@@ -101,7 +101,7 @@ const ratelimit = {
     reset: { type: 'integer' },
   },
 };
-const answer = {
+const responseBody = {
   type: 'object',
   properties: {
     meta: { type: 'object', properties: { requestId: { type: 'string' } } },
@@ -123,7 +123,7 @@ const answer = {
 };
 
 const app = Fastify({ logger: false, genReqId: () => `req_${randomUUID()}` });
-app.post('/v2/keys.verifyKey', { schema: { body, response: { 200: answer } } }, async (request, reply) => {
+app.post('/v2/keys.verifyKey', { schema: { body, response: { 200: responseBody } } }, async (request, reply) => {
   const bearer = /^Bearer (\S+)$/.exec(request.headers.authorization ?? '')?.[1];
   if (bearer === undefined) return reply.code(401).send({ error: 'The root key is missing.' });
   const { key, credits } = request.body;

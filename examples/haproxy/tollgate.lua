@@ -13,18 +13,18 @@ core.register_action("tollgate", { "http-req" }, function(txn)
         local value = txn:get_var("txn.tollgate_" .. name)
         if value then headers["x-tollgate-" .. name] = { value } end
     end
-    local answer = core.httpclient():get({
+    local response = core.httpclient():get({
         url = "http://tollgate/v2/gateway/check", dst = "abns@tollgate", headers = headers, timeout = 5000,
     })
-    local status, said = answer.status or 0, answer.headers or {}
+    local status, received = response.status or 0, response.headers or {}
 
     if status == 200 then
-        for name, values in pairs(said) do
+        for name, values in pairs(received) do
             if name:find("^x%-tollgate%-") then txn.http:req_set_header(name, values[0]) end
         end
-        if said["ratelimit"] then
-            txn:set_var("txn.tollgate_ratelimit", said["ratelimit"][0])
-            txn:set_var("txn.tollgate_policy", said["ratelimit-policy"][0])
+        if received["ratelimit"] then
+            txn:set_var("txn.tollgate_ratelimit", received["ratelimit"][0])
+            txn:set_var("txn.tollgate_policy", received["ratelimit-policy"][0])
         end
         return txn:set_var("txn.tollgate_passes", true)
     end
@@ -32,11 +32,11 @@ core.register_action("tollgate", { "http-req" }, function(txn)
     if open and is_away then return txn:set_var("txn.tollgate_passes", true) end
 
     local reply = txn:reply({ status = refusals[status] and status or is_away and 503 or 500 })
-    if refusals[status] and said["x-request-id"] then
+    if refusals[status] and received["x-request-id"] then
         for _, name in ipairs(for_client) do
-            if said[name] then reply:add_header(name, said[name][0]) end
+            if received[name] then reply:add_header(name, received[name][0]) end
         end
-        reply:set_body(answer.body)
+        reply:set_body(response.body)
     else
         reply:add_header("content-type", "application/json")
         if is_away then reply:add_header("retry-after", "1") end

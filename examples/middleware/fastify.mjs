@@ -23,7 +23,7 @@ const unkey = new Unkey({
 // While keys cannot be checked: false responds with 503; true lets every request with any key pass, unlimited, uncharged
 // and without `key`. It applies when Tollgate or Redis is unavailable, not when the root key is wrong.
 const failOpen = process.env.FAIL_OPEN === 'true';
-const isAway = ({ name, statusCode }) =>
+const isUnavailable = ({ name, statusCode }) =>
   /^(Connection|RequestTimeout)Error$/.test(name) || [502, 503, 504].includes(statusCode);
 
 const statuses = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
@@ -32,15 +32,15 @@ async function requireKey(request, reply) {
   const key = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
   if (!key) return reply.code(401).header('WWW-Authenticate', 'Bearer').send({ error: 'NOT_FOUND' });
 
-  let away = false;
-  const answer = await unkey.keys.verifyKey({ key }).catch((error) => {
+  let unavailable = false;
+  const result = await unkey.keys.verifyKey({ key }).catch((error) => {
     console.error(`Tollgate: ${error.message}`);
-    away = isAway(error);
+    unavailable = isUnavailable(error);
   });
-  if (away && failOpen) return;
-  if (!answer) return reply.code(503).header('Retry-After', '1').send({ error: 'UNAVAILABLE' });
+  if (unavailable && failOpen) return;
+  if (!result) return reply.code(503).header('Retry-After', '1').send({ error: 'UNAVAILABLE' });
 
-  const { valid, code, ratelimits = [] } = answer.data;
+  const { valid, code, ratelimits = [] } = result.data;
   if (!valid) {
     if (code === 'NOT_FOUND') reply.header('WWW-Authenticate', 'Bearer');
     if (code === 'RATE_LIMITED') {
@@ -49,7 +49,7 @@ async function requireKey(request, reply) {
     }
     return reply.code(statuses[code] ?? 403).send({ error: code });
   }
-  request.key = answer.data;
+  request.key = result.data;
 }
 
 const app = Fastify();

@@ -17,9 +17,9 @@ const failOpen = process.env.FAIL_OPEN === 'true';
 
 const forTheClient = ['content-type', 'www-authenticate', 'retry-after', 'ratelimit', 'ratelimit-policy'];
 
-/** The answer of the check as `{ status, headers, body }`: 200 lets the request pass, anything else is for the client. */
+/** Returns the result of the check as `{ status, headers, body }`: 200 lets the request pass, any other is sent to the client. */
 async function check({ headers: { authorization = '' } }) {
-  let away = false;
+  let unavailable = false;
   try {
     const response = await fetch(`${TOLLGATE_URL}/v2/gateway/check`, {
       headers: { authorization, 'x-tollgate-root-key': TOLLGATE_ROOT_KEY },
@@ -27,14 +27,14 @@ async function check({ headers: { authorization = '' } }) {
     });
     const { status, headers } = response;
     const body = await response.text();
-    away = [502, 503, 504].includes(status);
-    if ([200, 401, 403, 429].includes(status) || (away && !failOpen)) return { status, headers, body };
+    unavailable = [502, 503, 504].includes(status);
+    if ([200, 401, 403, 429].includes(status) || (unavailable && !failOpen)) return { status, headers, body };
     console.error(`Tollgate: ${status} ${body}`);
   } catch (error) {
     console.error(`Tollgate: ${error.message}`);
-    away = true;
+    unavailable = true;
   }
-  if (away && failOpen) return { status: 200, headers: new Headers(), body: '' };
+  if (unavailable && failOpen) return { status: 200, headers: new Headers(), body: '' };
   return { status: 503, headers: new Headers({ 'retry-after': '1' }), body: '' };
 }
 

@@ -24,7 +24,7 @@ const unkey = new Unkey({
 // While keys cannot be checked: false responds with 503; true lets every request with any key pass, unlimited, uncharged
 // and without `key`. It applies when Tollgate or Redis is unavailable, not when the root key is wrong.
 const failOpen = process.env.FAIL_OPEN === 'true';
-const isAway = ({ name, statusCode }) =>
+const isUnavailable = ({ name, statusCode }) =>
   /^(Connection|RequestTimeout)Error$/.test(name) || [502, 503, 504].includes(statusCode);
 
 const statuses = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
@@ -33,15 +33,15 @@ async function requireKey(c, next) {
   const key = /^Bearer +(\S+)$/i.exec(c.req.header('Authorization') ?? '')?.[1];
   if (!key) return c.json({ error: 'NOT_FOUND' }, 401, { 'WWW-Authenticate': 'Bearer' });
 
-  let away = false;
-  const answer = await unkey.keys.verifyKey({ key }).catch((error) => {
+  let unavailable = false;
+  const result = await unkey.keys.verifyKey({ key }).catch((error) => {
     console.error(`Tollgate: ${error.message}`);
-    away = isAway(error);
+    unavailable = isUnavailable(error);
   });
-  if (away && failOpen) return next();
-  if (!answer) return c.json({ error: 'UNAVAILABLE' }, 503, { 'Retry-After': '1' });
+  if (unavailable && failOpen) return next();
+  if (!result) return c.json({ error: 'UNAVAILABLE' }, 503, { 'Retry-After': '1' });
 
-  const { valid, code, ratelimits = [] } = answer.data;
+  const { valid, code, ratelimits = [] } = result.data;
   if (!valid) {
     if (code === 'NOT_FOUND') c.header('WWW-Authenticate', 'Bearer');
     if (code === 'RATE_LIMITED') {
@@ -50,7 +50,7 @@ async function requireKey(c, next) {
     }
     return c.json({ error: code }, statuses[code] ?? 403);
   }
-  c.set('key', answer.data);
+  c.set('key', result.data);
   await next();
 }
 

@@ -1,5 +1,5 @@
-// What the comments and documents of the repository refer to: paths, pages, sections and anchors. Found in its text, and
-// compared with what exists.
+// What comments and documents refer to: paths, pages, sections, anchors, and scripts of package.json. Compared with what
+// exists.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
@@ -49,6 +49,9 @@ export function brokenReferences(file: string, files: readonly string[], text = 
         files.some((path) => path === name || path.endsWith(`/${name}`)),
       );
     }
+    for (const [command, name] of withoutLinks.matchAll(/npm run (\w+(?::\w+)?)/g)) {
+      check(command, name! in packageScripts());
+    }
     for (const { index: at, 0: section, 1: number } of withoutLinks.matchAll(/§ ?(\d*)/g)) {
       const before = withoutLinks.slice(0, at);
       const isOfContract = file === contract || /docs\/contract\.md (§\d+(, | and | to ))*$/.test(before);
@@ -58,6 +61,7 @@ export function brokenReferences(file: string, files: readonly string[], text = 
   return broken;
 }
 
+const packageScripts = (): object => JSON.parse(textOf('package.json')).scripts;
 const contract = 'docs/contract.md';
 const sectionsOfContract = () => [...textOf(contract).matchAll(/^## (\d+)\. /gm)].map((match) => match[1]!);
 
