@@ -4,7 +4,7 @@ import { Bench } from 'tinybench';
 import { JsonText } from '../dist/domain/json.js';
 import { createKeyString, digestTextOf } from '../dist/domain/keyString.js';
 import { parsePermissionQuery } from '../dist/domain/permissionQuery.js';
-import { printShown } from '../dist/domain/verification.js';
+import { printSnapshot } from '../dist/domain/verification.js';
 import { parseBody } from '../dist/input/body.js';
 import { compileInput } from '../dist/input/validate.js';
 import { verifyKey } from '../dist/operations/keys/verifyKey.js';
@@ -31,7 +31,7 @@ const check = compileInput(verifyKey.input);
 const shortQuery = 'documents.read AND (billing.* OR admin)';
 const longQuery = Array.from({ length: 50 }, (_, index) => `documents.${index}.read`).join(' OR ');
 
-const shownOf = (text) => ({
+const snapshotOf = (text) => ({
   apiId: 'api_2wTmZp7rX4kQ9sVb',
   keyId: 'key_1pA5qXSJTBSDECGqTBSDECGn',
   enabled: true,
@@ -45,7 +45,7 @@ const shownOf = (text) => ({
 });
 const verifiedOf = (text) => ({
   outcome: 'VALID',
-  shown: printShown(shownOf(text)),
+  snapshot: printSnapshot(snapshotOf(text)),
   credits: 999,
   ratelimits: [{ exceeded: false, remaining: 99, resetAtMs: 1_795_190_554_255, of: 'key', index: 0 }],
 });
@@ -62,8 +62,8 @@ const parts = {
   'permission query: 50 slugs': () => parsePermissionQuery(longQuery),
   'key string: create': () => createKeyString({ prefix: 'pay', byteLength: 16 }),
   'key string: SHA-256': () => digestTextOf(key),
-  'snapshot: print, 60 bytes of metadata': () => printShown(shownOf(smallMeta)),
-  'snapshot: print, 2.8 KB of metadata': () => printShown(shownOf(largeMeta)),
+  'snapshot: print, 60 bytes of metadata': () => printSnapshot(snapshotOf(smallMeta)),
+  'snapshot: print, 2.8 KB of metadata': () => printSnapshot(snapshotOf(largeMeta)),
   'hash and response: snapshot cached, 60 bytes of metadata': decide(verifiedOf(smallMeta)),
   'hash and response: snapshot cached, 2.8 KB of metadata': decide(verifiedOf(largeMeta)),
 };

@@ -3,7 +3,7 @@
 
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import { type Outcome, outcomes } from './domain/verification.ts';
-import type { StoreObserver } from './store/store.ts';
+import type { StoreObserver } from './store/observer.ts';
 
 interface Value {
   value: number;

@@ -107,6 +107,6 @@ export function openSnapshots(metrics: Metrics, store: Store): () => Promise<Sna
       ),
       delay(redisWaitMs, false, { ref: false }),
     ]);
-    return [...metrics.snapshot({ redisUp, waiting: store.waiting() }), ...(await processMetrics())];
+    return [...metrics.snapshot({ redisUp, waiting: store.decide.waiting }), ...(await processMetrics())];
   };
 }

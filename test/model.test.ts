@@ -835,7 +835,7 @@ async function begin(): Promise<World> {
   const { apiId } = (await same(world, 'apis.createApi', { name: 'first' }, () => world.model.createApi('first')))!;
   world.firstApiId = apiId as unknown as string;
   world.scoped = await h.createRootKey([`api.${apiId}.verify_key`], workspaceId);
-  // The first requests of a root key go beside those of others, and not in one order with them (src/store/lanes.ts).
+  // The first requests of a root key go beside those of others, and not in one order with them (src/store/workspaceQueues.ts).
   for (const rootKey of [world.rootKey, world.scoped]) await h.call('keys.verifyKey', { key: 'none' }, rootKey);
   return world;
 }

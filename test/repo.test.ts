@@ -8,7 +8,8 @@ import { describe, expect, test } from 'vitest';
 import { errorCatalogue } from '../src/errors.ts';
 import { operations } from '../src/operations/index.ts';
 import { keyspace } from '../src/store/keyspace.ts';
-import { scriptNames } from '../src/store/scripts.ts';
+import { luaLiterals, luaSignatures } from '../src/store/layout.ts';
+import { scriptNames } from '../src/store/luaSource.ts';
 import { brokenReferences, hasProse, repositoryFiles } from './support/references.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -153,7 +154,13 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   const flags = lines[0]!.startsWith('#!lua') ? 1 : 0;
   const end = lines.findIndex((line, index) => index >= flags && !line.startsWith('--'));
   const header = lines.slice(flags, end);
-  const body = lines.slice(end).map((line) => line.replace(/--.*$/, ''));
+  // A statement that is wrapped is one line here.
+  const body = lines
+    .slice(end)
+    .map((line) => line.replace(/--.*$/, ''))
+    .join('\n')
+    .replace(/([,=])\n\s+/g, '$1 ')
+    .split('\n');
   const isLibrary = lines[0]!.startsWith('#!lua name=');
   const isNaming = (line: string) => /\b(KEYS|ARGV)\b/.test(line);
 
@@ -195,7 +202,8 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('says what names it derives, if it does', () => {
-    const derives = body.some((line) => /\b\w+\(workspace\b/.test(line));
+    // In a library the includes do.
+    const derives = isLibrary || body.some((line) => /\b\w+\(workspace\b/.test(line));
     expect(header.some((line) => line.startsWith('-- derives  '))).toBe(derives);
   });
 
@@ -209,12 +217,60 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 });
 
+/** The names that an include declares for others. */
+const declaredIn = (path: string): string[] =>
+  [...read(path).matchAll(/^local (?:function (\w+)|([\w, ]+?)(?: =|$))/gm)].flatMap((match) =>
+    (match[1] ?? match[2])!.split(', '),
+  );
+
 describe('lua/', () => {
   test('every include is used', () => {
     const used = new Set(
       scripts.flatMap((path) => [...read(path).matchAll(/^-- @include "(.+)"$/gm)].map((m) => m[1])),
     );
     expect(includes.filter((path) => !used.has(path.slice('lua/'.length, -'.lua'.length)))).toEqual([]);
+  });
+
+  test.each(scripts)('%s names the includes that it uses, and no others', (path) => {
+    const text = read(path);
+    const named = [...text.matchAll(/^-- @include "(.+)"$/gm)].map((match) => `lua/${match[1]}.lua`);
+    const code = text.replace(/--.*$/gm, '').replace(/'(?:\\.|[^'\\])*'/g, "''");
+    const locals = [
+      ...[...code.matchAll(/\blocal (?:function )?([\w, ]+)/g)].flatMap((match) => match[1]!.trim().split(/, ?/)),
+      ...[...code.matchAll(/\bfunction[ \w]*\(([^)]*)\)/g)].flatMap((match) => match[1]!.split(/,\s*/)),
+      ...[...code.matchAll(/\bfor ([\w, ]+?) (?:in|=)/g)].flatMap((match) => match[1]!.split(', ')),
+    ];
+    // What is before `=` is a field of a table, or a local.
+    const used = new Set(code.match(/(?<![.\w])[A-Za-z_]\w*\b(?!\s*=[^=])/g)?.filter((name) => !locals.includes(name)));
+    const needed = includes.filter((include) => include !== path && declaredIn(include).some((name) => used.has(name)));
+    expect([...named].sort()).toEqual(needed.sort());
+  });
+
+  test('names in capitals are declared in src/store/layout.ts or in an include', () => {
+    const declared = new Set([...luaLiterals.keys(), ...includes.flatMap(declaredIn), 'KEYS', 'ARGV']);
+    const unknown = scripts.flatMap((path) => {
+      const code = read(path)
+        .replace(/--.*$/gm, '')
+        .replace(/'(?:\\.|[^'\\])*'/g, "''");
+      const own = [...code.matchAll(/\blocal ([A-Z][\w, ]*)/g)].flatMap((match) => match[1]!.trim().split(', '));
+      const names = code.match(/(?<![.\w])[A-Z][A-Z0-9_]+\b(?! =[^=])/g) ?? [];
+      return names.filter((name) => !declared.has(name) && !own.includes(name)).map((name) => `${path}: ${name}`);
+    });
+    expect(unknown).toEqual([]);
+  });
+
+  test('every literal that src/store/layout.ts declares for Lua by name is used, and none is declared twice', () => {
+    const text = scripts.map(read).join('\n');
+    const twice = includes.flatMap(declaredIn).filter((name) => luaLiterals.has(name));
+    expect(twice).toEqual([]);
+    // Of a structure all places are declared, whether or not they are used.
+    const structures = [...luaSignatures.keys()];
+    const isOfStructure = (name: string) =>
+      structures.some((structure) => name === structure || name.startsWith(`${structure}_`));
+    const unused = [...luaLiterals.keys()].filter(
+      (name) => !isOfStructure(name) && !new RegExp(`\\b${name}\\b`).test(text),
+    );
+    expect(unused).toEqual([]);
   });
 
   test.each(includes)('%s takes what it needs as arguments, and does nothing by itself', (path) => {

@@ -10,16 +10,9 @@
 -- returns  for each key that was read its hours, one after the other, as usage_entry in include/usage describes; 0 in the place
 --          of a key of which there is more than a script may read
 
--- @include "include/clock"
+-- @include "include/identities"
+-- @include "include/keyIds"
 -- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
--- @include "include/outcomes"
 -- @include "include/usage"
 
 local workspace, keys, months, bytes_max = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -37,12 +30,14 @@ for at = 1, #keys, 24 do
     answer[#answer + 1] = 0
     break
   end
-  for _, name in ipairs(names) do hours[#hours + 1] = redis.call('GET', name) or nil end
+  for _, name in ipairs(names) do
+    hours[#hours + 1] = redis.call('GET', name) or nil
+  end
   local digest = digest_of(workspace, 'key_' .. key24)
   local packed = digest and redis.call('HGET', key_record(workspace, digest), 'state')
   if packed then
-    local link = struct.unpack('>I2c0', packed, LINK_AT)
-    hours[#hours + 1] = usage_entry(external_id_of(link), string.sub(packed, #packed - USAGE_BYTES + 1))
+    local link = struct.unpack('>I2c0', packed, KEY_LINK_AT)
+    hours[#hours + 1] = usage_entry(external_id_of(link), string.sub(packed, #packed - USAGE_LENGTH + 1))
   end
   local history = table.concat(hours)
   answer[#answer + 1], bytes = history, bytes + #history

@@ -12,7 +12,6 @@
 --          named as the namespace's own are
 
 -- @include "include/names"
--- @include "include/outcomes"
 
 local workspace, kind, ids, days, identifier = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -34,7 +33,9 @@ for hour = 0, 23 do
     named[#named + 1], named[#named + 2] = head .. 'p', head .. 'b'
   end
 end
-for index, name in ipairs(named) do fields[index] = kind == 'identifier' and name .. identifier or name end
+for index, name in ipairs(named) do
+  fields[index] = kind == 'identifier' and name .. identifier or name
+end
 
 local answer, id_bytes = {}, kind == 'api' and 8 or 16
 for number = 1, #ids / id_bytes do
@@ -44,7 +45,9 @@ for number = 1, #ids / id_bytes do
     if redis.call('EXISTS', record) == 1 then
       local found = {}
       for index, count in ipairs(redis.call('HMGET', record, unpack(fields))) do
-        if count then found[#found + 1], found[#found + 2] = named[index], count end
+        if count then
+          found[#found + 1], found[#found + 2] = named[index], count
+        end
       end
       local at = #answer
       answer[at + 1], answer[at + 2], answer[at + 3] = number, day, found

@@ -9,13 +9,14 @@
 -- ARGV[5]  now_ms      '' for Redis's clock
 -- returns  the API's id, or false when the kept one is taken, or belonged to an API whose keys are still being removed
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/records"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/ids"
+-- @include "include/names"
+-- @include "include/records"
 
-local workspace, name, kept_id, created, actor, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
+local workspace, name, kept_id, created, actor, now =
+  KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
 if kept_id ~= '' then
   local api8 = string.sub(kept_id, 9)
   local is_taken = redis.call('EXISTS', api_record(workspace, api8), key_list(workspace, api8)) > 0
@@ -24,7 +25,16 @@ end
 require_room(workspace, actor, 1)
 local id16 = kept_id
 if id16 == '' then id16 = take_stamps(workspace, now, 1)() end
-redis.call('HSET', api_record(workspace, string.sub(id16, 9)), 'id', 'api_' .. id16, 'name', name, 'created', int(created or now))
+redis.call(
+  'HSET',
+  api_record(workspace, string.sub(id16, 9)),
+  'id',
+  'api_' .. id16,
+  'name',
+  name,
+  'created',
+  int(created or now)
+)
 redis.call('ZADD', api_list(workspace), 0, id16)
 audit(workspace, now, actor, 'api', 'api_' .. id16)
 return 'api_' .. id16

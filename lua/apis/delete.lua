@@ -8,9 +8,9 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  1, or 0 when there is no such API
 
+-- @include "include/audit"
 -- @include "include/clock"
 -- @include "include/names"
--- @include "include/audit"
 
 local workspace, api_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local api8 = string.sub(api_id, -8)

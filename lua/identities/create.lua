@@ -7,18 +7,14 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  per identity its id, or false when the externalId exists
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
--- @include "include/identities"
--- @include "include/records"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/identities"
+-- @include "include/ids"
+-- @include "include/limits"
+-- @include "include/names"
+-- @include "include/records"
+-- @include "include/state"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local stamps, created, answer = 0, 0, {}
@@ -37,8 +33,12 @@ local next_id, next_version = take_stamps(workspace, now, stamps)
 for index, identity in ipairs(request) do
   if not identity.taken then
     local id16 = string.sub(create_identity(workspace, identity.externalId, next_id, next_version), 1, 16)
-    redis.call('HSET', identity.record, 'state',
-      pack_identity({ id = id16, version = next_version(), limits = new_limits(identity.ratelimits, next_id) }))
+    redis.call(
+      'HSET',
+      identity.record,
+      'state',
+      pack_identity({ id16 = id16, version = next_version(), limits = new_limits(identity.ratelimits, next_id) })
+    )
     if identity.meta then redis.call('HSET', identity.record, 'meta', identity.meta) end
     answer[index] = 'id_' .. id16
   end

@@ -9,26 +9,18 @@
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  1, or 0 when there is no such identity
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
--- @include "include/outcomes"
--- @include "include/usage"
--- @include "include/identities"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/identities"
+-- @include "include/names"
+-- @include "include/usage"
 
 local workspace, wanted, usage_retention_ms, actor, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[4])
 local external_id = external_id_for(workspace, wanted)
 if not external_id then return 0 end
 local identity = load_identity(workspace, external_id)
-if erase_identity(workspace, identity.id, external_id, usage_retention_ms + 31 * DAY_MS) then
-  note_former(former_members(workspace, external_id), identity.id, now, usage_retention_ms)
+if erase_identity(workspace, identity.id16, external_id, usage_retention_ms + 31 * DAY_MS) then
+  note_former(former_members(workspace, external_id), identity.id16, now, usage_retention_ms)
 end
-audit(workspace, now, actor, 'identity', 'id_' .. identity.id)
+audit(workspace, now, actor, 'identity', 'id_' .. identity.id16)
 return 1

@@ -10,27 +10,26 @@
 -- ARGV[4]  wanted     answer no more than this many
 -- returns  {identities, the last id looked at (without `id_`) or '', 1 if there are more behind it}
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
 -- @include "include/identities"
+-- @include "include/names"
+-- @include "include/reply"
 
 local workspace, after, count, search, wanted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local from = after == '' and '-' or '(' .. after .. '\255'
 local members = redis.call('ZRANGE', identity_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
 local rows, last, looked_at, parts = {}, '', 0, 0
 for index = 1, math.min(count, #members) do
-  if #rows == wanted or parts >= SHOWN_PARTS_MAX then break end
+  if #rows == wanted or parts >= REPLY_PARTS_MAX then break end
   local id16, external_id = string.sub(members[index], 1, 16), string.sub(members[index], 17)
   last, looked_at = id16, index
-  if search == '' or string.find(string.lower('id_' .. id16), search, 1, true) or string.find(string.lower(external_id), search, 1, true) then
-    local row = show_identity(workspace, load_identity(workspace, external_id), external_id)
-    rows[#rows + 1], parts = row, parts + #row[4] + parts_of_meta(row[3])
+  if
+    search == ''
+    or string.find(string.lower('id_' .. id16), search, 1, true)
+    or string.find(string.lower(external_id), search, 1, true)
+  then
+    local row_parts
+    rows[#rows + 1], row_parts = identity_reply(workspace, load_identity(workspace, external_id), external_id)
+    parts = parts + row_parts
   end
 end
 return { rows, last, #members > looked_at and 1 or 0 }

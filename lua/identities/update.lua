@@ -5,19 +5,16 @@
 -- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits}
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {id, externalId, meta or false, limits}, or false when there is no such identity
+-- returns  IdentityReply (src/store/records.ts), or false when there is no such identity
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
--- @include "include/identities"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/identities"
+-- @include "include/ids"
+-- @include "include/keyRecords"
+-- @include "include/limits"
+-- @include "include/names"
+-- @include "include/state"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local external_id = external_id_for(workspace, request.identity)
@@ -25,20 +22,16 @@ if not external_id then return false end
 local record, identity = identity_record(workspace, external_id), load_identity(workspace, external_id)
 local counters
 if request.ratelimits then
-  identity.limits, counters = replace_limits(workspace, identity.id, identity.limits, request.ratelimits, now)
+  identity.limits, counters = replace_limits(workspace, identity.id16, identity.limits, request.ratelimits, now)
 end
-local meta = redis.call('HGET', record, 'meta')
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
   name_limits(identity.limits, next_id)
-  keep_counters(workspace, identity.id, counters, now)
+  keep_counters(workspace, identity.id16, counters, now)
 end
 identity.version = next_version()
 redis.call('HSET', record, 'state', pack_identity(identity))
-if request.meta then
-  write_field(record, 'meta', request.meta)
-  meta = request.meta ~= '' and request.meta
-end
-audit(workspace, now, actor, 'identity', 'id_' .. identity.id)
-return { identity.id, external_id, meta, limit_rows(identity.limits) }
+if request.meta then write_field(record, 'meta', request.meta) end
+audit(workspace, now, actor, 'identity', 'id_' .. identity.id16)
+return (identity_reply(workspace, identity, external_id))

@@ -1,19 +1,27 @@
 -- Refill moments (docs/contract.md §14), in UTC.
 
+-- @include "include/clock"
+
 -- Days since 1970-01-01 of the first of a month; `month` counts from 0 and may run past 11.
 local function days_to_month(year, month)
   year, month = year + math.floor(month / 12), month % 12
   -- Years begin in March here, so that the leap day is the last of its year.
   local march_year = month < 2 and year - 1 or year
   local march_month = (month + 10) % 12
-  return 365 * march_year + math.floor(march_year / 4) - math.floor(march_year / 100) + math.floor(march_year / 400)
-    + math.floor((153 * march_month + 2) / 5) - 719468
+  return 365 * march_year
+    + math.floor(march_year / 4)
+    - math.floor(march_year / 100)
+    + math.floor(march_year / 400)
+    + math.floor((153 * march_month + 2) / 5)
+    - 719468
 end
 
 -- Year, and month counted from 0, that `day` (days since 1970-01-01) falls in.
 local function month_of(day)
   local months = math.floor((day + 15) / 30.436875) -- At most one too many; put right below.
-  while days_to_month(1970, months) > day do months = months - 1 end
+  while days_to_month(1970, months) > day do
+    months = months - 1
+  end
   return 1970 + math.floor(months / 12), months % 12
 end
 

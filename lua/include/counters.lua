@@ -3,6 +3,10 @@
 --
 -- The list's scores say from when on a counter may have expired. The list itself expires a day after the last of them.
 
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/window"
+
 local COUNTERS_MAX = 1000
 
 -- How many more counters the owner may have. Of a full list, entries of counters that have expired are removed first, a
@@ -12,7 +16,9 @@ local function counters_room(workspace, owner, now)
   local room = COUNTERS_MAX - redis.call('ZCARD', list)
   if room > 0 then return room end
   local members, left = redis.call('ZRANGE', list, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, 100), {}
-  for index, member in ipairs(members) do left[index] = redis.call('PTTL', window_at(workspace, owner, member)) end
+  for index, member in ipairs(members) do
+    left[index] = redis.call('PTTL', window_at(workspace, owner, member))
+  end
   for index, member in ipairs(members) do
     if left[index] < 0 then
       redis.call('ZREM', list, member)
@@ -44,6 +50,8 @@ end
 local function counters_of(workspace, owner) return redis.call('ZRANGE', window_list(workspace, owner), 0, -1) end
 
 local function erase_counters(workspace, owner, members)
-  for _, member in ipairs(members) do redis.call('UNLINK', window_at(workspace, owner, member)) end
+  for _, member in ipairs(members) do
+    redis.call('UNLINK', window_at(workspace, owner, member))
+  end
   if #members > 0 then redis.call('UNLINK', window_list(workspace, owner)) end
 end

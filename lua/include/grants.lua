@@ -1,11 +1,15 @@
 -- What a root key may do. `grants` is text: a line break, then each grant followed by a line break, in the singular
 -- spelling (`api.*.verify_key`); docs/contract.md §5 lists them.
 
+-- @include "include/names"
+
 local function lists(grants, grant) return string.find(grants, '\n' .. grant .. '\n', 1, true) ~= nil end
 
 -- May it do `action` to the `resource` with this id? Pass '*' as id for a resource that has none or does not exist yet.
 local function holds(grants, resource, id, action)
-  return lists(grants, '*') or lists(grants, resource .. '.*.' .. action) or lists(grants, resource .. '.' .. id .. '.' .. action)
+  return lists(grants, '*')
+    or lists(grants, resource .. '.*.' .. action)
+    or lists(grants, resource .. '.' .. id .. '.' .. action)
 end
 
 -- May it do `action` to any resource at all? For actions of one resource only, such as verify_key: the end of a grant then

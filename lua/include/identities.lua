@@ -1,3 +1,21 @@
+-- Identities and the keys that are linked to them.
+--
+-- The link of a key is the id of its identity (16), then its externalId; '' without an identity. A key in the record of an
+-- identity stays when the identity is deleted: the link then leads nowhere.
+--
+-- One of the keys of an identity is in its record, field `key`, and all others in its list. A new key goes to the record when
+-- that has none, and stays where it is until it leaves the identity. So an identity with one key, as most have, has no
+-- list. Only the functions here know of the two places, and src/store/analytics.ts.
+
+-- @include "include/clock"
+-- @include "include/counters"
+-- @include "include/names"
+-- @include "include/reply"
+-- @include "include/state"
+
+-- The externalId of a link, '' without an identity.
+local function external_id_of(link) return string.sub(link, LINK_EXTERNAL_ID_AT) end
+
 -- The externalId of an identity by its id or externalId, or nil. An id names the identity it was given to, and no other.
 local function external_id_for(workspace, id_or_external_id)
   if string.sub(id_or_external_id, 1, 3) == 'id_' and #id_or_external_id == 19 then
@@ -10,4 +28,111 @@ end
 
 local function load_identity(workspace, external_id)
   return read_identity(redis.call('HGET', identity_record(workspace, external_id), 'state'))
+end
+
+-- The identity that a key is linked to: its state and externalId, or nil when there is none or it was deleted.
+local function identity_of(workspace, link)
+  if link == '' then return nil end
+  local external_id = string.sub(link, 17)
+  local packed = redis.call('HGET', identity_record(workspace, external_id), 'state')
+  if not packed or string.sub(packed, 1, 16) ~= string.sub(link, 1, 16) then return nil end
+  return read_identity(packed), external_id
+end
+
+-- An identity as a named reply (IdentityReply in src/store/records.ts), and how many parts it has.
+local function identity_reply(workspace, identity, external_id)
+  local meta = redis.call('HGET', identity_record(workspace, external_id), 'meta')
+  local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limit_replies(identity.limits) }
+  return named(reply), #identity.limits + parts_of_meta(meta)
+end
+
+-- The link to an identity that exists, or nil.
+local function find_identity_link(workspace, external_id)
+  local packed = redis.call('HGET', identity_record(workspace, external_id), 'state')
+  return packed and string.sub(packed, 1, 16) .. external_id
+end
+
+local function create_identity(workspace, external_id, next_id, next_version)
+  local id16 = next_id()
+  redis.call(
+    'HSET',
+    identity_record(workspace, external_id),
+    'state',
+    pack_identity({ id16 = id16, version = next_version(), limits = {} })
+  )
+  redis.call('ZADD', identity_list(workspace), 0, id16 .. external_id)
+  return id16 .. external_id
+end
+
+-- A key (24) as it is stored there: the last 8 characters of its API first, so that the keys of one API follow one another.
+local function member_under_identity(key24) return string.sub(key24, 17) .. string.sub(key24, 1, 16) end
+
+-- Links a key. `link` is that of a live identity, or ''.
+local function index_under_identity(workspace, link, key24)
+  if link == '' then return end
+  local member = member_under_identity(key24)
+  if redis.call('HSETNX', identity_record(workspace, string.sub(link, 17)), 'key', member) == 0 then
+    redis.call('ZADD', identity_keys(workspace, string.sub(link, 1, 16)), 0, member)
+  end
+end
+
+-- Finds where a key is stored, before the first write of the script; returns a function that removes it there.
+local function unindexing_under_identity(workspace, link, key24)
+  if link == '' then
+    return function() end
+  end
+  local record, member = identity_record(workspace, string.sub(link, 17)), member_under_identity(key24)
+  -- The record may be that of a later identity with the same externalId: it never has this key.
+  if redis.call('HGET', record, 'key') == member then
+    return function() redis.call('HDEL', record, 'key') end
+  end
+  return function() redis.call('ZREM', identity_keys(workspace, string.sub(link, 1, 16)), member) end
+end
+
+-- Whether a string comes before another, byte by byte, as in a sorted set. Lua's `<` depends on the locale that Redis runs in.
+local function comes_before(one, other)
+  for position = 1, #one do
+    local byte, other_byte = string.byte(one, position), string.byte(other, position)
+    if byte ~= other_byte then return byte < other_byte end
+  end
+  return #one < #other
+end
+
+-- The next keys (24) of an identity in an API, in order of creation, after a key id (without `key_`) or ''.
+local function identity_keys_after(workspace, link, api8, after, count)
+  local last = after ~= '' and api8 .. string.sub(after, 1, 16)
+  local members = redis.call(
+    'ZRANGE',
+    identity_keys(workspace, string.sub(link, 1, 16)),
+    last and '(' .. last or '[' .. api8,
+    '(' .. api8 .. '~',
+    'BYLEX',
+    'LIMIT',
+    0,
+    count
+  )
+  local in_record = redis.call('HGET', identity_record(workspace, string.sub(link, 17)), 'key')
+  if in_record and string.sub(in_record, 1, 8) == api8 and not (last and not comes_before(last, in_record)) then
+    local at = 1
+    while members[at] and comes_before(members[at], in_record) do
+      at = at + 1
+    end
+    table.insert(members, at, in_record)
+  end
+  local keys = {}
+  for index = 1, math.min(count, #members) do
+    keys[index] = string.sub(members[index], 9) .. api8
+  end
+  return keys
+end
+
+-- Removes the record of an identity, and its counters. The list of its keys, all of them now, stays for `kept_ms`. True if it had any.
+local function erase_identity(workspace, id16, external_id, kept_ms)
+  local record, list = identity_record(workspace, external_id), identity_keys(workspace, id16)
+  local in_record, counters = redis.call('HGET', record, 'key'), counters_of(workspace, id16)
+  redis.call('UNLINK', record)
+  erase_counters(workspace, id16, counters)
+  redis.call('ZREM', identity_list(workspace), id16 .. external_id)
+  if in_record then redis.call('ZADD', list, 0, in_record) end
+  return redis.call('PEXPIRE', list, int(kept_ms)) == 1
 end

@@ -2,6 +2,8 @@
 -- order of creation whichever server asked, and no version is ever given twice, not even after a clock stepped back
 -- or the last second of an append-only file was lost (the milliseconds then differ).
 
+-- @include "include/clock"
+
 local BASE58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz'
 
 -- `number` below 58^8 as eight base58 characters.
@@ -53,7 +55,14 @@ local function take_stamps(workspace, now, count)
   -- A version holds the two low bytes of its number; its time counts how often these rolled over, so that they may roll
   -- over while the clock stands still.
   local round = math.floor(sequence / 65536)
-  redis.call('HSET', workspace, 'sequence', int(sequence + count), 'last', int(at + math.floor((sequence + count) / 65536) - round))
+  redis.call(
+    'HSET',
+    workspace,
+    'sequence',
+    int(sequence + count),
+    'last',
+    int(at + math.floor((sequence + count) / 65536) - round)
+  )
   local time = base58_8(at)
   local function next_number()
     sequence = sequence + 1
@@ -64,7 +73,9 @@ local function take_stamps(workspace, now, count)
   local function next_id()
     local number = next_number() % 128063081718016
     local digit = number % 58
-    if number - digit ~= head_of then head, head_of = time .. string.sub(base58_8(number), 1, 7), number - digit end
+    if number - digit ~= head_of then
+      head, head_of = time .. string.sub(base58_8(number), 1, 7), number - digit
+    end
     return head .. string.sub(BASE58, digit + 1, digit + 1)
   end
   local function next_version()

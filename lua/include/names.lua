@@ -29,7 +29,13 @@ local function root_key_list(workspace) return workspace .. ':rks' end
 local function root_keys_full(workspace) return workspace .. ':rkfull' end
 -- The lists whose members are records of the workspace by themselves, and the hash whose fields are (include/records).
 local function record_lists(workspace)
-  return { workspace .. ':apis', workspace .. ':identities', workspace .. ':permissions', workspace .. ':roles', workspace .. ':rks' },
+  return {
+    workspace .. ':apis',
+    workspace .. ':identities',
+    workspace .. ':permissions',
+    workspace .. ':roles',
+    workspace .. ':rks',
+  },
     workspace .. ':nsid'
 end
 local function audit_stream(workspace) return workspace .. ':audit' end

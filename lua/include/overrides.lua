@@ -1,7 +1,7 @@
 -- Namespaces and their overrides. The record of a namespace's name is sixteen characters of its id, then `e` if any
 -- override is for exactly one identifier, then `w` if any has a `*`: a namespace without overrides costs no look-up.
 
-local OVERRIDE = '>c16I7I7I6' -- id, limit, duration, created
+-- @include "include/names"
 
 -- Makes a namespace. `id16` is new.
 local function create_namespace(workspace, name, id16)
@@ -19,7 +19,12 @@ local function find_namespace(workspace, name_or_id)
   end
   if not stored then return nil end
   local kinds = string.sub(stored, 17)
-  return { id16 = string.sub(stored, 1, 16), name = name, exact = string.find(kinds, 'e', 1, true) ~= nil, wild = string.find(kinds, 'w', 1, true) ~= nil }
+  return {
+    id16 = string.sub(stored, 1, 16),
+    name = name,
+    exact = string.find(kinds, 'e', 1, true) ~= nil,
+    wild = string.find(kinds, 'w', 1, true) ~= nil,
+  }
 end
 
 -- A pattern, in which each `*` is any run of characters, as what an identifier is held against: what stands before the first
@@ -27,7 +32,8 @@ end
 local function wildcard_of(pattern)
   local first = string.find(pattern, '*', 1, true)
   -- With all of its fields: a table that grows is allocated again.
-  local wildcard = { pattern = pattern, head = string.sub(pattern, 1, first - 1), head_bytes = first - 1, tail = '', tail_bytes = 0 }
+  local wildcard =
+    { pattern = pattern, head = string.sub(pattern, 1, first - 1), head_bytes = first - 1, tail = '', tail_bytes = 0 }
   local at, star = first + 1, string.find(pattern, '*', first + 1, true)
   while star do
     if star > at then wildcard[#wildcard + 1] = string.sub(pattern, at, star - 1) end
@@ -43,7 +49,9 @@ end
 local function matches_wildcard(wildcard, identifier)
   local head_bytes, tail_bytes = wildcard.head_bytes, wildcard.tail_bytes
   local last = #identifier - tail_bytes
-  if last < head_bytes or head_bytes > 0 and string.sub(identifier, 1, head_bytes) ~= wildcard.head then return false end
+  if last < head_bytes or head_bytes > 0 and string.sub(identifier, 1, head_bytes) ~= wildcard.head then
+    return false
+  end
   if tail_bytes > 0 and string.sub(identifier, last + 1) ~= wildcard.tail then return false end
   local at = head_bytes + 1
   for _, part in ipairs(wildcard) do
@@ -64,7 +72,9 @@ end
 -- Those of a namespace's overrides that have a `*`, as they are tried.
 local function wildcard_patterns(workspace, namespace)
   local patterns = redis.call('ZRANGE', wildcard_overrides(workspace, namespace.id16), 0, -1)
-  for index, member in ipairs(patterns) do patterns[index] = string.sub(member, 17) end
+  for index, member in ipairs(patterns) do
+    patterns[index] = string.sub(member, 17)
+  end
   return patterns
 end
 
@@ -79,7 +89,9 @@ local function override_for(workspace, namespace, identifier)
   -- Taken apart once for all checks of a batch.
   if not namespace.wildcards then
     local wildcards = wildcard_patterns(workspace, namespace)
-    for index, pattern in ipairs(wildcards) do wildcards[index] = wildcard_of(pattern) end
+    for index, pattern in ipairs(wildcards) do
+      wildcards[index] = wildcard_of(pattern)
+    end
     namespace.wildcards = wildcards
   end
   -- Those with most characters come first, so heads of one length mostly follow one another.
@@ -89,7 +101,9 @@ local function override_for(workspace, namespace, identifier)
       prefix_bytes = wildcard.head_bytes
       prefix = string.sub(identifier, 1, prefix_bytes)
     end
-    if prefix == wildcard.head and matches_wildcard(wildcard, identifier) then return read_override(workspace, namespace, wildcard.pattern) end
+    if prefix == wildcard.head and matches_wildcard(wildcard, identifier) then
+      return read_override(workspace, namespace, wildcard.pattern)
+    end
   end
 end
 
@@ -107,10 +121,16 @@ end
 
 -- How many overrides a namespace has, and how many of them have a `*`.
 local function count_overrides(workspace, namespace)
-  return redis.call('ZCARD', override_list(workspace, namespace.id16)), redis.call('ZCARD', wildcard_overrides(workspace, namespace.id16))
+  return redis.call('ZCARD', override_list(workspace, namespace.id16)),
+    redis.call('ZCARD', wildcard_overrides(workspace, namespace.id16))
 end
 
 -- Brings the record of a namespace in step with the overrides it has.
 local function note_overrides(workspace, namespace, all, wild)
-  redis.call('HSET', namespace_ids(workspace), namespace.name, namespace.id16 .. (all > wild and 'e' or '') .. (wild > 0 and 'w' or ''))
+  redis.call(
+    'HSET',
+    namespace_ids(workspace),
+    namespace.name,
+    namespace.id16 .. (all > wild and 'e' or '') .. (wild > 0 and 'w' or '')
+  )
 end

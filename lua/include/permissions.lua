@@ -1,10 +1,14 @@
 -- Permissions of keys. Inside a workspace every permission and every role has a small number that is never used again;
 -- keys and roles carry lists of numbers (`,3,17,`), so a deleted permission or role is off all of them at once.
 
+-- @include "include/names"
+
 -- `,3,17,` as an array of '3', '17'.
 local function numbers_in(list)
   local numbers = {}
-  for number in string.gmatch(list, '%d+') do numbers[#numbers + 1] = number end
+  for number in string.gmatch(list, '%d+') do
+    numbers[#numbers + 1] = number
+  end
   return numbers
 end
 
@@ -23,17 +27,19 @@ local function permission_lists(workspace, direct, roles)
   return lists_found
 end
 
--- Of lists that are longer than so many bytes together (some thousand permissions) a script tells the numbers, and the
--- caller asks for the slugs a thousand at a time: a hundred roles of a thousand permissions would keep Redis for 400 ms.
+-- Of lists that are longer than so many bytes together (some thousand permissions) a script returns the numbers, and the caller
+-- reads the slugs a thousand at a time: a hundred roles of a thousand permissions would keep Redis for 400 ms.
 local LISTS_BYTES_MAX = 20000
 
--- The slugs a key has, directly and through roles, each once, or the lists of their numbers (`,3,17,`: no slug begins so);
--- and how many it was given, twice or not, or more than that.
+-- The slugs that a key has, directly and through roles, each once; or else the lists of their numbers; and how many it was given,
+-- counting twice what it has twice, or more than that.
 local function effective_slugs(workspace, direct, roles)
   local seen, numbers, given = {}, {}, 0
   local lists_found, bytes = permission_lists(workspace, direct, roles), 0
-  for _, list in ipairs(lists_found) do bytes = bytes + #list end
-  if bytes > LISTS_BYTES_MAX then return lists_found, bytes end
+  for _, list in ipairs(lists_found) do
+    bytes = bytes + #list
+  end
+  if bytes > LISTS_BYTES_MAX then return {}, lists_found, bytes end
   for _, list in ipairs(lists_found) do
     for number in string.gmatch(list, '%d+') do
       given = given + 1
@@ -46,12 +52,13 @@ local function effective_slugs(workspace, direct, roles)
   local slugs = {}
   -- In steps, as `unpack` has a bounded stack.
   for first = 1, #numbers, 1000 do
-    local values = redis.call('HMGET', permission_slugs(workspace), unpack(numbers, first, math.min(first + 999, #numbers)))
+    local values =
+      redis.call('HMGET', permission_slugs(workspace), unpack(numbers, first, math.min(first + 999, #numbers)))
     for _, slug in ipairs(values) do
       if slug then slugs[#slugs + 1] = slug end
     end
   end
-  return slugs, given
+  return slugs, {}, given
 end
 
 local function names_of_roles(workspace, roles)
@@ -81,22 +88,29 @@ local function permits(workspace, query, direct, roles)
   for position, token in ipairs(query) do
     if type(token) == 'string' then
       first_of[position] = #wanted + 1
-      for _, grant in ipairs(grants_of(token)) do wanted[#wanted + 1] = grant end
+      for _, grant in ipairs(grants_of(token)) do
+        wanted[#wanted + 1] = grant
+      end
     end
   end
   local numbers, known, is_wanted = {}, 0, {}
   for first = 1, #wanted, 1000 do
-    local some = redis.call('HMGET', permission_numbers(workspace), unpack(wanted, first, math.min(first + 999, #wanted)))
+    local some =
+      redis.call('HMGET', permission_numbers(workspace), unpack(wanted, first, math.min(first + 999, #wanted)))
     for index, number in ipairs(some) do
       numbers[first + index - 1] = number
-      if number and not is_wanted[number] then known, is_wanted[number] = known + 1, true end
+      if number and not is_wanted[number] then
+        known, is_wanted[number] = known + 1, true
+      end
     end
   end
 
   -- A few are looked for one by one. Of many, one pass finds all: a hundred roles of a thousand permissions are half a
   -- megabyte to read for each.
   local lists_found, held, bytes = permission_lists(workspace, direct, roles), nil, 0
-  for _, list in ipairs(lists_found) do bytes = bytes + #list end
+  for _, list in ipairs(lists_found) do
+    bytes = bytes + #list
+  end
   if known > 8 then
     held = {}
     for _, list in ipairs(lists_found) do
@@ -133,7 +147,11 @@ local function permits(workspace, query, direct, roles)
       stack[top] = has(first_of[position], last_of[position])
     else
       top = top - 1
-      if token == 1 then stack[top] = stack[top] and stack[top + 1] else stack[top] = stack[top] or stack[top + 1] end
+      if token == 1 then
+        stack[top] = stack[top] and stack[top + 1]
+      else
+        stack[top] = stack[top] or stack[top + 1]
+      end
     end
   end
   return stack[1], bytes

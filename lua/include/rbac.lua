@@ -1,5 +1,8 @@
 -- What the scripts that manage permissions and roles share.
 
+-- @include "include/names"
+-- @include "include/permissions"
+
 -- Says that some permission or role changed: what a key may do is asked anew from the next verification on.
 local function touch_rbac(workspace, next_version) redis.call('HSET', workspace, 'rbac', next_version()) end
 
@@ -14,12 +17,16 @@ end
 
 -- A permission's number by its id or slug, or nil.
 local function permission_number(workspace, id_or_slug)
-  return number_of_id(permission_list(workspace), 'perm_', id_or_slug) or redis.call('HGET', permission_numbers(workspace), id_or_slug) or nil
+  return number_of_id(permission_list(workspace), 'perm_', id_or_slug)
+    or redis.call('HGET', permission_numbers(workspace), id_or_slug)
+    or nil
 end
 
 -- A role's number by its id or name, or nil.
 local function role_number(workspace, id_or_name)
-  return number_of_id(role_list(workspace), 'role_', id_or_name) or redis.call('HGET', role_numbers(workspace), id_or_name) or nil
+  return number_of_id(role_list(workspace), 'role_', id_or_name)
+    or redis.call('HGET', role_numbers(workspace), id_or_name)
+    or nil
 end
 
 -- A permission as {id, name, slug, description or false}, or nil.
@@ -44,7 +51,9 @@ end
 local function combine(mode, had, given)
   local seen, result = {}, {}
   if mode == 'remove' then
-    for _, number in ipairs(given) do seen[number] = true end
+    for _, number in ipairs(given) do
+      seen[number] = true
+    end
     given = {}
   end
   if mode == 'set' then had = {} end
@@ -57,4 +66,79 @@ local function combine(mode, had, given)
     end
   end
   return result
+end
+
+-- The numbers of role names, or nil and the name that does not exist.
+local function find_roles(workspace, names)
+  if #names == 0 then return '' end
+  local numbers, seen = {}, {}
+  for index, number in ipairs(redis.call('HMGET', role_numbers(workspace), unpack(names))) do
+    if not number then return nil, names[index] end
+    if not seen[number] then
+      seen[number] = true
+      numbers[#numbers + 1] = number
+    end
+  end
+  return as_list(numbers)
+end
+
+-- The numbers of slugs as a table slug -> number, and the slugs that do not exist, each once.
+local function find_permissions(workspace, slugs)
+  local numbers, missing = {}, {}
+  for first = 1, #slugs, 1000 do
+    local last = math.min(first + 999, #slugs)
+    for index, number in ipairs(redis.call('HMGET', permission_numbers(workspace), unpack(slugs, first, last))) do
+      local slug = slugs[first + index - 1]
+      if number then
+        numbers[slug] = number
+      elseif numbers[slug] == nil then
+        numbers[slug] = false
+        missing[#missing + 1] = slug
+      end
+    end
+  end
+  return numbers, missing
+end
+
+local function create_permission(workspace, slug, name, description, id16)
+  local number = redis.call('HINCRBY', workspace, 'permissions', 1)
+  redis.call('HSET', permission_numbers(workspace), slug, number)
+  redis.call('HSET', permission_slugs(workspace), number, slug)
+  redis.call('HSET', permission_record(workspace, number), 'id', 'perm_' .. id16, 'slug', slug, 'name', name)
+  if description then redis.call('HSET', permission_record(workspace, number), 'description', description) end
+  redis.call('ZADD', permission_list(workspace), 0, id16 .. number)
+  return number
+end
+
+-- Makes permissions whose names are their slugs, and adds their numbers to `numbers` (slug -> number).
+local function create_permissions(workspace, slugs, numbers, next_id)
+  if #slugs == 0 then return end
+  local before = redis.call('HINCRBY', workspace, 'permissions', #slugs) - #slugs
+  for first = 1, #slugs, 1000 do
+    local by_slug, by_number, members = {}, {}, {}
+    for index = first, math.min(first + 999, #slugs) do
+      local slug, number, id16 = slugs[index], before + index, next_id()
+      numbers[slug] = number
+      redis.call('HSET', permission_record(workspace, number), 'id', 'perm_' .. id16, 'slug', slug, 'name', slug)
+      local at = #by_slug
+      by_slug[at + 1], by_slug[at + 2] = slug, number
+      by_number[at + 1], by_number[at + 2] = number, slug
+      members[at + 1], members[at + 2] = 0, id16 .. number
+    end
+    redis.call('HSET', permission_numbers(workspace), unpack(by_slug))
+    redis.call('HSET', permission_slugs(workspace), unpack(by_number))
+    redis.call('ZADD', permission_list(workspace), unpack(members))
+  end
+end
+
+-- Slugs as a list of numbers (`,3,17,`), each once, in the order given; '' for none.
+local function list_of(slugs, numbers)
+  local list, seen = {}, {}
+  for _, slug in ipairs(slugs) do
+    if not seen[slug] then
+      seen[slug] = true
+      list[#list + 1] = numbers[slug]
+    end
+  end
+  return as_list(list)
 end

@@ -4,11 +4,17 @@
 -- what is there is counted when something is next made, or by the sweeper's first count; nothing is added up before. The fields
 -- hold one more than there are, so that a field that was not there shows by what HINCRBY returns, and nothing has to be read.
 
+-- @include "include/names"
+
 local function records_of(workspace)
   local sum = 0
-  for _, count in ipairs(redis.call('HMGET', workspace, 'key_records', 'override_records')) do sum = sum + (tonumber(count) or 1) - 1 end
+  for _, count in ipairs(redis.call('HMGET', workspace, 'key_records', 'override_records')) do
+    sum = sum + (tonumber(count) or 1) - 1
+  end
   local lists, hash = record_lists(workspace)
-  for _, list in ipairs(lists) do sum = sum + redis.call('ZCARD', list) end
+  for _, list in ipairs(lists) do
+    sum = sum + redis.call('ZCARD', list)
+  end
   return sum + redis.call('HLEN', hash)
 end
 
@@ -45,5 +51,7 @@ end
 
 -- Brings a count in step with a change, in the script that makes it. `field` is 'key_records' or 'override_records'.
 local function add_records(workspace, field, change)
-  if change ~= 0 and redis.call('HINCRBY', workspace, field, change) == change then redis.call('HDEL', workspace, field) end
+  if change ~= 0 and redis.call('HINCRBY', workspace, field, change) == change then
+    redis.call('HDEL', workspace, field)
+  end
 end

@@ -1,5 +1,7 @@
 -- What the scripts that manage root keys share.
 
+-- @include "include/names"
+
 -- The digest of the root key with this id, or nil.
 local function root_digest_of(workspace, root_key_id)
   local id16 = string.sub(root_key_id, 6)
@@ -11,7 +13,9 @@ end
 -- The grants in a text as a set.
 local function grant_set(grants)
   local set = {}
-  for grant in string.gmatch(grants, '[^\n]+') do set[grant] = true end
+  for grant in string.gmatch(grants, '[^\n]+') do
+    set[grant] = true
+  end
   return set
 end
 

@@ -1,28 +1,34 @@
--- Usage counts. A key counts the present hour inside its own state, which verification writes anyway; the next hour's
--- first verification (or whoever deletes the key or changes its identity) appends the finished hour to the key's
--- history of that month. Totals of an API and of a namespace are added up over a batch and written once.
+-- Usage counts. A key counts the present hour inside its own state, which a verification writes anyway. The first verification of the
+-- next hour (or a change that deletes the key or its identity) appends the finished hour to the key's history of that
+-- month. Totals of an API and of a namespace are added up over a batch and written once.
 
--- The name of the month, `202611`, that `hour` (hours since 1970) lies in. Days are named by their number since 1970.
+-- @include "include/calendar"
+-- @include "include/clock"
+-- @include "include/names"
+
+-- The name of the month, `202611`, of an hour (hours since 1970). Days are named by their number since 1970.
 local function month_name(hour)
   local year, month = month_of(math.floor(hour / 24))
   return string.format('%04d%02d', year, month + 1)
 end
 
--- An hour of a key as its history holds it; '' if nothing was counted in it.
---   hour (4 bytes), a bit per outcome that was counted and 64 when credits were spent (1), each such count (4 each),
---   credits spent (7, if any), externalId at that time (its length in 1, then itself)
+-- An hour of a key as its history has it: USAGE_ENTRY_HEAD, each count that is not 0 (4), credits spent if any (7), the
+-- externalId at that time (its length in 1, then itself). '' if nothing was counted. Also returns the hour.
 local function usage_entry(external_id, usage)
   local counted = { struct.unpack(USAGE, usage) }
   local hour, spent = counted[1], counted[OUTCOMES_COUNTED + 2]
   if hour == 0 then return '', 0 end
   local bits, counts = 0, ''
   for outcome = 1, OUTCOMES_COUNTED do
-    if counted[outcome + 1] > 0 then
-      bits, counts = bits + 2 ^ (outcome - 1), counts .. struct.pack('>I4', counted[outcome + 1])
+    local count = counted[outcome + 1]
+    if count > 0 then
+      bits, counts = bits + 2 ^ (outcome - 1), counts .. struct.pack('>I4', count)
     end
   end
-  if spent > 0 then bits, counts = bits + 2 ^ OUTCOMES_COUNTED, counts .. struct.pack('>I7', spent) end
-  return struct.pack('>I4B', hour, bits) .. counts .. struct.pack('>Bc0', #external_id, external_id), hour
+  if spent > 0 then
+    bits, counts = bits + 2 ^ OUTCOMES_COUNTED, counts .. struct.pack('>I7', spent)
+  end
+  return struct.pack(USAGE_ENTRY_HEAD, hour, bits) .. counts .. struct.pack('>Bc0', #external_id, external_id), hour
 end
 
 -- Appends an hour to the history of a key, if anything was counted in it.
@@ -34,13 +40,13 @@ local function flush_usage(workspace, key24, external_id, usage, retention_ms)
   redis.call('PEXPIRE', history, int(retention_ms + 31 * DAY_MS))
 end
 
--- Notes that something which has a history is no longer in the list where it would be looked for: `member` is a key (24
--- characters) or a deleted identity's id (16), whose list of keys then stays for as long. The note goes with the history: each
--- new one removes at most 100 that are too old, as there may be millions.
+-- Records that a key or an identity that has a history was deleted: `member` is a key (24 characters) or the id of an identity
+-- (16), whose list of keys is kept for as long. The record expires with the history: each new one removes at most 100 that
+-- are too old, because there may be millions.
 local function note_former(list, member, now, retention_ms)
   local kept_ms, hour = retention_ms + 31 * DAY_MS, math.floor(now / HOUR_MS)
   if redis.call('ZADD', list, 'GT', hour, member) == 1 then
-    -- Popped, and the first that is not too old put back: scripts read nothing once they have begun to write.
+    -- Popped, and the first that is not too old put back, because scripts read nothing after their first write.
     local last_too_old = hour - math.ceil(kept_ms / HOUR_MS) - 1
     for _ = 1, 100 do
       local oldest = redis.call('ZPOPMIN', list)
@@ -52,6 +58,3 @@ local function note_former(list, member, now, retention_ms)
   end
   redis.call('PEXPIRE', list, int(kept_ms))
 end
-
--- The externalId in the identity part of a state ('' when the key has none).
-local function external_id_of(identity) return string.sub(identity, 17) end

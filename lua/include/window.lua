@@ -1,28 +1,65 @@
--- The sliding-window log of docs/limits.md#algorithm. A counter holds units by slices of time, oldest first. A slice is 1 ms while
--- the limit is at most 64, else a 64th of the duration; an entry leaves when the end of its slice is `duration` old: never
--- early, and at most one slice late. No entry is ever put before another.
+-- A sliding-window log with sub-windows, delta-encoded (docs/limits.md#algorithm). A counter holds units by slices of time,
+-- oldest first. A slice is 1 ms while the limit is at most 64, else a 64th of the duration; an entry leaves when the end of
+-- its slice is `duration` old: never early, and at most one slice late. No entry is ever put before another.
 --
 -- The clock may step. A step forward is time that has passed. After a step back, an entry that ends more than a slice from now
 -- was charged while the clock was ahead: its end becomes now plus a slice (`settled_window`), once, and that is stored. So it
 -- counts for one duration from the step on: the step opens nothing, and shuts nothing for longer.
 --
--- A counter is bytes: kind (1), base (6), step (6), then entries of (end of slice, as steps from base; units), then units
--- in all (7); none at all when nothing counts. The kind is the narrowest whose entries can say it. A charge mostly changes
--- the end of it only, so counters are read where they lie, `first` to `last` of some text, and answered as what is kept of
--- these bytes and what follows.
+-- A counter is packed: kind (1), base (6), step (6), then entries of (end of the slice, in steps from base; units), then the
+-- sum of all units (7). It is empty when nothing counts. The kind is the width of the entries, the narrowest that they fit in.
+-- For example 3 units in the millisecond that ends at 1763596805257, and no others:
+--
+--   01    01 9a 9e 8f a4 89  00 00 00 00 00 01  00 03  00 00 00 00 00 00 03
+--   kind  base               step 1 ms          0, 3   sum
+--
+-- A charge mostly changes the end of a counter only. So a counter is read where it is stored, from `first` to `last` of some
+-- packed value, and what a charge returns is how many of these bytes stay and what follows them.
 
 -- `newest` is the newest entry and the units in all, `head` all up to the oldest entry.
 local WINDOW_KINDS = {
-  { entry = '>BB', newest = '>BBI7', head = '>xI6I6BB', bytes = 2, newest_bytes = 9, steps_max = 2 ^ 8 - 1, units_max = 2 ^ 8 - 1 },
-  { entry = '>I2I2', newest = '>I2I2I7', head = '>xI6I6I2I2', bytes = 4, newest_bytes = 11, steps_max = 2 ^ 16 - 1, units_max = 2 ^ 16 - 1 },
-  { entry = '>I4I4', newest = '>I4I4I7', head = '>xI6I6I4I4', bytes = 8, newest_bytes = 15, steps_max = 2 ^ 32 - 1, units_max = 2 ^ 32 - 1 },
-  { entry = '>I6I7', newest = '>I6I7I7', head = '>xI6I6I6I7', bytes = 13, newest_bytes = 20, steps_max = 2 ^ 48 - 1, units_max = 2 ^ 53 },
+  {
+    entry = '>BB',
+    newest = '>BBI7',
+    head = '>xI6I6BB',
+    bytes = 2,
+    newest_bytes = 9,
+    steps_max = 2 ^ 8 - 1,
+    units_max = 2 ^ 8 - 1,
+  },
+  {
+    entry = '>I2I2',
+    newest = '>I2I2I7',
+    head = '>xI6I6I2I2',
+    bytes = 4,
+    newest_bytes = 11,
+    steps_max = 2 ^ 16 - 1,
+    units_max = 2 ^ 16 - 1,
+  },
+  {
+    entry = '>I4I4',
+    newest = '>I4I4I7',
+    head = '>xI6I6I4I4',
+    bytes = 8,
+    newest_bytes = 15,
+    steps_max = 2 ^ 32 - 1,
+    units_max = 2 ^ 32 - 1,
+  },
+  {
+    entry = '>I6I7',
+    newest = '>I6I7I7',
+    head = '>xI6I6I6I7',
+    bytes = 13,
+    newest_bytes = 20,
+    steps_max = 2 ^ 48 - 1,
+    units_max = 2 ^ 53,
+  },
 }
 local WINDOW_HEAD, WINDOW_HEAD_BYTES = '>BI6I6', 13
--- What is answered is a JSON-safe integer, also where a duration of the greatest length ends.
+-- Times in answers are JSON-safe integers, also at the end of the longest duration.
 local WINDOW_LATEST = 2 ^ 53 - 1
 
--- A counter from scratch: of `ends` and `units` of its entries, with `step` between ends where that divides them all.
+-- Packs a counter from the `ends` and `units` of its entries, with `step` between ends where that divides them all.
 local function new_window(ends, units, step)
   local base, total, units_max = ends[1], 0, 0
   for index, slice_end in ipairs(ends) do
@@ -31,7 +68,9 @@ local function new_window(ends, units, step)
   end
   local number = 1
   local steps_max = (ends[#ends] - base) / step
-  while steps_max > WINDOW_KINDS[number].steps_max or units_max > WINDOW_KINDS[number].units_max do number = number + 1 end
+  while steps_max > WINDOW_KINDS[number].steps_max or units_max > WINDOW_KINDS[number].units_max do
+    number = number + 1
+  end
   local parts = { struct.pack(WINDOW_HEAD, number, base, step) }
   for index, slice_end in ipairs(ends) do
     parts[index + 1] = struct.pack(WINDOW_KINDS[number].entry, (slice_end - base) / step, units[index])
@@ -40,13 +79,18 @@ local function new_window(ends, units, step)
   return table.concat(parts)
 end
 
--- Weighs `cost` units at `now` on the counter from `first` to `last` of a text; takes them if they fit and if it is `taking`.
--- Returns nothing when the counter was charged by a clock that was ahead: the caller stores what settled_window returns of it,
--- and asks again. Otherwise returns the units that counted before, where the first entry that counts stands (nil when none does), the end of the oldest
--- slice (`now - duration` when nothing counts, so that it leaves now) and, when a unit was taken, the last of the old bytes
--- that stay and what follows them. One function for both: what it reads to weigh, it takes from.
-local function window_taken(text, first, last, now, limit, duration, cost, taking)
-  local total, live, oldest = 0, nil, now - duration
+-- Checks `cost` units at `now` on the counter from `first` to `last` of a packed value, and charges them if they fit and
+-- `may_charge`. Returns nothing when the counter was charged by a clock that was ahead: then the caller stores what
+-- settled_window returns, and calls again. Otherwise returns
+--   total       units that counted before
+--   first_live  position of the first entry that counts, nil when none does
+--   oldest      end of the oldest slice; `now - duration` when nothing counts, as if it left now
+-- and, when units were charged,
+--   kept_until  position of the last old byte that stays
+--   suffix      what follows it
+-- One function for both, because what a check reads a charge needs.
+local function window_charge(text, first, last, now, limit, duration, cost, may_charge)
+  local total, first_live, oldest = 0, nil, now - duration
   local kind, base, step, steps, units
   if last >= first then
     kind = WINDOW_KINDS[string.byte(text, first)]
@@ -54,22 +98,22 @@ local function window_taken(text, first, last, now, limit, duration, cost, takin
     steps, units, total = struct.unpack(kind.newest, text, newest_at)
     base, step, oldest_steps, oldest_units = struct.unpack(kind.head, text, first)
     if base + steps * step - now > duration / 64 then return nil end
-    live, oldest = first + WINDOW_HEAD_BYTES, base + oldest_steps * step
+    first_live, oldest = first + WINDOW_HEAD_BYTES, base + oldest_steps * step
     while oldest + duration <= now do
-      total, live = total - oldest_units, live + kind.bytes
-      if live > newest_at then
-        total, live, oldest = 0, nil, now - duration
+      total, first_live = total - oldest_units, first_live + kind.bytes
+      if first_live > newest_at then
+        total, first_live, oldest = 0, nil, now - duration
         break
       end
-      oldest_steps, oldest_units = struct.unpack(kind.entry, text, live)
+      oldest_steps, oldest_units = struct.unpack(kind.entry, text, first_live)
       oldest = base + oldest_steps * step
     end
   end
-  if not taking or cost == 0 or total + cost > limit then return total, live, oldest end
+  if not may_charge or cost == 0 or total + cost > limit then return total, first_live, oldest end
 
   local slice = limit <= 64 and 1 or (duration - duration % 64) / 64
   local slice_end = now - now % slice + slice
-  if not live then return total, live, slice_end, first - 1, new_window({ slice_end }, { cost }, slice) end
+  if not first_live then return total, first_live, slice_end, first - 1, new_window({ slice_end }, { cost }, slice) end
   local kept = last - kind.newest_bytes
   if base + steps * step >= slice_end then
     units = units + cost
@@ -77,19 +121,19 @@ local function window_taken(text, first, last, now, limit, duration, cost, takin
     steps, units, kept = (slice_end - base) / step, cost, kept + kind.bytes
   end
   if units <= kind.units_max and steps <= kind.steps_max and steps % 1 == 0 then
-    local follows = struct.pack(kind.newest, steps, units, total + cost)
-    if live == first + WINDOW_HEAD_BYTES then return total, live, oldest, kept, follows end
-    return total, live, oldest, first + WINDOW_HEAD_BYTES - 1, string.sub(text, live, kept) .. follows
+    local suffix = struct.pack(kind.newest, steps, units, total + cost)
+    if first_live == first + WINDOW_HEAD_BYTES then return total, first_live, oldest, kept, suffix end
+    return total, first_live, oldest, first + WINDOW_HEAD_BYTES - 1, string.sub(text, first_live, kept) .. suffix
   end
 
-  -- This kind of entry cannot say it: write all of them anew.
+  -- It does not fit in entries of this width: write all of them again.
   local ends, all_units = {}, {}
-  for position = live, kept, kind.bytes do
+  for position = first_live, kept, kind.bytes do
     local entry_steps, entry_units = struct.unpack(kind.entry, text, position)
     ends[#ends + 1], all_units[#all_units + 1] = base + entry_steps * step, entry_units
   end
   ends[#ends + 1], all_units[#all_units + 1] = base + steps * step, units
-  return total, live, oldest, first - 1, new_window(ends, all_units, slice)
+  return total, first_live, oldest, first - 1, new_window(ends, all_units, slice)
 end
 
 -- A counter, '' for an empty one, without an entry that ends more than a slice from `now`: those that do leave together, a
@@ -114,22 +158,22 @@ local function settled_window(text, now, duration)
   return new_window(ends, units, slice)
 end
 
--- When the oldest counted unit leaves; `now` when nothing counts, see window_taken.
+-- When the oldest counted unit leaves; `now` when nothing counts, see window_charge.
 local function window_reset(oldest, duration)
   local reset = oldest + duration
   return reset < WINDOW_LATEST and reset or WINDOW_LATEST
 end
 
--- The earliest moment at which `cost` fits if nothing else is charged; a cost above the limit, or a limit of 0, never fits,
--- which is answered as one duration from now (docs/contract.md §8).
-local function window_free_at(text, first, total, live, now, limit, duration, cost)
+-- The earliest moment at which `cost` fits if nothing else is charged. A cost above the limit, or a limit of 0, never fits: then it
+-- is one duration from now (docs/contract.md §8).
+local function window_free_at(text, first, total, first_live, now, limit, duration, cost)
   if cost > limit or limit == 0 then return math.min(now + duration, WINDOW_LATEST) end
   if total + cost > limit then
     local kind = WINDOW_KINDS[string.byte(text, first)]
     local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
     repeat
-      local steps, units = struct.unpack(kind.entry, text, live)
-      total, live, now = total - units, live + kind.bytes, base + steps * step + duration
+      local steps, units = struct.unpack(kind.entry, text, first_live)
+      total, first_live, now = total - units, first_live + kind.bytes, base + steps * step + duration
     until total + cost <= limit
   end
   return math.min(now, WINDOW_LATEST)

@@ -12,17 +12,17 @@
 -- returns  {'created', key id or false per key; '' in a dry run} | {'api_not_found'} | {'role_not_found', name} |
 --          {'create_permission', slug} | {'key_id_taken', key id}
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
--- @include "include/records"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/identities"
+-- @include "include/ids"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+-- @include "include/limits"
+-- @include "include/names"
+-- @include "include/rbac"
+-- @include "include/records"
+-- @include "include/state"
 
 local workspace, request, digests, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
 
@@ -57,7 +57,9 @@ local numbers, missing_slugs = find_permissions(workspace, all_slugs)
 if #missing_slugs > 0 and not request.mayCreatePermissions then return { 'create_permission', missing_slugs[1] } end
 if request.dryRun then
   local answer = { 'created' }
-  for index, key in ipairs(request.keys) do answer[index + 1] = not key.taken and '' end
+  for index, key in ipairs(request.keys) do
+    answer[index + 1] = not key.taken and ''
+  end
   return answer
 end
 require_room(workspace, actor, records + #missing_slugs)
@@ -78,9 +80,19 @@ for index, key in ipairs(request.keys) do
     end
     local direct = list_of(key.permissions or {}, numbers)
     local id = key.keptId and string.sub(key.keptId, 5) or next_id() .. api8
-    local state = { id = id, version = next_version(), enabled = key.enabled ~= false, expires = key.expires or NEVER,
-      limited = key.remaining ~= nil, balance = key.remaining or 0, last_used = key.lastUsed or 0, direct = direct ~= '', roles = key.role_numbers ~= '',
-      usage = NO_USAGE, identity = link }
+    local state = {
+      id = id,
+      version = next_version(),
+      enabled = key.enabled ~= false,
+      expires = key.expires or NEVER,
+      limited = key.remaining ~= nil,
+      balance = key.remaining or 0,
+      last_used = key.lastUsed or 0,
+      direct = direct ~= '',
+      roles = key.role_numbers ~= '',
+      usage = NO_USAGE,
+      link = link,
+    }
     set_refill(state, key.refill, now)
     state.limits = new_limits(key.ratelimits or {}, next_id)
 
@@ -89,7 +101,7 @@ for index, key in ipairs(request.keys) do
       fields[#fields + 1] = 'updated'
       fields[#fields + 1] = int(key.updated)
     end
-    for _, field in ipairs({ 'prefix', 'bytes', 'name', 'meta' }) do
+    for _, field in ipairs({ KEY_GIVEN_FIELDS }) do
       if key[field] then
         fields[#fields + 1] = field
         fields[#fields + 1] = key[field]

@@ -11,19 +11,15 @@
 -- ARGV[6]  now_ms        '' for Redis's clock
 -- returns  {'deleted'} | {'key_not_found'}
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
--- @include "include/outcomes"
--- @include "include/usage"
--- @include "include/records"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/identities"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+-- @include "include/names"
+-- @include "include/records"
+-- @include "include/state"
+-- @include "include/usage"
 
 local workspace, key_id, permanent, retention_ms = KEYS[1], ARGV[1], ARGV[2] == '1', tonumber(ARGV[3])
 local usage_retention_ms, actor, now = tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
@@ -33,10 +29,10 @@ local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
 
 local _, erased = erase_key(workspace, digest, state)
-flush_usage(workspace, state.id, external_id_of(state.identity), state.usage, usage_retention_ms)
+flush_usage(workspace, state.id, external_id_of(state.link), state.usage, usage_retention_ms)
 note_former(former_keys(workspace, string.sub(state.id, 17)), state.id, now, usage_retention_ms)
-if state.identity ~= '' then
-  note_former(former_members(workspace, external_id_of(state.identity)), state.id, now, usage_retention_ms)
+if state.link ~= '' then
+  note_former(former_members(workspace, external_id_of(state.link)), state.id, now, usage_retention_ms)
 end
 if permanent then
   add_records(workspace, 'key_records', -erased)

@@ -8,32 +8,28 @@
 -- ARGV[2]  after      the last key id of the page before (without `key_`), or ''
 -- ARGV[3]  count      at most this many
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  {{{digest, key as it is shown, but with its own permissions only}…}, the last key id looked at (without
+-- returns  {{{digest, KeyReply, with its own permissions only}…}, the last key id looked at (without
 --          `key_`) where there are more, or ''}, or false when there is no such API
 
 -- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
 -- @include "include/permissions"
--- @include "include/keys"
+-- @include "include/reply"
 
 local workspace, api_id, after, count, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), now_ms(ARGV[4])
 if not live_api(workspace, api_id) then return false end
 
 local ids, digests = keys_after(workspace, string.sub(api_id, -8), after, count + 1)
 local keys, looked_at, parts = {}, 0, 0
-while looked_at < math.min(count, #ids) and parts < SHOWN_PARTS_MAX do
+while looked_at < math.min(count, #ids) and parts < REPLY_PARTS_MAX do
   looked_at = looked_at + 1
   local digest = digests[looked_at]
   local record, state = load_key(workspace, digest, now)
   if record then
-    local shown, parts_of_key = show_key(workspace, record, state, api_id)
-    shown[11] = state.direct and effective_slugs(workspace, redis.call('HGET', record, 'direct'), '') or {}
-    keys[#keys + 1], parts = { digest, shown }, parts + parts_of_key
+    local key, key_parts = key_reply(workspace, record, state, api_id)
+    key.slugs, key.permissionLists = effective_slugs(workspace, redis.call('HGET', record, 'direct') or '', '')
+    keys[#keys + 1], parts = { digest, named(key) }, parts + key_parts
   end
 end
 return { keys, #ids > looked_at and ids[looked_at] or '' }

@@ -12,16 +12,13 @@
 -- returns  {keys, the last id looked at (without `key_`) or '', 1 if there are more behind it}, or false when there is no such API
 
 -- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
+-- @include "include/identities"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+-- @include "include/reply"
 
-local workspace, api_id, external_id, after, count, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
+local workspace, api_id, external_id, after, count, now =
+  KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), now_ms(ARGV[5])
 if not live_api(workspace, api_id) then return false end
 local api8 = string.sub(api_id, -8)
 
@@ -32,17 +29,19 @@ else
   local link = find_identity_link(workspace, external_id)
   if link then
     ids = identity_keys_after(workspace, link, api8, after, count + 1)
-    for index, id in ipairs(ids) do digests[index] = digest_of(workspace, 'key_' .. id) end
+    for index, id in ipairs(ids) do
+      digests[index] = digest_of(workspace, 'key_' .. id)
+    end
   end
 end
 
 local keys, looked_at, parts = {}, 0, 0
-while looked_at < math.min(count, #ids) and parts < SHOWN_PARTS_MAX do
+while looked_at < math.min(count, #ids) and parts < REPLY_PARTS_MAX do
   looked_at = looked_at + 1
   local record, state = load_key(workspace, digests[looked_at], now)
   if record then
-    local key, parts_of_key = show_key(workspace, record, state, api_id)
-    keys[#keys + 1], parts = key, parts + parts_of_key
+    local key, key_parts = key_reply(workspace, record, state, api_id)
+    keys[#keys + 1], parts = named(key), parts + key_parts
   end
 end
 return { keys, ids[looked_at] or '', #ids > looked_at and 1 or 0 }

@@ -6,20 +6,15 @@
 -- ARGV[1]  key_id     '' to read by digest
 -- ARGV[2]  digest     SHA-256 of the key string, or ''
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  the key as show_key in include/keys describes, or false
+-- returns  KeyReply (src/store/records.ts), or false
 
 -- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+-- @include "include/reply"
 
 local workspace, key_id, digest, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 if key_id ~= '' then digest = digest_of(workspace, key_id) end
 local record, state, api_id = load_key(workspace, digest, now)
 if not record then return false end
-return (show_key(workspace, record, state, api_id))
+return named((key_reply(workspace, record, state, api_id)))

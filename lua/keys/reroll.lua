@@ -10,19 +10,18 @@
 -- ARGV[6]  now_ms      '' for Redis's clock
 -- returns  {'created', key id} | {'key_not_found'}
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
--- @include "include/records"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/identities"
+-- @include "include/ids"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+-- @include "include/names"
+-- @include "include/records"
+-- @include "include/state"
 
-local workspace, key_id, new_digest, start, expires_in, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
+local workspace, key_id, new_digest, start, expires_in, actor, now =
+  KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
 
 -- The latest `expires` that a key may be given.
 local LAST_EXPIRES = 4102444800000
@@ -31,7 +30,7 @@ local old_digest = digest_of(workspace, key_id)
 local record, old = load_key(workspace, old_digest, now)
 if not record then return { 'key_not_found' } end
 local copied = {}
-for _, field in ipairs({ 'prefix', 'bytes', 'name', 'meta', 'direct', 'roles' }) do
+for _, field in ipairs({ KEY_COPIED_FIELDS }) do
   local value = redis.call('HGET', record, field)
   if value then
     copied[#copied + 1] = field
@@ -40,19 +39,21 @@ for _, field in ipairs({ 'prefix', 'bytes', 'name', 'meta', 'direct', 'roles' })
 end
 local new = read_state(redis.call('HGET', record, 'state'))
 apply_refill(new, now)
-if not identity_of(workspace, new.identity) then new.identity = '' end
+if not identity_of(workspace, new.link) then new.link = '' end
 require_room(workspace, actor, 1)
 
 local next_id, next_version = take_stamps(workspace, now, 3 + #new.limits)
 new.id, new.version = next_id() .. string.sub(old.id, 17), next_version()
 new.usage, new.last_used = NO_USAGE, 0
-for _, l in ipairs(new.limits) do l.id, l.window = next_id(), '' end
+for _, l in ipairs(new.limits) do
+  l.id, l.window = next_id(), ''
+end
 local new_record = key_record(workspace, new_digest)
 redis.call('HSET', new_record, 'state', pack_state(new), 'start', start)
 write_created(new_record, new.id, now)
 if #copied > 0 then redis.call('HSET', new_record, unpack(copied)) end
 redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, member_of_api(new.id, new_digest))
-index_under_identity(workspace, new.identity, new.id)
+index_under_identity(workspace, new.link, new.id)
 add_records(workspace, 'key_records', 1)
 if new.refilled then queue_refill(workspace, new_digest, new) end
 

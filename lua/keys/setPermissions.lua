@@ -9,18 +9,16 @@
 -- returns  {'set', permission numbers as a list} | {'key_not_found'} | {'create_permission', slug} |
 --          {'permission_not_found', slug} | {'too_many'}
 
+-- @include "include/audit"
 -- @include "include/clock"
--- @include "include/names"
 -- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+-- @include "include/names"
 -- @include "include/permissions"
--- @include "include/keys"
 -- @include "include/rbac"
 -- @include "include/records"
--- @include "include/audit"
+-- @include "include/state"
 
 local workspace, mode, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])
 local record, state = load_key(workspace, digest_of(workspace, request.keyId), now)
@@ -41,7 +39,9 @@ require_room(workspace, actor, #missing)
 local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
 create_permissions(workspace, missing, numbers, next_id)
 local given = {}
-for index, slug in ipairs(request.permissions) do given[index] = tostring(numbers[slug]) end
+for index, slug in ipairs(request.permissions) do
+  given[index] = tostring(numbers[slug])
+end
 local list = as_list(combine(mode, had, given))
 write_field(record, 'direct', list)
 state.direct, state.version = list ~= '', next_version()

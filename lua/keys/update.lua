@@ -9,19 +9,18 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'refill_unlimited'}
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
--- @include "include/outcomes"
--- @include "include/usage"
--- @include "include/records"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/identities"
+-- @include "include/ids"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+-- @include "include/limits"
+-- @include "include/names"
+-- @include "include/rbac"
+-- @include "include/records"
+-- @include "include/state"
+-- @include "include/usage"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local null = cjson.null
@@ -36,7 +35,9 @@ if credits == null or credits and credits.remaining == null then
   state.limited, state.balance = false, 0
   set_refill(state, nil, now)
 elseif credits then
-  if credits.remaining then state.limited, state.balance = true, credits.remaining end
+  if credits.remaining then
+    state.limited, state.balance = true, credits.remaining
+  end
   if credits.refill == null then
     set_refill(state, nil, now)
   elseif credits.refill then
@@ -54,7 +55,7 @@ if request.permissions then
   numbers, missing_slugs = find_permissions(workspace, request.permissions)
   if #missing_slugs > 0 and not request.mayCreatePermissions then return { 'create_permission', missing_slugs[1] } end
 end
-local old_link, new_link = state.identity, nil
+local old_link, new_link = state.link, nil
 if request.externalId == null then
   new_link = ''
 elseif request.externalId then
@@ -62,7 +63,9 @@ elseif request.externalId then
 end
 local unindex = unindexing_under_identity(workspace, old_link, state.id)
 local wanted, counters = request.ratelimits ~= null and request.ratelimits or {}, nil
-if request.ratelimits then state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted, now) end
+if request.ratelimits then
+  state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted, now)
+end
 require_room(workspace, actor, #missing_slugs + (request.externalId and not new_link and 1 or 0))
 
 -- Write.
@@ -72,15 +75,15 @@ if request.ratelimits then
   keep_counters(workspace, state.id, counters, now)
 end
 if request.externalId then
-  state.identity = new_link or create_identity(workspace, request.externalId, next_id, next_version)
-  if state.identity ~= old_link then
+  state.link = new_link or create_identity(workspace, request.externalId, next_id, next_version)
+  if state.link ~= old_link then
     flush_usage(workspace, state.id, external_id_of(old_link), state.usage, request.usageRetentionMs)
     state.usage = NO_USAGE
     if old_link ~= '' then
       note_former(former_members(workspace, external_id_of(old_link)), state.id, now, request.usageRetentionMs)
     end
     unindex()
-    index_under_identity(workspace, state.identity, state.id)
+    index_under_identity(workspace, state.link, state.id)
   end
 end
 if roles then

@@ -7,20 +7,18 @@
 -- ARGV[3]  value      '' with set: unlimited, refill gone
 -- ARGV[4]  actor      JSON, see include/audit
 -- ARGV[5]  now_ms     '' for Redis's clock
--- returns  {'updated', limited 0|1, balance, refill amount or 0, refill day} | {'key_not_found'} | {'unlimited'} | {'too_large'}
+-- returns  {'updated', {balance, refillAmount, refillDay} as a named reply} | {'key_not_found'} | {'unlimited'} | {'too_large'}
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/ids"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+-- @include "include/reply"
+-- @include "include/state"
 
-local workspace, key_id, operation, value, actor, now = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
+local workspace, key_id, operation, value, actor, now =
+  KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
 local SAFE_INTEGER = 9007199254740991
 
 local digest = digest_of(workspace, key_id)
@@ -44,4 +42,11 @@ state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
 queue_refill(workspace, digest, state)
 audit(workspace, now, actor, 'key', key_id)
-return { 'updated', state.limited and 1 or 0, int(state.balance), state.refilled and int(state.amount) or '0', state.refill_day }
+return {
+  'updated',
+  named({
+    balance = state.limited and int(state.balance),
+    refillAmount = state.refilled and int(state.refill_amount),
+    refillDay = state.refilled and state.refill_day,
+  }),
+}

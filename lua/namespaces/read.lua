@@ -6,7 +6,6 @@
 -- ARGV[1]  name_or_id
 -- returns  {id without `rlns_`, name} | false
 
--- @include "include/names"
 -- @include "include/overrides"
 
 local workspace, name_or_id = KEYS[1], ARGV[1]

@@ -8,11 +8,11 @@
 -- ARGV[4]  now_ms      '' for Redis's clock
 -- returns  1, or 0 when there is none
 
+-- @include "include/audit"
 -- @include "include/clock"
 -- @include "include/names"
 -- @include "include/overrides"
 -- @include "include/records"
--- @include "include/audit"
 
 local workspace, name, identifier, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
 local namespace = find_namespace(workspace, name)

@@ -21,7 +21,9 @@ local identifiers = { identifier }
 if identifier == '' then
   -- An id is followed by its identifier of at most 2048 bytes, none of which is above this.
   local from = after == '' and '-' or '(' .. after .. '\255'
-  for index, member in ipairs(redis.call('ZRANGE', override_list(workspace, namespace.id16), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)) do
+  for index, member in
+    ipairs(redis.call('ZRANGE', override_list(workspace, namespace.id16), from, '+', 'BYLEX', 'LIMIT', 0, count + 1))
+  do
     identifiers[index] = string.sub(member, 17)
   end
   if identifiers[1] == '' then identifiers = {} end
@@ -30,7 +32,8 @@ local rows = {}
 for index = 1, math.min(count, #identifiers) do
   local override = read_override(workspace, namespace, identifiers[index])
   if override then
-    rows[#rows + 1] = { override.id16, identifiers[index], int(override.limit), int(override.duration), int(override.created) }
+    rows[#rows + 1] =
+      { override.id16, identifiers[index], int(override.limit), int(override.duration), int(override.created) }
   end
 end
 return { rows, #identifiers > count and 1 or 0 }

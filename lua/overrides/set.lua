@@ -15,15 +15,16 @@
 -- ARGV[11] now_ms       '' for Redis's clock
 -- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'} | {'too_many_in_workspace'}
 
+-- @include "include/audit"
 -- @include "include/clock"
--- @include "include/names"
 -- @include "include/ids"
+-- @include "include/names"
 -- @include "include/overrides"
 -- @include "include/records"
--- @include "include/audit"
 
 local workspace, name, identifier, limit, duration = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local literals, stars_max, searching_max, bytes_max = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local literals, stars_max, searching_max, bytes_max =
+  tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local workspace_max, actor, now = tonumber(ARGV[9]), ARGV[10], now_ms(ARGV[11])
 
 local namespace = find_namespace(workspace, name)
@@ -31,10 +32,14 @@ if not namespace and string.sub(name, 1, 5) == 'rlns_' then return { 'namespace_
 local before = namespace and read_override(workspace, namespace, identifier)
 local is_wild = string.find(identifier, '*', 1, true) ~= nil
 local all, wild = 0, 0
-if namespace then all, wild = count_overrides(workspace, namespace) end
+if namespace then
+  all, wild = count_overrides(workspace, namespace)
+end
 if not before then
   if is_wild then
-    if (tonumber(redis.call('HGET', workspace, 'wildcards')) or 0) >= workspace_max then return { 'too_many_in_workspace' } end
+    if (tonumber(redis.call('HGET', workspace, 'wildcards')) or 0) >= workspace_max then
+      return { 'too_many_in_workspace' }
+    end
     local patterns = wild > 0 and wildcard_patterns(workspace, namespace) or {}
     patterns[#patterns + 1] = identifier
     local stars, searching, bytes = weight_of(patterns)
@@ -47,8 +52,12 @@ require_room(workspace, actor, (before and 0 or 1) + (namespace and 0 or 1))
 local next_id = take_stamps(workspace, now, 2)
 namespace = namespace or create_namespace(workspace, name, next_id())
 local id16 = before and before.id16 or next_id()
-redis.call('HSET', overrides(workspace, namespace.id16), identifier,
-  struct.pack(OVERRIDE, id16, limit, duration, before and before.created or now))
+redis.call(
+  'HSET',
+  overrides(workspace, namespace.id16),
+  identifier,
+  struct.pack(OVERRIDE, id16, limit, duration, before and before.created or now)
+)
 redis.call('ZADD', override_list(workspace, namespace.id16), 0, id16 .. identifier)
 if is_wild then redis.call('ZADD', wildcard_overrides(workspace, namespace.id16), -literals, id16 .. identifier) end
 note_overrides(workspace, namespace, all, wild)

@@ -7,17 +7,12 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  the permission's id, or false when the slug exists
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
--- @include "include/records"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/ids"
+-- @include "include/names"
+-- @include "include/rbac"
+-- @include "include/records"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 if redis.call('HEXISTS', permission_numbers(workspace), request.slug) == 1 then return false end

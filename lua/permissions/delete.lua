@@ -7,12 +7,11 @@
 -- ARGV[3]  now_ms      '' for Redis's clock
 -- returns  1, or 0 when there is no such permission
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/permissions"
--- @include "include/rbac"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/ids"
+-- @include "include/names"
+-- @include "include/rbac"
 
 local workspace, id_or_slug, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local number = permission_number(workspace, id_or_slug)

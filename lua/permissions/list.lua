@@ -8,12 +8,13 @@
 -- returns  {{{id, name, slug, description or false}…}, 1 if there are more}
 
 -- @include "include/names"
--- @include "include/permissions"
 -- @include "include/rbac"
 
 local workspace, after, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local from = after == '' and '-' or '(' .. after .. '\255'
 local members = redis.call('ZRANGE', permission_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
 local rows = {}
-for index = 1, math.min(count, #members) do rows[index] = show_permission(workspace, string.sub(members[index], 17)) end
+for index = 1, math.min(count, #members) do
+  rows[index] = show_permission(workspace, string.sub(members[index], 17))
+end
 return { rows, #members > count and 1 or 0 }

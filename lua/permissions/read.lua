@@ -7,7 +7,6 @@
 -- ARGV[2]  numbers     a list such as `,3,17,` of at most 1000; those that no longer exist are left out
 -- returns  {{number, {id, name, slug, description or false}}…}
 
--- @include "include/names"
 -- @include "include/permissions"
 -- @include "include/rbac"
 

@@ -7,17 +7,12 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'created', role id} | {'exists'} | {'create_permission', slug}
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
--- @include "include/records"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/ids"
+-- @include "include/names"
+-- @include "include/rbac"
+-- @include "include/records"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 if redis.call('HEXISTS', role_numbers(workspace), request.name) == 1 then return { 'exists' } end
@@ -33,7 +28,9 @@ redis.call('HSET', role_numbers(workspace), request.name, number)
 redis.call('HSET', role_names(workspace), number, request.name)
 redis.call('HSET', role_record(workspace, number), 'id', 'role_' .. id16, 'name', request.name)
 if request.description then redis.call('HSET', role_record(workspace, number), 'description', request.description) end
-if #request.permissions > 0 then redis.call('HSET', role_permissions(workspace), number, list_of(request.permissions, numbers)) end
+if #request.permissions > 0 then
+  redis.call('HSET', role_permissions(workspace), number, list_of(request.permissions, numbers))
+end
 redis.call('ZADD', role_list(workspace), 0, id16 .. number)
 audit(workspace, now, actor, 'role', 'role_' .. id16)
 return { 'created', 'role_' .. id16 }

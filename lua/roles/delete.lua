@@ -7,13 +7,12 @@
 -- ARGV[3]  now_ms      '' for Redis's clock
 -- returns  1, or 0 when there is no such role
 
+-- @include "include/audit"
 -- @include "include/clock"
--- @include "include/names"
 -- @include "include/ids"
--- @include "include/permissions"
+-- @include "include/names"
 -- @include "include/rbac"
 -- @include "include/roles"
--- @include "include/audit"
 
 local workspace, id_or_name, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local number = role_number(workspace, id_or_name)

@@ -8,13 +8,13 @@
 -- returns  {{{id, name, description or false, permission numbers as a list}…}, 1 if there are more}
 
 -- @include "include/names"
--- @include "include/permissions"
--- @include "include/rbac"
 -- @include "include/roles"
 
 local workspace, after, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local from = after == '' and '-' or '(' .. after .. '\255'
 local members = redis.call('ZRANGE', role_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
 local rows = {}
-for index = 1, math.min(count, #members) do rows[index] = show_role(workspace, string.sub(members[index], 17)) end
+for index = 1, math.min(count, #members) do
+  rows[index] = show_role(workspace, string.sub(members[index], 17))
+end
 return { rows, #members > count and 1 or 0 }

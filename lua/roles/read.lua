@@ -7,7 +7,6 @@
 -- ARGV[2]  numbers     a list such as `,3,17,` of at most 100; those that no longer exist are left out
 -- returns  {{id, name, description or false, permission numbers as a list}…}
 
--- @include "include/names"
 -- @include "include/permissions"
 -- @include "include/rbac"
 -- @include "include/roles"
@@ -15,5 +14,7 @@
 local workspace, id_or_name, numbers = KEYS[1], ARGV[1], numbers_in(ARGV[2])
 if id_or_name ~= '' then numbers = { role_number(workspace, id_or_name) } end
 local rows = {}
-for _, number in ipairs(numbers) do rows[#rows + 1] = show_role(workspace, number) end
+for _, number in ipairs(numbers) do
+  rows[#rows + 1] = show_role(workspace, number)
+end
 return rows

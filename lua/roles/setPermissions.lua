@@ -7,18 +7,13 @@
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'set', permission numbers as a list} | {'role_not_found'} | {'create_permission', slug}
 
+-- @include "include/audit"
 -- @include "include/clock"
--- @include "include/names"
 -- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
--- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
+-- @include "include/keyRecords"
+-- @include "include/names"
 -- @include "include/rbac"
 -- @include "include/records"
--- @include "include/audit"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local number = role_number(workspace, request.roleId)

@@ -7,7 +7,6 @@
 -- returns  {'ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', grants, root key id}
 
 -- @include "include/clock"
--- @include "include/names"
 -- @include "include/grants"
 
 local workspace, digest, now = KEYS[1], ARGV[1], now_ms(ARGV[2])

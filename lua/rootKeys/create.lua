@@ -9,13 +9,13 @@
 -- returns  {'created', the root key's id} | {'lacks', grant} | {'outlives', when the caller ends} |
 --          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/grants"
--- @include "include/rootKeys"
--- @include "include/records"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/grants"
+-- @include "include/ids"
+-- @include "include/names"
+-- @include "include/records"
+-- @include "include/rootKeys"
 
 local workspace, digest, request, actor, now = KEYS[1], ARGV[1], cjson.decode(ARGV[2]), ARGV[3], now_ms(ARGV[4])
 local caller, refusal = caller_of(workspace, actor, 'create_root_key', now)
@@ -28,7 +28,20 @@ require_room(workspace, actor, 1)
 local next_id = take_stamps(workspace, now, 1)
 local id16 = next_id()
 local record = root_key_record(workspace, digest)
-redis.call('HSET', record, 'id', 'root_' .. id16, 'start', request.start, 'grants', request.grants, 'enabled', '1', 'created', int(now))
+redis.call(
+  'HSET',
+  record,
+  'id',
+  'root_' .. id16,
+  'start',
+  request.start,
+  'grants',
+  request.grants,
+  'enabled',
+  '1',
+  'created',
+  int(now)
+)
 if request.name then redis.call('HSET', record, 'name', request.name) end
 if request.expires then redis.call('HSET', record, 'expires', int(request.expires)) end
 redis.call('ZADD', root_key_list(workspace), 0, id16 .. digest)

@@ -8,11 +8,10 @@
 -- returns  {'deleted' | 'root_key_not_found' | 'not_covered' | 'last_root_key'} | {'lacks', grant} |
 --          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
+-- @include "include/audit"
 -- @include "include/clock"
 -- @include "include/names"
--- @include "include/grants"
 -- @include "include/rootKeys"
--- @include "include/audit"
 
 local workspace, root_key_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local caller, refusal = caller_of(workspace, actor, 'delete_root_key', now)

@@ -16,8 +16,18 @@ local members = redis.call('ZRANGE', root_key_list(workspace), from, '+', 'BYLEX
 local root_keys, grant_bytes = {}, 0
 while #root_keys < math.min(count, #members) and grant_bytes < GRANT_BYTES_MAX do
   local index = #root_keys + 1
-  root_keys[index] = redis.call('HMGET', root_key_record(workspace, string.sub(members[index], 17)),
-    'id', 'name', 'start', 'grants', 'enabled', 'expires', 'created', 'used')
+  root_keys[index] = redis.call(
+    'HMGET',
+    root_key_record(workspace, string.sub(members[index], 17)),
+    'id',
+    'name',
+    'start',
+    'grants',
+    'enabled',
+    'expires',
+    'created',
+    'used'
+  )
   grant_bytes = grant_bytes + #root_keys[index][4]
 end
 return { root_keys, #members > #root_keys and 1 or 0 }

@@ -8,11 +8,11 @@
 -- returns  {'updated' | 'root_key_not_found' | 'not_covered' | 'last_root_key'} | {'lacks', grant} |
 --          {'outlives', when the caller ends} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
--- @include "include/clock"
--- @include "include/names"
--- @include "include/grants"
--- @include "include/rootKeys"
 -- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/grants"
+-- @include "include/names"
+-- @include "include/rootKeys"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local null = cjson.null
@@ -29,7 +29,11 @@ if lacking_grant(caller.grants, stored[1]) then return { 'not_covered' } end
 local was_enabled, ended = stored[2] == '1', tonumber(stored[3]) or math.huge
 local grants, enabled, ends = request.grants or stored[1], was_enabled, ended
 if request.enabled ~= nil then enabled = request.enabled end
-if request.expires == null then ends = math.huge elseif request.expires then ends = request.expires end
+if request.expires == null then
+  ends = math.huge
+elseif request.expires then
+  ends = request.expires
+end
 -- After its own end a caller gives nothing: of a root key that then lasts on, it can only take away.
 if ends > caller.ends then
   local widens = request.grants and lacking_grant(grant_set(stored[1]), grants)
@@ -39,7 +43,11 @@ local governs = lists(grants, '*') and enabled and ends == math.huge
 if not stays_governed(workspace, digest, governs) then return { 'last_root_key' } end
 
 redis.call('HSET', record, 'grants', grants, 'enabled', enabled and '1' or '0')
-if ends < math.huge then redis.call('HSET', record, 'expires', int(ends)) else redis.call('HDEL', record, 'expires') end
+if ends < math.huge then
+  redis.call('HSET', record, 'expires', int(ends))
+else
+  redis.call('HDEL', record, 'expires')
+end
 if request.name == null then
   redis.call('HDEL', record, 'name')
 elseif request.name then

@@ -4,7 +4,6 @@
 -- derives  lists of all that is counted, see include/records
 -- returns  how many there are
 
--- @include "include/names"
 -- @include "include/records"
 
 local workspace = KEYS[1]

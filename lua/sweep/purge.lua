@@ -7,21 +7,20 @@
 -- returns  how many keys were removed, fewer than `count` meaning that none is left; for how many ms the first has been due
 
 -- @include "include/clock"
--- @include "include/names"
--- @include "include/ids"
--- @include "include/calendar"
--- @include "include/state"
--- @include "include/window"
 -- @include "include/counters"
--- @include "include/permissions"
--- @include "include/keys"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+-- @include "include/names"
 -- @include "include/records"
+-- @include "include/state"
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
 
 -- The state of a key, or nil when there is none or it cannot be read: such a record must not stand in the way of others.
 local function state_of(digest)
-  local read, state = pcall(function() return read_state(redis.call('HGET', key_record(workspace, digest), 'state')) end)
+  local read, state = pcall(
+    function() return read_state(redis.call('HGET', key_record(workspace, digest), 'state')) end
+  )
   return read and state or nil
 end
 
@@ -40,7 +39,7 @@ if api8 and removed < count then
   local ids, digests = keys_after(workspace, api8, '', count - removed)
   local counters = 0
   for index, digest in ipairs(digests) do
-    local state = state_of(digest) or { identity = '' }
+    local state = state_of(digest) or { link = '' }
     -- Whatever the record says, it is this one that goes.
     state.id = ids[index]
     local counters_of_key, erased_now = erase_key(workspace, digest, state)

@@ -9,7 +9,6 @@
 
 -- @include "include/clock"
 -- @include "include/names"
--- @include "include/calendar"
 -- @include "include/state"
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
@@ -22,7 +21,7 @@ local function refill(digest)
   local state = packed and read_state(packed)
   if state and state.refilled and not state.deleted then
     if apply_refill(state, now) then redis.call('HSET', record, 'state', pack_state(state)) end
-    redis.call('ZADD', queue, int(state.due), digest)
+    redis.call('ZADD', queue, int(state.refill_due), digest)
   else
     redis.call('ZREM', queue, digest)
   end

@@ -9,6 +9,18 @@
 -- @include "include/clock"
 
 local workspace, name, sequence, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
-redis.call('HSET', workspace, 'name', name, 'created', int(now), 'sequence', sequence,
-  'key_records', 1, 'override_records', 1)
+redis.call(
+  'HSET',
+  workspace,
+  'name',
+  name,
+  'created',
+  int(now),
+  'sequence',
+  sequence,
+  'key_records',
+  1,
+  'override_records',
+  1
+)
 return int(now)

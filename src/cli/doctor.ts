@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { embeddedUrlIfRunning, startEmbedded } from '../store/embedded.ts';
-import { examineRedis, type RedisFacts } from '../store/examine.ts';
-import { scriptNames } from '../store/scripts.ts';
+import { scriptNames } from '../store/luaSource.ts';
+import { type RedisFacts, readRedisFacts } from '../store/redisFacts.ts';
 import { openStore } from '../store/store.ts';
 import type { CommandResult } from './result.ts';
 
@@ -73,7 +73,7 @@ async function checkStore(config: Config): Promise<Finding[]> {
     const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
     if (!runningUrl) embedded = await startEmbedded({ dataDir: config.dataDir });
     const url = runningUrl || embedded!.url;
-    const nodes = await withTimeout(examineRedis(url, settings, Date.now), redisChecksMs + config.redisTimeoutMs);
+    const nodes = await withTimeout(readRedisFacts(url, settings, Date.now), redisChecksMs + config.redisTimeoutMs);
     findings.push(roundTrip(nodes, config, embedded !== undefined, url));
     const isMany = nodes.length > 1;
     for (const facts of nodes) {

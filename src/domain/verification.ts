@@ -24,7 +24,7 @@ export interface Ratelimit {
   autoApply: boolean;
 }
 
-interface ShownIdentity {
+export interface SnapshotIdentity {
   id: string;
   externalId: string;
   meta: JsonText;
@@ -35,7 +35,7 @@ interface ShownIdentity {
  * The snapshot of a key: what a response contains in addition to the decision. It changes only with the version of the
  * key's records.
  */
-export interface Shown {
+export interface Snapshot {
   keyId: string;
   apiId: string;
   enabled: boolean;
@@ -45,11 +45,11 @@ export interface Shown {
   permissions: string[];
   roles: string[];
   ratelimits: Ratelimit[];
-  identity: ShownIdentity | undefined;
+  identity: SnapshotIdentity | undefined;
 }
 
 /** A snapshot as text, printed once. `fields` is part of a response as it is. */
-export interface ShownText {
+export interface SnapshotText {
   apiId: string;
   externalId: string | undefined;
   fields: string;
@@ -78,8 +78,8 @@ const printLimit = ({ id, name, limit, duration, autoApply }: Ratelimit): Printe
 
 const beforeKeyId = '"keyId":"';
 
-export function printShown(shown: Shown): ShownText {
-  const { keyId, apiId, enabled, name, meta, expires, permissions, roles, identity, ratelimits } = shown;
+export function printSnapshot(snapshot: Snapshot): SnapshotText {
+  const { keyId, apiId, enabled, name, meta, expires, permissions, roles, identity, ratelimits } = snapshot;
   let fields = `${beforeKeyId}${keyId}","enabled":${enabled}`;
   let metaStart = 0;
   let metaEnd = 0;
@@ -102,9 +102,9 @@ export function printShown(shown: Shown): ShownText {
   return { apiId, externalId, fields, metaStart, metaEnd, keyLimits: ratelimits.map(printLimit), identityLimits };
 }
 
-export const keyIdOf = ({ fields }: ShownText): string =>
+export const keyIdOf = ({ fields }: SnapshotText): string =>
   fields.slice(beforeKeyId.length, fields.indexOf('"', beforeKeyId.length));
 
 /** The metadata of the key as JSON text; undefined if it has none. */
-export const metaOf = ({ fields, metaStart, metaEnd }: ShownText): string | undefined =>
+export const metaOf = ({ fields, metaStart, metaEnd }: SnapshotText): string | undefined =>
   metaEnd === 0 ? undefined : fields.slice(metaStart, metaEnd);

@@ -14,7 +14,7 @@ import { ApiError, type ErrorCode } from '../errors.ts';
 import { compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
 import { limitOf, verify, verifyKey } from '../operations/keys/verifyKey.ts';
-import type { Verified } from '../store/decide.ts';
+import type { Verified } from '../store/decideReply.ts';
 import type { Store } from '../store/store.ts';
 import { CallLog } from './callLog.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
@@ -172,19 +172,19 @@ class Gateway {
   }
 
   #admit(request: HeadRequest, verified: Verified, input: Input): Response {
-    const shown = verified.shown!;
+    const snapshot = verified.snapshot!;
     const headers = verifiedHeaders(verified, checkedLimits(verified, input));
     // Every one of these is always present, empty if the key has no such value. A gateway that lets them replace the
     // headers of the end user's request then leaves none of those.
-    headers.push([responseHeaders.code, 'VALID'], [responseHeaders.externalId, headerText(shown.externalId ?? '')]);
-    const values = memberTextsOf(metaOf(shown) ?? '{}', this.#metaMembers);
+    headers.push([responseHeaders.code, 'VALID'], [responseHeaders.externalId, headerText(snapshot.externalId ?? '')]);
+    const values = memberTextsOf(metaOf(snapshot) ?? '{}', this.#metaMembers);
     for (const [index, name] of this.#metaHeaders.entries()) headers.push([name, metaText(values[index])]);
     headers.push(notToBeStored);
     return {
       status: 200,
       contentType: 'application/json',
       headers,
-      body: `{"meta":{"requestId":"${request.requestId}"},"data":{"valid":true,"code":"VALID","keyId":"${keyIdOf(shown)}"}}`,
+      body: `{"meta":{"requestId":"${request.requestId}"},"data":{"valid":true,"code":"VALID","keyId":"${keyIdOf(snapshot)}"}}`,
     };
   }
 
@@ -211,15 +211,15 @@ class Gateway {
 }
 
 /** The headers of every response about a key that exists. */
-function verifiedHeaders({ shown, atMs }: Verified, limits: readonly CheckedLimit[]): Headers {
+function verifiedHeaders({ snapshot, atMs }: Verified, limits: readonly CheckedLimit[]): Headers {
   const headers: Headers = limits.length > 0 ? rateLimitHeaders(limits, atMs) : [];
-  if (shown) headers.push([responseHeaders.keyId, keyIdOf(shown)], [responseHeaders.apiId, shown.apiId]);
+  if (snapshot) headers.push([responseHeaders.keyId, keyIdOf(snapshot)], [responseHeaders.apiId, snapshot.apiId]);
   return headers;
 }
 
-const checkedLimits = ({ shown, ratelimits }: Verified, input: Input): CheckedLimit[] =>
+const checkedLimits = ({ snapshot, ratelimits }: Verified, input: Input): CheckedLimit[] =>
   ratelimits.map((state) => {
-    const { name, limit, duration } = limitOf(state, shown!, input.ratelimits);
+    const { name, limit, duration } = limitOf(state, snapshot!, input.ratelimits);
     return { name, limit, duration, ...state };
   });
 

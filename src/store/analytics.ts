@@ -6,6 +6,8 @@
 import { digestOf, unpackId } from '../domain/keyString.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
+import { chunks } from './chunks.ts';
+import type { StoreContext } from './context.ts';
 import {
   apiKey,
   apisKey,
@@ -18,9 +20,7 @@ import {
   tagUsageKey,
   workspaceKey,
 } from './keyspace.ts';
-import { pieces } from './pieces.ts';
-import { answered, storeError } from './redis.ts';
-import type { StoreContext } from './store.ts';
+import { orStoreError, storeError } from './redis.ts';
 
 export interface Period {
   /** Hours since 1970, from and to, the last not included. */
@@ -114,10 +114,10 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
   ): Promise<Reply[]> {
     if (items.length > readsMax) throw tooMuch();
     const replies: Reply[] = [];
-    for (const some of pieces(items, pipelineMax)) {
+    for (const some of chunks(items, pipelineMax)) {
       const commands = redis.pipeline();
       for (const item of some) add(commands, item);
-      const answers = await answered(commands.exec());
+      const answers = await orStoreError(commands.exec());
       for (const [error, reply] of answers ?? []) {
         if (error) throw storeError(error);
         replies.push(reply as Reply);
@@ -136,10 +136,10 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
   async function liveApis(workspaceId: string, wanted: true | readonly string[]): Promise<string[]> {
     if (wanted === true) {
       const list = apisKey(workspaceKey(workspaceId));
-      if ((await answered(redis.zcard(list))) > readsMax) throw tooMuch();
+      if ((await orStoreError(redis.zcard(list))) > readsMax) throw tooMuch();
       const ids: string[] = [];
       for (let from = '-'; ; from = `(${ids.at(-1)}`) {
-        const some = await answered(redis.zrange(list, from, '+', 'BYLEX', 'LIMIT', 0, listStep));
+        const some = await orStoreError(redis.zrange(list, from, '+', 'BYLEX', 'LIMIT', 0, listStep));
         ids.push(...some);
         if (some.length < listStep) return ids.map((id16) => `api_${id16}`);
       }
@@ -160,9 +160,9 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
   ): AsyncGenerator<{ index: number; day: string; counts: Map<string, number> }> {
     const days = namesIn(period, dayOf);
     if (ids.length * days.length > readsMax) throw tooMuch();
-    for (const someDays of pieces(days, totalsStep)) {
+    for (const someDays of chunks(days, totalsStep)) {
       let first = 0;
-      for (const someIds of pieces(ids, Math.max(1, Math.floor(totalsStep / someDays.length)))) {
+      for (const someIds of chunks(ids, Math.max(1, Math.floor(totalsStep / someDays.length)))) {
         const args = [kind, someIds.join(''), someDays.join(' '), identifier];
         const reply = (await scripts.run('analytics/totals', workspaceId, args)) as (number | string | string[])[];
         for (let at = 0; at < reply.length; at += 3) {
@@ -204,11 +204,11 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     let room = keysMax;
     /** Adds the keys in a list, unless they are too many. */
     async function add(list: string, keyOf: (member: Buffer) => string) {
-      room -= await answered(redis.zcard(list));
+      room -= await orStoreError(redis.zcard(list));
       if (room < 0) throw tooMuch();
       let cursor = '0';
       do {
-        const [next, members] = await answered(redis.zscanBuffer(list, cursor, 'COUNT', 1000));
+        const [next, members] = await orStoreError(redis.zscanBuffer(list, cursor, 'COUNT', 1000));
         cursor = next.toString();
         for (let at = 0; at < members.length; at += 2) keys.add(keyOf(members[at]!));
       } while (cursor !== '0');
@@ -224,7 +224,7 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     const identities: string[] = [];
     // An identity's list names the API first, and so does its record, where one of its keys stands.
     const keyUnderIdentity = (member: Buffer) => member.toString('latin1', 8) + member.toString('latin1', 0, 8);
-    const [state, key] = await answered(redis.hmgetBuffer(identityKey(workspace, externalId), 'state', 'key'));
+    const [state, key] = await orStoreError(redis.hmgetBuffer(identityKey(workspace, externalId), 'state', 'key'));
     if (state) identities.push(state.toString('latin1', 0, 16));
     await add(formerMembersKey(workspace, externalId), (member) => {
       if (member.length === 16) identities.push(itself(member));
@@ -282,7 +282,7 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     const seen = new Set<string>();
     let cursor = '0';
     do {
-      const [next, pairs] = await answered(redis.hscanBuffer(hash, cursor, 'COUNT', hashStep));
+      const [next, pairs] = await orStoreError(redis.hscanBuffer(hash, cursor, 'COUNT', hashStep));
       cursor = next.toString();
       const found: [Buffer, Buffer][] = [];
       for (let at = 0; at < pairs.length; at += 2) {
@@ -325,7 +325,7 @@ export function openAnalytics({ redis, scripts, currentMs, usageRetentionMs }: S
     period: Period,
   ): AsyncGenerator<Map<string, string>> {
     const names = namespaceNamesKey(workspaceKey(workspaceId));
-    const count = wanted === true ? await answered(redis.hlen(names)) : wanted.length;
+    const count = wanted === true ? await orStoreError(redis.hlen(names)) : wanted.length;
     if (count * namesIn(period, dayOf).length > readsMax) throw tooMuch();
     if (wanted !== true) {
       const ids = wanted.map((id) => id.slice('rlns_'.length));

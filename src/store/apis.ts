@@ -1,7 +1,7 @@
 // The typed faces of lua/apis/.
 
 import type { Actor } from '../domain/caller.ts';
-import type { StoreContext } from './store.ts';
+import type { StoreContext } from './context.ts';
 
 export interface ApiRecord {
   id: string;

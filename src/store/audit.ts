@@ -1,9 +1,9 @@
 // What has been changed by whom: read here, written by every script that manages (lua/include/audit.lua).
 
+import type { StoreContext } from './context.ts';
 import { auditKey, workspaceKey } from './keyspace.ts';
 import type { PageOf } from './pages.ts';
-import { answered } from './redis.ts';
-import type { StoreContext } from './store.ts';
+import { orStoreError } from './redis.ts';
 
 export interface AuditEvent {
   id: string;
@@ -24,7 +24,7 @@ export function openAudit({ redis }: StoreContext) {
       const stream = auditKey(workspaceKey(workspaceId));
       const beyond = page.after === undefined ? undefined : `(${page.after}`;
       const count = page.count + 1;
-      const entries = await answered(
+      const entries = await orStoreError(
         page.order === 'asc'
           ? redis.xrange(stream, beyond ?? '-', '+', 'COUNT', count)
           : redis.xrevrange(stream, beyond ?? '+', '-', 'COUNT', count),

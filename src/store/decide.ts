@@ -1,19 +1,27 @@
-// The typed face of lua/decide.lua: verifications and limit checks. What arrives in one turn of the event loop goes to
-// Redis as one call per workspace, so a busy server pays for one command where it had sixty; a lone request waits for
-// nothing but the end of its turn.
+// Verifications and limit checks (lua/decide.lua). What arrives in one turn of the event loop goes to Redis as one call per
+// workspace, so a busy server pays for one command where it had sixty; a lone request waits only for the end of its turn.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import type { PostfixQuery } from '../domain/permissionQuery.ts';
-import { type Outcome, outcomes, type ShownText } from '../domain/verification.ts';
+import type { SnapshotText } from '../domain/verification.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
-import { type Answer, readReply, readUInt56, unreadable } from './decideReply.ts';
-import { type Gathering, Lanes } from './lanes.ts';
+import { Batch, type SnapshotsOfBatch } from './batch.ts';
+import {
+  type Answer,
+  hasSnapshotBefore,
+  type Limited,
+  type Refusal,
+  readLimited,
+  readReply,
+  readVerified,
+  type Verified,
+} from './decideReply.ts';
+import type { StoreObserver } from './observer.ts';
 import { storeError, tooManyRecords } from './redis.ts';
 import type { Scripts } from './scripts.ts';
-import { type CachedShown, noVersion, readTold, ShownCache } from './shown.ts';
-import { areNumbers } from './slugs.ts';
-import type { StoreObserver } from './store.ts';
+import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './snapshots.ts';
+import { WorkspaceQueues } from './workspaceQueues.ts';
 
 export interface VerifyRequest {
   /** SHA-256 of the key string, a byte a character. */
@@ -25,26 +33,6 @@ export interface VerifyRequest {
   tags?: readonly string[] | undefined;
 }
 
-export interface LimitState {
-  exceeded: boolean;
-  remaining: number;
-  resetAtMs: number;
-  /** Where the limit comes from, and its place there. */
-  of: 'key' | 'identity' | 'request';
-  index: number;
-}
-
-export interface Verified {
-  outcome: Outcome;
-  /** Undefined for NOT_FOUND only. */
-  shown: ShownText | undefined;
-  /** The balance after charging; undefined for an unlimited key. */
-  credits: number | undefined;
-  ratelimits: LimitState[];
-  /** When it was decided, on the clock that decides: Redis's. */
-  atMs: number;
-}
-
 export interface LimitCheck {
   namespace: string;
   identifier: string;
@@ -53,26 +41,10 @@ export interface LimitCheck {
   cost: number;
 }
 
-export interface LimitResult {
-  passed: boolean;
-  /** The one that counted: an override replaces the request's. */
-  limit: number;
-  remaining: number;
-  resetAtMs: number;
-  overrideId: string | undefined;
-}
-
-export interface Limited {
-  passed: boolean;
-  checks: LimitResult[];
-  /** When it was decided, on the clock that decides: Redis's. */
-  atMs: number;
-}
-
 export interface DecideOptions {
   scripts: Scripts;
   accepted: AcceptedRootKeys;
-  /** The slugs of those lists of numbers. */
+  /** The slugs of these lists of permission numbers. */
   slugsOf: (workspaceId: string, lists: readonly string[]) => Promise<string[]>;
   usageRetentionMs: number;
   tagsMax: number;
@@ -99,120 +71,123 @@ const batchWeightMax = 24;
  */
 const workMax = 8 * batchWeightMax;
 
-/** Counters that a key may have of limits that requests bring, as in lua/include/counters.lua. */
+/** Counters that a key may have for limits of requests, as in lua/include/counters.lua. */
 const countersMax = 1000;
+
 /** Calls of newcomers that may be at Redis at once: a request of a known caller waits for some 64 short scripts at most. */
 const newcomersAtOnce = 64;
 
-const VERIFY = 1;
-const LIMIT = 2;
-/** Added to the outcome of a verification: the key's snapshot came with an earlier answer of the batch. */
-const SHOWN_BEFORE = 128;
-const PASSED = 10;
-const BLOCKED = 11;
-const FAILED = 30;
-const refusals = [
-  'unauthorized',
-  'root_key_disabled',
-  'root_key_expired',
-  'insufficient_permissions',
-  'limit_not_found',
-  'namespace_not_found',
-  'create_namespace',
-  'too_many_counters',
-  'too_many_records',
-] as const;
+/** Nothing but the key. */
+const noRequest = Buffer.alloc(0);
 
-/** Snapshots that came with answers of a batch, by the digest of the key: its other verifications have the same. */
-type Brought = Map<string, ShownText | Promise<ShownText>>;
+const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
+  limit === undefined ? [name, cost] : [name, cost, limit, duration];
 
-interface Waiting {
-  /** Reads its answer; throws when that cannot be read. */
-  settle(answer: Answer, brought: Brought): void;
-  reject(error: unknown): void;
-}
+/** What a verification names besides its key: JSON as layout.ts describes it. */
+const requestText = ({ query, ratelimits, tags }: VerifyRequest): Buffer =>
+  query || ratelimits || tags
+    ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
+    : noRequest;
 
-/** What gathers for a workspace in one turn of the event loop, packed as lua/decide.lua reads it. */
-class Batch implements Gathering {
-  readonly roots: Buffer[] = [];
-  readonly waiting: Waiting[] = [];
-  weight = 0;
-  #items = Buffer.allocUnsafe(4096);
-  #bytes = 0;
+/** What a verification names besides its key costs a fraction of a plain one. */
+const weightOf = ({ query, ratelimits, tags }: VerifyRequest): number =>
+  1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
 
-  get count(): number {
-    return this.waiting.length;
+export class Decider {
+  readonly #options: DecideOptions;
+  readonly #bounds: string;
+  readonly #snapshots = new SnapshotCache();
+  readonly #queues: WorkspaceQueues<Batch>;
+
+  constructor(options: DecideOptions) {
+    const { tagsMax, tagBytesMax, identifiersMax, recordsMax, inFlightMax, commandTimeoutMs, observe } = options;
+    this.#options = options;
+    this.#bounds = `${tagsMax} ${tagBytesMax} ${identifiersMax} ${recordsMax}`;
+    this.#queues = new WorkspaceQueues({
+      newBatch: () => new Batch(),
+      send: (workspaceId, batch) => this.#send(workspaceId, batch),
+      weightMax: batchWeightMax,
+      workMax,
+      inFlightMax,
+      newcomersAtOnce,
+      waitMs: commandTimeoutMs,
+      overloaded: () => observe?.overloaded(),
+    });
   }
 
-  fail(error: unknown) {
-    for (const entry of this.waiting) entry.reject(error);
+  /** Verifications and limit checks that wait for Redis. */
+  get waiting(): number {
+    return this.#queues.inFlight;
   }
 
-  /** The items so far, from number `first` on. */
-  itemsFrom(first: number): Buffer {
-    let at = 0;
-    for (let number = 0; number < first; number++) at += 4 + this.#items.readUInt32BE(at);
-    return this.#items.subarray(at, this.#bytes);
+  verify(rootKey: PresentedRootKey, request: VerifyRequest): Promise<Verified> {
+    const { workspaceId } = rootKey;
+    const { digest, cost } = request;
+    const cached = this.#snapshots.find(workspaceId, digest);
+    const isAccepted = this.#options.accepted.has(rootKey);
+    return new Promise((resolve, reject) => {
+      const settle = (answer: Answer, snapshots: SnapshotsOfBatch) => {
+        const verified = readVerified(answer);
+        if ('reason' in verified) return reject(this.#errorOf(verified, rootKey, request));
+        this.#options.observe?.verified(verified.outcome);
+        if (!isAccepted) this.#options.accepted.note(rootKey, true);
+        const snapshot = this.#snapshotOf(rootKey, digest, answer, verified, cached, snapshots);
+        if (snapshot instanceof Promise) {
+          snapshot.then((ready) => resolve({ ...verified, snapshot: ready }), reject);
+        } else {
+          verified.snapshot = snapshot;
+          resolve(verified);
+        }
+      };
+      const values = { digest, cost, known: cached?.version ?? noVersion, request: requestText(request) };
+      const weight = weightOf(request) + (cached?.moreWork ?? 0);
+      this.#queues.join(workspaceId, isAccepted).addVerify(rootKey.digest, values, weight, { settle, reject });
+    });
   }
 
-  /** Makes room for an item whose fields take so many bytes, writes its beginning, and answers where they go. */
-  add(kind: number, root: Buffer, fieldBytes: number, weight: number, waiting: Waiting): { items: Buffer; at: number } {
-    const needed = this.#bytes + 6 + fieldBytes;
-    if (needed > this.#items.length) {
-      const larger = Buffer.allocUnsafe(2 * needed);
-      this.#items.copy(larger, 0, 0, this.#bytes);
-      this.#items = larger;
-    }
-    // Callers have few root keys, and nearly always one.
-    let rootIndex = this.roots.findIndex((known) => known === root || known.equals(root));
-    if (rootIndex < 0) rootIndex = this.roots.push(root) - 1;
-    const items = this.#items;
-    items.writeUInt32BE(2 + fieldBytes, this.#bytes);
-    items[this.#bytes + 4] = kind;
-    items[this.#bytes + 5] = rootIndex + 1;
-    const at = this.#bytes + 6;
-    this.#bytes = needed;
-    this.weight += weight;
-    this.waiting.push(waiting);
-    return { items, at };
+  /** One check, or several of which all pass or none is charged. */
+  limit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Promise<Limited> {
+    const isAccepted = this.#options.accepted.has(rootKey);
+    const values = checks.map(({ cost, limit, durationMs, namespace, identifier }) => ({
+      cost,
+      limit,
+      duration: durationMs,
+      namespaceName: Buffer.from(namespace),
+      identifier: Buffer.from(identifier),
+    }));
+    return new Promise((resolve, reject) => {
+      const settle = (answer: Answer) => {
+        const limited = readLimited(answer);
+        if ('reason' in limited) return reject(this.#errorOf(limited, rootKey));
+        this.#options.observe?.limited(limited.passed);
+        if (!isAccepted) this.#options.accepted.note(rootKey, true);
+        resolve(limited);
+      };
+      this.#queues.join(rootKey.workspaceId, isAccepted).addLimit(rootKey.digest, values, { settle, reject });
+    });
   }
-}
 
-export function openDecide(options: DecideOptions) {
-  const { scripts, accepted, slugsOf, usageRetentionMs, inFlightMax, commandTimeoutMs, now, observe } = options;
-  const usageMax = `${options.tagsMax} ${options.tagBytesMax} ${options.identifiersMax} ${options.recordsMax}`;
-  const shownCache = new ShownCache();
-  const lanes = new Lanes({
-    newBatch: () => new Batch(),
-    send,
-    weightMax: batchWeightMax,
-    workMax,
-    inFlightMax,
-    newcomersAtOnce,
-    waitMs: commandTimeoutMs,
-    overloaded: () => observe?.overloaded(),
-  });
-
-  async function send(workspaceId: string, batch: Batch) {
-    observe?.sent(batch.count);
+  async #send(workspaceId: string, batch: Batch) {
+    this.#options.observe?.sent(batch.count);
     // A call that takes long leaves items for another one, so that other workspaces come between.
-    for (let first = 0; first < batch.count; ) first += await sendFrom(first, workspaceId, batch);
+    for (let first = 0; first < batch.count; ) first += await this.#sendFrom(first, workspaceId, batch);
   }
 
   /** Sends the items from number `first` on. Returns how many of them were decided: at least one. */
-  async function sendFrom(first: number, workspaceId: string, batch: Batch): Promise<number> {
+  async #sendFrom(first: number, workspaceId: string, batch: Batch): Promise<number> {
+    const { scripts, usageRetentionMs, now, observe } = this.#options;
     const { roots, waiting } = batch;
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
-    const args = [usageRetentionMs, usageMax, digests, batch.itemsFrom(first), now()];
+    const args = [usageRetentionMs, this.#bounds, digests, batch.itemsFrom(first), now()];
     const reply = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, number, number, ...Buffer[]];
-    const [packed, identifiers, tags, ...shown] = reply;
-    const answers = readReply(packed, shown, waiting.length - first);
+    const [packed, identifiers, tags, ...snapshots] = reply;
+    const answers = readReply(packed, snapshots, waiting.length - first);
     if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
-    const brought: Brought = new Map();
+    const snapshotsOfBatch: SnapshotsOfBatch = new Map();
     for (const [index, answer] of answers.entries()) {
       const entry = waiting[first + index]!;
       try {
-        entry.settle(answer, brought);
+        entry.settle(answer, snapshotsOfBatch);
       } catch (cause) {
         // A bug of ours, in one answer: the others were decided and charged, and are returned.
         entry.reject(cause);
@@ -221,36 +196,48 @@ export function openDecide(options: DecideOptions) {
     return answers.length;
   }
 
-  /** Reads what the script told of a key, and remembers it. */
-  function tell(workspaceId: string, digest: string, packed: Buffer, known: CachedShown | undefined) {
-    const told = readTold(packed);
-    const remember = () => shownCache.add(workspaceId, digest, told, known);
-    if (!areNumbers(told.shown.permissions)) return remember();
-    return slugsOf(workspaceId, told.shown.permissions).then((slugs) => {
-      told.shown.permissions = slugs;
-      return remember();
+  /** The snapshot of the key that an answer is about: what came with it, or with an earlier answer, or what is cached. */
+  #snapshotOf(
+    { workspaceId }: PresentedRootKey,
+    digest: string,
+    answer: Answer,
+    { outcome }: Verified,
+    cached: CachedSnapshot | undefined,
+    snapshots: SnapshotsOfBatch,
+  ): SnapshotText | undefined | Promise<SnapshotText> {
+    if (answer.snapshot) {
+      const snapshot = this.#cache(workspaceId, digest, answer.snapshot, cached);
+      snapshots.set(digest, snapshot);
+      return snapshot;
+    }
+    if (hasSnapshotBefore(answer)) {
+      const snapshot = snapshots.get(digest);
+      if (!snapshot) throw new Error("The key's snapshot came with an answer that could not be read.");
+      return snapshot;
+    }
+    // Confirmed in this very round trip: what is cached is current.
+    return cached && outcome !== 'NOT_FOUND' ? this.#snapshots.keep(digest, cached) : undefined;
+  }
+
+  /** Reads a snapshot, and caches it. */
+  #cache(workspaceId: string, digest: string, packed: Buffer, cached: CachedSnapshot | undefined) {
+    const { version, snapshot, permissionLists } = readSnapshot(packed);
+    const add = () => this.#snapshots.add(workspaceId, digest, { version, snapshot }, cached);
+    if (permissionLists.length === 0) return add();
+    return this.#options.slugsOf(workspaceId, permissionLists).then((slugs) => {
+      snapshot.permissions = slugs;
+      return add();
     });
   }
 
-  /** What the script refused, as an error. `ratelimits` are those that the request named. */
-  function readRefusal(
-    { packed, at, end, shown }: Answer,
-    rootKey: PresentedRootKey,
-    ratelimits: VerifyRequest['ratelimits'] = [],
-  ): Error {
-    const code = packed[at]!;
-    if (end - at < 3 || packed.readUInt16BE(at + 1) !== end - at - 3 || shown) throw unreadable();
-    const about = packed.toString('utf8', at + 3, end);
-    if (code === FAILED) {
-      return storeError(Object.assign(new Error(scripts.locate('decide', about)), { name: 'ReplyError' }));
-    }
-    const refusal = refusals[code - 20];
-    switch (refusal) {
+  #errorOf({ reason, about }: Refusal, rootKey: PresentedRootKey, request?: VerifyRequest): Error {
+    const { scripts, accepted, observe } = this.#options;
+    switch (reason) {
       case 'unauthorized':
       case 'root_key_disabled':
       case 'root_key_expired':
         accepted.note(rootKey, false);
-        return rootKeyRefusals[refusal];
+        return rootKeyRefusals[reason];
       case 'insufficient_permissions':
         return new ApiError('insufficient_permissions', `The root key lacks ${about}.`);
       case 'create_namespace':
@@ -265,169 +252,15 @@ export function openDecide(options: DecideOptions) {
         return new ApiError('precondition_failed', `Neither the key nor its identity has a limit named ${name}.`);
       }
       case 'too_many_counters': {
-        const location = `body.ratelimits[${ratelimits.findIndex(({ name }) => name === about)}].name`;
+        const location = `body.ratelimits[${request?.ratelimits?.findIndex(({ name }) => name === about)}].name`;
         const message = `needs a counter, and the key has ${countersMax} of limits that requests brought`;
         const fix = 'Bring limits of fewer names and durations, or wait until a duration has passed.';
         return new ApiError('invalid_input', `${location} ${message}.`, { fields: [{ location, message, fix }] });
       }
-      default:
-        return new Error(`decide: unknown outcome ${code}`);
+      case 'failed': {
+        const cause = new Error(scripts.locate('decide', about));
+        return storeError(Object.assign(cause, { name: 'ReplyError' }));
+      }
     }
   }
-
-  return {
-    /** Verifications and limit checks that wait for Redis. */
-    waiting: () => lanes.inFlight,
-
-    verify(rootKey: PresentedRootKey, request: VerifyRequest): Promise<Verified> {
-      const { workspaceId } = rootKey;
-      const { digest, query, ratelimits, tags } = request;
-      const known = shownCache.find(workspaceId, digest);
-      const extras =
-        query || ratelimits || tags
-          ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
-          : none;
-      const version = known?.version ?? noVersion;
-      // What a verification names beyond its key costs a fraction of a plain one.
-      const named = (ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0);
-      const weight = 1 + named / 4 + (known?.moreWork ?? 0);
-      const isKnown = accepted.has(rootKey);
-
-      return new Promise((resolve, reject) => {
-        const { items, at } = lanes
-          .join(workspaceId, isKnown)
-          .add(VERIFY, rootKey.digest, 39 + version.length + extras.length, weight, {
-            settle(answer, brought) {
-              const code = answer.packed[answer.at]!;
-              const outcome = outcomes[(code & ~SHOWN_BEFORE) - 1];
-              if (outcome === undefined) return reject(readRefusal(answer, rootKey, ratelimits));
-              const verified = readVerified(answer, outcome);
-              observe?.verified(outcome);
-              if (!isKnown) accepted.note(rootKey, true);
-              let shown: Verified['shown'] | Promise<ShownText>;
-              if (answer.shown) {
-                shown = tell(workspaceId, digest, answer.shown, known);
-                brought.set(digest, shown);
-              } else if (code & SHOWN_BEFORE) {
-                shown = brought.get(digest);
-                if (!shown) throw new Error("The key's snapshot came with an answer that could not be read.");
-              } else if (known && outcome !== 'NOT_FOUND') {
-                // Confirmed in this very round trip: what was known stands.
-                shown = shownCache.keep(digest, known);
-              }
-              const finish = (shown: Verified['shown']) => {
-                verified.shown = shown;
-                resolve(verified);
-              };
-              if (shown instanceof Promise) shown.then(finish, reject);
-              else finish(shown);
-            },
-            reject,
-          });
-        writeBytes(items, digest, at);
-        writeUInt56(items, request.cost, at + 32);
-        writeBytes(items, version, at + 39);
-        items.set(extras, at + 39 + version.length);
-      });
-    },
-
-    /** One check, or several of which all pass or none is charged. */
-    limit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Promise<Limited> {
-      const texts = checks.map(
-        ({ namespace, identifier }) => [Buffer.from(namespace), Buffer.from(identifier)] as const,
-      );
-      const fieldBytes = texts.reduce(
-        (sum, [namespace, identifier]) => sum + 25 + namespace.length + identifier.length,
-        1,
-      );
-      const isKnown = accepted.has(rootKey);
-      return new Promise((resolve, reject) => {
-        const room = lanes.join(rootKey.workspaceId, isKnown).add(LIMIT, rootKey.digest, fieldBytes, checks.length, {
-          settle(answer) {
-            const code = answer.packed[answer.at]!;
-            if (code !== PASSED && code !== BLOCKED) return reject(readRefusal(answer, rootKey));
-            const limited = readLimited(answer);
-            observe?.limited(code === PASSED);
-            if (!isKnown) accepted.note(rootKey, true);
-            resolve(limited);
-          },
-          reject,
-        });
-        const { items } = room;
-        let { at } = room;
-        items[at++] = checks.length;
-        for (const [index, check] of checks.entries()) {
-          writeUInt56(items, check.cost, at);
-          writeUInt56(items, check.limit, at + 7);
-          writeUInt56(items, check.durationMs, at + 14);
-          at += 21;
-          for (const text of texts[index]!) {
-            items.writeUInt16BE(text.length, at);
-            items.set(text, at + 2);
-            at += 2 + text.length;
-          }
-        }
-      });
-    },
-  };
-}
-
-const none = Buffer.alloc(0);
-
-const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
-  limit === undefined ? [name, cost] : [name, cost, limit, duration];
-
-/** The decision; the key's snapshot comes from elsewhere. */
-function readVerified({ packed, at, end, atMs, shown }: Answer, outcome: Outcome): Verified {
-  if (outcome === 'NOT_FOUND') {
-    if (end - at !== 1 || shown) throw unreadable();
-    return { outcome, shown: undefined, credits: undefined, ratelimits: [], atMs };
-  }
-  const count = end - at < 10 ? 0 : packed[at + 9]!;
-  if (end - at !== 10 + 16 * count) throw unreadable();
-  const credits = packed[at + 1] === 1 ? readUInt56(packed, at + 2) : undefined;
-  const ratelimits: LimitState[] = [];
-  at += 10;
-  for (let index = 0; index < count; index++, at += 16) {
-    const which = packed[at]!;
-    ratelimits.push({
-      of: which <= 50 ? 'key' : which <= 150 ? 'identity' : 'request',
-      index: (which - 1) % 100,
-      exceeded: packed[at + 1] === 1,
-      remaining: readUInt56(packed, at + 2),
-      resetAtMs: readUInt56(packed, at + 9),
-    });
-  }
-  return { outcome, shown: undefined, credits, ratelimits, atMs };
-}
-
-function readLimited({ packed, at, end, atMs, shown }: Answer): Limited {
-  const passed = packed[at] === PASSED;
-  const count = packed[at + 1]!;
-  const checks: LimitResult[] = [];
-  at += 2;
-  for (let index = 0; index < count && at + 23 <= end; index++) {
-    const overrideBytes = packed[at + 22]!;
-    checks.push({
-      passed: packed[at] === 1,
-      limit: readUInt56(packed, at + 1),
-      remaining: readUInt56(packed, at + 8),
-      resetAtMs: readUInt56(packed, at + 15),
-      overrideId:
-        overrideBytes === 0 ? undefined : `rlor_${packed.toString('latin1', at + 23, at + 23 + overrideBytes)}`,
-    });
-    at += 23 + overrideBytes;
-  }
-  if (checks.length !== count || at !== end || shown) throw unreadable();
-  return { passed, checks, atMs };
-}
-
-/** `text` has a byte a character. For so few of them, `write` would take ten times as long. */
-function writeBytes(buffer: Buffer, text: string, at: number) {
-  for (let index = 0; index < text.length; index++) buffer[at + index] = text.charCodeAt(index);
-}
-
-function writeUInt56(buffer: Buffer, value: number, at: number) {
-  buffer.writeUIntBE(Math.floor(value / 2 ** 32), at, 3);
-  buffer.writeUInt32BE(value % 2 ** 32, at + 3);
 }

@@ -4,8 +4,9 @@
 
 import { ApiError } from '../errors.ts';
 import { workspaceKey } from './keyspace.ts';
-import { answered, type ConnectOptions, connect, type RedisClient } from './redis.ts';
-import { assemble, loadScripts, type Scripts, scriptNames } from './scripts.ts';
+import { assemble, scriptNames } from './luaSource.ts';
+import { type ConnectOptions, connect, orStoreError, type RedisClient } from './redis.ts';
+import { loadScripts, type Scripts } from './scripts.ts';
 
 /** What changes something for a caller says so in the audit stream: that is what is waited for. */
 export const changingScripts = (): ReadonlySet<string> =>
@@ -72,7 +73,7 @@ export async function openDurable(url: string, options: ConnectOptions, scripts:
         run: (name, ...args) =>
           waitedFor.has(name) ? settled(() => changing.run(name, ...args)) : scripts.run(name, ...args),
       },
-      change: (command) => settled(() => answered(command(redis))),
+      change: (command) => settled(() => orStoreError(command(redis))),
       close: async () => void (await redis.quit().catch(() => redis.disconnect())),
     };
   } catch (error) {

@@ -1,10 +1,10 @@
 // The typed faces of lua/identities/.
 
 import type { Actor } from '../domain/caller.ts';
+import type { StoreContext } from './context.ts';
 import { type NewLimit, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
-import { type Identity, type IdentityRow, readIdentity } from './records.ts';
-import type { StoreContext } from './store.ts';
+import { type Identity, readIdentity } from './records.ts';
 
 /** A search looks at so many identities in a step, and takes so many steps, before it hands back a cursor. */
 const stepMax = 1000;
@@ -18,7 +18,7 @@ export interface NewIdentity {
 }
 
 export function openIdentities({ scripts, now, actorText, usageRetentionMs }: StoreContext) {
-  const readOptional = (row: unknown): Identity | undefined => (row ? readIdentity(row as IdentityRow) : undefined);
+  const readOptional = (reply: unknown): Identity | undefined => (reply ? readIdentity(reply) : undefined);
 
   return {
     /** For each its id, or null when the externalId exists. Each externalId may stand in the call once. */
@@ -43,15 +43,13 @@ export function openIdentities({ scripts, now, actorText, usageRetentionMs }: St
       for (let step = 0; step < stepsMax; step++) {
         const wanted = page.count - found.length;
         const args = [after, search === '' ? wanted : stepMax, search, wanted];
-        const [rows, last, more] = (await scripts.run('identities/list', workspaceId, args)) as [
-          IdentityRow[],
-          string,
-          0 | 1,
-        ];
-        found.push(...rows.map(readIdentity));
+        const reply = await scripts.run('identities/list', workspaceId, args);
+        const [replies, last, more] = reply as [unknown[], string, 0 | 1];
+        const identities = replies.map(readIdentity);
+        found.push(...identities);
         if (more === 0) return { items: found, next: undefined };
         after = last;
-        metaLength += rows.reduce((sum, [, , meta]) => sum + (meta?.length ?? 0), 0);
+        metaLength += identities.reduce((sum, { meta }) => sum + meta.text.length, 0);
         if (found.length === page.count || metaLength > pageMetaMax) break;
       }
       return { items: found, next: `id_${after}` };

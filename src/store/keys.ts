@@ -2,10 +2,10 @@
 
 import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength } from '../domain/keyString.ts';
+import type { StoreContext } from './context.ts';
 import type { PageOf } from './pages.ts';
-import { type KeyRecord, type KeyRow, type Refill, readKey, readRefill } from './records.ts';
-import { areNumbers, slugsOf } from './slugs.ts';
-import type { StoreContext } from './store.ts';
+import { fromNamed, type KeyRecord, type KeyReply, type Refill, readKey, readRefill } from './records.ts';
+import { slugsOf } from './slugs.ts';
 
 /** What a key carries at most, by whatever operation. */
 export const permissionsMax = 1000;
@@ -96,10 +96,11 @@ export interface Balance {
 }
 
 export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usageRetentionMs }: StoreContext) {
-  /** Gets the slugs where the script answered numbers. */
-  async function complete(workspaceId: string, row: KeyRow): Promise<KeyRow> {
-    if (areNumbers(row[10])) row[10] = await slugsOf(redis, workspaceId, row[10]);
-    return row;
+  /** A key as a script replies with it, with the slugs of all its permissions. */
+  async function complete(workspaceId: string, reply: unknown): Promise<KeyReply> {
+    const key = fromNamed<KeyReply>(reply);
+    if (key.permissionLists.length > 0) key.slugs = await slugsOf(redis, workspaceId, key.permissionLists);
+    return key;
   }
 
   async function read(
@@ -107,10 +108,10 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
     keyId: string,
     digest: Buffer | '',
   ): Promise<{ key: KeyRecord; byteLength: number } | undefined> {
-    const row = (await scripts.run('keys/read', workspaceId, [keyId, digest, now()])) as KeyRow | null;
-    return row
-      ? { key: readKey(await complete(workspaceId, row)), byteLength: byteLengthOf(row) ?? defaultByteLength }
-      : undefined;
+    const reply = await scripts.run('keys/read', workspaceId, [keyId, digest, now()]);
+    if (!reply) return undefined;
+    const key = await complete(workspaceId, reply);
+    return { key: readKey(key), byteLength: byteLengthOf(key) ?? defaultByteLength };
   }
 
   return {
@@ -133,14 +134,19 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       let after = page.after?.slice('key_'.length) ?? '';
       for (let step = 0; step < listStepsMax; step++) {
         const args = [page.apiId, page.externalId ?? '', after, page.count - items.length, now()];
-        const reply = (await scripts.run('keys/list', workspaceId, args)) as [KeyRow[], string, 0 | 1] | null;
+        const reply = (await scripts.run('keys/list', workspaceId, args)) as [unknown[], string, 0 | 1] | null;
         if (!reply) return undefined;
-        const [rows, last, more] = reply;
-        const isLarge = rows.some((row) => areNumbers(row[10]));
-        for (const row of rows) items.push(readKey(await complete(workspaceId, row)));
+        const [keys, last, more] = reply;
+        let isLarge = false;
+        for (const keyReply of keys) {
+          const key = await complete(workspaceId, keyReply);
+          const record = readKey(key);
+          items.push(record);
+          isLarge ||= key.permissionLists.length > 0;
+          metaLength += (record.meta?.text.length ?? 0) + (record.identity?.meta.text.length ?? 0);
+        }
         if (more === 0) return { items, next: undefined };
         after = last;
-        metaLength += rows.reduce((sum, row) => sum + (row[9][6]?.length ?? 0) + (row[13]?.[2]?.length ?? 0), 0);
         if (items.length === page.count || isLarge || metaLength > pageMetaMax) break;
       }
       return { items, next: `key_${after}` };
@@ -155,10 +161,11 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       // Digests are bytes, which only a packed reply carries as they are.
       const reply = (await scripts.runPacked('keys/export', workspaceId, args)) as [[Buffer, unknown][], Buffer] | null;
       if (!reply) return undefined;
-      const items = reply[0].map(([digest, shown]) => {
-        const row = asText(shown) as KeyRow;
-        return { ...readKey(row), digest, byteLength: byteLengthOf(row) };
-      });
+      const items: ExportedKey[] = [];
+      for (const [digest, keyReply] of reply[0]) {
+        const key = await complete(workspaceId, asText(keyReply));
+        items.push({ ...readKey(key), digest, byteLength: byteLengthOf(key) });
+      }
       return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
     },
 
@@ -211,10 +218,11 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
         value ?? '',
         actorText(actor),
         now(),
-      ])) as ['updated', 0 | 1, string, string, number] | ['key_not_found' | 'unlimited' | 'too_large'];
+      ])) as ['updated', unknown] | ['key_not_found' | 'unlimited' | 'too_large'];
       if (reply[0] !== 'updated') return { refused: reply[0] };
-      const [, limited, balance, amount, day] = reply;
-      return { remaining: limited === 1 ? Number(balance) : undefined, refill: readRefill(amount, day) };
+      const balance = fromNamed<Pick<KeyReply, 'balance' | 'refillAmount' | 'refillDay'>>(reply[1]);
+      const remaining = balance.balance === undefined ? undefined : Number(balance.balance);
+      return { remaining, refill: readRefill(balance) };
     },
 
     /** False when there is no such key. */
@@ -290,8 +298,8 @@ const bytesOf = (byteLength: number | undefined): number | undefined =>
   byteLength === defaultByteLength ? undefined : (byteLength ?? 0);
 
 /** The same, read. */
-function byteLengthOf([, , , , , , , , , [, , , , bytes]]: KeyRow): number | undefined {
-  if (bytes === null) return defaultByteLength;
+function byteLengthOf({ bytes }: KeyReply): number | undefined {
+  if (bytes === undefined) return defaultByteLength;
   return bytes === '0' ? undefined : Number(bytes);
 }
 

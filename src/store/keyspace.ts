@@ -17,8 +17,8 @@ export const absentKey = (workspace: string): string => `${workspace}:-`;
 export const workspacesKey = 'tg:workspaces';
 /** Held for seconds by whoever makes the first workspace. String, expires. */
 export const setupKey = 'tg:setup';
-/** The form of all data, see form.ts. String. */
-export const formKey = 'tg:form';
+/** The version of all data, see dataVersion.ts. String. */
+export const dataVersionKey = 'tg:form';
 
 // Below a workspace (its name as workspaceKey makes it), as lua/include/names.lua has them too.
 export const auditKey = (workspace: string): string => `${workspace}:audit`;
@@ -67,7 +67,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed, see lua/include/state.lua), start, created (unless it is the time in the id), updated, prefix, bytes (random bytes of its string, unless as many as by default; 0 unknown), name, meta, direct (permission numbers), roles (role numbers), migration',
+      'a key: state (packed, see src/store/layout.ts), start, created (unless it is the time in the id), updated, prefix, bytes (random bytes of its string, unless as many as by default; 0 unknown), name, meta, direct (permission numbers), roles (role numbers), migration',
     fields: 'state start created updated prefix bytes name meta direct roles migration'.split(' '),
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },

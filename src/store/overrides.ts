@@ -1,8 +1,8 @@
 // The typed faces of lua/namespaces/ and lua/overrides/.
 
 import type { Actor } from '../domain/caller.ts';
+import type { StoreContext } from './context.ts';
 import type { PageOf } from './pages.ts';
-import type { StoreContext } from './store.ts';
 
 export interface Namespace {
   /** `rlns_…` */

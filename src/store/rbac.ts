@@ -1,9 +1,9 @@
 // The typed faces of lua/permissions/ and lua/roles/.
 
 import type { Actor } from '../domain/caller.ts';
+import { chunks } from './chunks.ts';
+import type { StoreContext } from './context.ts';
 import { type PageOf, searchPages } from './pages.ts';
-import { pieces } from './pieces.ts';
-import type { StoreContext } from './store.ts';
 
 export interface Permission {
   id: string;
@@ -52,7 +52,7 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
   /** The permissions with these numbers, by number. */
   async function describe(workspaceId: string, numbers: readonly string[]): Promise<Map<string, Permission>> {
     const found = new Map<string, Permission>();
-    for (const some of pieces([...new Set(numbers)], stepMax)) {
+    for (const some of chunks([...new Set(numbers)], stepMax)) {
       const rows = (await scripts.run('permissions/read', workspaceId, ['', some.join(',')])) as [
         string,
         PermissionRow,

@@ -1,4 +1,4 @@
-// Records as the scripts answer them, read into the shapes of docs/contract.md §4.
+// Replies of scripts, read into the shapes of docs/contract.md §4.
 
 import { JsonText } from '../domain/json.ts';
 import type { Ratelimit } from '../domain/verification.ts';
@@ -41,94 +41,106 @@ export interface KeyRecord {
   ratelimits?: Ratelimit[];
 }
 
-export type LimitRow = [id: string, name: string, limit: string, duration: string, autoApply: 0 | 1];
-export type IdentityRow = [id: string, externalId: string, meta: string | null, limits: LimitRow[]];
+/** A reply as Redis sends it: strings, numbers, and lists of these. */
+export type Reply = string | number | null | Reply[];
 
-/** show_key of lua/include/keys.lua. */
-export type KeyRow = [
-  keyId: string,
-  apiId: string,
-  enabled: 0 | 1,
-  expires: string | null,
-  lastUsed: string,
-  limited: 0 | 1,
-  balance: string,
-  refillAmount: string,
-  refillDay: number,
-  shown: [
-    start: string,
-    created: string,
-    updated: string | null,
-    prefix: string | null,
-    bytes: string | null,
-    name: string | null,
-    meta: string | null,
-  ],
-  /** Or lists of numbers, see slugs.ts. */
-  slugs: string[],
-  roles: string[],
-  limits: LimitRow[],
-  identity: IdentityRow | null,
-];
-
-export const readLimit = ([id, name, limit, duration, autoApply]: LimitRow): Ratelimit => ({
-  id: `rl_${id}`,
-  name,
-  limit: Number(limit),
-  duration: Number(duration),
-  autoApply: autoApply === 1,
-});
-
-export const readIdentity = ([id, externalId, meta, limits]: IdentityRow): Identity => ({
-  id: `id_${id}`,
-  externalId,
-  meta: new JsonText(meta ?? '{}'),
-  ratelimits: limits.map(readLimit),
-});
-
-/** A refill rule as scripts answer it: amount '0' is none, day 0 is daily. */
-export function readRefill(amount: string, day: number): Refill | undefined {
-  if (amount === '0') return undefined;
-  return day === 0
-    ? { interval: 'daily', amount: Number(amount) }
-    : { interval: 'monthly', amount: Number(amount), refillDay: day };
+/** Named replies (lua/include/reply.lua): name, value, … What is not there has no value. */
+export function fromNamed<Fields>(reply: unknown): Fields {
+  const flat = reply as Reply[];
+  const fields: Record<string, Reply> = {};
+  for (let at = 0; at < flat.length; at += 2) fields[flat[at] as string] = flat[at + 1]!;
+  return fields as Fields;
 }
 
-export function readKey(row: KeyRow): KeyRecord {
-  const [
-    keyId,
-    apiId,
-    enabled,
-    expires,
-    lastUsed,
-    limited,
-    balance,
-    refillAmount,
-    refillDay,
-    shown,
-    slugs,
-    roles,
-    limits,
-    identity,
-  ] = row;
-  const [start, created, updated, prefix, , name, meta] = shown;
-  const refill = readRefill(refillAmount, refillDay);
+interface LimitReply {
+  id: string;
+  name: string;
+  limit: string;
+  duration: string;
+  autoApply?: 1;
+}
+
+export interface IdentityReply {
+  id: string;
+  externalId: string;
+  meta?: string;
+  /** Each a named reply. */
+  limits: Reply[];
+}
+
+/** As key_reply of lua/include/keyRecords.lua returns it. */
+export interface KeyReply {
+  keyId: string;
+  apiId: string;
+  enabled?: 1;
+  expires?: string;
+  lastUsed?: string;
+  /** Missing for an unlimited key. */
+  balance?: string;
+  refillAmount?: string;
+  /** 0 is daily. */
+  refillDay?: number;
+  start: string;
+  created: string;
+  updated?: string;
+  prefix?: string;
+  bytes?: string;
+  name?: string;
+  meta?: string;
+  slugs: string[];
+  /** Instead of slugs, when there are very many: lists of numbers, `,3,17,`. */
+  permissionLists: string[];
+  roleNames: string[];
+  /** Each a named reply. */
+  limits: Reply[];
+  /** A named reply. */
+  identity?: Reply;
+}
+
+export function readLimit(reply: Reply): Ratelimit {
+  const { id, name, limit, duration, autoApply } = fromNamed<LimitReply>(reply);
+  return { id: `rl_${id}`, name, limit: Number(limit), duration: Number(duration), autoApply: autoApply === 1 };
+}
+
+export function readIdentity(reply: unknown): Identity {
+  const { id, externalId, meta, limits } = fromNamed<IdentityReply>(reply);
+  return { id: `id_${id}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: limits.map(readLimit) };
+}
+
+export function readRefill({
+  refillAmount,
+  refillDay = 0,
+}: Pick<KeyReply, 'refillAmount' | 'refillDay'>): Refill | undefined {
+  if (refillAmount === undefined) return undefined;
+  const amount = Number(refillAmount);
+  return refillDay === 0 ? { interval: 'daily', amount } : { interval: 'monthly', amount, refillDay };
+}
+
+const numberOf = (value: string | undefined): number | undefined => (value === undefined ? undefined : Number(value));
+
+export function readKey(reply: KeyReply): KeyRecord {
+  const { balance, slugs, roleNames, limits } = reply;
+  const refill = readRefill(reply);
+  const expires = numberOf(reply.expires);
+  const updatedAt = numberOf(reply.updated);
+  const lastUsedAt = numberOf(reply.lastUsed);
+  const identity = reply.identity === undefined ? undefined : readIdentity(reply.identity);
   return {
-    keyId,
-    apiId,
-    start,
-    enabled: enabled === 1,
-    createdAt: Number(created),
-    ...(prefix !== null && { prefix }),
-    ...(name !== null && { name }),
-    ...(meta !== null && { meta: new JsonText(meta) }),
-    ...(expires !== null && { expires: Number(expires) }),
-    ...(updated !== null && { updatedAt: Number(updated) }),
-    ...(lastUsed !== '0' && { lastUsedAt: Number(lastUsed) }),
+    keyId: reply.keyId,
+    apiId: reply.apiId,
+    start: reply.start,
+    enabled: reply.enabled === 1,
+    createdAt: Number(reply.created),
+    ...(reply.prefix !== undefined && { prefix: reply.prefix }),
+    ...(reply.name !== undefined && { name: reply.name }),
+    ...(reply.meta !== undefined && { meta: new JsonText(reply.meta) }),
+    ...(expires !== undefined && { expires }),
+    ...(updatedAt !== undefined && { updatedAt }),
+    ...(lastUsedAt !== undefined && { lastUsedAt }),
     ...(slugs.length > 0 && { permissions: slugs }),
-    ...(roles.length > 0 && { roles }),
-    ...(limited === 1 && { credits: { remaining: Number(balance), ...(refill && { refill }) } }),
-    ...(identity && { externalId: identity[1], identity: readIdentity(identity) }),
+    ...(roleNames.length > 0 && { roles: roleNames }),
+    ...(balance !== undefined && { credits: { remaining: Number(balance), ...(refill && { refill }) } }),
+    ...(identity && { externalId: identity.externalId, identity }),
     ...(limits.length > 0 && { ratelimits: limits.map(readLimit) }),
   };
 }

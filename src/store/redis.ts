@@ -7,7 +7,7 @@ import tls, { type ConnectionOptions } from 'node:tls';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { type Account, type Address, parseRedisUrl } from '../domain/redisUrl.ts';
 import { ApiError } from '../errors.ts';
-import type { StoreObserver } from './store.ts';
+import type { StoreObserver } from './observer.ts';
 
 export type RedisClient = Redis;
 
@@ -266,5 +266,5 @@ export function notReady(cause: Error, timeoutMs: number): ApiError {
 }
 
 /** The reply to a command sent outside of a script; a failure means what storeError says. */
-export const answered = <Reply>(reply: Promise<Reply>): Promise<Reply> =>
+export const orStoreError = <Reply>(reply: Promise<Reply>): Promise<Reply> =>
   reply.catch((cause) => Promise.reject(storeError(cause)));

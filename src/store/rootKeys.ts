@@ -3,7 +3,7 @@
 import type { Actor, Caller, PresentedRootKey } from '../domain/caller.ts';
 import { Grants, grantsText } from '../domain/grants.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
-import type { StoreContext } from './store.ts';
+import type { StoreContext } from './context.ts';
 
 export interface NewRootKey {
   digest: Buffer;

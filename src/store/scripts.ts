@@ -1,125 +1,15 @@
-// Loads and runs lua/. `-- @include "include/name"` on a line of its own is replaced by that file, once per script, so
-// every line of an assembled script is known by file and number.
+// Loads the scripts of lua/ into Redis, and runs them.
 //
 // A script that begins with `#!lua name=` is a library: Redis keeps it with its functions (FUNCTION LOAD, FCALL), where of
-// any other it keeps the compiled text only (SCRIPT LOAD, EVALSHA) and makes the functions anew with every call.
+// any other it keeps the compiled text only (SCRIPT LOAD, EVALSHA) and makes the functions again with every call.
 
-import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
-import { sep } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { Cluster, type Redis } from 'ioredis';
 import { ApiError } from '../errors.ts';
 import type { Breaker } from './breaker.ts';
 import { absentKey } from './keyspace.ts';
-import type { RedisClient } from './redis.ts';
-import { storeError } from './redis.ts';
-import type { StoreObserver } from './store.ts';
-
-const root = fileURLToPath(new URL('../../lua/', import.meta.url));
-
-export interface Script {
-  name: string;
-  source: string;
-  /** Where each line came from, `lua/include/window.lua:4`. */
-  lines: string[];
-  /** The name that Redis knows a library and its one function by; undefined for any other script. */
-  library?: string;
-}
-
-const libraryPrefix = 'tollgate_';
-
-/** Every script, by its path below lua/ without the ending: includes are not scripts. */
-export const scriptNames = readdirSync(root, { recursive: true, encoding: 'utf8' })
-  .map((path) => path.split(sep).join('/'))
-  .filter((path) => path.endsWith('.lua') && !path.startsWith('include/'))
-  .map((path) => path.slice(0, -'.lua'.length))
-  .sort();
-
-export function assemble(name: string, read = (path: string) => readFileSync(`${root}${path}.lua`, 'utf8')): Script {
-  const source: string[] = [];
-  const lines: string[] = [];
-  const included = new Set<string>();
-
-  function append(path: string, from: readonly string[]) {
-    const way = [...from, path];
-    for (const [index, line] of read(path).split('\n').entries()) {
-      const include = /^-- @include "(.+)"$/.exec(line)?.[1];
-      if (include === undefined) {
-        source.push(line);
-        lines.push(`lua/${path}.lua:${index + 1}`);
-      } else if (way.includes(include)) {
-        throw new Error(`lua: ${[...way, include].join(' includes ')}`);
-      } else if (!included.has(include)) {
-        included.add(include);
-        append(include, way);
-      }
-    }
-  }
-
-  append(name, []);
-  const script: Script = { name, ...withoutUnused(source, lines) };
-  return source[0]!.startsWith('#!lua name=') ? asLibrary(script) : script;
-}
-
-/**
- * What a library does most. Its globals lie behind another table, and looking them up there was a twentieth of a verification:
- * so each has a local name, which it is given when the library is called, as it cannot be had while it is loaded.
- */
-const localised = ['redis.call', 'struct.pack', 'struct.unpack', 'string.byte', 'string.sub'];
-
-/** Names a library by its contents: while one server is upgraded and another is not yet, each calls its own. */
-function asLibrary(script: Script): Script {
-  const version = createHash('sha1').update(script.source).digest('hex').slice(0, 16);
-  const library = `${libraryPrefix}${script.name}_${version}`;
-  const locals = localised.map((name) => name.replace('.', '_'));
-  const source = localised
-    .reduce((text, name, index) => text.replaceAll(name, locals[index]!), script.source)
-    .replace(`name=${script.name}\n`, `name=${library}\nlocal ${locals} `)
-    .replace(
-      /register_function\('\w+', (.+)\)$/m,
-      `register_function('${library}', function(...) ${locals} = ${localised} return ($1)(...) end)`,
-    );
-  return { ...script, source, library };
-}
-
-/**
- * Leaves out the functions and constants of includes that the script does not use. A script makes its functions anew with every
- * call, and what a call costs Redis grows faster than their number; and Lua allows 200 locals.
- */
-function withoutUnused(source: readonly string[], lines: readonly string[]): { source: string; lines: string[] } {
-  // Those of includes by their names, as the numbers of their lines, until they are found to be used.
-  const unused = new Map<string, number[]>();
-  const used: number[] = [];
-  let within: number[] | undefined;
-  for (const [at, line] of source.entries()) {
-    // A constant, in capitals, is on a line of its own.
-    const constant = /^local ([A-Z][A-Z0-9_]*) = .*[^{]$/.exec(line)?.[1];
-    const name = constant ?? /^local function (\w+)/.exec(line)?.[1];
-    if (name !== undefined && lines[at]!.startsWith('lua/include/')) {
-      within = [];
-      unused.set(name, within);
-    }
-    (within ?? used).push(at);
-    if (constant || line === 'end' || (name !== undefined && line.endsWith(' end'))) within = undefined;
-  }
-  // It grows while it is gone through.
-  for (const at of used) {
-    for (const word of source[at]!.replace(/--.*/, '').match(/\w+/g) ?? []) {
-      used.push(...(unused.get(word) ?? []));
-      unused.delete(word);
-    }
-  }
-  used.sort((a, b) => a - b);
-  return { source: used.map((at) => source[at]).join('\n'), lines: used.map((at) => lines[at]!) };
-}
-
-/** An error text of Redis, with the lines of the assembled script told as lines of our files. */
-export const locate = (script: Script, message: string): string =>
-  message.replaceAll(
-    /@?user_(?:script|function):(\d+)/g,
-    (place, line: string) => script.lines[Number(line) - 1] ?? place,
-  );
+import { assemble, libraryPrefix, locate, type Script, scriptNames } from './luaSource.ts';
+import type { StoreObserver } from './observer.ts';
+import { type RedisClient, storeError } from './redis.ts';
 
 export type Argument = string | number | Buffer;
 

@@ -1,8 +1,8 @@
-// The slugs of a key, where a script answered their numbers instead.
+// The slugs of a key, for which a script returned the numbers instead (lua/include/permissions.lua).
 
+import { chunks } from './chunks.ts';
 import { permissionSlugsKey, workspaceKey } from './keyspace.ts';
-import { pieces } from './pieces.ts';
-import { answered, type RedisClient } from './redis.ts';
+import { orStoreError, type RedisClient } from './redis.ts';
 
 /** How many are asked for at once: what Redis does in less than a millisecond. */
 const stepMax = 1000;
@@ -27,9 +27,6 @@ function distinctNumbers(lists: readonly string[]): Set<number> {
 const comma = 44;
 const zero = 48;
 
-/** Are these lists of numbers? See effective_slugs in lua/include/permissions.lua. */
-export const areNumbers = (slugs: readonly string[]): boolean => slugs[0]?.startsWith(',') === true;
-
 /**
  * The slugs themselves, each once. Not one script, as it would keep Redis from everybody else; a permission that is deleted
  * meanwhile is left out.
@@ -38,8 +35,8 @@ export async function slugsOf(redis: RedisClient, workspaceId: string, lists: re
   const numbers = [...distinctNumbers(lists)];
   const key = permissionSlugsKey(workspaceKey(workspaceId));
   const found: string[] = [];
-  for (const some of pieces(numbers, stepMax)) {
-    for (const slug of await answered(redis.hmget(key, ...some.map(String)))) {
+  for (const some of chunks(numbers, stepMax)) {
+    for (const slug of await orStoreError(redis.hmget(key, ...some.map(String)))) {
       if (slug !== null) found.push(slug);
     }
   }

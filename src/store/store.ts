@@ -1,23 +1,23 @@
 // Everything about Redis. Operations see only these functions.
 
-import type { Actor } from '../domain/caller.ts';
-import type { Outcome } from '../domain/verification.ts';
 import { AcceptedRootKeys } from './accepted.ts';
 import { openAnalytics } from './analytics.ts';
 import { openApis } from './apis.ts';
 import { openAudit } from './audit.ts';
 import { Breaker } from './breaker.ts';
-import { openDecide } from './decide.ts';
+import type { StoreContext } from './context.ts';
+import { checkDataVersion } from './dataVersion.ts';
+import { Decider } from './decide.ts';
 import { openDurable } from './durable.ts';
-import { checkForm } from './form.ts';
 import { openIdentities } from './identities.ts';
 import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
+import type { StoreObserver } from './observer.ts';
 import { openOverrides } from './overrides.ts';
 import { openRbac } from './rbac.ts';
-import { answered, connect, notReady, type RedisClient } from './redis.ts';
+import { connect, notReady, orStoreError } from './redis.ts';
 import { cliActor, openRootKeys } from './rootKeys.ts';
-import { loadScripts, type Scripts } from './scripts.ts';
+import { loadScripts } from './scripts.ts';
 import { slugsOf } from './slugs.ts';
 import { openSweep } from './sweep.ts';
 import { openWorkspaces } from './workspaces.ts';
@@ -52,45 +52,6 @@ export interface StoreOptions {
   observe?: StoreObserver | undefined;
 }
 
-/** Told what happens between the server and Redis, to count it: on the hot path, so it must do next to nothing. */
-export interface StoreObserver {
-  /** A connection to Redis stands: the first, or another after a loss. */
-  connected(): void;
-  /** A script was answered by Redis, or (`isOk` false) failed. */
-  ran(script: string, ms: number, isOk: boolean): void;
-  /** A batch of so many verifications and limit checks goes out. */
-  sent(size: number): void;
-  verified(outcome: Outcome): void;
-  limited(passed: boolean): void;
-  /** Counts by identifier and by tag that a day had no room for. */
-  uncounted(identifiers: number, tags: number): void;
-  /** A request was refused because too many wait already. */
-  overloaded(): void;
-  /** A call was refused because the workspace has as many records as it may. */
-  recordsRefused(): void;
-  /** The records of a workspace were counted. */
-  records(count: number): void;
-  /** The sweeper takes a step in a queue whose first entry has been due for so long; 0 when none is due. */
-  due(queue: 'refill' | 'purge', lateMs: number): void;
-}
-
-/** What the parts of the store share. */
-export interface StoreContext {
-  redis: RedisClient;
-  scripts: Scripts;
-  /** A change that is not a script, see durable.ts. */
-  change<Reply>(command: (redis: RedisClient) => Promise<Reply>): Promise<Reply>;
-  /** The scripts' clock argument: '' is Redis's own. */
-  now: () => number | '';
-  /** Redis's time in milliseconds, or that of the test. */
-  currentMs(): Promise<number>;
-  /** An actor as lua/include/audit.lua reads it. */
-  actorText(actor: Actor): string;
-  keyRetentionMs: number;
-  usageRetentionMs: number;
-  observe?: StoreObserver | undefined;
-}
-
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
   const { keyRetentionMs, usageRetentionMs, auditEventsMax, recordsMax, inFlightMax, commandTimeoutMs, observe } =
@@ -102,7 +63,7 @@ export async function openStore(options: StoreOptions) {
     isClosed: () => redis.status === 'end',
     onEvent: options.onEvent,
   });
-  const scripts = await checkForm(redis)
+  const scripts = await checkDataVersion(redis)
     .then(() => loadScripts(redis, workspaceKey, observe, breaker))
     .catch((error) => {
       // Nobody else can close it, and while it is open the process does not end.
@@ -119,14 +80,14 @@ export async function openStore(options: StoreOptions) {
   async function currentMs(): Promise<number> {
     const held = now();
     if (held !== '') return held;
-    const [seconds, micros] = await answered(redis.time());
+    const [seconds, micros] = await orStoreError(redis.time());
     return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
   }
   const context: StoreContext = {
     redis,
     currentMs,
     scripts: durable?.scripts ?? scripts,
-    change: durable?.change ?? ((command) => answered(command(redis))),
+    change: durable?.change ?? ((command) => orStoreError(command(redis))),
     now,
     // The operator can always make a root key from the command line.
     actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax, recordsMax: actor === cliActor ? 0 : recordsMax }),
@@ -138,11 +99,12 @@ export async function openStore(options: StoreOptions) {
   let readiness: Promise<void> | undefined;
   const accepted = new AcceptedRootKeys();
   const rootKeys = openRootKeys(context, accepted);
+  const { permissions, roles } = openRbac(context);
   return {
-    ...openDecide({
+    decide: new Decider({
       scripts,
       accepted,
-      slugsOf: (...of) => slugsOf(redis, ...of),
+      slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
       usageRetentionMs,
       tagsMax: options.tagsMax,
       tagBytesMax: options.tagBytesMax,
@@ -153,7 +115,8 @@ export async function openStore(options: StoreOptions) {
       now,
       observe,
     }),
-    ...openRbac(context),
+    permissions,
+    roles,
     analytics: openAnalytics(context),
     apis: openApis(context),
     audit: openAudit(context),

@@ -1,6 +1,6 @@
 // The typed faces of lua/sweep/. Each call is one bounded step; any number of servers may take steps at once.
 
-import type { StoreContext } from './store.ts';
+import type { StoreContext } from './context.ts';
 
 /** Keys a step touches at most: a few milliseconds of Redis's time. */
 const stepMax = 200;

@@ -2,11 +2,11 @@
 
 import { randomBytes } from 'node:crypto';
 import { createId, createRootKeyString, digestOf } from '../domain/keyString.ts';
+import { chunks } from './chunks.ts';
+import type { StoreContext } from './context.ts';
 import { setupKey, workspaceKey, workspacesKey } from './keyspace.ts';
-import { pieces } from './pieces.ts';
-import { answered } from './redis.ts';
-import { cliActor } from './rootKeys.ts';
-import type { Store, StoreContext } from './store.ts';
+import { orStoreError } from './redis.ts';
+import { cliActor, type openRootKeys } from './rootKeys.ts';
 
 export interface Workspace {
   workspaceId: string;
@@ -19,7 +19,7 @@ const step = 500;
 
 export function openWorkspaces(
   { redis, scripts, change, now, currentMs }: StoreContext,
-  rootKeys: () => Store['rootKeys'],
+  rootKeys: () => ReturnType<typeof openRootKeys>,
 ) {
   async function create(name: string): Promise<Workspace> {
     const workspaceId = createId('ws', await currentMs());
@@ -33,7 +33,7 @@ export function openWorkspaces(
   async function ids(): Promise<string[]> {
     const all: string[] = [];
     for (;;) {
-      const some = await answered(redis.zrange(workspacesKey, String(all.length), String(all.length + step - 1)));
+      const some = await orStoreError(redis.zrange(workspacesKey, String(all.length), String(all.length + step - 1)));
       all.push(...some);
       if (some.length < step) return all;
     }
@@ -41,9 +41,9 @@ export function openWorkspaces(
 
   async function list(): Promise<Workspace[]> {
     const all: Workspace[] = [];
-    for (const some of pieces(await ids(), step)) {
+    for (const some of chunks(await ids(), step)) {
       const found = some.map(async (workspaceId) => {
-        const [name, created] = await answered(redis.hmget(workspaceKey(workspaceId), 'name', 'created'));
+        const [name, created] = await orStoreError(redis.hmget(workspaceKey(workspaceId), 'name', 'created'));
         return { workspaceId, name: name ?? '', createdAt: Number(created) };
       });
       all.push(...(await Promise.all(found)));
@@ -52,7 +52,7 @@ export function openWorkspaces(
   }
 
   const exists = async (workspaceId: string): Promise<boolean> =>
-    (await answered(redis.zscore(workspacesKey, workspaceId))) !== null;
+    (await orStoreError(redis.zscore(workspacesKey, workspaceId))) !== null;
 
   return {
     create,
@@ -65,9 +65,9 @@ export function openWorkspaces(
      * nowhere else. Undefined when there is a workspace, or another server is making one.
      */
     async createFirst(name: string): Promise<{ workspaceId: string; rootKey: string } | undefined> {
-      if ((await answered(redis.zcard(workspacesKey))) > 0) return undefined;
-      if ((await answered(redis.set(setupKey, '1', 'PX', 10_000, 'NX'))) === null) return undefined;
-      if ((await answered(redis.zcard(workspacesKey))) > 0) return undefined;
+      if ((await orStoreError(redis.zcard(workspacesKey))) > 0) return undefined;
+      if ((await orStoreError(redis.set(setupKey, '1', 'PX', 10_000, 'NX'))) === null) return undefined;
+      if ((await orStoreError(redis.zcard(workspacesKey))) > 0) return undefined;
       const { workspaceId } = await create(name);
       const { key, start } = createRootKeyString(workspaceId);
       await rootKeys().create(

@@ -7,7 +7,7 @@ import { compileInput } from '../../src/input/validate.ts';
 import { verifyKey } from '../../src/operations/keys/verifyKey.ts';
 import { multiLimit } from '../../src/operations/ratelimits/multiLimit.ts';
 import { AcceptedRootKeys } from '../../src/store/accepted.ts';
-import { openDecide } from '../../src/store/decide.ts';
+import { Decider } from '../../src/store/decide.ts';
 import { workspaceKey } from '../../src/store/keyspace.ts';
 import { connect } from '../../src/store/redis.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
@@ -207,7 +207,7 @@ export async function openWorld(rig: Rig) {
   };
   /** It has no snapshots. Those of keys with many permissions are read outside of the script, in small steps: here not at all. */
   const fresh = () =>
-    openDecide({
+    new Decider({
       ...testSettings,
       accepted: new AcceptedRootKeys(),
       scripts: measuring,
@@ -228,7 +228,7 @@ export async function openWorld(rig: Rig) {
   }
 
   const sendAll = (decide: ReturnType<typeof fresh>, items: Mixture['items']) =>
-    Promise.allSettled(items.map((item) => requestOf(item, world)(decide as Store)));
+    Promise.allSettled(items.map((item) => requestOf(item, world)({ decide } as Store)));
 
   return {
     /**

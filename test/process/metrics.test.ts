@@ -9,8 +9,8 @@ import { createKeyString, createRootKeyString, digestOf } from '../../src/domain
 import { outcomes } from '../../src/domain/verification.ts';
 import { errorCatalogue } from '../../src/errors.ts';
 import { operations } from '../../src/operations/index.ts';
+import { scriptNames } from '../../src/store/luaSource.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
-import { scriptNames } from '../../src/store/scripts.ts';
 import { openStore } from '../../src/store/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { readMetrics, type Series } from '../support/metrics.ts';

@@ -5,13 +5,14 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { PresentedRootKey } from '../../src/domain/caller.ts';
 import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import { AcceptedRootKeys } from '../../src/store/accepted.ts';
-import { type DecideOptions, openDecide } from '../../src/store/decide.ts';
+import { type DecideOptions, Decider } from '../../src/store/decide.ts';
 import { readReply } from '../../src/store/decideReply.ts';
 import { workspaceKey } from '../../src/store/keyspace.ts';
+import { assemble } from '../../src/store/luaSource.ts';
+import type { StoreObserver } from '../../src/store/observer.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
-import { assemble, loadScripts } from '../../src/store/scripts.ts';
-import type { StoreObserver } from '../../src/store/store.ts';
+import { loadScripts } from '../../src/store/scripts.ts';
 import { harness, testSettings } from '../support/harness.ts';
 import { openRedisProcess } from '../support/processes.ts';
 
@@ -26,7 +27,7 @@ const { ok, createKey } = app;
 let redis: RedisClient;
 let calls = 0;
 let presented: PresentedRootKey;
-let decide: ReturnType<typeof openDecide>;
+let decide: Decider;
 
 beforeAll(async () => {
   redis = await connect(own.url, { commandTimeoutMs: 5000 });
@@ -53,7 +54,7 @@ async function open(options: Partial<DecideOptions> = {}) {
     limited() {},
     uncounted() {},
   } as unknown as StoreObserver;
-  return openDecide({
+  return new Decider({
     scripts: await loadScripts(redis, workspaceKey, observe),
     slugsOf: async () => [],
     accepted: new AcceptedRootKeys(),
@@ -80,7 +81,7 @@ describe('a batch of much work', () => {
     );
     calls = 0;
     const verified = await Promise.all(keys.map(({ key }) => verify(key)));
-    expect(verified.map(({ shown }) => /"name":"([^"]*)"/.exec(shown!.fields)![1])).toEqual(
+    expect(verified.map(({ snapshot }) => /"name":"([^"]*)"/.exec(snapshot!.fields)![1])).toEqual(
       keys.map((_, index) => `key ${index}`),
     );
     // Each has 100 KB to show: 24 of these in one call would be 40 ms of Redis.
@@ -155,11 +156,11 @@ describe('a reply that cannot be read', () => {
   }
 
   const namesOf = (
-    settled: PromiseSettledResult<{ shown: { fields: string } | undefined; credits: number | undefined }>[],
+    settled: PromiseSettledResult<{ snapshot: { fields: string } | undefined; credits: number | undefined }>[],
   ) =>
     settled.map((each) =>
       each.status === 'fulfilled'
-        ? [/"name":"([^"]*)"/.exec(each.value.shown!.fields)![1], each.value.credits]
+        ? [/"name":"([^"]*)"/.exec(each.value.snapshot!.fields)![1], each.value.credits]
         : 'error',
     );
 
@@ -226,21 +227,21 @@ describe('a reply that cannot be read', () => {
 
   test('of random bytes, whatever is read lies within the bytes of one answer', () => {
     const packed = Buffer.from('0197f0000000' + '03' + '0002' + '8003' + '0001' + 'aabb' + 'ccddee' + 'ff', 'hex');
-    const shown = Buffer.from('shown');
-    const answers = readReply(packed, [shown], 5);
-    expect(answers.map(({ at, end, shown }) => [packed.toString('hex', at, end), shown])).toEqual([
+    const snapshot = Buffer.from('snapshot');
+    const answers = readReply(packed, [snapshot], 5);
+    expect(answers.map(({ at, end, snapshot }) => [packed.toString('hex', at, end), snapshot])).toEqual([
       ['aabb', undefined],
-      ['ccddee', shown],
+      ['ccddee', snapshot],
       ['ff', undefined],
     ]);
-    expect(() => readReply(packed, [shown], 2)).toThrow('cannot be read');
+    expect(() => readReply(packed, [snapshot], 2)).toThrow('cannot be read');
     for (let round = 0; round < 20_000; round++) {
       const garbage = Buffer.from(packed);
       for (let times = 0; times <= round % 3; times++)
         garbage[(round * 7919 + times * 31) % 13] = (round * 131 + times) % 256;
       let read: ReturnType<typeof readReply> = [];
       try {
-        read = readReply(garbage, [shown], 5);
+        read = readReply(garbage, [snapshot], 5);
       } catch (error) {
         expect((error as Error).message).toContain('cannot be read');
       }

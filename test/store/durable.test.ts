@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { changingScripts } from '../../src/store/durable.ts';
-import { assemble, scriptNames } from '../../src/store/scripts.ts';
+import { assemble, scriptNames } from '../../src/store/luaSource.ts';
 import { openClient } from '../support/client.ts';
 import { build, endAll, findNewRedis, startRedis, startTollgate, temporaryDir } from '../support/processes.ts';
 
@@ -17,7 +17,7 @@ const durable = (redisUrl: string) =>
   startTollgate({ REDIS_URL: redisUrl, TOLLGATE_DURABLE: '1', LOG_LEVEL: 'info', REDIS_TIMEOUT_MS: '1000' });
 
 test('every script that writes is waited for, but for verification, what nobody asked for, and the workspace', () => {
-  const writes = /redis[._]call\('(SET|HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|DEL|UNLINK|RPUSH|XADD)'/;
+  const writes = /redis[._]call\(\s*'(SET|HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|DEL|UNLINK|RPUSH|XADD)'/;
   const waitedFor = changingScripts();
   const others = scriptNames.filter((name) => !waitedFor.has(name) && writes.test(assemble(name).source));
   // The workspace is waited for with the entry in the list of all workspaces, which is written after it.

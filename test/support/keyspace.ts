@@ -1,6 +1,6 @@
 // What there is in Redis, held against what src/store/keyspace.ts says there is.
 
-import { formKey, type KeyspaceEntry, keyspace, setupKey, workspacesKey } from '../../src/store/keyspace.ts';
+import { dataVersionKey, type KeyspaceEntry, keyspace, setupKey, workspacesKey } from '../../src/store/keyspace.ts';
 import type { RedisClient } from '../../src/store/redis.ts';
 
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
@@ -29,7 +29,7 @@ const patternOf = ({ name }: KeyspaceEntry): RegExp =>
 
 const outside: (KeyspaceEntry & { pattern: RegExp })[] = [
   { name: workspacesKey, type: 'zset', holds: '', pattern: new RegExp(`^${workspacesKey}$`) },
-  { name: formKey, type: 'string', holds: '', pattern: new RegExp(`^${formKey}$`) },
+  { name: dataVersionKey, type: 'string', holds: '', pattern: new RegExp(`^${dataVersionKey}$`) },
   { name: setupKey, type: 'string', holds: '', expires: 'in seconds', pattern: new RegExp(`^${setupKey}$`) },
 ];
 const entries = [...outside, ...keyspace.map((entry) => ({ ...entry, pattern: patternOf(entry) }))];

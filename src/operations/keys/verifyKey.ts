@@ -5,7 +5,7 @@ import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../..
 import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { decides } from '../../operation.ts';
-import type { LimitState, Verified } from '../../store/decide.ts';
+import type { LimitState, Verified } from '../../store/decideReply.ts';
 import type { Store } from '../../store/store.ts';
 import { checkNamesOnce, invalid } from '../rules.ts';
 import { CounterDuration, costMax, Fields, Identity, Int, KeyString, Meta, VerifiedRatelimit } from '../schemas.ts';
@@ -89,7 +89,7 @@ export function verify(
 ): Promise<Verified> {
   const query = permissions === undefined ? undefined : parseQuery(permissions);
   if (ratelimits) checkRatelimits(ratelimits);
-  return store.verify(rootKey, {
+  return store.decide.verify(rootKey, {
     digest: digestTextOf(key),
     cost: credits?.cost ?? 1,
     query,
@@ -124,14 +124,17 @@ function checkRatelimits(ratelimits: NamedLimits) {
 }
 
 /** Prints a verification around the text of the snapshot, which was printed when its version was first used. */
-function printVerified({ outcome, shown, credits, ratelimits }: Verified, requested: NamedLimits | undefined): string {
-  if (!shown) return `{"valid":false,"code":"${outcome}"}`;
-  let text = `{"valid":${outcome === 'VALID'},"code":"${outcome}",${shown.fields}`;
+function printVerified(
+  { outcome, snapshot, credits, ratelimits }: Verified,
+  requested: NamedLimits | undefined,
+): string {
+  if (!snapshot) return `{"valid":false,"code":"${outcome}"}`;
+  let text = `{"valid":${outcome === 'VALID'},"code":"${outcome}",${snapshot.fields}`;
   if (credits !== undefined) text += `,"credits":${credits}`;
   for (let index = 0; index < ratelimits.length; index++) {
     const state = ratelimits[index]!;
     text += index === 0 ? ',"ratelimits":[' : ',';
-    text += `${limitText(state, shown, requested)},"exceeded":${state.exceeded},"remaining":${state.remaining},"reset":${state.resetAtMs}}`;
+    text += `${limitText(state, snapshot, requested)},"exceeded":${state.exceeded},"remaining":${state.remaining},"reset":${state.resetAtMs}}`;
   }
   return ratelimits.length > 0 ? `${text}]}` : `${text}}`;
 }
@@ -139,11 +142,11 @@ function printVerified({ outcome, shown, credits, ratelimits }: Verified, reques
 /** Prints a limit as domain/verification.ts does, without its closing brace. */
 function limitText(
   { of, index }: LimitState,
-  shown: NonNullable<Verified['shown']>,
+  snapshot: NonNullable<Verified['snapshot']>,
   requested: NamedLimits | undefined,
 ): string {
-  if (of === 'key') return shown.keyLimits[index]!.text;
-  if (of === 'identity') return shown.identityLimits[index]!.text;
+  if (of === 'key') return snapshot.keyLimits[index]!.text;
+  if (of === 'identity') return snapshot.identityLimits[index]!.text;
   const { name, limit, duration } = requested![index]!;
   return `{"id":"","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":false`;
 }
@@ -151,10 +154,10 @@ function limitText(
 /** Returns the limit that a state belongs to. `requested` are the limits of the request. */
 export function limitOf(
   { of, index }: LimitState,
-  shown: NonNullable<Verified['shown']>,
+  snapshot: NonNullable<Verified['snapshot']>,
   requested: NamedLimits | undefined,
 ): { name: string; limit: number; duration: number } {
-  if (of === 'key') return shown.keyLimits[index]!;
-  if (of === 'identity') return shown.identityLimits[index]!;
+  if (of === 'key') return snapshot.keyLimits[index]!;
+  if (of === 'identity') return snapshot.identityLimits[index]!;
   return requested![index] as Required<NamedLimits[number]>;
 }

@@ -38,7 +38,7 @@ export const limit = decides({
   needs: { ratelimit: ['limit'] },
 
   async decide({ namespace, identifier, limit, duration, cost = 1 }, rootKey, { store }) {
-    const { passed, checks } = await store.limit(rootKey, [
+    const { passed, checks } = await store.decide.limit(rootKey, [
       { namespace, identifier, limit, durationMs: duration, cost },
     ]);
     const { remaining, resetAtMs, overrideId, limit: effective } = checks[0]!;

@@ -28,7 +28,7 @@ export const multiLimit = decides({
 
   async decide(input, rootKey, { store }) {
     const checks = input.map(({ duration, cost = 1, ...check }) => ({ ...check, durationMs: duration, cost }));
-    const result = await store.limit(rootKey, checks);
+    const result = await store.decide.limit(rootKey, checks);
     const limits = result.checks.map(({ limit, remaining, resetAtMs, passed, overrideId }, index) => {
       const { namespace, identifier } = input[index]!;
       return { namespace, identifier, limit, remaining, reset: resetAtMs, passed, overrideId };

@@ -1,4 +1,4 @@
-// Where the keys of an identity stand (lua/include/keys.lua): one in its record, the others in its list. Nobody who asks
+// Where the keys of an identity stand (lua/include/identities.lua): one in its record, the others in its list. Nobody who asks
 // may see which is where, so most of this asks, and only a little looks.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
-const includes = ['clock', 'names', 'calendar', 'state', 'window', 'counters', 'permissions', 'keys'];
+const includes = ['state', 'limits'];
 
 const hex = (text: string) => Buffer.from(text, 'latin1').toString('hex');
 /** Bytes travel as hex: cjson wants text. */
@@ -43,12 +43,12 @@ const states = fc.record({
   deleted: fc.boolean(),
   expires: time,
   balance: safeInteger,
-  amount: safeInteger,
+  refill_amount: safeInteger,
   refill_day: fc.integer({ min: 0, max: 31 }),
-  due: time,
+  refill_due: time,
   last_used: time,
   usage: bytes(35, 35),
-  identity: fc.oneof(fc.constant(''), bytes(17, 271)),
+  link: fc.oneof(fc.constant(''), bytes(17, 271)),
   limits,
 });
 
@@ -63,7 +63,7 @@ const asText = (value: unknown): unknown => {
 };
 
 const textToLua = `
-  local texts = { id = true, version = true, usage = true, identity = true, name = true, window = true }
+  local texts = { id = true, version = true, usage = true, link = true, id16 = true, name = true, window = true }
   local function from_text(t)
     for field, value in pairs(t) do
       if texts[field] then t[field] = bytes(value)
@@ -103,7 +103,7 @@ test('a key state is read as it was packed', async () => {
 
 test('an identity is read as it was packed', async () => {
   await fc.assert(
-    fc.asyncProperty(fc.record({ id: bytes(16, 16), version: bytes(8, 8), limits }), async (identity) => {
+    fc.asyncProperty(fc.record({ id16: bytes(16, 16), version: bytes(8, 8), limits }), async (identity) => {
       const read = await run(
         includes,
         `${bytesOfHex} ${textToLua}

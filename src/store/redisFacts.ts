@@ -30,7 +30,7 @@ const parameters = [
 const pings = 5;
 
 /** Asks every Redis that a URL stands for: one, or the masters of a Cluster. Throws when none is reached. */
-export async function examineRedis(url: string, options: ConnectOptions, nowMs: () => number): Promise<RedisFacts[]> {
+export async function readRedisFacts(url: string, options: ConnectOptions, nowMs: () => number): Promise<RedisFacts[]> {
   const redis = await connect(url, options);
   try {
     if (!((redis as unknown) instanceof Cluster)) return [await examine(redis, nowMs)];

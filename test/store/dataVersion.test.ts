@@ -1,8 +1,8 @@
 // Data of a form that this version does not read is refused, rather than half of it found.
 
 import { afterAll, afterEach, expect, test } from 'vitest';
-import { checkForm } from '../../src/store/form.ts';
-import { formKey, keysKey, workspaceKey } from '../../src/store/keyspace.ts';
+import { checkDataVersion } from '../../src/store/dataVersion.ts';
+import { dataVersionKey, keysKey, workspaceKey } from '../../src/store/keyspace.ts';
 import { connect } from '../../src/store/redis.ts';
 import { openStore } from '../../src/store/store.ts';
 import { harness } from '../support/harness.ts';
@@ -24,7 +24,7 @@ const settings = {
 };
 const open = async () => (await openStore(settings)).close();
 const redis = await connect(settings.url, settings);
-afterEach(() => redis.del(formKey));
+afterEach(() => redis.del(dataVersionKey));
 afterAll(() => redis.disconnect());
 
 test('what an older version wrote without its form: the lists of keys show it', async () => {
@@ -36,12 +36,12 @@ test('what an older version wrote without its form: the lists of keys show it', 
 
   await redis.zadd(list, '0', Buffer.alloc(48, 'a'));
   await expect(open()).rejects.toThrow(/form 1, .* reads form 2.*docs\/running\.md/);
-  expect(await redis.get(formKey)).toBeNull();
+  expect(await redis.get(dataVersionKey)).toBeNull();
 
   await redis.del(list);
   await redis.zadd(list, '0', Buffer.alloc(44, 'a'));
   await open();
-  expect(await redis.get(formKey)).toBe('2');
+  expect(await redis.get(dataVersionKey)).toBe('2');
 });
 
 test('to a later version, unwritten data is of the form it was written in, not of the present one', async () => {
@@ -49,7 +49,7 @@ test('to a later version, unwritten data is of the form it was written in, not o
   await redis.flushdb();
   const { workspaceId } = await h.store.workspaces.create('old');
   // Without a key the lists do not show it: it is one of the two that were ever unwritten.
-  await expect(checkForm(redis, reads)).rejects.toThrow(/form 2, .* reads form 3/);
+  await expect(checkDataVersion(redis, reads)).rejects.toThrow(/form 2, .* reads form 3/);
 
   const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };
   const list = keysKey(workspaceKey(workspaceId), await h.store.apis.create(workspaceId, 'old', actor));
@@ -59,20 +59,20 @@ test('to a later version, unwritten data is of the form it was written in, not o
   ] as const) {
     await redis.del(list);
     await redis.zadd(list, '0', Buffer.alloc(bytes, 'a'));
-    await expect(checkForm(redis, reads)).rejects.toThrow(`form ${form}, and this Tollgate reads form 3`);
+    await expect(checkDataVersion(redis, reads)).rejects.toThrow(`form ${form}, and this Tollgate reads form 3`);
   }
-  expect(await redis.get(formKey)).toBeNull();
+  expect(await redis.get(dataVersionKey)).toBeNull();
 
   await redis.flushdb();
-  await checkForm(redis, reads);
-  expect(await redis.get(formKey)).toBe('3');
+  await checkDataVersion(redis, reads);
+  expect(await redis.get(dataVersionKey)).toBe('3');
 });
 
 test('what is written down is believed, and an empty Redis gets it', async () => {
   await redis.flushdb();
   await open();
-  expect(await redis.get(formKey)).toBe('2');
+  expect(await redis.get(dataVersionKey)).toBe('2');
   await open();
-  await redis.set(formKey, '3');
+  await redis.set(dataVersionKey, '3');
   await expect(open()).rejects.toThrow('is of form 3');
 });

@@ -20,7 +20,7 @@ export interface Gathering {
   fail(error: unknown): void;
 }
 
-export interface LanesOptions<Batch extends Gathering> {
+export interface QueueOptions<Batch extends Gathering> {
   newBatch: () => Batch;
   /** Has a batch answered, each of its requests on its own; rejects when none of them could be. */
   send: (workspaceId: string, batch: Batch) => Promise<void>;
@@ -40,11 +40,11 @@ export interface LanesOptions<Batch extends Gathering> {
 /** Lanes that share one bound. */
 class Room<Batch> {
   /** Only those with requests under way: anybody may name a workspace. */
-  readonly lanes = new Map<string, Lane<Batch>>();
+  readonly queues = new Map<string, Queue<Batch>>();
   inFlight = 0;
 }
 
-class Lane<Batch> {
+class Queue<Batch> {
   readonly workspaceId: string;
   readonly room: Room<Batch>;
   /** Requests under way, here or at Redis. */
@@ -62,17 +62,17 @@ class Lane<Batch> {
   }
 }
 
-export class Lanes<Batch extends Gathering> {
-  readonly #options: LanesOptions<Batch>;
+export class WorkspaceQueues<Batch extends Gathering> {
+  readonly #options: QueueOptions<Batch>;
   readonly #known = new Room<Batch>();
   readonly #newcomers = new Room<Batch>();
-  /** Batches of newcomers at Redis, and lanes of newcomers with batches that wait for one of these to be answered. */
+  /** Batches of newcomers at Redis, and queues of newcomers with batches that wait for one of these to be answered. */
   #newcomersAtRedis = 0;
-  readonly #queue = new Set<Lane<Batch>>();
+  readonly #queue = new Set<Queue<Batch>>();
   /** Those that are scheduled. */
-  #turn: Lane<Batch>[] = [];
+  #turn: Queue<Batch>[] = [];
 
-  constructor(options: LanesOptions<Batch>) {
+  constructor(options: QueueOptions<Batch>) {
     this.#options = options;
   }
 
@@ -84,92 +84,92 @@ export class Lanes<Batch extends Gathering> {
   join(workspaceId: string, isKnown: boolean): Batch {
     const { inFlightMax, weightMax, newBatch, overloaded } = this.#options;
     const room = isKnown ? this.#known : this.#newcomers;
-    let lane = room.lanes.get(workspaceId);
-    if (!mayTake(lane ? lane.inFlight : 0, room.inFlight, inFlightMax)) {
+    let queue = room.queues.get(workspaceId);
+    if (!mayTake(queue ? queue.inFlight : 0, room.inFlight, inFlightMax)) {
       overloaded();
       throw new ApiError('store_unavailable', 'The server is overloaded; retry later.');
     }
-    if (!lane) {
-      lane = new Lane(workspaceId, room);
-      room.lanes.set(workspaceId, lane);
+    if (!queue) {
+      queue = new Queue(workspaceId, room);
+      room.queues.set(workspaceId, queue);
     }
     room.inFlight++;
-    lane.inFlight++;
-    const last = lane.waiting.at(-1);
+    queue.inFlight++;
+    const last = queue.waiting.at(-1);
     if (last && last.batch.weight < weightMax) return last.batch;
-    if (last) this.#go(lane);
-    if (!lane.scheduled) {
-      lane.scheduled = true;
-      if (this.#turn.push(lane) === 1) setImmediate(() => this.#endTurn());
+    if (last) this.#go(queue);
+    if (!queue.scheduled) {
+      queue.scheduled = true;
+      if (this.#turn.push(queue) === 1) setImmediate(() => this.#endTurn());
     }
     const batch = newBatch();
-    lane.waiting.push({ batch, since: performance.now() });
+    queue.waiting.push({ batch, since: performance.now() });
     return batch;
   }
 
   #endTurn() {
     const turn = this.#turn;
     this.#turn = [];
-    for (const lane of turn) {
-      lane.scheduled = false;
-      this.#go(lane);
+    for (const queue of turn) {
+      queue.scheduled = false;
+      this.#go(queue);
     }
   }
 
-  #go(lane: Lane<Batch>) {
+  #go(queue: Queue<Batch>) {
     const { workMax, waitMs, newcomersAtOnce } = this.#options;
-    while (lane.work < workMax && lane.waiting.length > 0) {
-      if (lane.room === this.#newcomers && this.#newcomersAtRedis >= newcomersAtOnce) {
-        this.#queue.add(lane);
+    while (queue.work < workMax && queue.waiting.length > 0) {
+      if (queue.room === this.#newcomers && this.#newcomersAtRedis >= newcomersAtOnce) {
+        this.#queue.add(queue);
         return;
       }
-      const { batch, since } = lane.waiting.shift()!;
-      if (performance.now() - since < waitMs) void this.#send(lane, batch);
-      else this.#fail(lane, batch, storeError(new Error('Waited too long for those before it')));
+      const { batch, since } = queue.waiting.shift()!;
+      if (performance.now() - since < waitMs) void this.#send(queue, batch);
+      else this.#fail(queue, batch, storeError(new Error('Waited too long for those before it')));
     }
   }
 
-  async #send(lane: Lane<Batch>, batch: Batch) {
-    const isNewcomer = lane.room === this.#newcomers;
-    lane.work += batch.weight;
+  async #send(queue: Queue<Batch>, batch: Batch) {
+    const isNewcomer = queue.room === this.#newcomers;
+    queue.work += batch.weight;
     if (isNewcomer) this.#newcomersAtRedis++;
     try {
-      await this.#options.send(lane.workspaceId, batch);
+      await this.#options.send(queue.workspaceId, batch);
     } catch (error) {
       batch.fail(error);
       // Where Redis cannot serve, those that wait would learn so one after the other.
       const cannotServe = error instanceof ApiError && error.code === 'store_unavailable';
-      if (cannotServe) for (const waits of isNewcomer ? [lane, ...this.#queue] : [lane]) this.#failAll(waits, error);
+      if (cannotServe) for (const waits of isNewcomer ? [queue, ...this.#queue] : [queue]) this.#failAll(waits, error);
     } finally {
-      this.#past(lane, batch);
-      lane.work -= batch.weight;
-      if (!lane.scheduled) this.#go(lane);
+      this.#past(queue, batch);
+      queue.work -= batch.weight;
+      if (!queue.scheduled) this.#go(queue);
       if (isNewcomer) this.#nextNewcomer();
     }
   }
 
-  /** Hands a place of newcomers at Redis on, to the lane that has waited the longest for it. */
+  /** Hands a place of newcomers at Redis on, to the queue that has waited the longest for it. */
   #nextNewcomer() {
     this.#newcomersAtRedis--;
-    for (const lane of this.#queue) {
+    for (const queue of this.#queue) {
       if (this.#newcomersAtRedis >= this.#options.newcomersAtOnce) return;
-      this.#queue.delete(lane);
-      this.#go(lane);
+      this.#queue.delete(queue);
+      this.#go(queue);
     }
   }
 
-  #failAll(lane: Lane<Batch>, error: unknown) {
-    for (const { batch } of lane.waiting.splice(0)) this.#fail(lane, batch, error);
+  #failAll(queue: Queue<Batch>, error: unknown) {
+    for (const { batch } of queue.waiting.splice(0)) this.#fail(queue, batch, error);
   }
 
-  #fail(lane: Lane<Batch>, batch: Batch, error: unknown) {
+  #fail(queue: Queue<Batch>, batch: Batch, error: unknown) {
     batch.fail(error);
-    this.#past(lane, batch);
+    this.#past(queue, batch);
   }
 
-  #past(lane: Lane<Batch>, { count }: Batch) {
-    lane.room.inFlight -= count;
-    lane.inFlight -= count;
-    if (lane.inFlight === 0) lane.room.lanes.delete(lane.workspaceId);
+  #past(queue: Queue<Batch>, { count }: Batch) {
+    queue.room.inFlight -= count;
+    queue.inFlight -= count;
+    if (queue.inFlight === 0) queue.room.queues.delete(queue.workspaceId);
   }
 }

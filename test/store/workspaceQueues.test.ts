@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { ApiError } from '../../src/errors.ts';
-import { type Gathering, Lanes } from '../../src/store/lanes.ts';
+import { type Gathering, WorkspaceQueues } from '../../src/store/workspaceQueues.ts';
 
 class Batch implements Gathering {
   weight = 0;
@@ -19,11 +19,11 @@ interface Sent {
   fail(error: Error): void;
 }
 
-/** Lanes whose batches are answered by hand. */
+/** WorkspaceQueues whose batches are answered by hand. */
 function open({ inFlightMax = 1000, newcomersAtOnce = 1000 } = {}) {
   const sent: Sent[] = [];
   const overloaded = vi.fn();
-  const lanes = new Lanes({
+  const queues = new WorkspaceQueues({
     newBatch: () => new Batch(),
     send: (workspaceId, batch) => new Promise<void>((answer, fail) => sent.push({ workspaceId, batch, answer, fail })),
     weightMax: 3,
@@ -34,14 +34,14 @@ function open({ inFlightMax = 1000, newcomersAtOnce = 1000 } = {}) {
     overloaded,
   });
   const join = (workspaceId: string, weight = 1, isKnown = true) => {
-    const batch = lanes.join(workspaceId, isKnown);
+    const batch = queues.join(workspaceId, isKnown);
     batch.weight += weight;
     batch.count++;
     return batch;
   };
   const counts = () => sent.map(({ workspaceId, batch }) => `${workspaceId}${batch.count}`).join(' ');
   const joinAsNewcomer = (workspaceId: string) => join(workspaceId, 1, false);
-  return { lanes, sent, overloaded, join, joinAsNewcomer, counts };
+  return { queues, sent, overloaded, join, joinAsNewcomer, counts };
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
@@ -63,7 +63,7 @@ test('what arrives in one turn is a batch of each workspace, and a full one does
 });
 
 test('beyond the work that a workspace may have at Redis its batches wait for an answer, others do not', async () => {
-  const { lanes, join, counts, sent } = open();
+  const { queues, join, counts, sent } = open();
   for (let index = 0; index < 11; index++) join('a');
   await turn();
   expect(counts()).toBe('a3 a3');
@@ -71,7 +71,7 @@ test('beyond the work that a workspace may have at Redis its batches wait for an
   join('a');
   await turn();
   expect(counts()).toBe('a3 a3 b1');
-  expect(lanes.inFlight).toBe(13);
+  expect(queues.inFlight).toBe(13);
   sent[1]!.answer();
   await turn();
   expect(counts()).toBe('a3 a3 b1 a3');
@@ -81,7 +81,7 @@ test('beyond the work that a workspace may have at Redis its batches wait for an
   expect(counts()).toBe('a3 a3 b1 a3 a3');
   for (const { answer } of sent) answer();
   await turn();
-  expect(lanes.inFlight).toBe(0);
+  expect(queues.inFlight).toBe(0);
 });
 
 test('an expensive request counts as the work it is', async () => {
@@ -93,7 +93,7 @@ test('an expensive request counts as the work it is', async () => {
 });
 
 test('where Redis cannot serve, what waits for it fails at once; after any other error it goes on', async () => {
-  const { lanes, join, sent, counts } = open();
+  const { queues, join, sent, counts } = open();
   const batches = Array.from({ length: 9 }, () => join('a'));
   const other = join('b');
   await turn();
@@ -109,7 +109,7 @@ test('where Redis cannot serve, what waits for it fails at once; after any other
   await turn();
   expect([batches[3], batches[12]].map((batch) => batch!.failed)).toEqual([unavailable, unavailable]);
   expect([batches[6], other].map((batch) => batch!.failed)).toEqual([undefined, undefined]);
-  expect(lanes.inFlight).toBe(4);
+  expect(queues.inFlight).toBe(4);
   join('a');
   await turn();
   expect(counts()).toBe('a3 a3 b1 a3 a1');
@@ -117,7 +117,7 @@ test('where Redis cannot serve, what waits for it fails at once; after any other
 
 test('what has waited as long as a command may take is refused, not sent', async () => {
   vi.useFakeTimers({ toFake: ['performance'] });
-  const { lanes, join, sent, counts } = open();
+  const { queues, join, sent, counts } = open();
   const batches = Array.from({ length: 7 }, () => join('a'));
   await turn();
   vi.advanceTimersByTime(999);
@@ -129,11 +129,11 @@ test('what has waited as long as a command may take is refused, not sent', async
   expect(batches[6]!.failed).toMatchObject({ code: 'store_unavailable' });
   expect(later.failed).toBeUndefined();
   expect(counts()).toBe('a3 a3 a1');
-  expect(lanes.inFlight).toBe(4);
+  expect(queues.inFlight).toBe(4);
 });
 
 test('beyond the room there is requests are refused at once, and one workspace alone does not take all of it', async () => {
-  const { lanes, join, sent, overloaded } = open({ inFlightMax: 90 });
+  const { queues, join, sent, overloaded } = open({ inFlightMax: 90 });
   const joins = (workspaceId: string) => {
     for (let taken = 0; ; taken++) {
       try {
@@ -152,7 +152,7 @@ test('beyond the room there is requests are refused at once, and one workspace a
     for (const { answer } of sent) answer();
   }
   await turn();
-  expect(lanes.inFlight).toBe(0);
+  expect(queues.inFlight).toBe(0);
   expect(joins('c')).toBe(80);
 });
 
@@ -166,7 +166,7 @@ describe('newcomers', () => {
   const names = (count: number) => Array.from({ length: count }, (_, index) => `n${index} `);
 
   test('of ever new workspaces have a few batches at Redis, in order; a known caller waits for none of them', async () => {
-    const { lanes, join, joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 2 });
+    const { queues, join, joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 2 });
     for (const name of names(5)) joinAsNewcomer(name);
     await turn();
     expect(counts()).toBe('n0 1 n1 1');
@@ -182,7 +182,7 @@ describe('newcomers', () => {
     expect(counts()).toBe('n0 1 n1 1 a1 n2 1 n3 1 n4 1');
     for (const { answer } of sent) answer();
     await turn();
-    expect(lanes.inFlight).toBe(0);
+    expect(queues.inFlight).toBe(0);
   });
 
   test('take no room from known callers', () => {
@@ -215,7 +215,7 @@ describe('newcomers', () => {
   });
 
   test('all learn at once that Redis cannot serve, and others go on afterwards', async () => {
-    const { lanes, joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 2 });
+    const { queues, joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 2 });
     const batches = names(5).map((name) => joinAsNewcomer(name));
     await turn();
     sent[0]!.fail(unavailable);
@@ -226,6 +226,6 @@ describe('newcomers', () => {
     expect(counts()).toBe('n0 1 n1 1 c1');
     for (const { answer } of sent) answer();
     await turn();
-    expect(lanes.inFlight).toBe(0);
+    expect(queues.inFlight).toBe(0);
   });
 });

@@ -1,0 +1,42 @@
+-- What a call of decide is about, and what its items share. Only begin_call and add_work change these variables; the tables are
+-- filled by the files named.
+
+-- @include "include/clock"
+
+-- Given: see the header of lua/decide.lua.
+local call_workspace, call_retention, call_digests, call_items
+local call_bounds, call_tags_max, call_tag_bytes_max, call_identifiers_max, call_records_max
+-- The time in milliseconds; the hour and the day that it is in.
+local call_now, call_hour, call_day, call_hour_of_day
+-- Read once a call: root keys by index (roots.lua), APIs by the last 8 characters of their id (apis.lua), namespaces by name
+-- (ratelimit.lua), {version} of permissions and roles (permitted.lua).
+local call_roots, call_apis, call_namespaces
+local call_rbac = { version = false }
+-- Written at the end of the call (totals.lua): counts by record and field, and what bounds a record.
+local call_totals, call_total_bounds
+-- The work done so far, in units of about a microsecond.
+local call_work
+
+local function begin_call(workspace, retention, bounds, digests, items, now)
+  call_workspace, call_retention, call_digests, call_items, call_now = workspace, retention, digests, items, now
+  if bounds ~= call_bounds then
+    local tags, tag_bytes, identifiers, records = string.match(bounds, '^(%d+) (%d+) (%d+) (%d+)$')
+    call_bounds, call_tags_max, call_tag_bytes_max = bounds, tonumber(tags), tonumber(tag_bytes)
+    call_identifiers_max, call_records_max = tonumber(identifiers), tonumber(records)
+  end
+  local hour = math.floor(now / HOUR_MS)
+  if hour ~= call_hour then
+    call_hour, call_day, call_hour_of_day = hour, string.format('%d', hour / 24), string.format('%02d', hour % 24)
+  end
+  call_roots, call_apis, call_namespaces, call_totals, call_total_bounds = {}, {}, {}, {}, {}
+  call_rbac.version, call_work = false, 0
+end
+
+-- Counted coarsely: what grows with the data, where it is read; everything else by the bytes of an item and its answer.
+local function add_work(units) call_work = call_work + units end
+
+local REASONS = REFUSAL_REASONS
+local function refuse(reason, about)
+  about = about or ''
+  return struct.pack(REFUSED, REASONS[reason], #about, about)
+end

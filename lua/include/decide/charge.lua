@@ -1,0 +1,301 @@
+-- Limits of a verification: which take part, whether they pass, and what is charged.
+--
+-- Nearly every verification passes, so what its limits hold, and what they would hold with the units charged, are found in one
+-- pass. The variables and tables here are used again for every item, because a table for each limit of each verification would
+-- be most of the work. Only judge, check_limits, check_stored, check_adhoc and check_limit change them.
+
+-- @include "include/counters"
+-- @include "include/decide/call"
+-- @include "include/decide/key"
+-- @include "include/names"
+-- @include "include/state"
+-- @include "include/window"
+
+-- Whether units are charged at all: not when the balance does not cover the cost.
+local charge_allowed = true
+-- How many limits take part, and whether one of them is exceeded.
+local charge_count, charge_exceeded = 0, false
+-- A window was charged by a clock that was ahead. Then charge_exceeded is set too, and nothing else is to be used.
+local charge_ahead = false
+-- The fields of VERIFIED_LIMIT of each limit, one after the other.
+local charge_results = {}
+-- Counters of the request's own limits as they will be, as write_counters takes them, or nil.
+local charge_counters
+-- The lengths of the windows of the key and of its identity as they will be.
+local charge_lengths, charge_identity_lengths
+-- By slot (the place of a limit in the key, or 100 + its place in the identity): what follows the old bytes that stay of its
+-- window (false where nothing is charged), the last of these bytes, and the last of the window.
+local charge_suffix, charge_kept_until, charge_window_end = {}, {}, {}
+local IDENTITY_SLOTS = 100
+
+-- A limit takes part: checks it, and notes its result. Returns what window_charge returns of its bytes; the settled window when
+-- the clock was ahead.
+local function check_limit(owner, number, limit, duration, cost, bytes, first, last)
+  local total, first_live, oldest, kept_until, suffix =
+    window_charge(bytes, first, last, call_now, limit, duration, cost, charge_allowed and not charge_exceeded)
+  if not total then
+    charge_exceeded, charge_ahead = true, true
+    return first - 1, settled_window(string.sub(bytes, first, last), call_now, duration)
+  end
+  local remaining, results, at = limit - total, charge_results, 5 * charge_count
+  charge_count = charge_count + 1
+  results[at + 1], results[at + 2] = owner, number
+  if remaining < cost then
+    charge_exceeded = true
+    results[at + 3], results[at + 4] = 1, remaining > 0 and remaining or 0
+    results[at + 5] = window_free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
+  else
+    results[at + 3], results[at + 4] = 0, suffix and remaining - cost or remaining
+    results[at + 5] = window_reset(oldest, duration)
+  end
+  return kept_until, suffix
+end
+
+-- Checks those limits of a state that take part. `costs` has what the request names, by name: {name, cost, limit of its own or
+-- nil}; nil where it names none. `seen` collects the names that were used, so that the first limit of a name wins. A limit
+-- of the request's own replaces the key's of that name, and not the identity's. Returns the lengths of all windows as they will be.
+local sole_length, sole_identity_length = {}, {}
+local function check_stored(owner, packed, position, tail_bytes, costs, seen)
+  local count, is_key = string.byte(packed, position), owner == OWNER_KEY
+  local first_slot = is_key and 0 or IDENTITY_SLOTS
+  position = position + 1
+  -- The window of an only limit is between the limit and the length of the window. Reading it so buys 5 % of a verification
+  -- (c3dfe62).
+  local is_sole = count == 1
+  local lengths, window_first, window_last = is_key and sole_length or sole_identity_length, nil, nil
+  if count > 1 then
+    lengths, window_first = window_lengths(packed, count, tail_bytes)
+  end
+  for number = 1, count do
+    local limit, duration, auto_apply, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    local name_at = position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
+    position = name_at + name_bytes
+    if is_sole then
+      window_first, window_last = position, #packed - tail_bytes - WINDOW_BYTES_LENGTH
+    else
+      window_last = window_first + lengths[number] - 1
+    end
+    local slot = first_slot + number
+    charge_suffix[slot] = false
+    local name = seen and string.sub(packed, name_at, position - 1)
+    if not seen or not seen[name] then
+      if seen then seen[name] = true end
+      local wanted = costs and costs[name]
+      if wanted and wanted[3] and not is_key then wanted = nil end
+      if wanted and not wanted[3] or auto_apply == 1 and not wanted then
+        local cost = wanted and wanted[2] or 1
+        local kept_until, suffix = check_limit(owner, number, limit, duration, cost, packed, window_first, window_last)
+        if suffix then
+          charge_suffix[slot], charge_kept_until[slot], charge_window_end[slot] = suffix, kept_until, window_last
+          lengths[number] = kept_until - window_first + 1 + #suffix
+        end
+      end
+    end
+    window_first = window_last + 1
+  end
+  return lengths
+end
+
+-- Where a key's state has the window of this name and duration, and the number of its limit; nil when it has none.
+local function find_window(wanted_name, wanted_duration)
+  local packed, position = key_packed, key_limits_at
+  local count = string.byte(packed, position)
+  position = position + 1
+  local lengths, window_first = window_lengths(packed, count, KEY_TAIL_LENGTH)
+  for number = 1, count do
+    local limit, duration, auto_apply, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    local name_at = position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
+    position = name_at + name_bytes
+    if duration == wanted_duration and string.sub(packed, name_at, position - 1) == wanted_name then
+      return window_first, window_first + lengths[number] - 1, number
+    end
+    window_first = window_first + lengths[number]
+  end
+end
+
+-- Checks a limit of the request's own, {name, cost, limit, duration}: for this call only, on the key's counter of that name and
+-- duration, wherever that is stored. False when the counter is new and the key has no room for it.
+local function check_adhoc(number, wanted)
+  local name, cost, limit, duration = wanted[1], wanted[2], wanted[3], wanted[4]
+  local first, last, slot = find_window(name, duration)
+  if slot then
+    local kept_until, suffix = check_limit(OWNER_REQUEST, number, limit, duration, cost, key_packed, first, last)
+    if suffix then
+      charge_suffix[slot], charge_kept_until[slot], charge_window_end[slot] = suffix, kept_until, last
+      charge_lengths[slot] = kept_until - first + 1 + #suffix
+    end
+    return true
+  end
+  local member = window_member(duration, name)
+  local window = redis.call('GET', window_at(call_workspace, key24(), member)) or ''
+  local kept_until, suffix = check_limit(OWNER_REQUEST, number, limit, duration, cost, window, 1, #window)
+  if not suffix then return true end
+  charge_counters = charge_counters or { room = false }
+  local counters, is_new = charge_counters, window == ''
+  counters[#counters + 1] = { member, string.sub(window, 1, kept_until) .. suffix, duration, is_new }
+  if not is_new then return true end
+  counters.room = (counters.room or counters_room(call_workspace, key24(), call_now)) - 1
+  return counters.room >= 0
+end
+
+-- Checks the limits of a verification: every limit with autoApply and every one that the request names, the key's before the
+-- identity's of the same name. `requested` is the request's list or nil. Returns a refusal, if there is one. May be called
+-- again for the same verification.
+local function check_limits(requested)
+  local identity_packed = key_identity
+  charge_count, charge_ahead, charge_counters = 0, false, nil
+  if not requested and not identity_packed then
+    charge_lengths = check_stored(OWNER_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH)
+    return nil
+  end
+  local costs, seen = nil, {}
+  if requested then
+    costs = {}
+    for _, wanted in ipairs(requested) do
+      costs[wanted[1]] = wanted
+    end
+  end
+  charge_lengths = check_stored(OWNER_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH, costs, seen)
+  if identity_packed then
+    charge_identity_lengths = check_stored(OWNER_IDENTITY, identity_packed, IDENTITY_LIMITS_AT, 0, costs, seen)
+  end
+  for number, wanted in ipairs(requested or {}) do
+    if wanted[3] then
+      if not check_adhoc(number, wanted) then return refuse('too_many_counters', wanted[1]) end
+    elseif not seen[wanted[1]] then
+      return refuse('limit_not_found', wanted[1])
+    end
+  end
+end
+
+-- Checks limits and balance of a verification that nothing else refuses. Returns its outcome; nil and a refusal; or nil when windows have
+-- to be settled first.
+local function judge(requested, is_affordable)
+  charge_allowed, charge_exceeded = is_affordable, false
+  local refusal = check_limits(requested)
+  if refusal then return nil, refusal end
+  if not charge_exceeded then return is_affordable and VALID or USAGE_EXCEEDED end
+  if charge_ahead then return nil end
+  -- Limits before the exceeded one were charged: their results are made again without that.
+  if charge_count > 1 then check_limits(requested) end
+  return RATE_LIMITED
+end
+
+-- How a state is packed of which so many bytes stay: it is made as one string, where joining would make and hash the parts as
+-- well. Most states have one of a few hundred lengths, but there are 65,000: a thousand formats of a kind are kept.
+local tail_formats, key_formats, identity_formats = { made = 0 }, { made = 0 }, { made = 0 }
+local WINDOW_END = 'c0' .. WINDOW_BYTES_FIELDS
+local function new_format(formats, kept, rest)
+  if formats.made == 1000 then
+    for length in pairs(formats) do
+      formats[length] = nil
+    end
+    formats.made = 0
+  end
+  local format = '>c' .. kept .. rest
+  formats.made = formats.made + 1
+  formats[kept] = format
+  return format
+end
+
+-- A state with the new windows of several limits: `count` of them, from slot `first_slot` + 1 on. `tail` replaces as many bytes at
+-- its end. Nil when nothing is charged.
+local pieces = {}
+local function joined_state(packed, count, first_slot, lengths, tail)
+  local copied, made = 0, 0
+  for slot = first_slot + 1, first_slot + count do
+    local suffix = charge_suffix[slot]
+    if suffix then
+      pieces[made + 1] = string.sub(packed, copied + 1, charge_kept_until[slot])
+      pieces[made + 2] = suffix
+      copied, made = charge_window_end[slot], made + 2
+    end
+  end
+  if made == 0 then return nil end
+  pieces[made + 1] = string.sub(packed, copied + 1, #packed - #tail - WINDOW_BYTES_LENGTH * count)
+  pieces[made + 2] = struct.pack(lengths_format(count), unpack(lengths, 1, count))
+  pieces[made + 3] = tail
+  return table.concat(pieces, '', 1, made + 3)
+end
+
+-- The new state of the key: with these values of KEY_TAIL and, if `is_charged`, the new windows of its limits.
+local function key_state(is_charged, balance, refill_due, last_used, hour, valid, refusals, spent)
+  local packed, kept = key_packed, key_tail_at - 1
+  if is_charged and charge_count > 0 then
+    local count = string.byte(packed, key_limits_at)
+    local suffix, window_kept = charge_suffix[1], charge_kept_until[1]
+    if count == 1 and suffix then
+      -- Made as one string: buys 5 % of a verification of a key with one limit (3a919be).
+      local format = key_formats[window_kept] or new_format(key_formats, window_kept, WINDOW_END .. KEY_TAIL_FIELDS)
+      return struct.pack(
+        format,
+        packed,
+        suffix,
+        charge_lengths[1],
+        balance,
+        refill_due,
+        last_used,
+        hour,
+        valid,
+        refusals,
+        spent
+      )
+    elseif count > 1 then
+      local tail = struct.pack(KEY_TAIL, balance, refill_due, last_used, hour, valid, refusals, spent)
+      local state = joined_state(packed, count, 0, charge_lengths, tail)
+      if state then return state end
+    end
+  end
+  local format = tail_formats[kept] or new_format(tail_formats, kept, KEY_TAIL_FIELDS)
+  return struct.pack(format, packed, balance, refill_due, last_used, hour, valid, refusals, spent)
+end
+
+-- The new state of the identity, or nil when nothing is charged to its limits.
+local function identity_state()
+  local count, suffix, kept = string.byte(key_identity, IDENTITY_LIMITS_AT), charge_suffix[101], charge_kept_until[101]
+  if count == 1 and suffix then
+    local format = identity_formats[kept] or new_format(identity_formats, kept, WINDOW_END)
+    return struct.pack(format, key_identity, suffix, charge_identity_lengths[1])
+  end
+  return joined_state(key_identity, count, IDENTITY_SLOTS, charge_identity_lengths, '')
+end
+
+-- Writes the windows that were charged by a clock that was ahead, settled, wherever they are stored.
+local function write_settled(requested)
+  -- charge_exceeded is set, so nothing is charged this time.
+  check_limits(requested)
+  local tail = string.sub(key_packed, key_tail_at)
+  local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), 0, charge_lengths, tail)
+  if state then redis.call('HSET', key_name, 'state', state) end
+  local settled = key_identity and identity_state()
+  if settled then redis.call('HSET', identity_record(call_workspace, key_external_id), 'state', settled) end
+  if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
+end
+
+-- The answer of a verification, with the results of its limits if they were looked at.
+local answer_formats = {}
+local function pack_verified(outcome, has_balance, balance, is_judged)
+  local count, results = is_judged and charge_count or 0, charge_results
+  local balance_flag = has_balance and 1 or 0
+  -- Without `unpack`: buys 2 % of a verification of a key with one limit (callgrind, 2026-11).
+  if count == 1 then
+    return struct.pack(
+      VERIFIED_ONE,
+      outcome,
+      balance_flag,
+      balance,
+      1,
+      results[1],
+      results[2],
+      results[3],
+      results[4],
+      results[5]
+    )
+  end
+  local format = answer_formats[count]
+  if not format then
+    format = VERIFIED .. string.rep(VERIFIED_LIMIT_FIELDS, count)
+    answer_formats[count] = format
+  end
+  return struct.pack(format, outcome, balance_flag, balance, count, unpack(results, 1, 5 * count))
+end

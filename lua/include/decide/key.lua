@@ -1,0 +1,80 @@
+-- The key of one verification, with its identity. Only read_key changes these variables.
+
+-- @include "include/decide/apis"
+-- @include "include/decide/call"
+-- @include "include/names"
+-- @include "include/state"
+
+-- The name of its record, and its state. `key_api` is {id, counts, …} of apis.lua.
+local key_name, key_packed, key_api
+local key_version_time, key_version_number, key_api8, key_flags, key_expires, key_refill_amount, key_refill_day
+-- Positions in the state.
+local key_limits_at, key_tail_at
+-- The externalId that the state names, '' for none, and that of the identity that there is. They differ when it was deleted,
+-- which takes effect at once on all its keys: what was counted under it stays with it, and what follows is not its.
+local key_linked_id, key_external_id
+-- The state of the identity, nil when there is none.
+local key_identity
+-- {state, name, meta} and {state, meta} where the caller has no snapshot: then they are read with the states.
+local key_display, key_identity_display
+
+-- The flags of a state, by their number: made once each.
+local flag_sets = {}
+local function flags_of(number)
+  local flags = {
+    enabled = has_flag(number, FLAG_ENABLED),
+    limited = has_flag(number, FLAG_LIMITED),
+    refilled = has_flag(number, FLAG_REFILLED),
+    deleted = has_flag(number, FLAG_DELETED),
+    permissions = has_flag(number, FLAG_DIRECT) or has_flag(number, FLAG_ROLES),
+  }
+  flag_sets[number] = flags
+  return flags
+end
+
+-- The identity that a state names: its state and display fields; nothing when it was deleted. A new identity with the same
+-- externalId is another one.
+local function read_linked(packed, external_id, has_snapshot)
+  local id_at = KEY_LINK_AT + LINK_BYTES_LENGTH
+  local name, identity, display = identity_record(call_workspace, external_id), nil, nil
+  if has_snapshot then
+    identity = redis.call('HGET', name, 'state')
+  else
+    display = redis.call('HMGET', name, 'state', 'meta')
+    identity = display[1]
+  end
+  if identity and string.sub(identity, 1, 16) == string.sub(packed, id_at, id_at + 15) then return identity, display end
+end
+
+-- Loads a key by its digest. `has_snapshot` says whether the caller has one, of whatever version. False when there is no such
+-- key, or it or its API was deleted.
+local function read_key(digest, has_snapshot)
+  key_name = key_record(call_workspace, digest)
+  local packed, display
+  if has_snapshot then
+    packed = redis.call('HGET', key_name, 'state')
+  else
+    -- Needed for the snapshot: read in the same command.
+    display = redis.call('HMGET', key_name, 'state', 'name', 'meta')
+    packed = display[1]
+  end
+  if not packed then return false end
+  local version_time, version_number, api8, flags, expires, refill_amount, refill_day, link_bytes =
+    struct.unpack(KEY_DECIDES, packed, KEY_FIXED_VERSION_AT)
+  key_packed, key_display, key_api8, key_expires = packed, display, api8, expires
+  key_version_time, key_version_number, key_refill_amount, key_refill_day =
+    version_time, version_number, refill_amount, refill_day
+  key_flags, key_api = flag_sets[flags] or flags_of(flags), call_apis[api8] or read_api(api8)
+  if key_flags.deleted or not key_api.id then return false end
+  key_limits_at, key_tail_at = KEY_LINK_AT + LINK_BYTES_LENGTH + link_bytes, #packed - KEY_TAIL_LENGTH + 1
+  key_linked_id, key_external_id, key_identity, key_identity_display = '', '', nil, nil
+  if link_bytes > 0 then
+    key_linked_id = string.sub(packed, KEY_LINK_AT + LINK_BYTES_LENGTH + LINK_EXTERNAL_ID_AT - 1, key_limits_at - 1)
+    key_identity, key_identity_display = read_linked(packed, key_linked_id, has_snapshot)
+    if key_identity then key_external_id = key_linked_id end
+  end
+  return true
+end
+
+-- The 24 characters of its id.
+local function key24() return string.sub(key_packed, 1, 16) .. key_api8 end

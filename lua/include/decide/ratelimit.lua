@@ -1,0 +1,225 @@
+-- Limit checks of namespaces: one, or several of which all pass or none is charged.
+
+-- @include "include/clock"
+-- @include "include/decide/call"
+-- @include "include/decide/roots"
+-- @include "include/decide/totals"
+-- @include "include/grants"
+-- @include "include/ids"
+-- @include "include/names"
+-- @include "include/overrides"
+-- @include "include/records"
+-- @include "include/window"
+
+-- A namespace that this call uses for the first time, with the names under which it counts for it and for its identifiers; false where
+-- there is none.
+local function cache_namespace(name, namespace)
+  if namespace then
+    namespace.usage = namespace_usage(call_workspace, namespace.id16, call_day)
+    namespace.identifiers = identifier_usage(call_workspace, namespace.id16, call_day)
+    namespace.bounded_by = { identifiers = identifiers_counted(call_workspace, namespace.id16, call_day) }
+  end
+  call_namespaces[name] = namespace or false
+  return namespace
+end
+
+-- The counter of a check, one of `counters` by name: {name, before and bytes (what it held, and is to hold), duration, asked (the cost of
+-- the checks so far that fit)} and, once it was checked, total, first_live and oldest as window_charge returns them. A namespace
+-- that `is_new` has nothing to read.
+local function counter_of(counters, namespace, check, is_new)
+  local name = window_at(call_workspace, namespace.id16, window_member(check.duration, check.identifier))
+  local counter = counters[name]
+  if not counter then
+    local bytes = not is_new and redis.call('GET', name) or ''
+    counter = {
+      name = name,
+      before = bytes,
+      bytes = bytes,
+      duration = check.duration,
+      asked = 0,
+      total = 0,
+      first_live = false,
+      oldest = 0,
+    }
+    counters[name] = counter
+  end
+  return counter
+end
+
+-- Whether a root key may check limits of a namespace, or make it when there is none (nil). Returns a refusal, or nothing.
+local function refused_namespace(root, name, namespace)
+  if not namespace then
+    if string.sub(name, 1, 5) == 'rlns_' then return refuse('namespace_not_found', name) end
+    if not root.limits_all then return refuse('insufficient_permissions', 'ratelimit.*.limit') end
+    if not holds(root.grants, 'ratelimit', '*', 'create_namespace') then return refuse('create_namespace', name) end
+  elseif not root.limits_all and not allows(root, 'ratelimit', 'rlns_' .. namespace.id16, 'limit') then
+    return refuse('insufficient_permissions', 'ratelimit.*.limit or ratelimit.rlns_' .. namespace.id16 .. '.limit')
+  end
+end
+
+-- Reads `count` checks from `position` of the items on. Returns them with the names of the namespaces that are missing, each once;
+-- or nil, nil and a refusal: permission for all of it comes before anything is made.
+local function read_checks(position, count, root)
+  local checks, missing = {}, {}
+  for index = 1, count do
+    local cost, limit, duration, namespace_name, identifier
+    cost, limit, duration, namespace_name, identifier, position = struct.unpack(LIMIT_CHECK, call_items, position)
+    local namespace = call_namespaces[namespace_name]
+    if namespace == nil then
+      namespace = cache_namespace(namespace_name, find_namespace(call_workspace, namespace_name))
+    end
+    local refusal = refused_namespace(root, namespace_name, namespace)
+    if refusal then return nil, nil, refusal end
+    if not namespace and not missing[namespace_name] then
+      missing[namespace_name], missing[#missing + 1] = true, namespace_name
+    end
+    -- With all fields that it will have: a table that grows is allocated again.
+    checks[index] = {
+      cost = cost,
+      limit = limit,
+      duration = duration,
+      namespace = namespace,
+      name = namespace_name,
+      identifier = identifier,
+      override = '',
+      counter = false,
+      fits = false,
+      together = 0,
+    }
+  end
+  return checks, missing
+end
+
+-- Reads the override and the counter of each check whose namespace exists.
+local function read_counters(checks)
+  local counters = {}
+  for _, check in ipairs(checks) do
+    local namespace = check.namespace
+    if namespace then
+      local is_parsed = namespace.wildcards
+      local override = override_for(call_workspace, namespace, check.identifier)
+      if namespace.wildcards then add_work(#namespace.wildcards * (is_parsed and 1 or 3)) end
+      if override then
+        check.limit, check.duration, check.override = override.limit, override.duration, override.id16
+      end
+      check.counter = counter_of(counters, namespace, check, false)
+    end
+  end
+  return counters
+end
+
+-- Makes the namespaces that are missing. Returns a refusal where the workspace has no room for them.
+local function make_missing(missing, checks, counters)
+  if not has_room_for_records(call_workspace, #missing, call_records_max) then
+    return refuse('too_many_records', int(call_records_max))
+  end
+  local next_id = take_stamps(call_workspace, call_now, #missing)
+  for _, name in ipairs(missing) do
+    cache_namespace(name, create_namespace(call_workspace, name, next_id()))
+  end
+  for _, check in ipairs(checks) do
+    if not check.namespace then
+      check.namespace = call_namespaces[check.name]
+      check.counter = counter_of(counters, check.namespace, check, true)
+    end
+  end
+end
+
+-- Checks one after the other: checks on one counter add up. Whether all of them fit.
+local function check_counters(checks)
+  local passed = true
+  for _, check in ipairs(checks) do
+    local counter, limit, cost = check.counter, check.limit, check.cost
+    -- A limit of 0 blocks completely, a cost of 0 included.
+    local total, _, oldest, kept, suffix =
+      window_charge(counter.bytes, 1, #counter.bytes, call_now, limit, check.duration, cost, limit > 0)
+    if not total then
+      local settled = settled_window(counter.bytes, call_now, check.duration)
+      redis.call('SET', counter.name, settled, 'PX', window_ttl(check.duration))
+      counter.before, counter.bytes = settled, settled
+      total, _, oldest, kept, suffix =
+        window_charge(settled, 1, #settled, call_now, limit, check.duration, cost, limit > 0)
+    end
+    check.fits = limit > 0 and total + cost <= limit
+    if suffix then
+      counter.bytes = string.sub(counter.bytes, 1, kept) .. suffix
+      total = total + cost
+    end
+    check.together = counter.asked + cost
+    if check.fits then counter.asked = check.together end
+    counter.total, counter.oldest = total, oldest
+    passed = passed and check.fits
+  end
+  return passed
+end
+
+-- Writes the counters when all checks passed; otherwise puts them back to what they were.
+local function write_checked(counters, passed)
+  for name, counter in pairs(counters) do
+    local before = counter.before
+    if not passed then
+      counter.total, counter.first_live, counter.oldest =
+        window_charge(before, 1, #before, call_now, 0, counter.duration, 0, false)
+    elseif counter.bytes ~= before then
+      redis.call('SET', name, counter.bytes, 'PX', window_ttl(counter.duration))
+    end
+  end
+end
+
+-- The result of a check, packed.
+local function pack_check(check)
+  local counter, limit = check.counter, check.limit
+  local remaining, reset = limit - counter.total, nil
+  if check.fits then
+    reset = window_reset(counter.oldest, check.duration)
+  else
+    -- What earlier checks of this call ask of the counter has to fit as well.
+    reset = window_free_at(
+      counter.before,
+      1,
+      counter.total,
+      counter.first_live,
+      call_now,
+      limit,
+      check.duration,
+      check.together
+    )
+  end
+  return struct.pack(
+    LIMITED_CHECK,
+    check.fits and 1 or 0,
+    limit,
+    remaining > 0 and remaining or 0,
+    reset,
+    #check.override,
+    check.override
+  )
+end
+
+-- Decides an item whose fields begin at `position` of the items. Returns the packed answer.
+local function ratelimit(position, _, root_index)
+  local root = call_roots[root_index] or read_root(root_index)
+  if root.status ~= 'ok' then return refuse(root.status) end
+  if not root.limits_any then return refuse('insufficient_permissions', 'ratelimit.*.limit') end
+
+  local checks, missing, refusal = read_checks(position + 1, string.byte(call_items, position), root)
+  if refusal then return refusal end
+  -- Everything is read before the first write. A namespace that is yet to be made has nothing to read.
+  local counters = read_counters(checks)
+  if #missing > 0 then
+    refusal = make_missing(missing, checks, counters)
+    if refusal then return refusal end
+  end
+  local passed = check_counters(checks)
+  write_checked(counters, passed)
+
+  local answer = { struct.pack(LIMITED, passed and LIMIT_PASSED or LIMIT_BLOCKED, #checks) }
+  local field = call_hour_of_day .. (passed and 'p' or 'b')
+  for index, check in ipairs(checks) do
+    local namespace = check.namespace
+    answer[index + 1] = pack_check(check)
+    add_total(namespace.usage, field, 1)
+    add_total(namespace.identifiers, field .. check.identifier, 1, namespace.bounded_by)
+  end
+  return table.concat(answer)
+end

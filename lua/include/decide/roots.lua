@@ -1,0 +1,51 @@
+-- The root keys of a call, each read once.
+
+-- @include "include/decide/call"
+-- @include "include/decide/memo"
+-- @include "include/grants"
+
+-- What a root key with these grants may do to every resource, and to any at all. Shared: treat as immutable.
+local function abilities_of(grants)
+  local abilities = memo[grants]
+  if not abilities then
+    abilities = {
+      verifies_all = holds(grants, 'api', '*', 'verify_key'),
+      limits_all = holds(grants, 'ratelimit', '*', 'limit'),
+      verifies_any = holds_any(grants, 'verify_key'),
+      limits_any = holds_any(grants, 'limit'),
+    }
+    memoize(grants, abilities)
+  end
+  return abilities
+end
+
+-- Reads a root key that no earlier item of the call came under; callers check call_roots first. Returns {status as
+-- authenticate returns it, grants, what it may do, allowed: results of `allows` by id}.
+local function read_root(index)
+  local digest = string.sub(call_digests, index * 32 - 31, index * 32)
+  local status, grants = authenticate(call_workspace, digest, call_now)
+  local abilities = abilities_of(grants)
+  add_work(#grants / 400)
+  local root = {
+    status = status,
+    grants = grants,
+    verifies_all = abilities.verifies_all,
+    limits_all = abilities.limits_all,
+    verifies_any = abilities.verifies_any,
+    limits_any = abilities.limits_any,
+    allowed = {},
+  }
+  call_roots[index] = root
+  return root
+end
+
+-- Whether a root key that may not do `action` to every resource may do it to the one with this id.
+local function allows(root, resource, id, action)
+  local allowed = root.allowed[id]
+  if allowed == nil then
+    allowed = lists(root.grants, resource .. '.' .. id .. '.' .. action)
+    add_work(#root.grants / 4000)
+    root.allowed[id] = allowed
+  end
+  return allowed
+end

@@ -1,0 +1,39 @@
+-- Counts by tag.
+
+-- @include "include/clock"
+-- @include "include/decide/call"
+-- @include "include/decide/totals"
+-- @include "include/names"
+
+-- The tags of a request that are counted, each once. An API counts a bounded number of tags, so that no caller fills Redis with
+-- names.
+local function counted_tags(tags, api8)
+  local names = tag_names(call_workspace, api8)
+  local room, seen, counted = call_tags_max - redis.call('SCARD', names), {}, {}
+  for _, tag in ipairs(tags) do
+    if not seen[tag] then
+      seen[tag] = true
+      local is_known = redis.call('SISMEMBER', names, tag) == 1
+      if is_known or room > 0 then counted[#counted + 1] = tag end
+      if not is_known then room = room - 1 end
+    end
+  end
+  return counted
+end
+
+-- Counts an outcome, and credits spent, under each of these tags.
+local function count_tags(tags, key24, external_id, outcome, spent)
+  if #tags == 0 then return end
+  local api8 = string.sub(key24, 17)
+  local names, record = tag_names(call_workspace, api8), tag_usage(call_workspace, api8, call_day)
+  local bounded_by = call_total_bounds[record] or { tags = api_usage(call_workspace, api8, call_day), spent = {} }
+  redis.call('SADD', names, unpack(tags))
+  redis.call('PEXPIRE', names, int(call_retention))
+  -- TAG_FIELD up to the tag.
+  local head = call_hour_of_day .. outcome .. key24 .. struct.pack('>Bc0', #external_id, external_id)
+  for _, tag in ipairs(tags) do
+    local field = head .. tag
+    add_total(record, field, 1, bounded_by)
+    if spent > 0 then bounded_by.spent[field] = (bounded_by.spent[field] or 0) + spent end
+  end
+end

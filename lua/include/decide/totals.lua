@@ -1,0 +1,81 @@
+-- Counts that are added up over a call and written at its end.
+
+-- @include "include/clock"
+-- @include "include/decide/call"
+
+-- Adds to a field of a record. `bounded_by` names the record that knows how much there is already: {identifiers: its name}, or
+-- {tags: its name, spent: credits by field}.
+local function add_total(record, field, amount, bounded_by)
+  local fields = call_totals[record]
+  if not fields then
+    fields = {}
+    call_totals[record], call_total_bounds[record] = fields, bounded_by
+  end
+  fields[field] = (fields[field] or 0) + amount
+end
+
+-- Takes back counts of identifiers that are new today and find no room; returns how many. The commands that write reply with
+-- what there is, so that nothing is read after the first write.
+local function bound_identifiers(record, fields, identifiers)
+  local new, count = {}, 0
+  for _, field in ipairs(fields) do
+    local identifier = string.sub(field, 4)
+    if redis.call('HSETNX', identifiers, identifier, '') == 1 then
+      count = count + 1
+      new[count] = identifier
+    end
+  end
+  if count == 0 then return 0 end
+  local total = redis.call('HINCRBY', identifiers, '', count)
+  if total == count then redis.call('PEXPIRE', identifiers, int(call_retention + DAY_MS)) end
+  local beyond, is_left_out, left_out = math.min(total - call_identifiers_max, count), {}, 0
+  if beyond <= 0 then return 0 end
+  for index = count - beyond + 1, count do
+    redis.call('HDEL', identifiers, new[index])
+    is_left_out[new[index]] = true
+  end
+  redis.call('HINCRBY', identifiers, '', -beyond)
+  -- An identifier that passed and was blocked in this call has two fields.
+  for _, field in ipairs(fields) do
+    if is_left_out[string.sub(field, 4)] then
+      redis.call('HDEL', record, field)
+      left_out = left_out + 1
+    end
+  end
+  return left_out
+end
+
+-- Adds the totals of this call to a record. Counts by tag that are new today and find no room are left out, with the credits of
+-- their fields. Returns how many counts by identifier and by tag were left out.
+local function write_total(record, fields, bounded_by)
+  local new, tags, spent = {}, bounded_by and bounded_by.tags, bounded_by and bounded_by.spent or {}
+  local tags_left_out = 0
+  for field, amount in pairs(fields) do
+    -- Redis prints a number with seventeen digits: `int` would only make another string.
+    local is_new = redis.call('HINCRBY', record, field, amount) == amount
+    -- A count takes 64 bytes besides its field.
+    local bytes = is_new and tags and (#field + 64) * (spent[field] and 2 or 1)
+    if bytes and redis.call('HINCRBY', tags, 'tags', bytes) > call_tag_bytes_max then
+      redis.call('HINCRBY', tags, 'tags', -bytes)
+      redis.call('HDEL', record, field)
+      tags_left_out = tags_left_out + 1
+    else
+      if is_new then new[#new + 1] = field end
+      if spent[field] then redis.call('HINCRBY', record, 's' .. field, spent[field]) end
+    end
+  end
+  if #new == 0 then return 0, tags_left_out end
+  redis.call('PEXPIRE', record, int(call_retention + DAY_MS))
+  if not bounded_by or not bounded_by.identifiers then return 0, tags_left_out end
+  return bound_identifiers(record, new, bounded_by.identifiers), tags_left_out
+end
+
+-- Writes all totals. Returns how many counts by identifier and by tag were left out.
+local function write_totals()
+  local identifiers_left_out, tags_left_out = 0, 0
+  for record, fields in pairs(call_totals) do
+    local identifiers, tags = write_total(record, fields, call_total_bounds[record])
+    identifiers_left_out, tags_left_out = identifiers_left_out + identifiers, tags_left_out + tags
+  end
+  return identifiers_left_out, tags_left_out
+end

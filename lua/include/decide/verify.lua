@@ -1,0 +1,127 @@
+-- A verification: is the key valid for this request, and what is charged?
+
+-- @include "include/calendar"
+-- @include "include/clock"
+-- @include "include/counters"
+-- @include "include/decide/call"
+-- @include "include/decide/charge"
+-- @include "include/decide/key"
+-- @include "include/decide/memo"
+-- @include "include/decide/permitted"
+-- @include "include/decide/roots"
+-- @include "include/decide/snapshot"
+-- @include "include/decide/tags"
+-- @include "include/names"
+-- @include "include/usage"
+
+-- What a verification asks for besides its key. Shared: treat as immutable.
+local function request_of(text)
+  local request = memo[text]
+  if not request then
+    request = cjson.decode(text)
+    memoize(text, request)
+  end
+  return request
+end
+
+-- The balance of a key with a refill, and when the next is due. A due time more than two periods away was set by a clock that
+-- was ahead: the next is due when it would be without that.
+local function refilled(digest, balance, due)
+  local now, refill_day = call_now, key_refill_day
+  if now >= due then return key_refill_amount, refill_after(now, refill_day) end
+  if due - now > (refill_day == 0 and 2 or 62) * DAY_MS then
+    due = refill_after(now, refill_day)
+    redis.call('ZADD', refill_queue(call_workspace), due, digest)
+  end
+  return balance, due
+end
+
+-- The outcome before any limit or balance is looked at: VALID, or why not.
+local function precheck(request, text)
+  if not key_flags.enabled then return DISABLED end
+  if call_now >= key_expires then return EXPIRED end
+  if request and request.query and not is_permitted(request.query, text, key_name, key_flags.permissions) then
+    return INSUFFICIENT_PERMISSIONS
+  end
+  return VALID
+end
+
+-- The counts of the refusals of an hour, with one more of this outcome.
+local function one_more(refusals, outcome)
+  local at = 4 * (outcome - DISABLED)
+  local count = struct.unpack('>I4', refusals, at + 1)
+  return string.sub(refusals, 1, at) .. struct.pack('>I4', count + 1) .. string.sub(refusals, at + 5)
+end
+
+-- Decides an item whose fields begin at `position` of the items and end at `last`. Returns the packed answer, and the snapshot of
+-- the key if that is wanted; nothing when windows had to be settled first and the item is to be decided again.
+local function verify(position, last, root_index)
+  local root = call_roots[root_index] or read_root(root_index)
+  local digest, cost, known_time, known_number, known_dependencies
+  digest, cost, known_time, known_number, known_dependencies, position =
+    struct.unpack(VERIFY_ITEM, call_items, position)
+  if root.status ~= 'ok' then return refuse(root.status) end
+  if not root.verifies_any then return refuse('insufficient_permissions', 'api.*.verify_key') end
+  if not read_key(digest, known_time > 0) then return struct.pack('>B', NOT_FOUND) end
+  local flags, api = key_flags, key_api
+  if not root.verifies_all and not allows(root, 'api', api.id, 'verify_key') then
+    return struct.pack('>B', NOT_FOUND)
+  end
+  local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
+  if flags.refilled then
+    balance, refill_due = refilled(digest, balance, refill_due)
+  end
+
+  -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
+  local text = position <= last and string.sub(call_items, position, last)
+  local request = text and (memo[text] or request_of(text))
+  local requested = request and request.limits
+  local outcome = precheck(request, text)
+  local is_judged = outcome == VALID
+  if is_judged then
+    local refusal
+    outcome, refusal = judge(requested, not flags.limited or balance >= cost)
+    if refusal then return refusal end
+    if not outcome then return write_settled(requested) end
+  end
+  local is_valid = outcome == VALID
+
+  -- Everything is read before the first write, so that a broken record charges nothing.
+  local dependencies, snapshot, is_sent = '', nil, nil
+  if key_identity or flags.permissions then dependencies = dependencies_of() end
+  if key_version_time ~= known_time or key_version_number ~= known_number or dependencies ~= known_dependencies then
+    -- Once a call: a caller that asks many times at once for a key that it has not cached would be sent all of it each time.
+    is_sent = api.snapshots[digest]
+    if not is_sent then snapshot = pack_snapshot(dependencies) end
+  end
+  local tags = request and request.tags and counted_tags(request.tags, key_api8)
+
+  -- Count, in the hour that this is in; charge all of it or nothing.
+  local is_new_hour = hour ~= call_hour or key_external_id ~= key_linked_id
+  if is_new_hour then
+    valid, refusals, spent = 0, NO_REFUSALS, 0
+  end
+  local charged = is_valid and flags.limited and cost or 0
+  balance, spent = balance - charged, spent + charged
+  if is_valid then
+    valid, last_used = valid + 1, call_now
+  else
+    refusals = one_more(refusals, outcome)
+  end
+  local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
+  local new_identity = is_valid and key_identity and identity_state()
+  local answer = pack_verified(outcome + (is_sent and SNAPSHOT_BEFORE or 0), flags.limited, balance, is_judged)
+
+  -- Write. After the first line comes only what cannot fail when that did not.
+  redis.call('HSET', key_name, 'state', state)
+  if new_identity then redis.call('HSET', identity_record(call_workspace, key_external_id), 'state', new_identity) end
+  if is_valid and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
+  if is_new_hour then
+    local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
+    flush_usage(call_workspace, key24(), key_linked_id, usage, call_retention)
+  end
+  if tags then count_tags(tags, key24(), key_external_id, outcome, charged) end
+  if snapshot then api.snapshots[digest] = true end
+  api.counts[outcome], api.spent = api.counts[outcome] + 1, api.spent + charged
+  return answer, snapshot
+end

@@ -1,0 +1,31 @@
+-- The ids of keys. A key's id ends as the id of its API does, so the list of an API's keys also finds a key by its id, and no
+-- further index is needed.
+
+-- @include "include/ids"
+-- @include "include/names"
+
+-- A key (24) as a member of the list of its API's keys: the first 16 of its id, packed, and its digest.
+local function member_of_api(key24, digest) return pack_id(string.sub(key24, 1, 16)) .. digest end
+
+-- The digest of the key with this id, or nil.
+local function digest_of(workspace, key_id)
+  local key24 = string.sub(key_id, 5)
+  if #key24 ~= 24 or string.sub(key_id, 1, 4) ~= 'key_' then return nil end
+  local id = pack_id(string.sub(key24, 1, 16))
+  if not id then return nil end
+  local list = key_list(workspace, string.sub(key24, 17))
+  local member = redis.call('ZRANGE', list, '[' .. id, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  if member and string.sub(member, 1, PACKED_ID_BYTES) == id then return string.sub(member, PACKED_ID_BYTES + 1) end
+end
+
+-- The next keys (24) of an API in order of creation, after a key id (without `key_`) or '', and their digests.
+local function keys_after(workspace, api8, after, count)
+  -- What follows the id in a member is 32 bytes, none of which can be above this.
+  local from = after == '' and '-' or '(' .. (pack_id(after) or '') .. string.rep('\255', 33)
+  local keys, digests = {}, {}
+  for index, member in ipairs(redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count)) do
+    keys[index], digests[index] =
+      unpack_id(string.sub(member, 1, PACKED_ID_BYTES)) .. api8, string.sub(member, PACKED_ID_BYTES + 1)
+  end
+  return keys, digests
+end

@@ -1,0 +1,113 @@
+-- The records of keys. Every function that reads runs before the first write of its script.
+
+-- @include "include/calendar"
+-- @include "include/clock"
+-- @include "include/counters"
+-- @include "include/identities"
+-- @include "include/ids"
+-- @include "include/keyIds"
+-- @include "include/names"
+-- @include "include/permissions"
+-- @include "include/reply"
+-- @include "include/state"
+
+-- The id of a live API, or nil.
+local function live_api(workspace, api_id)
+  local id = redis.call('HGET', api_record(workspace, string.sub(api_id, -8)), 'id')
+  if id == api_id then return id end
+end
+
+-- Reads a live key: its record's name and its state, refilled as of now. Nil when unknown, deleted, or of a deleted API.
+local function load_key(workspace, digest, now)
+  if not digest then return nil end
+  local record = key_record(workspace, digest)
+  local packed = redis.call('HGET', record, 'state')
+  if not packed then return nil end
+  local state = read_state(packed)
+  if state.deleted then return nil end
+  local api_id = redis.call('HGET', api_record(workspace, string.sub(state.id, 17)), 'id')
+  if not api_id then return nil end
+  apply_refill(state, now)
+  return record, state, api_id
+end
+
+-- When a key was created is the time in its id. It is written only where that is another one: the clock had stepped back
+-- (include/ids), or the key comes from elsewhere.
+local function write_created(record, id, created)
+  if created ~= time_in(id) then redis.call('HSET', record, 'created', int(created)) end
+end
+
+local function read_created(written, id) return written or int(time_in(id)) end
+
+-- A key as a named reply, and how many parts it has: see KeyReply in src/store/records.ts.
+local function key_reply(workspace, record, state, api_id)
+  local reply = {
+    keyId = 'key_' .. state.id,
+    apiId = api_id,
+    enabled = state.enabled and 1,
+    expires = state.expires < NEVER and int(state.expires),
+    lastUsed = state.last_used > 0 and int(state.last_used),
+    balance = state.limited and int(state.balance),
+    refillAmount = state.refilled and int(state.refill_amount),
+    refillDay = state.refilled and state.refill_day,
+    limits = limit_replies(state.limits),
+  }
+  local fields = { KEY_DISPLAY_FIELDS }
+  for index, value in ipairs(redis.call('HMGET', record, KEY_DISPLAY_FIELDS)) do
+    reply[fields[index]] = value
+  end
+  reply.created = read_created(reply.created, state.id)
+  local stored, given = redis.call('HMGET', record, 'direct', 'roles'), nil
+  local direct, roles = stored[1] or '', stored[2] or ''
+  reply.slugs, reply.permissionLists, given = effective_slugs(workspace, direct, roles)
+  reply.roleNames = names_of_roles(workspace, roles)
+  local parts = given + #reply.roleNames + #state.limits + parts_of_meta(reply.meta)
+  local identity, external_id = identity_of(workspace, state.link)
+  if identity then
+    local identity_parts
+    reply.identity, identity_parts = identity_reply(workspace, identity, external_id)
+    parts = parts + identity_parts
+  end
+  return reply, parts
+end
+
+-- Puts a refill rule (or none: nil) into a state. {interval, amount, refillDay}
+local function set_refill(state, refill, now)
+  state.refilled = refill ~= nil
+  state.refill_amount, state.refill_day, state.refill_due = 0, 0, 0
+  if refill then
+    state.refill_amount = refill.amount
+    state.refill_day = refill.interval == 'monthly' and (refill.refillDay or 1) or 0
+    state.refill_due = refill_after(now, state.refill_day)
+  end
+end
+
+-- Keeps the queue of refills in step with a state.
+local function queue_refill(workspace, digest, state)
+  if state.refilled then
+    redis.call('ZADD', refill_queue(workspace), int(state.refill_due), digest)
+  else
+    redis.call('ZREM', refill_queue(workspace), digest)
+  end
+end
+
+-- Writes a field, or removes it where the value is '' or false.
+local function write_field(record, field, value)
+  if value and value ~= '' then
+    redis.call('HSET', record, field, value)
+  else
+    redis.call('HDEL', record, field)
+  end
+end
+
+-- Removes every trace of a key but its usage history. Reads before it writes, so it comes before an operation's other writes.
+-- Returns how many counters it had, and how many records went: 0 or 1, which the caller counts.
+local function erase_key(workspace, digest, state)
+  local unindex, counters = unindexing_under_identity(workspace, state.link, state.id), counters_of(workspace, state.id)
+  local erased = redis.call('UNLINK', key_record(workspace, digest))
+  redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
+  redis.call('ZREM', refill_queue(workspace), digest)
+  unindex()
+  erase_counters(workspace, state.id, counters)
+  return #counters, erased
+end

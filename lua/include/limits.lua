@@ -1,0 +1,74 @@
+-- The limits of a key or an identity.
+
+-- @include "include/clock"
+-- @include "include/counters"
+-- @include "include/names"
+
+-- The limits of a new owner, none of which has counted anything.
+local function new_limits(wanted, next_id)
+  local limits = {}
+  for index, w in ipairs(wanted) do
+    limits[index] =
+      { limit = w.limit, duration = w.duration, auto = w.autoApply == true, name = w.name, id = next_id(), window = '' }
+  end
+  return limits
+end
+
+-- The longest that a counter is kept for its limit to come back.
+local KEPT_DURATION_MAX = 30 * DAY_MS
+
+-- Replaces limits by name: the same name keeps its id, and its count while the duration stays. A counter that no limit of the owner
+-- has any longer is stored by itself until it expires, and is used again by a limit with its name and duration. Returns the new
+-- limits, of which `name_limits` gives ids to the new ones, and for `keep_counters` the members of counters that are used
+-- again, and the counters to store by themselves, no more than there is room for.
+local function replace_limits(workspace, owner, old, wanted, now)
+  local by_name, limits, reused, kept = {}, {}, {}, {}
+  for _, l in ipairs(old) do
+    by_name[l.name] = l
+  end
+  for index, w in ipairs(wanted) do
+    local before = by_name[w.name]
+    local limit = {
+      limit = w.limit,
+      duration = w.duration,
+      auto = w.autoApply == true,
+      name = w.name,
+      id = before and before.id,
+      window = '',
+    }
+    if before and before.duration == w.duration then
+      limit.window = before.window
+      by_name[w.name] = nil
+    else
+      local member = window_member(w.duration, w.name)
+      limit.window = redis.call('GET', window_at(workspace, owner, member)) or ''
+      if limit.window ~= '' then reused[#reused + 1] = member end
+    end
+    limits[index] = limit
+  end
+  for _, l in pairs(by_name) do
+    if l.window ~= '' then
+      kept[#kept + 1] = { window_member(l.duration, l.name), l.window, math.min(l.duration, KEPT_DURATION_MAX), true }
+    end
+  end
+  if #kept > 0 then
+    for last = #kept, math.max(0, counters_room(workspace, owner, now)) + 1, -1 do
+      kept[last] = nil
+    end
+  end
+  return limits, { reused = reused, kept = kept }
+end
+
+local function name_limits(limits, next_id)
+  for _, l in ipairs(limits) do
+    l.id = l.id or next_id()
+  end
+end
+
+local function keep_counters(workspace, owner, counters, now)
+  for _, member in ipairs(counters.reused) do
+    redis.call('UNLINK', window_at(workspace, owner, member))
+    redis.call('ZREM', window_list(workspace, owner), member)
+  end
+  if #counters.kept > 0 then write_counters(workspace, owner, counters.kept, now) end
+end

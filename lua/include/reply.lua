@@ -1,0 +1,31 @@
+-- Replies of the scripts that manage records.
+
+-- @include "include/clock"
+
+-- A table as Redis replies with a hash: name, value, … Names whose value is nil or false are left out.
+local function named(fields)
+  local reply, last = {}, 0
+  for name, value in pairs(fields) do
+    if value then
+      reply[last + 1], reply[last + 2] = name, value
+      last = last + 2
+    end
+  end
+  return reply
+end
+
+-- The limits of a state as named replies {id, name, limit, duration, autoApply}.
+local function limit_replies(limits)
+  local replies = {}
+  for index, l in ipairs(limits) do
+    replies[index] =
+      named({ id = l.id, name = l.name, limit = int(l.limit), duration = int(l.duration), autoApply = l.auto and 1 })
+  end
+  return replies
+end
+
+-- A script that replies with several records ends early when they have so many parts (permissions, roles, limits, and each 500
+-- bytes of metadata): a few milliseconds.
+local REPLY_PARTS_MAX = 2000
+
+local function parts_of_meta(meta) return meta and math.floor(#meta / 500) or 0 end

@@ -1,0 +1,80 @@
+// The items of a batch, packed as lua/decide.lua reads them (layout.ts).
+
+import type { SnapshotText } from '../domain/verification.ts';
+import type { Answer } from './decideReply.ts';
+import { itemHead, itemKinds, limitCheck, verifyItem } from './layout.ts';
+import type { Written } from './struct.ts';
+import type { Gathering } from './workspaceQueues.ts';
+
+/** Snapshots that came with answers of a batch, by the digest of the key: its other verifications have the same. */
+export type SnapshotsOfBatch = Map<string, SnapshotText | Promise<SnapshotText>>;
+
+/** A request of a batch. */
+export interface Waiting {
+  /** Reads its answer; throws when that cannot be read. */
+  settle(answer: Answer, snapshots: SnapshotsOfBatch): void;
+  reject(error: unknown): void;
+}
+
+const kindOf = (kind: (typeof itemKinds)[number]): number => itemKinds.indexOf(kind) + 1;
+const verifyKind = kindOf('verify');
+const limitKind = kindOf('limit');
+
+/** Requests of one workspace that go to Redis as one call. */
+export class Batch implements Gathering {
+  /** Digests of the root keys of the items, each once. */
+  readonly roots: Buffer[] = [];
+  readonly waiting: Waiting[] = [];
+  weight = 0;
+  #items = Buffer.allocUnsafe(4096);
+  #bytes = 0;
+
+  get count(): number {
+    return this.waiting.length;
+  }
+
+  fail(error: unknown) {
+    for (const entry of this.waiting) entry.reject(error);
+  }
+
+  /** The items so far, from number `first` on. */
+  itemsFrom(first: number): Buffer {
+    let at = 0;
+    for (let number = 0; number < first; number++) at += itemHead.at.kind + this.#items.readUInt32BE(at);
+    return this.#items.subarray(at, this.#bytes);
+  }
+
+  addVerify(root: Buffer, values: Written<typeof verifyItem.fields>, weight: number, waiting: Waiting) {
+    const bytes = verifyItem.at.known + values.known.length + values.request.length;
+    const at = this.#begin(verifyKind, root, bytes, weight, waiting);
+    verifyItem.write(this.#items, at, values);
+  }
+
+  addLimit(root: Buffer, checks: readonly Written<typeof limitCheck.fields>[], waiting: Waiting) {
+    // Two lengths of two bytes each are not in `namespaceName.at`.
+    const head = limitCheck.at.namespaceName + 4;
+    const bytes = checks.reduce((sum, check) => sum + head + check.namespaceName.length + check.identifier.length, 1);
+    let at = this.#begin(limitKind, root, bytes, checks.length, waiting);
+    this.#items[at++] = checks.length;
+    for (const check of checks) at = limitCheck.write(this.#items, at, check);
+  }
+
+  /** Makes room for an item with so many bytes of fields, and writes its head. Returns where its fields begin. */
+  #begin(kind: number, root: Buffer, fieldBytes: number, weight: number, waiting: Waiting): number {
+    const at = this.#bytes;
+    const end = at + itemHead.bytes + fieldBytes;
+    if (end > this.#items.length) {
+      const larger = Buffer.allocUnsafe(2 * end);
+      this.#items.copy(larger, 0, 0, at);
+      this.#items = larger;
+    }
+    // Callers have few root keys, and nearly always one.
+    let rootIndex = this.roots.findIndex((known) => known === root || known.equals(root));
+    if (rootIndex < 0) rootIndex = this.roots.push(root) - 1;
+    const bytes = end - at - itemHead.at.kind;
+    this.#bytes = end;
+    this.weight += weight;
+    this.waiting.push(waiting);
+    return itemHead.write(this.#items, at, { bytes, kind, root: rootIndex + 1 });
+  }
+}

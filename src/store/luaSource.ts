@@ -1,0 +1,248 @@
+// Assembles scripts from the files of lua/:
+//
+//   `-- @include "include/name"`  on a line of its own is replaced by that file, once per script; an include names its own
+//   NAMES_IN_CAPITALS             that src/store/layout.ts declares become literals
+//   an include                    becomes a block in a library, as Lua allows 200 locals at a time
+//   struct.pack, struct.unpack    of a declared structure are checked against its fields: names and number of values
+//
+// Every line of an assembled script is known by file and number.
+
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { luaLiterals, luaSignatures } from './layout.ts';
+
+const root = fileURLToPath(new URL('../../lua/', import.meta.url));
+
+export interface Script {
+  name: string;
+  source: string;
+  /** Where each line came from, `lua/include/window.lua:4`. */
+  lines: string[];
+  /** The name that Redis knows a library and its one function by; undefined for any other script. */
+  library?: string;
+}
+
+export const libraryPrefix = 'tollgate_';
+
+/** Every script, by its path below lua/ without the ending: includes are not scripts. */
+export const scriptNames = readdirSync(root, { recursive: true, encoding: 'utf8' })
+  .map((path) => path.split(sep).join('/'))
+  .filter((path) => path.endsWith('.lua') && !path.startsWith('include/'))
+  .map((path) => path.slice(0, -'.lua'.length))
+  .sort();
+
+const declaration = /^local (?:function (\w+)|([\w, ]+?)(?: =|$))/;
+
+interface Line {
+  text: string;
+  /** `lua/include/window.lua:4` */
+  from: string;
+}
+
+export function assemble(name: string, read = (path: string) => readFileSync(`${root}${path}.lua`, 'utf8')): Script {
+  const lines = withoutUnused(included(name, read));
+  checkStructures(lines);
+  const isLibrary = lines[0]!.text.startsWith('#!lua name=');
+  const texts = (isLibrary ? inBlocks(lines) : lines).map(({ text }) => withLiterals(text, isLibrary));
+  const script: Script = { name, source: texts.join('\n'), lines: lines.map(({ from }) => from) };
+  return isLibrary ? asLibrary(script) : script;
+}
+
+/** The lines of a script with those of its includes, each once, before the file that first names it. */
+function included(name: string, read: (path: string) => string): Line[] {
+  const lines: Line[] = [];
+  const seen = new Set<string>();
+
+  function append(path: string, from: readonly string[]) {
+    const way = [...from, path];
+    for (const [index, text] of read(path).split('\n').entries()) {
+      const include = /^-- @include "(.+)"$/.exec(text)?.[1];
+      if (include === undefined) {
+        lines.push({ text, from: `lua/${path}.lua:${index + 1}` });
+      } else if (way.includes(include)) {
+        throw new Error(`lua: ${[...way, include].join(' includes ')}`);
+      } else if (!seen.has(include)) {
+        seen.add(include);
+        append(include, way);
+      }
+    }
+  }
+
+  append(name, []);
+  return lines;
+}
+
+/**
+ * Leaves out the functions and constants of includes that the script does not use. A script makes its functions again with every
+ * call, and what a call costs Redis grows faster than their number; and Lua allows 200 locals.
+ */
+function withoutUnused(lines: readonly Line[]): Line[] {
+  // The line numbers of each function and constant of an include, until it is found to be used.
+  const unused = new Map<string, number[]>();
+  const used: number[] = [];
+  let within: number[] | undefined;
+  let closing = '';
+  for (const [at, { text, from }] of lines.entries()) {
+    const declared = declaration.exec(text);
+    if (declared && from.startsWith('lua/include/')) {
+      within = [];
+      for (const name of (declared[1] ?? declared[2])!.split(', ')) unused.set(name, within);
+      closing = closingOf(text);
+    }
+    (within ?? used).push(at);
+    if (closing === '' || text === closing) within = undefined;
+  }
+  // The list grows while it is walked.
+  for (const at of used) {
+    for (const word of lines[at]!.text.replace(/--.*/, '').match(/\w+/g) ?? []) {
+      used.push(...(unused.get(word) ?? []));
+      unused.delete(word);
+    }
+  }
+  return [...new Set(used)].sort((a, b) => a - b).map((at) => lines[at]!);
+}
+
+/** The line that ends a declaration which begins with this one; '' when it is that line. StyLua formats all of lua/. */
+function closingOf(text: string): string {
+  if (text.startsWith('local function') && !text.endsWith(' end')) return 'end';
+  return text.endsWith('{') ? '}' : '';
+}
+
+/**
+ * Puts each include into a block, outside of which only the names exist that other files use: Lua allows 200 locals at a time.
+ * The block begins in the place of the include's first comment or blank line, and ends in that of its last line.
+ */
+function inBlocks(lines: readonly Line[]): Line[] {
+  const fileOf = ({ from }: Line) => from.slice(0, from.lastIndexOf(':'));
+  const wordsOf = new Map<string, Set<string>>();
+  for (const line of lines) {
+    const words = wordsOf.get(fileOf(line)) ?? new Set();
+    for (const word of line.text.replace(/--.*/, '').match(/\w+/g) ?? []) words.add(word);
+    wordsOf.set(fileOf(line), words);
+  }
+  const isUsedElsewhere = (name: string, file: string) =>
+    [...wordsOf].some(([other, words]) => other !== file && words.has(name));
+
+  const result = [...lines];
+  for (let from = 0, to = 0; from < lines.length; from = to) {
+    const file = fileOf(lines[from]!);
+    while (to < lines.length && fileOf(lines[to]!) === file) to++;
+    if (!file.startsWith('lua/include/')) continue;
+    const exported: string[] = [];
+    for (let at = from; at < to; at++) {
+      const { text } = lines[at]!;
+      const [, name, names] = declaration.exec(text) ?? [];
+      const declared = name ? [name] : (names?.split(', ') ?? []);
+      if (!declared.some((each) => isUsedElsewhere(each, file))) continue;
+      exported.push(...declared);
+      // Declared before the block; without a value there is nothing left to do.
+      result[at] = { ...lines[at]!, text: name || text.includes('=') ? text.slice('local '.length) : '' };
+    }
+    if (exported.length === 0) continue;
+    result[from] = { ...lines[from]!, text: `local ${exported.join(', ')} do` };
+    result[to - 1] = { ...lines[to - 1]!, text: 'end' };
+  }
+  return result;
+}
+
+const token = /--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_][\w.]*/g;
+
+/**
+ * What a library calls most. Its globals are behind another table, and looking them up there was a twentieth of a verification.
+ * So each has a local name, which is set when the library is first called, because they do not exist while it is loaded.
+ */
+const localised = [
+  'redis.call',
+  'struct.pack',
+  'struct.unpack',
+  'string.byte',
+  'string.sub',
+  'table.concat',
+  'math.floor',
+  'ipairs',
+  'pairs',
+  'tonumber',
+  'unpack',
+];
+const localNameOf = (name: string): string => `local_${name.replace('.', '_')}`;
+
+/** A line with literals in the place of names in capitals; in a library also with local names for `localised`. */
+function withLiterals(line: string, isLibrary: boolean): string {
+  return line.replace(token, (word) => {
+    if (isLibrary && localised.includes(word)) return localNameOf(word);
+    return luaLiterals.get(word) ?? word;
+  });
+}
+
+/** Names a library by its contents: while one server is upgraded and another is not yet, each calls its own. */
+function asLibrary(script: Script): Script {
+  const version = createHash('sha1').update(script.source).digest('hex').slice(0, 16);
+  const library = `${libraryPrefix}${script.name}_${version}`;
+  const locals = localised.map(localNameOf);
+  const source = script.source
+    .replace(`name=${script.name}\n`, `name=${library}\nlocal ${locals} `)
+    .replace(
+      /register_function\('\w+', (.+)\)$/m,
+      `register_function('${library}', function(...) if not ${locals[0]} then ${locals} = ${localised} end return ($1)(...) end)`,
+    );
+  return { ...script, source, library };
+}
+
+/** An error text of Redis, with the lines of the assembled script as lines of our files. */
+export const locate = (script: Script, message: string): string =>
+  message.replaceAll(
+    /@?user_(?:script|function):(\d+)/g,
+    (place, line: string) => script.lines[Number(line) - 1] ?? place,
+  );
+
+const unpacking = /((?:[\w.]+\s*,\s*)*[\w.]+)\s*=\s*struct\.unpack\(\s*([A-Z]\w*)/g;
+const packing = /struct\.pack\(\s*(?:\w+ and )?([A-Z]\w*)/g;
+
+/** Throws where a declared structure is unpacked into other names than its fields', or packed from another number of values. */
+function checkStructures(lines: readonly Line[]) {
+  const source = lines.map(({ text }) => text.replace(/--.*/, '')).join('\n');
+  const fail = (at: number, problem: string) => {
+    const { from } = lines[source.slice(0, at).split('\n').length - 1]!;
+    throw new Error(`${from}: ${problem} (src/store/layout.ts)`);
+  };
+  for (const { 0: text, 1: names, 2: struct, index } of source.matchAll(unpacking)) {
+    const fields = luaSignatures.get(struct!)?.map(({ name }) => name);
+    const at = index + text.length;
+    if (!fields) continue;
+    const found = names!.split(/\s*,\s*/).map((name) => name.replace(/^\w+\./, ''));
+    // The last value that struct.unpack returns is where the structure ends.
+    if (found.length === fields.length + 1 && /^(position|fields)$/.test(found.at(-1)!)) found.pop();
+    const fits = found.length === fields.length && found.every((name, place) => name === '_' || name === fields[place]);
+    if (!fits) fail(at, `${struct} is unpacked as ${found.join(', ')}; its fields are ${fields.join(', ')}`);
+  }
+  for (const { 0: text, 1: struct, index } of source.matchAll(packing)) {
+    const fields = luaSignatures.get(struct!);
+    if (!fields) continue;
+    const expected = fields.reduce((sum, { packed }) => sum + packed, 0);
+    const [, ...given] = argumentsOf(source, index + 'struct.pack'.length);
+    // The number of values is not known here.
+    if (/^(\.\.\.|unpack\(.*)$/.test(given.at(-1)!)) continue;
+    if (given.length !== expected) {
+      fail(index + text.length, `${struct} is packed from ${given.length} values, and takes ${expected}`);
+    }
+  }
+}
+
+/** The arguments of the call whose parenthesis is at `open`. */
+function argumentsOf(source: string, open: number): string[] {
+  let depth = 0;
+  let from = open + 1;
+  const found: string[] = [];
+  for (const { 0: character, index } of source.slice(open).matchAll(/'(?:\\.|[^'\\])*'|[(){},]/g)) {
+    if (character === '(' || character === '{') depth++;
+    if (character === ')' || character === '}') depth--;
+    if (depth === 0 || (character === ',' && depth === 1)) {
+      found.push(source.slice(from, open + index).trim());
+      from = open + index + 1;
+    }
+    if (depth === 0) break;
+  }
+  return found;
+}

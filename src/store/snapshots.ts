@@ -1,0 +1,173 @@
+// The cacheable part of a verification (name, meta, permissions …), and the cache of it. lua/decide.lua returns it only when the
+// version that the caller sends is out of date, as with an ETag.
+
+import { JsonText } from '../domain/json.ts';
+import {
+  type PrintedLimit,
+  printSnapshot,
+  type Ratelimit,
+  type Snapshot,
+  type SnapshotIdentity,
+  type SnapshotText,
+} from '../domain/verification.ts';
+import * as layout from './layout.ts';
+import { Reader, type Values } from './struct.ts';
+
+/** Bytes of cached snapshots, in each of two generations. */
+const snapshotBytesMax = 32 * 1024 * 1024;
+
+/** The doorkeeper tells keys apart by so many bits of their digests, and forgets them when it has so many. */
+const doorkeeperBits = 20;
+const doorkeeperMax = 2 ** 17;
+
+/** For a key of which nothing is cached. */
+export const noVersion = '\0'.repeat(9);
+
+export interface CachedSnapshot {
+  workspaceId: string;
+  /** One character a byte; the script compares it with what is stored. */
+  version: string;
+  snapshot: SnapshotText;
+  bytes: number;
+  /** Extra batch weight; a plain verification weighs 1. */
+  moreWork: number;
+}
+
+/**
+ * Snapshots by the digest of their key, each with its workspace and version; the script confirms the version in the round trip
+ * that decides. A key is cached from its second use on (a doorkeeper, as in TinyLFU): keys that are used once take no memory,
+ * no time of the garbage collector and no place of another key. A key that was imported into two workspaces is cached for
+ * the last one that used it.
+ */
+export class SnapshotCache {
+  readonly #doorkeeper = new Uint8Array(2 ** doorkeeperBits / 8);
+  #doorkeeperCount = 0;
+  /** The snapshots that were used last, and the generation before them. */
+  #recent = new Map<string, CachedSnapshot>();
+  #older = new Map<string, CachedSnapshot>();
+  #recentBytes = 0;
+
+  find(workspaceId: string, digest: string): CachedSnapshot | undefined {
+    const entry = this.#recent.get(digest) ?? this.#older.get(digest);
+    return entry?.workspaceId === workspaceId ? entry : undefined;
+  }
+
+  /** Keeps an entry that was just confirmed. */
+  keep(digest: string, entry: CachedSnapshot): SnapshotText {
+    // An earlier request may have brought a newer version.
+    if (!this.#recent.has(digest)) this.#put(digest, entry);
+    return entry.snapshot;
+  }
+
+  /** `outdated` is what was cached of it, of another version. */
+  add(
+    workspaceId: string,
+    digest: string,
+    { version, snapshot }: VersionedSnapshot,
+    outdated: CachedSnapshot | undefined,
+  ): SnapshotText {
+    // An earlier request may have brought it.
+    const brought = this.find(workspaceId, digest);
+    if (brought?.version === version) return this.keep(digest, brought);
+    const printed = printSnapshot(snapshot);
+    if (!outdated && !this.#isSecondUse(digest)) return printed;
+    const flat = flattened(printed);
+    const bytes = 250 + bytesOf(flat);
+    this.#put(digest, { workspaceId, version, snapshot: flat, bytes, moreWork: moreWorkOf(flat, bytes) });
+    return flat;
+  }
+
+  /** Whether this key, or one whose digest ends alike, was used recently. Notes this use. */
+  #isSecondUse(digest: string): boolean {
+    const number = (digest.charCodeAt(31) << 16) | (digest.charCodeAt(30) << 8) | digest.charCodeAt(29);
+    const at = (number & (2 ** doorkeeperBits - 1)) >> 3;
+    const bit = 1 << (number & 7);
+    if (this.#doorkeeper[at]! & bit) return true;
+    if (++this.#doorkeeperCount > doorkeeperMax) {
+      this.#doorkeeper.fill(0);
+      this.#doorkeeperCount = 1;
+    }
+    this.#doorkeeper[at]! |= bit;
+    return false;
+  }
+
+  #put(digest: string, entry: CachedSnapshot) {
+    if (this.#recentBytes + entry.bytes > snapshotBytesMax) {
+      this.#older = this.#recent;
+      this.#recent = new Map();
+      this.#recentBytes = 0;
+    }
+    this.#recent.set(digest, entry);
+    this.#recentBytes += entry.bytes;
+  }
+}
+
+/** The snapshot of a key, of this version. */
+export interface VersionedSnapshot {
+  version: string;
+  snapshot: Snapshot;
+}
+
+/** As lua/include/decide/snapshot.lua packs it. The slugs of `permissionLists` (numbers) are yet to be read, if there are any. */
+export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLists: string[] } {
+  const reader = new Reader(packed);
+  const { version, ...fields } = layout.snapshot.read(reader);
+  const snapshot: Snapshot = {
+    keyId: `key_${fields.id16}${fields.apiId.slice(-8)}`,
+    apiId: fields.apiId,
+    enabled: fields.enabled === 1,
+    expires: fields.expires === layout.never ? undefined : fields.expires,
+    name: fields.name,
+    meta: fields.meta === undefined ? undefined : new JsonText(fields.meta),
+    permissions: linesOf(fields.slugs),
+    roles: fields.roles.map(({ name }) => name),
+    ratelimits: fields.limits.map(ratelimitOf),
+    identity: reader.isAtEnd ? undefined : readIdentity(reader),
+  };
+  return { version, snapshot, permissionLists: linesOf(fields.permissionLists) };
+}
+
+function readIdentity(reader: Reader): SnapshotIdentity {
+  const { id16, externalId, meta, limits } = layout.snapshotIdentity.read(reader);
+  return { id: `id_${id16}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: limits.map(ratelimitOf) };
+}
+
+const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
+
+const ratelimitOf = ({ id16, name, limit, duration, autoApply }: Values<typeof layout.limit.fields>): Ratelimit => ({
+  id: `rl_${id16}`,
+  name,
+  limit,
+  duration,
+  autoApply: autoApply === 1,
+});
+
+/** V8 keeps joined strings as trees of their parts, and would walk them for each response: 3 % of the server's time. */
+const flattened = ({
+  apiId,
+  externalId,
+  fields,
+  keyLimits,
+  identityLimits,
+  ...ranges
+}: SnapshotText): SnapshotText => ({
+  apiId: copied(apiId),
+  externalId: externalId && copied(externalId),
+  fields: copied(fields),
+  keyLimits: keyLimits.map(copiedLimit),
+  identityLimits: identityLimits.map(copiedLimit),
+  ...ranges,
+});
+const copied = (text: string): string => Buffer.from(text).toString();
+const copiedLimit = ({ name, text, ...limit }: PrintedLimit) => ({ name: copied(name), text: copied(text), ...limit });
+
+/** A string takes at most its bytes in UTF-8, and a fixed overhead. */
+const bytesOf = ({ apiId, externalId = '', fields, keyLimits, identityLimits }: SnapshotText): number =>
+  [apiId, externalId, fields, ...[...keyLimits, ...identityLimits].flatMap(({ name, text }) => [name, text])].reduce(
+    (sum, text) => sum + 40 + Buffer.byteLength(text),
+    0,
+  );
+
+/** Each 16 KB weighs 1, as a key may have megabytes of permissions, which this process writes; so do eight limits, for Redis. */
+const moreWorkOf = ({ keyLimits, identityLimits }: SnapshotText, bytes: number): number =>
+  Math.floor(bytes / 16_384) + Math.floor((keyLimits.length + identityLimits.length) / 8);

@@ -1,0 +1,296 @@
+// Packed structures, declared once for both languages. A structure is a list of named fields; from it come
+//
+//   in TypeScript  `read` and `write` (generated, so that they cost what code written by hand does), and the place of each
+//                  field in `at`
+//   in Lua         literals that the loader (scripts.ts) puts in the place of names in capitals, see `literalsOf`
+//
+// All numbers are unsigned and big-endian.
+
+type UintBytes = 1 | 2 | 4 | 6 | 7;
+
+/** A field of a structure. */
+export type Field =
+  | { kind: 'uint'; bytes: UintBytes }
+  /** Always the same number of bytes; in TypeScript a string with one character a byte. */
+  | { kind: 'bytes'; bytes: number }
+  /** Its length, then UTF-8. Written from a Buffer. */
+  | { kind: 'text'; lengthBytes: 1 | 2 | 4 }
+  /** The same with one character a byte, for what is ASCII and may be large. */
+  | { kind: 'ascii'; lengthBytes: 4 }
+  /** Its length + 1, then UTF-8; 0 where there is none. */
+  | { kind: 'optional'; lengthBytes: 2 | 4 }
+  /** UTF-8 whose length is an earlier field. */
+  | { kind: 'sized'; by: string }
+  /** How many, then each. In Lua one packed string. */
+  | { kind: 'list'; countBytes: 1 | 2; of: Struct<Fields> }
+  /** Always the same number of counts, which Lua reads one by one, or as one string (`merged` of `luaFormat`). */
+  | { kind: 'counts'; bytes: UintBytes; length: number }
+  /** Another structure: fields of their own in Lua, and opaque bytes, one character each, in TypeScript. */
+  | { kind: 'opaque'; of: Struct<Fields> }
+  /** All that follows. */
+  | { kind: 'rest' };
+
+export type Fields = Readonly<Record<string, Field>>;
+
+export const uint = <const Bytes extends UintBytes>(bytes: Bytes) => ({ kind: 'uint', bytes }) as const;
+export const bytes = (count: number) => ({ kind: 'bytes', bytes: count }) as const;
+export const text = (lengthBytes: 1 | 2 | 4) => ({ kind: 'text', lengthBytes }) as const;
+export const ascii = (lengthBytes: 4) => ({ kind: 'ascii', lengthBytes }) as const;
+export const optional = (lengthBytes: 2 | 4) => ({ kind: 'optional', lengthBytes }) as const;
+export const sized = (by: string) => ({ kind: 'sized', by }) as const;
+export const list = <Of extends Fields>(countBytes: 1 | 2, of: Struct<Of>) =>
+  ({ kind: 'list', countBytes, of }) as const;
+export const counts = (length: number, each: UintBytes) => ({ kind: 'counts', bytes: each, length }) as const;
+export const opaque = <Of extends Fields>(of: Struct<Of>) => ({ kind: 'opaque', of }) as const;
+export const rest = { kind: 'rest' } as const;
+
+type ReadValue<F> = F extends { kind: 'uint' }
+  ? number
+  : F extends { kind: 'optional' }
+    ? string | undefined
+    : F extends { kind: 'list'; of: Struct<infer Of> }
+      ? Values<Of>[]
+      : string;
+type WrittenValue<F> = F extends { kind: 'uint' } ? number : F extends { kind: 'text' | 'rest' } ? Buffer : string;
+
+/** What `read` returns. */
+export type Values<Of extends Fields> = { -readonly [Name in keyof Of]: ReadValue<Of[Name]> };
+/** What `write` takes. */
+export type Written<Of extends Fields> = { readonly [Name in keyof Of]: WrittenValue<Of[Name]> };
+
+export interface Struct<Of extends Fields> {
+  readonly fields: Of;
+  /** Bytes of the fields before the first whose length differs. */
+  readonly bytes: number;
+  /** Where a field begins, from 0, up to and including the first whose length differs. */
+  readonly at: { readonly [Name in keyof Of]: number };
+  read(reader: Reader): Values<Of>;
+  /** Writes all fields from `at` on, and returns where they end. */
+  write(buffer: Buffer, at: number, values: Written<Of>): number;
+}
+
+export function struct<const Of extends Fields>(fields: Of): Struct<Of> {
+  const at: Record<string, number> = {};
+  let length: number | undefined = 0;
+  let fixed = 0;
+  for (const [name, field] of Object.entries(fields)) {
+    if (length === undefined) continue;
+    at[name] = length;
+    const own: number | undefined = fixedBytes(field);
+    length = own === undefined ? undefined : length + own;
+    fixed = length ?? fixed;
+  }
+  return {
+    fields,
+    bytes: fixed,
+    at: at as Struct<Of>['at'],
+    read: readerOf(fields) as Struct<Of>['read'],
+    write: writerOf(fields) as Struct<Of>['write'],
+  };
+}
+
+/** Undefined when the length differs. */
+function fixedBytes(field: Field): number | undefined {
+  if (field.kind === 'uint' || field.kind === 'bytes') return field.bytes;
+  if (field.kind === 'counts') return field.bytes * field.length;
+  if (field.kind !== 'opaque') return undefined;
+  const all = Object.values(field.of.fields).map(fixedBytes);
+  return all.includes(undefined) ? undefined : field.of.bytes;
+}
+
+function readerOf(fields: Fields): unknown {
+  const lists: unknown[] = [];
+  const entries = Object.entries(fields).map(([name, field]) => `${name}: ${readExpression(field, lists)}`);
+  const body = entries.some((entry) => entry.includes('values.'))
+    ? // A length that is an earlier field has to be read before it.
+      `const values = {}; ${entries.map((entry) => `values.${entry.replace(': ', ' = ')};`).join(' ')} return values;`
+    : `return { ${entries.join(', ')} };`;
+  return new Function('lists', `return function read(reader) { ${body} }`)(lists);
+}
+
+function readExpression(field: Field, lists: unknown[]): string {
+  switch (field.kind) {
+    case 'uint':
+      return `reader.uint(${field.bytes})`;
+    case 'bytes':
+      return `reader.latin1(${field.bytes})`;
+    case 'counts':
+      return `reader.latin1(${field.bytes * field.length})`;
+    case 'text':
+      return `reader.text(reader.uint(${field.lengthBytes}))`;
+    case 'ascii':
+      return `reader.latin1(reader.uint(${field.lengthBytes}))`;
+    case 'optional':
+      return `reader.optionalText(${field.lengthBytes})`;
+    case 'sized':
+      return `reader.text(values.${field.by})`;
+    case 'opaque':
+      lists.push(field.of);
+      return `reader.opaque(lists[${lists.length - 1}])`;
+    case 'list':
+      lists.push(field.of);
+      return `reader.list(${field.countBytes}, lists[${lists.length - 1}])`;
+    case 'rest':
+      return 'reader.rest()';
+  }
+}
+
+function writerOf(fields: Fields): unknown {
+  const lines = Object.entries(fields).map(([name, field]) => {
+    const value = `values.${name}`;
+    switch (field.kind) {
+      case 'uint':
+        if (field.bytes === 1) return `buffer[at++] = ${value};`;
+        return `writeUint(buffer, ${value}, at, ${field.bytes}); at += ${field.bytes};`;
+      case 'bytes':
+        return `writeLatin1(buffer, ${value}, at); at += ${field.bytes};`;
+      case 'opaque':
+        return `writeLatin1(buffer, ${value}, at); at += ${value}.length;`;
+      case 'text':
+        return `writeUint(buffer, ${value}.length, at, ${field.lengthBytes}); at += ${field.lengthBytes}; buffer.set(${value}, at); at += ${value}.length;`;
+      case 'rest':
+        return `buffer.set(${value}, at); at += ${value}.length;`;
+      default:
+        // Only Lua writes those.
+        return `throw new Error('${name} is not written here');`;
+    }
+  });
+  const source = `return function write(buffer, at, values) { ${lines.join(' ')} return at; }`;
+  return new Function('writeUint', 'writeLatin1', source)(writeUint, writeLatin1);
+}
+
+function writeUint(buffer: Buffer, value: number, at: number, length: UintBytes) {
+  if (length === 2) buffer.writeUInt16BE(value, at);
+  else if (length === 4) buffer.writeUInt32BE(value, at);
+  else {
+    buffer.writeUIntBE(Math.floor(value / 2 ** 32), at, length - 4);
+    buffer.writeUInt32BE(value % 2 ** 32, at + length - 4);
+  }
+}
+
+/** `value` has one character a byte. For so few of them, `write` would take ten times as long. */
+function writeLatin1(buffer: Buffer, value: string, at: number) {
+  for (let index = 0; index < value.length; index++) buffer[at + index] = value.charCodeAt(index);
+}
+
+export function readUint(buffer: Buffer, at: number, length: UintBytes): number {
+  if (length === 7) return buffer.readUIntBE(at, 3) * 2 ** 32 + buffer.readUInt32BE(at + 3);
+  return length === 1 ? buffer[at]! : buffer.readUIntBE(at, length);
+}
+
+const notAscii = /[\x80-\xff]/;
+
+/** Reads one field after the other. */
+export class Reader {
+  readonly #packed: Buffer;
+  /** One character a byte: texts are slices of it, because decoding one text costs as much as decoding all of it. */
+  readonly #latin1: string;
+  #at: number;
+
+  constructor(packed: Buffer, at = 0) {
+    this.#packed = packed;
+    this.#latin1 = packed.toString('latin1');
+    this.#at = at;
+  }
+
+  get isAtEnd(): boolean {
+    return this.#at === this.#packed.length;
+  }
+
+  uint(length: UintBytes): number {
+    const at = this.#at;
+    this.#at += length;
+    return readUint(this.#packed, at, length);
+  }
+
+  latin1(length: number): string {
+    const at = this.#at;
+    this.#at += length;
+    return this.#latin1.slice(at, this.#at);
+  }
+
+  text(length: number): string {
+    const at = this.#at;
+    const value = this.latin1(length);
+    return notAscii.test(value) ? this.#packed.toString('utf8', at, this.#at) : value;
+  }
+
+  optionalText(lengthBytes: 2 | 4): string | undefined {
+    const length = this.uint(lengthBytes);
+    return length === 0 ? undefined : this.text(length - 1);
+  }
+
+  /** The bytes of a structure. A copy, because a slice would keep all of what is read in memory. */
+  opaque(of: Struct<Fields>): string {
+    const at = this.#at;
+    of.read(this);
+    return this.#packed.toString('latin1', at, this.#at);
+  }
+
+  list<Of extends Fields>(countBytes: 1 | 2, of: Struct<Of>): Values<Of>[] {
+    const values: Values<Of>[] = [];
+    for (let count = this.uint(countBytes); count > 0; count--) values.push(of.read(this));
+    return values;
+  }
+
+  rest(): string {
+    return this.text(this.#packed.length - this.#at);
+  }
+}
+
+// Lua
+
+const snake = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+/** One field as `struct.pack` and `struct.unpack` know it. */
+function luaField(field: Field, merged: boolean): string {
+  switch (field.kind) {
+    case 'uint':
+      return field.bytes === 1 ? 'B' : `I${field.bytes}`;
+    case 'bytes':
+      return `c${field.bytes}`;
+    case 'counts':
+      return merged ? `c${field.bytes * field.length}` : `I${field.bytes}`.repeat(field.length);
+    case 'text':
+    case 'ascii':
+    case 'optional':
+      return `${field.lengthBytes === 1 ? 'B' : `I${field.lengthBytes}`}c0`;
+    case 'opaque':
+      return luaFields(field.of.fields);
+    case 'list':
+      return 'c0';
+    case 'sized':
+    case 'rest':
+      return '';
+  }
+}
+
+const isMerged = (merged: readonly string[], name: string) => merged.includes(name);
+
+/** Without the `>` that a format begins with, so that formats can be joined. */
+export const luaFields = (fields: Fields, merged: readonly string[] = []): string =>
+  Object.entries(fields)
+    .map(([name, field]) => luaField(field, isMerged(merged, name)))
+    .join('');
+
+/** How `struct.unpack` is to name what it reads, and how many values `struct.pack` takes for each. */
+export function luaNames(fields: Fields, merged: readonly string[] = []): { name: string; packed: number }[] {
+  return Object.entries(fields).flatMap(([name, field]): { name: string; packed: number }[] => {
+    switch (field.kind) {
+      case 'opaque':
+        return luaNames(field.of.fields).map((inner) => ({ ...inner, name: `${snake(name)}_${inner.name}` }));
+      case 'counts':
+        if (isMerged(merged, name)) return [{ name: snake(name), packed: 1 }];
+        return Array.from({ length: field.length }, (_, index) => ({ name: `${snake(name)}_${index + 1}`, packed: 1 }));
+      case 'text':
+      case 'ascii':
+      case 'optional':
+        return [{ name: snake(name), packed: 2 }];
+      case 'sized':
+      case 'rest':
+        return [];
+      default:
+        return [{ name: snake(name), packed: 1 }];
+    }
+  });
+}
