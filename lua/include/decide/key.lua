@@ -78,3 +78,8 @@ end
 
 -- The 24 characters of its id.
 local function key24() return string.sub(key_packed, 1, 16) .. key_api8 end
+
+-- A new state of the key without the link to an identity that is gone.
+local function without_link(state)
+  return string.sub(state, 1, KEY_LINK_AT - 1) .. '\0\0' .. string.sub(state, key_limits_at)
+end

@@ -97,7 +97,8 @@ local function verify(position, last, root_index)
   local tags = request and request.tags and counted_tags(request.tags, key_api8)
 
   -- Count, in the hour that this is in; charge all of it or nothing.
-  local is_new_hour = hour ~= call_hour or key_external_id ~= key_linked_id
+  local is_unlinked = key_external_id ~= key_linked_id
+  local is_new_hour = hour ~= call_hour or is_unlinked
   if is_new_hour then
     valid, refusals, spent = 0, NO_REFUSALS, 0
   end
@@ -109,6 +110,7 @@ local function verify(position, last, root_index)
     refusals = one_more(refusals, outcome)
   end
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
+  if is_unlinked then state = without_link(state) end
   local new_identity = is_valid and key_identity and identity_state()
   local answer = pack_verified(outcome + (is_sent and SNAPSHOT_BEFORE or 0), flags.limited, balance, is_judged)
 
