@@ -1,7 +1,9 @@
 // The rules of ARCHITECTURE.md, checked. A rule worth writing down is worth enforcing. Everything is read from the
 // repository as it is, so a file that is added is covered at once.
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join, posix, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
@@ -9,7 +11,7 @@ import { errorCatalogue } from '../src/errors.ts';
 import { operations } from '../src/operations/index.ts';
 import { keyspace } from '../src/store/keyspace.ts';
 import { luaLiterals, luaSignatures } from '../src/store/layout.ts';
-import { scriptNames } from '../src/store/luaSource.ts';
+import { assemble, scriptNames } from '../src/store/luaSource.ts';
 import { brokenReferences, hasProse, repositoryFiles } from './support/references.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -284,6 +286,22 @@ describe('lua/', () => {
     expect(lines.filter((line) => /^local (?!function).*redis\.call/.test(line))).toEqual([]);
   });
 
+  test('a variable of an include is changed by that include only', () => {
+    const variables = includes.flatMap((path) =>
+      declaredIn(path).filter(
+        (name) => !/^[A-Z]/.test(name) && !new RegExp(`^local function ${name}\\b`, 'm').test(read(path)),
+      ),
+    );
+    const changed = scripts.flatMap((path) => {
+      const code = read(path).replace(/--.*$/gm, '');
+      const others = variables.filter((name) => !includes.includes(path) || !declaredIn(path).includes(name));
+      return others
+        .filter((name) => new RegExp(`^\\s+(?:[\\w.]+, )*${name}(?:, [\\w.]+)* =[^=]`, 'm').test(code))
+        .map((name) => `${path}: ${name}`);
+    });
+    expect(changed).toEqual([]);
+  });
+
   test('nothing is global', () => {
     const offenders = scripts.flatMap((path) =>
       read(path)
@@ -409,3 +427,19 @@ function codesIn(markdown: string): string[] {
   }
   return codes;
 }
+
+const hasLuacheck = spawnSync('luacheck', ['--version'], { stdio: 'ignore' }).status === 0;
+
+test.skipIf(!hasLuacheck)('luacheck (of Debian: lua-check) finds nothing in the assembled scripts', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tollgate-lua-'));
+  for (const name of scriptNames) {
+    const { source } = assemble(name);
+    // The first line of a library is for Redis.
+    writeFileSync(join(folder, `${name.replace('/', '.')}.lua`), source.replace(/^#!.*/, ''));
+  }
+  const { stdout } = spawnSync('luacheck', ['-q', '--no-color', '--config', '.luacheckrc', folder], {
+    encoding: 'utf8',
+  });
+  rmSync(folder, { recursive: true });
+  expect(stdout).toMatch(/^Total: 0 warnings \/ 0 errors in \d+ files$/m);
+});

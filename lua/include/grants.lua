@@ -3,19 +3,19 @@
 
 -- @include "include/names"
 
-local function lists(grants, grant) return string.find(grants, '\n' .. grant .. '\n', 1, true) ~= nil end
+local function has_grant(grants, grant) return string.find(grants, '\n' .. grant .. '\n', 1, true) ~= nil end
 
 -- May it do `action` to the `resource` with this id? Pass '*' as id for a resource that has none or does not exist yet.
 local function holds(grants, resource, id, action)
-  return lists(grants, '*')
-    or lists(grants, resource .. '.*.' .. action)
-    or lists(grants, resource .. '.' .. id .. '.' .. action)
+  return has_grant(grants, '*')
+    or has_grant(grants, resource .. '.*.' .. action)
+    or has_grant(grants, resource .. '.' .. id .. '.' .. action)
 end
 
 -- May it do `action` to any resource at all? For actions of one resource only, such as verify_key: the end of a grant then
 -- names the resource. No pattern: one with a repetition would try every length of every id.
 local function holds_any(grants, action)
-  return lists(grants, '*') or string.find(grants, '.' .. action .. '\n', 1, true) ~= nil
+  return has_grant(grants, '*') or string.find(grants, '.' .. action .. '\n', 1, true) ~= nil
 end
 
 -- Reads a root key. Answers 'unauthorized', 'root_key_disabled', 'root_key_expired' or 'ok', then its grants and id.

@@ -35,7 +35,7 @@ end
 local function read_limits(packed, position, tail_bytes)
   local limits, count = {}, nil
   count, position = struct.unpack('>B', packed, position)
-  local lengths, window_at = window_lengths(packed, count, tail_bytes)
+  local lengths, window_first = window_lengths(packed, count, tail_bytes)
   for index = 1, count do
     local limit, duration, auto_apply, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
     local id_at = position + LIMIT_HEAD_LENGTH
@@ -46,9 +46,9 @@ local function read_limits(packed, position, tail_bytes)
       auto = auto_apply == 1,
       id = string.sub(packed, id_at, name_at - 1),
       name = string.sub(packed, name_at, name_at + name_bytes - 1),
-      window = string.sub(packed, window_at, window_at + lengths[index] - 1),
+      window = string.sub(packed, window_first, window_first + lengths[index] - 1),
     }
-    position, window_at = name_at + name_bytes, window_at + lengths[index]
+    position, window_first = name_at + name_bytes, window_first + lengths[index]
   end
   return limits
 end

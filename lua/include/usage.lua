@@ -32,10 +32,10 @@ local function usage_entry(external_id, usage)
 end
 
 -- Appends an hour to the history of a key, if anything was counted in it.
-local function flush_usage(workspace, key24, external_id, usage, retention_ms)
+local function flush_usage(workspace, id24, external_id, usage, retention_ms)
   local entry, hour = usage_entry(external_id, usage)
   if entry == '' then return end
-  local history = key_usage(workspace, key24, month_name(hour))
+  local history = key_usage(workspace, id24, month_name(hour))
   redis.call('APPEND', history, entry)
   redis.call('PEXPIRE', history, int(retention_ms + 31 * DAY_MS))
 end

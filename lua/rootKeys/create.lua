@@ -45,6 +45,6 @@ redis.call(
 if request.name then redis.call('HSET', record, 'name', request.name) end
 if request.expires then redis.call('HSET', record, 'expires', int(request.expires)) end
 redis.call('ZADD', root_key_list(workspace), 0, id16 .. digest)
-note_governing(workspace, digest, lists(request.grants, '*') and not request.expires)
+note_governing(workspace, digest, has_grant(request.grants, '*') and not request.expires)
 audit(workspace, now, actor, 'root_key', 'root_' .. id16)
 return { 'created', 'root_' .. id16 }

@@ -39,7 +39,7 @@ if ends > caller.ends then
   local widens = request.grants and lacking_grant(grant_set(stored[1]), grants)
   if ends > ended or widens or enabled and not was_enabled then return { 'outlives', int(caller.ends) } end
 end
-local governs = lists(grants, '*') and enabled and ends == math.huge
+local governs = has_grant(grants, '*') and enabled and ends == math.huge
 if not stays_governed(workspace, digest, governs) then return { 'last_root_key' } end
 
 redis.call('HSET', record, 'grants', grants, 'enabled', enabled and '1' or '0')

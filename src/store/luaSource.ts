@@ -96,7 +96,7 @@ function withoutUnused(lines: readonly Line[]): Line[] {
   }
   // The list grows while it is walked.
   for (const at of used) {
-    for (const word of lines[at]!.text.replace(/--.*/, '').match(/\w+/g) ?? []) {
+    for (const word of wordsIn(lines[at]!.text)) {
       used.push(...(unused.get(word) ?? []));
       unused.delete(word);
     }
@@ -119,7 +119,7 @@ function inBlocks(lines: readonly Line[]): Line[] {
   const wordsOf = new Map<string, Set<string>>();
   for (const line of lines) {
     const words = wordsOf.get(fileOf(line)) ?? new Set();
-    for (const word of line.text.replace(/--.*/, '').match(/\w+/g) ?? []) words.add(word);
+    for (const word of wordsIn(line.text)) words.add(word);
     wordsOf.set(fileOf(line), words);
   }
   const isUsedElsewhere = (name: string, file: string) =>
@@ -146,6 +146,10 @@ function inBlocks(lines: readonly Line[]): Line[] {
   }
   return result;
 }
+
+/** The names in a line, but for its strings and comment. */
+const wordsIn = (text: string): string[] =>
+  text.replace(/--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"/g, ' ').match(/\w+/g) ?? [];
 
 const token = /--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_][\w.]*/g;
 

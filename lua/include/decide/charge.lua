@@ -103,7 +103,7 @@ local function find_window(wanted_name, wanted_duration)
   position = position + 1
   local lengths, window_first = window_lengths(packed, count, KEY_TAIL_LENGTH)
   for number = 1, count do
-    local limit, duration, auto_apply, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    local _, duration, _, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
     local name_at = position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
     position = name_at + name_bytes
     if duration == wanted_duration and string.sub(packed, name_at, position - 1) == wanted_name then

@@ -43,7 +43,7 @@ end
 local function allows(root, resource, id, action)
   local allowed = root.allowed[id]
   if allowed == nil then
-    allowed = lists(root.grants, resource .. '.' .. id .. '.' .. action)
+    allowed = has_grant(root.grants, resource .. '.' .. id .. '.' .. action)
     add_work(#root.grants / 4000)
     root.allowed[id] = allowed
   end

@@ -45,9 +45,9 @@ end
 
 -- The snapshot, packed.
 local function pack_snapshot(dependencies)
-  local slugs, permission_lists, roles = '', '', '\0\0'
+  local slugs, number_lists, roles = '', '', '\0\0'
   if key_flags.permissions then
-    slugs, permission_lists, roles = packed_permissions(key_name)
+    slugs, number_lists, roles = packed_permissions(key_name)
   end
   local display = key_display or redis.call('HMGET', key_name, 'state', 'name', 'meta')
   local name, meta = display[2], display[3]
@@ -65,7 +65,7 @@ local function pack_snapshot(dependencies)
     key_version_time, key_version_number, #dependencies, dependencies,
     key_packed, key_api.id, key_flags.enabled and 1 or 0, key_expires,
     name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '',
-    #slugs, slugs, #permission_lists, permission_lists, roles,
+    #slugs, slugs, #number_lists, number_lists, roles,
     configured_limits(key_packed, key_limits_at, KEY_TAIL_LENGTH),
     key_identity, #external_id, external_id,
     identity_meta and #identity_meta + 1 or 0, identity_meta or '', identity_limits)

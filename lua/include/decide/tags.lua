@@ -22,15 +22,15 @@ local function counted_tags(tags, api8)
 end
 
 -- Counts an outcome, and credits spent, under each of these tags.
-local function count_tags(tags, key24, external_id, outcome, spent)
+local function count_tags(tags, id24, external_id, outcome, spent)
   if #tags == 0 then return end
-  local api8 = string.sub(key24, 17)
+  local api8 = string.sub(id24, 17)
   local names, record = tag_names(call_workspace, api8), tag_usage(call_workspace, api8, call_day)
   local bounded_by = call_total_bounds[record] or { tags = api_usage(call_workspace, api8, call_day), spent = {} }
   redis.call('SADD', names, unpack(tags))
   redis.call('PEXPIRE', names, int(call_retention))
   -- TAG_FIELD up to the tag.
-  local head = call_hour_of_day .. outcome .. key24 .. struct.pack('>Bc0', #external_id, external_id)
+  local head = call_hour_of_day .. outcome .. id24 .. struct.pack('>Bc0', #external_id, external_id)
   for _, tag in ipairs(tags) do
     local field = head .. tag
     add_total(record, field, 1, bounded_by)
