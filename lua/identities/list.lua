@@ -28,7 +28,8 @@ for index = 1, math.min(count, #members) do
     or string.find(string.lower(external_id), search, 1, true)
   then
     local row_parts
-    rows[#rows + 1], row_parts = identity_reply(workspace, load_identity(workspace, external_id), external_id)
+    rows[#rows + 1], row_parts =
+      identity_reply(load_identity(workspace, external_id), external_id, identity_meta(workspace, external_id))
     parts = parts + row_parts
   end
 end

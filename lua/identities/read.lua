@@ -10,4 +10,5 @@
 
 local workspace, wanted = KEYS[1], ARGV[1]
 local external_id = external_id_for(workspace, wanted)
-return external_id and (identity_reply(workspace, load_identity(workspace, external_id), external_id))
+if not external_id then return false end
+return (identity_reply(load_identity(workspace, external_id), external_id, identity_meta(workspace, external_id)))

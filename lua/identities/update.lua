@@ -24,6 +24,7 @@ local counters
 if request.ratelimits then
   identity.limits, counters = replace_limits(workspace, identity.id16, identity.limits, request.ratelimits, now)
 end
+local meta = identity_meta(workspace, external_id)
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
@@ -32,6 +33,9 @@ if request.ratelimits then
 end
 identity.version = next_version()
 redis.call('HSET', record, 'state', pack_identity(identity))
-if request.meta then write_field(record, 'meta', request.meta) end
+if request.meta then
+  write_field(record, 'meta', request.meta)
+  meta = request.meta ~= '' and request.meta
+end
 audit(workspace, now, actor, 'identity', 'id_' .. identity.id16)
-return (identity_reply(workspace, identity, external_id))
+return (identity_reply(identity, external_id, meta))

@@ -39,9 +39,13 @@ local function identity_of(workspace, link)
   return read_identity(packed), external_id
 end
 
+-- The metadata of an identity, or false.
+local function identity_meta(workspace, external_id)
+  return redis.call('HGET', identity_record(workspace, external_id), 'meta')
+end
+
 -- An identity as a named reply (IdentityReply in src/store/records.ts), and how many parts it has.
-local function identity_reply(workspace, identity, external_id)
-  local meta = redis.call('HGET', identity_record(workspace, external_id), 'meta')
+local function identity_reply(identity, external_id, meta)
   local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limit_replies(identity.limits) }
   return named(reply), #identity.limits + parts_of_meta(meta)
 end

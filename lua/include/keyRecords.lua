@@ -65,7 +65,7 @@ local function key_reply(workspace, record, state, api_id)
   local identity, external_id = identity_of(workspace, state.link)
   if identity then
     local identity_parts
-    reply.identity, identity_parts = identity_reply(workspace, identity, external_id)
+    reply.identity, identity_parts = identity_reply(identity, external_id, identity_meta(workspace, external_id))
     parts = parts + identity_parts
   end
   return reply, parts
