@@ -37,6 +37,14 @@ test('every service has a row in README', () => {
   for (const service of services) expect(readme).toContain(`| \`${service}\``);
 });
 
+test('docs/contract.md describes every operation', () => {
+  const described = new Set(
+    [...read('docs/contract.md').matchAll(/\*\*([\w.]+(?:, [\w.]+)*)\*\*/g)].flatMap(([, names]) => names!.split(', ')),
+  );
+  const isDescribed = (name: string) => described.has(name) || described.has(name.split('.')[1]!);
+  expect(operations.map(({ name }) => name).filter((name) => !isDescribed(name))).toEqual([]);
+});
+
 test('SECURITY.md names the pages that need no root key', async () => {
   const [, row] = /^\| anyone who reaches the port \| (.*?) \|/m.exec(security)!;
   const named = [...row!.matchAll(/`(\/[^`]+)`/g)].map((match) => match[1]!);
