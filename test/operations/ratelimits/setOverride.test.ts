@@ -332,7 +332,7 @@ describe('ratelimits.setOverride: 400', () => {
     const refused = await setHere('second*', 'two');
     expect(refused).toMatchObject({ status: 400, code: 'invalid_input' });
     expect(refused.error.errors).toEqual([
-      { location: 'body.identifier', message: expect.stringContaining('at most 2000 in all') },
+      { location: 'body.identifier', message: expect.stringContaining('at most 2000 in total') },
     ]);
     for (const identifier of ['first*', 'exact']) expect((await setHere(identifier, 'two')).status).toBe(200);
     const gone = await call('ratelimits.deleteOverride', { namespace: 'one', identifier: 'first*' }, rootKey);
