@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { configDefaults, defineConfig } from 'vitest/config';
 
 /** npm run test:faults: only the fault programs, the long ones too, one at a time so that none disturbs another's figures. */
@@ -35,7 +36,8 @@ export default defineConfig({
     globalSetup: 'test/support/redis.ts',
     setupFiles: 'test/support/emptyDatabase.ts',
     pool: 'forks',
-    maxWorkers: faultsOnly ? 1 : 2,
+    // One more than there are cores, as many tests wait for processes.
+    maxWorkers: faultsOnly ? 1 : availableParallelism() + 1,
     testTimeout: 20_000,
     hookTimeout: 30_000,
   },

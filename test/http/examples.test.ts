@@ -75,7 +75,8 @@ async function keyOf(store: Store, rootKey: string): Promise<string> {
 function withoutChance(text: string, secrets: readonly string[]): string {
   const masked = secrets.map((secret, index) => {
     const prefix = secret.slice(0, secret.indexOf('_') + 1);
-    return prefix + `Example${index}`.repeat(8).slice(0, secret.length - prefix.length);
+    // Of one length, which in base58 differs by chance.
+    return prefix + `Example${index}`.repeat(8).slice(0, prefix === 'root_' ? 45 : 28);
   });
   const starts = /"start":"(\w+)"/g;
   const withoutSecrets = secrets
