@@ -252,7 +252,7 @@ class Pipeline {
     const caller = await this.#authenticate(call);
     const actor = { rootKeyId: caller.rootKeyId, operation: operation.name, requestId: call.request.requestId };
     const manageContext: ManageContext = { ...context, caller, actor, after };
-    const loaded = await authorize(operation, value, manageContext);
+    const loaded = await authorise(operation, value, manageContext);
     return operation.handle(value as never, manageContext, loaded);
   }
 
@@ -327,7 +327,7 @@ const kindOf = ({ status, code }: ApiError, { name }: AnyOperation) =>
  * Runs `load` and checks the grants of the caller: before `load`, that it has the actions for any id, and afterwards for
  * the ids of `scope`.
  */
-async function authorize(operation: Managing, value: unknown, context: ManageContext): Promise<unknown> {
+async function authorise(operation: Managing, value: unknown, context: ManageContext): Promise<unknown> {
   const { grants } = context.caller;
   const refuse = (missing: string) => {
     if (operation.refuseAs) return new ApiError(operation.refuseAs, 'There is no such key.');
