@@ -4,6 +4,7 @@
  */
 
 import { parseRedisUrl } from './domain/redisUrl.ts';
+import { dayMs } from './domain/time.ts';
 
 /** A kind of value. `accepts` continues "must be"; `parse` returns undefined for a value that is not accepted. */
 interface Kind<T> {
@@ -167,8 +168,6 @@ export const sharesMetrics = ({ metricsPort, host }: Config): boolean =>
 /** Undefined for HTTP without TLS. */
 export const tlsSettings = ({ tlsCertFile, tlsKeyFile, tlsKeyPassphrase }: Config) =>
   tlsCertFile === '' ? undefined : { certFile: tlsCertFile, keyFile: tlsKeyFile, passphrase: tlsKeyPassphrase };
-
-const dayMs = 86_400_000;
 
 /** The settings of the store, for the server and the command line. */
 export const storeSettings = (config: Config) => ({

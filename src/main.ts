@@ -6,7 +6,7 @@ import { loadConfig, sharesMetrics, storeSettings, tlsSettings } from './config.
 import { ApiError } from './errors.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, textOf } from './metrics.ts';
-import { openSnapshots, serve, serveMetrics, stopWaitMs } from './serve.ts';
+import { openReports, serve, serveMetrics, stopWaitMs } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 import { startSweeper } from './sweeper.ts';
@@ -44,10 +44,10 @@ async function start() {
   closers.unshift(() => sweeper.stop());
 
   const { host, port, workers: count } = config;
-  const ownSnapshot = openSnapshots(metrics, store);
+  const ownReport = openReports(metrics, store);
   let workers: Awaited<ReturnType<typeof startWorkers>> | undefined;
   const scrape = onceASecond(async () => {
-    const [own, others = []] = await Promise.all([ownSnapshot(), workers?.snapshots()]);
+    const [own, others = []] = await Promise.all([ownReport(), workers?.reports()]);
     return { text: await textOf([own, ...others]), ageMs: 0 };
   });
   if (count > 1) {

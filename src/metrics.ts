@@ -22,7 +22,7 @@ interface Family {
 }
 
 /** The metrics of one process. Processes send them to each other, and prom-client adds them up. */
-export type Snapshot = Family[];
+export type Report = Family[];
 
 /** Seconds: from a round trip on the same machine to the longest sensible timeout. */
 const durationBounds = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
@@ -191,7 +191,7 @@ export class Metrics {
     return known;
   }
 
-  /** The sweeper starts: from now on the snapshot contains its metrics. */
+  /** The sweeper starts: from now on the report contains its metrics. */
   sweeps() {
     this.#counts.sweptAt = performance.now();
   }
@@ -210,7 +210,7 @@ export class Metrics {
     this.#counts.workersRestarted++;
   }
 
-  snapshot(state: StoreState): Snapshot {
+  report(state: StoreState): Report {
     return [
       family('gauge', 'processes', 'Processes whose metrics are included.', single(1)),
       family(
@@ -337,11 +337,11 @@ function sweeperFamilies({ sweptAt, lateMs, largestWorkspace }: Counts): Family[
 }
 
 /** Starts to observe memory, CPU, event loop and garbage collection of this process. To be called once. */
-export function watchProcess(): () => Promise<Snapshot> {
+export function watchProcess(): () => Promise<Report> {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   return async () => {
-    const families = (await registry.getMetricsAsJSON()) as unknown as Snapshot;
+    const families = (await registry.getMetricsAsJSON()) as unknown as Report;
     return families.map((each) => ({
       ...each,
       // `omit` would drop the start time from a sum. That of the first process is the server's.
@@ -353,15 +353,15 @@ export function watchProcess(): () => Promise<Snapshot> {
 }
 
 /** The metrics of a process that ended: gauges hold only while it runs. */
-export const withoutGauges = (snapshot: Snapshot): Snapshot => snapshot.filter(({ type }) => type !== 'gauge');
+export const withoutGauges = (report: Report): Report => report.filter(({ type }) => type !== 'gauge');
 
-export const sumOf = async (snapshots: Snapshot[]): Promise<Snapshot> =>
-  (await AggregatorRegistry.aggregate(snapshots).getMetricsAsJSON()) as unknown as Snapshot;
+export const sumOf = async (reports: Report[]): Promise<Report> =>
+  (await AggregatorRegistry.aggregate(reports).getMetricsAsJSON()) as unknown as Report;
 
 export const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** Returns the sum of snapshots in the text format of Prometheus. */
-export const textOf = (snapshots: Snapshot[]): Promise<string> => AggregatorRegistry.aggregate(snapshots).metrics();
+/** Returns the sum of reports in the text format of Prometheus. */
+export const textOf = (reports: Report[]): Promise<string> => AggregatorRegistry.aggregate(reports).metrics();
 
 /** The text for Prometheus, and its age. */
 export interface Scrape {

@@ -1,4 +1,4 @@
-// The type of an operation. Routing, validation, authorization, response bodies, the OpenAPI document and the contract tests
+// The type of an operation. Routing, validation, authorisation, response bodies, the OpenAPI document and the contract tests
 // read these fields, so nothing generic is written twice.
 
 import type { Static, TSchema } from 'typebox';
@@ -57,7 +57,7 @@ export interface Page<Item> {
 }
 
 /**
- * An operation that manages. The pipeline authenticates the caller, calls `load`, authorizes the caller for `scope`, and
+ * An operation that manages. The pipeline authenticates the caller, calls `load`, authorises the caller for `scope`, and
  * calls `handle`.
  */
 interface Manages<Name extends string, Input extends TSchema, Output extends TSchema, Loaded>
@@ -85,7 +85,7 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
 }
 
 /**
- * An operation on the hot path. Its script authenticates and authorizes as well as decides, so `decide` gets an unchecked
+ * An operation on the hot path. Its script authenticates and authorises as well as decides, so `decide` gets an unchecked
  * root key. It returns `data` as text, and may throw synchronously.
  */
 interface Decides<Name extends string, Input extends TSchema, Output extends TSchema>

@@ -9,7 +9,7 @@ import { createPipeline } from './http/pipeline.ts';
 import { createMetricsHandler } from './http/probes.ts';
 import { RootKeyReader } from './http/rootKey.ts';
 import { listen, type Server } from './http/server.ts';
-import { type Metrics, type Scrape, type Snapshot, watchProcess } from './metrics.ts';
+import { type Metrics, type Report, type Scrape, watchProcess } from './metrics.ts';
 import { operations } from './operations/index.ts';
 import type { Store } from './store/store.ts';
 
@@ -97,7 +97,7 @@ export async function serveMetrics(
 const redisWaitMs = 2_000;
 
 /** Starts to observe this process, and returns a function that returns its metrics. To be called once per process. */
-export function openSnapshots(metrics: Metrics, store: Store): () => Promise<Snapshot> {
+export function openReports(metrics: Metrics, store: Store): () => Promise<Report> {
   const processMetrics = watchProcess();
   return async () => {
     const redisUp = await Promise.race([
@@ -107,6 +107,6 @@ export function openSnapshots(metrics: Metrics, store: Store): () => Promise<Sna
       ),
       delay(redisWaitMs, false, { ref: false }),
     ]);
-    return [...metrics.snapshot({ redisUp, waiting: store.decide.waiting }), ...(await processMetrics())];
+    return [...metrics.report({ redisUp, waiting: store.decide.waiting }), ...(await processMetrics())];
   };
 }

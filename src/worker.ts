@@ -7,7 +7,7 @@ import { openChannel } from './channel.ts';
 import { loadConfig, storeSettings } from './config.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, type Scrape } from './metrics.ts';
-import { openSnapshots, serve, stopWaitMs } from './serve.ts';
+import { openReports, serve, stopWaitMs } from './serve.ts';
 import { openStore } from './store/store.ts';
 
 const config = loadConfig();
@@ -28,7 +28,7 @@ const store = await openStore({
   onEvent: (message) => log.warn(message),
   observe: metrics.observe,
 }).catch(fail);
-const channel = openChannel(process, { counts: openSnapshots(metrics, store) });
+const channel = openChannel(process, { counts: openReports(metrics, store) });
 const scrape = onceASecond(() => channel.request<Scrape>('scrape', scrapeWaitMs));
 const server = await serve({ store, config, log, port: config.port, sharePort: true, metrics, scrape }).catch(fail);
 

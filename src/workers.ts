@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { openChannel } from './channel.ts';
 import { environmentWith } from './config.ts';
-import { type Scrape, type Snapshot, sumOf, withoutGauges } from './metrics.ts';
+import { type Report, type Scrape, sumOf, withoutGauges } from './metrics.ts';
 
 interface WorkersOptions {
   count: number;
@@ -62,9 +62,9 @@ class Workers {
   readonly #processes = new Set<ChildProcess>();
   readonly #channels = new Map<ChildProcess, ReturnType<typeof openChannel>>();
   /** The last known metrics of each worker. */
-  readonly #snapshots = new Map<ChildProcess, Snapshot>();
+  readonly #reports = new Map<ChildProcess, Report>();
   /** Those of workers that ended: Prometheus expects that a sum never decreases. */
-  readonly #endedSnapshots: Snapshot[] = [];
+  readonly #endedReports: Report[] = [];
   #isStopping = false;
 
   constructor(port: number, options: Omit<WorkersOptions, 'count' | 'port'>) {
@@ -102,8 +102,8 @@ class Workers {
   #forget(worker: ChildProcess) {
     this.#processes.delete(worker);
     this.#channels.delete(worker);
-    this.#endedSnapshots.push(withoutGauges(this.#snapshots.get(worker) ?? []));
-    this.#snapshots.delete(worker);
+    this.#endedReports.push(withoutGauges(this.#reports.get(worker) ?? []));
+    this.#reports.delete(worker);
   }
 
   async #restart(reason: string) {
@@ -123,16 +123,16 @@ class Workers {
   }
 
   /** Metrics of all workers. A worker that does not reply in time contributes its last counts. */
-  async snapshots(): Promise<Snapshot[]> {
+  async reports(): Promise<Report[]> {
     const requests = [...this.#channels].map(async ([worker, channel]) => {
-      const snapshot = await channel.request<Snapshot>('counts', countsWaitMs).catch(() => undefined);
+      const report = await channel.request<Report>('counts', countsWaitMs).catch(() => undefined);
       if (!this.#processes.has(worker)) return;
-      this.#snapshots.set(worker, snapshot ?? withoutGauges(this.#snapshots.get(worker) ?? []));
+      this.#reports.set(worker, report ?? withoutGauges(this.#reports.get(worker) ?? []));
     });
     await Promise.all(requests);
-    const ended = this.#endedSnapshots;
+    const ended = this.#endedReports;
     ended.splice(0, ended.length, await sumOf([...ended]));
-    return [...ended, ...this.#snapshots.values()];
+    return [...ended, ...this.#reports.values()];
   }
 
   /** Each worker drains by itself, for DRAIN_MS. */

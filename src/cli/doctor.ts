@@ -304,7 +304,7 @@ function clock({ skewMs }: RedisFacts): Finding {
   const duration = size < 10_000 ? `${Math.round(size)} ms` : `${Math.round(size / 1000)} s`;
   const found = `that of Redis is ${duration} ${skewMs < 0 ? 'behind' : 'ahead of'} that of this machine`;
   if (size < clockSkewMs.warning) return ok('clock', found);
-  const change = 'The clock of Redis determines expiry and limits. Synchronize both clocks with NTP.';
+  const change = 'The clock of Redis determines expiry and limits. Synchronise both clocks with NTP.';
   return size < clockSkewMs.fault ? warning('clock', found, change) : fault('clock', found, change);
 }
 

@@ -3,6 +3,7 @@
 
 import Type, { type Static, type TSchema } from 'typebox';
 import { JsonText, memberText, print } from '../domain/json.ts';
+import { timeMax } from '../domain/time.ts';
 import { parseBody } from '../input/body.ts';
 import { compileInput } from '../input/validate.ts';
 import type { Context } from '../operation.ts';
@@ -24,7 +25,7 @@ import type { Identity, KeyRecord } from '../store/records.ts';
 export const kinds = ['permission', 'role', 'api', 'identity', 'key'] as const;
 export type Kind = (typeof kinds)[number];
 
-const Time = Type.Optional(Type.Integer({ minimum: 0, maximum: 4_102_444_800_000 }));
+const Time = Type.Optional(Type.Integer({ minimum: 0, maximum: timeMax }));
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
 const ExportedApiId = Type.String({ pattern: `^api_${base58}{16}$` });
 

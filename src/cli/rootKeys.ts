@@ -1,5 +1,6 @@
 import { actions, areTooLong, grantsBytesMax, parseGrant } from '../domain/grants.ts';
 import { createRootKeyString, digestOf } from '../domain/keyString.ts';
+import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { cliActor, type RootKeyRecord } from '../store/rootKeys.ts';
 import type { Store } from '../store/store.ts';
 import type { CommandResult } from './result.ts';
@@ -78,16 +79,14 @@ function readGrant(text: string): string {
   );
 }
 
-const unitMs: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
-/** The end of 2099, as in the API. */
-const expiresMaxMs = 4_102_444_800_000;
+const unitMs: Record<string, number> = { m: 60_000, h: hourMs, d: dayMs };
 
 function readExpires(text: string, now: Date): number {
   const nowMs = now.getTime();
   const [, count, unit] = /^(\d{1,9})([mhd])$/.exec(text) ?? [];
   const isDate = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(text);
   const ms = unit ? nowMs + Number(count) * unitMs[unit]! : isDate ? Date.parse(text) : Number.NaN;
-  if (ms > nowMs && ms <= expiresMaxMs) return ms;
+  if (ms > nowMs && ms <= timeMax) return ms;
   if (ms <= nowMs) throw new Error(`--expires ${text} is in the past.`);
   throw new Error(
     `--expires ${text} is not valid. Use a date (2027-01-31), a time with its zone (2027-01-31T12:00Z), ` +

@@ -27,7 +27,7 @@ export const defaultByteLength = 16;
 interface NewKeyString {
   /** The whole string. It is never stored. */
   key: string;
-  /** The part that is stored, to recognize the key by. */
+  /** The part that is stored, to recognise the key by. */
   start: string;
 }
 

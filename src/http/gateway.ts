@@ -178,7 +178,7 @@ class Gateway {
     // headers of the end user's request then leaves none of those.
     headers.push([responseHeaders.code, 'VALID'], [responseHeaders.externalId, headerText(snapshot.externalId ?? '')]);
     const values = memberTextsOf(metaOf(snapshot) ?? '{}', this.#metaMembers);
-    for (const [index, name] of this.#metaHeaders.entries()) headers.push([name, metaText(values[index])]);
+    for (const [index, name] of this.#metaHeaders.entries()) headers.push([name, metaHeaderValue(values[index])]);
     headers.push(notToBeStored);
     return {
       status: 200,
@@ -310,7 +310,7 @@ function headerText(value: string): string {
 }
 
 /** The header value of a member of the metadata, given as JSON: a string is decoded, other values stay JSON. */
-function metaText(json: string | undefined): string {
+function metaHeaderValue(json: string | undefined): string {
   if (json === undefined || json === 'null') return '';
   return headerText(json.startsWith('"') ? (JSON.parse(json) as string) : json);
 }

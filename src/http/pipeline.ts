@@ -22,9 +22,9 @@ import type { Store } from '../store/store.ts';
 import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';
 import { cursorAfter, readCursor } from './cursor.ts';
+import { createDocuments } from './documents.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type Handler, isReading, type Request, type Response } from './message.ts';
-import { createPages } from './pages.ts';
 import { createProbes, type ProbesOptions } from './probes.ts';
 import { RootKeyReader } from './rootKey.ts';
 
@@ -94,9 +94,9 @@ class Pipeline {
   readonly #callLog: CallLog;
   readonly #metrics: Metrics;
   readonly #routes: ReadonlyMap<string, Route>;
-  readonly #pages: ReturnType<typeof createPages>;
+  readonly #documents: ReturnType<typeof createDocuments>;
   readonly #probes: ReturnType<typeof createProbes>;
-  readonly #pageCalls: Calls;
+  readonly #documentCalls: Calls;
   readonly #unknownCalls: Calls;
   readonly #rootKeys = new RootKeyReader();
   readonly #limiters: ReturnType<typeof createLimiters>;
@@ -110,9 +110,9 @@ class Pipeline {
     this.#callLog = new CallLog(log);
     this.#metrics = metrics;
     this.#routes = createRoutes(operations, metrics);
-    this.#pages = createPages(operations);
+    this.#documents = createDocuments(operations);
     this.#probes = createProbes({ store, isStopping, scrape });
-    this.#pageCalls = metrics.callsOf('page');
+    this.#documentCalls = metrics.callsOf('page');
     // One name for all paths that callers make up.
     this.#unknownCalls = metrics.callsOf('unknown');
     this.#limiters = createLimiters(options);
@@ -121,12 +121,12 @@ class Pipeline {
   async respond(request: Request): Promise<Response> {
     const startedAt = performance.now();
     const route = this.#routes.get(request.path);
-    const page = route ? undefined : (this.#pages(request) ?? this.#probes.get(request.path));
-    const calls = route?.calls ?? (page ? this.#pageCalls : this.#unknownCalls);
+    const document = route ? undefined : (this.#documents(request) ?? this.#probes.get(request.path));
+    const calls = route?.calls ?? (document ? this.#documentCalls : this.#unknownCalls);
     this.#metrics.begin();
     let call: Call | undefined;
     try {
-      if (!route) return counted(calls, await servePage(request, page), startedAt);
+      if (!route) return counted(calls, await serveDocument(request, document), startedAt);
       const { operation } = route;
       const rootKey = this.#readHead(request);
       call = { request: request as Call['request'], route, rootKey };
@@ -252,7 +252,7 @@ class Pipeline {
     const caller = await this.#authenticate(call);
     const actor = { rootKeyId: caller.rootKeyId, operation: operation.name, requestId: call.request.requestId };
     const manageContext: ManageContext = { ...context, caller, actor, after };
-    const loaded = await authorize(operation, value, manageContext);
+    const loaded = await authorise(operation, value, manageContext);
     return operation.handle(value as never, manageContext, loaded);
   }
 
@@ -327,7 +327,7 @@ const kindOf = ({ status, code }: ApiError, { name }: AnyOperation) =>
  * Runs `load` and checks the grants of the caller: before `load`, that it has the actions for any id, and afterwards for
  * the ids of `scope`.
  */
-async function authorize(operation: Managing, value: unknown, context: ManageContext): Promise<unknown> {
+async function authorise(operation: Managing, value: unknown, context: ManageContext): Promise<unknown> {
   const { grants } = context.caller;
   const refuse = (missing: string) => {
     if (operation.refuseAs) return new ApiError(operation.refuseAs, 'There is no such key.');
@@ -379,12 +379,12 @@ function counted(calls: Calls, response: Response, startedAt: number): Response 
 
 const succeeded = (body: string): Response => ({ status: 200, contentType: jsonType, headers: [], body });
 
-type ServedPage = Response | ((request: Request) => Promise<Response>);
+type ServedDocument = Response | ((request: Request) => Promise<Response>);
 
-async function servePage(request: Request, page: ServedPage | undefined): Promise<Response> {
-  if (!page) throw new ApiError('route_not_found', 'There is no such operation.');
+async function serveDocument(request: Request, document: ServedDocument | undefined): Promise<Response> {
+  if (!document) throw new ApiError('route_not_found', 'There is no such operation.');
   if (!isReading(request)) throw methodNotAllowed('GET, HEAD');
-  return typeof page === 'function' ? page(request) : page;
+  return typeof document === 'function' ? document(request) : document;
 }
 
 const isJson = (contentType: string): boolean =>

@@ -3,6 +3,7 @@
 import Type, { type Static, type TSchema } from 'typebox';
 import { actions } from '../domain/grants.ts';
 import type { JsonText } from '../domain/json.ts';
+import { timeMax } from '../domain/time.ts';
 
 const integerMax = Number.MAX_SAFE_INTEGER;
 
@@ -59,13 +60,13 @@ const MetaText = Type.Unsafe<JsonText>({
 
 export const Expires = Int({
   minimum: 0,
-  maximum: 4_102_444_800_000,
+  maximum: timeMax,
   description: 'Expiry time in Unix milliseconds.',
 });
 
 export const RootKeyExpires = Int({
   minimum: 0,
-  maximum: 4_102_444_800_000,
+  maximum: timeMax,
   description: 'Expiry time in Unix milliseconds. A caller with an expiry cannot grant a later one, or none (403).',
 });
 

@@ -4,6 +4,7 @@
 // comes. A workspace has millions of counts; memory is for what they add up to.
 
 import { digestOf, unpackId } from '../domain/keyString.ts';
+import { hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import { ApiError } from '../errors.ts';
 import { chunks } from './chunks.ts';
@@ -59,7 +60,6 @@ export interface NamespaceCount {
 
 type Visit<Count> = (count: Count) => void;
 
-const hourMs = 3_600_000;
 /** Records: totals of a day, months of a key, counts by tag. */
 const readsMax = 200_000;
 const keysMax = 50_000;

@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { JsonText, memberText, memberTexts, print } from '../../src/domain/json.ts';
+import { JsonText, memberText, memberTexts, memberTextsOf, print } from '../../src/domain/json.ts';
 
 interface Doc {
   /** With white space wherever JSON allows it. */
@@ -68,6 +68,17 @@ function places(doc: Doc, path: (string | number)[] = []): { path: (string | num
 const whole = fc
   .tuple(space, documents, space)
   .map(([before, doc, after]) => ({ text: before + doc.loose + after, doc }));
+
+test('memberTextsOf returns the members of an object that memberText returns one by one', () => {
+  fc.assert(
+    fc.property(whole, ({ text, doc }) => {
+      if (!doc.tight.startsWith('{')) return;
+      const names = [...doc.members.keys(), 'absent'].map(String);
+      expect(memberTextsOf(text, names)).toEqual(names.map((name) => memberText(text, [name])));
+    }),
+    { numRuns: 1000 },
+  );
+});
 
 describe('memberText', () => {
   test('is the member at the path as it was written, without white space between its tokens', () => {

@@ -1,14 +1,13 @@
 // Time in analytics. Usage is counted by hour and returned by hour, day or month, all in UTC.
 
 import Type from 'typebox';
+import { hourMs, timeMax } from '../../domain/time.ts';
 import { type Period, tooLong } from '../../store/analytics.ts';
 import { invalid } from '../rules.ts';
 import { Int } from '../schemas.ts';
 
-const hourMs = 3_600_000;
 const dayHours = 24;
 const bucketsMax = 1000;
-const timeMax = 4_102_444_800_000;
 
 export type Granularity = 'hour' | 'day' | 'month';
 

@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import { createKeyString, digestOf } from '../../domain/keyString.ts';
+import { timeMax } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
 import { keyNotFound } from '../rules.ts';
 import { Fields, Int, KeyId } from '../schemas.ts';
@@ -12,7 +13,7 @@ export const rerollKey = manages({
     keyId: KeyId,
     expiration: Int({
       minimum: 0,
-      maximum: 4_102_444_800_000,
+      maximum: timeMax,
       description: 'Milliseconds until the old key expires; 0 expires it immediately. Never extends an earlier expiry.',
     }),
   }),

@@ -1,0 +1,40 @@
+// The documents that are served with GET and without a root key.
+
+import { readFileSync } from 'node:fs';
+import { errorCatalogue } from '../errors.ts';
+import type { AnyOperation } from '../operation.ts';
+import { docs } from './docs.ts';
+import type { Request, Response } from './message.ts';
+import { openApi } from './openapi.ts';
+
+// The path is the same from src/http and dist/http.
+const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+
+const errorDocuments = errorCatalogue.map(
+  ({ code, status, title, meaning }) =>
+    [
+      `/errors/${code}`,
+      ok(
+        'text/html; charset=utf-8',
+        `<!doctype html><meta charset="utf-8"><title>${title}</title><h1>${title}</h1><p><code>${code}</code>, HTTP status ${status}.</p><p>${meaning}</p>\n`,
+      ),
+    ] as const,
+);
+
+function ok(contentType: string, body: string): Response {
+  return { status: 200, contentType, headers: [], body };
+}
+
+/** Returns a function that returns the document of a path, for any method; undefined if there is none. */
+export function createDocuments(operations: readonly AnyOperation[]): (request: Request) => Response | undefined {
+  const reference = JSON.stringify(openApi(operations, { version }));
+  const documents = new Map<string, Response>([
+    ...errorDocuments,
+    ...docs,
+    ['/openapi.json', { ...ok('application/json', reference), bytes: Buffer.from(reference) }],
+  ]);
+  return ({ path, requestId }) =>
+    path === '/v2/liveness'
+      ? ok('application/json', `{"meta":{"requestId":"${requestId}"},"data":{"message":"Tollgate is alive."}}`)
+      : documents.get(path);
+}
