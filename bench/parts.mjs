@@ -52,7 +52,8 @@ const verifiedOf = (text) => ({
 const smallMeta = JSON.stringify(meta);
 const largeMeta = JSON.stringify({ history: Array.from({ length: 30 }, () => 'x'.repeat(90)) });
 /** The operation with a store that returns a fixed result: hashes the key and prints the response. */
-const decide = (verified) => () => verifyKey.decide({ key }, undefined, { store: { decide: { verify: async () => verified } } });
+const decide = (verified) => () =>
+  verifyKey.decide({ key }, undefined, { store: { decide: { verify: async () => verified } } });
 
 const parts = {
   'body: parse, 45 bytes': () => parseBody(body),
