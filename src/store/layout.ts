@@ -318,16 +318,6 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   BATCH_HEAD: { of: batchHead },
   VERIFIED: { of: verified },
   VERIFIED_LIMIT: { of: verifiedLimit },
-  VERIFIED_ONE: {
-    of: struct({
-      ...verified.fields,
-      owner: verifiedLimit.fields.owner,
-      number: verifiedLimit.fields.number,
-      exceeded: verifiedLimit.fields.exceeded,
-      remaining: verifiedLimit.fields.remaining,
-      reset: verifiedLimit.fields.reset,
-    }),
-  },
   LIMITED: { of: limited },
   LIMITED_CHECK: { of: limitedCheck },
   REFUSED: { of: refused },

@@ -59,8 +59,8 @@ local function check_stored(owner, packed, position, tail_bytes, costs, seen)
   local count, is_key = string.byte(packed, position), owner == OWNER_KEY
   local first_slot = is_key and 0 or IDENTITY_SLOTS
   position = position + 1
-  -- The window of an only limit is between the limit and the length of the window. Reading it so buys 5 % of a verification
-  -- (c3dfe62).
+  -- The window of an only limit is between the limit and the length of the window. Reading it so buys 4 % of
+  -- Redis's instructions a verification (callgrind, 2026-11-22).
   local is_sole = count == 1
   local lengths, window_first, window_last = is_key and sole_length or sole_identity_length, nil, nil
   if count > 1 then
@@ -183,7 +183,7 @@ end
 
 -- How a state is packed of which so many bytes stay: it is made as one string, where joining would make and hash the parts as
 -- well. Most states have one of a few hundred lengths, but there are 65,000: a thousand formats of a kind are kept.
-local tail_formats, key_formats, identity_formats = { made = 0 }, { made = 0 }, { made = 0 }
+local tail_formats, key_formats = { made = 0 }, { made = 0 }
 local WINDOW_END = 'c0' .. WINDOW_BYTES_FIELDS
 local function new_format(formats, kept, rest)
   if formats.made == 1000 then
@@ -225,7 +225,7 @@ local function key_state(is_charged, balance, refill_due, last_used, hour, valid
     local count = string.byte(packed, key_limits_at)
     local suffix, window_kept = charge_suffix[1], charge_kept_until[1]
     if count == 1 and suffix then
-      -- Made as one string: buys 5 % of a verification of a key with one limit (3a919be).
+      -- Made as one string: buys 9 % of Redis's instructions a verification (callgrind, 2026-11-22).
       local format = key_formats[window_kept] or new_format(key_formats, window_kept, WINDOW_END .. KEY_TAIL_FIELDS)
       return struct.pack(
         format,
@@ -252,11 +252,7 @@ end
 
 -- The new state of the identity, or nil when nothing is charged to its limits.
 local function identity_state()
-  local count, suffix, kept = string.byte(key_identity, IDENTITY_LIMITS_AT), charge_suffix[101], charge_kept_until[101]
-  if count == 1 and suffix then
-    local format = identity_formats[kept] or new_format(identity_formats, kept, WINDOW_END)
-    return struct.pack(format, key_identity, suffix, charge_identity_lengths[1])
-  end
+  local count = string.byte(key_identity, IDENTITY_LIMITS_AT)
   return joined_state(key_identity, count, IDENTITY_SLOTS, charge_identity_lengths, '')
 end
 
@@ -276,26 +272,10 @@ end
 local answer_formats = {}
 local function pack_verified(outcome, has_balance, balance, is_judged)
   local count, results = is_judged and charge_count or 0, charge_results
-  local balance_flag = has_balance and 1 or 0
-  -- Without `unpack`: buys 2 % of a verification of a key with one limit (callgrind, 2026-11).
-  if count == 1 then
-    return struct.pack(
-      VERIFIED_ONE,
-      outcome,
-      balance_flag,
-      balance,
-      1,
-      results[1],
-      results[2],
-      results[3],
-      results[4],
-      results[5]
-    )
-  end
   local format = answer_formats[count]
   if not format then
     format = VERIFIED .. string.rep(VERIFIED_LIMIT_FIELDS, count)
     answer_formats[count] = format
   end
-  return struct.pack(format, outcome, balance_flag, balance, count, unpack(results, 1, 5 * count))
+  return struct.pack(format, outcome, has_balance and 1 or 0, balance, count, unpack(results, 1, 5 * count))
 end
