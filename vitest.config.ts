@@ -15,7 +15,7 @@ const isolated = [
   'test/http/{fairness,server,uws}.test.ts',
   'test/process/**/*.test.ts',
   'test/sdks/go.test.ts',
-  'test/store/{durable,embedded,lanes}.test.ts',
+  'test/store/{durable,embedded,workspaceQueues}.test.ts',
 ];
 const long = '**/*.long.test.ts';
 

@@ -173,7 +173,7 @@ const inputOf = <Name extends OperationName>(name: Name, things: Things) =>
   exampleOf(name).input(things) as InputOf<Name>;
 
 describe.each(everyName)('%s', (name) => {
-  test('no script reads once it has begun to write', async () => {
+  test('no script reads after its first write', async () => {
     const workspace = await createWorkspace();
     const things = await makeThings(call, workspace.rootKey);
     const done = await callWithFault(name, inputOf(name, things), workspace);
@@ -181,7 +181,7 @@ describe.each(everyName)('%s', (name) => {
     for (const script of new Set(done.sent)) expect(stepsOf(done.trace, script), script).toMatch(/^r*w*$/);
   });
 
-  test('fails whole wherever Redis does: an error in the envelope, and nothing is left behind', async () => {
+  test('a failing Redis command anywhere gives an error in the envelope and changes nothing', async () => {
     const workspace = await createWorkspace();
     const input = inputOf(name, await makeThings(call, workspace.rootKey));
     const before = await contents(workspace.workspaceId);
@@ -540,7 +540,7 @@ const everyRefusal = everyName.flatMap((name) =>
   ((refusals[name] ?? []) as Refusal<OperationName>[]).map((refusal) => ({ ...refusal, name })),
 );
 
-describe('a refused call leaves nothing behind', () => {
+describe('a refused call changes nothing', () => {
   test.each(everyRefusal)('$name: $because', async ({ name, input, code, as = ['*'], given }) => {
     const workspace = await createWorkspace();
     const things = await makeThings(call, workspace.rootKey);
@@ -556,7 +556,7 @@ describe('a refused call leaves nothing behind', () => {
     expect(await contents(workspace.workspaceId)).toEqual(before);
   });
 
-  test('every operation that changes something and may refuse for more than its form is in the table', () => {
+  test('every operation that changes something and may refuse a valid request is in the table', () => {
     const inTable = new Set(everyRefusal.map(({ name }) => name));
     // test/operations/records.test.ts has too_many_records, for every operation that may answer it.
     const changing = (operations as readonly AnyOperation[]).filter(

@@ -93,7 +93,7 @@ test('METRICS_PORT is another than PORT, unless on another address or chosen by 
   expect(loadConfig({ HOST: '10.0.0.1', METRICS_PORT: '8080' })).toMatchObject({ port: 8080, metricsPort: 8080 });
 });
 
-test('the files of TLS, together or neither', () => {
+test('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all', () => {
   expect(tlsSettings(loadConfig({}))).toBeUndefined();
   const files = { TLS_CERT_FILE: '/a.pem', TLS_KEY_FILE: '/b.pem', TLS_KEY_PASSPHRASE: ' c ' };
   expect(tlsSettings(loadConfig(files))).toEqual({ certFile: '/a.pem', keyFile: '/b.pem', passphrase: ' c ' });
@@ -148,7 +148,7 @@ test('a root key that is not one stays out of the error', () => {
   );
 });
 
-test('every setting says what it means, and no variable comes twice', () => {
+test('every setting has a description, and no variable is listed twice', () => {
   for (const { meaning } of settings) expect(meaning).toMatch(/^.{10,}[.]$/);
   expect(new Set(settings.map(({ variable }) => variable)).size).toBe(settings.length);
 });

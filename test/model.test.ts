@@ -862,7 +862,7 @@ const historyOf = (theme: RegExp) =>
     { minLength: 1, maxLength: 120, size: 'max' },
   );
 
-test('every answer is the model\u2019s', { timeout: 2 * minuteMs + 200 * numRuns }, async () => {
+test('every response equals the model\u2019s', { timeout: 2 * minuteMs + 200 * numRuns }, async () => {
   const histories = fc.tuple(
     fc.array(createsAKey.steps, { minLength: 1, maxLength: 3 }),
     fc.noBias(fc.oneof(...themes.map(historyOf))),

@@ -28,7 +28,7 @@ const includes = scripts.filter((path) => path.startsWith('lua/include/'));
 /** Without comments, as far as a rule about words needs it. */
 const code = (path: string) => read(path).replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$|\s\/\/ .*$/gm, '');
 
-test('there is something to check', () => {
+test('there are sources, scripts and includes to check', () => {
   expect(sources.length).toBeGreaterThan(50);
   expect(scriptNames.length).toBeGreaterThan(15);
   expect(includes.length).toBeGreaterThan(8);
@@ -125,7 +125,7 @@ describe('dependence points one way', () => {
 describe('operations', () => {
   const names = operations.map(({ name }) => name);
 
-  test.each(operations.map(({ name }) => name))('%s sits where its name says, with a test', (name) => {
+  test.each(operations.map(({ name }) => name))('%s is in the file of its name, with a test', (name) => {
     const path = name.replace('.', '/');
     expect(existsSync(join(root, `src/operations/${path}.ts`)), `src/operations/${path}.ts`).toBe(true);
     expect(read(`src/operations/${path}.ts`)).toContain(`name: '${name}'`);
@@ -134,7 +134,7 @@ describe('operations', () => {
     expect(existsSync(join(root, `test/operations/${tested}.test.ts`)), `test/operations/${tested}.test.ts`).toBe(true);
   });
 
-  test('each has a name of its own, and so has each alias', () => {
+  test('names and aliases are unique', () => {
     const paths = operations.flatMap((operation) => [
       operation.name as string,
       ...('alias' in operation && operation.alias !== undefined ? [operation.alias as string] : []),
@@ -170,7 +170,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   const isEntry = (line: string) => /^local function \w+\(KEYS, ARGV\)$/.test(line);
   const readInBody = body.flatMap((line) => (isEntry(line) ? [] : (line.match(/\b(?:KEYS|ARGV)(?:\[\w+\])?/g) ?? [])));
 
-  test('begins with a comment that says what it is for, and what it returns', () => {
+  test('begins with a comment on its purpose, and what it returns', () => {
     expect(header[0]).toMatch(/^-- [A-Z].+/);
     expect(header.filter((line) => line.startsWith('-- returns  '))).toHaveLength(1);
   });
@@ -203,7 +203,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
     if (clock) expect(header.find((line) => line.startsWith(`-- ${clock}`))).toMatch(/\] +now_ms /);
   });
 
-  test('says what names it derives, if it does', () => {
+  test('its header lists the names that it derives', () => {
     // In a library the includes do.
     const derives = isLibrary || body.some((line) => /\b\w+\(workspace\b/.test(line));
     expect(header.some((line) => line.startsWith('-- derives  '))).toBe(derives);

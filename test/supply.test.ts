@@ -104,7 +104,7 @@ describe('what is asked of npm', () => {
     expect(asked({})).toBe(`ci --omit=dev ${flags}`);
   });
 
-  test('what is there is not installed again', () => {
+  test('installed packages are not installed again', () => {
     expect(asked({}, { 'node_modules/server': server })).toBe('');
     expect(asked({ dev: true }, { 'node_modules/server': server, 'node_modules/tester': tester })).toBe('');
   });

@@ -68,7 +68,7 @@ describe('refills', () => {
     refill: { interval: 'daily', amount },
   });
 
-  test('brings stored balances up to date that nobody has looked at', async () => {
+  test('updates stored balances that no request has read', async () => {
     const due = await createKey({ credits: daily(10) });
     const down = await createKey({ credits: { ...daily(10), remaining: 500 } });
     const disabled = await createKey({ credits: daily(11), enabled: false });
@@ -87,7 +87,7 @@ describe('refills', () => {
     expect(await stored()).toEqual([10, 10, 11, 12, 1, 1]);
   });
 
-  test('each moment counts once: what is spent after it stays spent', async () => {
+  test('each refill is applied once', async () => {
     const { keyId, key } = await createKey({ credits: daily(10) });
     clock.advance(dayMs);
     await sweepAll('refill');
@@ -100,7 +100,7 @@ describe('refills', () => {
     expect(await storedBalance(keyId)).toBe(10);
   });
 
-  test('days nobody came by are one refill', async () => {
+  test('several days without a sweep are one refill', async () => {
     const { keyId } = await createKey({ credits: daily(10) });
     clock.advance(40 * dayMs);
     await sweepAll('refill');
@@ -108,7 +108,7 @@ describe('refills', () => {
     expect(await ok('keys.getKey', { keyId })).toMatchObject({ credits: { remaining: 10 } });
   });
 
-  test('leaves alone a key whose refill was taken away, and brings back none that was deleted', async () => {
+  test('does not change a key whose refill was removed, nor restore a deleted one', async () => {
     const stopped = await createKey({ credits: daily(10) });
     const unlimited = await createKey({ credits: daily(10) });
     const deleted = await createKey({ credits: daily(10) });
@@ -122,7 +122,7 @@ describe('refills', () => {
     expect(await ok('keys.verifyKey', { key: deleted.key })).toEqual({ valid: false, code: 'NOT_FOUND' });
   });
 
-  test('tells for how long the first of them has been due, and 0 when none is', async () => {
+  test('returns for how long the first refill has been due, and 0 when none is', async () => {
     const told: [string, number][] = [];
     const observe: StoreObserver = {
       connected() {},
@@ -198,7 +198,7 @@ describe('deleted keys', { timeout: 120_000 }, () => {
     return migrated.length === 1;
   };
 
-  test('keep their secret from being imported for the retention, and then are gone', async () => {
+  test('prevent an import of their hash for the retention, and are then removed', async () => {
     const { apiId, keyId, key } = await createKey();
     await ok('keys.deleteKey', { keyId });
     clock.advance(testSettings.keyRetentionMs - 1);
@@ -262,7 +262,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
     return all;
   }
 
-  test('leave nothing behind but history that expires, and touch nothing else', async () => {
+  test('leave only history that expires, and touch nothing else', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const did = async <Name extends OperationName>(name: Name, input: InputOf<Name>) => {
       const { status, data, error } = await call(name, input, rootKey);
@@ -370,7 +370,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
     expect(before - (await sizeOf(workspaceId))).toBe(253 + 2 + 4 + 1);
   });
 
-  test('two servers that sweep at once get in each other\u2019s way in nothing', async () => {
+  test('two servers that sweep concurrently do not disturb each other', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiOf = async (name: string) => (await call('apis.createApi', { name }, rootKey)).data.apiId;
     const credits = { remaining: 1, refill: { interval: 'daily' as const, amount: 10 } };
@@ -443,7 +443,7 @@ describe('the loop', () => {
     expect(steps).toBe(taken);
   });
 
-  test('a failure is logged, and neither ends it nor keeps other workspaces waiting', async () => {
+  test('a failure is logged, and neither ends it nor delays other workspaces', async () => {
     await createWorkspace();
     const errors: unknown[] = [];
     const swept = new Map<string, number>();

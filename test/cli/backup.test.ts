@@ -115,7 +115,7 @@ test.skipIf(!installed)(
   },
 );
 
-test.skipIf(!installed)('a Redis of your own is backed up by its address', async () => {
+test.skipIf(!installed)('a Redis that Tollgate does not run is backed up by its address', async () => {
   const port = await freePort();
   const args = [
     '--port',
@@ -141,6 +141,6 @@ test.skipIf(!installed)('a Redis of your own is backed up by its address', async
   }
 });
 
-test.skipIf(!installed)('no command of the page is left untried', () => {
+test.skipIf(!installed)('every command of docs/backup.md was run', () => {
   expect([...untried]).toEqual([]);
 });

@@ -69,7 +69,7 @@ describe('root-key', () => {
 
   const authenticate = (rootKey: string) => store.rootKeys.authenticate(presented(rootKey));
 
-  test('create makes one that works, with its permissions in their one spelling', async () => {
+  test('create returns one that works, with its permissions in the stored spelling', async () => {
     const permissions = ['--permission', 'apis.*.verify_key', 'api.*.create_key'];
     const created = await json('root-key', 'create', ...workspace, ...permissions, '--name', 'gateway');
 
@@ -77,7 +77,7 @@ describe('root-key', () => {
     expect(await authenticate(created.rootKey)).toMatchObject({ rootKeyId: created.rootKeyId });
   });
 
-  test('create in words shows the key once, by itself on a line', async () => {
+  test('create without --json prints the key once, on a line of its own', async () => {
     const { out } = await run(['root-key', 'create', ...workspace, '--permission', '*']);
     expect(out).toMatch(/^Created root key root_\w+\. It is shown once:\nroot_\w{16}_\w+\n$/);
   });
@@ -150,14 +150,14 @@ describe('root-key', () => {
     expect(await json('root-key', 'list', '--workspace', workspaceId)).toHaveLength(101);
   });
 
-  test('revoke counts from the next request on', async () => {
+  test('revoke applies from the next request on', async () => {
     await json('root-key', 'create', ...workspace, '--permission', '*');
     const { rootKeyId, rootKey } = await json('root-key', 'create', ...workspace, '--permission', '*');
     expect(await json('root-key', 'revoke', rootKeyId, ...workspace)).toEqual({ rootKeyId });
     expect(await authenticate(rootKey)).toEqual({ refused: 'unauthorized' });
   });
 
-  test('revoke keeps the last one that may do everything', async () => {
+  test('revoke refuses the last one with every permission', async () => {
     const { workspaceId } = await store.workspaces.create('small');
     const own = ['--workspace', workspaceId];
     const { rootKeyId } = await json('root-key', 'create', ...own, '--permission', '*');
@@ -191,7 +191,7 @@ describe('root-key', () => {
   });
 });
 
-describe('names that were made to be read by a terminal are shown, not obeyed', () => {
+describe('names with terminal escapes are printed escaped', () => {
   // Bidirectional marks, which reorder what is read, and characters that are not seen, one of them beyond 16 bits.
   const name =
     'a\u001b[2Jb\r\nws_forged\u007f\u009b\u2028\u2029\t£\u202e\u2066\u200f\u061c\ufeff\u{e0041}क\u094d\u200dष';
@@ -225,7 +225,7 @@ describe('names that were made to be read by a terminal are shown, not obeyed', 
 });
 
 test.each([[['workspace', 'list']], [['workspace', 'list', '--json']], [['doctor']], [['workspace', '--help']]])(
-  'a reader of %j that goes away is told of in a line at most',
+  'a reader of %j that closes the pipe causes at most one line of error',
   async (args) => {
     const child = spawnCli(args, { TOLLGATE_DATA_DIR: dataDir });
     child.stdout.destroy();
@@ -247,7 +247,7 @@ test('a Redis that is away is an error, not a wait', async () => {
   expect(err).toMatch(/^tollgate: Cannot reach Redis: .*\n$/);
 });
 
-test('with no server running, it starts the Redis of the data directory for the moment', async () => {
+test('without a running server, it starts the Redis of the data directory for the command', async () => {
   const env = { TOLLGATE_DATA_DIR: join(dataDir, 'other') };
   const { out } = await run(['workspace', 'create', 'alone', '--json'], env);
 

@@ -78,7 +78,7 @@ async function examine(env: Record<string, string>) {
 const at = (port: number) => ({ REDIS_URL: `redis://127.0.0.1:${port}` });
 
 describe.skipIf(!installed)('with its own Redis', () => {
-  test('beside a running server all is well, and it says so in a line each', async () => {
+  test('with a running server every check passes, with a line each', async () => {
     const redis = await startEmbedded({ dataDir: dir });
     try {
       const { code, out, err } = await runCli(['doctor'], { TOLLGATE_DATA_DIR: dir });
@@ -110,7 +110,7 @@ describe.skipIf(!installed)('with its own Redis', () => {
     }
   });
 
-  test('without a server it starts that Redis for the moment', async () => {
+  test('without a server it starts that Redis for the command', async () => {
     const { code, find } = await examine({ TOLLGATE_DATA_DIR: dir });
     expect({ code, found: find('redis')!.found }).toEqual({
       code: 0,
@@ -118,7 +118,7 @@ describe.skipIf(!installed)('with its own Redis', () => {
     });
   });
 
-  test('a Redis that does not start is a fault that says why', async () => {
+  test('a Redis that does not start is a fault with its reason', async () => {
     const { code, find } = await examine({ TOLLGATE_DATA_DIR: dir, PATH: '/nowhere' });
     expect(code).toBe(1);
     expect(find('redis')).toMatchObject({
@@ -129,7 +129,7 @@ describe.skipIf(!installed)('with its own Redis', () => {
 });
 
 describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
-  test('that is set up as recommended, nothing is amiss', async () => {
+  test('that is set up as recommended, every check passes', async () => {
     const { code, of } = await examine(at(await startRedis()));
     expect({ code, faults: of('fault'), warnings: of('warning') }).toEqual({ code: 0, faults: [], warnings: [] });
   });
@@ -182,7 +182,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     expect((await examine(at(master))).find('role')).toMatchObject({ status: 'ok' });
   });
 
-  test('that refuses CONFIG, as managed ones do, it says what it cannot know', async () => {
+  test('that refuses CONFIG, as managed ones do, the report lists what is unknown', async () => {
     const port = await startRefusing('-config');
     const { code, of, find } = await examine(at(port));
     expect({ code, unknown: of('unknown'), faults: of('fault') }).toEqual({
@@ -194,7 +194,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     expect(find('freeing')!.change).toContain('lazyfree-lazy-expire yes');
   });
 
-  test('that refuses INFO as well, the rest is still looked at', async () => {
+  test('that refuses INFO as well, the other checks run', async () => {
     const port = await startRefusing('-config', '-info');
     const { code, of } = await examine(at(port));
     expect({ code, unknown: of('unknown') }).toEqual({
@@ -230,7 +230,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     expect(find('redis')).toMatchObject({ status: 'fault' });
   });
 
-  test('no password is told, whether it is right, wrong, or in a URL that is not accepted', async () => {
+  test('no password is printed, whether it is right, wrong, or in an invalid URL', async () => {
     const port = await startRedis(['--requirepass', 'hunter2']);
     const urls = [
       `redis://:hunter2@127.0.0.1:${port}`,
@@ -249,7 +249,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
   });
 });
 
-test('settings that are not accepted are a fault, named', async () => {
+test('invalid settings are a fault, by name', async () => {
   const { code, find } = await examine({ REDIS_URL: 'localhost' });
   expect(code).toBe(1);
   expect(find('settings')).toMatchObject({

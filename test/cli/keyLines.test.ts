@@ -134,7 +134,7 @@ describe('a workspace of everything there is', () => {
     exported = await exportOf(tollgate.workspaceId);
   });
 
-  test(`comes out of an empty workspace as it went in, line for line (seed ${seed})`, async () => {
+  test(`an import into an empty workspace exports the same lines (seed ${seed})`, async () => {
     const there = await createWorkspace();
     const count = (kind: string) => linesOf(exported).filter((line) => line.kind === kind).length;
     const all = { permission: 3, role: 2, api: 3, identity: count('identity'), key: 228 };
@@ -175,7 +175,7 @@ describe('a workspace of everything there is', () => {
     expect(linesOf(some).filter((line) => 'apiId' in line)).toEqual(own(exported));
   });
 
-  test('--resume goes on where a file was cut off, be it in the middle of a line', async () => {
+  test('--resume continues where a file was cut off, also within a line', async () => {
     const bytes = Buffer.from(exported);
     const firstKey = exported.indexOf('{"kind":"key"');
     for (const cut of [firstKey - 5, firstKey + 3000, bytes.length - 1, bytes.length]) {
@@ -186,7 +186,7 @@ describe('a workspace of everything there is', () => {
     }
   });
 
-  test('a file that exists is neither written over nor, where it is no export, gone on with', async () => {
+  test('an existing file is not overwritten, and --resume refuses one that is no export', async () => {
     const file = newFile();
     writeFileSync(file, 'precious\n');
     const command = ['export', file, '--workspace', tollgate.workspaceId];
@@ -224,7 +224,7 @@ describe('a workspace of everything there is', () => {
     expect(shown.keyId).not.toBe(keyId);
   });
 
-  test('every key verifies there as it does here', async () => {
+  test('every key verifies in the new workspace as in the old', async () => {
     const there = await createWorkspace();
     await importInto(there.workspaceId, exported);
     for (const { key, keyId } of keys) {
@@ -234,7 +234,7 @@ describe('a workspace of everything there is', () => {
     }
   });
 
-  test('a reader that goes away ends it in a line', async () => {
+  test('a reader that closes the pipe ends it with one line of error', async () => {
     const child = spawnCli(['export', '--workspace', tollgate.workspaceId], env());
     child.stdout.destroy();
     let err = '';
@@ -248,7 +248,7 @@ describe('a workspace of everything there is', () => {
 });
 
 describe('a file from elsewhere', () => {
-  test('names of its fields are shown, not obeyed by a terminal', async () => {
+  test('names of fields with terminal escapes are printed escaped', async () => {
     const { workspaceId } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
     const file = newFile();
@@ -259,12 +259,12 @@ describe('a file from elsewhere', () => {
     );
   });
 
-  test('that is a directory is refused as one: another run would not help', async () => {
+  test('a directory is refused without the advice to try again', async () => {
     const { code, out, err } = await cli(['import', dir, '--workspace', tollgate.workspaceId]);
     expect({ code, out, err }).toEqual({ code: 1, out: '', err: `tollgate: ${dir} is a directory.\n` });
   });
 
-  test('needs no more than hashes and an API', async () => {
+  test('needs only hashes and an API', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
     const secret = newSecret();
@@ -280,7 +280,7 @@ describe('a file from elsewhere', () => {
     expect(await keysIn(workspaceId)).toBe(2);
   });
 
-  test('has its bad lines told by number and field, and everything else imported', async () => {
+  test('invalid lines are reported by number and field, and all others imported', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
     const secret = newSecret();
@@ -345,7 +345,7 @@ describe('a file from elsewhere', () => {
     expect(existsSync(rejected)).toBe(false);
   });
 
-  test('from standard input has its bad lines on standard output', async () => {
+  test('from standard input the invalid lines are on standard output', async () => {
     const { workspaceId } = await createWorkspace();
     const { code, out, err } = await cli(['import', '-', '--workspace', workspaceId], '{"hash":1}\n');
     expect(code).toBe(1);
@@ -355,7 +355,7 @@ describe('a file from elsewhere', () => {
     expect(err).toContain('Rejected: 1 line');
   });
 
-  test('a line that is too long is refused without being held, and the next one is read', async () => {
+  test('a line that is too long is refused without buffering it, and the next one is read', async () => {
     const { workspaceId } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
     const line = () => Buffer.from(`${JSON.stringify({ apiId, hash: hashOf(newSecret()) })}\n`);
@@ -368,7 +368,7 @@ describe('a file from elsewhere', () => {
     expect(await keysIn(workspaceId)).toBe(2);
   });
 
-  test('what exists is left as it is, also twice in the file', async () => {
+  test('existing keys do not change, also when they are twice in the file', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
     const secret = newSecret();
@@ -395,7 +395,7 @@ describe('a file from elsewhere', () => {
     expect(await keysIn(workspaceId)).toBe(1);
   });
 
-  test('a deleted API comes back with its id once its keys have been removed, not before', async () => {
+  test('a deleted API can be imported with its id once its keys have been removed', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'gone and back', cliActor);
     const secret = newSecret();
@@ -415,7 +415,7 @@ describe('a file from elsewhere', () => {
     expect(await verify(secret, rootKey)).toMatchObject({ valid: true });
   });
 
-  test('killed outright in the middle, it is finished by the same command', async () => {
+  test('an import that was killed is finished by the same command', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
     const secrets = Array.from({ length: 3000 }, newSecret);
@@ -441,7 +441,7 @@ describe('a file from elsewhere', () => {
       expect(await verify(secrets[at]!, rootKey)).toMatchObject({ name: `${at}` });
   });
 
-  test('a thousand keys are a few audit events, not a thousand', async () => {
+  test('a thousand keys add a few audit events', async () => {
     const { workspaceId } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
     const lines = Array.from({ length: 1000 }, (_, at) => [
@@ -473,7 +473,7 @@ describe('with a Redis of its own', () => {
     };
   });
 
-  test('a reader that does not read stops the export, which does not gather what is not taken', async () => {
+  test('a reader that does not read stops the export without buffering', async () => {
     const { workspaceId } = await store.workspaces.create('large');
     const apiId = await store.apis.create(workspaceId, 'large', cliActor);
     const meta = JSON.stringify({ text: 'm'.repeat(3000) });
@@ -522,7 +522,7 @@ describe('with a Redis of its own', () => {
     expect({ code, count }).toEqual({ code: 0, count: 10_001 });
   });
 
-  test('a Redis that goes away ends an import with where it was and what to do', async () => {
+  test('an unreachable Redis ends an import with its position and what to do', async () => {
     const { workspaceId } = await store.workspaces.create('interrupted');
     const apiId = await store.apis.create(workspaceId, 'interrupted', cliActor);
     const lines = (count: number) =>
@@ -598,7 +598,7 @@ describe('a workspace without room', () => {
   const run = (text: string, workspaceId: string, ...options: string[]) =>
     runCli(['import', '-', '--workspace', workspaceId, ...options], { ...env(), RECORDS_MAX: '20' }, text);
 
-  test('ends the import, which says why and how to go on; a dry run says it before', async () => {
+  test('a full workspace ends the import with the reason and how to continue; a dry run reports it first', async () => {
     const { workspaceId } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'import', cliActor);
     const lines = keyLines(30, apiId);
@@ -617,7 +617,7 @@ describe('a workspace without room', () => {
   });
 });
 
-test('keys that were made elsewhere are counted, as their hashes do not show how long they are', async () => {
+test('imported keys are counted, as a hash does not show the length of its key', async () => {
   const { workspaceId } = await createWorkspace();
   const apiId = await tollgate.store.apis.create(workspaceId, 'import', cliActor);
   const lines = textOf([

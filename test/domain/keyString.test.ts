@@ -55,7 +55,7 @@ describe('an API key string', () => {
     );
   });
 
-  test('is another one each time', () => {
+  test('never repeats', () => {
     const keys = Array.from({ length: 1000 }, () => createKeyString({ byteLength: 16 }).key);
     expect(new Set(keys).size).toBe(keys.length);
   });
@@ -89,7 +89,7 @@ describe('the checksum', () => {
     );
   });
 
-  test('of texts with a small CRC is padded with 1', () => {
+  test('of texts with a small CRC-32 is padded with 1', () => {
     // Found by search.
     const small = Array.from({ length: 200_000 }, (_, n) => `${n}`).filter((text) => crc32(text) < 58 ** 4);
     expect(small.length).toBeGreaterThan(100);
@@ -110,7 +110,7 @@ describe('the checksum', () => {
 describe('a root key string', () => {
   const workspaceId = createId('ws', Date.UTC(2026, 0, 15));
 
-  test('tells its workspace', () => {
+  test('a root key string contains its workspace’s id', () => {
     const { key, start } = createRootKeyString(workspaceId);
     expect(key).toMatch(new RegExp(`^root_${workspaceId.slice(3)}_[1-9A-HJ-NP-Za-km-z]{22,}$`));
     expect(workspaceOfRootKey(key)).toBe(workspaceId);
@@ -142,7 +142,7 @@ test('the digest is SHA-256 of the whole string in UTF-8', () => {
   expect(digestOf('schlüssel')).toEqual(createHash('sha256').update(Buffer.from('schlüssel')).digest());
 });
 
-test('ids that Redis does not make are sixteen characters, in order of time', () => {
+test('ids made by the server have sixteen characters, in order of time', () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 4_102_444_800_000 }), fc.nat({ max: 1000 }), (now, later) => {
       const id = createId('req', now);
@@ -153,7 +153,7 @@ test('ids that Redis does not make are sixteen characters, in order of time', ()
   );
 });
 
-test('ids of one moment differ', () => {
+test('ids of one millisecond differ', () => {
   const ids = Array.from({ length: 5000 }, () => createId('req', Date.UTC(2026, 0, 15)));
   expect(new Set(ids).size).toBe(ids.length);
 });

@@ -186,7 +186,7 @@ describe('parsing', () => {
     expect(positionOf(query)).toBe(position);
   });
 
-  test('whatever character does not belong in a query is pointed at', () => {
+  test('a character that cannot be in a query is named with its position', () => {
     fc.assert(
       fc.property(
         queries,
@@ -247,15 +247,15 @@ function positionOf(query: string): number | undefined {
   }
 }
 
-describe('at the front door', () => {
-  test('400 permissions_query_syntax tells the position, whatever the key', async () => {
+describe('of a request', () => {
+  test('400 permissions_query_syntax has the position, for any key', async () => {
     const answer = await h.call('keys.verifyKey', { key: 'unknown', permissions: 'docs.read AND' });
     expect(answer).toMatchObject({ status: 400, code: 'permissions_query_syntax' });
     expect(answer.error.detail).toMatch(/position 13\b/);
     expect(answer.error.errors).toMatchObject([{ location: 'body.permissions' }]);
   });
 
-  test('a thousand characters are taken, one more is 400', async () => {
+  test('1000 characters are accepted, one more is 400', async () => {
     const { key } = await h.createKey({ permissions: ['deep.*'] });
     const deep = `deep${'.x'.repeat(498)}`;
     expect(await h.ok('keys.verifyKey', { key, permissions: deep.padEnd(1000) })).toMatchObject({ code: 'VALID' });

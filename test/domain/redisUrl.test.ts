@@ -4,7 +4,7 @@ import { parseRedisUrl } from '../../src/domain/redisUrl.ts';
 const cluster = (nodes: object[], account = {}) => ({ kind: 'cluster', nodes, account });
 const sentinel = (nodes: object[], master: string, account = {}) => ({ kind: 'sentinel', nodes, account, master });
 
-describe('what is read', () => {
+describe('how REDIS_URL is read', () => {
   test.each([
     ['redis://localhost:6379/2', { kind: 'server' }],
     ['rediss://:s%40crt@cache.example', { kind: 'server' }],

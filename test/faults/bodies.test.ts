@@ -92,7 +92,7 @@ function worst(rows: readonly Row[]): string {
 
 const beyond = (rows: readonly Row[]) => rows.filter((row) => row.heldMs > heldMsMax || row.heapMb > heapMbMax);
 
-test('no body of a megabyte holds the event loop or takes much memory, right or wrong, whoever sends it', async () => {
+test('no body of 1 MB, valid or not, with or without a root key, blocks the event loop or takes much memory', async () => {
   const illegal: Row[] = [];
   const legal: Row[] = [];
   const some = /verifyKey|multiLimit|migrateKeys/;
@@ -122,7 +122,7 @@ test('no body of a megabyte holds the event loop or takes much memory, right or 
 }, 1_800_000);
 
 test.runIf(isLong)(
-  'nor does the largest request of any operation, with what it answers',
+  'nor does the largest request of any operation and its response',
   async () => {
     const things = await makeLargest(tollgate.ok);
     const rows: Row[] = [];

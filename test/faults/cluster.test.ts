@@ -50,7 +50,7 @@ describe('every operation', () => {
     }
   });
 
-  test('what is not of one workspace: the list of them, the sweeper’s steps, and whether Redis is there', async () => {
+  test('what spans workspaces: their list, the sweeper’s steps and readiness', async () => {
     const { store } = tollgate;
     const listed = (await store.workspaces.list()).map(({ workspaceId }) => workspaceId);
     for (const { workspaceId } of workspaces) {
@@ -61,7 +61,7 @@ describe('every operation', () => {
     await store.ready();
   });
 
-  test('scripts forgotten by every node are loaded again where they are needed, without an error to anybody', async () => {
+  test('scripts flushed on every node are loaded again without an error to a caller', async () => {
     for (const { admin } of masters) await admin.script('FLUSH');
     for (const { rootKey } of workspaces) {
       expect((await tollgate.call('apis.createApi', { name: 'again' }, rootKey)).status).toBe(200);
@@ -78,7 +78,7 @@ describe('every operation', () => {
   });
 });
 
-test('a slot moves under load: its workspaces are answered right or 503, others as ever, and the books agree', async () => {
+test('a slot moves under load: its workspaces get correct responses or 503, others are not affected, and all counts agree', async () => {
   // No request is to fail by its time alone here: then what was answered 503 was not charged either.
   const commandTimeoutMs = 10_000;
   const tenants = await openTenants(url, commandTimeoutMs);
@@ -146,7 +146,7 @@ test('a slot moves under load: its workspaces are answered right or 503, others 
   });
 }, 60_000);
 
-test('what is no Cluster, or not yet one, is refused at the start, in words', async () => {
+test('a Redis that is not a complete Cluster is refused at the start, with the reason', async () => {
   const alone = await redis.startNode();
   const busPort = await freePort();
   const slotless = await redis.startNode(() => ['--cluster-enabled', 'yes', '--cluster-port', String(busPort)]);
@@ -160,7 +160,7 @@ test('what is no Cluster, or not yet one, is refused at the start, in words', as
   await expect(to({ port: closed })).rejects.toThrow(/^Cannot reach Redis: .*ECONNREFUSED/);
 });
 
-test('all of it gone: refused at once, and well when it is back', async () => {
+test('with every node down requests are refused immediately, and served when they are back', async () => {
   const commandTimeoutMs = 1000;
   const tenants = await openTenants(url, commandTimeoutMs);
   const tenant = await tenants.createTenant();

@@ -154,7 +154,7 @@ const auth = () => `Authorization: Bearer ${server.rootKey}`;
 const json = 'Content-Type: application/json';
 const good = '{"name":"hostile"}';
 
-describe('lengths and chunks', () => {
+describe('Content-Length and chunked bodies', () => {
   test.each<[string, () => string[], string, number]>([
     ['two equal lengths', () => ['Content-Length: 18', 'Content-Length: 18'], good, 400],
     ['two unequal lengths', () => ['Content-Length: 18', 'Content-Length: 2'], good, 400],
@@ -201,7 +201,7 @@ describe('lengths and chunks', () => {
     expect(await namesOfApis()).not.toContain('smuggled');
   });
 
-  test('a body cut off by the end of the connection is nobody’s request', async () => {
+  test('a body cut off by the end of the connection is no request', async () => {
     const socket = connect(server.port, '127.0.0.1');
     await once(socket, 'connect');
     const whole = request({ body: '{"name":"cut off"}' });
@@ -231,7 +231,7 @@ async function namesOfApis(): Promise<string> {
   return names.join('\n');
 }
 
-describe('one request after another', () => {
+describe('several requests on one connection', () => {
   test('pipelined: nothing is answered twice or crosswise', async () => {
     const two = Buffer.concat([
       request({ target: '/v2/liveness', method: 'GET', headers: [], body: '' }),
@@ -255,7 +255,7 @@ describe('one request after another', () => {
     expect({ answers, closed }).toEqual({ answers: [], closed: true });
   });
 
-  test('a hundred pipelined do not hurt the server', async () => {
+  test('a hundred pipelined requests do not harm the server', async () => {
     const { answers, closed } = await converse([Buffer.concat(Array.from({ length: 100 }, () => request()))], 100);
     expect(closed || answers.length === 100).toBe(true);
   });
@@ -274,7 +274,7 @@ describe('one request after another', () => {
   });
 });
 
-describe('heads', () => {
+describe('request heads', () => {
   test.each<[string, () => Buffer, number]>([
     ['a header of 5 000 bytes', () => request({ more: [`X-Long: ${'x'.repeat(5000)}`] }), 431],
     ['a hundred and twenty headers', () => request({ more: Array.from({ length: 120 }, (_, i) => `X-${i}: x`) }), 431],
@@ -355,7 +355,7 @@ describe('heads', () => {
   });
 });
 
-describe('bodies', () => {
+describe('request bodies', () => {
   const deep = (depth: number, open: string, close: string) => `${open.repeat(depth)}1${close.repeat(depth)}`;
 
   test.each<[string, string | Buffer]>([
@@ -442,7 +442,7 @@ describe('bodies', () => {
     expect(answers.map((answer) => answer.status)).toEqual([status]);
   });
 
-  test('of a field that comes twice, the last counts, for the check as for the answer', async () => {
+  test('of a duplicate field the last applies, to the check and to the response', async () => {
     const body = '{"name":"first","name":"second"}';
     const { answers } = await converse([request({ body })]);
     const { apiId } = answers[0]!.json.data;
@@ -492,7 +492,7 @@ describe('bodies', () => {
     expect(polluted!.json.error.errors).toEqual([{ location: 'body.name', message: 'is required' }]);
   });
 
-  test('meta that repeats a field of the request does not pass for it', async () => {
+  test('a field within meta is not taken for a field of the request', async () => {
     const [answer] = (
       await converse([
         request({ target: '/v2/keys.createKey', body: '{"meta":{"apiId":"api_111"},"apiI\\u0064":"x"}' }),
@@ -502,7 +502,7 @@ describe('bodies', () => {
   });
 });
 
-test('through all of this, it was one process', () => {
+test('the server did not restart during these tests', () => {
   expect(server.child.pid).toBe(pid);
   expect(server.child.exitCode).toBeNull();
   report({

@@ -83,8 +83,11 @@ export type Largest = Awaited<ReturnType<typeof makeLargest>>;
 const migrationId = 'm'.repeat(255);
 const check = (index: number) => ({ namespace, identifier: `${'a'.repeat(500)}${index}`, limit: 1e9, duration: day });
 
-/** Made anew for every call. Several of an operation that can be large in several ways. */
-export const largest: { [Name in OperationName]: Record<string, (things: Largest) => InputOf<Name>> } = {
+/**
+ * Inputs, built again for every call; several of an operation that can be large in several ways. An operation whose cost does
+ * not depend on its input needs none.
+ */
+export const largest: { [Name in OperationName]?: Record<string, (things: Largest) => InputOf<Name>> } = {
   'keys.verifyKey': {
     'a query of 100 slugs, 50 limits of its own, 20 tags': ({ key }) => ({
       key,

@@ -72,7 +72,7 @@ const inWords = ({
   `verifications${lostMs > 0 ? `, the oldest ${Math.round(lostMs)} ms before the fault` : ''}; ` +
   (lostBytes === undefined ? 'killed only (no C compiler to watch the disk)' : `${lostBytes} bytes were not on disk`);
 
-test('appendfsync always: nothing that was acknowledged is lost, not even with the power', async () => {
+test('appendfsync always: no acknowledged change is lost, even in a power failure', async () => {
   const result = await crash({ fsync: 'always', forMs: 1_000 });
   expect(result.acknowledged).toBeGreaterThan(30);
   expect([result.lostChanges, result.lostVerifications]).toEqual([0, 0]);
@@ -84,7 +84,7 @@ test('appendfsync always: nothing that was acknowledged is lost, not even with t
   });
 }, 120_000);
 
-test('appendfsync everysec: the power takes the last two seconds at most, in whole steps', async () => {
+test('appendfsync everysec: a power failure loses at most two seconds, in whole changes', async () => {
   const result = await crash({ fsync: 'everysec', forMs: 3_000 });
   expect(result.acknowledged).toBeGreaterThan(100);
   expect(result.lostMs).toBeLessThan(2_500);
@@ -97,7 +97,7 @@ test('appendfsync everysec: the power takes the last two seconds at most, in who
 }, 120_000);
 
 test.skipIf(!newRedis)(
-  'TOLLGATE_DURABLE=1: the power takes nothing that was acknowledged',
+  'TOLLGATE_DURABLE=1: a power failure loses no acknowledged change',
   async () => {
     const result = await crash({ program: newRedis!, fsync: 'always', durable: true, forMs: 1_000 });
     expect(result.acknowledged).toBeGreaterThan(30);
@@ -112,7 +112,7 @@ test.skipIf(!newRedis)(
   60_000,
 );
 
-test('a file torn at any byte is served as it was after some step', async () => {
+test('an append-only file cut at any byte is served as it was after some change', async () => {
   const cuts = process.env.FAULTS_RESULTS ? 150 : 10;
   const dir = temporaryDir();
   const redis = await startRedis(dir);

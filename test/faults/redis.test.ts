@@ -129,7 +129,7 @@ function load() {
   };
 }
 
-test('killed during load: every request is answered in time, and the first success comes within a second of its return', async () => {
+test('Redis killed under load: every request gets a response in time, and the first success comes within a second of its return', async () => {
   const loaded = load();
   await vi.waitFor(() => expect(loaded.responses.length).toBeGreaterThan(200));
   redis.kill('SIGKILL');
@@ -161,7 +161,7 @@ test('killed during load: every request is answered in time, and the first succe
   });
 }, 30_000);
 
-test('alive but silent: refused at the timeout, and well as soon as it goes on', async () => {
+test('Redis hanging: requests are refused at the timeout, and served as soon as it continues', async () => {
   await untilWell(1000);
   redis.kill('SIGSTOP');
   const refused = await Promise.all([
@@ -181,7 +181,7 @@ test('alive but silent: refused at the timeout, and well as soon as it goes on',
   });
 });
 
-test('held up by a long command of somebody else: refused at the timeout, and well afterwards', async () => {
+test('Redis blocked by a long command of another client: requests are refused at the timeout, and served afterwards', async () => {
   const busy = admin.call('DEBUG', 'SLEEP', '1');
   let response = await verify();
   while (response.status === 200) response = await verify(); // It has not begun yet.
@@ -196,7 +196,7 @@ test('held up by a long command of somebody else: refused at the timeout, and we
   });
 });
 
-test('its scripts and functions forgotten: loaded again without an error to anybody', async () => {
+test('scripts and functions flushed: they are loaded again without an error to a caller', async () => {
   async function forget() {
     await admin.script('FLUSH');
     await admin.function('FLUSH');
@@ -218,7 +218,7 @@ test('its scripts and functions forgotten: loaded again without an error to anyb
   });
 });
 
-test('out of memory: refused, charged nothing, and well when there is room', async () => {
+test('Redis out of memory: requests are refused and charge nothing, and served when there is room', async () => {
   await admin.config('SET', 'maxmemory-policy', 'noeviction');
   await admin.config('SET', 'maxmemory', '1');
   const refused = [await verify(), await send('apis.createApi', { name: 'no room' })];
@@ -234,7 +234,7 @@ test('out of memory: refused, charged nothing, and well when there is room', asy
   });
 });
 
-test('read-only, as a replica is: refused, and well when it is a master again', async () => {
+test('Redis read-only, as a replica: requests are refused, and served when it is a master again', async () => {
   await admin.call('REPLICAOF', '127.0.0.1', '1');
   const refused = await verify();
   expectUnavailable(refused);
@@ -249,7 +249,7 @@ test('read-only, as a replica is: refused, and well when it is a master again', 
   });
 });
 
-test('full of other data: what is not ours is a fault of that record only', async () => {
+test('Redis with other data: a foreign value is an error of that record only', async () => {
   const name = (await admin.keysBuffer('tg:*:k:*'))[0]!;
   await admin.rename(name, 'elsewhere');
   await admin.set(name, 'not a hash');
@@ -269,7 +269,7 @@ test('full of other data: what is not ours is a fault of that record only', asyn
   });
 });
 
-test('emptied while it runs: root keys are unknown, and nothing fails', async () => {
+test('Redis flushed while it runs: root keys are unknown, and nothing fails', async () => {
   await admin.flushall();
   const refused = await verify();
   expect(refused.status).toBe(401);
@@ -281,7 +281,7 @@ test('emptied while it runs: root keys are unknown, and nothing fails', async ()
   });
 });
 
-test('refusing authentication: refused, the cause logged without the password, and well when it is let in', async () => {
+test('Redis refusing authentication: requests are refused, the cause is logged without the password, and they are served when it is accepted', async () => {
   const password = 'nobody-may-see-this';
   const port = await freePort();
   await admin.config('SET', 'port', port, 'requirepass', password);
@@ -313,7 +313,7 @@ test('refusing authentication: refused, the cause logged without the password, a
   });
 });
 
-test('restarted empty: root keys are unknown, the scripts are loaded again', async () => {
+test('Redis restarted empty: root keys are unknown, and the scripts are loaded again', async () => {
   redis.kill('SIGKILL');
   await once(redis, 'exit');
   rmSync(join(dir, 'appendonlydir'), { recursive: true });

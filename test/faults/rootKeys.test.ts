@@ -84,7 +84,7 @@ function masked({ status, body }: { status: number; body: string }, asked: Thing
     .replaceAll(/"key":"\w+"/g, '"key":"<new>"')}`;
 }
 
-describe('another workspace', () => {
+describe('calls with ids of another workspace', () => {
   test.each(operations.map(({ name }) => name as OperationName))('%s', async (name) => {
     const before = await bytesOf(theirs.workspaceId);
     const example = exampleOf(name).input;
@@ -133,7 +133,7 @@ describe('another workspace', () => {
     },
   );
 
-  test('a root key with its workspace exchanged is nobody’s', async () => {
+  test('a root key with another workspace’s id in it is unknown', async () => {
     const [part, otherPart] = [theirs.workspaceId.slice(3), tollgate.workspaceId.slice(3)];
     expect(tollgate.rootKey).toContain(otherPart);
     const forged = tollgate.rootKey.replace(otherPart, part);
@@ -144,7 +144,7 @@ describe('another workspace', () => {
   });
 });
 
-describe('taken back', () => {
+describe('a root key that was', () => {
   const takenBack = [
     ['deleted', 401, 'unauthorized', (rootKeyId: string) => call('rootKeys.deleteRootKey', { rootKeyId })],
     [
@@ -186,7 +186,7 @@ describe('taken back', () => {
     });
   });
 
-  test('of many requests at once, none that was sent after the answer passes', async () => {
+  test('of many concurrent requests none that was sent after the deletion passes', async () => {
     const { rootKeyId, key } = (await call('rootKeys.createRootKey', { permissions: ['*'] })).data;
     const things = await makeThings(call, tollgate.rootKey);
     const ask = () => call('keys.verifyKey', { key: things.key, credits: { cost: 0 } }, key);
@@ -198,7 +198,7 @@ describe('taken back', () => {
   });
 });
 
-describe('what it does not hold, it cannot give', () => {
+describe('a root key cannot grant what it lacks', () => {
   const some = Object.entries(actions).flatMap(([resource, named]) => {
     const ids = ['api', 'ratelimit', 'identity'].includes(resource) ? ['*', 'one_1', 'two_2'] : ['*'];
     return named.slice(0, 2).flatMap((action) => ids.map((id) => `${resource as Resource}.${id}.${action}`));
@@ -236,7 +236,7 @@ describe('what it does not hold, it cannot give', () => {
   });
 });
 
-test('none of it was possible', () => {
+test('the counts of these tests, for docs/reliability.md', () => {
   report({
     order: '12.2',
     fault: 'root keys used beyond their right: another workspace, taken back, giving what they lack',

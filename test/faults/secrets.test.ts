@@ -82,7 +82,7 @@ function found(where: string | Buffer, { but = new Set<string>() } = {}): string
 /** Given where an id belongs, they are looked up as ids: Redis was asked for them, and holds nothing of them. */
 const misplaced = new Set<string>();
 
-test('every operation leaves its secrets nowhere', async () => {
+test('every operation is called, and its secrets collected', async () => {
   const workspace = JSON.parse(server.cli('workspace', 'create', 'second', '--json')).workspaceId;
   const made = JSON.parse(
     server.cli('root-key', 'create', '--workspace', workspace, '--permission', '*', '--name', 'gateway', '--json'),
@@ -107,7 +107,7 @@ test('every operation leaves its secrets nowhere', async () => {
   expect(secrets.size).toBeGreaterThan(100);
 });
 
-test('secrets in the wrong place are refused without a word about them', async () => {
+test('secrets in other fields are refused without repeating them', async () => {
   const { key, apiId, keyId } = await makeThings(call, server.rootKey);
   const rootKey = (await call('rootKeys.createRootKey', { permissions: ['*'] })).data.key;
   misplaced.add(key).add(rootKey);
@@ -170,7 +170,7 @@ test('secrets in the wrong place are refused without a word about them', async (
     await ask(path, { method: 'GET' });
 });
 
-test('faults of Redis are told without what it was sent', async () => {
+test('errors of Redis are reported without its commands', async () => {
   const { key, apiId } = await makeThings(call, server.rootKey);
   const some = async () => {
     await Promise.all([
@@ -203,7 +203,7 @@ test('faults of Redis are told without what it was sent', async () => {
   expect((await call('keys.verifyKey', { key })).status).toBe(200);
 });
 
-test('nothing of them in what Redis was sent, holds and remembers', async () => {
+test('no secret is in Redis’s commands, data or slow log', async () => {
   // Not because nothing was sent: their digests were.
   const sent = Buffer.concat(sentToRedis);
   expect(sent.length).toBeGreaterThan(1_000_000);
@@ -239,7 +239,7 @@ test('nothing of them in what Redis was sent, holds and remembers', async () => 
 
 const counts = { values: 0, slow: 0, files: 0, fileBytes: 0 };
 
-test('nothing of them in its files, as appended, as rewritten and after the end', async () => {
+test('no secret is in Redis’s files, as appended, as rewritten and after the end', async () => {
   const look = () => {
     for (const path of readdirSync(server.dataDir, { recursive: true, encoding: 'utf8' })) {
       const file = join(server.dataDir, path);
@@ -264,7 +264,7 @@ test('nothing of them in its files, as appended, as rewritten and after the end'
   look();
 });
 
-test('nothing of them in the logs, and in no answer but the one that tells them', async () => {
+test('no secret is in the logs, or in a response other than the one that returns it', async () => {
   expect(server.err.split('\n').length).toBeGreaterThan(300);
   expect(server.err).toMatch(/store_unavailable/);
   expect(server.err).toMatch(/WRONGTYPE/);

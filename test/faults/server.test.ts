@@ -68,7 +68,7 @@ function expectNothingLost(result: LedgerResult) {
   return `${result.acknowledged} acknowledged on ${result.records} keys and root keys, none missing, none half applied`;
 }
 
-test('the server killed: its Redis is found and replaced, and nothing that was acknowledged is missing', async () => {
+test('the server killed: its Redis is found and replaced, and no acknowledged change is missing', async () => {
   const { dataDir, call, ledger, stop, server, startAgain } = await startUnderLoad();
   const orphan = await redisPid(dataDir);
   await server().stop('SIGKILL');
@@ -88,7 +88,7 @@ test('the server killed: its Redis is found and replaced, and nothing that was a
   });
 }, 120_000);
 
-test('server and Redis killed at once: nothing is half there, and nothing stale is in the way', async () => {
+test('server and Redis killed together: no change is half applied, and no stale file prevents the start', async () => {
   const { dataDir, call, ledger, stop, server, startAgain } = await startUnderLoad();
   const pid = await redisPid(dataDir);
   // The server first, or it would start another Redis.
@@ -112,7 +112,7 @@ test('server and Redis killed at once: nothing is half there, and nothing stale 
   });
 }, 120_000);
 
-test('one worker of two killed: the other serves on, it is replaced, and the ledger adds up', async () => {
+test('one of two workers killed: the other continues, it is replaced, and the ledger adds up', async () => {
   const { call, ledger, stop, server } = await startUnderLoad({ WORKERS: '2' });
   const workers = () =>
     spawnSync('pgrep', ['-P', `${server().child.pid}`, '-f', 'worker.js'], { encoding: 'utf8' })

@@ -68,7 +68,7 @@ describe('to Redis', () => {
   ];
   const options = (port: number) => ({ port, tls: { ca: readFileSync(files.caFile) } });
 
-  test('rediss:// with REDIS_CA_FILE serves; without it the server does not start, and says why', async () => {
+  test('rediss:// with REDIS_CA_FILE serves; without it the server does not start, and prints the reason', async () => {
     const protectedBy = (port: number) => ({ ...options(port), password });
     const node = await redis.startNode((port) => [...words(port), '--requirepass', password], protectedBy);
     const REDIS_URL = `rediss://default:${encodeURIComponent(password)}@127.0.0.1:${node.port}`;

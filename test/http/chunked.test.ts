@@ -102,7 +102,7 @@ const forms: [name: string, parts: (before: string, after: string) => string[]][
 ];
 
 describe.each(calls)('answered by %s', (_what, status, call) => {
-  test.each(forms)('its trailers in %s are served to nobody', async (_form, parts) => {
+  test.each(forms)('its trailers in %s are not served as a request', async (_form, parts) => {
     const { key, keyId } = await h.createKey({ credits: { remaining: 9 } });
     const [line, headers, text] = call();
     const head = [`${line} HTTP/1.1`, 'Host: t', ...headers, 'Transfer-Encoding: chunked'].join('\r\n');
@@ -115,7 +115,7 @@ describe.each(calls)('answered by %s', (_what, status, call) => {
     expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 9 });
   });
 
-  test('without trailers it is answered, and nothing after it', async () => {
+  test('without trailers it gets a response, and nothing follows', async () => {
     const { key, keyId } = await h.createKey({ credits: { remaining: 9 } });
     const [line, headers, text] = call();
     const head = [`${line} HTTP/1.1`, 'Host: t', ...headers, 'Transfer-Encoding: chunked'].join('\r\n');
@@ -134,7 +134,7 @@ test('the smuggled request is one that would be served', async () => {
   expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 8 });
 });
 
-test('a request that brings a second one in its packet changes nothing itself', async () => {
+test('a request followed by another in its packet changes nothing', async () => {
   const { keyId } = await h.createKey({ name: 'before' });
   const text = JSON.stringify({ keyId, name: 'after' });
   const [line, headers] = body('/v2/keys.updateKey', {});
@@ -146,7 +146,7 @@ test('a request that brings a second one in its packet changes nothing itself', 
   expect((await h.ok('keys.getKey', { keyId })).name).toBe('after');
 });
 
-test('a method that is none ends its connection, also at the gateway check', async () => {
+test('an unknown method ends its connection, also at the gateway check', async () => {
   const { key, keyId } = await h.createKey({ credits: { remaining: 9 } });
   const next = `GET ${gatewayPath} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${key}\r\n\r\n`;
   for (const method of ['x:', 'get', 'BREW', 'GET,POST']) {
@@ -161,7 +161,7 @@ test('a method that is none ends its connection, also at the gateway check', asy
   expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 9 });
 });
 
-test('it is the last while the server is stopping, too', async () => {
+test('it is the last on its connection also while the server stops', async () => {
   const { key, keyId } = await h.createKey({ credits: { remaining: 9 } });
   isStopping = true;
   const before = 'GET /health/ready HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n';

@@ -122,7 +122,7 @@ test('two servers: of 300 limit checks the limit is admitted', async () => {
   expect(answers.filter(({ data }) => data.success)).toHaveLength(70);
 });
 
-test('two servers: what one changes counts at once on the other, which has seen the key before', async () => {
+test('two servers: a change by one applies immediately on the other, which has the key cached', async () => {
   const [one, two] = running.map(({ server }) => server.port) as [number, number];
   const api = (await post(one, 'apis.createApi', { name: 'seen' })).data as { apiId: string };
   const { keyId, key } = (await post(one, 'keys.createKey', { ...api, name: 'before' })).data as {
@@ -139,7 +139,7 @@ test('two servers: what one changes counts at once on the other, which has seen 
   expect(await verify()).toEqual({ valid: false, code: 'NOT_FOUND' });
 });
 
-test('of many who take one last credit, change it and verify at once, the balance is never below 0', async () => {
+test('the balance is never below 0 while many charge and change it concurrently', async () => {
   const api = (await post(first, 'apis.createApi', { name: 'last' })).data as { apiId: string };
   const created = await post(first, 'keys.createKey', { ...api, credits: { remaining: 20 } });
   const { keyId, key } = created.data as { keyId: string; key: string };

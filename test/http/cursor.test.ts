@@ -30,7 +30,7 @@ beforeAll(async () => {
   );
 });
 
-test('every operation that lists is tried', () => {
+test('every operation with a cursor is tested', () => {
   const named = operations.filter((operation) => 'list' in operation).map(({ name }) => name);
   expect(new Set(lists.map(({ operation }) => operation))).toEqual(new Set(named));
 });
@@ -44,7 +44,7 @@ function nameOf({ operation, input }: (typeof lists)[number]): string {
   return found.list!(input);
 }
 
-test('ids of another form than the list has are 400, and those of its form are where nothing follows or precedes', async () => {
+test('cursors with ids of another kind than the list’s are 400; those with unknown ids of its kind are accepted', async () => {
   const streams = ['0-1', '1-0', '1700000000000-0', '1700000000000-12', '999999999999999-999999999999999'];
   for (const list of lists) {
     const isStream = list.length === 'stream';
@@ -78,7 +78,7 @@ test('ids of another form than the list has are 400, and those of its form are w
   }
 });
 
-test(`random cursors are never a fault (SEED=${seed})`, async () => {
+test(`random cursors never cause a 500 (SEED=${seed})`, async () => {
   const pick = random(seed);
   const from = (characters: string, least: number, most: number) =>
     Array.from({ length: pick(least, most) }, () => characters[pick(0, characters.length - 1)]).join('');

@@ -21,8 +21,8 @@ afterAll(() => server.close());
 
 const policyOf = (response: Response) => response.headers.get('content-security-policy')!;
 
-describe('what is served', () => {
-  test('the page, which allows nothing but this server', async () => {
+describe('the pages of /docs', () => {
+  test('the page allows content of this server only', async () => {
     const response = await fetch(`${url}/docs`);
     expect(response.status).toBe(200);
     expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8');
@@ -32,7 +32,7 @@ describe('what is served', () => {
     expect(await response.text()).not.toMatch(/https?:/);
   });
 
-  test('/docs/ leads there', async () => {
+  test('/docs/ redirects to it', async () => {
     const response = await fetch(`${url}/docs/`, { redirect: 'manual' });
     expect([response.status, response.headers.get('location')]).toEqual([308, '/docs']);
   });
@@ -69,7 +69,7 @@ describe('what is served', () => {
   });
 
   test.each(['/docs', '/openapi.json', '/errors/route_not_found', '/v2/liveness', '/health/live', '/health/ready'])(
-    'HEAD of %s is the head of what GET answers',
+    'HEAD of %s has the headers of GET',
     async (path) => {
       const headOf = async (method: string) => {
         const response = await fetch(url + path, { method });
@@ -111,7 +111,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
   const operation = (name: string) =>
     page.locator('.opblock').filter({ has: page.locator(`[data-path="/v2/${name}"]`) });
 
-  test('it shows every operation, and a call is made from it', { timeout: 120_000 }, async () => {
+  test('the page lists every operation, and can send a call', { timeout: 120_000 }, async () => {
     await page.goto(`${url}/docs`);
     await page.locator('.opblock').first().waitFor({ timeout: 60_000 });
     const { paths } = (await (await fetch(`${url}/openapi.json`)).json()) as { paths: object };

@@ -4,7 +4,7 @@ import { errorResponse } from '../../src/http/errorResponse.ts';
 
 const request = { requestId: 'req_1', accept: 'application/json' };
 
-test('carries the envelope and nothing else', () => {
+test('an error response has the envelope and nothing else', () => {
   const error = new ApiError('invalid_input', 'No.', {
     fields: [{ location: 'body.x', message: 'is odd' }],
     cause: 'secret',
@@ -23,7 +23,7 @@ test('carries the envelope and nothing else', () => {
   });
 });
 
-test('is problem+json when Accept names it, when the operation says so, and for 429', () => {
+test('its media type is problem+json when Accept names it, when the operation declares it, and for 429', () => {
   const error = new ApiError('key_not_found', 'No.');
   const accept = 'text/html, Application/Problem+JSON;q=0.5';
   expect(errorResponse(error, { ...request, accept }).contentType).toBe('application/problem+json');
@@ -33,7 +33,7 @@ test('is problem+json when Accept names it, when the operation says so, and for 
   expect(errorResponse(tooMany, request).contentType).toBe('application/problem+json');
 });
 
-test('503 says when to come back, 405 what is allowed', () => {
+test('503 has Retry-After, 405 has Allow', () => {
   expect(errorResponse(new ApiError('store_unavailable', 'No.'), request).headers).toEqual([['Retry-After', '1']]);
   expect(errorResponse(new ApiError('method_not_allowed', 'No.'), request, { allow: 'POST' }).headers).toEqual([
     ['Allow', 'POST'],

@@ -1,5 +1,6 @@
-// The examples of /openapi.json are the responses of a real server with a held clock to test/support/story.ts. The same
-// requests must get the same responses to the letter; `npm run examples` writes src/http/examples.json again.
+// The examples of /openapi.json are the responses of a real server with a held clock to the documented requests of
+// test/support/examples.ts. The same requests must get the same responses to the letter; `npm run examples` writes
+// src/http/examples.json again.
 
 import { createHash } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
@@ -10,10 +11,10 @@ import { RootKeyReader } from '../../src/http/rootKey.ts';
 import { operations } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
+import { type Made, makers, examples as table } from '../support/examples.ts';
 import { testSettings } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { serveStore } from '../support/serving.ts';
-import { type Made, makers, story } from '../support/story.ts';
 
 let examples: Record<string, { request?: unknown; response: unknown }>;
 let document: OpenApiDocument;
@@ -28,9 +29,9 @@ beforeAll(async () => {
 
   const responses: typeof examples = {};
   const made = { newHash: createHash('sha256').update('a key of another system').digest('base64') } as Made;
-  for (const [name, inputOf] of Object.entries(story)) {
+  for (const [name, { documented }] of Object.entries(table)) {
     nowMs += 1000;
-    const request = inputOf(made);
+    const request = documented(made);
     const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
     const answer = await fetch(`${url}/v2/${name}`, { method: 'POST', headers, body: JSON.stringify(request) });
     const response = (await answer.json()) as { data: never };
@@ -111,7 +112,7 @@ function withoutChance(text: string, secrets: readonly string[]): string {
   });
 }
 
-test('the story calls every operation, and reads every page', () => {
+test('the examples are of every operation and every page', () => {
   const read = Object.values(document.paths).flatMap(({ get }) => get?.operationId ?? []);
   expect(Object.keys(examples).sort()).toEqual([...operations.map(({ name }) => name), ...read].sort());
 });

@@ -113,7 +113,7 @@ test.each([
   }
 });
 
-test('a root key that was deleted is refused before a large body is read, however recently it was accepted', async () => {
+test('a deleted root key is refused before a large body is read, even if it was accepted just before', async () => {
   const { key, rootKeyId } = await tollgate.ok('rootKeys.createRootKey', { permissions: ['*'] });
   const status = async (body: string) =>
     (await tollgate.send('/v2/keys.createKey', { body, authorization: `Bearer ${key}` })).status;
@@ -122,7 +122,7 @@ test('a root key that was deleted is refused before a large body is read, howeve
   expect(await status(large('{'))).toBe(401);
 });
 
-test('large requests do what small ones do', async () => {
+test('large requests get the same responses as small ones', async () => {
   const { apiId } = await tollgate.ok('apis.createApi', { name: 'large' });
   const permissions = times(400, (index) => `${index}.`.padEnd(100, 'x'));
   const { key, keyId } = await tollgate.ok('keys.createKey', { apiId, permissions, meta: { a: [1, { b: 2 }] } });
@@ -140,7 +140,7 @@ test('large requests do what small ones do', async () => {
   expect(limited.limits.map(({ identifier }) => identifier)).toEqual(checks.map(({ identifier }) => identifier));
 });
 
-test('large bodies without a root key that is known keep none of a known caller out', async () => {
+test('large bodies without a known root key do not delay those of a known caller', async () => {
   const answer = createPipeline(operations, { store: tollgate.store, log, metaBytesMax: 10_240 });
   const { apiId } = await tollgate.ok('apis.createApi', { name: 'large' });
   const send = async (rootKey: string, body: string) =>
@@ -151,7 +151,7 @@ test('large bodies without a root key that is known keep none of a known caller 
   expect([...new Set(await Promise.all(nobodies))].sort()).toEqual([401, 503]);
 });
 
-test('requests that name ever new workspaces: a known caller goes before them, and finds room', async () => {
+test('requests that each name another workspace: a known caller goes before them, and finds room', async () => {
   const { key } = await tollgate.createKey();
   const store = await openStore({ ...testSettings, inFlightMax: 1000, url: testRedisUrl() });
   const answer = createPipeline(operations, { store, log, metaBytesMax: 10_240, inFlightMax: 1000 });
@@ -178,7 +178,7 @@ test('requests that name ever new workspaces: a known caller goes before them, a
   await store.close();
 });
 
-test('a server that was just started serves all of many workspaces at once', async () => {
+test('a server that has just started serves many workspaces concurrently', async () => {
   const made = await Promise.all(
     times(500, async () => {
       const { workspaceId } = await tollgate.store.workspaces.create('one of many');

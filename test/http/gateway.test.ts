@@ -80,8 +80,8 @@ const refused = (answer: Answer) => [answer.status, codeOf(answer), answer.heade
 const minute = 60_000;
 const requests = { name: 'requests', limit: 2, duration: minute, autoApply: true };
 
-describe('a key that may pass', () => {
-  test('is answered 200, with whose it is and what is left of its limits, and is charged like by keys.verifyKey', async () => {
+describe('the gateway check of a valid key', () => {
+  test('responds with 200, its owner and its limits, and charges as keys.verifyKey does', async () => {
     const { key, keyId, apiId } = await h.createKey({
       externalId: 'ada',
       credits: { remaining: 10 },
@@ -107,7 +107,7 @@ describe('a key that may pass', () => {
     expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 9 });
   });
 
-  test('is answered with the API it belongs to: a root key for one API lets no key of another through', async () => {
+  test('responds with its API; a root key for one API accepts no key of another', async () => {
     const [maps, payments] = [await h.createKey(), await h.createKey()];
     const rootKey = await h.createRootKey([`api.${payments.apiId}.verify_key`]);
     const scoped = await serve({ rootKey });
@@ -123,7 +123,7 @@ describe('a key that may pass', () => {
     }
   });
 
-  test('without limits is answered no RateLimit', async () => {
+  test('has no RateLimit header for a key without limits', async () => {
     const { key } = await h.createKey();
     const { status, headers } = await ask(own, bearer(key));
     expect(status).toBe(200);
@@ -131,7 +131,7 @@ describe('a key that may pass', () => {
   });
 
   test.each(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND'])(
-    'is asked for by %s alike',
+    'is the same by %s',
     async (method) => {
       const { key, keyId } = await h.createKey();
       const { status, headers, text } = await ask(own, { method, ...bearer(key) });
@@ -139,7 +139,7 @@ describe('a key that may pass', () => {
     },
   );
 
-  test('is asked for with a path below, whatever it is, as Envoy does', async () => {
+  test('accepts any path below its own, as Envoy sends it', async () => {
     const { key } = await h.createKey();
     for (const path of ['/', '/orders/7?cost=5&x', '/../keys.createKey', '//', '/%00']) {
       expect((await ask(own, { path: gatewayPath + path, ...bearer(key) })).status).toBe(200);
@@ -147,7 +147,7 @@ describe('a key that may pass', () => {
     expect((await ask(own, { path: `${gatewayPath}s`, ...bearer(key) })).status).toBe(404);
   });
 
-  test('is charged what the header says, and checked against the limits it names', async () => {
+  test('charges the cost in the header, and checks the limits that it names', async () => {
     const { key, keyId } = await h.createKey({
       credits: { remaining: 10 },
       ratelimits: [
@@ -162,7 +162,7 @@ describe('a key that may pass', () => {
     expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 6 });
   });
 
-  test('is let through by a permission query it fulfils', async () => {
+  test('accepts a key that satisfies the permission query', async () => {
     const { key } = await h.createKey({ permissions: ['documents.read'] });
     const passes = async (query: string) => (await ask(own, bearer(key, { 'x-tollgate-permissions': query }))).status;
     expect(await passes('documents.read OR admin')).toBe(200);
@@ -171,7 +171,7 @@ describe('a key that may pass', () => {
   });
 });
 
-describe('a key that may not pass', () => {
+describe('the gateway check of a refused key', () => {
   test.each([
     ['no header', {}],
     ['an empty one', { authorization: '' }],
@@ -193,7 +193,7 @@ describe('a key that may not pass', () => {
     expect(refused(await ask(other, bearer(key)))[0]).toBe(401);
   });
 
-  test('403: disabled, expired, without the permission; with the id of the key, and nothing else of it', async () => {
+  test('403 if disabled, expired or without the permission, with only the id of the key', async () => {
     const { key, keyId, apiId } = await h.createKey({ externalId: 'ada', meta: { plan: 'pro' } });
     const refusal = async (headers = {}) => {
       const answer = await ask(own, bearer(key, headers));
@@ -209,7 +209,7 @@ describe('a key that may not pass', () => {
     expect(await refusal()).toEqual([403, 'key_disabled', 'DISABLED']);
   });
 
-  test('429 with the seconds after which it passes, and not one earlier', async () => {
+  test('429 with the seconds after which it passes, and not a second earlier', async () => {
     const { key, keyId } = await h.createKey({ credits: { remaining: 9 }, ratelimits: [requests] });
     const check = () => ask(own, bearer(key));
     await check();
@@ -238,7 +238,7 @@ describe('a key that may not pass', () => {
     expect((await ask(own, bearer(key))).headers['retry-after']).toBe('3601');
   });
 
-  test('429 without Retry-After when credits are used up: nobody knows when there are more', async () => {
+  test('429 without Retry-After when credits are used up', async () => {
     const { key } = await h.createKey({ credits: { remaining: 0 }, ratelimits: [requests] });
     const answer = await ask(own, bearer(key));
     expect(refused(answer)).toEqual([429, 'usage_exceeded', 'USAGE_EXCEEDED']);
@@ -246,7 +246,7 @@ describe('a key that may not pass', () => {
   });
 
   test.each([-10, 0, 10])(
-    'seconds are counted on the clock that decides, %j minutes from that of this machine',
+    'seconds are counted on Redis’s clock, %j minutes from that of this machine',
     async (minutes) => {
       h.clock.now = Date.now() + minutes * minute;
       const { key } = await h.createKey({ ratelimits: [{ ...requests, limit: 1 }] });
@@ -264,7 +264,7 @@ describe('metadata as headers', () => {
     return (await ask(own, bearer(key))).headers;
   };
 
-  test('are those of the setting, all of them, empty where the key has none', async () => {
+  test('are all those of the setting, empty where the key has none', async () => {
     expect(await shown({ plan: 'pro', secret: 'no', seats: 5 })).toMatchObject({
       'x-tollgate-external-id': '',
       'x-tollgate-meta-plan': 'pro',
@@ -280,7 +280,7 @@ describe('metadata as headers', () => {
     });
   });
 
-  test('make no header of their own, and decodeURIComponent gives the value back', async () => {
+  test('cannot add a header, and decodeURIComponent returns the value', async () => {
     const values = [
       'a\r\nX-Injected: 1\r\n\r\n<body>',
       '\n',
@@ -321,8 +321,8 @@ test('the name of a limit stays within its quotes', async () => {
   expect(headers.ratelimit).toMatch(/^"a%22b%5Cc%0D%0A%C3%BC";r=999999999999999;t=\d+$/);
 });
 
-describe('the root key', () => {
-  test('comes by header where the setting is empty', async () => {
+describe('the root key of a gateway check', () => {
+  test('is in a header if the setting is empty', async () => {
     const { key } = await h.createKey();
     const headers = { 'X-Api-Key': key, 'X-Tollgate-Root-Key': h.rootKey };
     expect((await ask(open, { headers })).status).toBe(200);
@@ -337,14 +337,14 @@ describe('the root key', () => {
     expect((await ask(open, { headers: { ...headers, authorization: 'Basic YTpi' } })).status).toBe(200);
   });
 
-  test('of the setting is not replaced by the header: an end user cannot bring a workspace of his own', async () => {
+  test('of the setting is not replaced by the header, so that an end user cannot choose the workspace', async () => {
     const stranger = await h.createWorkspace();
     const { key } = await h.createKey();
     const headers = { 'X-Tollgate-Root-Key': stranger.rootKey };
     expect((await ask(own, bearer(key, headers))).status).toBe(200);
   });
 
-  test('that is missing, unknown, expired or may not verify is the fault of the operator: 500, logged without it', async () => {
+  test('that is missing, unknown, expired or lacks verify_key is an error of the operator: 500, logged without it', async () => {
     const { key } = await h.createKey();
     const expired = await h.createRootKey(['*'], h.workspaceId, 0);
     const other = await h.createRootKey(['api.*.read_api']);
@@ -375,7 +375,7 @@ describe('the root key', () => {
     for (const secret of [key, unknown, expired, other]) expect(logged.join()).not.toContain(secret);
   });
 
-  test('on keys of another API only is answered 401: it does not tell that the key exists', async () => {
+  test('for another API gets 401, so that the existence of the key is not revealed', async () => {
     const { key } = await h.createKey();
     const other = await h.createKey();
     const rootKey = await h.createRootKey([`api.${other.apiId}.verify_key`]);
@@ -384,7 +384,7 @@ describe('the root key', () => {
   });
 });
 
-describe('a header that is not as it should be is named', () => {
+describe('an invalid header is named', () => {
   const valid = { 'x-tollgate-permissions': 'a.b', 'x-tollgate-cost': '1', 'x-tollgate-limits': 'requests' };
   test.each([
     ['X-Tollgate-Cost', 'many', 'must hold a cost that is a whole number'],
@@ -447,7 +447,7 @@ describe('a header that is not as it should be is named', () => {
     expect((await asked(open, twice('X-Api-Key', key))).json.error.errors[0].location).toBe('headers.X-Api-Key');
   });
 
-  test('400: a query, which would be overlooked', async () => {
+  test('400: a query string', async () => {
     const { key } = await h.createKey();
     expect((await ask(own, { path: `${gatewayPath}?cost=2`, ...bearer(key) })).status).toBe(400);
   });
@@ -459,8 +459,8 @@ describe('a header that is not as it should be is named', () => {
   });
 });
 
-describe('a body', () => {
-  test('is read past, however large, and the connection goes on', async () => {
+describe('the body of a gateway check', () => {
+  test('is skipped, whatever its size, and the connection continues', async () => {
     const { key } = await h.createKey({ ratelimits: [{ ...requests, limit: 100 }] });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     let sockets = 0;
@@ -476,7 +476,7 @@ describe('a body', () => {
     agent.destroy();
   });
 
-  test('in chunks is read past too', async () => {
+  test('in chunks is skipped too', async () => {
     const { key } = await h.createKey();
     const request = httpRequest({
       host: '127.0.0.1',
@@ -492,7 +492,7 @@ describe('a body', () => {
   });
 });
 
-test('every answer above is one that the OpenAPI document describes, headers and all', async () => {
+test('every response of these tests is described in the OpenAPI document, with its headers', async () => {
   const response = await fetch(`http://127.0.0.1:${own.port}/openapi.json`);
   const { responses } = ((await response.json()) as OpenApiDocument).paths[gatewayPath]!.get!;
   const statuses = new Set<string>();

@@ -90,7 +90,7 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
       }),
     );
 
-  test('a victim gets the answers to its own requests, whatever an attacker sends on the same connection', async () => {
+  test('a client gets the responses to its own requests, whatever an attacker sends on the same connection', async () => {
     let stopped = false;
     /** One request after another on a connection that it keeps: each is to be answered NOT_FOUND, with its own name. */
     const victim = (async () => {
@@ -120,7 +120,7 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
     for (const text of attacked) expect(text.match(/HTTP\/1\.1 (?!100)\d+ /g)).toHaveLength(1);
   }, 60_000);
 
-  test('a body in chunks without trailers is answered, and so is the next request', async () => {
+  test('a chunked body without trailers gets a response, and so does the next request', async () => {
     const answers = await exchange(port, [
       chunked('GET /v2/liveness', '{}', '').join(''),
       'GET /v2/liveness HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n',

@@ -128,21 +128,21 @@ describe('the document', () => {
     expect(document.info).toMatchObject({ version: npm.version });
   });
 
-  test('names every path there is, and no other', () => {
+  test('has every path and no other', () => {
     const paths = all.flatMap(({ name, alias }) => [name, alias ?? []].flat()).map((name) => `/v2/${name}`);
     expect(Object.keys(document.paths).sort()).toEqual(
       [...paths, gatewayPath, '/v2/liveness', '/health/live', '/health/ready'].sort(),
     );
   });
 
-  test('says of every operation what it does, and shows an answer', () => {
+  test('has a summary and an example response for every operation', () => {
     for (const { operationId, summary, responses } of everyOperation()) {
       expect(summary, operationId).toMatch(/^[A-Z].+\.$/);
       expect(responses[200]!.content['application/json']!.example, operationId).toHaveProperty('meta.requestId');
     }
   });
 
-  test('gives every operation an id of its own', () => {
+  test('has a unique operationId for every operation', () => {
     const ids = everyOperation().map(({ operationId }) => operationId);
     expect(new Set(ids).size).toBe(ids.length);
   });
@@ -156,7 +156,7 @@ describe('the document', () => {
     for (const action of Object.values(actions).flat()) expect(text).toContain(`\`${action}\``);
   });
 
-  test('asks for a root key everywhere but for liveness and health, and for the key to check beside it at the gateway check', () => {
+  test('requires a root key except for liveness and health, and the key as well for the gateway check', () => {
     expect(document.security).toEqual([{ rootKey: [] }]);
     const open = everyOperation().filter(({ security }) => security !== undefined);
     expect(open).toEqual([
@@ -175,7 +175,7 @@ describe.each(all.map((operation) => ({ operation, name: operation.name })))('$n
   const paths = [operation.name, operation.alias ?? []].flat().map((name) => `/v2/${name}`);
   const statusOf = (code: string) => errorCatalogue.find((entry) => entry.code === code)!.status;
 
-  test.each(paths)('%s says what it is, takes and needs', (path) => {
+  test.each(paths)('%s has its summary, input and permissions', (path) => {
     const described = operationAt(path);
     expect(described).toMatchObject({ summary: operation.summary, tags: [operation.name.split('.')[0]] });
     const actionsNamed = valuesOf('anyOf', described['x-required-permissions'])
@@ -215,7 +215,7 @@ describe.each(all.map((operation) => ({ operation, name: operation.name })))('$n
     }
   });
 
-  test.each(paths)('%s shows a call and its answer, which are as described', (path) => {
+  test.each(paths)('%s has an example request and response that match its schemas', (path) => {
     const { requestBody, responses } = operationAt(path);
     for (const described of [requestBody as ResponseObject, responses[200]!]) {
       const { schema, example } = described.content['application/json']!;
@@ -226,7 +226,7 @@ describe.each(all.map((operation) => ({ operation, name: operation.name })))('$n
     }
   });
 
-  test.each(paths)('%s takes what the pipeline takes', async (path) => {
+  test.each(paths)('%s accepts the input that the pipeline accepts', async (path) => {
     const accepts = checkFor(
       (operationAt(path).requestBody as { content: Record<string, { schema: object }> }).content['application/json']!
         .schema,
@@ -240,7 +240,7 @@ describe.each(all.map((operation) => ({ operation, name: operation.name })))('$n
   });
 });
 
-describe('real answers are as described', () => {
+describe('real responses match the document', () => {
   const limits = [{ name: 'requests', limit: 5, duration: 60_000, autoApply: true }];
   const credits = { remaining: 10, refill: { interval: 'monthly', amount: 9, refillDay: 31 } };
 

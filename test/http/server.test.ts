@@ -102,7 +102,7 @@ function held() {
 const untilRequest = (n: number) => vi.waitUntil(() => requests >= n, { interval: 1, timeout: 4_000 });
 const untilAnswering = (n: number) => vi.waitUntil(() => answered.length >= n, { interval: 1, timeout: 4_000 });
 
-test('hands over method, path, headers and body, and writes the answer', async () => {
+test('passes on method, path, headers and body, and writes the response', async () => {
   await serve(async () => ({ ...says('{"a":1}', 405), headers: [['Allow', 'POST']] }));
   const client = await dial();
   await client.send(
@@ -200,7 +200,7 @@ test('a chunked body arrives whole, also when it outgrows what was set aside', a
   expect((await client.answer()).split('\r\n\r\n')[1]).toBe(`abcdef${'g'.repeat(100)}h`);
 });
 
-test('a body is bytes: NUL, invalid UTF-8 and the next request leave it alone', async () => {
+test('a body is bytes: NUL, invalid UTF-8 and the next request do not change it', async () => {
   await serve();
   const client = await dial();
   const bytes = Buffer.from([0, 255, 0xc3, 0x28, 13, 10]);
@@ -221,7 +221,7 @@ test('Content-Length counts bytes, not characters', async () => {
   expect(Buffer.from(answer.split('\r\n\r\n')[1]!, 'latin1').toString()).toBe(text);
 });
 
-test('Expect: 100-continue is told to continue', async () => {
+test('Expect: 100-continue gets 100 Continue', async () => {
   await serve();
   const client = await dial();
   await client.send(head('Expect: 100-continue', 'Content-Length: 2'), 'hi');
@@ -252,13 +252,13 @@ test.each([
   expect(answered).toMatchObject([{ body: 'too_large' }]);
 });
 
-test('fetch sees the answer to a body far too large', async () => {
+test('fetch gets the response to a body far too large', async () => {
   await serve(async () => says('no such path', 404));
   const answer = await post(Buffer.alloc(8_000_000));
   expect([answer.status, await answer.text()]).toEqual([404, 'no such path']);
 });
 
-test('no more is read of a body that is too large, however long the answer takes', async () => {
+test('a body that is too large is not read further, however long the response takes', async () => {
   const { answer, release } = held();
   await serve(answer);
   const client = await dial();
@@ -313,7 +313,7 @@ describe('the memory for bodies that arrive in several parts', () => {
   const isRefused = (client: Awaited<ReturnType<typeof dial>>) =>
     Promise.race([client.closed.then((text) => text.startsWith('HTTP/1.1 503 ')), turn().then(() => false)]);
 
-  test('is bounded in all: who has sent what there is no room for is refused, and short bodies pass', async () => {
+  test('is bounded in total: a body without room is refused, and short bodies pass', async () => {
     await start();
     const clients = [];
     for (let made = 0; made < 20; made++) clients.push(await half('unknown'));
@@ -352,7 +352,7 @@ describe('the memory for bodies that arrive in several parts', () => {
     expect(await statusOf('unknown', longest)).toBe(503);
   });
 
-  test('is used for what has arrived, not for what was announced', async () => {
+  test('is used for bytes that have arrived, not for the announced length', async () => {
     await start();
     for (let made = 0; made < 50; made++) {
       const client = await dial();
@@ -391,7 +391,7 @@ test.each(ambiguous)('400 in the envelope, and the connection closed: %s', async
   expect(answered).toEqual([]);
 });
 
-test.each(ambiguous)('a request hidden behind a doubtful one is never answered: %s', async (_, headers) => {
+test.each(ambiguous)('a request after an ambiguous one is never served: %s', async (_, headers) => {
   await serve();
   const client = await dial();
   await client.send(`${head(headers)}hiGET /hidden HTTP/1.1\r\nHost: t\r\n\r\n`);
@@ -426,7 +426,7 @@ test.each([
   expect(await (await post('still here')).text()).toBe('still here');
 });
 
-test('a request abandoned before its body was whole is not answered, and is not in flight', async () => {
+test('a request whose body was cut off gets no response, and is not in flight', async () => {
   await serve();
   const client = await dial();
   await client.send(head('Content-Length: 10'), 'abc');
@@ -444,7 +444,7 @@ test('a broken chunk abandons the request', async () => {
   expect(answered).toEqual([]);
 });
 
-test('a caller who leaves while the answer is made harms nobody', async () => {
+test('a caller that disconnects before the response does no harm', async () => {
   const { answer, release } = held();
   await serve(async (request) => (request.path === '/slow' ? answer(request) : says('ok')));
   const client = await dial();
@@ -456,7 +456,7 @@ test('a caller who leaves while the answer is made harms nobody', async () => {
   expect(await (await post('')).text()).toBe('ok');
 });
 
-describe('a long body that is always the same', () => {
+describe('a long static response', () => {
   const body = randomBytes(6 * 1024 ** 2).toString('base64');
   const bytes = Buffer.from(body);
   const long: Response = { ...says(body), bytes };
@@ -495,7 +495,7 @@ describe('a long body that is always the same', () => {
     expect(await again.answer()).toMatch(/short$/);
   });
 
-  test('is copied for nobody: many who do not read it cost no memory', async () => {
+  test('is not copied: many clients that do not read it cost no memory', async () => {
     await serve(async () => long);
     await ask();
     await untilAnswering(1);
@@ -569,7 +569,7 @@ describe('the last request of a connection', () => {
     expect(answered.map(({ path }) => path).filter((path) => path === '/next')).toEqual([]);
   });
 
-  test.each([1, 2, 16_000, 20_000, body.length])('gets the whole of its answer of %s bytes', async (length) => {
+  test.each([1, 2, 16_000, 20_000, body.length])('gets its whole response of %s bytes', async (length) => {
     await serve(async () => says(body.slice(0, length)));
     const client = await dial();
     await client.send(chunked, '0\r\n\r\n');
@@ -645,7 +645,7 @@ test.each([
   expect(answered).toEqual([]);
 });
 
-test('asked to upgrade, it answers as ever', async () => {
+test('a request to upgrade gets the usual response', async () => {
   await serve();
   for (const upgrade of [
     'websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13',
@@ -704,7 +704,7 @@ test.each([
   log.mockRestore();
 });
 
-test('close() refuses newcomers, waits for the requests in flight, tells them so, and closes idle connections', async () => {
+test('close() refuses new connections, waits for the requests in flight, sends them Connection: close, and closes idle connections', async () => {
   const { answer, release } = held();
   await serve(async (request) => (request.path === '/slow' ? answer(request) : says('ok')));
   const idle = await dial();
@@ -727,7 +727,7 @@ test('close() refuses newcomers, waits for the requests in flight, tells them so
   expect(await idle.closed).toBe('');
 });
 
-test('close() also waits for an answer whose caller has left', async () => {
+test('close() also waits for a response whose caller has disconnected', async () => {
   const { answer, release } = held();
   await serve(async (request) => (request.path === '/slow' ? answer(request) : says('ok')));
   const client = await dial();
@@ -751,7 +751,7 @@ test('close() called twice closes once', async () => {
   expect(server.close()).toBe(server.close());
 });
 
-test('a port that is taken is refused, whoever has it, unless it is shared', async () => {
+test('a port in use is refused unless it is shared', async () => {
   await serve();
   const at = { host: '127.0.0.1', bodyBytesMax, newRequestId: () => 'req_1', handler: async () => says('') };
   await expect(listen({ ...at, port: server.port })).rejects.toThrow(

@@ -13,7 +13,7 @@ function refusal(body: string | Buffer): ApiError {
   throw new Error('parsed');
 }
 
-describe('what is taken', () => {
+describe('which bodies are accepted', () => {
   test.each([
     ['{}', {}],
     [' {"a": [1, "ü", "😀"]}\r\n', { a: [1, 'ü', '😀'] }],
@@ -29,7 +29,7 @@ describe('what is taken', () => {
     expect(parseBody(Buffer.from(text))).toEqual({ text, value });
   });
 
-  test('a pair of escapes, however deep the rest is', () => {
+  test('a surrogate pair as escapes, at any depth', () => {
     const text = `[${'['.repeat(100_000)}${']'.repeat(100_000)},"\\ud83d\\ude00"]`;
     expect((parseBody(Buffer.from(text)).value as unknown[])[1]).toBe('😀');
   });
@@ -41,7 +41,7 @@ describe('what is taken', () => {
   });
 });
 
-describe('what is refused with 400', () => {
+describe('which bodies are refused with 400', () => {
   test.each([
     ['nothing', ''],
     ['an open object', '{"a":1'],
@@ -86,13 +86,13 @@ describe('what is refused with 400', () => {
     expect(refusal(text).message).not.toContain('secret');
   });
 
-  test('half a character below any nesting', () => {
+  test('a lone surrogate at any depth', () => {
     const deep = `{"a":"\\ud83d\\ude00","b":${'['.repeat(200_000)}"\\ude00"${']'.repeat(200_000)}}`;
     expect(refusal(deep).message).toBe('The body is not valid JSON: an escape is half of a surrogate pair.');
   });
 });
 
-describe('in steps', () => {
+describe('a long body is validated in steps', () => {
   const pause = () => Promise.resolve();
   /** So small that a few characters are cut. */
   const sizes = fc.record({ structure: fc.nat({ max: 2 }), characters: fc.nat({ max: 4 }) });
@@ -126,7 +126,7 @@ describe('in steps', () => {
     }
   };
 
-  test('a body is read as it is in one go', async () => {
+  test('and read as in one step', async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(json, tokens, nearly), sizes, async (text, size) => {
         const body = Buffer.from(text);
@@ -170,7 +170,7 @@ describe('in steps', () => {
     expect(await parseLargeBody(Buffer.from(text), pause, { structure: 0, characters: 0 })).toEqual({ text, value });
   });
 
-  test('an error names a position only where it is that in the body', async () => {
+  test('an error names a position only if it is the position in the body', async () => {
     const text = '{"a":[1,2,x]}';
     expect(refusal(text).message).toMatch(/^The body is not valid JSON: Unexpected token '?x/);
     const error = await parseLargeBody(Buffer.from(text), pause).catch((error) => error);
@@ -179,7 +179,7 @@ describe('in steps', () => {
     expect(error.fields).toMatchObject([{ location: 'body' }]);
   });
 
-  test('what is long is read with pauses, none of it for long', async () => {
+  test('the event loop runs between the steps, none of which is long', async () => {
     const items = Array.from({ length: 40_000 }, (_, index) => `{"${index.toString(36)}":0}`);
     let pauses = 0;
     const { value } = await parseLargeBody(Buffer.from(`{"items":[${items}]}`), async () => void pauses++);

@@ -30,7 +30,7 @@ function refusal(input: unknown): ApiError {
   throw new Error('accepted');
 }
 
-describe('what is taken', () => {
+describe('which bodies are accepted', () => {
   test.each([
     [{ name: 'abc' }],
     [{ name: '😀😀😀' }],

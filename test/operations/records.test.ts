@@ -89,7 +89,7 @@ const making: Record<string, [OperationName, (made: Made) => object, number]> = 
 };
 
 describe.each(Object.entries(making))('%s', (_, [operation, input, count]) => {
-  test('makes as many as there is room for, and then nothing at all: 403', async () => {
+  test('creates records up to the limit, and then none: 403', async () => {
     const made = await workspaceOf(recordsMax - count);
     const answer = await made.run(operation, input(made) as never);
     expect(answer, JSON.stringify(answer.error)).toMatchObject({ status: 200 });
@@ -106,7 +106,7 @@ describe.each(Object.entries(making))('%s', (_, [operation, input, count]) => {
   });
 });
 
-test('what makes nothing is served in a full workspace, and deleting makes room', async () => {
+test('operations that create nothing are served in a full workspace, and a deletion makes room', async () => {
   const { run, apiId, keyId, key, roleId, workspaceId } = await workspaceOf(recordsMax);
   const last = `user${recordsMax - 1}`;
   for (const [operation, input] of [
@@ -126,7 +126,7 @@ test('what makes nothing is served in a full workspace, and deleting makes room'
   expect(await recordsOf(workspaceId)).toBe(recordsMax);
 });
 
-test('a deleted key counts until its record goes: at once, with the retention, or with its API', async () => {
+test('a deleted key is counted until its record is removed: immediately, after the retention, or with its API', async () => {
   const { run, apiId, keyId, workspaceId } = await workspaceOf(recordsMax - 1);
   const more = async () => (await run('keys.createKey', { apiId })).status;
   const purge = async () => {
@@ -150,7 +150,7 @@ test('a deleted key counts until its record goes: at once, with the retention, o
   expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 200, 403, 403]);
 });
 
-test('of many that are made at once, there are as many as there is room for', async () => {
+test('of many concurrent creations exactly as many succeed as there is room for', async () => {
   const { run, apiId, workspaceId } = await workspaceOf(recordsMax - 12);
   const answers = await Promise.all(
     times(60, (at) =>
@@ -166,7 +166,7 @@ test('of many that are made at once, there are as many as there is room for', as
   expect(await recordsOf(workspaceId)).toBe(recordsMax);
 });
 
-test('a workspace of before is counted when something is next made', async () => {
+test('a workspace from before the count is counted at its next creation', async () => {
   const { run, apiId, keyId, workspaceId } = await workspaceOf(recordsMax - 8);
   const { keyId: soft } = (await run('keys.createKey', { apiId })).data;
   const dead = (await run('apis.createApi', { name: 'dead' })).data;
@@ -185,13 +185,13 @@ test('a workspace of before is counted when something is next made', async () =>
   expect(await recordsOf(workspaceId)).toBe(recordsMax);
 });
 
-test('the operator can make a root key in a full workspace', async () => {
+test('the operator can create a root key in a full workspace', async () => {
   const { workspaceId } = await workspaceOf(recordsMax);
   const rootKey = await tollgate.createRootKey(['*'], workspaceId);
   expect((await call('permissions.listRoles', {}, rootKey)).status).toBe(200);
 });
 
-test(`whatever is done, what is counted is what there is (SEED=${seed})`, async () => {
+test(`the count of records is always right (SEED=${seed})`, async () => {
   const pick = random(seed);
   const { run, apiId, workspaceId } = await workspaceOf(10);
   const some = (count = 6) => `some${pick(1, count)}`;

@@ -71,7 +71,7 @@ const scriptCalls = async () =>
     ]),
   );
 
-test('ready says why not, in time, whatever Redis does, and is well again by itself; live only says that it lives', async () => {
+test('/health/ready has the reason in time, whatever Redis does, and recovers by itself; /health/live always passes', async () => {
   const server = await start();
   const alive = { status: 200, data: { alive: true } };
   expect(await ask(server, '/health/live')).toMatchObject(alive);
@@ -99,7 +99,7 @@ test('ready says why not, in time, whatever Redis does, and is well again by its
   await untilReady(server);
 });
 
-test('scripts that Redis forgot are there again before it says that it is ready', async () => {
+test('scripts that Redis has lost are loaded again before /health/ready passes', async () => {
   const server = await start();
   const held = async () => Number(/number_of_cached_scripts:(\d+)/.exec(await admin.info('memory'))![1]);
   await untilReady(server);
@@ -114,7 +114,7 @@ test('scripts that Redis forgot are there again before it says that it is ready'
   }, waiting);
 });
 
-test('asked thousands of times, it asks Redis a few times', async () => {
+test('thousands of health requests send Redis a few commands', async () => {
   const server = await start();
   await admin.config('RESETSTAT');
   const startedAt = performance.now();

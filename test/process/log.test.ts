@@ -111,7 +111,7 @@ function readAll(fd: number): string {
 /** More than it keeps of a log that is not read: 1 MB of lines of 200 bytes and more. */
 const calls = 6_000;
 
-test('nobody reads standard error: all is answered, memory is bounded, dropped lines are counted, and it ends when told', async () => {
+test('nobody reads standard error: requests are served, memory is bounded, dropped lines are counted, and a signal stops the server', async () => {
   const { readEnd, writeEnd } = openPipe('stopped');
   const server = start(writeEnd);
   closeSync(writeEnd);
@@ -144,7 +144,7 @@ test('nobody reads standard error: all is answered, memory is bounded, dropped l
   closeSync(readEnd);
 });
 
-test('the reader of standard error is gone: it serves on, and ends when told', async () => {
+test('the reader of standard error has ended: the server continues, and a signal stops it', async () => {
   const { readEnd, writeEnd } = openPipe('gone');
   const server = start(writeEnd);
   closeSync(writeEnd);
@@ -154,7 +154,7 @@ test('the reader of standard error is gone: it serves on, and ends when told', a
   expect(await server.stop()).toBe(0);
 });
 
-test('standard error is on a disk that is full: it serves on, and ends when told', async () => {
+test('standard error is on a full disk: the server continues, and a signal stops it', async () => {
   const full = openSync('/dev/full', 'w');
   const server = start(full);
   closeSync(full);
@@ -162,7 +162,7 @@ test('standard error is on a disk that is full: it serves on, and ends when told
   expect(await server.stop()).toBe(0);
 });
 
-test('what comes last is written when it ends', async () => {
+test('the last lines are written when the server stops', async () => {
   const server = start('pipe');
   expect(await getApi(server, 50)).toEqual({ 404: 50 });
   expect(await server.stop()).toBe(0);

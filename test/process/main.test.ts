@@ -36,7 +36,7 @@ function open({ onTestFinished }: TestContext) {
 
 const firstRootKey = /^This is the first root key\. It is shown once: (root_\w+)$/m;
 
-test.concurrent('an empty store gets a first root key, which works, is shown once and is in no log', async (context) => {
+test.concurrent('an empty store gets a first root key, which works, is printed once and is in no log', async (context) => {
   const { start } = open(context);
   const first = start({ LOG_LEVEL: 'trace' });
   const port = await portOf(first);
@@ -54,7 +54,7 @@ test.concurrent('an empty store gets a first root key, which works, is shown onc
   expect(second.out).not.toMatch(firstRootKey);
 });
 
-test.concurrent('FIRST_ROOT_KEY=none leaves an empty store empty, for where standard output is kept', async (context) => {
+test.concurrent('FIRST_ROOT_KEY=none creates no root key, for when standard output is kept', async (context) => {
   const { dataDir, start } = open(context);
   const server = start({ FIRST_ROOT_KEY: 'none' });
   await portOf(server);
@@ -110,7 +110,7 @@ async function reachable(port: number): Promise<boolean> {
   );
 }
 
-test.concurrent('what is in flight is answered before it stops', async (context) => {
+test.concurrent('requests in flight get their responses before it stops', async (context) => {
   const { start } = open(context);
   const server = start();
   const request = await interruptRequest(server, 'SIGTERM');
@@ -120,7 +120,7 @@ test.concurrent('what is in flight is answered before it stops', async (context)
   expect(request.answer()).toMatch(/^HTTP\/1\.1 401 /);
 });
 
-test.concurrent('started by `tollgate serve` too', async (context) => {
+test.concurrent('also when started by `tollgate serve`', async (context) => {
   const { start } = open(context);
   const server = start({}, ['dist/cli/index.js', 'serve']);
   const request = await interruptRequest(server, 'SIGTERM');
@@ -161,7 +161,7 @@ test.concurrent('a second server on the same data directory is refused', async (
   expect(second.err).toMatch(/^tollgate: The data directory .* is in use by another Tollgate \(process \d+\)\./);
 });
 
-test.concurrent('a port that is taken is an error in words, and its Redis is stopped', async (context) => {
+test.concurrent('a port in use is one line of error, and its Redis is stopped', async (context) => {
   const { dataDir, start } = open(context);
   const other = createServer().listen(0, '127.0.0.1');
   await once(other, 'listening');
@@ -175,7 +175,7 @@ test.concurrent('a port that is taken is an error in words, and its Redis is sto
   other.close();
 });
 
-test.concurrent('wrong settings are an error in words', async (context) => {
+test.concurrent('invalid settings are one error without a stack', async (context) => {
   const { start } = open(context);
   const server = start({ PORT: 'http' });
   expect(await server.ended).toBe(1);
@@ -252,14 +252,14 @@ describe('a Redis that goes while the second worker starts', () => {
     expect(await server.stop()).toBe(0);
   }
 
-  test.concurrent('for that worker alone: it is tried again, while the first one serves', async (context) => {
+  test.concurrent('away for that worker only: it is started again, while the first one serves', async (context) => {
     const relay = await openRelay(context);
     relay.refuses = () => relay.refused === 0;
     await expectServesAndStops(relay);
     expect(relay.server.out).toMatch(firstRootKey);
   });
 
-  test.concurrent('for all of them: the server waits for it, and reports that it made no root key', async (context) => {
+  test.concurrent('away for all of them: the server waits for it, and reports that it created no root key', async (context) => {
     const relay = await openRelay(context);
     relay.refuses = () => {
       for (const client of relay.clients) client.destroy();
@@ -271,7 +271,7 @@ describe('a Redis that goes while the second worker starts', () => {
   });
 });
 
-test.concurrent('the arguments of a worker, which every user of the machine sees, do not tell its Redis', async (context) => {
+test.concurrent('the arguments of a worker, which every user of the machine can read, do not contain the address of its Redis', async (context) => {
   const { start } = open(context);
   const server = start({ WORKERS: '2' });
   await portOf(server);
@@ -320,7 +320,7 @@ function isAlive(pid: string): boolean {
   }
 }
 
-test.concurrent('a worker that cannot be run for a while is tried until it can, and does not hold up the stop', async (context) => {
+test.concurrent('a worker that cannot be started is tried again until it can, and does not delay the stop', async (context) => {
   const { dataDir, start } = open(context);
   const node = join(dataDir, 'node');
   symlinkSync(process.execPath, node);

@@ -195,7 +195,7 @@ test('the counts are the calls made, in requests, outcomes and every histogram',
   await expect(start({ METRICS_PORT: port })).rejects.toThrow(`METRICS_PORT: Cannot listen on 127.0.0.1 port ${port}`);
 });
 
-test('no caller makes a label, whatever is sent, and nothing secret is told', async () => {
+test('no request adds a label, and no secret is in the metrics', async () => {
   const server = await start();
   const weird = [
     '/x%22%7D%0Aevil 1',
@@ -249,7 +249,7 @@ test('no caller makes a label, whatever is sent, and nothing secret is told', as
   for (const secret of [rootKey, keys.plain, workspaceId]) expect(text).not.toContain(secret);
 });
 
-test('what waits for Redis, what fails and what is too much is seen', async () => {
+test('waiting, failing and refused requests are in the metrics', async () => {
   const server = await start({ METRICS_PORT: '0', REDIS_TIMEOUT_MS: '2000', IN_FLIGHT_MAX: '4' });
   expect((await verify(server)).status).toBe(200);
   redis.signal('SIGSTOP');
@@ -269,7 +269,7 @@ test('what waits for Redis, what fails and what is too much is seen', async () =
   await vi.waitFor(async () => expect((await scrape(server)).of('redis_up')).toBe(1), waiting);
 });
 
-test('a Redis that is killed shows, and so does its return; meanwhile the sweeper falls behind', async () => {
+test('a killed Redis and its return are in the metrics; meanwhile the sweeper falls behind', async () => {
   const server = await start({ METRICS_PORT: '0', SWEEP_INTERVAL_MS: '20' });
   const age = async () => (await scrape(server)).of('sweeper_last_sweep_age_seconds');
   await vi.waitFor(async () => expect(await age()).toBeLessThan(0.5), waiting);
@@ -298,7 +298,7 @@ function workersOf({ child }: Server): number[] {
   return pids.split('\n').map(Number);
 }
 
-test('several processes are told as one, and one that is killed takes nothing away', async () => {
+test('several processes have one sum, and a killed one does not reduce it', async () => {
   const server = await start({ WORKERS: '2' });
   await verifySpread(server, 60);
   const first = await scrape(server);
@@ -319,7 +319,7 @@ test('several processes are told as one, and one that is killed takes nothing aw
   expect((await scrape(server)).of('verifications_total', { outcome: 'VALID' })).toBe(90);
 });
 
-test('a worker that hangs holds up no scrape, and what it had counted stays', async () => {
+test('a worker that hangs delays no scrape, and its counts stay', async () => {
   const server = await start({ WORKERS: '2', METRICS_PORT: '0' });
   await verifySpread(server, 20);
   expect((await scrape(server)).of('verifications_total')).toBe(20);
@@ -333,7 +333,7 @@ test('a worker that hangs holds up no scrape, and what it had counted stays', as
   expect((await scrape(server)).of('verifications_total')).toBe(30);
 });
 
-test.each(['1', '2'])('asked without pause and by many, it computes once a second, WORKERS=%s', async (workers) => {
+test.each(['1', '2'])('many concurrent scrapes compute the text once a second, WORKERS=%s', async (workers) => {
   const server = await start({ WORKERS: workers });
   const texts = new Set<string>();
   const startedAt = performance.now();

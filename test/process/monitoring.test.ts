@@ -157,7 +157,7 @@ function expectKnown(expr: string) {
   }
 }
 
-describe('the reader of expressions sees what is wrong', () => {
+describe('the check of expressions finds errors', () => {
   test.each([
     'tollgate_nothing',
     'rate(tollgate_requests_total)',
@@ -300,7 +300,7 @@ describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
     promtool('test', 'rules', file);
   }
 
-  test.each(['keys.verifyKey', 'gateway.check'])('TollgateSlow and the panels see %s', (operation) => {
+  test.each(['keys.verifyKey', 'gateway.check'])('TollgateSlow and the panels detect %s', (operation) => {
     const { annotations, labels } = alerts.find(({ alert }) => alert === 'TollgateSlow')!;
     const fires = {
       exp_labels: { ...labels, job: 'tollgate', instance: 'a' },

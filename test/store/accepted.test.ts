@@ -6,7 +6,7 @@ const rootKeys = Array.from({ length: 10 }, (_, index) => presented(`root_${inde
 const has = (accepted: AcceptedRootKeys) =>
   rootKeys.flatMap((rootKey, index) => (accepted.has(rootKey) ? [index] : []));
 
-test('a root key is known from when it was accepted until it is refused', () => {
+test('a root key is cached from its acceptance until it is refused', () => {
   const accepted = new AcceptedRootKeys();
   const [one, two] = rootKeys as [(typeof rootKeys)[0], (typeof rootKeys)[0]];
   expect(accepted.has(one)).toBe(false);
@@ -19,7 +19,7 @@ test('a root key is known from when it was accepted until it is refused', () => 
   expect(has(accepted)).toEqual([1]);
 });
 
-test('of more than it remembers the last ones used stay, and a refusal reaches the older ones too', () => {
+test('beyond its size the most recently used stay, and a refusal removes older ones too', () => {
   const accepted = new AcceptedRootKeys(3);
   for (const rootKey of rootKeys.slice(0, 6)) {
     accepted.note(rootKey, true);

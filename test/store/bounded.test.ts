@@ -36,7 +36,7 @@ const oldNotes = (count: number): string[] => {
 };
 
 describe('notes of deleted keys', () => {
-  test.each(['of an API', 'of an externalId'])('%s: a call removes at most 100 that are too old', async (which) => {
+  test.each(['of an API', 'of an externalId'])('%s: a call removes at most 100 expired ones', async (which) => {
     const workspace = workspaceKey(tollgate.workspaceId);
     const { apiId } = await createKey();
     const externalId = `gone-${which.length}`;

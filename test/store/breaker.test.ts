@@ -50,7 +50,7 @@ async function openBreaker() {
 
 const callsOf = async (admin: Redis) => /cmdstat_fcall:calls=(\d+)/.exec(await admin.info('commandstats'))?.[1] ?? '0';
 
-test('a Redis that hangs costs a command timeout and a half; then requests fail at once and are not sent', async () => {
+test('a Redis that hangs delays requests by one and a half command timeouts; then they fail immediately and are not sent', async () => {
   const admin = new Redis(redis.socket);
   onTestFinished(() => void admin.disconnect());
   expect((await check()).code).toBe('unauthorized');
@@ -80,14 +80,14 @@ test('a Redis that hangs costs a command timeout and a half; then requests fail 
   ]);
 });
 
-test('the first request after a hang is served, though none came meanwhile', async () => {
+test('the first request after a hang is served, also if none came meanwhile', async () => {
   await openBreaker();
   redis.signal('SIGCONT');
   await vi.waitFor(() => expect(events.at(-1)).toMatch(/answers again/), { timeout: 1_000 });
   expect((await check()).code).toBe('unauthorized');
 });
 
-test('a server that stalls itself does not refuse what comes after', async () => {
+test('a server that was stalled itself does not refuse later requests', async () => {
   const during = check();
   await new Promise(setImmediate);
   const startedAt = performance.now();

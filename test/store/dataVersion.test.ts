@@ -27,7 +27,7 @@ const redis = await connect(settings.url, settings);
 afterEach(() => redis.del(dataVersionKey));
 afterAll(() => redis.disconnect());
 
-test('what an older version wrote without its form: the lists of keys show it', async () => {
+test('data of an older version without a version number is recognised by its lists of keys', async () => {
   await redis.flushdb();
   const { workspaceId } = await h.store.workspaces.create('old');
   const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };
@@ -44,7 +44,7 @@ test('what an older version wrote without its form: the lists of keys show it', 
   expect(await redis.get(dataVersionKey)).toBe('2');
 });
 
-test('to a later version, unwritten data is of the form it was written in, not of the present one', async () => {
+test('a later version reads data without a number as the form it was written in', async () => {
   const reads = '3';
   await redis.flushdb();
   const { workspaceId } = await h.store.workspaces.create('old');
@@ -68,7 +68,7 @@ test('to a later version, unwritten data is of the form it was written in, not o
   expect(await redis.get(dataVersionKey)).toBe('3');
 });
 
-test('what is written down is believed, and an empty Redis gets it', async () => {
+test('a stored number is used, and an empty Redis gets the current one', async () => {
   await redis.flushdb();
   await open();
   expect(await redis.get(dataVersionKey)).toBe('2');

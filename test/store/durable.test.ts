@@ -16,7 +16,7 @@ afterEach(endAll);
 const durable = (redisUrl: string) =>
   startTollgate({ REDIS_URL: redisUrl, TOLLGATE_DURABLE: '1', LOG_LEVEL: 'info', REDIS_TIMEOUT_MS: '1000' });
 
-test('every script that writes is waited for, but for verification, what nobody asked for, and the workspace', () => {
+test('every writing script waits for the disk, except verification, background work and the creation of a workspace', () => {
   const writes = /redis[._]call\(\s*'(SET|HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|DEL|UNLINK|RPUSH|XADD)'/;
   const waitedFor = changingScripts();
   const others = scriptNames.filter((name) => !waitedFor.has(name) && writes.test(assemble(name).source));
@@ -45,7 +45,7 @@ test.skipIf(newRedis === 'redis-server')('a Redis without WAITAOF is refused', a
   );
 });
 
-test.skipIf(newRedis !== undefined)('with none on the PATH that would do, its own is refused as well', async () => {
+test.skipIf(newRedis !== undefined)('without a new enough Redis on the PATH, its own is refused as well', async () => {
   await expect(startTollgate({ TOLLGATE_DATA_DIR: temporaryDir(), TOLLGATE_DURABLE: '1' })).rejects.toThrow(
     /^tollgate: Tollgate needs redis-server or valkey-server 7\.2 or later on the PATH for TOLLGATE_DURABLE=1\. redis-server here is 7\./,
   );

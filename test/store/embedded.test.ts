@@ -103,7 +103,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect(await ask(second.url, (redis) => redis.get('name'))).toBe('Tollgate');
   });
 
-  test('is gone once stop has answered', async () => {
+  test('has ended when stop() resolves', async () => {
     const redis = await start();
     const pid = await pidOf(redis.url);
     await stop(redis);
@@ -149,7 +149,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     });
   });
 
-  test('lets nobody else in: directory, socket and configuration are private', async () => {
+  test('directory, socket and configuration are private', async () => {
     mkdirSync(join(dataDir, 'redis'), { mode: 0o755 });
     const { url } = await start();
     const modeOf = (path: string) => (statSync(path).mode & 0o777).toString(8);
@@ -164,7 +164,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect(() => process.kill(-pid, 0)).not.toThrow();
   });
 
-  test('is found by those who come beside the server', async () => {
+  test('is found by other processes', async () => {
     expect(await embeddedUrlIfRunning(join(dataDir, 'nothing'))).toBeUndefined();
     expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
     const { url } = await start();
@@ -278,7 +278,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     rmSync(dirname(pathOf(url)), { recursive: true });
   });
 
-  test('a data directory that is none is told with the name of its setting', async () => {
+  test('an invalid data directory is an error with the name of its setting', async () => {
     const file = join(dataDir, 'file');
     writeFileSync(file, '');
     for (const dir of [file, join(file, 'below')]) {
@@ -291,7 +291,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect(await ask(url, (redis) => redis.ping())).toBe('PONG');
   });
 
-  test('a Redis that does not come up is an error with its last words, and the directory is free again', async () => {
+  test('a Redis that does not start is an error with its last output, and the directory is free again', async () => {
     mkdirSync(join(dataDir, 'redis', 'appendonlydir'), { recursive: true });
     const manifest = join(dataDir, 'redis', 'appendonlydir', 'appendonly.aof.manifest');
     writeFileSync(manifest, 'nonsense\n');
@@ -302,7 +302,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
   });
 });
 
-test('without a server program, the error says what to do', async () => {
+test('without a server program, the error has what to do', async () => {
   await expect(start({ binary: '/nowhere/redis-server' })).rejects.toThrow(
     'Tollgate needs /nowhere/redis-server 7.0 or later on the PATH. Install one, or set REDIS_URL',
   );

@@ -19,11 +19,11 @@ afterAll(async () => void (await redis.quit()));
 const tollgate = harness();
 const { call, ok, clock, createKey, createWorkspace } = tollgate;
 
-test('names are told apart: no two entries are alike', () => {
+test('no two entries have the same name', () => {
   expect(new Set(keyspace.map(({ name }) => name)).size).toBe(keyspace.length);
 });
 
-test('all that is in Redis after a bit of everything is in keyspace.ts, and all of that is in Redis', async () => {
+test('every key in Redis after all operations is in keyspace.ts, and all of those are in Redis', async () => {
   await tollgate.store.workspaces.createFirst('not needed');
   await aBitOfEverything();
 

@@ -20,7 +20,7 @@ const from = (files: Record<string, string>) => (path: string) => {
 };
 
 describe('assemble', () => {
-  test('puts an include where it is asked for, once, however many ask', () => {
+  test('puts an include where it is named first, once', () => {
     const read = from({
       script: '-- Script.\n-- @include "include/a"\n-- @include "include/b"\nreturn a + b',
       'include/a': 'local a = 1',
@@ -50,7 +50,7 @@ describe('assemble', () => {
     expect(assemble('script', from({ script: line })).source).toBe(line);
   });
 
-  test('refuses a cycle, naming the way round', () => {
+  test('refuses a cycle, naming its path', () => {
     const read = from({
       script: '-- @include "include/a"',
       'include/a': '-- @include "include/b"',
@@ -96,7 +96,7 @@ describe('in Redis', () => {
     else expect(await lua.redis.script('LOAD', source)).toMatch(/^[0-9a-f]{40}$/);
   });
 
-  test('a script that does not compile is told by file and line', async () => {
+  test('a script that does not compile is an error with file and line', async () => {
     const script = assemble(
       'script',
       from({ script: '-- @include "include/a"\nreturn 1', 'include/a': '\n\nlocal = 1' }),
@@ -105,7 +105,7 @@ describe('in Redis', () => {
     expect(locate(script, (error as Error).message)).toMatch(/lua\/include\/a\.lua:3/);
   });
 
-  test('an error while a script runs is told by file and line, of an include too', async () => {
+  test('a runtime error has file and line, also of an include', async () => {
     const broken = h.store.apis.create(h.workspaceId, 'test', { ...cliActor, rootKeyId: undefined as never });
     await expect(broken).rejects.toThrow(/lua\/include\/audit\.lua:\d+/);
     const audit = readFileSync(new URL('../../lua/include/audit.lua', import.meta.url), 'utf8').split('\n');

@@ -48,7 +48,7 @@ const turn = () => new Promise((resolve) => setImmediate(resolve));
 const unavailable = new ApiError('store_unavailable', 'The store is away.');
 afterEach(() => void vi.useRealTimers());
 
-test('what arrives in one turn is a batch of each workspace, and a full one does not wait for the end of the turn', async () => {
+test('requests of one turn are a batch per workspace, and a full one does not wait for the end of the turn', async () => {
   const { join, counts } = open();
   join('a');
   join('b');
@@ -92,7 +92,7 @@ test('an expensive request counts as the work it is', async () => {
   expect(counts()).toBe('a1');
 });
 
-test('where Redis cannot serve, what waits for it fails at once; after any other error it goes on', async () => {
+test('when Redis is unavailable waiting requests fail immediately; after any other error they continue', async () => {
   const { queues, join, sent, counts } = open();
   const batches = Array.from({ length: 9 }, () => join('a'));
   const other = join('b');
@@ -115,7 +115,7 @@ test('where Redis cannot serve, what waits for it fails at once; after any other
   expect(counts()).toBe('a3 a3 b1 a3 a1');
 });
 
-test('what has waited as long as a command may take is refused, not sent', async () => {
+test('a request that waited for a command timeout is refused, not sent', async () => {
   vi.useFakeTimers({ toFake: ['performance'] });
   const { queues, join, sent, counts } = open();
   const batches = Array.from({ length: 7 }, () => join('a'));
@@ -156,7 +156,7 @@ test('beyond the room there is requests are refused at once, and one workspace a
   expect(joins('c')).toBe(80);
 });
 
-test('the last room is anybody’s who has nothing under way', () => {
+test('the last room is for workspaces with nothing in progress', () => {
   const { join } = open({ inFlightMax: 1 });
   join('a');
   expect(() => join('b')).toThrow('overloaded');

@@ -81,6 +81,27 @@ const key = ({ name }: Things) => ({
   permissions: [name, freshName()],
 });
 
+/** Operations whose responses have the ids that later requests name. */
+export const makers = [
+  'apis.createApi',
+  'permissions.createRole',
+  'keys.createKey',
+  'rootKeys.createRootKey',
+] as const satisfies OperationName[];
+
+export type Made = OutputOf<'apis.createApi'> &
+  OutputOf<'permissions.createRole'> &
+  Pick<OutputOf<'keys.createKey'>, 'keyId' | 'key'> &
+  Pick<OutputOf<'rootKeys.createRootKey'>, 'rootKeyId'> & {
+    /** The SHA-256 of another system's key, in base64. */
+    newHash: string;
+  };
+
+const minute = 60_000;
+/** 2027-01-01. */
+const nextYear = 1_798_761_600_000;
+const emails = 'email.send';
+
 /** `api.create_key`: a grant without its id. */
 export type Need = { [R in Resource]: `${R}.${Action<R>}` }[Resource];
 
@@ -93,6 +114,8 @@ export interface Example<Name extends OperationName> {
   elsewhere: ErrorCode | null;
   /** The resource that its audit event names; null for an operation that changes nothing. */
   changes: ((things: Things, data: OutputOf<Name>) => [type: string, id: string]) | null;
+  /** The request in the API reference. Together, in this order, these are the story of a small company. */
+  documented(made: Made): InputOf<Name>;
 }
 
 export const examples: { [Name in OperationName]: Example<Name> } = {
@@ -101,30 +124,124 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     needs: ['api.create_api'],
     elsewhere: null,
     changes: (_things, { apiId }) => ['api', apiId],
+    documented: () => ({ name: 'payments' }),
   },
   'apis.getApi': {
     input: ({ apiId }) => ({ apiId }),
     needs: ['api.read_api'],
     elsewhere: 'api_not_found',
     changes: null,
+    documented: ({ apiId }) => ({ apiId }),
   },
-  'apis.listKeys': {
-    input: ({ apiId, name }) => ({ apiId, externalId: name }),
-    needs: ['api.read_key', 'api.read_api'],
-    elsewhere: 'api_not_found',
+  'permissions.createPermission': {
+    input: () => ({ name: 'new', slug: freshName(), description: 'new' }),
+    needs: ['rbac.create_permission'],
+    elsewhere: null,
+    changes: (_things, { permissionId }) => ['permission', permissionId],
+    documented: () => ({
+      name: 'Read documents',
+      slug: 'documents.read',
+      description: 'May open any document.',
+    }),
+  },
+  'permissions.getPermission': {
+    input: ({ permissionId }) => ({ permission: permissionId }),
+    needs: ['rbac.read_permission'],
+    elsewhere: 'permission_not_found',
     changes: null,
+    documented: () => ({ permission: 'documents.read' }),
   },
-  'apis.deleteApi': {
-    input: ({ apiId }) => ({ apiId }),
-    needs: ['api.delete_api'],
-    elsewhere: 'api_not_found',
-    changes: ({ apiId }) => ['api', apiId],
+  'permissions.createRole': {
+    input: ({ name }) => ({ name: freshName(), description: 'new', permissions: [name, freshName()] }),
+    needs: ['rbac.create_role', 'rbac.add_permission_to_role', 'rbac.create_permission'],
+    elsewhere: null,
+    changes: (_things, { roleId }) => ['role', roleId],
+    documented: () => ({
+      name: 'editor',
+      description: 'Reads and writes documents.',
+      permissions: ['documents.read'],
+    }),
+  },
+  'permissions.setRolePermissions': {
+    input: ({ roleId, name }) => ({ roleId, permissions: [freshName(), `${name}.direct`] }),
+    needs: ['rbac.add_permission_to_role', 'rbac.remove_permission_from_role', 'rbac.create_permission'],
+    elsewhere: 'role_not_found',
+    changes: ({ roleId }) => ['role', roleId],
+    documented: ({ roleId }) => ({
+      roleId,
+      permissions: ['documents.read', 'documents.write'],
+    }),
+  },
+  'permissions.getRole': {
+    input: ({ roleId }) => ({ role: roleId }),
+    needs: ['rbac.read_role'],
+    elsewhere: 'role_not_found',
+    changes: null,
+    documented: () => ({ role: 'editor' }),
+  },
+  'permissions.listPermissions': {
+    input: ({ name }) => ({ search: name }),
+    needs: ['rbac.read_permission'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({ limit: 10 }),
+  },
+  'permissions.listRoles': {
+    input: ({ name }) => ({ search: name }),
+    needs: ['rbac.read_role'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({ search: 'edit' }),
+  },
+  'identities.createIdentity': {
+    input: () => ({ externalId: freshName(), meta: { a: 1 }, ratelimits: newLimits() }),
+    needs: ['identity.create_identity'],
+    elsewhere: null,
+    changes: (_things, { identityId }) => ['identity', identityId],
+    documented: () => ({
+      externalId: 'ada',
+      meta: { plan: 'pro' },
+      ratelimits: [{ name: 'tokens', limit: 20_000, duration: 60 * minute }],
+    }),
+  },
+  'identities.getIdentity': {
+    input: ({ identityId }) => ({ identity: identityId }),
+    needs: ['identity.read_identity'],
+    elsewhere: 'identity_not_found',
+    changes: null,
+    documented: () => ({ identity: 'ada' }),
+  },
+  'identities.listIdentities': {
+    input: ({ name }) => ({ search: name }),
+    needs: ['identity.read_identity'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({ search: 'ad' }),
+  },
+  'identities.updateIdentity': {
+    input: ({ identityId }) => ({ identity: identityId, meta: {}, ratelimits: newLimits() }),
+    needs: ['identity.update_identity'],
+    elsewhere: 'identity_not_found',
+    changes: ({ identityId }) => ['identity', identityId],
+    documented: () => ({ identity: 'ada', meta: { plan: 'enterprise' } }),
   },
   'keys.createKey': {
     input: (things) => ({ apiId: things.apiId, ...key(things) }),
     needs: ['api.create_key', 'rbac.create_permission'],
     elsewhere: 'api_not_found',
     changes: (_things, { keyId }) => ['key', keyId],
+    documented: ({ apiId }) => ({
+      apiId,
+      prefix: 'pay',
+      name: "Ada's laptop",
+      externalId: 'ada',
+      meta: { team: 'research' },
+      expires: nextYear,
+      credits: { remaining: 1000, refill: { interval: 'monthly', amount: 1000, refillDay: 1 } },
+      ratelimits: [{ name: 'requests', limit: 100, duration: minute, autoApply: true }],
+      roles: ['editor'],
+      permissions: ['invoices.read'],
+    }),
   },
   'keys.verifyKey': {
     input: ({ key, name }) => ({
@@ -139,64 +256,60 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     needs: ['api.verify_key'],
     elsewhere: null,
     changes: null,
-  },
-  'keys.getKey': {
-    input: ({ keyId }) => ({ keyId }),
-    needs: ['api.read_key'],
-    elsewhere: 'key_not_found',
-    changes: null,
+    documented: ({ key }) => ({
+      key,
+      permissions: 'documents.read AND invoices.read',
+      credits: { cost: 5 },
+      ratelimits: [{ name: 'tokens', cost: 350 }],
+      tags: ['path=/v1/answers'],
+    }),
   },
   'keys.whoami': {
     input: ({ key }) => ({ key }),
     needs: ['api.read_key'],
     elsewhere: 'key_not_found',
     changes: null,
+    documented: ({ key }) => ({ key }),
+  },
+  'keys.getKey': {
+    input: ({ keyId }) => ({ keyId }),
+    needs: ['api.read_key'],
+    elsewhere: 'key_not_found',
+    changes: null,
+    documented: ({ keyId }) => ({ keyId }),
+  },
+  'apis.listKeys': {
+    input: ({ apiId, name }) => ({ apiId, externalId: name }),
+    needs: ['api.read_key', 'api.read_api'],
+    elsewhere: 'api_not_found',
+    changes: null,
+    documented: ({ apiId }) => ({ apiId, externalId: 'ada', limit: 10 }),
   },
   'keys.updateKey': {
     input: (things) => ({ keyId: things.keyId, enabled: true, expires: null, ...key(things) }),
     needs: ['api.update_key', 'rbac.create_permission'],
     elsewhere: 'key_not_found',
     changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({
+      keyId,
+      name: "Ada's desktop",
+      meta: { team: 'production' },
+      expires: null,
+    }),
   },
   'keys.updateCredits': {
     input: ({ keyId }) => ({ keyId, operation: 'increment', value: 3 }),
     needs: ['api.update_key'],
     elsewhere: 'key_not_found',
     changes: ({ keyId }) => ['key', keyId],
-  },
-  'keys.deleteKey': {
-    input: ({ keyId }) => ({ keyId }),
-    needs: ['api.delete_key'],
-    elsewhere: 'key_not_found',
-    changes: ({ keyId }) => ['key', keyId],
-  },
-  'keys.rerollKey': {
-    input: ({ keyId }) => ({ keyId, expiration: 1000 }),
-    needs: ['api.create_key'],
-    elsewhere: 'key_not_found',
-    changes: ({ keyId }) => ['key', keyId],
-  },
-  'keys.migrateKeys': {
-    input: (things) => ({
-      migrationId: things.name,
-      apiId: things.apiId,
-      keys: [{ hash: hash(), ...key(things) }, { hash: hash() }],
-    }),
-    needs: ['api.create_key', 'rbac.create_permission'],
-    elsewhere: 'api_not_found',
-    changes: ({ apiId }) => ['api', apiId],
+    documented: ({ keyId }) => ({ keyId, operation: 'increment', value: 500 }),
   },
   'keys.addPermissions': {
     input: ({ keyId, name }) => ({ keyId, permissions: [name, freshName()] }),
     needs: ['api.update_key', 'rbac.add_permission_to_key', 'rbac.create_permission'],
     elsewhere: 'key_not_found',
     changes: ({ keyId }) => ['key', keyId],
-  },
-  'keys.removePermissions': {
-    input: ({ keyId, name }) => ({ keyId, permissions: [`${name}.direct`] }),
-    needs: ['api.update_key', 'rbac.remove_permission_from_key'],
-    elsewhere: 'key_not_found',
-    changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({ keyId, permissions: ['invoices.write'] }),
   },
   'keys.setPermissions': {
     input: ({ keyId, name }) => ({ keyId, permissions: [name, freshName()] }),
@@ -208,174 +321,130 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     ],
     elsewhere: 'key_not_found',
     changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({
+      keyId,
+      permissions: ['invoices.read', 'reports.read'],
+    }),
   },
-  'keys.addRoles': {
-    input: ({ keyId, name }) => ({ keyId, roles: [name] }),
-    needs: ['api.update_key', 'rbac.add_role_to_key'],
+  'keys.removePermissions': {
+    input: ({ keyId, name }) => ({ keyId, permissions: [`${name}.direct`] }),
+    needs: ['api.update_key', 'rbac.remove_permission_from_key'],
     elsewhere: 'key_not_found',
     changes: ({ keyId }) => ['key', keyId],
-  },
-  'keys.removeRoles': {
-    input: ({ keyId, name }) => ({ keyId, roles: [name] }),
-    needs: ['api.update_key', 'rbac.remove_role_from_key'],
-    elsewhere: 'key_not_found',
-    changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({ keyId, permissions: ['reports.read'] }),
   },
   'keys.setRoles': {
     input: ({ keyId, name }) => ({ keyId, roles: [name] }),
     needs: ['api.update_key', 'rbac.add_role_to_key', 'rbac.remove_role_from_key'],
     elsewhere: 'key_not_found',
     changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({ keyId, roles: [] }),
+  },
+  'keys.addRoles': {
+    input: ({ keyId, name }) => ({ keyId, roles: [name] }),
+    needs: ['api.update_key', 'rbac.add_role_to_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({ keyId, roles: ['editor'] }),
+  },
+  'keys.removeRoles': {
+    input: ({ keyId, name }) => ({ keyId, roles: [name] }),
+    needs: ['api.update_key', 'rbac.remove_role_from_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({ keyId, roles: ['editor'] }),
+  },
+  'keys.rerollKey': {
+    input: ({ keyId }) => ({ keyId, expiration: 1000 }),
+    needs: ['api.create_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({ keyId, expiration: 60 * minute }),
+  },
+  'keys.migrateKeys': {
+    input: (things) => ({
+      migrationId: things.name,
+      apiId: things.apiId,
+      keys: [{ hash: hash(), ...key(things) }, { hash: hash() }],
+    }),
+    needs: ['api.create_key', 'rbac.create_permission'],
+    elsewhere: 'api_not_found',
+    changes: ({ apiId }) => ['api', apiId],
+    documented: ({ apiId, newHash }) => ({
+      migrationId: 'from-our-own',
+      apiId,
+      keys: [{ hash: newHash, name: 'Grace', externalId: 'grace', credits: { remaining: 50 } }],
+    }),
   },
   'ratelimits.limit': {
     input: (things) => check(things, 'user_1'),
     needs: ['ratelimit.limit'],
     elsewhere: 'namespace_not_found',
     changes: null,
+    documented: () => ({ namespace: emails, identifier: 'ada', limit: 10, duration: minute }),
   },
   'ratelimits.multiLimit': {
     input: (things) => [check(things, 'user_1'), check(things, things.name)],
     needs: ['ratelimit.limit'],
     elsewhere: 'namespace_not_found',
     changes: null,
+    documented: () => [
+      { namespace: emails, identifier: 'ada', limit: 10, duration: minute, cost: 2 },
+      { namespace: 'sms.send', identifier: 'ada', limit: 3, duration: minute },
+    ],
   },
   'ratelimits.setOverride': {
     input: (things) => ({ ...check(things, 'org_*'), limit: 3 }),
     needs: ['ratelimit.set_override'],
     elsewhere: 'namespace_not_found',
     changes: (_things, { overrideId }) => ['override', overrideId],
+    documented: () => ({ namespace: emails, identifier: 'partner_*', limit: 500, duration: minute }),
   },
   'ratelimits.getOverride': {
     input: ({ namespaceId, name }) => ({ namespace: namespaceId, identifier: name }),
     needs: ['ratelimit.read_override'],
     elsewhere: 'namespace_not_found',
     changes: null,
+    documented: () => ({ namespace: emails, identifier: 'partner_*' }),
   },
   'ratelimits.listOverrides': {
     input: ({ namespaceId }) => ({ namespace: namespaceId }),
     needs: ['ratelimit.read_override'],
     elsewhere: 'namespace_not_found',
     changes: null,
+    documented: () => ({ namespace: emails, limit: 10 }),
   },
   'ratelimits.deleteOverride': {
     input: ({ namespaceId, name }) => ({ namespace: namespaceId, identifier: name }),
     needs: ['ratelimit.delete_override'],
     elsewhere: 'namespace_not_found',
     changes: () => ['override', expect.stringMatching(/^rlor_/)],
-  },
-  'identities.createIdentity': {
-    input: () => ({ externalId: freshName(), meta: { a: 1 }, ratelimits: newLimits() }),
-    needs: ['identity.create_identity'],
-    elsewhere: null,
-    changes: (_things, { identityId }) => ['identity', identityId],
-  },
-  'identities.getIdentity': {
-    input: ({ identityId }) => ({ identity: identityId }),
-    needs: ['identity.read_identity'],
-    elsewhere: 'identity_not_found',
-    changes: null,
-  },
-  'identities.listIdentities': {
-    input: ({ name }) => ({ search: name }),
-    needs: ['identity.read_identity'],
-    elsewhere: null,
-    changes: null,
-  },
-  'identities.updateIdentity': {
-    input: ({ identityId }) => ({ identity: identityId, meta: {}, ratelimits: newLimits() }),
-    needs: ['identity.update_identity'],
-    elsewhere: 'identity_not_found',
-    changes: ({ identityId }) => ['identity', identityId],
-  },
-  'identities.deleteIdentity': {
-    input: ({ identityId }) => ({ identity: identityId }),
-    needs: ['identity.delete_identity'],
-    elsewhere: 'identity_not_found',
-    changes: ({ identityId }) => ['identity', identityId],
-  },
-  'permissions.createPermission': {
-    input: () => ({ name: 'new', slug: freshName(), description: 'new' }),
-    needs: ['rbac.create_permission'],
-    elsewhere: null,
-    changes: (_things, { permissionId }) => ['permission', permissionId],
-  },
-  'permissions.getPermission': {
-    input: ({ permissionId }) => ({ permission: permissionId }),
-    needs: ['rbac.read_permission'],
-    elsewhere: 'permission_not_found',
-    changes: null,
-  },
-  'permissions.listPermissions': {
-    input: ({ name }) => ({ search: name }),
-    needs: ['rbac.read_permission'],
-    elsewhere: null,
-    changes: null,
-  },
-  'permissions.deletePermission': {
-    input: ({ permissionId }) => ({ permission: permissionId }),
-    needs: ['rbac.delete_permission'],
-    elsewhere: 'permission_not_found',
-    changes: ({ permissionId }) => ['permission', permissionId],
-  },
-  'permissions.createRole': {
-    input: ({ name }) => ({ name: freshName(), description: 'new', permissions: [name, freshName()] }),
-    needs: ['rbac.create_role', 'rbac.add_permission_to_role', 'rbac.create_permission'],
-    elsewhere: null,
-    changes: (_things, { roleId }) => ['role', roleId],
-  },
-  'permissions.getRole': {
-    input: ({ roleId }) => ({ role: roleId }),
-    needs: ['rbac.read_role'],
-    elsewhere: 'role_not_found',
-    changes: null,
-  },
-  'permissions.listRoles': {
-    input: ({ name }) => ({ search: name }),
-    needs: ['rbac.read_role'],
-    elsewhere: null,
-    changes: null,
-  },
-  'permissions.deleteRole': {
-    input: ({ roleId }) => ({ role: roleId }),
-    needs: ['rbac.delete_role'],
-    elsewhere: 'role_not_found',
-    changes: ({ roleId }) => ['role', roleId],
-  },
-  'permissions.setRolePermissions': {
-    input: ({ roleId, name }) => ({ roleId, permissions: [freshName(), `${name}.direct`] }),
-    needs: ['rbac.add_permission_to_role', 'rbac.remove_permission_from_role', 'rbac.create_permission'],
-    elsewhere: 'role_not_found',
-    changes: ({ roleId }) => ['role', roleId],
+    documented: () => ({ namespace: emails, identifier: 'partner_*' }),
   },
   'analytics.getVerifications': {
     input: ({ keyId }) => ({ keyId, groupBy: ['outcome', 'externalId'] }),
     needs: ['api.read_analytics'],
     elsewhere: null,
     changes: null,
+    documented: ({ apiId }) => ({ apiId, groupBy: ['outcome', 'externalId'] }),
   },
   'analytics.getRatelimits': {
     input: ({ namespaceId }) => ({ namespace: namespaceId }),
     needs: ['ratelimit.read_analytics'],
     elsewhere: null,
     changes: null,
-  },
-  'audit.listEvents': {
-    input: () => ({}),
-    needs: ['audit.read_audit'],
-    elsewhere: null,
-    changes: null,
+    documented: () => ({ namespace: emails }),
   },
   'rootKeys.createRootKey': {
     input: ({ name }) => ({ name, permissions: ['api.*.read_api'], expires: 4_102_444_800_000 }),
     needs: ['root_key.create_root_key', 'api.read_api'],
     elsewhere: null,
     changes: (_things, { rootKeyId }) => ['root_key', rootKeyId],
-  },
-  'rootKeys.listRootKeys': {
-    input: () => ({}),
-    needs: ['root_key.read_root_key'],
-    elsewhere: null,
-    changes: null,
+    documented: () => ({
+      name: 'gateway',
+      permissions: ['api.*.verify_key'],
+      expires: nextYear,
+    }),
   },
   'rootKeys.updateRootKey': {
     input: ({ rootKeyId }) => ({
@@ -388,12 +457,66 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     needs: ['root_key.update_root_key', 'api.read_api'],
     elsewhere: 'root_key_not_found',
     changes: ({ rootKeyId }) => ['root_key', rootKeyId],
+    documented: ({ rootKeyId }) => ({
+      rootKeyId,
+      permissions: ['api.*.verify_key', 'ratelimit.*.limit'],
+    }),
+  },
+  'rootKeys.listRootKeys': {
+    input: () => ({}),
+    needs: ['root_key.read_root_key'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({ limit: 10 }),
   },
   'rootKeys.deleteRootKey': {
     input: ({ rootKeyId }) => ({ rootKeyId }),
     needs: ['root_key.delete_root_key', 'api.read_api'],
     elsewhere: 'root_key_not_found',
     changes: ({ rootKeyId }) => ['root_key', rootKeyId],
+    documented: ({ rootKeyId }) => ({ rootKeyId }),
+  },
+  'keys.deleteKey': {
+    input: ({ keyId }) => ({ keyId }),
+    needs: ['api.delete_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({ keyId }),
+  },
+  'permissions.deleteRole': {
+    input: ({ roleId }) => ({ role: roleId }),
+    needs: ['rbac.delete_role'],
+    elsewhere: 'role_not_found',
+    changes: ({ roleId }) => ['role', roleId],
+    documented: () => ({ role: 'editor' }),
+  },
+  'permissions.deletePermission': {
+    input: ({ permissionId }) => ({ permission: permissionId }),
+    needs: ['rbac.delete_permission'],
+    elsewhere: 'permission_not_found',
+    changes: ({ permissionId }) => ['permission', permissionId],
+    documented: () => ({ permission: 'documents.write' }),
+  },
+  'identities.deleteIdentity': {
+    input: ({ identityId }) => ({ identity: identityId }),
+    needs: ['identity.delete_identity'],
+    elsewhere: 'identity_not_found',
+    changes: ({ identityId }) => ['identity', identityId],
+    documented: () => ({ identity: 'grace' }),
+  },
+  'apis.deleteApi': {
+    input: ({ apiId }) => ({ apiId }),
+    needs: ['api.delete_api'],
+    elsewhere: 'api_not_found',
+    changes: ({ apiId }) => ['api', apiId],
+    documented: ({ apiId }) => ({ apiId }),
+  },
+  'audit.listEvents': {
+    input: () => ({}),
+    needs: ['audit.read_audit'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({ limit: 3, order: 'desc' }),
   },
 };
 

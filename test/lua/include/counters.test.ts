@@ -35,7 +35,7 @@ async function charge(key: string, count: number) {
   }
 }
 
-describe('they go', () => {
+describe('counters are removed', () => {
   test.each([
     ['with a key that is deleted for good', true],
     ['with a key that is deleted', false],
@@ -112,7 +112,7 @@ describe('they go', () => {
   });
 });
 
-describe('they are a thousand at most', () => {
+describe('a key has at most a thousand counters', () => {
   test('one more is refused by the field, and nothing is charged; those there are count on', async () => {
     const { keyId, key } = await createKey({ credits: { remaining: 100 } });
     await charge(key, 1000);

@@ -47,7 +47,7 @@ async function layout(externalId: string, identityId: string) {
   return { record: inRecord === null ? undefined : asId(inRecord), list: inList.map(asId) };
 }
 
-describe('where they stand', () => {
+describe('where an identity’s keys are stored', () => {
   test('the first in the record, others in the list, and each stays where it is', async () => {
     const [externalId, apiId] = [newName(), await newApi()];
     const first = await createKey({ apiId, externalId });
@@ -119,7 +119,7 @@ describe('where they stand', () => {
 });
 
 describe('listed by externalId', () => {
-  test('the one in the record comes in order of creation, on whatever page that is', async () => {
+  test('the key in the identity’s record is listed in order of creation, on any page', async () => {
     const [externalId, apiId, other] = [newName(), await newApi(), await newApi()];
     const keyIds = [];
     for (let index = 0; index < 6; index++) {
@@ -169,7 +169,7 @@ describe('usage by externalId', () => {
   });
 });
 
-test(`no key is ever lost, doubled or of two identities (SEED=${seed})`, async () => {
+test(`no key is lost, listed twice or in two identities (SEED=${seed})`, async () => {
   const pick = random(seed);
   const oneOf = <Item>(items: readonly Item[]): Item => items[pick(0, items.length - 1)]!;
   const people = [newName(), newName(), newName()];

@@ -129,7 +129,7 @@ test('an id packed in twelve bytes sorts as it does itself, and is read by both 
   );
 });
 
-test('what is no id is not packed, wherever it is wrong', async () => {
+test('a string that is no id is not packed', async () => {
   const id = '1pA8QDz9JfovSVsy';
   for (const at of [0, 7, 8, 15]) expect(await pack([`${id.slice(0, at)}0${id.slice(at + 1)}`])).toEqual([null]);
 });

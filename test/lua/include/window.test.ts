@@ -213,7 +213,7 @@ async function live(
   return { names, logs, last };
 }
 
-describe('the promise', () => {
+describe('the window’s promise', () => {
   test('in no interval of the duration is more than the limit admitted, and capacity comes back in time', async () => {
     await fc.assert(
       fc.asyncProperty(histories(anyLimit.map((one) => [one])), async (history) => {
@@ -230,7 +230,7 @@ describe('the promise', () => {
     );
   });
 
-  test('it holds of every limit asked for on one counter, and the counter stays small', async () => {
+  test('the promise holds for every limit of one counter, and the counter stays small', async () => {
     await fc.assert(
       fc.asyncProperty(histories(fc.array(anyLimit, { minLength: 2, maxLength: 3 })), async (history) => {
         const { names } = await live(history, ({ most, cost, answer }, [atLeast]) => {
@@ -258,7 +258,7 @@ describe('the promise', () => {
     );
   });
 
-  test('`remaining` fits, and one more does not', async () => {
+  test('a cost of `remaining` is admitted, and one more is not', async () => {
     await fc.assert(
       fc.asyncProperty(histories(anyLimit.map((one) => [one])), async (history) => {
         const { names, last } = await live(history);
@@ -275,7 +275,7 @@ describe('the promise', () => {
   });
 });
 
-describe('memory', () => {
+describe('memory of a window', () => {
   // As many entries as can be: 64 single units, then the many slices of a large limit, and so on for three durations.
   test.each([1000, 1063, 64_000, 2_592_000_000])('a counter of %i ms stays below 2 KB', async (duration) => {
     clock.now = startMs;
@@ -312,7 +312,7 @@ describe('memory', () => {
     expect(bytes).toEqual([13 + 2 * 64 + 7, 13 + 4 * 65 + 7]);
   });
 
-  test('a counter goes by itself some time after it is last charged', async () => {
+  test('a counter expires some time after its last charge', async () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
     await limit(name, 60_000, 5, 1);
@@ -322,7 +322,7 @@ describe('memory', () => {
   });
 });
 
-describe('by example', () => {
+describe('window examples', () => {
   const check = (name: string, most: number, cost: number) => limit(name, 1000, most, cost);
 
   test('a small limit is exact to the millisecond: a unit taken at 0 is back at 1001', async () => {
@@ -343,7 +343,7 @@ describe('by example', () => {
     expect(await check(name, 10, 2)).toMatchObject({ passed: true, remaining: 0 });
   });
 
-  test('cost 0 looks: it leaves nothing behind, and on an untouched counter resets now', async () => {
+  test('cost 0 stores nothing, and the reset of an unused counter is now', async () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
     expect(await check(name, 10, 0)).toEqual({ passed: true, remaining: 10, reset: startMs });
@@ -387,7 +387,7 @@ describe('by example', () => {
     expect(admitted).toBe(4 + 7 * 5);
   });
 
-  test('what is kept of a counter goes by itself when the clock was ahead of it', async () => {
+  test('a counter of a clock that was ahead expires', async () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
     const duration = 2_592_000_000;

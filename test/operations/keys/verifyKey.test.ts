@@ -34,12 +34,12 @@ const look = (key: string, ...names: string[]) =>
 const perMinute = (name: string, limit: number, autoApply = false) => ({ name, limit, duration: minuteMs, autoApply });
 
 describe('keys.verifyKey: the answer', () => {
-  test('of a plain key says whose it is and little else', async () => {
+  test('of a key without fields has its ids only', async () => {
     const { keyId, key } = await createKey({ apiId });
     expect(await verify(key)).toEqual({ valid: true, code: 'VALID', keyId, enabled: true });
   });
 
-  test('of a key with everything has everything', async () => {
+  test('of a key with every field has every field', async () => {
     const { keyId, key } = await createKey({
       apiId,
       name: 'Café 😀',
@@ -73,14 +73,14 @@ describe('keys.verifyKey: the answer', () => {
     });
   });
 
-  test('repeats itself for a key that was seen before', async () => {
+  test('is the same for a cached key', async () => {
     const key = await newKey({ name: 'Alice', externalId: 'alice', permissions: ['documents.read'] });
     const first = await verify(key);
     expect(await verify(key)).toEqual(first);
     expect(await verify(key)).toEqual(first);
   });
 
-  test('is whole for all who ask at once for keys of which nothing, or something else, was known', async () => {
+  test('is complete for concurrent requests for keys that are not cached, or cached in another version', async () => {
     const alice = await newKey({ name: 'Alice', permissions: ['documents.read'] });
     const bob = await newKey({ name: 'Bob', externalId: 'bob' });
     const asked = [alice, bob, 'unknown', alice, bob, alice];
@@ -151,7 +151,7 @@ describe('keys.verifyKey: NOT_FOUND', () => {
     expect(await look(key)).toMatchObject({ credits: 5 });
   });
 
-  test('also where a limit is named that nobody has', async () => {
+  test('also with an unknown limit in the request', async () => {
     expect(await verify('unknown', { ratelimits: [{ name: 'nope' }] })).toEqual({ valid: false, code: 'NOT_FOUND' });
   });
 });
@@ -174,7 +174,7 @@ describe('keys.verifyKey: permissions of the caller', () => {
     }
   });
 
-  test('401 for a key that is none, that is unknown, and that is an end user’s', async () => {
+  test('401 for a malformed root key, an unknown one, and a key of an end user', async () => {
     const key = await newKey();
     const unknown = `${app.rootKey.slice(0, -1)}${app.rootKey.endsWith('a') ? 'b' : 'a'}`;
     for (const rootKey of ['nonsense', unknown, key]) {
@@ -191,7 +191,7 @@ describe('keys.verifyKey: permissions of the caller', () => {
     expect(await tryVerify(key, {}, rootKey)).toMatchObject({ status: 403, code: 'root_key_expired' });
   });
 
-  test('each item of a turn is decided under its own root key', async () => {
+  test('each item of a batch is decided under its own root key', async () => {
     const key = await newKey();
     const may = await createRootKey([`api.${apiId}.verify_key`]);
     const mayNot = await createRootKey(['api.*.read_key']);
@@ -317,7 +317,7 @@ describe('keys.verifyKey: 400', () => {
     expect((await tryVerify('unknown', input)).data).toEqual({ valid: false, code: 'NOT_FOUND' });
   });
 
-  test('is no charge', async () => {
+  test('charges nothing', async () => {
     const key = await newKey({ credits: { remaining: 5 }, ratelimits: [perMinute('requests', 5, true)] });
     await tryVerify(key, { permissions: 'a AND' });
     await tryVerify(key, { ratelimits: [{ name: 'requests', limit: 1 }] });
@@ -340,7 +340,7 @@ describe('keys.verifyKey: 412', () => {
     expect((await tryVerify(key, { ratelimits: [{ name: 'Requests' }] })).status).toBe(412);
   });
 
-  test('is no use of the key', async () => {
+  test('does not set lastUsedAt', async () => {
     const { key, keyId } = await createKey({ apiId });
     await tryVerify(key, { ratelimits: [{ name: 'unknown' }] });
     expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('lastUsedAt');
@@ -348,11 +348,11 @@ describe('keys.verifyKey: 412', () => {
 });
 
 describe('keys.verifyKey: credits', () => {
-  test('cost 1 when left out', async () => {
+  test('are charged 1 by default', async () => {
     expect(await verify(await newKey({ credits: { remaining: 5 } }))).toMatchObject({ credits: 4 });
   });
 
-  test('cost what is said', async () => {
+  test('are charged the given cost', async () => {
     const key = await newKey({ credits: { remaining: 5 } });
     expect(await verify(key, { credits: { cost: 3 } })).toMatchObject({ credits: 2 });
     expect(await verify(key, { credits: { cost: 2 } })).toMatchObject({ valid: true, credits: 0 });
@@ -513,7 +513,7 @@ describe('keys.verifyKey: which limits are checked', () => {
     expect(await verify(one)).toMatchObject({ code: 'RATE_LIMITED' });
   });
 
-  test('any name will do, also one that looks like something else', async () => {
+  test('a limit may have any name, also one that looks like something else', async () => {
     for (const name of ['__proto__', 'constructor', 'a:b:c', '"\\\n', '😀😀😀', 'null']) {
       const key = await newKey({ ratelimits: [perMinute(name, 5)] });
       const answer = await verify(key, { ratelimits: [{ name, cost: 2 }] });
@@ -525,7 +525,7 @@ describe('keys.verifyKey: which limits are checked', () => {
 describe('keys.verifyKey: ad hoc limits', () => {
   const adHoc = { name: 'exports', limit: 3, duration: minuteMs };
 
-  test('count on from call to call, and are told apart by an empty id', async () => {
+  test('continue their count from call to call, and have an empty id', async () => {
     const key = await newKey();
     await verify(key, { ratelimits: [adHoc] });
     expect((await verify(key, { ratelimits: [{ ...adHoc, cost: 2 }] })).ratelimits).toEqual([
@@ -572,14 +572,14 @@ describe('keys.verifyKey: ad hoc limits', () => {
     expect((await look(key, 'exports')).ratelimits).toMatchObject([{ remaining: 6 }]);
   });
 
-  test('stand in for the auto limit of their name, for this call', async () => {
+  test('replace the auto limit of their name, for this call', async () => {
     const key = await newKey({ ratelimits: [perMinute('exports', 1, true)] });
     const answer = await verify(key, { ratelimits: [{ ...adHoc, cost: 2 }] });
     expect(answer.ratelimits).toMatchObject([{ id: '', limit: 3, remaining: 1 }]);
     expect(answer.ratelimits).toHaveLength(1);
   });
 
-  test('come beside the auto limits of other names', async () => {
+  test('are checked with the auto limits of other names', async () => {
     const key = await newKey({ ratelimits: [perMinute('requests', 5, true)] });
     expect((await verify(key, { ratelimits: [adHoc] })).ratelimits).toMatchObject([
       { name: 'requests', remaining: 4 },
@@ -602,7 +602,7 @@ describe('keys.verifyKey: remaining and reset', () => {
   const at = async (key: string, cost: number) =>
     (await verify(key, { ratelimits: [{ name: 'requests', cost }] })).ratelimits![0]!;
 
-  test('with nothing counted: all of it remains, and reset is now', async () => {
+  test('without a count all of it remains, and reset is now', async () => {
     const key = await newKey({ ratelimits: [perMinute('requests', 5)] });
     expect(await at(key, 0)).toMatchObject({ exceeded: false, remaining: 5, reset: clock.now });
   });
@@ -673,7 +673,7 @@ describe('keys.verifyKey: remaining and reset', () => {
     expect(await at(key, 10)).toMatchObject({ exceeded: false });
   });
 
-  test('a limit that another limit stopped tells its own', async () => {
+  test('a limit that another limit stopped returns its own values', async () => {
     const key = await newKey({ ratelimits: [perMinute('requests', 5, true), perMinute('exports', 1)] });
     const first = await verify(key, { ratelimits: [{ name: 'exports' }] });
     clock.advance(1000);
@@ -763,7 +763,7 @@ describe('keys.verifyKey: the permission query', () => {
     });
   });
 
-  test('takes 100 slugs and no more', async () => {
+  test('accepts 100 slugs and no more', async () => {
     const slugs = (count: number) => Array.from({ length: count }, () => 'abc').join(' OR ');
     expect(await verify(key, { permissions: `${slugs(99)} OR a:b-c_d` })).toMatchObject({ valid: true });
     const answer = await tryVerify(key, { permissions: slugs(101) });
@@ -771,7 +771,7 @@ describe('keys.verifyKey: the permission query', () => {
     expect(answer.error.detail).toContain('700');
   });
 
-  test('is answered anew when what the key or its role permits has changed since', async () => {
+  test('is evaluated again when the permissions of the key or its role have changed', async () => {
     const { roleId } = await ok('permissions.createRole', { name: 'changing', permissions: ['one.read'] });
     const changing = await newKey({ roles: ['changing'] });
     const keyId = (await verify(changing)).keyId!;
@@ -808,7 +808,7 @@ describe('keys.verifyKey: the permission query', () => {
     for (let again = 0; again < 2; again++) expect([await granted!(), await other!()]).toEqual([true, false]);
   });
 
-  test('of more kinds than are remembered is answered as ever', async () => {
+  test('is evaluated correctly also when more are used than are cached', async () => {
     const asked = Array.from(
       { length: 2500 },
       (_, index) => `kind${index}.read OR documents.${index % 2 ? 'read' : 'no'}`,
@@ -896,7 +896,7 @@ describe('keys.verifyKey: roles', () => {
     }
   });
 
-  test('count from the next verification on when their permissions change', async () => {
+  test('apply from the next verification on when their permissions change', async () => {
     const { roleId } = await ok('permissions.createRole', { name: 'viewer', permissions: ['views.read'] });
     const key = await newKey({ roles: ['viewer'] });
     expect(await verify(key)).toMatchObject({ permissions: ['views.read'] });
@@ -935,7 +935,7 @@ describe('keys.verifyKey: identity', () => {
     ]);
   });
 
-  test('the limit of the key wins over the one of its name, which is left alone', async () => {
+  test('a limit of the key replaces the identity’s limit of the same name, which is not charged', async () => {
     const externalId = await withLimits([perMinute('requests', 3, true)]);
     const own = await newKey({ externalId, ratelimits: [perMinute('requests', 9, true)] });
     const other = await newKey({ externalId });
@@ -1102,7 +1102,7 @@ describe('keys.verifyKey: refill', () => {
     expect(await verify(key)).toMatchObject({ credits: 8 });
   });
 
-  test('comes once for all the days that were missed, and again on the next', async () => {
+  test('is applied once for all days missed, and again on the next', async () => {
     const key = await newKey({ credits: { remaining: 0, refill: { interval: 'daily', amount: 9 } } });
     clock.advance(10 * dayMs);
     expect(await verify(key, { credits: { cost: 9 } })).toMatchObject({ valid: true, credits: 0 });
@@ -1192,7 +1192,7 @@ describe('keys.verifyKey: one turn of the event loop', () => {
   });
 });
 
-describe('keys.verifyKey: what is shown of a key that the server holds', () => {
+describe('keys.verifyKey: the cached snapshot of a key', () => {
   test('follows every change of the key, its permissions and its identity', async () => {
     const { key, keyId } = await createKey({ apiId, name: 'before', meta: { a: 1 }, externalId: 'held' });
     const limits = [{ name: 'requests', limit: 10, duration: minuteMs, autoApply: true }];
@@ -1234,7 +1234,7 @@ describe('keys.verifyKey: what is shown of a key that the server holds', () => {
   });
 });
 
-test('keys.verifyKey: a change by another server is seen by this one, which knows the key', async () => {
+test('keys.verifyKey: a change by another server applies on this one, which has the key cached', async () => {
   const { key, keyId } = await createKey({ apiId, name: 'before', meta: { a: 1 }, externalId: 'alice' });
   await hold(key);
   await otherServer.call('keys.updateKey', { keyId, name: 'after', meta: { a: 2 }, externalId: null }, app.rootKey);
