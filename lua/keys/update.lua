@@ -96,7 +96,7 @@ if request.permissions then
   write_field(record, 'direct', direct)
   state.direct = direct ~= ''
 end
-for _, field in ipairs({ 'name', 'meta' }) do
+for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
   if request[field] then write_field(record, field, request[field] ~= null and request[field]) end
 end
 if request.expires then state.expires = request.expires ~= null and request.expires or NEVER end

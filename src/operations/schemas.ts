@@ -99,12 +99,12 @@ export const CreditChanges = Fields({
 /** Maximum credits that one verification charges. */
 export const costMax = 1e12;
 
-const Duration = Int({ minimum: 1000, description: 'Milliseconds.' });
+const Duration = Int({ minimum: 1000, description: 'Duration in milliseconds.' });
 /** Duration of a limit whose counter is a Redis key of its own, which lives as long. */
 export const CounterDuration = Int({
   minimum: 1000,
   maximum: 2_592_000_000,
-  description: 'Milliseconds, at most 30 days.',
+  description: 'Duration in milliseconds, at most 30 days.',
 });
 
 export const RatelimitRequest = Fields({

@@ -11,8 +11,8 @@ export async function checkDataVersion(redis: RedisClient, reads = String(dataVe
   const found = written ?? (await unwrittenVersion(redis)) ?? reads;
   if (found !== reads) {
     throw new Error(
-      `The data in Redis is of form ${found}, and this Tollgate reads form ${reads}. Export it with the version that wrote it, ` +
-        'and import it into an empty Redis: docs/running.md, Upgrading.',
+      `The data in Redis has version ${found}, and this Tollgate reads version ${reads}. Export it with the version that wrote it, ` +
+        'and import it into an empty Redis: docs/running.md#upgrades.',
     );
   }
   // A Redis that is full or a replica may refuse it: then the next start writes it down.

@@ -130,27 +130,28 @@ const keyDecides = struct({
 });
 
 /**
- * The fields of the record of a key, besides `state`. `display` ones are in replies as they are; `given` ones are stored as
- * createKey, migrateKeys and imports give them; `copied` ones are those of a key's successor, too.
+ * The fields of the record of a key, besides `state`. `display` ones are in replies as they are (KeyReply in records.ts), `given`
+ * ones are stored as createKey, migrateKeys and imports give them, `updated` ones as updateKey gives them, and `copied` ones are
+ * those of a key's successor, too.
  */
 export const keyRecordFields = {
   /** The beginning of its string. */
-  start: { display: true, given: false, copied: false },
+  start: { display: true, given: false, updated: false, copied: false },
   /** Unix milliseconds; missing where it is the time in the id. */
-  created: { display: true, given: false, copied: false },
-  updated: { display: true, given: false, copied: false },
-  prefix: { display: true, given: true, copied: true },
+  created: { display: true, given: false, updated: false, copied: false },
+  updated: { display: true, given: false, updated: false, copied: false },
+  prefix: { display: true, given: true, updated: false, copied: true },
   /** Random bytes of its string; missing where as many as by default, 0 where unknown. */
-  bytes: { display: true, given: true, copied: true },
-  name: { display: true, given: true, copied: true },
+  bytes: { display: true, given: true, updated: false, copied: true },
+  name: { display: true, given: true, updated: true, copied: true },
   /** JSON. */
-  meta: { display: true, given: true, copied: true },
+  meta: { display: true, given: true, updated: true, copied: true },
   /** Numbers of its own permissions, `,3,17,`. */
-  direct: { display: false, given: false, copied: true },
+  direct: { display: false, given: false, updated: false, copied: true },
   /** Numbers of its roles. */
-  roles: { display: false, given: false, copied: true },
+  roles: { display: false, given: false, updated: false, copied: true },
   /** Of keys.migrateKeys. */
-  migration: { display: false, given: false, copied: false },
+  migration: { display: false, given: false, updated: false, copied: false },
 } as const;
 
 /** The link of a key to an identity; a key without one has none of these bytes, only its length of 0. */
@@ -331,7 +332,7 @@ const upper = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${l
 const zeros = (count: number): string => `'${'\\0'.repeat(count)}'`;
 
 /** Names of the fields of a key's record, as arguments of a command or items of a table. */
-const fieldNames = (property: 'display' | 'given' | 'copied'): string =>
+const fieldNames = (property: 'display' | 'given' | 'updated' | 'copied'): string =>
   Object.entries(keyRecordFields)
     .filter(([, field]) => field[property])
     .map(([name]) => `'${name}'`)
@@ -362,6 +363,7 @@ function literalsOf(): Map<string, string> {
     NO_REFUSALS: zeros(4 * (outcomesCounted - 1)),
     KEY_DISPLAY_FIELDS: fieldNames('display'),
     KEY_GIVEN_FIELDS: fieldNames('given'),
+    KEY_UPDATED_FIELDS: fieldNames('updated'),
     KEY_COPIED_FIELDS: fieldNames('copied'),
     REFUSAL_REASONS: `{ ${reasons.join(', ')} }`,
     LIMIT_PASSED: limitPassed,

@@ -2,6 +2,7 @@
 
 import { JsonText } from '../domain/json.ts';
 import type { Ratelimit } from '../domain/verification.ts';
+import type { keyRecordFields } from './layout.ts';
 
 export interface Refill {
   interval: 'daily' | 'monthly';
@@ -68,8 +69,16 @@ export interface IdentityReply {
   limits: Reply[];
 }
 
+type DisplayFields = typeof keyRecordFields;
+/** The fields of a key's record that are in a reply as they are. */
+type DisplayField = {
+  [Name in keyof DisplayFields]: DisplayFields[Name]['display'] extends true ? Name : never;
+}[keyof DisplayFields];
+
 /** As key_reply of lua/include/keyRecords.lua returns it. */
-export interface KeyReply {
+export interface KeyReply extends Partial<Record<DisplayField, string>> {
+  start: string;
+  created: string;
   keyId: string;
   apiId: string;
   enabled?: 1;
@@ -80,13 +89,6 @@ export interface KeyReply {
   refillAmount?: string;
   /** 0 is daily. */
   refillDay?: number;
-  start: string;
-  created: string;
-  updated?: string;
-  prefix?: string;
-  bytes?: string;
-  name?: string;
-  meta?: string;
   slugs: string[];
   /** Instead of slugs, when there are very many: lists of numbers, `,3,17,`. */
   permissionLists: string[];

@@ -20,7 +20,7 @@ export const multiLimit = decides({
         passed: Type.Boolean({ description: 'True if this check alone would pass.' }),
         overrideId: Type.Optional(Type.String()),
       }),
-      { description: 'In the order of the request.' },
+      { description: 'Results in the order of the request.' },
     ),
   }),
   errors: ['namespace_not_found', 'too_many_records'],
