@@ -53,6 +53,29 @@ local function read_limits(packed, position, tail_bytes)
   return limits
 end
 
+-- The field of the limits from `position` to `last` that does not fit its declaration, and its position; nothing when all fit. Like
+-- state_fault and identity_fault it is for inspection, which shows what the other functions here would fail on.
+local function limits_fault(packed, position, last)
+  if position > last then return 'limits', position end
+  local count = string.byte(packed, position)
+  local lengths_at, too_long = last - WINDOW_BYTES_LENGTH * count + 1, nil
+  position = position + 1
+  for index = 1, count do
+    local name, next_at = string.format('limits[%d]', index - 1), position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
+    if next_at > lengths_at then return name, position end
+    local _, duration, auto_apply, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    if duration == 0 then return name .. '.duration', position end
+    if auto_apply > 1 then return name .. '.autoApply', position end
+    if next_at + name_bytes > lengths_at then return name .. '.name', next_at end
+    position = next_at + name_bytes
+  end
+  for index = 1, count do
+    position = position + struct.unpack(WINDOW_BYTES, packed, lengths_at + WINDOW_BYTES_LENGTH * (index - 1))
+    too_long = too_long or position > lengths_at and string.format('limits[%d].windowBytes', index - 1)
+  end
+  if position ~= lengths_at then return too_long or 'windows', lengths_at end
+end
+
 local function pack_limits(limits)
   local parts, count = { struct.pack('>B', #limits) }, #limits
   for index, l in ipairs(limits) do
@@ -81,6 +104,17 @@ local function read_state(packed)
   return s
 end
 
+-- As limits_fault, of the state of a key.
+local function state_fault(packed)
+  if #packed < KEY_FIXED_LENGTH then return 'fixed', 1 end
+  local last = #packed - USAGE_LENGTH - KEY_LIVE_LENGTH
+  if last < KEY_LINK_AT + LINK_BYTES_LENGTH - 1 then return 'link', KEY_LINK_AT end
+  local link_bytes = struct.unpack('>I2', packed, KEY_LINK_AT)
+  local limits_at = KEY_LINK_AT + LINK_BYTES_LENGTH + link_bytes
+  if limits_at > last or link_bytes > 0 and link_bytes < LINK_EXTERNAL_ID_AT then return 'link', KEY_LINK_AT end
+  return limits_fault(packed, limits_at, last)
+end
+
 local function pack_state(s)
   local flags = (s.enabled and FLAG_ENABLED or 0)
     + (s.limited and FLAG_LIMITED or 0)
@@ -106,6 +140,12 @@ end
 local function read_identity(packed)
   local id16, version = struct.unpack(IDENTITY_HEAD, packed)
   return { id16 = id16, version = version, limits = read_limits(packed, IDENTITY_LIMITS_AT, 0) }
+end
+
+-- As limits_fault, of the state of an identity.
+local function identity_fault(packed)
+  if #packed < IDENTITY_LIMITS_AT then return 'identity', 1 end
+  return limits_fault(packed, IDENTITY_LIMITS_AT, #packed)
 end
 
 local function pack_identity(identity)

@@ -158,6 +158,25 @@ local function settled_window(text, now, duration)
   return new_window(ends, units, slice)
 end
 
+-- A counter unpacked, for inspection: {kind, base, step, ends and units of its entries, sum}; nil and the field that does not fit
+-- where it is not packed as above.
+local function read_window(text)
+  local number = string.byte(text)
+  local kind = WINDOW_KINDS[number]
+  if not kind then return nil, 'kind' end
+  local count = (#text - WINDOW_HEAD_BYTES - 7) / kind.bytes
+  if count < 1 or count % 1 ~= 0 then return nil, 'entries' end
+  local _, base, step = struct.unpack(WINDOW_HEAD, text)
+  local window, total = { kind = number, base = base, step = step, ends = {}, units = {} }, 0
+  for index = 1, count do
+    local steps, units = struct.unpack(kind.entry, text, WINDOW_HEAD_BYTES + 1 + (index - 1) * kind.bytes)
+    window.ends[index], window.units[index], total = base + steps * step, units, total + units
+  end
+  window.sum = struct.unpack('>I7', text, #text - 6)
+  if window.sum ~= total then return nil, 'sum' end
+  return window
+end
+
 -- When the oldest counted unit leaves; `now` when nothing counts, see window_charge.
 local function window_reset(oldest, duration)
   local reset = oldest + duration

@@ -398,11 +398,11 @@ function readTagCount(apiId: string, day: string, name: Buffer, amount: number):
   };
 }
 
-/** The hours that lua/include/usage.lua's usage_entry writes. */
 /** All but NOT_FOUND, which is about no key. */
 const outcomesCounted = outcomes.length - 1;
 
-function* readHistory(history: Buffer) {
+/** The hours that usage_entry of lua/include/usage.lua writes, each with the offset at which it ends. */
+export function* readHistory(history: Buffer) {
   for (let at = 0; at < history.length; ) {
     const hour = history.readUInt32BE(at);
     const bits = history[at + 4]!;
@@ -423,6 +423,6 @@ function* readHistory(history: Buffer) {
     const externalIdBytes = history[at]!;
     const externalId = history.toString('utf8', at + 1, at + 1 + externalIdBytes);
     at += 1 + externalIdBytes;
-    yield { hour, counted, spent, externalId };
+    yield { hour, counted, spent, externalId, end: at };
   }
 }

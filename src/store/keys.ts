@@ -3,6 +3,7 @@
 import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength } from '../domain/keyString.ts';
 import type { StoreContext } from './context.ts';
+import { type Inspected, readInspection } from './inspection.ts';
 import type { PageOf } from './pages.ts';
 import { fromNamed, type KeyRecord, type KeyReply, type Refill, readKey, readRefill } from './records.ts';
 import { slugsOf } from './slugs.ts';
@@ -120,6 +121,18 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
 
     /** A live key by the digest of its string. */
     findByDigest: (workspaceId: string, digest: Buffer) => read(workspaceId, '', digest),
+
+    /** Everything that Redis stores of a key, decoded, for support. By its id, or by the digest of its string. */
+    async inspect(workspaceId: string, key: { keyId: string } | { digest: Buffer }): Promise<Inspected> {
+      const args = 'keyId' in key ? [key.keyId, '', now()] : ['', key.digest, now()];
+      // A usage history is bytes, which only a packed reply carries as they are.
+      const [outcome, reply, histories] = (await scripts.runPacked('keys/inspect', workspaceId, args)) as [
+        Buffer,
+        unknown,
+        (Buffer | number | null)[],
+      ];
+      return readInspection(outcome.toString(), asText(reply), histories);
+    },
 
     /**
      * A page of keys in order of creation; undefined when there is no such API. `after` is a key id. It ends early where

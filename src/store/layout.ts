@@ -332,9 +332,9 @@ const upper = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${l
 const zeros = (count: number): string => `'${'\\0'.repeat(count)}'`;
 
 /** Names of the fields of a key's record, as arguments of a command or items of a table. */
-const fieldNames = (property: 'display' | 'given' | 'updated' | 'copied'): string =>
+const fieldNames = (property?: 'display' | 'given' | 'updated' | 'copied'): string =>
   Object.entries(keyRecordFields)
-    .filter(([, field]) => field[property])
+    .filter(([, field]) => property === undefined || field[property])
     .map(([name]) => `'${name}'`)
     .join(', ');
 
@@ -361,6 +361,7 @@ function literalsOf(): Map<string, string> {
     IDENTITY_LIMITS_AT: identityHead.bytes + 1,
     NO_USAGE: zeros(usage.bytes),
     NO_REFUSALS: zeros(4 * (outcomesCounted - 1)),
+    KEY_RECORD_FIELDS: fieldNames(),
     KEY_DISPLAY_FIELDS: fieldNames('display'),
     KEY_GIVEN_FIELDS: fieldNames('given'),
     KEY_UPDATED_FIELDS: fieldNames('updated'),

@@ -74,5 +74,5 @@ test('a stored number is used, and an empty Redis gets the current one', async (
   expect(await redis.get(dataVersionKey)).toBe('2');
   await open();
   await redis.set(dataVersionKey, '3');
-  await expect(open()).rejects.toThrow('is of form 3');
+  await expect(open()).rejects.toThrow('has version 3');
 });

@@ -1,0 +1,202 @@
+#!lua flags=no-writes
+-- Everything that Redis stores of one key, decoded, for `tollgate inspect`. Nothing is applied: a refill that is due is still to
+-- come. What cannot be decoded is returned as hex with the field that does not fit.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key, API and identity records, window counters and their lists, usage histories, the purge queue, former keys
+-- ARGV[1]  key_id     '' to read by digest
+-- ARGV[2]  digest     SHA-256 of the key string, or ''
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  {'unknown'} | {'deleted', named {keyId, hour, purge}}
+--          | {'found', InspectionReply (src/store/inspection.ts), {month, bytes, its usage history…}}
+
+-- @include "include/calendar"
+-- @include "include/clock"
+-- @include "include/identities"
+-- @include "include/keyIds"
+-- @include "include/names"
+-- @include "include/reply"
+-- @include "include/state"
+-- @include "include/usage"
+-- @include "include/window"
+
+local workspace, key_id, digest, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+
+-- What is read at most: some milliseconds.
+local COUNTERS_READ_MAX = 100
+local MONTHS = 3
+local MONTH_BYTES_MAX = 512 * 1024
+local HEX_BYTES_MAX = 64 * 1024
+
+local function fault_reply(bytes, field, position)
+  local hex = string.gsub(
+    string.sub(bytes, 1, HEX_BYTES_MAX),
+    '.',
+    function(byte) return string.format('%02x', string.byte(byte)) end
+  )
+  return named({ field = field, position = position - 1, bytes = #bytes, hex = hex })
+end
+
+-- A window and what counts of it now; `limit` is nil where none is stored with it.
+local function window_reply(bytes, limit, duration)
+  if bytes == '' then return named({ bytes = 0, counted = 0, remaining = limit }) end
+  local window, field = read_window(bytes)
+  if not window then return named({ fault = fault_reply(bytes, field, 1) }) end
+  local counted, _, oldest = window_charge(bytes, 1, #bytes, now, limit, duration, 0, false)
+  local is_ahead = not counted
+  if is_ahead then
+    local settled = settled_window(bytes, now, duration)
+    counted, _, oldest = window_charge(settled, 1, #settled, now, limit, duration, 0, false)
+  end
+  return named({
+    bytes = #bytes,
+    kind = window.kind,
+    base = window.base,
+    step = window.step,
+    ends = window.ends,
+    units = window.units,
+    sum = window.sum,
+    counted = counted,
+    remaining = limit and math.max(0, limit - counted),
+    reset = counted > 0 and window_reset(oldest, duration),
+    ahead = is_ahead and 1,
+  })
+end
+
+local function limits_reply(limits)
+  local replies = {}
+  for index, l in ipairs(limits) do
+    replies[index] = named({
+      id = l.id,
+      name = l.name,
+      limit = l.limit,
+      duration = l.duration,
+      autoApply = l.auto and 1,
+      window = window_reply(l.window, l.limit, l.duration),
+    })
+  end
+  return replies
+end
+
+-- The counters stored next to a record, those that expire last first, and how many its list names.
+local function counters_reply(owner)
+  local list, replies = window_list(workspace, owner), {}
+  for _, member in ipairs(redis.call('ZRANGE', list, 0, COUNTERS_READ_MAX - 1, 'REV')) do
+    local name = window_at(workspace, owner, member)
+    local bytes = redis.call('GET', name)
+    if bytes then
+      local duration_text, limit_name = string.match(member, '^(%d+):(.*)$')
+      local duration = tonumber(duration_text)
+      replies[#replies + 1] = named({
+        name = limit_name,
+        duration = duration,
+        expiresIn = redis.call('PTTL', name),
+        window = window_reply(bytes, nil, duration),
+      })
+    end
+  end
+  return replies, redis.call('ZCARD', list)
+end
+
+-- The identity that a key is linked to. One that was deleted is reported with its id only.
+local function identity_inspected(link)
+  local id16, external_id = string.sub(link, 1, 16), external_id_of(link)
+  local reply = { id = id16, externalId = external_id }
+  local record = identity_record(workspace, external_id)
+  local packed = redis.call('HGET', record, 'state')
+  if not packed or string.sub(packed, 1, 16) ~= id16 then
+    reply.deleted, reply.replaced = 1, packed and 1
+    return named(reply)
+  end
+  reply.meta, reply.bytes = redis.call('HGET', record, 'meta'), #packed
+  reply.counters, reply.counterCount = counters_reply(id16)
+  local field, position = identity_fault(packed)
+  if field then
+    reply.fault = fault_reply(packed, field, position)
+  else
+    local identity = read_identity(packed)
+    reply.versionTime, reply.versionNumber = struct.unpack(VERSION, identity.version)
+    reply.limits = limits_reply(identity.limits)
+  end
+  return named(reply)
+end
+
+local function state_reply(state)
+  local usage = { struct.unpack(USAGE, state.usage) }
+  -- The last value is where the structure ends.
+  usage[#usage] = nil
+  local time, number = struct.unpack(VERSION, state.version)
+  return named({
+    versionTime = time,
+    versionNumber = number,
+    enabled = state.enabled and 1,
+    limited = state.limited and 1,
+    refilled = state.refilled and 1,
+    direct = state.direct and 1,
+    roles = state.roles and 1,
+    deleted = state.deleted and 1,
+    expires = state.expires,
+    refillAmount = state.refill_amount,
+    refillDay = state.refill_day,
+    refillDue = state.refill_due,
+    balance = state.balance,
+    lastUsed = state.last_used,
+    usage = usage,
+    limits = limits_reply(state.limits),
+  })
+end
+
+-- {month, bytes, history, …} from this month back. Of a history that is too long only its bytes are returned.
+local function histories_of(key24)
+  local replies, hour = {}, math.floor(now / HOUR_MS)
+  for _ = 1, MONTHS do
+    local month = month_name(hour)
+    local name = key_usage(workspace, key24, month)
+    local bytes, at = redis.call('STRLEN', name), #replies
+    replies[at + 1], replies[at + 2] = month, bytes
+    replies[at + 3] = bytes <= MONTH_BYTES_MAX and redis.call('GET', name) or ''
+    hour = 24 * (days_to_month(month_of(math.floor(hour / 24))) - 1)
+  end
+  return replies
+end
+
+local function deleted_reply(key24)
+  return {
+    'deleted',
+    named({
+      keyId = 'key_' .. key24,
+      hour = redis.call('ZSCORE', former_keys(workspace, string.sub(key24, 17)), key24),
+      purge = digest and redis.call('ZSCORE', purge_queue(workspace), digest),
+    }),
+  }
+end
+
+if key_id ~= '' then digest = digest_of(workspace, key_id) end
+local key24 = string.sub(key_id, 5)
+if not digest then
+  if redis.call('ZSCORE', former_keys(workspace, string.sub(key24, 17)), key24) then return deleted_reply(key24) end
+  return { 'unknown' }
+end
+local record = key_record(workspace, digest)
+local packed = redis.call('HGET', record, 'state') or ''
+if packed == '' and key_id == '' then return { 'unknown' } end
+
+local reply, stored, fields = { now = now, bytes = #packed }, {}, { KEY_RECORD_FIELDS }
+for index, value in ipairs(redis.call('HMGET', record, KEY_RECORD_FIELDS)) do
+  stored[fields[index]] = value
+end
+reply.fields = named(stored)
+local field, position = state_fault(packed)
+if field then
+  reply.fault = fault_reply(packed, field, position)
+else
+  local state = read_state(packed)
+  if state.deleted then return deleted_reply(state.id) end
+  key24, reply.state = state.id, state_reply(state)
+  if state.link ~= '' then reply.identity = identity_inspected(state.link) end
+end
+if key24 == '' then return { 'found', named(reply), {} } end
+local api = redis.call('HMGET', api_record(workspace, string.sub(key24, 17)), 'id', 'name')
+reply.keyId, reply.apiId, reply.apiName = 'key_' .. key24, api[1], api[2]
+reply.counters, reply.counterCount = counters_reply(key24)
+return { 'found', named(reply), histories_of(key24) }

@@ -1,0 +1,333 @@
+// What lua/keys/inspect.lua returns of a key, as `tollgate inspect` prints it. Times are Unix milliseconds, durations
+// milliseconds.
+
+import { hourMs } from '../domain/time.ts';
+import { type Outcome, outcomes } from '../domain/verification.ts';
+import { readHistory } from './analytics.ts';
+import { keyFixed, keyFlags, type keyRecordFields, never } from './layout.ts';
+import { fromNamed, type Reply } from './records.ts';
+
+/** Bytes that do not fit their declaration. */
+export interface Fault {
+  /** The first field that does not fit, and its offset. */
+  field: string;
+  offset: number;
+  bytes: number;
+  /** The first 64 KB. */
+  hex: string;
+}
+
+/** A window (lua/include/window.lua) of which nothing is stored has only `counted` and `remaining`. */
+export type InspectedWindow =
+  | { fault: Fault }
+  | {
+      fault?: undefined;
+      bytes: number;
+      /** Units that count now. */
+      counted: number;
+      /** Undefined for a counter, with which no limit is stored. */
+      remaining?: number;
+      /** When the oldest unit leaves. Undefined when nothing counts. */
+      reset?: number;
+      /** It was charged by a clock that was ahead of Redis's. */
+      isAhead?: true;
+      /** 1 to 4, the width of its entries. */
+      kind?: number;
+      base?: number;
+      step?: number;
+      /** Units in all slices, also in those that no longer count. */
+      sum?: number;
+      slices: { end: number; units: number; counts: boolean }[];
+    };
+
+export interface InspectedLimit {
+  id: string;
+  name: string;
+  limit: number;
+  duration: number;
+  autoApply: boolean;
+  window: InspectedWindow;
+}
+
+/** A window stored next to the record: of a limit that requests bring, or that was removed or got another duration. */
+export interface InspectedCounter {
+  name: string;
+  duration: number;
+  /** When Redis removes it. */
+  expiresIn: number;
+  window: InspectedWindow;
+}
+
+/** At most 100 counters are read; `count` is how many are listed, of which some may have expired. */
+export interface InspectedCounters {
+  count: number;
+  counters: InspectedCounter[];
+}
+
+export interface InspectedUsage {
+  /** When the hour begins. */
+  hour: number;
+  counts: Partial<Record<Outcome, number>>;
+  spentCredits: number;
+}
+
+export interface InspectedState {
+  version: { time: number; number: number };
+  flags: (typeof keyFlags)[number][];
+  expires: number | undefined;
+  refill: { amount: number; interval: 'daily' | 'monthly'; day: number | undefined; due: number } | undefined;
+  /** Undefined for an unlimited key. */
+  balance: number | undefined;
+  lastUsed: number | undefined;
+  /** The counts that are not in the history yet. Undefined when nothing was counted. */
+  usage: InspectedUsage | undefined;
+  limits: InspectedLimit[];
+}
+
+export interface InspectedIdentity {
+  id: string;
+  externalId: string;
+  /** It was deleted; `isReplaced` when another identity has its externalId. */
+  isDeleted: boolean;
+  isReplaced: boolean;
+  /** JSON text. */
+  meta: string | undefined;
+  version: { time: number; number: number } | undefined;
+  limits: InspectedLimit[];
+  counters: InspectedCounters;
+  fault: Fault | undefined;
+}
+
+export interface InspectedMonth {
+  /** `202611`. */
+  month: string;
+  bytes: number;
+  /** Empty when the history has more than 512 KB. */
+  hours: (InspectedUsage & { externalId: string })[];
+  fault: Fault | undefined;
+}
+
+export interface Inspection {
+  now: number;
+  /** Undefined when neither the id nor the state that contains it could be read. */
+  keyId: string | undefined;
+  /** Undefined when the API was deleted. */
+  api: { id: string; name: string } | undefined;
+  stateBytes: number;
+  /** Undefined when it cannot be decoded; then `fault` has the reason. */
+  state: InspectedState | undefined;
+  fault: Fault | undefined;
+  identity: InspectedIdentity | undefined;
+  /** Fields of the record besides the state, as they are stored. */
+  fields: Partial<Record<keyof typeof keyRecordFields, string>>;
+  counters: InspectedCounters;
+  /** The last three months, the newest first. */
+  history: InspectedMonth[];
+}
+
+export type Inspected =
+  | { outcome: 'unknown' }
+  /** `hour` is that of the deletion, `purge` when its record is removed; undefined where no record of that is left. */
+  | { outcome: 'deleted'; keyId: string; hour: number | undefined; purge: number | undefined }
+  | { outcome: 'found'; inspection: Inspection };
+
+type Flag = 1 | undefined;
+type FaultReply = { field: string; position: number; bytes: number; hex: string };
+
+interface WindowReply {
+  fault?: Reply;
+  bytes: number;
+  kind?: number;
+  base?: number;
+  step?: number;
+  ends?: number[];
+  units?: number[];
+  sum?: number;
+  counted: number;
+  remaining?: number;
+  reset?: number;
+  ahead?: Flag;
+}
+
+interface StateReply extends Record<(typeof keyFlags)[number], Flag> {
+  versionTime: number;
+  versionNumber: number;
+  expires: number;
+  refillAmount: number;
+  refillDay: number;
+  refillDue: number;
+  balance: number;
+  lastUsed: number;
+  usage: number[];
+  limits: Reply[];
+}
+
+interface CountersReply {
+  counters?: Reply[];
+  counterCount?: number;
+}
+
+interface IdentityReply extends CountersReply {
+  id: string;
+  externalId: string;
+  deleted?: Flag;
+  replaced?: Flag;
+  meta?: string;
+  versionTime?: number;
+  versionNumber?: number;
+  limits?: Reply[];
+  fault?: Reply;
+}
+
+/** As lua/keys/inspect.lua returns it. */
+interface InspectionReply extends CountersReply {
+  now: number;
+  bytes: number;
+  fields: Reply;
+  keyId?: string;
+  apiId?: string;
+  apiName?: string;
+  fault?: Reply;
+  state?: Reply;
+  identity?: Reply;
+}
+
+export function readInspection(outcome: string, reply: unknown, histories: (Buffer | number | null)[]): Inspected {
+  if (outcome === 'unknown') return { outcome };
+  if (outcome === 'deleted') {
+    const { keyId, hour, purge } = fromNamed<{ keyId: string; hour?: string; purge?: string }>(reply);
+    return {
+      outcome,
+      keyId,
+      hour: hour === undefined ? undefined : Number(hour) * hourMs,
+      purge: purge === undefined ? undefined : Number(purge),
+    };
+  }
+  const found = fromNamed<InspectionReply>(reply);
+  const { apiId, apiName = '' } = found;
+  const inspection: Inspection = {
+    now: found.now,
+    keyId: found.keyId,
+    api: apiId === undefined ? undefined : { id: apiId, name: apiName },
+    stateBytes: found.bytes,
+    state: found.state === undefined ? undefined : readState(found.state, found.now),
+    fault: readFault(found.fault),
+    identity: found.identity === undefined ? undefined : readIdentity(found.identity, found.now),
+    fields: fromNamed<Inspection['fields']>(found.fields),
+    counters: readCounters(found, found.now),
+    history: readMonths(histories),
+  };
+  return { outcome: 'found', inspection };
+}
+
+function readFault(reply: Reply | undefined): Fault | undefined {
+  if (reply === undefined) return undefined;
+  const { field, position, bytes, hex } = fromNamed<FaultReply>(reply);
+  if (field !== 'fixed') return { field, offset: position, bytes, hex };
+  // Too short for the fields that every state has: the one in which it ends.
+  const [name, offset] = Object.entries(keyFixed.at).findLast(([, at]) => at <= bytes)!;
+  return { field: name, offset, bytes, hex };
+}
+
+function readWindow(reply: Reply, duration: number, now: number): InspectedWindow {
+  const { fault, ends = [], units = [], ahead, ...window } = fromNamed<WindowReply>(reply);
+  if (fault !== undefined) return { fault: readFault(fault)! };
+  const slices = ends.map((end, index) => ({ end, units: units[index]!, counts: end + duration > now }));
+  return { ...window, ...(ahead === 1 && { isAhead: true }), slices };
+}
+
+function readLimit(reply: Reply, now: number): InspectedLimit {
+  const limit = fromNamed<{
+    id: string;
+    name: string;
+    limit: number;
+    duration: number;
+    autoApply?: Flag;
+    window: Reply;
+  }>(reply);
+  return {
+    ...limit,
+    id: `rl_${limit.id}`,
+    autoApply: limit.autoApply === 1,
+    window: readWindow(limit.window, limit.duration, now),
+  };
+}
+
+function readCounters({ counters = [], counterCount = 0 }: CountersReply, now: number): InspectedCounters {
+  const read = counters.map((reply) => {
+    const counter = fromNamed<{ name: string; duration: number; expiresIn: number; window: Reply }>(reply);
+    return { ...counter, window: readWindow(counter.window, counter.duration, now) };
+  });
+  return { count: counterCount, counters: read };
+}
+
+function usageOf(hour: number, counted: readonly number[], spentCredits: number): InspectedUsage {
+  const counts: InspectedUsage['counts'] = {};
+  for (const [index, count] of counted.entries()) if (count > 0) counts[outcomes[index]!] = count;
+  return { hour: hour * hourMs, counts, spentCredits };
+}
+
+function readState(reply: Reply, now: number): InspectedState {
+  const state = fromNamed<StateReply>(reply);
+  const [hour, ...counted] = state.usage as [number, ...number[]];
+  const spent = counted.pop()!;
+  const { refillAmount: amount, refillDay, refillDue: due } = state;
+  return {
+    version: { time: state.versionTime, number: state.versionNumber },
+    flags: keyFlags.filter((flag) => state[flag] === 1),
+    expires: state.expires === never ? undefined : state.expires,
+    refill: state.refilled && {
+      amount,
+      interval: refillDay === 0 ? 'daily' : 'monthly',
+      day: refillDay === 0 ? undefined : refillDay,
+      due,
+    },
+    balance: state.limited && state.balance,
+    lastUsed: state.lastUsed === 0 ? undefined : state.lastUsed,
+    usage: hour === 0 ? undefined : usageOf(hour, counted, spent),
+    limits: state.limits.map((limit) => readLimit(limit, now)),
+  };
+}
+
+function readIdentity(reply: Reply, now: number): InspectedIdentity {
+  const identity = fromNamed<IdentityReply>(reply);
+  const { versionTime: time, versionNumber: number = 0 } = identity;
+  return {
+    id: `id_${identity.id}`,
+    externalId: identity.externalId,
+    isDeleted: identity.deleted === 1,
+    isReplaced: identity.replaced === 1,
+    meta: identity.meta,
+    version: time === undefined ? undefined : { time, number },
+    limits: (identity.limits ?? []).map((limit) => readLimit(limit, now)),
+    counters: readCounters(identity, now),
+    fault: readFault(identity.fault),
+  };
+}
+
+/** From {month, bytes, history, …}. */
+function readMonths(histories: (Buffer | number | null)[]): InspectedMonth[] {
+  const months: InspectedMonth[] = [];
+  for (let at = 0; at < histories.length; at += 3) {
+    const [month, bytes, history] = histories.slice(at, at + 3) as [Buffer, number, Buffer | null];
+    months.push({ month: month.toString(), bytes, ...readHours(history ?? Buffer.alloc(0)) });
+  }
+  return months;
+}
+
+function readHours(history: Buffer): Pick<InspectedMonth, 'hours' | 'fault'> {
+  const hours: InspectedMonth['hours'] = [];
+  let offset = 0;
+  try {
+    for (const { hour, counted, spent, externalId, end } of readHistory(history)) {
+      if (!(end <= history.length)) throw new RangeError('The last hour is incomplete.');
+      hours.push({ ...usageOf(hour, counted, spent), externalId });
+      offset = end;
+    }
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const fault = { field: `hours[${hours.length}]`, offset, bytes: history.length, hex: history.toString('hex') };
+    return { hours, fault };
+  }
+  return { hours, fault: undefined };
+}
