@@ -56,7 +56,6 @@ end
 -- The field of the limits from `position` to `last` that does not fit its declaration, and its position; nothing when all fit. Like
 -- state_fault and identity_fault it is for inspection, which shows what the other functions here would fail on.
 local function limits_fault(packed, position, last)
-  if position > last then return 'limits', position end
   local count = string.byte(packed, position)
   local lengths_at, too_long = last - WINDOW_BYTES_LENGTH * count + 1, nil
   position = position + 1
@@ -64,8 +63,8 @@ local function limits_fault(packed, position, last)
     local name, next_at = string.format('limits[%d]', index - 1), position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
     if next_at > lengths_at then return name, position end
     local _, duration, auto_apply, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
-    if duration == 0 then return name .. '.duration', position end
-    if auto_apply > 1 then return name .. '.autoApply', position end
+    if duration == 0 then return name .. '.duration', position + LIMIT_HEAD_DURATION_AT - 1 end
+    if auto_apply > 1 then return name .. '.autoApply', position + LIMIT_HEAD_AUTO_APPLY_AT - 1 end
     if next_at + name_bytes > lengths_at then return name .. '.name', next_at end
     position = next_at + name_bytes
   end

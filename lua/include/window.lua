@@ -158,14 +158,14 @@ local function settled_window(text, now, duration)
   return new_window(ends, units, slice)
 end
 
--- A counter unpacked, for inspection: {kind, base, step, ends and units of its entries, sum}; nil and the field that does not fit
--- where it is not packed as above.
+-- A counter unpacked, for inspection: {kind, base, step, ends and units of its entries, sum}; nil, the field that does not fit
+-- and its position where it is not packed as above.
 local function read_window(text)
   local number = string.byte(text)
   local kind = WINDOW_KINDS[number]
-  if not kind then return nil, 'kind' end
+  if not kind then return nil, 'kind', 1 end
   local count = (#text - WINDOW_HEAD_BYTES - 7) / kind.bytes
-  if count < 1 or count % 1 ~= 0 then return nil, 'entries' end
+  if count < 1 or count % 1 ~= 0 then return nil, 'entries', WINDOW_HEAD_BYTES + 1 end
   local _, base, step = struct.unpack(WINDOW_HEAD, text)
   local window, total = { kind = number, base = base, step = step, ends = {}, units = {} }, 0
   for index = 1, count do
@@ -173,7 +173,7 @@ local function read_window(text)
     window.ends[index], window.units[index], total = base + steps * step, units, total + units
   end
   window.sum = struct.unpack('>I7', text, #text - 6)
-  if window.sum ~= total then return nil, 'sum' end
+  if window.sum ~= total then return nil, 'sum', #text - 6 end
   return window
 end
 

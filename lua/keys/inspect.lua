@@ -37,11 +37,16 @@ local function fault_reply(bytes, field, position)
   return named({ field = field, position = position - 1, bytes = #bytes, hex = hex })
 end
 
+local function version_reply(version)
+  local time, number = struct.unpack(VERSION, version)
+  return { time, number }
+end
+
 -- A window and what counts of it now; `limit` is nil where none is stored with it.
 local function window_reply(bytes, limit, duration)
   if bytes == '' then return named({ bytes = 0, counted = 0, remaining = limit }) end
-  local window, field = read_window(bytes)
-  if not window then return named({ fault = fault_reply(bytes, field, 1) }) end
+  local window, field, position = read_window(bytes)
+  if not window then return named({ fault = fault_reply(bytes, field, position) }) end
   local counted, _, oldest = window_charge(bytes, 1, #bytes, now, limit, duration, 0, false)
   local is_ahead = not counted
   if is_ahead then
@@ -115,7 +120,7 @@ local function identity_inspected(link)
     reply.fault = fault_reply(packed, field, position)
   else
     local identity = read_identity(packed)
-    reply.versionTime, reply.versionNumber = struct.unpack(VERSION, identity.version)
+    reply.version = version_reply(identity.version)
     reply.limits = limits_reply(identity.limits)
   end
   return named(reply)
@@ -125,10 +130,8 @@ local function state_reply(state)
   local usage = { struct.unpack(USAGE, state.usage) }
   -- The last value is where the structure ends.
   usage[#usage] = nil
-  local time, number = struct.unpack(VERSION, state.version)
   return named({
-    versionTime = time,
-    versionNumber = number,
+    version = version_reply(state.version),
     enabled = state.enabled and 1,
     limited = state.limited and 1,
     refilled = state.refilled and 1,

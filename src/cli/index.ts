@@ -151,6 +151,17 @@ program
   });
 
 program
+  .command('inspect')
+  .description('Print what Redis stores of a key, decoded: its state, windows, counters and usage history.')
+  .argument('<key>', 'key id (key_…) or key; - reads it from standard input, so that no process list or history has it')
+  .requiredOption(...workspaceOption)
+  .option(...json)
+  .action(async (key, options) => {
+    const { inspect } = await import('./inspect.ts');
+    await run(options, (store) => inspect(store, key, options));
+  });
+
+program
   .command('doctor')
   .description('Check Node, Redis and the machine, and print what to change. The exit code is 1 if a check fails.')
   .option(...json)

@@ -132,6 +132,7 @@ export type Inspected =
   | { outcome: 'found'; inspection: Inspection };
 
 type Flag = 1 | undefined;
+type VersionReply = [time: number, number: number];
 type FaultReply = { field: string; position: number; bytes: number; hex: string };
 
 interface WindowReply {
@@ -150,8 +151,7 @@ interface WindowReply {
 }
 
 interface StateReply extends Record<(typeof keyFlags)[number], Flag> {
-  versionTime: number;
-  versionNumber: number;
+  version: VersionReply;
   expires: number;
   refillAmount: number;
   refillDay: number;
@@ -173,8 +173,7 @@ interface IdentityReply extends CountersReply {
   deleted?: Flag;
   replaced?: Flag;
   meta?: string;
-  versionTime?: number;
-  versionNumber?: number;
+  version?: VersionReply;
   limits?: Reply[];
   fault?: Reply;
 }
@@ -219,6 +218,8 @@ export function readInspection(outcome: string, reply: unknown, histories: (Buff
   };
   return { outcome: 'found', inspection };
 }
+
+const readVersion = ([time, number]: VersionReply) => ({ time, number });
 
 function readFault(reply: Reply | undefined): Fault | undefined {
   if (reply === undefined) return undefined;
@@ -273,7 +274,7 @@ function readState(reply: Reply, now: number): InspectedState {
   const spent = counted.pop()!;
   const { refillAmount: amount, refillDay, refillDue: due } = state;
   return {
-    version: { time: state.versionTime, number: state.versionNumber },
+    version: readVersion(state.version),
     flags: keyFlags.filter((flag) => state[flag] === 1),
     expires: state.expires === never ? undefined : state.expires,
     refill: state.refilled && {
@@ -291,14 +292,13 @@ function readState(reply: Reply, now: number): InspectedState {
 
 function readIdentity(reply: Reply, now: number): InspectedIdentity {
   const identity = fromNamed<IdentityReply>(reply);
-  const { versionTime: time, versionNumber: number = 0 } = identity;
   return {
     id: `id_${identity.id}`,
     externalId: identity.externalId,
     isDeleted: identity.deleted === 1,
     isReplaced: identity.replaced === 1,
     meta: identity.meta,
-    version: time === undefined ? undefined : { time, number },
+    version: identity.version && readVersion(identity.version),
     limits: (identity.limits ?? []).map((limit) => readLimit(limit, now)),
     counters: readCounters(identity, now),
     fault: readFault(identity.fault),
