@@ -100,6 +100,16 @@ local function write_field(record, field, value)
   end
 end
 
+-- The flag of a state that says whether the record has a field.
+local FIELD_FLAGS = KEY_FIELD_FLAGS
+
+-- Writes a field of a key's record, or removes it where the value is '' or false, and sets its flag in the state.
+local function set_key_field(record, state, field, value)
+  write_field(record, field, value)
+  local flag = FIELD_FLAGS[field]
+  if flag then state[flag] = value and value ~= '' end
+end
+
 -- Removes every trace of a key but its usage history. Reads before it writes, so it comes before an operation's other writes.
 -- Returns how many counters it had, and how many records went: 0 or 1, which the caller counts.
 local function erase_key(workspace, digest, state)

@@ -7,7 +7,14 @@
 
 -- @include "include/calendar"
 
-local function has_flag(flags, flag) return flags % (flag + flag) >= flag end
+local FLAGS = KEY_FLAGS
+
+-- Sets a field of `into` for each flag of a state, by its name.
+local function read_flags(flags, into)
+  for name, bit in pairs(FLAGS) do
+    into[name] = flags % (bit + bit) >= bit
+  end
+end
 
 -- How the lengths of so many windows are packed.
 local lengths_formats = {}
@@ -91,10 +98,7 @@ local function read_state(packed)
   local id16, api8, flags, limits_at
   id16, s.version, api8, flags, s.expires, s.refill_amount, s.refill_day = struct.unpack(KEY_FIXED, packed)
   s.id = id16 .. api8
-  s.enabled, s.limited, s.refilled =
-    has_flag(flags, FLAG_ENABLED), has_flag(flags, FLAG_LIMITED), has_flag(flags, FLAG_REFILLED)
-  s.direct, s.roles, s.deleted =
-    has_flag(flags, FLAG_DIRECT), has_flag(flags, FLAG_ROLES), has_flag(flags, FLAG_DELETED)
+  read_flags(flags, s)
   s.link, limits_at = struct.unpack('>I2c0', packed, KEY_LINK_AT)
   local usage_at = #packed - USAGE_LENGTH + 1
   s.limits = read_limits(packed, limits_at, KEY_LIVE_LENGTH + USAGE_LENGTH)
@@ -115,12 +119,10 @@ local function state_fault(packed)
 end
 
 local function pack_state(s)
-  local flags = (s.enabled and FLAG_ENABLED or 0)
-    + (s.limited and FLAG_LIMITED or 0)
-    + (s.refilled and FLAG_REFILLED or 0)
-    + (s.direct and FLAG_DIRECT or 0)
-    + (s.roles and FLAG_ROLES or 0)
-    + (s.deleted and FLAG_DELETED or 0)
+  local flags = 0
+  for name, bit in pairs(FLAGS) do
+    if s[name] then flags = flags + bit end
+  end
   local id16, api8 = string.sub(s.id, 1, 16), string.sub(s.id, 17)
   return struct.pack(KEY_FIXED, id16, s.version, api8, flags, s.expires, s.refill_amount, s.refill_day)
     .. struct.pack('>I2c0', #s.link, s.link)

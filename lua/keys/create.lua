@@ -78,7 +78,7 @@ for index, key in ipairs(request.keys) do
       links[key.externalId] = links[key.externalId] or create_identity(workspace, key.externalId, next_id, next_version)
       link = links[key.externalId]
     end
-    local direct = list_of(key.permissions or {}, numbers)
+    key.direct, key.roles = list_of(key.permissions or {}, numbers), key.role_numbers
     local id = key.keptId and string.sub(key.keptId, 5) or next_id() .. api8
     local state = {
       id = id,
@@ -88,30 +88,20 @@ for index, key in ipairs(request.keys) do
       limited = key.remaining ~= nil,
       balance = key.remaining or 0,
       last_used = key.lastUsed or 0,
-      direct = direct ~= '',
-      roles = key.role_numbers ~= '',
       usage = NO_USAGE,
       link = link,
     }
     set_refill(state, key.refill, now)
     state.limits = new_limits(key.ratelimits or {}, next_id)
 
-    local fields = { 'state', pack_state(state), 'start', key.start }
-    if key.updated then
-      fields[#fields + 1] = 'updated'
-      fields[#fields + 1] = int(key.updated)
-    end
-    for _, field in ipairs({ KEY_GIVEN_FIELDS }) do
-      if key[field] then
-        fields[#fields + 1] = field
-        fields[#fields + 1] = key[field]
-      end
-    end
     local record = key_record(workspace, key.digest)
-    redis.call('HSET', record, unpack(fields))
+    redis.call('HSET', record, 'start', key.start)
+    if key.updated then redis.call('HSET', record, 'updated', int(key.updated)) end
+    for _, field in ipairs({ KEY_GIVEN_FIELDS }) do
+      set_key_field(record, state, field, key[field])
+    end
     write_created(record, id, key.created or now)
-    if direct ~= '' then redis.call('HSET', record, 'direct', direct) end
-    if key.role_numbers ~= '' then redis.call('HSET', record, 'roles', key.role_numbers) end
+    redis.call('HSET', record, 'state', pack_state(state))
     if request.migrationId then redis.call('HSET', record, 'migration', request.migrationId) end
     redis.call('ZADD', key_list(workspace, api8), 0, member_of_api(state.id, key.digest))
     index_under_identity(workspace, link, state.id)

@@ -43,8 +43,8 @@ for index, slug in ipairs(request.permissions) do
   given[index] = tostring(numbers[slug])
 end
 local list = as_list(combine(mode, had, given))
-write_field(record, 'direct', list)
-state.direct, state.version = list ~= '', next_version()
+set_key_field(record, state, 'direct', list)
+state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
 audit(workspace, now, actor, 'key', request.keyId)
 return { 'set', list }

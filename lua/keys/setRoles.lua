@@ -29,8 +29,8 @@ if #combined > request.rolesMax then return { 'too_many' } end
 
 local _, next_version = take_stamps(workspace, now, 1)
 local list = as_list(combined)
-write_field(record, 'roles', list)
-state.roles, state.version = list ~= '', next_version()
+set_key_field(record, state, 'roles', list)
+state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
 audit(workspace, now, actor, 'key', request.keyId)
 return { 'set', list }

@@ -86,18 +86,13 @@ if request.externalId then
     index_under_identity(workspace, state.link, state.id)
   end
 end
-if roles then
-  write_field(record, 'roles', roles)
-  state.roles = roles ~= ''
-end
+if roles then set_key_field(record, state, 'roles', roles) end
 if request.permissions then
   create_permissions(workspace, missing_slugs, numbers, next_id)
-  local direct = list_of(request.permissions, numbers)
-  write_field(record, 'direct', direct)
-  state.direct = direct ~= ''
+  set_key_field(record, state, 'direct', list_of(request.permissions, numbers))
 end
 for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
-  if request[field] then write_field(record, field, request[field] ~= null and request[field]) end
+  if request[field] then set_key_field(record, state, field, request[field] ~= null and request[field]) end
 end
 if request.expires then state.expires = request.expires ~= null and request.expires or NEVER end
 if request.enabled ~= nil then state.enabled = request.enabled end

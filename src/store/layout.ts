@@ -66,7 +66,7 @@ export const dataVersion = 2;
 /** An `expires` that never comes. 0 is a time like any other, long past. */
 export const never = 2 ** 48 - 1;
 
-/** Bits of the flags of a key. Only a key with one of `direct` and `roles` has permissions to read. */
+/** Bits of the flags of a key, from 1. Only a key with one of `direct` and `roles` has permissions to read. */
 export const keyFlags = ['enabled', 'limited', 'refilled', 'direct', 'roles', 'deleted'] as const;
 
 /** Outcomes that are counted in usage, by key and by API. NOT_FOUND is about no key. */
@@ -129,30 +129,38 @@ const keyDecides = struct({
   linkBytes: uint(2),
 });
 
+interface KeyRecordField {
+  display: boolean;
+  given: boolean;
+  updated: boolean;
+  copied: boolean;
+  flag: (typeof keyFlags)[number] | undefined;
+}
+
 /**
  * The fields of the record of a key, besides `state`. `display` ones are in replies as they are (KeyReply in records.ts), `given`
- * ones are stored as createKey, migrateKeys and imports give them, `updated` ones as updateKey gives them, and `copied` ones are
- * those of a key's successor, too.
+ * ones are stored when a key is created, `updated` ones as updateKey gives them, and `copied` ones are those of a key's successor,
+ * too. `flag` is set in the state of a key that has the field.
  */
 export const keyRecordFields = {
   /** The beginning of its string. */
-  start: { display: true, given: false, updated: false, copied: false },
+  start: { display: true, given: false, updated: false, copied: false, flag: undefined },
   /** Unix milliseconds; missing where it is the time in the id. */
-  created: { display: true, given: false, updated: false, copied: false },
-  updated: { display: true, given: false, updated: false, copied: false },
-  prefix: { display: true, given: true, updated: false, copied: true },
+  created: { display: true, given: false, updated: false, copied: false, flag: undefined },
+  updated: { display: true, given: false, updated: false, copied: false, flag: undefined },
+  prefix: { display: true, given: true, updated: false, copied: true, flag: undefined },
   /** Random bytes of its string; missing where as many as by default, 0 where unknown. */
-  bytes: { display: true, given: true, updated: false, copied: true },
-  name: { display: true, given: true, updated: true, copied: true },
+  bytes: { display: true, given: true, updated: false, copied: true, flag: undefined },
+  name: { display: true, given: true, updated: true, copied: true, flag: undefined },
   /** JSON. */
-  meta: { display: true, given: true, updated: true, copied: true },
+  meta: { display: true, given: true, updated: true, copied: true, flag: undefined },
   /** Numbers of its own permissions, `,3,17,`. */
-  direct: { display: false, given: false, updated: false, copied: true },
+  direct: { display: false, given: true, updated: false, copied: true, flag: 'direct' },
   /** Numbers of its roles. */
-  roles: { display: false, given: false, updated: false, copied: true },
+  roles: { display: false, given: true, updated: false, copied: true, flag: 'roles' },
   /** Of keys.migrateKeys. */
-  migration: { display: false, given: false, updated: false, copied: false },
-} as const;
+  migration: { display: false, given: false, updated: false, copied: false, flag: undefined },
+} as const satisfies Record<string, KeyRecordField>;
 
 /** The link of a key to an identity; a key without one has none of these bytes, only its length of 0. */
 const link = struct({ identityId16: bytes(16), externalId: rest });
@@ -338,6 +346,10 @@ const fieldNames = (property?: 'display' | 'given' | 'updated' | 'copied'): stri
     .map(([name]) => `'${name}'`)
     .join(', ');
 
+/** A table of Lua. */
+const luaTable = (entries: readonly (readonly [name: string, value: number | string])[]): string =>
+  `{ ${entries.map(([name, value]) => `${name} = ${value}`).join(', ')} }`;
+
 function literalsOf(): Map<string, string> {
   const literals = new Map<string, string>();
   for (const [name, { of, merged }] of Object.entries(luaStructs)) {
@@ -348,10 +360,11 @@ function literalsOf(): Map<string, string> {
     for (const [field, at] of Object.entries(of.at)) literals.set(`${name}_${upper(field)}_AT`, String(at + 1));
   }
   for (const [index, outcome] of outcomes.entries()) literals.set(outcome, String(index + 1));
-  for (const [index, flag] of keyFlags.entries()) literals.set(`FLAG_${upper(flag)}`, String(2 ** index));
   for (const [index, kind] of itemKinds.entries()) literals.set(`ITEM_${upper(kind)}`, String(index + 1));
   for (const [index, owner] of limitOwners.entries()) literals.set(`OWNER_${upper(owner)}`, String(index + 1));
-  const reasons = refusals.map((reason, index) => `${reason} = ${refusedFrom + index}`);
+  const flagged = Object.entries(keyRecordFields).flatMap(([name, { flag }]) =>
+    flag ? [[name, `'${flag}'`] as const] : [],
+  );
   const others: Record<string, number | string> = {
     NEVER: never,
     OUTCOMES_COUNTED: outcomesCounted,
@@ -366,7 +379,9 @@ function literalsOf(): Map<string, string> {
     KEY_GIVEN_FIELDS: fieldNames('given'),
     KEY_UPDATED_FIELDS: fieldNames('updated'),
     KEY_COPIED_FIELDS: fieldNames('copied'),
-    REFUSAL_REASONS: `{ ${reasons.join(', ')} }`,
+    KEY_FIELD_FLAGS: luaTable(flagged),
+    KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
+    REFUSAL_REASONS: luaTable(refusals.map((reason, index) => [reason, refusedFrom + index])),
     LIMIT_PASSED: limitPassed,
     LIMIT_BLOCKED: limitBlocked,
     SNAPSHOT_BEFORE: snapshotBefore,

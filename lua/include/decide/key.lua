@@ -22,13 +22,9 @@ local key_display, key_identity_display
 -- 2026-11-22).
 local flag_sets = {}
 local function flags_of(number)
-  local flags = {
-    enabled = has_flag(number, FLAG_ENABLED),
-    limited = has_flag(number, FLAG_LIMITED),
-    refilled = has_flag(number, FLAG_REFILLED),
-    deleted = has_flag(number, FLAG_DELETED),
-    permissions = has_flag(number, FLAG_DIRECT) or has_flag(number, FLAG_ROLES),
-  }
+  local flags = {}
+  read_flags(number, flags)
+  flags.permissions = flags.direct or flags.roles
   flag_sets[number] = flags
   return flags
 end
