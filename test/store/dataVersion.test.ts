@@ -35,7 +35,7 @@ test('data of an older version without a version number is recognised by its lis
   const list = keysKey(workspaceKey(workspaceId), apiId);
 
   await redis.zadd(list, '0', Buffer.alloc(48, 'a'));
-  await expect(open()).rejects.toThrow(/form 1, .* reads form 2.*docs\/running\.md/);
+  await expect(open()).rejects.toThrow(/version 1, .* reads version 2.*docs\/running\.md/);
   expect(await redis.get(dataVersionKey)).toBeNull();
 
   await redis.del(list);
@@ -49,7 +49,7 @@ test('a later version reads data without a number as the form it was written in'
   await redis.flushdb();
   const { workspaceId } = await h.store.workspaces.create('old');
   // Without a key the lists do not show it: it is one of the two that were ever unwritten.
-  await expect(checkDataVersion(redis, reads)).rejects.toThrow(/form 2, .* reads form 3/);
+  await expect(checkDataVersion(redis, reads)).rejects.toThrow(/version 2, .* reads version 3/);
 
   const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };
   const list = keysKey(workspaceKey(workspaceId), await h.store.apis.create(workspaceId, 'old', actor));
