@@ -59,7 +59,7 @@ test('a later version reads data without a number as the form it was written in'
   ] as const) {
     await redis.del(list);
     await redis.zadd(list, '0', Buffer.alloc(bytes, 'a'));
-    await expect(checkDataVersion(redis, reads)).rejects.toThrow(`form ${form}, and this Tollgate reads form 3`);
+    await expect(checkDataVersion(redis, reads)).rejects.toThrow(`version ${form}, and this Tollgate reads version 3`);
   }
   expect(await redis.get(dataVersionKey)).toBeNull();
 
