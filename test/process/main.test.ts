@@ -12,7 +12,7 @@ import { build, type Program, portOf, runRedis, runServer } from '../support/pro
 const waiting = { timeout: 10_000, interval: 20 };
 
 // Tests are concurrent: most of their time they wait for a process.
-vi.setConfig({ testTimeout: 60_000, maxConcurrency: 6 });
+vi.setConfig({ testTimeout: 60_000, maxConcurrency: 4 });
 
 beforeAll(build, 120_000);
 
