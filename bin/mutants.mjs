@@ -176,6 +176,8 @@ function createWorker() {
   }
   symlinkSync(join(root, 'node_modules'), join(dir, 'node_modules'));
   let runner;
+  /** Files that were written since the runner last heard of them: it reads them again. */
+  let changed = new Set();
 
   /** The next message of the runner; undefined when it ends or time is up. */
   const reply = () =>
@@ -219,7 +221,8 @@ function createWorker() {
       if (!runner) await start();
       if (mutant) writeFileSync(join(dir, mutant.file), mutant.source);
       const answer = reply();
-      runner.send({ files, changed: mutant?.file });
+      runner.send({ files, changed: [...changed, mutant?.file].filter(Boolean) });
+      changed = new Set(mutant && [mutant.file]);
       const message = await answer;
       if (mutant) cpSync(join(root, mutant.file), join(dir, mutant.file));
       if (!message) kill();

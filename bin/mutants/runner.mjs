@@ -1,7 +1,7 @@
 // One process of npm run test:mutants: keeps vitest and its Redis running over one copy of the repository, and runs the test files
 // that it is sent, in their order, until the first failure. Vitest transforms each module only once this way.
 //
-// in   {files, changed}   paths relative to the copy; `changed` was written since the last message
+// in   {files, changed}   paths relative to the copy; `changed` were written since the last message
 // out  {ready} | {passed, failure} with the first failure's file, title and message
 
 import { createConnection } from 'node:net';
@@ -33,7 +33,7 @@ const specifications = new Map();
 for (const found of await vitest.globTestSpecifications()) specifications.set(found.moduleId, found);
 
 process.on('message', async ({ files, changed }) => {
-  if (changed) vitest.invalidateFile(join(root, changed));
+  for (const file of changed) vitest.invalidateFile(join(root, file));
   const wanted = files.map((file) => {
     const found = specifications.get(join(root, file));
     if (!found) throw new Error(`no test file ${file}`);
