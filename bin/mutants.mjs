@@ -1,0 +1,256 @@
+// npm run test:mutants: changes one place of lua/ or src/domain at a time, in a copy of the repository, and runs the tests that
+// should fail then. Prints each mutant, the survivors, and the score: the killed ones of those that are not listed in
+// bin/mutants/equivalent.json. Exit code 1 when it is below 95 %. docs/mutants.md has the judged survivors.
+//
+//   --count 100     number of mutants, taken at random from all of the files
+//   --seed 1        of the sample; the same seed takes the same mutants of the same files
+//   --files a,b     paths, folders or path:line; all of lua/ and src/domain/ otherwise
+//   --workers 2     mutants at a time
+//   --limit 300     seconds for one run of tests; a mutant that takes longer is killed
+//   --near          runs only the tests for the file of a mutant, not the wider ones: quicker, with more survivors
+//   --list          prints the mutants instead of running them
+
+import { execFileSync, fork } from 'node:child_process';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { setPriority, tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { luaMutants } from './mutants/lua.mjs';
+import { stepsFor } from './mutants/tests.mjs';
+import { checkNode, install, root } from './prepare.mjs';
+
+const { values: options } = parseArgs({
+  options: {
+    count: { type: 'string', default: '100' },
+    seed: { type: 'string', default: '1' },
+    files: { type: 'string', default: 'lua/,src/domain/' },
+    workers: { type: 'string', default: '2' },
+    limit: { type: 'string', default: '300' },
+    near: { type: 'boolean', default: false },
+    list: { type: 'boolean', default: false },
+  },
+});
+const scoreMin = 95;
+
+checkNode();
+install({ dev: true });
+
+const repositoryFiles = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], { cwd: root, encoding: 'utf8' })
+  .split('\n')
+  .filter(Boolean);
+const testFiles = repositoryFiles.filter((path) => path.endsWith('.test.ts'));
+const equivalents = JSON.parse(readFileSync(join(root, 'bin/mutants/equivalent.json'), 'utf8'));
+const keyOf = ({ file, before, after }) => [file, before.trim(), after.trim()].join('\n');
+const reasons = new Map(equivalents.map((each) => [keyOf(each), each.reason]));
+
+const sample = sampled(await allMutants(options.files.split(',')), Number(options.count), Number(options.seed));
+if (options.list) for (const mutant of sample) console.log(describe(mutant));
+else process.exitCode = await runAll();
+
+/** All mutants of these files, in their order. */
+async function allMutants(chosen) {
+  const places = chosen.map((each) => /^(.*?)(?::(\d+))?$/.exec(each).slice(1));
+  const isChosen = (file, line) =>
+    places.some(([path, only]) => file.startsWith(path) && (!only || line === undefined || line === Number(only)));
+  const files = repositoryFiles.filter((path) => /\.(lua|ts)$/.test(path) && isChosen(path)).sort();
+  const scripts = files.filter((file) => file.endsWith('.ts'));
+  // Loaded here, as it starts the compiler.
+  const fromTypescript = scripts.length > 0 ? await import('./mutants/typescript.mjs') : undefined;
+  const ofScripts = fromTypescript?.typescriptMutants(root, scripts);
+  return files.flatMap((file) => {
+    const source = readFileSync(join(root, file), 'utf8');
+    const changes = ofScripts?.get(file) ?? luaMutants(source);
+    return changes.map((change) => mutantOf(file, source, change)).filter(({ line }) => isChosen(file, line));
+  });
+}
+
+function mutantOf(file, source, { start, end, text }) {
+  const lineStart = source.lastIndexOf('\n', start - 1) + 1;
+  const lineEnd = source.indexOf('\n', end);
+  const before = source.slice(lineStart, lineEnd);
+  const after = source.slice(lineStart, start) + text + source.slice(end, lineEnd);
+  const line = source.slice(0, start).split('\n').length;
+  return { file, line, before, after, source: source.slice(0, start) + text + source.slice(end) };
+}
+
+/** `count` of them, in their order: the first of a shuffle that depends on the seed only. */
+function sampled(mutants, count, seed) {
+  let state = seed >>> 0;
+  const random = () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const ranked = mutants.map((mutant, index) => ({ mutant, index, rank: random() }));
+  ranked.sort((a, b) => a.rank - b.rank);
+  const taken = ranked.slice(0, count).sort((a, b) => a.index - b.index);
+  return taken.map(({ mutant }) => mutant);
+}
+
+function describe({ file, line, before, after }) {
+  const lines = (mark, text) =>
+    text
+      .split('\n')
+      .map((each) => `    ${mark} ${each.trim()}\n`)
+      .join('');
+  return `${file}:${line}\n${lines('-', before)}${lines('+', after)}`.trimEnd();
+}
+
+async function runAll() {
+  const wanted = sample.filter((mutant) => !reasons.has(keyOf(mutant)));
+  console.log(`${sample.length} mutants, ${sample.length - wanted.length} of them listed as equivalent`);
+  // What others do on this machine comes first.
+  setPriority(10);
+  const startedAt = Date.now();
+  const results = [];
+  const queue = [...wanted];
+  const workers = Array.from({ length: Math.min(Number(options.workers), queue.length) }, () => createWorker());
+  const isSound = soundness();
+  const stop = () => {
+    for (const worker of workers) worker.remove();
+  };
+  process.once('SIGINT', () => {
+    stop();
+    process.exit(130);
+  });
+  try {
+    await Promise.all(
+      workers.map(async (worker) => {
+        for (let mutant = queue.shift(); mutant; mutant = queue.shift()) {
+          const result = await judge(worker, mutant, isSound);
+          results.push(result);
+          print(result, `${results.length}/${wanted.length}`);
+        }
+      }),
+    );
+  } finally {
+    stop();
+  }
+  return summary(results, sample.length - wanted.length, (Date.now() - startedAt) / 1000);
+}
+
+/** Runs the tests for a mutant until one fails. */
+async function judge(worker, mutant, isSound) {
+  const startedAt = Date.now();
+  const result = { mutant, verdict: 'survived', ran: 0 };
+  for (const files of stepsFor(mutant.file, testFiles, options.near)) {
+    let answer = await worker.run(files, mutant);
+    // On a busy machine a test can run out of time without the mutant.
+    if (/timed? ?out/i.test(answer.failure?.message ?? '')) answer = await worker.run([answer.failure.file], mutant);
+    result.ran += files.length;
+    if (answer.passed) continue;
+    result.verdict = answer.failure ? 'killed' : 'timeout';
+    result.failure = answer.failure;
+    if (answer.failure?.file) await isSound(worker, answer.failure.file);
+    break;
+  }
+  return { ...result, seconds: (Date.now() - startedAt) / 1000 };
+}
+
+/** Runs each test file that killed a mutant once without any, to know that it passes then. */
+function soundness() {
+  const known = new Map();
+  return async (worker, file) => {
+    if (!known.has(file)) known.set(file, worker.run([file]));
+    const { passed, failure } = await known.get(file);
+    if (!passed) throw new Error(`${file} fails without a mutant: ${failure?.title ?? 'it takes too long'}`);
+  };
+}
+
+/** A copy of the repository, and a process that runs tests in it. */
+function createWorker() {
+  const dir = realpathSync(mkdtempSync(join(tmpdir(), 'tollgate-mutants-')));
+  for (const path of repositoryFiles) {
+    mkdirSync(join(dir, dirname(path)), { recursive: true });
+    cpSync(join(root, path), join(dir, path));
+  }
+  symlinkSync(join(root, 'node_modules'), join(dir, 'node_modules'));
+  let runner;
+  /** Files that were written since the runner last heard of them: it reads them again. */
+  let changed = new Set();
+
+  /** The next message of the runner; undefined when it ends or time is up. */
+  const reply = () =>
+    new Promise((resolve) => {
+      const done = (message) => {
+        clearTimeout(timer);
+        runner.off('message', done).off('exit', ended);
+        resolve(message);
+      };
+      const ended = () => done(undefined);
+      const timer = setTimeout(ended, Number(options.limit) * 1000);
+      runner.once('message', done).once('exit', ended);
+    });
+
+  async function start() {
+    runner = fork(join(dir, 'bin/mutants/runner.mjs'), {
+      cwd: dir,
+      detached: true,
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+    });
+    let errors = '';
+    runner.stderr.on('data', (chunk) => {
+      errors = (errors + chunk).slice(-2000);
+    });
+    if (!(await reply())?.ready) throw new Error(`vitest does not start: ${errors}`);
+  }
+
+  /** The whole group: a script without end keeps its Redis busy. */
+  function kill() {
+    if (!runner) return;
+    try {
+      process.kill(-runner.pid, 'SIGKILL');
+    } catch {
+      // It has ended.
+    }
+    runner = undefined;
+  }
+
+  return {
+    async run(files, mutant) {
+      if (!runner) await start();
+      if (mutant) writeFileSync(join(dir, mutant.file), mutant.source);
+      const answer = reply();
+      runner.send({ files, changed: [...changed, mutant?.file].filter(Boolean) });
+      changed = new Set(mutant && [mutant.file]);
+      const message = await answer;
+      if (mutant) cpSync(join(root, mutant.file), join(dir, mutant.file));
+      if (!message) kill();
+      return message ?? { passed: false };
+    },
+    remove() {
+      kill();
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+function print({ mutant, verdict, failure, seconds }, place) {
+  console.log(`[${place}] ${verdict}, ${seconds.toFixed(1)} s: ${describe(mutant)}`);
+  if (failure)
+    console.log(`    ${failure.file ?? ''}: ${failure.title ?? ''}: ${failure.message.split('\n')[0].slice(0, 160)}`);
+}
+
+function summary(results, listed, seconds) {
+  const survivors = results.filter(({ verdict }) => verdict === 'survived');
+  if (survivors.length > 0) console.log('\nSurvivors:');
+  for (const { mutant, ran } of survivors) console.log(`${describe(mutant)}\n    passed ${ran} test files`);
+  const timeouts = results.filter(({ verdict }) => verdict === 'timeout').length;
+  const killed = results.length - survivors.length;
+  const score = results.length === 0 ? 100 : (100 * killed) / results.length;
+  console.log(
+    `\nseed ${options.seed}: ${killed} of ${results.length} killed (${timeouts} by time), ${survivors.length} survived, ` +
+      `${listed} equivalent, ${Math.round(seconds)} s: ${score.toFixed(1)} %`,
+  );
+  return score >= scoreMin ? 0 : 1;
+}

@@ -1,0 +1,145 @@
+// Mutants of a Lua file: small changes that keep it valid Lua. Comments, includes and the first line of a library stay as they are.
+// lua/ is formatted by StyLua, so that a statement begins a line or follows `then`, `else` or `do`, and ends with its line.
+
+const token =
+  /--\[\[[\s\S]*?\]\]|--[^\n]*|^#![^\n]*|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|[A-Za-z_]\w*|\d+(?:\.\d+)?|==|~=|<=|>=|\.{2,3}|\S/g;
+
+const keywords = new Set(
+  'and break do else elseif end false for function if in local nil not or repeat return then true until while'.split(
+    ' ',
+  ),
+);
+
+/** What replaces a token, wherever it is an operator or a word of its own. */
+const swaps = {
+  '<': ['<=', '>='],
+  '<=': ['<', '>'],
+  '>': ['>=', '<='],
+  '>=': ['>', '<'],
+  '==': ['~='],
+  '~=': ['=='],
+  '*': ['/'],
+  '/': ['*'],
+  '%': ['+'],
+  and: ['or'],
+  or: ['and'],
+  true: ['false'],
+  false: ['true'],
+  min: ['max'],
+  max: ['min'],
+  floor: ['ceil'],
+  ceil: ['floor'],
+  // Options of commands.
+  "'NX'": ["'XX'"],
+  "'XX'": ["'NX'"],
+  "'GT'": ["'LT'"],
+  "'LT'": ["'GT'"],
+  "'EX'": ["'PX'"],
+  "'PX'": ["'EX'"],
+  "'ZRANGE'": ["'ZREVRANGE'"],
+  "'ZREVRANGE'": ["'ZRANGE'"],
+};
+/** Options that can be left out. */
+const optional = new Set(["'NX'", "'XX'", "'GT'", "'LT'", "'REV'", "'KEEPTTL'", "'MKSTREAM'"]);
+
+export function luaMutants(source) {
+  const tokens = [...source.matchAll(token)]
+    .filter(([text]) => !text.startsWith('--') && !text.startsWith('#!'))
+    .map(({ 0: text, index }) => ({ text, start: index, end: index + text.length }));
+  const lines = lineNumbers(source);
+  let depth = 0;
+  for (const each of tokens) {
+    if (/^[)\]}]$/.test(each.text)) depth--;
+    each.depth = depth;
+    each.line = lines(each.start);
+    if (/^[([{]$/.test(each.text)) depth++;
+  }
+  const found = [];
+  const add = (start, end, text) => found.push({ start, end, text });
+  for (const [at, each] of tokens.entries()) {
+    for (const text of replacementsOf(tokens, at)) add(each.start, each.end, text);
+    if (each.text === 'not') add(each.start, each.end + 1, '');
+    if (optional.has(each.text) && tokens[at - 1].text === ',') add(tokens[at - 1].start, each.end, '');
+    if (each.text === 'if' || each.text === 'elseif') negate(source, tokens, at, add);
+    if (each.text === 'sub' && tokens[at - 2]?.text === 'string') shift(source, tokens, at + 1, add);
+    const last = endOfStatement(tokens, at);
+    if (last !== undefined) add(each.start, tokens[last].end, '');
+  }
+  return found;
+}
+
+function replacementsOf(tokens, at) {
+  const { text } = tokens[at];
+  const isOperand = (each) => each && (/^[\w'")\]}]/.test(each.text) ? !keywords.has(each.text) : false);
+  if (text === '+' || text === '-') return isOperand(tokens[at - 1]) ? [text === '+' ? '-' : '+'] : [];
+  if (/^\d+$/.test(text)) return Number(text) > 0 ? [`${Number(text) + 1}`, `${Number(text) - 1}`] : ['1'];
+  return Object.hasOwn(swaps, text) ? swaps[text] : [];
+}
+
+/** `if a then` becomes `if not (a) then`, unless removing a `not` or changing a comparison does the same. */
+function negate(source, tokens, at, add) {
+  const then = tokens.findIndex(({ text }, index) => index > at && text === 'then');
+  const operators = tokens
+    .slice(at + 1, then)
+    .filter((each) => each.depth === tokens[at].depth && /^(and|or|not|[=~<>]=|[<>])$/.test(each.text));
+  if (operators.length === 1 && /^(not|[=~]=)$/.test(operators[0].text)) return;
+  const [start, end] = [tokens[at + 1].start, tokens[then - 1].end];
+  add(start, end, `not (${source.slice(start, end)})`);
+}
+
+/** Positions of string.sub, one further. Numbers are changed elsewhere. */
+function shift(source, tokens, open, add) {
+  const { depth } = tokens[open];
+  let from = open + 1;
+  for (let at = open + 1, place = 0; ; at++) {
+    const isEnd = tokens[at].depth === depth && tokens[at].text === ')';
+    if (isEnd || (tokens[at].depth === depth + 1 && tokens[at].text === ',')) {
+      const [start, end] = [tokens[from].start, tokens[at - 1].end];
+      const text = source.slice(start, end);
+      if (place > 0 && !/^-?\d+$/.test(text)) add(start, end, `${text} + 1`);
+      from = at + 1;
+      place++;
+    }
+    if (isEnd) return;
+  }
+}
+
+/** The last token of a statement that can be removed: a call, an assignment, or a return within a block. Undefined for any other. */
+function endOfStatement(tokens, at) {
+  const first = tokens[at];
+  const before = tokens[at - 1];
+  const isContinuing =
+    before && (/^[=,+*/%<>~.-]/.test(before.text) || ['and', 'or', 'not', 'return', 'in'].includes(before.text));
+  const begins = before && !isContinuing && (before.line < first.line || ['then', 'else', 'do'].includes(before.text));
+  if (!begins || first.depth > 0) return undefined;
+  const isReturn = first.text === 'return';
+  if (!isReturn && (keywords.has(first.text) || !/^[A-Za-z_]/.test(first.text))) return undefined;
+  let last = at;
+  for (let next = at + 1; next < tokens.length; next++) {
+    const { text, depth, line } = tokens[next];
+    if (text === 'function') return undefined;
+    if (depth === 0 && ['end', 'else', 'elseif'].includes(text)) break;
+    const continues = depth > 0 || /^[)\]}]$/.test(text) || line === tokens[last].line;
+    if (!continues) {
+      // An operator at the begin or end of a line: the statement continues, and is left alone.
+      if (!/^[A-Za-z_]/.test(text) || ['and', 'or'].includes(text) || /^(=|,|and|or|\.\.)$/.test(tokens[last].text))
+        return undefined;
+      break;
+    }
+    last = next;
+  }
+  if (isReturn) return last;
+  const words = tokens.slice(at, last + 1).filter(({ depth }) => depth === 0);
+  const isAssignment = words.some(({ text }) => text === '=');
+  const isCall = tokens[last].text === ')' && words.every(({ text }) => /^[\w.()[\]:]+$/.test(text));
+  return isAssignment || isCall ? last : undefined;
+}
+
+function lineNumbers(source) {
+  const starts = [0, ...[...source.matchAll(/\n/g)].map(({ index }) => index + 1)];
+  let line = 0;
+  return (at) => {
+    while (line + 1 < starts.length && starts[line + 1] <= at) line++;
+    return line;
+  };
+}

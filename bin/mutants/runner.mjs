@@ -1,0 +1,74 @@
+// One process of npm run test:mutants: keeps vitest and its Redis running over one copy of the repository, and runs the test files
+// that it is sent, in their order, until the first failure. Vitest transforms each module only once this way.
+//
+// in   {files, changed}   paths relative to the copy; `changed` were written since the last message
+// out  {ready} | {passed, failure} with the first failure's file, title and message
+
+import { createConnection } from 'node:net';
+import { join } from 'node:path';
+import { BaseSequencer, createVitest } from 'vitest/node';
+
+const root = process.cwd();
+
+/** Keeps the given order, cheapest files first. */
+class GivenOrder extends BaseSequencer {
+  sort = async (files) => files;
+}
+
+const vitest = await createVitest(
+  'test',
+  {
+    root,
+    watch: false,
+    bail: 1,
+    maxWorkers: 1,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+    reporters: [{}],
+    sequence: { sequencer: GivenOrder },
+  },
+  { logLevel: 'silent', clearScreen: false },
+);
+const specifications = new Map();
+for (const found of await vitest.globTestSpecifications()) specifications.set(found.moduleId, found);
+
+process.on('message', async ({ files, changed }) => {
+  for (const file of changed) vitest.invalidateFile(join(root, file));
+  const wanted = files.map((file) => {
+    const found = specifications.get(join(root, file));
+    if (!found) throw new Error(`no test file ${file}`);
+    return found;
+  });
+  const { testModules, unhandledErrors } = await vitest.runTestSpecifications(wanted, false);
+  vitest.state.errorsSet?.clear();
+  const failure =
+    testModules.map(failureOf).find(Boolean) ?? (unhandledErrors[0] && { message: `${unhandledErrors[0]}` });
+  await emptyRedis(vitest.getRootProject().getProvidedContext().redisUrl);
+  process.send({ passed: !failure, failure });
+});
+process.on('disconnect', () => vitest.exit(true));
+process.send({ ready: true });
+
+function failureOf(module) {
+  const file = module.moduleId.slice(root.length + 1);
+  for (const test of module.children.allTests()) {
+    const { state, errors } = test.result();
+    if (state === 'failed') return { file, title: test.fullName, message: errors[0]?.message ?? '' };
+  }
+  const error = module.errors()[0] ?? [...module.children.allSuites()].flatMap((suite) => suite.errors())[0];
+  return error && { file, title: '', message: error.message };
+}
+
+/**
+ * Removes the libraries that the run loaded. A Redis that does not reply runs a script without end: the parent gives up then, as
+ * nothing is sent.
+ */
+function emptyRedis(url) {
+  const { pathname } = new URL(url);
+  return new Promise((resolve, reject) => {
+    const socket = createConnection(pathname, () => socket.write('FUNCTION FLUSH SYNC\r\n'));
+    socket.on('data', () => resolve(socket.destroy()));
+    socket.on('error', reject);
+    socket.setTimeout(5000, () => process.exit(1));
+  });
+}

@@ -1,0 +1,164 @@
+// Which tests can kill a mutant of a file: those for it, cheapest first, then all that are about decisions and records.
+
+const under = (folder, names) => names.split(' ').map((name) => `test/${folder}/${name}.test.ts`);
+const verify = under('operations/keys', 'verifyKey');
+const ratelimits = under('operations/ratelimits', 'limit multiLimit');
+const analytics = under('operations/analytics', 'getVerifications getRatelimits');
+const window = ['test/lua/include/window.test.ts'];
+const keys = under('operations/keys', 'createKey updateKey migrateKeys');
+const state = ['test/lua/include/state.test.ts', 'test/store/layout.test.ts', 'test/store/keyRecord.test.ts'];
+
+/** The first pattern that a path matches names its tests. */
+const nearest = [
+  [
+    /^lua\/decide\.lua/,
+    [...verify, ...ratelimits, 'test/store/decide.test.ts', 'test/operations/rootKeys/expiry.test.ts'],
+  ],
+  [
+    /decide\/ratelimit/,
+    [
+      ...ratelimits,
+      ...under('operations/ratelimits', 'setOverride'),
+      ...under('operations/analytics', 'getRatelimits'),
+      ...window,
+    ],
+  ],
+  [/decide\/charge/, [...verify, ...window]],
+  [/decide\/verify/, [...verify, ...analytics, 'test/store/snapshots.test.ts', 'test/store/decide.test.ts']],
+  [/decide\/(totals|tags)/, [...analytics, 'test/store/bounded.test.ts', ...verify, ...ratelimits]],
+  [
+    /decide\/(roots|call)/,
+    [...verify, ...ratelimits, 'test/operations/rootKeys/expiry.test.ts', 'test/store/decide.test.ts'],
+  ],
+  [
+    /decide\/(memo|snapshot|key|apis|permitted)/,
+    [
+      ...verify,
+      'test/store/decide.test.ts',
+      'test/store/snapshots.test.ts',
+      ...under('operations/permissions', 'setRolePermissions deletePermission'),
+    ],
+  ],
+  [/include\/audit/, under('operations/audit', 'listEvents')],
+  [/include\/calendar/, ['test/lua/include/calendar.test.ts', ...verify]],
+  [/include\/clock/, [...verify, 'test/store/scripts.test.ts']],
+  [/include\/counters/, ['test/lua/include/counters.test.ts', ...verify]],
+  [/include\/grants/, ['test/domain/grants.test.ts', ...verify, 'test/operations/permissionTable.test.ts']],
+  [
+    /include\/identities/,
+    [
+      'test/lua/include/identityKeys.test.ts',
+      ...under('operations/identities', 'updateIdentity createIdentity getIdentity deleteIdentity'),
+    ],
+  ],
+  [/include\/(ids|keyIds)/, ['test/lua/include/ids.test.ts', ...keys, 'test/operations/apis/listKeys.test.ts']],
+  [/include\/(keyRecords|limits|records|state)/, [...state, ...keys, ...verify, 'test/operations/records.test.ts']],
+  [/include\/names/, [...verify, 'test/store/keyspace.test.ts', ...ratelimits]],
+  [
+    /include\/overrides/,
+    [
+      ...under('operations/ratelimits', 'setOverride listOverrides deleteOverride'),
+      'test/lua/include/overrides.test.ts',
+      ...ratelimits,
+    ],
+  ],
+  [
+    /include\/(permissions|rbac|roles)/,
+    [
+      ...verify,
+      ...under(
+        'operations/permissions',
+        'createRole setRolePermissions listRoles listPermissions deletePermission deleteRole',
+      ),
+      ...under('operations/keys', 'permissionsAndRoles createKey getKey'),
+    ],
+  ],
+  [/include\/reply/, [...under('operations/permissions', 'listRoles'), 'test/operations/large.test.ts']],
+  [
+    /include\/rootKeys|lua\/rootKeys/,
+    [...under('operations/rootKeys', 'createRootKey updateRootKey deleteRootKey listRootKeys expiry')],
+  ],
+  [/include\/usage/, ['test/lua/include/usage.test.ts', ...verify, ...analytics]],
+  [/include\/window/, [...ratelimits, ...window, ...verify]],
+  [/lua\/analytics/, analytics],
+  [/lua\/apis/, under('operations/apis', 'createApi getApi deleteApi listKeys')],
+  [
+    /lua\/identities/,
+    under('operations/identities', 'updateIdentity createIdentity getIdentity deleteIdentity listIdentities'),
+  ],
+  [
+    /keys\/(create|list)/,
+    [
+      ...under('operations/keys', 'createKey migrateKeys'),
+      'test/operations/apis/listKeys.test.ts',
+      'test/operations/records.test.ts',
+    ],
+  ],
+  [/keys\/delete/, under('operations/keys', 'deleteKey')],
+  [/keys\/export/, ['test/cli/keyLines.test.ts']],
+  [/keys\/read/, under('operations/keys', 'getKey whoami')],
+  [/keys\/reroll/, under('operations/keys', 'rerollKey')],
+  [/keys\/set/, under('operations/keys', 'permissionsAndRoles')],
+  [/keys\/updateCredits/, under('operations/keys', 'updateCredits')],
+  [/keys\/update/, under('operations/keys', 'updateKey')],
+  [
+    /lua\/(namespaces|overrides)/,
+    under('operations/ratelimits', 'setOverride getOverride listOverrides deleteOverride'),
+  ],
+  [
+    /lua\/permissions/,
+    under('operations/permissions', 'createPermission getPermission listPermissions deletePermission'),
+  ],
+  [/lua\/roles/, under('operations/permissions', 'createRole getRole listRoles deleteRole setRolePermissions')],
+  [/lua\/(sweep|workspaces)/, ['test/sweeper.test.ts', ...verify, ...analytics]],
+  [/domain\/verification/, [...under('operations/keys', 'getKey whoami'), ...verify, 'test/http/gateway.test.ts']],
+  [
+    /domain\/(share|time)/,
+    [
+      'test/http/fairness.test.ts',
+      'test/http/concurrency.test.ts',
+      'test/store/workspaceQueues.test.ts',
+      ...verify,
+      ...keys,
+    ],
+  ],
+  [/domain\/keyString/, ['test/domain/keyString.test.ts', ...keys]],
+  [
+    /domain\/grants/,
+    [
+      'test/domain/grants.test.ts',
+      ...under('operations/rootKeys', 'createRootKey updateRootKey'),
+      'test/operations/permissionTable.test.ts',
+    ],
+  ],
+  [/domain\/redisUrl/, ['test/domain/redisUrl.test.ts', 'test/config.test.ts', 'test/store/redis.test.ts']],
+  [/domain\//, ['json', 'permissionQuery'].map((name) => `test/domain/${name}.test.ts`)],
+  [
+    /src\/(http|operation)/,
+    [
+      'test/operations/contract.test.ts',
+      'test/http/scope.test.ts',
+      'test/http/gateway.test.ts',
+      'test/http/errorResponse.test.ts',
+      'test/http/openapi.test.ts',
+      'test/http/server.test.ts',
+    ],
+  ],
+];
+
+/** Of every mutant, in this order; each is one run of vitest. */
+const wider = [/^test\/(domain|operations)\//, /^test\/(lua|store|input)\/|^test\/(sweeper|atomicity|model)\.test/];
+
+/** Left out: programs that measure the speed or restart a Redis, and take longer than all others. */
+const leftOut = /^test\/(store\/(durable|embedded)|operations\/large)\.test/;
+
+/** Steps of test files for a mutant of `file`: with `onlyNear` those for the file. `all` has the paths of all test files. */
+export function stepsFor(file, all, onlyNear) {
+  const [, tests = []] = nearest.find(([pattern]) => pattern.test(file)) ?? [];
+  const missing = tests.filter((path) => !all.includes(path));
+  if (missing.length > 0) throw new Error(`bin/mutants/tests.mjs names ${missing[0]}, which does not exist`);
+  const rest = all.filter((path) => !tests.includes(path) && !leftOut.test(path));
+  const steps = [tests.slice(0, 1), tests.slice(1)];
+  if (!onlyNear) steps.push(...wider.map((pattern) => rest.filter((path) => pattern.test(path))));
+  return steps.filter((step) => step.length > 0);
+}
