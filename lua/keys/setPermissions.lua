@@ -11,6 +11,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"

@@ -10,6 +10,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"

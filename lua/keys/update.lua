@@ -11,6 +11,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
