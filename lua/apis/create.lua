@@ -7,10 +7,11 @@
 -- ARGV[3]  created_ms  when it was created there; '' for now
 -- ARGV[4]  actor       JSON, see include/audit
 -- ARGV[5]  now_ms      '' for Redis's clock
--- returns  the API's id, or false when the kept one is taken, or belonged to an API whose keys are still being removed
+-- returns  the API's id, or false when an API has the kept id, or had it and its keys are still being removed
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/ids"
 -- @include "include/names"
 -- @include "include/records"
@@ -25,15 +26,9 @@ end
 require_room(workspace, actor, 1)
 local id16 = kept_id
 if id16 == '' then id16 = take_stamps(workspace, now, 1)() end
-redis.call(
-  'HSET',
+set_fields(
   api_record(workspace, string.sub(id16, 9)),
-  'id',
-  'api_' .. id16,
-  'name',
-  name,
-  'created',
-  int(created or now)
+  { id = 'api_' .. id16, name = name, created = int(created or now) }
 )
 redis.call('ZADD', api_list(workspace), 0, id16)
 audit(workspace, now, actor, 'api', 'api_' .. id16)

@@ -9,6 +9,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/limits"
@@ -20,9 +21,9 @@ local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], 
 local stamps, created, answer = 0, 0, {}
 for index, identity in ipairs(request) do
   identity.record = identity_record(workspace, identity.externalId)
-  identity.taken = redis.call('EXISTS', identity.record) == 1
+  identity.exists = redis.call('EXISTS', identity.record) == 1
   answer[index] = false
-  if not identity.taken then
+  if not identity.exists then
     stamps, created = stamps + 3 + #identity.ratelimits, created + 1
   end
 end
@@ -31,15 +32,11 @@ require_room(workspace, actor, created)
 
 local next_id, next_version = take_stamps(workspace, now, stamps)
 for index, identity in ipairs(request) do
-  if not identity.taken then
+  if not identity.exists then
     local id16 = string.sub(create_identity(workspace, identity.externalId, next_id, next_version), 1, 16)
-    redis.call(
-      'HSET',
-      identity.record,
-      'state',
-      pack_identity({ id16 = id16, version = next_version(), limits = new_limits(identity.ratelimits, next_id) })
-    )
-    if identity.meta then redis.call('HSET', identity.record, 'meta', identity.meta) end
+    local limits = new_limits(identity.ratelimits, next_id)
+    local state = pack_identity({ id16 = id16, version = next_version(), limits = limits })
+    set_fields(identity.record, { state = state, meta = identity.meta })
     answer[index] = 'id_' .. id16
   end
 end

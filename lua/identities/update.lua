@@ -9,9 +9,9 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
--- @include "include/keyRecords"
 -- @include "include/limits"
 -- @include "include/names"
 -- @include "include/state"

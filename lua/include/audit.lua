@@ -1,30 +1,14 @@
--- The audit log of management changes.
+-- The audit log of management changes: a stream, of which src/store/audit.ts reads the events.
 
 -- @include "include/clock"
 -- @include "include/names"
 
--- One event for a management change, written in the step that makes the change. `actor` is JSON {rootKeyId, operation,
--- requestId, auditEventsMax}; the stream forgets its oldest events beyond auditEventsMax.
+-- Writes the event of a management change, in the script that makes the change. `actor` is JSON {rootKeyId, operation,
+-- requestId, auditEventsMax, recordsMax}; Redis removes the oldest events beyond auditEventsMax (`~`: some later than others).
 local function audit(workspace, now, actor, resource_type, resource_id)
-  local who = cjson.decode(actor)
-  redis.call(
-    'XADD',
-    audit_stream(workspace),
-    'MAXLEN',
-    '~',
-    who.auditEventsMax,
-    '*',
-    'time',
-    int(now),
-    'rootKeyId',
-    who.rootKeyId,
-    'operation',
-    who.operation,
-    'type',
-    resource_type,
-    'id',
-    resource_id,
-    'requestId',
-    who.requestId
-  )
+  local caller = cjson.decode(actor)
+  -- stylua: ignore
+  redis.call('XADD', audit_stream(workspace), 'MAXLEN', '~', caller.auditEventsMax, '*',
+    'time', int(now), 'rootKeyId', caller.rootKeyId, 'operation', caller.operation,
+    'type', resource_type, 'id', resource_id, 'requestId', caller.requestId)
 end

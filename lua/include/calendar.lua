@@ -1,7 +1,5 @@
 -- Refill moments (docs/contract.md §14), in UTC.
 
--- @include "include/clock"
-
 -- Days since 1970-01-01 of the first of a month; `month` counts from 0 and may run past 11.
 local function days_to_month(year, month)
   year, month = year + math.floor(month / 12), month % 12

@@ -1,9 +1,6 @@
--- Lengths of time, in milliseconds.
-local HOUR_MS = 3600000
-local DAY_MS = 86400000
+-- Times, in milliseconds. HOUR_MS, DAY_MS and TIME_MAX (the latest time in a request) are those of src/domain/time.ts.
 
--- The time in milliseconds: Redis's own clock, so that every server agrees.
--- Tests pass `override` instead; '' means Redis's clock.
+-- The Unix time by Redis's clock, so that all servers agree. Tests pass another time as `override`; '' is none.
 local function now_ms(override)
   if override ~= '' then return tonumber(override) end
   local time = redis.call('TIME')

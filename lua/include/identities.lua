@@ -9,6 +9,7 @@
 
 -- @include "include/clock"
 -- @include "include/counters"
+-- @include "include/fields"
 -- @include "include/names"
 -- @include "include/reply"
 -- @include "include/state"
@@ -58,12 +59,8 @@ end
 
 local function create_identity(workspace, external_id, next_id, next_version)
   local id16 = next_id()
-  redis.call(
-    'HSET',
-    identity_record(workspace, external_id),
-    'state',
-    pack_identity({ id16 = id16, version = next_version(), limits = {} })
-  )
+  local state = pack_identity({ id16 = id16, version = next_version(), limits = {} })
+  redis.call('HSET', identity_record(workspace, external_id), 'state', state)
   redis.call('ZADD', identity_list(workspace), 0, id16 .. external_id)
   return id16 .. external_id
 end

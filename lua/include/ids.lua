@@ -55,14 +55,8 @@ local function take_stamps(workspace, now, count)
   -- A version holds the two low bytes of its number; its time counts how often these rolled over, so that they may roll
   -- over while the clock stands still.
   local round = math.floor(sequence / 65536)
-  redis.call(
-    'HSET',
-    workspace,
-    'sequence',
-    int(sequence + count),
-    'last',
-    int(at + math.floor((sequence + count) / 65536) - round)
-  )
+  local last_time = at + math.floor((sequence + count) / 65536) - round
+  redis.call('HSET', workspace, 'sequence', int(sequence + count), 'last', int(last_time))
   local time = base58_8(at)
   local function next_number()
     sequence = sequence + 1

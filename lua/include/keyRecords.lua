@@ -3,6 +3,7 @@
 -- @include "include/calendar"
 -- @include "include/clock"
 -- @include "include/counters"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
@@ -31,13 +32,9 @@ local function load_key(workspace, digest, now)
   return record, state, api_id
 end
 
--- When a key was created is the time in its id. It is written only where that is another one: the clock had stepped back
--- (include/ids), or the key comes from elsewhere.
-local function write_created(record, id, created)
-  if created ~= time_in(id) then redis.call('HSET', record, 'created', int(created)) end
-end
-
-local function read_created(written, id) return written or int(time_in(id)) end
+-- The field `created` of a key's record. Nearly all keys have none: they were created at the time in their id. Only after the
+-- clock stepped back (include/ids), and of an imported key, these two times differ.
+local function created_field(id, created) return created ~= time_in(id) and int(created) end
 
 -- A key as a named reply, and how many parts it has: see KeyReply in src/store/records.ts.
 local function key_reply(workspace, record, state, api_id)
@@ -52,11 +49,10 @@ local function key_reply(workspace, record, state, api_id)
     refillDay = state.refilled and state.refill_day,
     limits = limit_replies(state.limits),
   }
-  local fields = { KEY_DISPLAY_FIELDS }
-  for index, value in ipairs(redis.call('HMGET', record, KEY_DISPLAY_FIELDS)) do
-    reply[fields[index]] = value
+  for name, value in pairs(read_fields(record, KEY_DISPLAY_FIELDS)) do
+    reply[name] = value
   end
-  reply.created = read_created(reply.created, state.id)
+  reply.created = reply.created or int(time_in(state.id))
   local stored, given = redis.call('HMGET', record, 'direct', 'roles'), nil
   local direct, roles = stored[1] or '', stored[2] or ''
   reply.slugs, reply.permissionLists, given = effective_slugs(workspace, direct, roles)
@@ -91,23 +87,19 @@ local function queue_refill(workspace, digest, state)
   end
 end
 
--- Writes a field, or removes it where the value is '' or false.
-local function write_field(record, field, value)
-  if value and value ~= '' then
-    redis.call('HSET', record, field, value)
-  else
-    redis.call('HDEL', record, field)
-  end
-end
-
 -- The flag of a state that says whether the record has a field.
 local FIELD_FLAGS = KEY_FIELD_FLAGS
+
+-- Sets the flag of a field, if it has one, for its value: '' and false are none.
+local function set_flag(state, field, value)
+  local flag = FIELD_FLAGS[field]
+  if flag then state[flag] = value and value ~= '' end
+end
 
 -- Writes a field of a key's record, or removes it where the value is '' or false, and sets its flag in the state.
 local function set_key_field(record, state, field, value)
   write_field(record, field, value)
-  local flag = FIELD_FLAGS[field]
-  if flag then state[flag] = value and value ~= '' end
+  set_flag(state, field, value)
 end
 
 -- Removes every trace of a key but its usage history. Reads before it writes, so it comes before an operation's other writes.

@@ -1,6 +1,5 @@
 -- The limits of a key or an identity.
 
--- @include "include/clock"
 -- @include "include/counters"
 -- @include "include/names"
 

@@ -1,5 +1,5 @@
--- Every name below a workspace, made here and nowhere else in lua/. `workspace` is KEYS[1], `tg:{ws_…}`, which is
--- itself the workspace's own record. What each name holds stands in src/store/keyspace.ts.
+-- The names of all Redis keys of a workspace, made here and nowhere else in lua/. `workspace` is KEYS[1], `tg:{ws_…}`, which is
+-- also the name of the workspace's own record. src/store/keyspace.ts describes what each of them contains.
 local function key_record(workspace, digest) return workspace .. ':k:' .. digest end
 local function key_list(workspace, api8) return workspace .. ':keys:' .. api8 end
 local function api_record(workspace, api8) return workspace .. ':api:' .. api8 end
@@ -26,7 +26,7 @@ local function role_list(workspace) return workspace .. ':roles' end
 local function role_record(workspace, number) return workspace .. ':role:' .. number end
 local function root_key_record(workspace, digest) return workspace .. ':rk:' .. digest end
 local function root_key_list(workspace) return workspace .. ':rks' end
-local function root_keys_full(workspace) return workspace .. ':rkfull' end
+local function admin_root_keys(workspace) return workspace .. ':rkfull' end
 -- The lists whose members are records of the workspace by themselves, and the hash whose fields are (include/records).
 local function record_lists(workspace)
   return {

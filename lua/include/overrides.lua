@@ -127,10 +127,6 @@ end
 
 -- Brings the record of a namespace in step with the overrides it has.
 local function note_overrides(workspace, namespace, all, wild)
-  redis.call(
-    'HSET',
-    namespace_ids(workspace),
-    namespace.name,
-    namespace.id16 .. (all > wild and 'e' or '') .. (wild > 0 and 'w' or '')
-  )
+  local kinds = (all > wild and 'e' or '') .. (wild > 0 and 'w' or '')
+  redis.call('HSET', namespace_ids(workspace), namespace.name, namespace.id16 .. kinds)
 end

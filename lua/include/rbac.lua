@@ -1,12 +1,14 @@
 -- What the scripts that manage permissions and roles share.
 
+-- @include "include/fields"
 -- @include "include/names"
 -- @include "include/permissions"
 
--- Says that some permission or role changed: what a key may do is asked anew from the next verification on.
-local function touch_rbac(workspace, next_version) redis.call('HSET', workspace, 'rbac', next_version()) end
+-- Gives all permissions and roles a new version, because one of them changed: results and snapshots that were cached with the
+-- version before are no longer used.
+local function renew_rbac_version(workspace, next_version) redis.call('HSET', workspace, 'rbac', next_version()) end
 
--- The number under which an id (with its prefix) stands in a list whose members are id16, number; or nil.
+-- The number of an id (with its prefix) in a list whose members are id16, number; or nil.
 local function number_of_id(list, prefix, id)
   if string.sub(id, 1, #prefix) ~= prefix then return nil end
   local id16 = string.sub(id, #prefix + 1)
@@ -29,13 +31,20 @@ local function role_number(workspace, id_or_name)
     or nil
 end
 
--- A permission as {id, name, slug, description or false}, or nil.
-local function show_permission(workspace, number)
-  local row = redis.call('HMGET', permission_record(workspace, number), 'id', 'name', 'slug', 'description')
-  if row[1] then return row end
+-- The fields of a permission, as PermissionReply in src/store/rbac.ts names them, or nil.
+local function read_permission(workspace, number)
+  local permission = read_fields(permission_record(workspace, number), 'id', 'name', 'slug', 'description')
+  permission.number = number
+  return permission.id and permission or nil
 end
 
--- The numbers in a list that still stand for something in `hash`, as an array.
+-- A permission as a named reply, or nil.
+local function permission_reply(workspace, number)
+  local permission = read_permission(workspace, number)
+  return permission and named(permission)
+end
+
+-- The numbers in a list that exist in `hash`, as an array: those of deleted permissions or roles do not.
 local function live_numbers(hash, list)
   local numbers, live = numbers_in(list), {}
   for first = 1, #numbers, 1000 do
@@ -104,8 +113,10 @@ local function create_permission(workspace, slug, name, description, id16)
   local number = redis.call('HINCRBY', workspace, 'permissions', 1)
   redis.call('HSET', permission_numbers(workspace), slug, number)
   redis.call('HSET', permission_slugs(workspace), number, slug)
-  redis.call('HSET', permission_record(workspace, number), 'id', 'perm_' .. id16, 'slug', slug, 'name', name)
-  if description then redis.call('HSET', permission_record(workspace, number), 'description', description) end
+  set_fields(
+    permission_record(workspace, number),
+    { id = 'perm_' .. id16, slug = slug, name = name, description = description }
+  )
   redis.call('ZADD', permission_list(workspace), 0, id16 .. number)
   return number
 end

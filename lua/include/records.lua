@@ -4,6 +4,7 @@
 -- what is there is counted when something is next made, or by the sweeper's first count; nothing is added up before. The fields
 -- hold one more than there are, so that a field that was not there shows by what HINCRBY returns, and nothing has to be read.
 
+-- @include "include/fields"
 -- @include "include/names"
 
 local function records_of(workspace)
@@ -39,7 +40,7 @@ local function count_records(workspace)
       all_overrides = all_overrides + redis.call('ZCARD', override_list(workspace, string.sub(namespace, 1, 16)))
     end
   end
-  redis.call('HSET', workspace, 'key_records', keys, 'override_records', all_overrides)
+  set_fields(workspace, { key_records = keys, override_records = all_overrides })
 end
 
 -- Ends the script where so many more records are too many (src/store/redis.ts has the error): before its first write.

@@ -1,18 +1,7 @@
 -- Replies of the scripts that manage records.
 
 -- @include "include/clock"
-
--- A table as Redis replies with a hash: name, value, … Names whose value is nil or false are left out.
-local function named(fields)
-  local reply, last = {}, 0
-  for name, value in pairs(fields) do
-    if value then
-      reply[last + 1], reply[last + 2] = name, value
-      last = last + 2
-    end
-  end
-  return reply
-end
+-- @include "include/fields"
 
 -- The limits of a state as named replies {id, name, limit, duration, autoApply}.
 local function limit_replies(limits)

@@ -1,11 +1,17 @@
 -- Roles, as scripts reply with them.
 
+-- @include "include/fields"
 -- @include "include/names"
 
--- A role as {id, name, description or false, permission numbers as a list}, or nil.
-local function show_role(workspace, number)
-  local row = redis.call('HMGET', role_record(workspace, number), 'id', 'name', 'description')
-  if not row[1] then return nil end
-  row[4] = redis.call('HGET', role_permissions(workspace), number) or ''
-  return row
+-- The fields of a role, as RoleReply in src/store/rbac.ts names them, or nil.
+local function read_role(workspace, number)
+  local role = read_fields(role_record(workspace, number), 'id', 'name', 'description')
+  role.permissionNumbers = redis.call('HGET', role_permissions(workspace), number) or ''
+  return role.id and role or nil
+end
+
+-- A role as a named reply, or nil.
+local function role_reply(workspace, number)
+  local role = read_role(workspace, number)
+  return role and named(role)
 end

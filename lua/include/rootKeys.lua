@@ -19,7 +19,7 @@ local function grant_set(grants)
   return set
 end
 
--- The first grant in the text `others` that the set `grants` does not hold, or nil.
+-- The first grant in the text `others` that the set `grants` does not include, or nil.
 local function lacking_grant(grants, others)
   if grants['*'] then return nil end
   for grant in string.gmatch(others, '[^\n]+') do
@@ -30,7 +30,7 @@ local function lacking_grant(grants, others)
   end
 end
 
--- The root key that a change is made under, as it is at this moment: its request may have waited since it was let in. Returns
+-- The caller of a change: the root key as it is now, because the request may have waited since it was authenticated. Returns
 -- {grants (a set), ends (Unix ms, or math.huge)}, or nil and the refusal. The command line ('cli') may do everything.
 local function caller_of(workspace, actor, action, now)
   local root_key_id = cjson.decode(actor).rootKeyId
@@ -47,14 +47,14 @@ local function caller_of(workspace, actor, action, now)
   return { grants = grants, ends = ends }
 end
 
--- Keeps count of the root keys that can do everything and do not end: a workspace always has one (docs/contract.md §15).
--- Answers false, and changes nothing, when `digest` is the last of them and would cease to be.
-local function stays_governed(workspace, digest, remains)
-  if remains then return true end
-  local full = root_keys_full(workspace)
-  return redis.call('SISMEMBER', full, digest) == 0 or redis.call('SCARD', full) > 1
+-- An admin is a root key that is enabled, can do everything (grant `*`) and does not expire. A workspace always has one
+-- (docs/contract.md §15). Returns whether it still has one after a change of a root key that `is_admin` after it or not.
+local function keeps_an_admin(workspace, digest, is_admin)
+  if is_admin then return true end
+  local admins = admin_root_keys(workspace)
+  return redis.call('SISMEMBER', admins, digest) == 0 or redis.call('SCARD', admins) > 1
 end
 
-local function note_governing(workspace, digest, governs)
-  redis.call(governs and 'SADD' or 'SREM', root_keys_full(workspace), digest)
+local function record_admin(workspace, digest, is_admin)
+  redis.call(is_admin and 'SADD' or 'SREM', admin_root_keys(workspace), digest)
 end

@@ -1,5 +1,5 @@
--- Create keys of one API: one for createKey, up to 1000 for migrateKeys and imports. All of them or none, but for hashes
--- that exist already, which are left out and named.
+-- Create keys of one API: one for createKey, up to 1000 for migrateKeys and imports. All of them are created, or none. Keys
+-- whose digest exists are skipped.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API, key, identity, permission and role records and their lists, the refill queue, the audit stream
@@ -9,11 +9,12 @@
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
 -- ARGV[3]  actor      JSON, see include/audit
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  {'created', key id or false per key; '' in a dry run} | {'api_not_found'} | {'role_not_found', name} |
+-- returns  {'created', then for each key its id ('' in a dry run), or false when its digest exists} | {'api_not_found'} | {'role_not_found', name} |
 --          {'create_permission', slug} | {'key_id_taken', key id}
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
@@ -34,23 +35,23 @@ local api8 = string.sub(api_id, -8)
 local stamps, records, all_slugs, slug_seen, links = 0, 0, {}, {}, {}
 for index, key in ipairs(request.keys) do
   key.digest = string.sub(digests, index * 32 - 31, index * 32)
-  key.taken = redis.call('EXISTS', key_record(workspace, key.digest)) == 1
-  if key.keptId and not key.taken and digest_of(workspace, key.keptId) then return { 'key_id_taken', key.keptId } end
+  key.exists = redis.call('EXISTS', key_record(workspace, key.digest)) == 1
+  if key.keptId and not key.exists and digest_of(workspace, key.keptId) then return { 'key_id_taken', key.keptId } end
   local missing
   key.role_numbers, missing = find_roles(workspace, key.roles or {})
   if missing then return { 'role_not_found', missing } end
-  for _, slug in ipairs(not key.taken and key.permissions or {}) do
+  for _, slug in ipairs(not key.exists and key.permissions or {}) do
     if not slug_seen[slug] then
       slug_seen[slug] = true
       all_slugs[#all_slugs + 1] = slug
     end
   end
-  if key.externalId and not key.taken and links[key.externalId] == nil then
+  if key.externalId and not key.exists and links[key.externalId] == nil then
     links[key.externalId] = find_identity_link(workspace, key.externalId) or false
     stamps = stamps + 2
     if not links[key.externalId] then records = records + 1 end
   end
-  if not key.taken then records = records + 1 end
+  if not key.exists then records = records + 1 end
   stamps = stamps + 2 + #(key.ratelimits or {})
 end
 local numbers, missing_slugs = find_permissions(workspace, all_slugs)
@@ -58,7 +59,7 @@ if #missing_slugs > 0 and not request.mayCreatePermissions then return { 'create
 if request.dryRun then
   local answer = { 'created' }
   for index, key in ipairs(request.keys) do
-    answer[index + 1] = not key.taken and ''
+    answer[index + 1] = not key.exists and ''
   end
   return answer
 end
@@ -70,7 +71,7 @@ create_permissions(workspace, missing_slugs, numbers, next_id)
 
 local answer, created = { 'created' }, 0
 for index, key in ipairs(request.keys) do
-  if key.taken then
+  if key.exists then
     answer[index + 1] = false
   else
     local link = ''
@@ -94,15 +95,18 @@ for index, key in ipairs(request.keys) do
     set_refill(state, key.refill, now)
     state.limits = new_limits(key.ratelimits or {}, next_id)
 
-    local record = key_record(workspace, key.digest)
-    redis.call('HSET', record, 'start', key.start)
-    if key.updated then redis.call('HSET', record, 'updated', int(key.updated)) end
+    local fields = {
+      start = key.start,
+      created = created_field(id, key.created or now),
+      updated = key.updated and int(key.updated),
+      migration = request.migrationId,
+    }
     for _, field in ipairs({ KEY_GIVEN_FIELDS }) do
-      set_key_field(record, state, field, key[field])
+      fields[field] = key[field] ~= '' and key[field]
+      set_flag(state, field, key[field])
     end
-    write_created(record, id, key.created or now)
-    redis.call('HSET', record, 'state', pack_state(state))
-    if request.migrationId then redis.call('HSET', record, 'migration', request.migrationId) end
+    fields.state = pack_state(state)
+    set_fields(key_record(workspace, key.digest), fields)
     redis.call('ZADD', key_list(workspace, api8), 0, member_of_api(state.id, key.digest))
     index_under_identity(workspace, link, state.id)
     if state.refilled then queue_refill(workspace, key.digest, state) end

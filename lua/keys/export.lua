@@ -12,6 +12,7 @@
 --          `key_`) where there are more, or ''}, or false when there is no such API
 
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
 -- @include "include/permissions"

@@ -12,10 +12,10 @@
 
 -- @include "include/calendar"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/names"
--- @include "include/reply"
 -- @include "include/state"
 -- @include "include/usage"
 -- @include "include/window"

@@ -12,6 +12,7 @@
 -- returns  {keys, the last id looked at (without `key_`) or '', 1 if there are more behind it}, or false when there is no such API
 
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"

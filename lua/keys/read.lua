@@ -9,9 +9,9 @@
 -- returns  KeyReply (src/store/records.ts), or false
 
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
--- @include "include/reply"
 
 local workspace, key_id, digest, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 if key_id ~= '' then digest = digest_of(workspace, key_id) end

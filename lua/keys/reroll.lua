@@ -1,4 +1,4 @@
--- Give a key a successor with a new secret, and end the old one after a while.
+-- Create a successor of a key, with a new secret, and set the expiry of the old key.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  key and API records, key lists, the refill queue, the audit stream
@@ -12,6 +12,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
@@ -23,20 +24,10 @@
 local workspace, key_id, new_digest, start, expires_in, actor, now =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], now_ms(ARGV[6])
 
--- The latest `expires` that a key may be given.
-local LAST_EXPIRES = 4102444800000
-
 local old_digest = digest_of(workspace, key_id)
 local record, old = load_key(workspace, old_digest, now)
 if not record then return { 'key_not_found' } end
-local copied = {}
-for _, field in ipairs({ KEY_COPIED_FIELDS }) do
-  local value = redis.call('HGET', record, field)
-  if value then
-    copied[#copied + 1] = field
-    copied[#copied + 1] = value
-  end
-end
+local fields = read_fields(record, KEY_COPIED_FIELDS)
 local new = read_state(redis.call('HGET', record, 'state'))
 apply_refill(new, now)
 if not identity_of(workspace, new.link) then new.link = '' end
@@ -48,16 +39,14 @@ new.usage, new.last_used = NO_USAGE, 0
 for _, l in ipairs(new.limits) do
   l.id, l.window = next_id(), ''
 end
-local new_record = key_record(workspace, new_digest)
-redis.call('HSET', new_record, 'state', pack_state(new), 'start', start)
-write_created(new_record, new.id, now)
-if #copied > 0 then redis.call('HSET', new_record, unpack(copied)) end
+fields.state, fields.start, fields.created = pack_state(new), start, created_field(new.id, now)
+set_fields(key_record(workspace, new_digest), fields)
 redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, member_of_api(new.id, new_digest))
 index_under_identity(workspace, new.link, new.id)
 add_records(workspace, 'key_records', 1)
 if new.refilled then queue_refill(workspace, new_digest, new) end
 
-old.expires = math.min(old.expires, now + expires_in, LAST_EXPIRES)
+old.expires = math.min(old.expires, now + expires_in, TIME_MAX)
 old.version = next_version()
 redis.call('HSET', record, 'state', pack_state(old), 'updated', int(now))
 audit(workspace, now, actor, 'key', key_id)

@@ -11,10 +11,10 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
--- @include "include/reply"
 -- @include "include/state"
 
 local workspace, key_id, operation, value, actor, now =

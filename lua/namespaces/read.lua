@@ -4,10 +4,11 @@
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  namespace names and ids
 -- ARGV[1]  name_or_id
--- returns  {id without `rlns_`, name} | false
+-- returns  {id (without `rlns_`), name} as a named reply, or false when there is no such namespace
 
+-- @include "include/fields"
 -- @include "include/overrides"
 
 local workspace, name_or_id = KEYS[1], ARGV[1]
 local namespace = find_namespace(workspace, name_or_id)
-return namespace and { namespace.id16, namespace.name }
+return namespace and named({ id = namespace.id16, name = namespace.name })

@@ -7,9 +7,10 @@
 -- ARGV[2]  identifier  of the one wanted, or ''
 -- ARGV[3]  after       the last id of the page before (without `rlor_`), or ''
 -- ARGV[4]  count       at most this many
--- returns  {{{id without `rlor_`, identifier, limit, duration, created}…}, 1 if there are more}, or false without such a namespace
+-- returns  {{OverrideReply (src/store/overrides.ts)…}, 1 if there are more, else 0}, or false when there is no such namespace
 
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/names"
 -- @include "include/overrides"
 
@@ -28,12 +29,17 @@ if identifier == '' then
   end
   if identifiers[1] == '' then identifiers = {} end
 end
-local rows = {}
+local replies = {}
 for index = 1, math.min(count, #identifiers) do
   local override = read_override(workspace, namespace, identifiers[index])
   if override then
-    rows[#rows + 1] =
-      { override.id16, identifiers[index], int(override.limit), int(override.duration), int(override.created) }
+    replies[#replies + 1] = named({
+      id = override.id16,
+      identifier = identifiers[index],
+      limit = int(override.limit),
+      duration = int(override.duration),
+      created = int(override.created),
+    })
   end
 end
-return { rows, #identifiers > count and 1 or 0 }
+return { replies, #identifiers > count and 1 or 0 }

@@ -52,12 +52,8 @@ require_room(workspace, actor, (before and 0 or 1) + (namespace and 0 or 1))
 local next_id = take_stamps(workspace, now, 2)
 namespace = namespace or create_namespace(workspace, name, next_id())
 local id16 = before and before.id16 or next_id()
-redis.call(
-  'HSET',
-  overrides(workspace, namespace.id16),
-  identifier,
-  struct.pack(OVERRIDE, id16, limit, duration, before and before.created or now)
-)
+local packed = struct.pack(OVERRIDE, id16, limit, duration, before and before.created or now)
+redis.call('HSET', overrides(workspace, namespace.id16), identifier, packed)
 redis.call('ZADD', override_list(workspace, namespace.id16), 0, id16 .. identifier)
 if is_wild then redis.call('ZADD', wildcard_overrides(workspace, namespace.id16), -literals, id16 .. identifier) end
 note_overrides(workspace, namespace, all, wild)

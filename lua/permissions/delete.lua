@@ -1,4 +1,4 @@
--- Delete a permission. Its number stands for nothing from now on, so it is off every key and role at once.
+-- Delete a permission. Keys and roles refer to it by its number, which no longer exists, so all of them lose it at once.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  permissions and their list, the audit stream
@@ -15,13 +15,13 @@
 
 local workspace, id_or_slug, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local number = permission_number(workspace, id_or_slug)
-local row = number and show_permission(workspace, number)
-if not row then return 0 end
+local permission = number and read_permission(workspace, number)
+if not permission then return 0 end
 local _, next_version = take_stamps(workspace, now, 1)
-touch_rbac(workspace, next_version)
-redis.call('HDEL', permission_numbers(workspace), row[3])
+renew_rbac_version(workspace, next_version)
+redis.call('HDEL', permission_numbers(workspace), permission.slug)
 redis.call('HDEL', permission_slugs(workspace), number)
 redis.call('UNLINK', permission_record(workspace, number))
-redis.call('ZREM', permission_list(workspace), string.sub(row[1], 6) .. number)
-audit(workspace, now, actor, 'permission', row[1])
+redis.call('ZREM', permission_list(workspace), string.sub(permission.id, 6) .. number)
+audit(workspace, now, actor, 'permission', permission.id)
 return 1

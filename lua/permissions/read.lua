@@ -5,16 +5,15 @@
 -- derives  permissions and their list
 -- ARGV[1]  id_or_slug  '' to read by number
 -- ARGV[2]  numbers     a list such as `,3,17,` of at most 1000; those that no longer exist are left out
--- returns  {{number, {id, name, slug, description or false}}…}
+-- returns  {PermissionReply (src/store/rbac.ts)…}
 
 -- @include "include/permissions"
 -- @include "include/rbac"
 
 local workspace, id_or_slug, numbers = KEYS[1], ARGV[1], numbers_in(ARGV[2])
 if id_or_slug ~= '' then numbers = { permission_number(workspace, id_or_slug) } end
-local rows = {}
+local replies = {}
 for _, number in ipairs(numbers) do
-  local row = show_permission(workspace, number)
-  if row then rows[#rows + 1] = { number, row } end
+  replies[#replies + 1] = permission_reply(workspace, number)
 end
-return rows
+return replies

@@ -1,4 +1,4 @@
--- Create a role, with permissions if wanted.
+-- Create a role, with any permissions.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  roles, permissions and their lists, the audit stream
@@ -9,6 +9,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/ids"
 -- @include "include/names"
 -- @include "include/rbac"
@@ -26,8 +27,10 @@ create_permissions(workspace, missing, numbers, next_id)
 local number = redis.call('HINCRBY', workspace, 'roles', 1)
 redis.call('HSET', role_numbers(workspace), request.name, number)
 redis.call('HSET', role_names(workspace), number, request.name)
-redis.call('HSET', role_record(workspace, number), 'id', 'role_' .. id16, 'name', request.name)
-if request.description then redis.call('HSET', role_record(workspace, number), 'description', request.description) end
+set_fields(
+  role_record(workspace, number),
+  { id = 'role_' .. id16, name = request.name, description = request.description }
+)
 if #request.permissions > 0 then
   redis.call('HSET', role_permissions(workspace), number, list_of(request.permissions, numbers))
 end

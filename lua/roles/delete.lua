@@ -1,4 +1,4 @@
--- Delete a role. Its number stands for nothing from now on, so it is off every key at once.
+-- Delete a role. Keys refer to it by its number, which no longer exists, so all of them lose it at once.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  roles and their list, the audit stream
@@ -16,14 +16,14 @@
 
 local workspace, id_or_name, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 local number = role_number(workspace, id_or_name)
-local row = number and show_role(workspace, number)
-if not row then return 0 end
+local role = number and read_role(workspace, number)
+if not role then return 0 end
 local _, next_version = take_stamps(workspace, now, 1)
-touch_rbac(workspace, next_version)
-redis.call('HDEL', role_numbers(workspace), row[2])
+renew_rbac_version(workspace, next_version)
+redis.call('HDEL', role_numbers(workspace), role.name)
 redis.call('HDEL', role_names(workspace), number)
 redis.call('HDEL', role_permissions(workspace), number)
 redis.call('UNLINK', role_record(workspace, number))
-redis.call('ZREM', role_list(workspace), string.sub(row[1], 6) .. number)
-audit(workspace, now, actor, 'role', row[1])
+redis.call('ZREM', role_list(workspace), string.sub(role.id, 6) .. number)
+audit(workspace, now, actor, 'role', role.id)
 return 1

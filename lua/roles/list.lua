@@ -5,7 +5,7 @@
 -- derives  roles and their list
 -- ARGV[1]  after      the last id of the page before (without `role_`), or ''
 -- ARGV[2]  count      at most this many
--- returns  {{{id, name, description or false, permission numbers as a list}…}, 1 if there are more}
+-- returns  {{RoleReply (src/store/rbac.ts)…}, 1 if there are more, else 0}
 
 -- @include "include/names"
 -- @include "include/roles"
@@ -13,8 +13,8 @@
 local workspace, after, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local from = after == '' and '-' or '(' .. after .. '\255'
 local members = redis.call('ZRANGE', role_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
-local rows = {}
+local replies = {}
 for index = 1, math.min(count, #members) do
-  rows[index] = show_role(workspace, string.sub(members[index], 17))
+  replies[index] = role_reply(workspace, string.sub(members[index], 17))
 end
-return { rows, #members > count and 1 or 0 }
+return { replies, #members > count and 1 or 0 }

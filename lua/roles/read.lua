@@ -5,7 +5,7 @@
 -- derives  roles and their list
 -- ARGV[1]  id_or_name  '' to read by number
 -- ARGV[2]  numbers     a list such as `,3,17,` of at most 100; those that no longer exist are left out
--- returns  {{id, name, description or false, permission numbers as a list}…}
+-- returns  {RoleReply (src/store/rbac.ts)…}
 
 -- @include "include/permissions"
 -- @include "include/rbac"
@@ -13,8 +13,8 @@
 
 local workspace, id_or_name, numbers = KEYS[1], ARGV[1], numbers_in(ARGV[2])
 if id_or_name ~= '' then numbers = { role_number(workspace, id_or_name) } end
-local rows = {}
+local replies = {}
 for _, number in ipairs(numbers) do
-  rows[#rows + 1] = show_role(workspace, number)
+  replies[#replies + 1] = role_reply(workspace, number)
 end
-return rows
+return replies

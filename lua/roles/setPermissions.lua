@@ -9,8 +9,8 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/ids"
--- @include "include/keyRecords"
 -- @include "include/names"
 -- @include "include/rbac"
 -- @include "include/records"
@@ -24,7 +24,7 @@ if #missing > 0 and not request.mayCreatePermissions then return { 'create_permi
 require_room(workspace, actor, #missing)
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
-touch_rbac(workspace, next_version)
+renew_rbac_version(workspace, next_version)
 create_permissions(workspace, missing, numbers, next_id)
 local list = list_of(request.permissions, numbers)
 write_field(role_permissions(workspace), number, list)

@@ -1,4 +1,4 @@
--- Say what a root key may do, and note that it was used.
+-- Read the grants of a root key, and record that it was used.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key record

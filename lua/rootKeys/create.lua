@@ -1,16 +1,17 @@
--- Create a root key. The caller must hold all of its grants, and at least until it ends.
+-- Create a root key. The caller must have all of its grants, and must not expire before it.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  root key record and list, the set of governing root keys, the audit stream
+-- derives  root key record and list, the set of admin root keys, the audit stream
 -- ARGV[1]  digest     SHA-256 of the root key string
 -- ARGV[2]  request    JSON {name, start, grants (text, see include/grants), expires}; name and expires may be absent
 -- ARGV[3]  actor      JSON, see include/audit
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  {'created', the root key's id} | {'lacks', grant} | {'outlives', when the caller ends} |
+-- returns  {'created', the root key's id} | {'lacks', grant} | {'outlives', when the caller expires} |
 --          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/grants"
 -- @include "include/ids"
 -- @include "include/names"
@@ -27,24 +28,16 @@ require_room(workspace, actor, 1)
 
 local next_id = take_stamps(workspace, now, 1)
 local id16 = next_id()
-local record = root_key_record(workspace, digest)
-redis.call(
-  'HSET',
-  record,
-  'id',
-  'root_' .. id16,
-  'start',
-  request.start,
-  'grants',
-  request.grants,
-  'enabled',
-  '1',
-  'created',
-  int(now)
-)
-if request.name then redis.call('HSET', record, 'name', request.name) end
-if request.expires then redis.call('HSET', record, 'expires', int(request.expires)) end
+set_fields(root_key_record(workspace, digest), {
+  id = 'root_' .. id16,
+  start = request.start,
+  name = request.name,
+  grants = request.grants,
+  enabled = '1',
+  expires = request.expires and int(request.expires),
+  created = int(now),
+})
 redis.call('ZADD', root_key_list(workspace), 0, id16 .. digest)
-note_governing(workspace, digest, has_grant(request.grants, '*') and not request.expires)
+record_admin(workspace, digest, has_grant(request.grants, '*') and not request.expires)
 audit(workspace, now, actor, 'root_key', 'root_' .. id16)
 return { 'created', 'root_' .. id16 }

@@ -1,9 +1,9 @@
--- Delete a root key; it is unknown from the next call on.
+-- Delete a root key. The next call with it is refused as unauthorized.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  root key list and record, the set of governing root keys, the audit stream
+-- derives  root key list and record, the set of admin root keys, the audit stream
 -- ARGV[1]  root_key_id
--- ARGV[2]  actor      JSON, see include/audit; the caller must hold all that the root key holds
+-- ARGV[2]  actor      JSON, see include/audit; the caller must have all grants of the root key
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'deleted' | 'root_key_not_found' | 'not_covered' | 'last_root_key'} | {'lacks', grant} |
 --          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
@@ -20,10 +20,10 @@ local digest = root_digest_of(workspace, root_key_id)
 if not digest then return { 'root_key_not_found' } end
 local record = root_key_record(workspace, digest)
 if lacking_grant(caller.grants, redis.call('HGET', record, 'grants')) then return { 'not_covered' } end
-if not stays_governed(workspace, digest, false) then return { 'last_root_key' } end
+if not keeps_an_admin(workspace, digest, false) then return { 'last_root_key' } end
 
 redis.call('UNLINK', record)
 redis.call('ZREM', root_key_list(workspace), string.sub(root_key_id, 6) .. digest)
-note_governing(workspace, digest, false)
+record_admin(workspace, digest, false)
 audit(workspace, now, actor, 'root_key', root_key_id)
 return { 'deleted' }

@@ -5,8 +5,9 @@
 -- derives  root key list and records
 -- ARGV[1]  after      the last id of the page before (without `root_`), or ''
 -- ARGV[2]  count      at most this many
--- returns  {{id, name or false, start, grants, enabled, expires or false, created, used or false}…, 1 if there are more}
+-- returns  {{RootKeyReply (src/store/rootKeys.ts)…}, 1 if there are more, else 0}
 
+-- @include "include/fields"
 -- @include "include/names"
 
 local workspace, after, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
@@ -16,18 +17,8 @@ local members = redis.call('ZRANGE', root_key_list(workspace), from, '+', 'BYLEX
 local root_keys, grant_bytes = {}, 0
 while #root_keys < math.min(count, #members) and grant_bytes < GRANT_BYTES_MAX do
   local index = #root_keys + 1
-  root_keys[index] = redis.call(
-    'HMGET',
-    root_key_record(workspace, string.sub(members[index], 17)),
-    'id',
-    'name',
-    'start',
-    'grants',
-    'enabled',
-    'expires',
-    'created',
-    'used'
-  )
-  grant_bytes = grant_bytes + #root_keys[index][4]
+  local record = root_key_record(workspace, string.sub(members[index], 17))
+  local root_key = read_fields(record, 'id', 'name', 'start', 'grants', 'enabled', 'expires', 'created', 'used')
+  root_keys[index], grant_bytes = named(root_key), grant_bytes + #root_key.grants
 end
 return { root_keys, #members > #root_keys and 1 or 0 }

@@ -1,15 +1,16 @@
--- Change a root key: only the fields that the request carries.
+-- Change a root key: only the fields that are in the request.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  root key list and record, the set of governing root keys, the audit stream
+-- derives  root key list and record, the set of admin root keys, the audit stream
 -- ARGV[1]  request    JSON {rootKeyId} and any of {name, grants, enabled, expires}; null removes name or expires
--- ARGV[2]  actor      JSON, see include/audit; the caller must hold all that the root key holds and is given
+-- ARGV[2]  actor      JSON, see include/audit; the caller must have all grants of the root key, old and new
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'updated' | 'root_key_not_found' | 'not_covered' | 'last_root_key'} | {'lacks', grant} |
---          {'outlives', when the caller ends} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
+--          {'outlives', when the caller expires} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/grants"
 -- @include "include/names"
 -- @include "include/rootKeys"
@@ -34,25 +35,17 @@ if request.expires == null then
 elseif request.expires then
   ends = request.expires
 end
--- After its own end a caller gives nothing: of a root key that then lasts on, it can only take away.
+-- A root key that outlives the caller may only be restricted: not extended, widened or enabled.
 if ends > caller.ends then
   local widens = request.grants and lacking_grant(grant_set(stored[1]), grants)
   if ends > ended or widens or enabled and not was_enabled then return { 'outlives', int(caller.ends) } end
 end
-local governs = has_grant(grants, '*') and enabled and ends == math.huge
-if not stays_governed(workspace, digest, governs) then return { 'last_root_key' } end
+local is_admin = has_grant(grants, '*') and enabled and ends == math.huge
+if not keeps_an_admin(workspace, digest, is_admin) then return { 'last_root_key' } end
 
-redis.call('HSET', record, 'grants', grants, 'enabled', enabled and '1' or '0')
-if ends < math.huge then
-  redis.call('HSET', record, 'expires', int(ends))
-else
-  redis.call('HDEL', record, 'expires')
-end
-if request.name == null then
-  redis.call('HDEL', record, 'name')
-elseif request.name then
-  redis.call('HSET', record, 'name', request.name)
-end
-note_governing(workspace, digest, governs)
+set_fields(record, { grants = grants, enabled = enabled and '1' or '0' })
+write_field(record, 'expires', ends < math.huge and int(ends))
+if request.name then write_field(record, 'name', request.name ~= null and request.name) end
+record_admin(workspace, digest, is_admin)
 audit(workspace, now, actor, 'root_key', request.rootKeyId)
 return { 'updated' }

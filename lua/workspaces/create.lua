@@ -1,26 +1,14 @@
--- Create a workspace. The list of all workspaces is another slot's, so it is written separately, after this.
+-- Create a workspace. The list of all workspaces is in another slot of Redis Cluster, so it is written separately, after this.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- ARGV[1]  name
 -- ARGV[2]  sequence   where its sequence starts: random, so that ids of two workspaces do not coincide
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  the time of its creation
+-- returns  the time of its creation, Unix milliseconds
 
 -- @include "include/clock"
 
 local workspace, name, sequence, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
-redis.call(
-  'HSET',
-  workspace,
-  'name',
-  name,
-  'created',
-  int(now),
-  'sequence',
-  sequence,
-  'key_records',
-  1,
-  'override_records',
-  1
-)
+redis.call('HSET', workspace, 'name', name, 'created', int(now), 'sequence', sequence)
+redis.call('HSET', workspace, 'key_records', 1, 'override_records', 1)
 return int(now)

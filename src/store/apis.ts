@@ -1,7 +1,8 @@
-// The typed faces of lua/apis/.
+// Typed functions for the scripts of lua/apis/.
 
 import type { Actor } from '../domain/caller.ts';
 import type { StoreContext } from './context.ts';
+import { fromNamed, type Reply } from './records.ts';
 
 export interface ApiRecord {
   id: string;
@@ -9,6 +10,19 @@ export interface ApiRecord {
   /** Unix milliseconds. */
   createdAt: number;
   keyCount: number;
+}
+
+/** An API as a named reply. */
+interface ApiReply {
+  id: string;
+  name: string;
+  created: string;
+  keyCount: number;
+}
+
+function readApi(reply: Reply): ApiRecord {
+  const { id, name, created, keyCount } = fromNamed<ApiReply>(reply);
+  return { id, name, createdAt: Number(created), keyCount };
 }
 
 export function openApis({ scripts, now, actorText }: StoreContext) {
@@ -19,7 +33,7 @@ export function openApis({ scripts, now, actorText }: StoreContext) {
     create: (workspaceId: string, name: string, actor: Actor): Promise<string> =>
       create(workspaceId, name, '', '', actor) as Promise<string>,
 
-    /** Creates an API under the id it had elsewhere. False when that id is taken here, or was until a moment ago. */
+    /** Creates an exported API with the id it had. False when an API has that id, or had it and its keys are still being removed. */
     createAgain: async (
       workspaceId: string,
       api: { apiId: string; name: string; createdAt?: number | undefined },
@@ -28,22 +42,18 @@ export function openApis({ scripts, now, actorText }: StoreContext) {
       (await create(workspaceId, api.name, api.apiId.slice('api_'.length), api.createdAt ?? '', actor)) !== null,
 
     async find(workspaceId: string, apiId: string): Promise<{ id: string; name: string } | undefined> {
-      const reply = (await scripts.run('apis/read', workspaceId, [apiId])) as [string] | null;
-      return reply ? { id: apiId, name: reply[0] } : undefined;
+      const reply = await scripts.run('apis/read', workspaceId, [apiId]);
+      return reply ? { id: apiId, name: fromNamed<{ name: string }>(reply).name } : undefined;
     },
 
-    /** A page in order of creation. `after` is an API's id. */
+    /** A page in order of creation, after the API with the id `after`. */
     async list(
       workspaceId: string,
       page: { after?: string | undefined; count: number },
     ): Promise<{ apis: ApiRecord[]; more: boolean }> {
       const args = [page.after?.slice('api_'.length) ?? '', page.count];
-      const [rows, more] = (await scripts.run('apis/list', workspaceId, args)) as [
-        [id: string, name: string, created: string, keyCount: number][],
-        0 | 1,
-      ];
-      const apis = rows.map(([id, name, created, keyCount]) => ({ id, name, createdAt: Number(created), keyCount }));
-      return { apis, more: more === 1 };
+      const [replies, more] = (await scripts.run('apis/list', workspaceId, args)) as [Reply[], 0 | 1];
+      return { apis: replies.map(readApi), more: more === 1 };
     },
 
     /** False when there is no such API. */

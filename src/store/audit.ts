@@ -1,8 +1,9 @@
-// What has been changed by whom: read here, written by every script that manages (lua/include/audit.lua).
+// Reads the audit log: a stream of management changes, which the scripts write (lua/include/audit.lua).
 
 import type { StoreContext } from './context.ts';
 import { auditKey, workspaceKey } from './keyspace.ts';
 import type { PageOf } from './pages.ts';
+import { fromNamed } from './records.ts';
 import { orStoreError } from './redis.ts';
 
 export interface AuditEvent {
@@ -16,7 +17,7 @@ export interface AuditEvent {
 
 export function openAudit({ redis }: StoreContext) {
   return {
-    /** A page of events, oldest or newest first. `after` is the id of an event. */
+    /** A page of events, oldest or newest first, after the event with the id `after`. */
     async list(
       workspaceId: string,
       page: { after?: string | undefined; count: number; order: 'asc' | 'desc' },
@@ -35,12 +36,18 @@ export function openAudit({ redis }: StoreContext) {
   };
 }
 
-function readEvent(id: string, fields: string[]): AuditEvent {
-  const values: Record<string, string> = {};
-  for (let index = 0; index < fields.length; index += 2) values[fields[index]!] = fields[index + 1]!;
-  const { time, rootKeyId, operation, type, requestId } = values as Record<string, string> as Record<
-    'time' | 'rootKeyId' | 'operation' | 'type' | 'requestId',
-    string
-  >;
-  return { id, time: Number(time), rootKeyId, operation, resource: { type, id: values.id! }, requestId };
+/** The fields of an event in the stream. */
+interface EventFields {
+  time: string;
+  rootKeyId: string;
+  operation: string;
+  /** Of the resource, as `id`. */
+  type: string;
+  id: string;
+  requestId: string;
+}
+
+function readEvent(eventId: string, fields: string[]): AuditEvent {
+  const { time, rootKeyId, operation, type, id, requestId } = fromNamed<EventFields>(fields);
+  return { id: eventId, time: Number(time), rootKeyId, operation, resource: { type, id }, requestId };
 }

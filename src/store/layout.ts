@@ -41,6 +41,7 @@
 // What every verification changes is at the end. Redis's Lua hashes each byte of every string it makes; so the new state is
 // one piece of the old one and a few new bytes.
 
+import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
 import {
   ascii,
@@ -366,6 +367,9 @@ function literalsOf(): Map<string, string> {
     flag ? [[name, `'${flag}'`] as const] : [],
   );
   const others: Record<string, number | string> = {
+    HOUR_MS: hourMs,
+    DAY_MS: dayMs,
+    TIME_MAX: timeMax,
     NEVER: never,
     OUTCOMES_COUNTED: outcomesCounted,
     KEY_LINK_AT: keyFixed.bytes + 1,

@@ -1,8 +1,9 @@
-// The typed faces of lua/namespaces/ and lua/overrides/.
+// Typed functions for the scripts of lua/namespaces/ and lua/overrides/.
 
 import type { Actor } from '../domain/caller.ts';
 import type { StoreContext } from './context.ts';
 import type { PageOf } from './pages.ts';
+import { fromNamed, type Reply } from './records.ts';
 
 export interface Namespace {
   /** `rlns_…` */
@@ -18,37 +19,50 @@ export interface Override {
   createdAt: number;
 }
 
-type Row = [id: string, identifier: string, limit: string, duration: string, created: string];
+/** An override as a named reply. */
+interface OverrideReply {
+  /** Without `rlor_`. */
+  id: string;
+  identifier: string;
+  limit: string;
+  duration: string;
+  created: string;
+}
 
 /**
- * What the wildcards of a namespace may have in all, as each of a hundred checks in a script may be held against every one:
- * `*`; wildcards with text between two `*`, for which all of an identifier is searched; and bytes.
+ * Limits of the wildcards of a namespace, all together, because a script may compare each of a hundred checks with every one:
+ * how many `*` they have; how many have text between two `*`, which needs a search through the whole identifier; their bytes.
  */
 export const wildcardsMax = { stars: 256, searching: 16, bytes: 16_384 };
 
 /**
- * How many wildcards all namespaces of a workspace may have, as a call may name a hundred namespaces and a script takes apart
+ * Limit of the wildcards of all namespaces of a workspace, because a call may name a hundred namespaces and the script parses
  * the wildcards of all of them: 4 µs each.
  */
 export const workspaceWildcardsMax = 2000;
 
-const readOverride = ([id, identifier, limit, duration, created]: Row): Override => ({
-  overrideId: `rlor_${id}`,
-  identifier,
-  limit: Number(limit),
-  duration: Number(duration),
-  createdAt: Number(created),
-});
+function readOverride(reply: Reply): Override {
+  const { id, identifier, limit, duration, created } = fromNamed<OverrideReply>(reply);
+  return {
+    overrideId: `rlor_${id}`,
+    identifier,
+    limit: Number(limit),
+    duration: Number(duration),
+    createdAt: Number(created),
+  };
+}
 
 export function openOverrides({ scripts, now, actorText }: StoreContext) {
   return {
     /** A namespace by name or id. */
     async findNamespace(workspaceId: string, nameOrId: string): Promise<Namespace | undefined> {
-      const reply = (await scripts.run('namespaces/read', workspaceId, [nameOrId])) as [string, string] | null;
-      return reply ? { id: `rlns_${reply[0]}`, name: reply[1] } : undefined;
+      const reply = await scripts.run('namespaces/read', workspaceId, [nameOrId]);
+      if (!reply) return undefined;
+      const { id, name } = fromNamed<Namespace>(reply);
+      return { id: `rlns_${id}`, name };
     },
 
-    /** Creates or changes; makes the namespace if need be. Answers the override's id. */
+    /** Creates or changes an override, and creates its namespace if there is none. */
     async set(
       workspaceId: string,
       override: { namespace: string; identifier: string; limit: number; durationMs: number },
@@ -76,28 +90,27 @@ export function openOverrides({ scripts, now, actorText }: StoreContext) {
         : { refused: outcome as 'namespace_not_found' | 'too_many' | 'too_many_in_workspace' };
     },
 
-    /** The one for exactly this identifier. */
+    /** The override for exactly this identifier. */
     async find(workspaceId: string, namespace: string, identifier: string): Promise<Override | undefined> {
-      const reply = (await scripts.run('overrides/list', workspaceId, [namespace, identifier, '', 1])) as
-        | [Row[], 0 | 1]
-        | null;
-      const row = reply?.[0][0];
-      return row && readOverride(row);
+      const args = [namespace, identifier, '', 1];
+      const reply = (await scripts.run('overrides/list', workspaceId, args)) as [Reply[], 0 | 1] | null;
+      const override = reply?.[0][0];
+      return override ? readOverride(override) : undefined;
     },
 
-    /** A page in order of creation; undefined when there is no such namespace. `after` is an override id. */
+    /** A page in order of creation, after the override with the id `after`; undefined when there is no such namespace. */
     async list(
       workspaceId: string,
       page: { namespace: string; after?: string | undefined; count: number },
     ): Promise<PageOf<Override> | undefined> {
       const args = [page.namespace, '', page.after?.slice('rlor_'.length) ?? '', page.count];
-      const reply = (await scripts.run('overrides/list', workspaceId, args)) as [Row[], 0 | 1] | null;
+      const reply = (await scripts.run('overrides/list', workspaceId, args)) as [Reply[], 0 | 1] | null;
       if (!reply) return undefined;
       const items = reply[0].map(readOverride);
       return { items, next: reply[1] === 1 ? items.at(-1)?.overrideId : undefined };
     },
 
-    /** False when there is none for exactly this identifier. */
+    /** False when there is no override for exactly this identifier. */
     delete: async (workspaceId: string, namespace: string, identifier: string, actor: Actor): Promise<boolean> =>
       (await scripts.run('overrides/delete', workspaceId, [namespace, identifier, actorText(actor), now()])) === 1,
   };

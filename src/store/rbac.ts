@@ -1,9 +1,10 @@
-// The typed faces of lua/permissions/ and lua/roles/.
+// Typed functions for the scripts of lua/permissions/ and lua/roles/.
 
 import type { Actor } from '../domain/caller.ts';
 import { chunks } from './chunks.ts';
 import type { StoreContext } from './context.ts';
 import { type PageOf, searchPages } from './pages.ts';
+import { fromNamed, type Reply } from './records.ts';
 
 export interface Permission {
   id: string;
@@ -19,79 +20,105 @@ export interface Role {
   permissions: Permission[];
 }
 
-/** A role among those of a key: without its permissions where an answer would be too long with them. */
+/** A role of a key: without its permissions where the response would be too long with them. */
 export type RoleOfKey = Omit<Role, 'permissions'> & Partial<Role>;
 
-type PermissionRow = [id: string, name: string, slug: string, description: string | null];
-type RoleRow = [id: string, name: string, description: string | null, numbers: string];
+/** A permission as a named reply. */
+interface PermissionReply {
+  number: string;
+  id: string;
+  name: string;
+  slug: string;
+  description?: string;
+}
+
+/** A role as a named reply. */
+interface RoleReply {
+  id: string;
+  name: string;
+  description?: string;
+  /** A list such as `,3,17,`. */
+  permissionNumbers: string;
+}
 
 /** How many permissions are read in one step. */
 const stepMax = 500;
-/** A page of roles ends when its roles have so many permissions in all, or bytes of these as JSON. */
+/** A page of roles ends when its roles have this many permissions together, or this many bytes of them as JSON. */
 const pageMax = { permissions: 5000, bytes: 2 * 1024 * 1024 };
-/** The roles of a key are answered all at once: beyond so many bytes without their permissions. */
-const answerBytesMax = 10 * 1024 * 1024;
+/** All roles of a key are returned at once. Those beyond this many bytes of permissions are returned without them. */
+const keyRolesBytesMax = 10 * 1024 * 1024;
 
-const readPermission = ([id, name, slug, description]: PermissionRow): Permission => ({
+const permissionOf = ({ id, name, slug, description }: PermissionReply): Permission => ({
   id,
   name,
   slug,
-  ...(description !== null && { description }),
+  ...(description !== undefined && { description }),
 });
 
-const readRole = ([id, name, description]: RoleRow): RoleOfKey => ({
+const roleOf = ({ id, name, description }: RoleReply): RoleOfKey => ({
   id,
   name,
-  ...(description !== null && { description }),
+  ...(description !== undefined && { description }),
 });
 
-/** `,3,17,` as its numbers. */
+/** The numbers in a list such as `,3,17,`. */
 export const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
 
 export function openRbac({ scripts, now, actorText }: StoreContext) {
+  async function readPermissions(workspaceId: string, idOrSlug: string, numbers: string): Promise<PermissionReply[]> {
+    const replies = (await scripts.run('permissions/read', workspaceId, [idOrSlug, numbers])) as Reply[];
+    return replies.map(fromNamed<PermissionReply>);
+  }
+
+  async function readRoles(workspaceId: string, idOrName: string, numbers: string): Promise<RoleReply[]> {
+    const replies = (await scripts.run('roles/read', workspaceId, [idOrName, numbers])) as Reply[];
+    return replies.map(fromNamed<RoleReply>);
+  }
+
   /** The permissions with these numbers, by number. */
-  async function describe(workspaceId: string, numbers: readonly string[]): Promise<Map<string, Permission>> {
+  async function permissionsByNumber(
+    workspaceId: string,
+    numbers: readonly string[],
+  ): Promise<Map<string, Permission>> {
     const found = new Map<string, Permission>();
     for (const some of chunks([...new Set(numbers)], stepMax)) {
-      const rows = (await scripts.run('permissions/read', workspaceId, ['', some.join(',')])) as [
-        string,
-        PermissionRow,
-      ][];
-      for (const [number, row] of rows) found.set(number, readPermission(row));
+      for (const permission of await readPermissions(workspaceId, '', some.join(','))) {
+        found.set(permission.number, permissionOf(permission));
+      }
     }
     return found;
   }
 
   async function permissionsOf(workspaceId: string, list: string): Promise<Permission[]> {
     const numbers = numbersIn(list);
-    const found = await describe(workspaceId, numbers);
+    const found = await permissionsByNumber(workspaceId, numbers);
     return numbers.map((number) => found.get(number)).filter((permission) => permission !== undefined);
   }
 
   /**
-   * Roles with their permissions, as many of the first as have at most `bytesMax` of these in all, but at least one. Each
-   * permission is shown in every role that has it.
+   * Roles with their permissions: the first ones, until their permissions have more than `bytesMax` bytes of JSON, but at least
+   * one role. A permission counts for every role that has it.
    */
-  async function rolesWithin(workspaceId: string, rows: readonly RoleRow[], bytesMax: number): Promise<Role[]> {
-    const known = new Map<string, { permission: Permission; bytes: number }>();
+  async function rolesWithin(workspaceId: string, replies: readonly RoleReply[], bytesMax: number): Promise<Role[]> {
+    const cached = new Map<string, { permission: Permission; bytes: number }>();
     const roles: Role[] = [];
     let bytes = 0;
-    for (const row of rows) {
-      const numbers = numbersIn(row[3]);
-      const unknown = numbers.filter((number) => !known.has(number));
-      for (const [number, permission] of await describe(workspaceId, unknown)) {
-        known.set(number, { permission, bytes: Buffer.byteLength(JSON.stringify(permission)) });
+    for (const reply of replies) {
+      const numbers = numbersIn(reply.permissionNumbers);
+      const missing = numbers.filter((number) => !cached.has(number));
+      for (const [number, permission] of await permissionsByNumber(workspaceId, missing)) {
+        cached.set(number, { permission, bytes: Buffer.byteLength(JSON.stringify(permission)) });
       }
-      const found = numbers.map((number) => known.get(number)).filter((entry) => entry !== undefined);
+      const found = numbers.map((number) => cached.get(number)).filter((entry) => entry !== undefined);
       for (const entry of found) bytes += entry.bytes;
       if (bytes > bytesMax && roles.length > 0) break;
-      roles.push({ ...readRole(row), permissions: found.map(({ permission }) => permission) });
+      roles.push({ ...roleOf(reply), permissions: found.map(({ permission }) => permission) });
     }
     return roles;
   }
 
   const permissions = {
-    /** Its id; undefined when the slug exists. */
+    /** Returns the id of the new permission; undefined when the slug exists. */
     async create(
       workspaceId: string,
       permission: { slug: string; name: string; description?: string | undefined },
@@ -102,19 +129,19 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
     },
 
     async find(workspaceId: string, idOrSlug: string): Promise<Permission | undefined> {
-      const rows = (await scripts.run('permissions/read', workspaceId, [idOrSlug, ''])) as [string, PermissionRow][];
-      return rows[0] && readPermission(rows[0][1]);
+      const [permission] = await readPermissions(workspaceId, idOrSlug, '');
+      return permission && permissionOf(permission);
     },
 
-    /** A page in order of creation, of those that contain `search` if that is given. `after` is a permission id. */
+    /** A page in order of creation, after the permission with the id `after`; only matches of `search` if that is given. */
     list(
       workspaceId: string,
       page: { after?: string | undefined; count: number; search?: string | undefined },
     ): Promise<PageOf<Permission>> {
       return searchPages(page, async (after, count) => {
         const args = [after?.slice('perm_'.length) ?? '', count];
-        const [rows, more] = (await scripts.run('permissions/list', workspaceId, args)) as [PermissionRow[], 0 | 1];
-        return { items: rows.map(readPermission), more: more === 1 };
+        const [replies, more] = (await scripts.run('permissions/list', workspaceId, args)) as [Reply[], 0 | 1];
+        return { items: replies.map((reply) => permissionOf(fromNamed(reply))), more: more === 1 };
       });
     },
 
@@ -122,7 +149,7 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
     delete: async (workspaceId: string, idOrSlug: string, actor: Actor): Promise<boolean> =>
       (await scripts.run('permissions/delete', workspaceId, [idOrSlug, actorText(actor), now()])) === 1,
 
-    /** Those in a list of numbers as other scripts answer it. */
+    /** The permissions in a list of numbers (`,3,17,`). */
     ofNumbers: permissionsOf,
   };
 
@@ -134,36 +161,32 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
       actor: Actor,
     ): Promise<{ roleId: string } | { refused: 'exists' } | { refused: 'create_permission'; name: string }> {
       const args = [JSON.stringify({ ...role, mayCreatePermissions }), actorText(actor), now()];
-      const [outcome, about] = (await scripts.run('roles/create', workspaceId, args)) as [string, string];
-      if (outcome === 'created') return { roleId: about };
-      return outcome === 'exists' ? { refused: outcome } : { refused: 'create_permission', name: about };
+      const [outcome, detail] = (await scripts.run('roles/create', workspaceId, args)) as [string, string];
+      if (outcome === 'created') return { roleId: detail };
+      return outcome === 'exists' ? { refused: outcome } : { refused: 'create_permission', name: detail };
     },
 
     async find(workspaceId: string, idOrName: string): Promise<Role | undefined> {
-      const rows = (await scripts.run('roles/read', workspaceId, [idOrName, ''])) as RoleRow[];
-      return (await rolesWithin(workspaceId, rows, answerBytesMax))[0];
+      const replies = await readRoles(workspaceId, idOrName, '');
+      return (await rolesWithin(workspaceId, replies, keyRolesBytesMax))[0];
     },
 
-    /** A page in order of creation, of those that contain `search` if that is given. `after` is a role id. */
+    /** A page in order of creation, after the role with the id `after`; only matches of `search` if that is given. */
     async list(
       workspaceId: string,
       page: { after?: string | undefined; count: number; search?: string | undefined },
     ): Promise<PageOf<Role>> {
       const found = await searchPages(page, async (after, count) => {
         const args = [after?.slice('role_'.length) ?? '', count];
-        const [rows, more] = (await scripts.run('roles/list', workspaceId, args)) as [RoleRow[], 0 | 1];
-        return {
-          items: rows.map((row) => ({ id: row[0], name: row[1], description: row[2], row })),
-          more: more === 1,
-        };
+        const [replies, more] = (await scripts.run('roles/list', workspaceId, args)) as [Reply[], 0 | 1];
+        return { items: replies.map(fromNamed<RoleReply>), more: more === 1 };
       });
-      // Ends early where roles have many permissions: each is shown whole in each of them.
-      let [kept, shown] = [0, 0];
-      while (kept < found.items.length && shown < pageMax.permissions) {
-        shown += numbersIn(found.items[kept++]!.row[3]).length;
+      // The page ends early where roles have many permissions, because each role is returned with all of its permissions.
+      let [count, permissionCount] = [0, 0];
+      while (count < found.items.length && permissionCount < pageMax.permissions) {
+        permissionCount += numbersIn(found.items[count++]!.permissionNumbers).length;
       }
-      const rows = found.items.slice(0, kept).map(({ row }) => row);
-      const items = await rolesWithin(workspaceId, rows, pageMax.bytes);
+      const items = await rolesWithin(workspaceId, found.items.slice(0, count), pageMax.bytes);
       return { items, next: items.length < found.items.length ? items.at(-1)!.id : found.next };
     },
 
@@ -177,16 +200,16 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
       actor: Actor,
     ): Promise<Permission[] | { refused: 'role_not_found' } | { refused: 'create_permission'; name: string }> {
       const args = [JSON.stringify(request), actorText(actor), now()];
-      const [outcome, about] = (await scripts.run('roles/setPermissions', workspaceId, args)) as [string, string];
-      if (outcome === 'set') return permissionsOf(workspaceId, about);
-      return outcome === 'role_not_found' ? { refused: outcome } : { refused: 'create_permission', name: about };
+      const [outcome, detail] = (await scripts.run('roles/setPermissions', workspaceId, args)) as [string, string];
+      if (outcome === 'set') return permissionsOf(workspaceId, detail);
+      return outcome === 'role_not_found' ? { refused: outcome } : { refused: 'create_permission', name: detail };
     },
 
-    /** Those in a list of numbers as other scripts answer it; see answerBytesMax. */
+    /** The roles in a list of numbers (`,3,17,`); see keyRolesBytesMax. */
     async ofNumbers(workspaceId: string, list: string): Promise<RoleOfKey[]> {
-      const rows = (await scripts.run('roles/read', workspaceId, ['', list])) as RoleRow[];
-      const roles = await rolesWithin(workspaceId, rows, answerBytesMax);
-      return [...roles, ...rows.slice(roles.length).map(readRole)];
+      const replies = await readRoles(workspaceId, '', list);
+      const roles = await rolesWithin(workspaceId, replies, keyRolesBytesMax);
+      return [...roles, ...replies.slice(roles.length).map(roleOf)];
     },
   };
 

@@ -1,4 +1,4 @@
-// Replies of scripts, read into the shapes of docs/contract.md §4.
+// Reads replies of scripts into the shapes of docs/contract.md §4.
 
 import { JsonText } from '../domain/json.ts';
 import type { Ratelimit } from '../domain/verification.ts';
@@ -45,7 +45,7 @@ export interface KeyRecord {
 /** A reply as Redis sends it: strings, numbers, and lists of these. */
 export type Reply = string | number | null | Reply[];
 
-/** Named replies (lua/include/reply.lua): name, value, … What is not there has no value. */
+/** Reads a named reply (lua/include/fields.lua): name, value, …. Fields without a value are missing. */
 export function fromNamed<Fields>(reply: unknown): Fields {
   const flat = reply as Reply[];
   const fields: Record<string, Reply> = {};
@@ -90,7 +90,7 @@ export interface KeyReply extends Partial<Record<DisplayField, string>> {
   /** 0 is daily. */
   refillDay?: number;
   slugs: string[];
-  /** Instead of slugs, when there are very many: lists of numbers, `,3,17,`. */
+  /** Lists of permission numbers (`,3,17,`), instead of `slugs` when a key has very many. */
   permissionLists: string[];
   roleNames: string[];
   /** Each a named reply. */

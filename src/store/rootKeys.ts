@@ -1,15 +1,16 @@
-// The typed faces of lua/rootKeys/.
+// Typed functions for the scripts of lua/rootKeys/.
 
 import type { Actor, Caller, PresentedRootKey } from '../domain/caller.ts';
 import { Grants, grantsText } from '../domain/grants.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
 import type { StoreContext } from './context.ts';
+import { fromNamed, type Reply } from './records.ts';
 
 export interface NewRootKey {
   digest: Buffer;
   start: string;
   name?: string | undefined;
-  /** In their one spelling, see domain/grants. */
+  /** In the canonical spelling, see src/domain/grants.ts. */
   permissions: readonly string[];
   expires?: number | undefined;
 }
@@ -32,33 +33,37 @@ export interface RootKeyChanges {
   expires?: number | null | undefined;
 }
 
-type Row = [
-  id: string,
-  name: string | null,
-  start: string,
-  grants: string,
-  enabled: '0' | '1',
-  expires: string | null,
-  created: string,
-  used: string | null,
-];
+/** A root key as a named reply. */
+interface RootKeyReply {
+  id: string;
+  name?: string;
+  start: string;
+  /** One a line. */
+  grants: string;
+  enabled: '0' | '1';
+  expires?: string;
+  created: string;
+  used?: string;
+}
 
-function readRootKey([rootKeyId, name, start, grants, enabled, expires, created, used]: Row): RootKeyRecord {
+function readRootKey(reply: Reply): RootKeyRecord {
+  const { id, name, start, grants, enabled, expires, created, used } = fromNamed<RootKeyReply>(reply);
   return {
-    rootKeyId,
-    ...(name !== null && { name }),
+    rootKeyId: id,
+    ...(name !== undefined && { name }),
     start,
     permissions: grants.split('\n').filter((grant) => grant !== ''),
     enabled: enabled === '1',
-    ...(expires !== null && { expires: Number(expires) }),
+    ...(expires !== undefined && { expires: Number(expires) }),
     createdAt: Number(created),
-    ...(used !== null && { lastUsedAt: Number(used) }),
+    ...(used !== undefined && { lastUsedAt: Number(used) }),
   };
 }
 
 /**
- * Why a change was not made. `lacks` and `outlives` are about what the root key that asked would give: a grant that it does not
- * hold, or a time after `endsAtMs`, its own end. The last three are about itself: it was let in, but not for as long as it waited.
+ * Why a change was not made. `lacks`: the caller does not have a grant that it would give. `outlives`: the root key would expire
+ * after the caller, which expires at `endsAtMs`. The last three are about the caller: they became true after it was
+ * authenticated, while the request waited.
  */
 export type RootKeyRefusal =
   | { refused: 'lacks'; grant: string }
@@ -66,24 +71,24 @@ export type RootKeyRefusal =
   | { refused: 'root_key_not_found' | 'not_covered' | 'last_root_key' }
   | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' };
 
-/** What the scripts return: the word of the outcome, and what it is about. */
-type Outcome = [outcome: 'created' | 'updated' | 'deleted' | RootKeyRefusal['refused'], about?: string];
+/** What the scripts return: the outcome, and its detail. */
+type Outcome = [outcome: 'created' | 'updated' | 'deleted' | RootKeyRefusal['refused'], detail?: string];
 
-function refusalOf([refused, about]: Outcome): RootKeyRefusal {
-  if (refused === 'lacks') return { refused, grant: about! };
-  if (refused === 'outlives') return { refused, endsAtMs: Number(about) };
+function refusalOf([refused, detail]: Outcome): RootKeyRefusal {
+  if (refused === 'lacks') return { refused, grant: detail! };
+  if (refused === 'outlives') return { refused, endsAtMs: Number(detail) };
   return { refused } as RootKeyRefusal;
 }
 
-/** Who manages from the command line, outside of any root key. */
+/** The actor of changes from the command line, which need no root key. */
 export const cliActor: Actor = { rootKeyId: 'cli', operation: 'cli', requestId: '' };
 
 export function openRootKeys({ scripts, now, actorText }: StoreContext, accepted: AcceptedRootKeys) {
   return {
-    /** Whether Redis accepted a root key recently. It may not do so again. */
+    /** Whether Redis accepted this root key recently. It may refuse it now. */
     wasAccepted: (rootKey: PresentedRootKey): boolean => accepted.has(rootKey),
 
-    /** What a presented root key may do. */
+    /** The caller that a root key authenticates. */
     async authenticate(
       rootKey: PresentedRootKey,
     ): Promise<Caller | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' }> {
@@ -108,13 +113,11 @@ export function openRootKeys({ scripts, now, actorText }: StoreContext, accepted
       return reply[0] === 'created' ? { rootKeyId: reply[1]! } : refusalOf(reply);
     },
 
-    /** A page in order of creation; `after` is a root key id. */
+    /** A page in order of creation, after the root key with the id `after`. */
     async list(workspaceId: string, { after, count }: { after?: string | undefined; count: number }) {
-      const [rows, more] = (await scripts.run('rootKeys/list', workspaceId, [
-        after?.slice('root_'.length) ?? '',
-        count,
-      ])) as [Row[], 0 | 1];
-      return { rootKeys: rows.map(readRootKey), more: more === 1 };
+      const args = [after?.slice('root_'.length) ?? '', count];
+      const [replies, more] = (await scripts.run('rootKeys/list', workspaceId, args)) as [Reply[], 0 | 1];
+      return { rootKeys: replies.map(readRootKey), more: more === 1 };
     },
 
     async update(

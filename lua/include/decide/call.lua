@@ -1,8 +1,6 @@
 -- What a call of decide is about, and what its items share. Only begin_call and add_work change these variables; the tables are
 -- filled by the files named.
 
--- @include "include/clock"
-
 -- Given: see the header of lua/decide.lua.
 local call_workspace, call_retention, call_digests, call_items
 local call_bounds, call_tags_max, call_tag_bytes_max, call_identifiers_max, call_records_max

@@ -1,7 +1,6 @@
 -- A verification: is the key valid for this request, and what is charged?
 
 -- @include "include/calendar"
--- @include "include/clock"
 -- @include "include/counters"
 -- @include "include/decide/call"
 -- @include "include/decide/charge"

@@ -1,0 +1,35 @@
+-- Fields of hashes by name, as Redis takes them and replies with them: name, value, ….
+
+-- A table of fields as such a list. Fields whose value is nil or false are left out. Scripts return records so (named replies,
+-- read by fromNamed in src/store/records.ts).
+local function named(fields)
+  local list, last = {}, 0
+  for name, value in pairs(fields) do
+    if value then
+      list[last + 1], list[last + 2] = name, value
+      last = last + 2
+    end
+  end
+  return list
+end
+
+-- The fields with these names as a table; false where the record has none.
+local function read_fields(record, ...)
+  local fields, names = {}, { ... }
+  for index, value in ipairs(redis.call('HMGET', record, ...)) do
+    fields[names[index]] = value
+  end
+  return fields
+end
+
+-- Writes a table of fields, at least one of them with a value. Those without one stay as they are.
+local function set_fields(record, fields) redis.call('HSET', record, unpack(named(fields))) end
+
+-- Writes a field, or removes it where the value is '' or false.
+local function write_field(record, field, value)
+  if value and value ~= '' then
+    redis.call('HSET', record, field, value)
+  else
+    redis.call('HDEL', record, field)
+  end
+end
