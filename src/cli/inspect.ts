@@ -105,7 +105,7 @@ function linesOf(inspection: Inspection, workspace: string): string[] {
     row('as of', `${timeOf(now)} by the clock of Redis`),
     row('API', api ? `${api.id} ${api.name}` : 'deleted: every verification is NOT_FOUND'),
     ...section(`State, ${count(stateBytes, 'byte')}`, [
-      ...(state ? stateLines(state, now) : []),
+      ...(state ? stateLines(state, now, identity) : []),
       ...(fault ? indented(faultLines(fault)) : []),
     ]),
     ...section('Limits of the key', (state?.limits ?? []).flatMap(limitLines)),
@@ -119,7 +119,7 @@ function linesOf(inspection: Inspection, workspace: string): string[] {
   ];
 }
 
-function stateLines(state: InspectedState, now: number): string[] {
+function stateLines(state: InspectedState, now: number, identity: InspectedIdentity | undefined): string[] {
   const { version, flags, expires, refill, balance, lastUsed, usage } = state;
   const expired = expires !== undefined && expires <= now ? ', expired' : '';
   const rule = refill && (refill.interval === 'daily' ? 'every day' : `monthly on day ${refill.day}`);
@@ -128,6 +128,7 @@ function stateLines(state: InspectedState, now: number): string[] {
     row('version', `${version.time}, number ${version.number}`),
     row('flags', flags.includes('enabled') ? flags.join(', ') : ['not enabled', ...flags].join(', ')),
     row('expires', expires === undefined ? 'never' : `${timeOf(expires)}${expired}`),
+    row('identity', identity ? `${identity.id} ${identity.externalId}` : 'none'),
     row('balance', balance === undefined ? 'unlimited' : count(balance, 'credit')),
     row('refill', refill ? `to ${number(refill.amount)} ${rule}, next ${timeOf(refill.due)}${due}` : 'none'),
     row('last used', lastUsed === undefined ? 'never' : timeOf(lastUsed)),

@@ -4,7 +4,7 @@
 import { hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import { readHistory } from './analytics.ts';
-import { keyFixed, keyFlags, type keyRecordFields, never } from './layout.ts';
+import { keyFixed, keyFlags, keyRecordFields, never } from './layout.ts';
 import { fromNamed, type Reply } from './records.ts';
 
 /** Bytes that do not fit their declaration. */
@@ -17,7 +17,7 @@ export interface Fault {
   hex: string;
 }
 
-/** A window (lua/include/window.lua) of which nothing is stored has only `counted` and `remaining`. */
+/** A window (lua/include/window.lua). Of one with 0 bytes the fields from `kind` to `sum` are undefined. */
 export type InspectedWindow =
   | { fault: Fault }
   | {
@@ -26,17 +26,17 @@ export type InspectedWindow =
       /** Units that count now. */
       counted: number;
       /** Undefined for a counter, with which no limit is stored. */
-      remaining?: number;
+      remaining: number | undefined;
       /** When the oldest unit leaves. Undefined when nothing counts. */
-      reset?: number;
+      reset: number | undefined;
       /** It was charged by a clock that was ahead of Redis's. */
-      isAhead?: true;
+      isAhead: true | undefined;
       /** 1 to 4, the width of its entries. */
-      kind?: number;
-      base?: number;
-      step?: number;
+      kind: number | undefined;
+      base: number | undefined;
+      step: number | undefined;
       /** Units in all slices, also in those that no longer count. */
-      sum?: number;
+      sum: number | undefined;
       slices: { end: number; units: number; counts: boolean }[];
     };
 
@@ -150,6 +150,22 @@ interface WindowReply {
   ahead?: Flag;
 }
 
+interface LimitReply {
+  id: string;
+  name: string;
+  limit: number;
+  duration: number;
+  autoApply?: Flag;
+  window: Reply;
+}
+
+interface CounterReply {
+  name: string;
+  duration: number;
+  expiresIn: number;
+  window: Reply;
+}
+
 interface StateReply extends Record<(typeof keyFlags)[number], Flag> {
   version: VersionReply;
   expires: number;
@@ -212,11 +228,19 @@ export function readInspection(outcome: string, reply: unknown, histories: (Buff
     state: found.state === undefined ? undefined : readState(found.state, found.now),
     fault: readFault(found.fault),
     identity: found.identity === undefined ? undefined : readIdentity(found.identity, found.now),
-    fields: fromNamed<Inspection['fields']>(found.fields),
+    fields: readFields(found.fields),
     counters: readCounters(found, found.now),
     history: readMonths(histories),
   };
   return { outcome: 'found', inspection };
+}
+
+/** In the order of their declaration. */
+function readFields(reply: Reply): Inspection['fields'] {
+  const stored = fromNamed<Record<string, string>>(reply);
+  return Object.fromEntries(
+    Object.keys(keyRecordFields).flatMap((name) => (stored[name] === undefined ? [] : [[name, stored[name]]])),
+  );
 }
 
 const readVersion = ([time, number]: VersionReply) => ({ time, number });
@@ -231,33 +255,30 @@ function readFault(reply: Reply | undefined): Fault | undefined {
 }
 
 function readWindow(reply: Reply, duration: number, now: number): InspectedWindow {
-  const { fault, ends = [], units = [], ahead, ...window } = fromNamed<WindowReply>(reply);
+  const { fault, bytes, counted, remaining, reset, ahead, kind, base, step, sum, ends, units } =
+    fromNamed<WindowReply>(reply);
   if (fault !== undefined) return { fault: readFault(fault)! };
-  const slices = ends.map((end, index) => ({ end, units: units[index]!, counts: end + duration > now }));
-  return { ...window, ...(ahead === 1 && { isAhead: true }), slices };
+  const slices = (ends ?? []).map((end, index) => ({ end, units: units![index]!, counts: end + duration > now }));
+  const isAhead = ahead === 1 ? true : undefined;
+  return { bytes, counted, remaining, reset, isAhead, kind, base, step, sum, slices };
 }
 
 function readLimit(reply: Reply, now: number): InspectedLimit {
-  const limit = fromNamed<{
-    id: string;
-    name: string;
-    limit: number;
-    duration: number;
-    autoApply?: Flag;
-    window: Reply;
-  }>(reply);
+  const { id, name, limit, duration, autoApply, window } = fromNamed<LimitReply>(reply);
   return {
-    ...limit,
-    id: `rl_${limit.id}`,
-    autoApply: limit.autoApply === 1,
-    window: readWindow(limit.window, limit.duration, now),
+    id: `rl_${id}`,
+    name,
+    limit,
+    duration,
+    autoApply: autoApply === 1,
+    window: readWindow(window, duration, now),
   };
 }
 
 function readCounters({ counters = [], counterCount = 0 }: CountersReply, now: number): InspectedCounters {
   const read = counters.map((reply) => {
-    const counter = fromNamed<{ name: string; duration: number; expiresIn: number; window: Reply }>(reply);
-    return { ...counter, window: readWindow(counter.window, counter.duration, now) };
+    const { name, duration, expiresIn, window } = fromNamed<CounterReply>(reply);
+    return { name, duration, expiresIn, window: readWindow(window, duration, now) };
   });
   return { count: counterCount, counters: read };
 }

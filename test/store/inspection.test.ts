@@ -134,7 +134,7 @@ describe('a window', () => {
     clock.now = start + 90_001;
     const empty = await windowNow();
     expect(empty).toMatchObject({ sum: 7, counted: 0, remaining: 10, slices: [{ counts: false }, { counts: false }] });
-    expect(empty).not.toHaveProperty('reset');
+    expect(empty).toMatchObject({ reset: undefined });
   });
 
   test('of a large limit has slices of a 64th of its duration', async () => {
@@ -185,7 +185,7 @@ test('counters of ad hoc and former limits', async () => {
   expect(counters.count).toBe(2);
   const byName = Object.fromEntries(counters.counters.map((counter) => [counter.name, counter]));
   expect(byName['burst:x']).toMatchObject({ duration: 10_000, window: { counted: 2, reset: clock.now + 10_001 } });
-  expect(byName['burst:x']!.window).not.toHaveProperty('remaining');
+  expect(byName['burst:x']!.window).toMatchObject({ remaining: undefined });
   expect(byName['burst:x']!.expiresIn).toBeGreaterThan(60_000);
   expect(byName['burst:x']!.expiresIn).toBeLessThanOrEqual(70_157);
   expect(byName.minute).toMatchObject({ duration: 60_000, window: { counted: 1 } });
