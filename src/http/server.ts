@@ -184,6 +184,7 @@ class Exchange<R extends Request> {
   }
 
   #abort() {
+    if (this.#phase === 'done') return;
     if (this.#phase === 'handling') {
       // Counts as in flight until its response is made.
       this.#phase = 'abandoned';
