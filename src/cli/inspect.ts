@@ -76,9 +76,9 @@ function deletedKey({ keyId, hour, purge }: { keyId: string; hour: number | unde
 }
 
 function faultsOf({ fault, state, identity, counters, history }: Inspection): Fault[] {
-  const windows = [state, identity, counters, identity?.counters]
-    .flatMap((owner) => (owner && 'limits' in owner ? owner.limits : (owner?.counters ?? [])))
-    .map(({ window }) => window.fault);
+  const limits = [...(state?.limits ?? []), ...(identity?.limits ?? [])];
+  const all = [...limits, ...counters.counters, ...(identity?.counters.counters ?? [])];
+  const windows = all.map(({ window }) => window.fault);
   return [fault, identity?.fault, ...windows, ...history.map((month) => month.fault)].filter(
     (each) => each !== undefined,
   );
