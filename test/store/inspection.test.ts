@@ -361,7 +361,7 @@ describe('bytes that cannot be decoded', () => {
     ['entries', 13, 0, 2],
     ['sum', 15, 14, 2],
   ])('a window whose %s does not fit is shown as hex, and the rest decoded', async (field, offset, at, byte) => {
-    let window = Buffer.alloc(0);
+    let window: Buffer = Buffer.alloc(0);
     const { inspection } = await damaged((bytes) => {
       const windowAt = limitAt + 39 + 33 + 'second'.length;
       bytes[windowAt + at] = byte;
