@@ -84,7 +84,7 @@ const nearest = [
     [...under('operations/rootKeys', 'createRootKey updateRootKey deleteRootKey listRootKeys expiry')],
   ],
   [/include\/usage/, ['test/lua/include/usage.test.ts', ...verify, ...analytics]],
-  [/include\/window/, [...ratelimits, ...window, ...verify]],
+  [/include\/window/, [...ratelimits, ...window, ...inspection, ...verify]],
   [/lua\/analytics/, analytics],
   [/lua\/apis/, under('operations/apis', 'createApi getApi deleteApi listKeys')],
   [
