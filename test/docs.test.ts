@@ -18,6 +18,16 @@ let workspaceId: string;
 const run = (commands: string) =>
   folder.run(commands.replaceAll('http://127.0.0.1:8080', server.url), { ROOT_KEY: rootKey, WORKSPACE: workspaceId });
 
+async function call(operation: string, body: object): Promise<Record<string, string>> {
+  const headers = { Authorization: `Bearer ${rootKey}`, 'Content-Type': 'application/json' };
+  const response = await fetch(`${server.url}/v2/${operation}`, {
+    method: 'POST',
+    headers,
+    body: JSON.stringify(body),
+  });
+  return ((await response.json()) as { data: Record<string, string> }).data;
+}
+
 beforeAll(async () => {
   folder = openFolder();
   server = await folder.serve('npm start');
@@ -54,16 +64,21 @@ test.skipIf('missing' in python)("moving.md's Python", () => {
   expect(spawnSync('python3', args, { env, encoding: 'utf8' })).toMatchObject({ stdout: 'True\n', stderr: '' });
 });
 
-test('running.md: the command line', () => {
+test('running.md: the command line', async () => {
   const [block] = blocksOf('docs/running.md').filter((text) => text.includes('npx tollgate workspace create'));
   const lines = block!.split('\n').filter((line) => line !== '' && line !== 'npx tollgate serve');
   expect(lines.length).toBeGreaterThan(7);
   const made = run(`npx tollgate root-key create --workspace ${workspaceId} --permission '*' --json`);
   const { rootKeyId } = JSON.parse(made) as { rootKeyId: string };
+  const { apiId } = await call('apis.createApi', { name: 'inspected' });
+  const { key, keyId } = await call('keys.createKey', { apiId });
+  writeFileSync(join(folder.path, 'key.txt'), `${key}\n`);
   // Moved away first: an export does not write over a file.
   run('rm -f keys.jsonl');
-  for (const line of lines)
-    run(line.replace('root-key revoke root_…', `root-key revoke ${rootKeyId}`).replace('ws_…', workspaceId));
+  for (const line of lines) {
+    const command = line.replace('root-key revoke root_…', `root-key revoke ${rootKeyId}`).replace('key_…', keyId!);
+    run(command.replace('ws_…', workspaceId));
+  }
 });
 
 test('running.md: HTTPS', async () => {

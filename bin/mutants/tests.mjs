@@ -4,6 +4,7 @@ const under = (folder, names) => names.split(' ').map((name) => `test/${folder}/
 const verify = under('operations/keys', 'verifyKey');
 const ratelimits = under('operations/ratelimits', 'limit multiLimit');
 const analytics = under('operations/analytics', 'getVerifications getRatelimits');
+const inspection = ['test/store/inspection.test.ts'];
 const window = ['test/lua/include/window.test.ts'];
 const keys = under('operations/keys', 'createKey updateKey migrateKeys');
 const state = ['test/lua/include/state.test.ts', 'test/store/layout.test.ts', 'test/store/keyRecord.test.ts'];
@@ -52,7 +53,11 @@ const nearest = [
     ],
   ],
   [/include\/(ids|keyIds)/, ['test/lua/include/ids.test.ts', ...keys, 'test/operations/apis/listKeys.test.ts']],
-  [/include\/(keyRecords|limits|records|state)/, [...state, ...keys, ...verify, 'test/operations/records.test.ts']],
+  [/keys\/inspect/, inspection],
+  [
+    /include\/(keyRecords|limits|records|state)/,
+    [...state, ...inspection, ...keys, ...verify, 'test/operations/records.test.ts'],
+  ],
   [/include\/names/, [...verify, 'test/store/keyspace.test.ts', ...ratelimits]],
   [
     /include\/overrides/,
@@ -79,7 +84,7 @@ const nearest = [
     [...under('operations/rootKeys', 'createRootKey updateRootKey deleteRootKey listRootKeys expiry')],
   ],
   [/include\/usage/, ['test/lua/include/usage.test.ts', ...verify, ...analytics]],
-  [/include\/window/, [...ratelimits, ...window, ...verify]],
+  [/include\/window/, [...ratelimits, ...window, ...inspection, ...verify]],
   [/lua\/analytics/, analytics],
   [/lua\/apis/, under('operations/apis', 'createApi getApi deleteApi listKeys')],
   [

@@ -113,7 +113,7 @@ local function identity_inspected(link)
     reply.deleted, reply.replaced = 1, packed and 1
     return named(reply)
   end
-  reply.meta, reply.bytes = redis.call('HGET', record, 'meta'), #packed
+  reply.meta = redis.call('HGET', record, 'meta')
   reply.counters, reply.counterCount = counters_reply(id16)
   local field, position = identity_fault(packed)
   if field then
@@ -130,14 +130,13 @@ local function state_reply(state)
   local usage = { struct.unpack(USAGE, state.usage) }
   -- The last value is where the structure ends.
   usage[#usage] = nil
+  local flags = {}
+  for name in pairs(FLAGS) do
+    if state[name] then flags[#flags + 1] = name end
+  end
   return named({
     version = version_reply(state.version),
-    enabled = state.enabled and 1,
-    limited = state.limited and 1,
-    refilled = state.refilled and 1,
-    direct = state.direct and 1,
-    roles = state.roles and 1,
-    deleted = state.deleted and 1,
+    flags = flags,
     expires = state.expires,
     refillAmount = state.refill_amount,
     refillDay = state.refill_day,

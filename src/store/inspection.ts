@@ -166,7 +166,8 @@ interface CounterReply {
   window: Reply;
 }
 
-interface StateReply extends Record<(typeof keyFlags)[number], Flag> {
+interface StateReply {
+  flags: string[];
   version: VersionReply;
   expires: number;
   refillAmount: number;
@@ -294,17 +295,20 @@ function readState(reply: Reply, now: number): InspectedState {
   const [hour, ...counted] = state.usage as [number, ...number[]];
   const spent = counted.pop()!;
   const { refillAmount: amount, refillDay, refillDue: due } = state;
+  const flags = keyFlags.filter((flag) => state.flags.includes(flag));
   return {
     version: readVersion(state.version),
-    flags: keyFlags.filter((flag) => state[flag] === 1),
+    flags,
     expires: state.expires === never ? undefined : state.expires,
-    refill: state.refilled && {
-      amount,
-      interval: refillDay === 0 ? 'daily' : 'monthly',
-      day: refillDay === 0 ? undefined : refillDay,
-      due,
-    },
-    balance: state.limited && state.balance,
+    refill: flags.includes('refilled')
+      ? {
+          amount,
+          interval: refillDay === 0 ? 'daily' : 'monthly',
+          day: refillDay === 0 ? undefined : refillDay,
+          due,
+        }
+      : undefined,
+    balance: flags.includes('limited') ? state.balance : undefined,
     lastUsed: state.lastUsed === 0 ? undefined : state.lastUsed,
     usage: hour === 0 ? undefined : usageOf(hour, counted, spent),
     limits: state.limits.map((limit) => readLimit(limit, now)),

@@ -255,6 +255,9 @@ describe('usage history', () => {
       await redis.set(name, history);
     await redis.set(nameOf(`uk:${keyId.slice(4)}:202601`), Buffer.alloc(512 * 1024 + 1));
     const { history } = await inspect(keyId);
+    await redis.set(nameOf(`uk:${keyId.slice(4)}:202601`), Buffer.alloc(512 * 1024));
+    // Hours of 6 bytes, in which nothing was counted.
+    expect((await inspect(keyId)).history[0]!.hours).toHaveLength(Math.floor((512 * 1024) / 6));
     expect(history.map(({ month, bytes, hours }) => [month, bytes, hours.map(({ hour }) => hour)])).toEqual([
       ['202601', 512 * 1024 + 1, []],
       ['202512', 21, [hourAt(-1) * hourMs]],
@@ -371,6 +374,12 @@ describe('bytes that cannot be decoded', () => {
     const [first, second] = inspection.state!.limits;
     expect(first!.window).toEqual({ fault: { field, offset, bytes: 22, hex: window.toString('hex') } });
     expect(second!.window).toMatchObject({ counted: 1 });
+  });
+
+  test('of very many bytes the first 64 KB are shown', async () => {
+    const { inspection } = await damaged((bytes) => Buffer.concat([bytes, Buffer.alloc(70_000, 1)]));
+    expect(inspection.fault!.bytes).toBeGreaterThan(70_000);
+    expect(inspection.fault!.hex).toHaveLength(2 * 64 * 1024);
   });
 
   test('the state of an identity, a counter, and a history', async () => {
