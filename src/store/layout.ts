@@ -272,8 +272,8 @@ export const limitedCheck = struct({
   /** The id of the override, without prefix, or nothing. */
   override: text(1),
 });
-/** `about` is text that the refusal needs. */
-export const refused = struct({ reason: uint(1), about: text(2) });
+/** `detail` is what the reason is about, such as a missing permission or a message. */
+export const refused = struct({ reason: uint(1), detail: text(2) });
 
 /** The cached view of a key: what an answer has beside the decision. It changes only with its version. */
 export const snapshot = struct({
