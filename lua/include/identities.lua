@@ -5,7 +5,7 @@
 --
 -- One of the keys of an identity is in its record, field `key`, and all others in its list. A new key goes to the record when
 -- that has none, and stays where it is until it leaves the identity. So an identity with one key, as most have, has no
--- list. Only the functions here know of the two places, and src/store/analytics.ts.
+-- list. Only the functions here know these two places.
 
 -- @include "include/clock"
 -- @include "include/counters"
@@ -68,6 +68,9 @@ end
 -- A key (24) as it is stored there: the last 8 characters of its API first, so that the keys of one API follow one another.
 local function member_under_identity(key24) return string.sub(key24, 17) .. string.sub(key24, 1, 16) end
 
+-- The reverse.
+local function key_of_member(member) return string.sub(member, 9) .. string.sub(member, 1, 8) end
+
 -- Links a key. `link` is that of a live identity, or ''.
 local function index_under_identity(workspace, link, key24)
   if link == '' then return end
@@ -125,6 +128,24 @@ local function identity_keys_after(workspace, link, api8, after, count)
     keys[index] = string.sub(members[index], 9) .. api8
   end
   return keys
+end
+
+-- A page of all keys (24) of an identity that exists (`id16` ''), or of a deleted one, and where the next page begins; false after
+-- the last one. It reads `count` members of the list; the first page also has the key in the record.
+local function identity_keys_page(workspace, external_id, id16, after, count)
+  local keys = {}
+  if id16 == '' then
+    local stored = redis.call('HMGET', identity_record(workspace, external_id), 'state', 'key')
+    if not stored[1] then return keys, false end
+    id16 = string.sub(stored[1], 1, 16)
+    if after == '' and stored[2] then keys[1] = key_of_member(stored[2]) end
+  end
+  local from = after == '' and '-' or '(' .. after
+  local members = redis.call('ZRANGE', identity_keys(workspace, id16), from, '+', 'BYLEX', 'LIMIT', 0, count)
+  for _, member in ipairs(members) do
+    keys[#keys + 1] = key_of_member(member)
+  end
+  return keys, #members == count and members[count]
 end
 
 -- Removes the record of an identity, and its counters. The list of its keys, all of them now, stays for `kept_ms`. True if it had any.

@@ -4,14 +4,14 @@ import type { SnapshotText } from '../domain/verification.ts';
 import type { Answer } from './decideReply.ts';
 import { itemHead, itemKinds, limitCheck, verifyItem } from './layout.ts';
 import type { Written } from './struct.ts';
-import type { Gathering } from './workspaceQueues.ts';
+import type { QueuedBatch } from './workspaceQueues.ts';
 
-/** Snapshots that came with answers of a batch, by the digest of the key: its other verifications have the same. */
+/** Snapshots in the reply to a batch, by the digest of the key: further verifications of the key in the batch use them. */
 export type SnapshotsOfBatch = Map<string, SnapshotText | Promise<SnapshotText>>;
 
-/** A request of a batch. */
+/** A request in a batch. */
 export interface Waiting {
-  /** Reads its answer; throws when that cannot be read. */
+  /** Reads its answer; throws when the answer cannot be read. */
   settle(answer: Answer, snapshots: SnapshotsOfBatch): void;
   reject(error: unknown): void;
 }
@@ -20,9 +20,9 @@ const kindOf = (kind: (typeof itemKinds)[number]): number => itemKinds.indexOf(k
 const verifyKind = kindOf('verify');
 const limitKind = kindOf('limit');
 
-/** Requests of one workspace that go to Redis as one call. */
-export class Batch implements Gathering {
-  /** Digests of the root keys of the items, each once. */
+/** Requests of one workspace that are sent to Redis as one call. */
+export class Batch implements QueuedBatch {
+  /** The distinct digests of the items' root keys. */
   readonly roots: Buffer[] = [];
   readonly waiting: Waiting[] = [];
   weight = 0;
@@ -37,7 +37,7 @@ export class Batch implements Gathering {
     for (const entry of this.waiting) entry.reject(error);
   }
 
-  /** The items so far, from number `first` on. */
+  /** The packed items from number `first` on. */
   itemsFrom(first: number): Buffer {
     let at = 0;
     for (let number = 0; number < first; number++) at += itemHead.at.kind + this.#items.readUInt32BE(at);
@@ -51,7 +51,7 @@ export class Batch implements Gathering {
   }
 
   addLimit(root: Buffer, checks: readonly Written<typeof limitCheck.fields>[], waiting: Waiting) {
-    // Two lengths of two bytes each are not in `namespaceName.at`.
+    // `at.namespaceName` does not include the lengths of the two texts, 2 bytes each.
     const head = limitCheck.at.namespaceName + 4;
     const bytes = checks.reduce((sum, check) => sum + head + check.namespaceName.length + check.identifier.length, 1);
     let at = this.#begin(limitKind, root, bytes, checks.length, waiting);
@@ -59,7 +59,7 @@ export class Batch implements Gathering {
     for (const check of checks) at = limitCheck.write(this.#items, at, check);
   }
 
-  /** Makes room for an item with so many bytes of fields, and writes its head. Returns where its fields begin. */
+  /** Makes room for an item with `fieldBytes` of fields, and writes its head. Returns the offset of its fields. */
   #begin(kind: number, root: Buffer, fieldBytes: number, weight: number, waiting: Waiting): number {
     const at = this.#bytes;
     const end = at + itemHead.bytes + fieldBytes;
@@ -68,8 +68,8 @@ export class Batch implements Gathering {
       this.#items.copy(larger, 0, 0, at);
       this.#items = larger;
     }
-    // Callers have few root keys, and nearly always one.
-    let rootIndex = this.roots.findIndex((known) => known === root || known.equals(root));
+    // A linear search, because a batch nearly always has one root key.
+    let rootIndex = this.roots.findIndex((other) => other === root || other.equals(root));
     if (rootIndex < 0) rootIndex = this.roots.push(root) - 1;
     const bytes = end - at - itemHead.at.kind;
     this.#bytes = end;

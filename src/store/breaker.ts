@@ -1,6 +1,6 @@
 // A circuit breaker between the server and Redis. Without it, every request to a Redis that hangs waits for the whole
-// command timeout. A command that times out makes the breaker send a probe. While the probe is unanswered for longer than
-// `confirmMs`, the breaker is open: commands fail at once and are not sent. The first answer to a probe closes it.
+// command timeout. A command that times out makes the breaker send a probe. If the probe has no reply after `confirmMs`, the
+// breaker opens: commands fail at once and are not sent. The first reply to a probe closes it.
 //
 // A timeout alone does not open it, because the server itself may have stalled: its timers then run before it reads the
 // replies that are waiting in the socket. A lost connection does not open it either: its commands fail at once anyway.
@@ -18,17 +18,17 @@ const targetsMax = 100;
 export interface BreakerOptions {
   /** Sends a command to a target; it fails after the command timeout. */
   probe(target: string): Promise<unknown>;
-  /** An unanswered probe opens the breaker after this time. */
+  /** A probe without a reply opens the breaker after this time. */
   confirmMs: number;
   /** The client was closed for good. */
   isClosed(): boolean;
   onEvent?: ((message: string) => void) | undefined;
 }
 
-/** A target is what hangs as one: the server, or in a Redis Cluster the slot of a workspace. */
+/** Has a state per target: the Redis server, or in a Redis Cluster a workspace, because one node may hang alone. */
 export class Breaker {
   readonly #options: BreakerOptions;
-  /** Targets that are being probed; true where the breaker is open. */
+  /** Targets that are probed now; true where the breaker is open. */
   readonly #probed = new Map<string, boolean>();
 
   constructor(options: BreakerOptions) {
@@ -38,7 +38,7 @@ export class Breaker {
   /** Throws while the breaker is open for this target. */
   check(target: string): void {
     if (this.#probed.size > 0 && this.#probed.get(target)) {
-      throw storeError(new Error('Redis does not answer, and the command was not sent'));
+      throw storeError(new Error('Redis does not reply, so the command was not sent'));
     }
   }
 
@@ -47,35 +47,35 @@ export class Breaker {
     if (error.message !== 'Command timed out') return;
     if (this.#probed.has(target) || this.#probed.size >= targetsMax) return;
     this.#probed.set(target, false);
-    void this.#probeUntilAnswered(target);
+    void this.#probeUntilReply(target);
   }
 
-  async #probeUntilAnswered(target: string) {
+  async #probeUntilReply(target: string) {
     const { confirmMs, isClosed } = this.#options;
     const startedAt = performance.now();
     const confirmed = setTimeout(() => this.#open(target), confirmMs).unref();
-    while (!isClosed() && !(await this.#answers(target))) await delay(probePauseMs, undefined, { ref: false });
+    while (!isClosed() && !(await this.#replies(target))) await delay(probePauseMs, undefined, { ref: false });
     clearTimeout(confirmed);
     const wasOpen = this.#probed.get(target);
     this.#probed.delete(target);
     if (wasOpen && !isClosed()) {
       const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-      this.#options.onEvent?.(`Redis: it answers again, ${seconds} s after the first timeout`);
+      this.#options.onEvent?.(`Redis: it replies again, ${seconds} s after the first timeout`);
     }
   }
 
-  async #answers(target: string): Promise<boolean> {
+  async #replies(target: string): Promise<boolean> {
     try {
       await this.#options.probe(target);
       return true;
     } catch (error) {
-      // An error reply is an answer: what is wrong is for the commands themselves to find.
+      // An error reply is a reply: Redis does not hang. Commands report the error themselves.
       return (error as Error).name === 'ReplyError';
     }
   }
 
   #open(target: string) {
     this.#probed.set(target, true);
-    this.#options.onEvent?.('Redis: it does not answer; commands fail at once until it does');
+    this.#options.onEvent?.('Redis: it does not reply; commands fail at once until it does');
   }
 }

@@ -1,5 +1,6 @@
-// Verifications and limit checks (lua/decide.lua). What arrives in one turn of the event loop goes to Redis as one call per
-// workspace, so a busy server pays for one command where it had sixty; a lone request waits only for the end of its turn.
+// Verifications and limit checks (lua/decide.lua). Requests that arrive in one turn of the event loop are sent to Redis as one
+// call per workspace, so that a busy server sends one command instead of up to 24. A single request waits only for the end of
+// its turn.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import type { PostfixQuery } from '../domain/permissionQuery.ts';
@@ -24,7 +25,7 @@ import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './s
 import { WorkspaceQueues } from './workspaceQueues.ts';
 
 export interface VerifyRequest {
-  /** SHA-256 of the key string, a byte a character. */
+  /** SHA-256 of the key string, one character a byte. */
   digest: string;
   /** Credits. */
   cost: number;
@@ -44,7 +45,7 @@ export interface LimitCheck {
 export interface DecideOptions {
   scripts: Scripts;
   accepted: AcceptedRootKeys;
-  /** The slugs of these lists of permission numbers. */
+  /** Reads the slugs of lists of permission numbers. */
   slugsOf: (workspaceId: string, lists: readonly string[]) => Promise<string[]>;
   usageRetentionMs: number;
   tagsMax: number;
@@ -53,43 +54,43 @@ export interface DecideOptions {
   recordsMax: number;
   inFlightMax: number;
   commandTimeoutMs: number;
-  /** For tests that hold the clock; '' is Redis's own. */
+  /** The time of a test; '' is Redis's clock. */
   now: () => number | '';
   observe?: StoreObserver | undefined;
 }
 
 /**
- * A batch goes out when it holds this many items, or as much work as this many plain ones. Larger ones would cost Redis a
- * little less each, but server and Redis would wait for one another: 24 served a fifth more at 64 connections than 64 did,
- * and as many as 16 did for less of Redis.
+ * A batch is full with the work of this many plain items. Larger batches cost Redis a little less per item, but server and Redis
+ * wait for each other: at 64 connections, 24 serves a fifth more than 64, and as many as 16 with less work of Redis.
  */
 const batchWeightMax = 24;
 
 /**
- * While so much of a workspace is at Redis, its next batches wait: more than 64 connections of plain requests amount to. Less
- * would serve as many here, but fewer where Redis is milliseconds away, as this is what can be under way in a round trip.
+ * While a workspace has this much work at Redis, its next batches wait. It is more than 64 connections with plain requests send.
+ * Less would serve as many requests with a local Redis, but fewer where Redis is milliseconds away, because it limits the
+ * requests per round trip.
  */
 const workMax = 8 * batchWeightMax;
 
-/** Counters that a key may have for limits of requests, as in lua/include/counters.lua. */
+/** Limit of the counters that a key has for ad hoc limits, as in lua/include/counters.lua. */
 const countersMax = 1000;
 
-/** Calls of newcomers that may be at Redis at once: a request of a known caller waits for some 64 short scripts at most. */
+/** Limit of the calls of newcomers at Redis: other requests wait for at most this many short scripts. */
 const newcomersAtOnce = 64;
 
-/** Nothing but the key. */
+/** Of a plain verification, which names only its key. */
 const noRequest = Buffer.alloc(0);
 
 const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
   limit === undefined ? [name, cost] : [name, cost, limit, duration];
 
-/** What a verification names besides its key: JSON as layout.ts describes it. */
+/** What a verification asks for besides its key: JSON as layout.ts describes it. */
 const requestText = ({ query, ratelimits, tags }: VerifyRequest): Buffer =>
   query || ratelimits || tags
     ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
     : noRequest;
 
-/** What a verification names besides its key costs a fraction of a plain one. */
+/** A plain verification weighs 1; each limit, part of a query and tag weighs a quarter of it. */
 const weightOf = ({ query, ratelimits, tags }: VerifyRequest): number =>
   1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
 
@@ -140,12 +141,12 @@ export class Decider {
         }
       };
       const values = { digest, cost, known: cached?.version ?? noVersion, request: requestText(request) };
-      const weight = weightOf(request) + (cached?.moreWork ?? 0);
+      const weight = weightOf(request) + (cached?.extraWeight ?? 0);
       this.#queues.join(workspaceId, isAccepted).addVerify(rootKey.digest, values, weight, { settle, reject });
     });
   }
 
-  /** One check, or several of which all pass or none is charged. */
+  /** Charges all checks if all of them pass, otherwise none. */
   limit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Promise<Limited> {
     const isAccepted = this.#options.accepted.has(rootKey);
     const values = checks.map(({ cost, limit, durationMs, namespace, identifier }) => ({
@@ -169,11 +170,11 @@ export class Decider {
 
   async #send(workspaceId: string, batch: Batch) {
     this.#options.observe?.sent(batch.count);
-    // A call that takes long leaves items for another one, so that other workspaces come between.
+    // A call that takes long leaves items to the next call, so that calls of other workspaces run in between.
     for (let first = 0; first < batch.count; ) first += await this.#sendFrom(first, workspaceId, batch);
   }
 
-  /** Sends the items from number `first` on. Returns how many of them were decided: at least one. */
+  /** Sends the items from number `first` on. Returns the number of decided items, at least one. */
   async #sendFrom(first: number, workspaceId: string, batch: Batch): Promise<number> {
     const { scripts, usageRetentionMs, now, observe } = this.#options;
     const { roots, waiting } = batch;
@@ -189,14 +190,14 @@ export class Decider {
       try {
         entry.settle(answer, snapshotsOfBatch);
       } catch (cause) {
-        // A bug of ours, in one answer: the others were decided and charged, and are returned.
+        // A bug in one answer. The other items were decided and charged, so their answers are returned.
         entry.reject(cause);
       }
     }
     return answers.length;
   }
 
-  /** The snapshot of the key that an answer is about: what came with it, or with an earlier answer, or what is cached. */
+  /** The snapshot of a verified key: from its answer, from an earlier answer of the batch, or from the cache. */
   #snapshotOf(
     { workspaceId }: PresentedRootKey,
     digest: string,
@@ -212,10 +213,10 @@ export class Decider {
     }
     if (hasSnapshotBefore(answer)) {
       const snapshot = snapshots.get(digest);
-      if (!snapshot) throw new Error("The key's snapshot came with an answer that could not be read.");
+      if (!snapshot) throw new Error('The snapshot of the key is in an answer that cannot be read.');
       return snapshot;
     }
-    // Confirmed in this very round trip: what is cached is current.
+    // This round trip confirmed the cached version.
     return cached && outcome !== 'NOT_FOUND' ? this.#snapshots.keep(digest, cached) : undefined;
   }
 
@@ -230,7 +231,7 @@ export class Decider {
     });
   }
 
-  #errorOf({ reason, about }: Refusal, rootKey: PresentedRootKey, request?: VerifyRequest): Error {
+  #errorOf({ reason, detail }: Refusal, rootKey: PresentedRootKey, request?: VerifyRequest): Error {
     const { scripts, accepted, observe } = this.#options;
     switch (reason) {
       case 'unauthorized':
@@ -239,26 +240,26 @@ export class Decider {
         accepted.note(rootKey, false);
         return rootKeyRefusals[reason];
       case 'insufficient_permissions':
-        return new ApiError('insufficient_permissions', `The root key lacks ${about}.`);
+        return new ApiError('insufficient_permissions', `The root key lacks ${detail}.`);
       case 'create_namespace':
         return new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');
       case 'too_many_records':
         observe?.recordsRefused();
-        return tooManyRecords(about);
+        return tooManyRecords(detail);
       case 'namespace_not_found':
-        return new ApiError('namespace_not_found', `There is no namespace ${JSON.stringify(about)}.`);
+        return new ApiError('namespace_not_found', `There is no namespace ${JSON.stringify(detail)}.`);
       case 'limit_not_found': {
-        const name = JSON.stringify(about);
+        const name = JSON.stringify(detail);
         return new ApiError('precondition_failed', `Neither the key nor its identity has a limit named ${name}.`);
       }
       case 'too_many_counters': {
-        const location = `body.ratelimits[${request?.ratelimits?.findIndex(({ name }) => name === about)}].name`;
-        const message = `needs a counter, and the key has ${countersMax} of limits that requests brought`;
-        const fix = 'Bring limits of fewer names and durations, or wait until a duration has passed.';
+        const location = `body.ratelimits[${request?.ratelimits?.findIndex(({ name }) => name === detail)}].name`;
+        const message = `needs a counter, and the key has its maximum of ${countersMax} counters of ad hoc limits`;
+        const fix = 'Use fewer names and durations of ad hoc limits, or wait until their durations have passed.';
         return new ApiError('invalid_input', `${location} ${message}.`, { fields: [{ location, message, fix }] });
       }
       case 'failed': {
-        const cause = new Error(scripts.locate('decide', about));
+        const cause = new Error(scripts.locate('decide', detail));
         return storeError(Object.assign(cause, { name: 'ReplyError' }));
       }
     }

@@ -1,5 +1,5 @@
-// Reads the reply of lua/decide.lua to a batch: its answers, and the snapshots of keys. Each answer is read between its own
-// bounds, so one that cannot be read spoils no other one, and no caller gets bytes of another one's.
+// Reads the reply of lua/decide.lua to a batch: answers, and snapshots of keys. Each answer is read within its own bounds, so
+// that an answer that cannot be read affects no other, and no caller gets bytes of another caller's answer.
 
 import { type Outcome, outcomes, type SnapshotText } from '../domain/verification.ts';
 import {
@@ -24,7 +24,7 @@ export interface LimitState {
   exceeded: boolean;
   remaining: number;
   resetAtMs: number;
-  /** Where the limit comes from, and its place there, from 0. */
+  /** Owner of the limit, and its place among the owner's limits, from 0. */
   of: (typeof limitOwners)[number];
   index: number;
 }
@@ -36,13 +36,13 @@ export interface Verified {
   /** The balance after charging; undefined for an unlimited key. */
   credits: number | undefined;
   ratelimits: LimitState[];
-  /** When it was decided, on the clock that decides: Redis's. */
+  /** Time of the decision by Redis's clock, in Unix milliseconds. */
   atMs: number;
 }
 
 export interface LimitResult {
   passed: boolean;
-  /** The one that counted: an override replaces the request's. */
+  /** The effective limit: that of an override, or else of the request. */
   limit: number;
   remaining: number;
   resetAtMs: number;
@@ -52,37 +52,38 @@ export interface LimitResult {
 export interface Limited {
   passed: boolean;
   checks: LimitResult[];
-  /** When it was decided, on the clock that decides: Redis's. */
+  /** Time of the decision by Redis's clock, in Unix milliseconds. */
   atMs: number;
 }
 
 export interface Refusal {
   reason: (typeof refusals)[number];
-  about: string;
+  /** What the reason is about, such as the missing permission; may be empty. */
+  detail: string;
 }
 
-/** One answer, from `at` to `end`. */
+/** An answer: the bytes of `packed` from `at` to `end`. */
 export interface Answer {
   packed: Buffer;
   at: number;
   end: number;
-  /** The snapshot of the key that came with it. */
+  /** The snapshot of the key, if the reply has one for this answer. */
   snapshot: Buffer | undefined;
-  /** When the batch was decided, on Redis's clock. */
+  /** Time of the decision by Redis's clock, in Unix milliseconds. */
   atMs: number;
 }
 
-export const unreadable = () => new Error('decide: an answer of the script cannot be read.');
+export const unreadable = () => new Error('decide: the reply of the script cannot be read.');
 
 /**
- * The answers to the first of `asked` items, at least one. Throws when the head does not fit what follows it: then nothing of
- * the reply can be trusted.
+ * Returns the answers to the first of `sent` items, at least one. Throws when the head does not match the bytes that follow it:
+ * then no part of the reply can be trusted.
  */
-export function readReply(packed: Buffer, snapshots: readonly Buffer[], asked: number): Answer[] {
+export function readReply(packed: Buffer, snapshots: readonly Buffer[], sent: number): Answer[] {
   const count = packed[batchHead.at.count] ?? 0;
   const lengthsAt = batchHead.bytes;
   let at = lengthsAt + answerBytes.bytes * count;
-  if (count === 0 || count > asked || packed.length < at) throw unreadable();
+  if (count === 0 || count > sent || packed.length < at) throw unreadable();
   const atMs = readUint(packed, batchHead.at.now, batchHead.fields.now.bytes);
   const answers: Answer[] = [];
   let snapshotAt = 0;
@@ -98,10 +99,10 @@ export function readReply(packed: Buffer, snapshots: readonly Buffer[], asked: n
   return answers;
 }
 
-/** Whether an earlier answer of the batch came with the snapshot of the key. */
+/** Whether an earlier answer of the batch has the snapshot of the key. */
 export const hasSnapshotBefore = ({ packed, at }: Answer): boolean => (packed[at]! & snapshotBefore) !== 0;
 
-/** A decision without the snapshot of the key, or why the item was refused. */
+/** Returns the decision, yet without the snapshot of the key, or why the item was refused. */
 export function readVerified(answer: Answer): Verified | Refusal {
   const { packed, at, end, atMs } = answer;
   const outcome = outcomes[(packed[at]! & ~snapshotBefore) - 1];
@@ -127,7 +128,7 @@ export function readVerified(answer: Answer): Verified | Refusal {
   return { outcome, snapshot: undefined, credits, ratelimits, atMs };
 }
 
-/** The results of a limit item, or why it was refused. */
+/** Returns the results of a limit item, or why it was refused. */
 export function readLimited(answer: Answer): Limited | Refusal {
   const { packed, end, atMs } = answer;
   let { at } = answer;
@@ -155,8 +156,8 @@ export function readLimited(answer: Answer): Limited | Refusal {
 
 function readRefusal({ packed, at, end, snapshot }: Answer): Refusal {
   const reason = refusals[packed[at]! - refusedFrom];
-  const aboutAt = at + refused.at.about;
-  const fits = end - aboutAt >= 2 && packed.readUInt16BE(aboutAt) === end - aboutAt - 2;
+  const detailAt = at + refused.at.detail;
+  const fits = end - detailAt >= 2 && packed.readUInt16BE(detailAt) === end - detailAt - 2;
   if (reason === undefined || !fits || snapshot) throw unreadable();
-  return { reason, about: packed.toString('utf8', aboutAt + 2, end) };
+  return { reason, detail: packed.toString('utf8', detailAt + 2, end) };
 }

@@ -1,6 +1,6 @@
-// TOLLGATE_DURABLE=1: a change is answered when Redis says that it is on disk (WAITAOF), so that a loss of power does not
-// take it back. WAITAOF holds up its connection and speaks of the writes of that connection only. So what changes something
-// goes by a connection of its own, and no verification ever waits behind it.
+// TOLLGATE_DURABLE=1: a change returns after Redis wrote it to its disk (WAITAOF), so that a power failure does not undo it.
+// WAITAOF blocks its connection and covers the writes of that connection only. So changes have a connection of their own, and
+// no verification waits for them.
 
 import { ApiError } from '../errors.ts';
 import { workspaceKey } from './keyspace.ts';
@@ -8,55 +8,55 @@ import { assemble, scriptNames } from './luaSource.ts';
 import { type ConnectOptions, connect, orStoreError, type RedisClient } from './redis.ts';
 import { loadScripts, type Scripts } from './scripts.ts';
 
-/** What changes something for a caller says so in the audit stream: that is what is waited for. */
+/** The scripts of changes: those that write to the audit stream. */
 export const changingScripts = (): ReadonlySet<string> =>
   new Set(scriptNames.filter((name) => assemble(name).lines.some((line) => line.startsWith('lua/include/audit.lua:'))));
 
 export interface Durable {
-  /** `scripts`, of which those that change something answer when the change is on disk. */
+  /** The scripts; those of changes return when the change is on disk. */
   scripts: Scripts;
-  /** A change that is not a script, answered likewise. */
+  /** The same for a change that is not a script. */
   change<Reply>(command: (redis: RedisClient) => Promise<Reply>): Promise<Reply>;
   close(): Promise<void>;
 }
 
-/** Refuses, in words, a Redis that does not write to its disk before it answers, or cannot say that it did. */
+/** Rejects if Redis does not write to its disk before it replies, or has no WAITAOF. */
 export async function openDurable(url: string, options: ConnectOptions, scripts: Scripts): Promise<Durable> {
   if (/^rediss?\+cluster:/.test(url)) {
-    throw new Error('TOLLGATE_DURABLE=1 is not offered on a Redis Cluster: use one Redis, or Sentinel.');
+    throw new Error('TOLLGATE_DURABLE=1 is not supported on a Redis Cluster: use one Redis, or Sentinel.');
   }
-  // The other connection tells of what is lost and regained.
+  // The other connection reports losses of the connection.
   const redis = await connect(url, { ...options, onEvent: undefined });
   let connection = 0;
   redis.on('close', () => connection++);
 
-  // Before the command itself counts as unanswered.
+  // Shorter than the command timeout, so that WAITAOF replies before it.
   const waitMs = Math.floor(options.commandTimeoutMs * 0.8);
 
-  /** Answers whether all that this connection has written is on disk. */
+  /** Whether everything that this connection has written is on disk. */
   const isOnDisk = async () => {
     const [here] = (await redis.call('WAITAOF', 1, 0, waitMs)) as [number, number];
     return here >= 1;
   };
 
-  // Those who ask in one turn of the event loop share an answer.
-  let asked: Promise<boolean> | undefined;
-  function askedOnce(): Promise<boolean> {
-    asked ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
-      asked = undefined;
+  // Changes of one turn of the event loop share a WAITAOF.
+  let pending: Promise<boolean> | undefined;
+  function isOnDiskOnce(): Promise<boolean> {
+    pending ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
+      pending = undefined;
       return isOnDisk();
     });
-    return asked;
+    return pending;
   }
 
   async function settled<Reply>(change: () => Promise<Reply>): Promise<Reply> {
     const before = connection;
     const reply = await change();
-    const cause = await askedOnce().then(
+    const cause = await isOnDiskOnce().then(
       (yes) => (yes ? undefined : new Error('WAITAOF: Redis did not write to its disk in time')),
       (error: Error) => error,
     );
-    // A new connection has written nothing, and would say that all of it is on disk.
+    // After a reconnect, WAITAOF is about the new connection, which has written nothing.
     if (cause === undefined && connection === before) return reply;
     throw new ApiError('store_unavailable', 'The change was made, but may not be on disk.', {
       cause: cause ?? new Error('WAITAOF: the connection was lost before it'),
@@ -66,12 +66,12 @@ export async function openDurable(url: string, options: ConnectOptions, scripts:
   try {
     await check(redis, isOnDisk);
     const changing = await loadScripts(redis, workspaceKey);
-    const waitedFor = changingScripts();
+    const changes = changingScripts();
     return {
       scripts: {
         ...scripts,
         run: (name, ...args) =>
-          waitedFor.has(name) ? settled(() => changing.run(name, ...args)) : scripts.run(name, ...args),
+          changes.has(name) ? settled(() => changing.run(name, ...args)) : scripts.run(name, ...args),
       },
       change: (command) => settled(() => orStoreError(command(redis))),
       close: async () => void (await redis.quit().catch(() => redis.disconnect())),
@@ -83,15 +83,15 @@ export async function openDurable(url: string, options: ConnectOptions, scripts:
 }
 
 async function check(redis: RedisClient, isOnDisk: () => Promise<boolean>) {
-  const refuse = (reason: string) => new Error(`TOLLGATE_DURABLE=1 cannot be kept by this Redis: ${reason}`);
+  const refuse = (reason: string) => new Error(`This Redis does not support TOLLGATE_DURABLE=1: ${reason}`);
   await isOnDisk().catch((error: Error) => {
-    if (/unknown command/i.test(error.message)) throw refuse('it does not know WAITAOF; Redis 7.2 and Valkey 8 do.');
+    if (/unknown command/i.test(error.message)) throw refuse('it has no WAITAOF; Redis 7.2 and Valkey 8 have it.');
     if (/appendonly is disabled/i.test(error.message)) throw refuse('its append-only file is off (appendonly no).');
     throw refuse(error.message);
   });
-  // Not everysec: there some versions answer WAITAOF before the disk has it, Valkey 8.0.1 for one (redis/redis#13793).
+  // With everysec some versions, such as Valkey 8.0.1, reply to WAITAOF before the write is on disk (redis/redis#13793).
   const [, policy] = (await redis.config('GET', 'appendfsync').catch((error: Error) => {
-    throw refuse(`it does not tell its setting appendfsync (${error.message}).`);
+    throw refuse(`its setting appendfsync cannot be read (${error.message}).`);
   })) as string[];
   if (policy !== 'always') throw refuse(`its appendfsync is ${policy}; it must be always.`);
 }

@@ -3,7 +3,7 @@
 
 import { hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
-import { readHistory } from './analytics.ts';
+import { readHistory } from './analytics/histories.ts';
 import { keyFixed, keyFlags, keyRecordFields, never } from './layout.ts';
 import { fromNamed, type Reply } from './records.ts';
 

@@ -25,8 +25,6 @@ export const auditKey = (workspace: string): string => `${workspace}:audit`;
 export const apisKey = (workspace: string): string => `${workspace}:apis`;
 export const apiKey = (workspace: string, apiId: string): string => `${workspace}:api:${apiId.slice(-8)}`;
 export const keysKey = (workspace: string, apiId: string): string => `${workspace}:keys:${apiId.slice(-8)}`;
-export const identityKey = (workspace: string, externalId: string): string => `${workspace}:i:${externalId}`;
-export const identityKeysKey = (workspace: string, id16: string): string => `${workspace}:ik:${id16}`;
 export const permissionSlugsKey = (workspace: string): string => `${workspace}:ps`;
 export const namespaceNamesKey = (workspace: string): string => `${workspace}:nsid`;
 export const formerKeysKey = (workspace: string, apiId: string): string => `${workspace}:uz:${apiId.slice(-8)}`;

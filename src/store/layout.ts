@@ -194,12 +194,14 @@ const keyTail = struct({
 export const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
 
 /**
- * An hour in the history of a key. `bits` has one for each outcome that was counted, and the next for credits spent; only these
- * counts follow (`usageCount` each, then `usageSpent`), then the externalId of that time.
+ * An hour in the history of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted, `usageSpent` if credits
+ * were spent, `usageEntryEnd`. `bits` has a bit for each outcome, from the lowest, and the next one for credits.
  */
 export const usageEntryHead = struct({ hour: uint(4), bits: uint(1) });
 export const usageCount = uint(4);
 export const usageSpent = uint(7);
+/** The externalId at that time, or ''. */
+export const usageEntryEnd = struct({ externalId: text(1) });
 
 /** The name of a count by tag, in the hash of an API and day. Credits spent are counted in a field with `s` before it. */
 export const tagField = struct({
@@ -270,8 +272,8 @@ export const limitedCheck = struct({
   /** The id of the override, without prefix, or nothing. */
   override: text(1),
 });
-/** `about` is text that the refusal needs. */
-export const refused = struct({ reason: uint(1), about: text(2) });
+/** `detail` is what the reason is about, such as a missing permission or a message. */
+export const refused = struct({ reason: uint(1), detail: text(2) });
 
 /** The cached view of a key: what an answer has beside the decision. It changes only with its version. */
 export const snapshot = struct({

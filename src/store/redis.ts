@@ -1,5 +1,5 @@
-// The connection to Redis. It fails fast and never sends a command twice: what may have run is not repeated, and
-// nothing queues up while the connection is away.
+// The connection to Redis. It fails fast: while the connection is lost, commands fail at once instead of waiting. It never sends
+// a command twice that may have run.
 
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -11,27 +11,28 @@ import type { StoreObserver } from './observer.ts';
 
 export type RedisClient = Redis;
 
-/** With replies as they were before RESP3, which is all that a Cluster takes and ioredis's default. */
+/** `legacy` replies are those of RESP2: ioredis's default, and the only ones that a Cluster supports. */
 type Options = RedisOptions & { replyMapping?: 'legacy' };
 
-// A TLS connection that we refuse may have two errors: ours, and then the other side's alert. ioredis listens for one of each
-// connection (redis/ioredis#961), and an error that nobody hears ends the process: so all of them are heard, wherever ioredis
-// makes a connection of its own to Sentinels and nodes.
+// A TLS connection that we reject may emit two errors: ours, and then the alert of the other side. ioredis handles one error per
+// connection (redis/ioredis#961), and an unhandled one ends the process. So every TLS connection gets a listener, also those
+// that ioredis opens to Sentinels and nodes.
 const { connect: connectByTls } = tls;
 tls.connect = ((...args: [ConnectionOptions]) => connectByTls(...args).on('error', () => {})) as typeof tls.connect;
 
 export interface ConnectOptions {
-  /** A command not answered by then has failed, though it may yet run. */
+  /** A command without a reply after this time fails, though it may still run. */
   commandTimeoutMs: number;
   /** A file of certificates to trust, for TLS. */
   caFile?: string | undefined;
-  /** Told of lost and regained connections. */
+  /** Receives a message when the connection is lost or back. */
   onEvent?: ((message: string) => void) | undefined;
   observe?: StoreObserver | undefined;
 }
 
 /**
- * To what a URL says (domain/redisUrl). Rejects, saying why, when Redis is not there; once connected, it comes back by itself.
+ * Connects to a URL (src/domain/redisUrl.ts). Rejects with the cause when Redis cannot be reached. Once connected, it reconnects
+ * by itself.
  */
 export async function connect(
   url: string,
@@ -51,54 +52,54 @@ export async function connect(
   if (/^rediss/.test(url)) options.tls = caFile ? { ca: readCertificates(caFile) } : {};
   const { redis, named } = open(url, options);
 
-  /** What is wrong, by the address it is wrong with: one line per cause, not one per attempt. */
-  const troubles = new Map<string, string>();
-  /** All that was wrong until it was connected. */
+  /** Current errors by address, so that each is reported once, not at every attempt. */
+  const errors = new Map<string, string>();
+  /** All errors before the first connection. */
   let causes: Set<string> | undefined = new Set();
-  const noteTrouble = (where: string) => (error: Error) => {
-    const words = `${where}${inWords(error)}`;
-    if (troubles.get(where) !== words) onEvent?.(`Redis: ${words}`);
-    troubles.set(where, words);
-    causes?.add(words);
+  const reportError = (where: string) => (error: Error) => {
+    const message = `${where}${messageOf(error)}`;
+    if (errors.get(where) !== message) onEvent?.(`Redis: ${message}`);
+    errors.set(where, message);
+    causes?.add(message);
   };
-  const noteWell = (where: string) => () => {
-    if (troubles.delete(where)) onEvent?.(`Redis: ${where}connected again`);
+  const reportConnected = (where: string) => () => {
+    if (errors.delete(where)) onEvent?.(`Redis: ${where}connected again`);
   };
-  redis.on('error', noteTrouble(''));
-  redis.on('ready', noteWell(''));
-  redis.on('sentinelError', noteTrouble('Sentinel: '));
+  redis.on('error', reportError(''));
+  redis.on('ready', reportConnected(''));
+  redis.on('sentinelError', reportError('Sentinel: '));
   redis.on('node error', (error: Error, node: string) => {
-    // Which says only that there was another error, told by the connection that had it.
-    if (error.message !== 'Connection is closed.') noteTrouble(`${node}: `)(error);
+    // This message only repeats that another connection had an error, which that one reports.
+    if (error.message !== 'Connection is closed.') reportError(`${node}: `)(error);
   });
   redis.on('ready', () => observe?.connected());
   redis.on('+node', (node: Redis) => {
-    node.once('ready', noteWell(`${node.options.host}:${node.options.port}: `));
-    // At once rather than with its first command: that would wait, and what is wrong with it would be told late.
+    node.once('ready', reportConnected(`${node.options.host}:${node.options.port}: `));
+    // Now, not with its first command: that would have to wait, and errors would be reported late.
     if (!node.options.readOnly) node.connect().catch(() => {});
   });
 
   try {
-    // Sentinel and Cluster would go on trying, and the promise wait for it.
+    // With Sentinel and Cluster, ioredis retries forever and the promise would never reject.
     await untilConnected(redis);
     await redis.ping();
   } catch (cause) {
     redis.disconnect();
-    // What is wrong with the Sentinels or nodes that the URL names, ioredis keeps to itself.
-    if (named) await tryOnce({ ...options, ...named }).catch(noteTrouble(`${named.host}: `));
+    // ioredis does not report the errors of the Sentinels or nodes that the URL names.
+    if (named) await tryOnce({ ...options, ...named }).catch(reportError(`${named.host}: `));
     throw new Error(`Cannot reach Redis: ${[...causes].join(' ') || (cause as Error).message}`, { cause });
   }
   causes = undefined;
   return redis;
 }
 
-/** Rejects with the first error there is. */
+/** Rejects with the first error. */
 function untilConnected(redis: Redis): Promise<void> {
   const failed = new Promise<never>((_, reject) => redis.once('error', reject));
   return Promise.race([redis.connect(), failed]);
 }
 
-/** Rejects with what is wrong with this connection. */
+/** Connects and disconnects; rejects with the error of this connection. */
 async function tryOnce(options: Options): Promise<void> {
   const redis = new Redis({ ...options, retryStrategy: () => null }).on('error', () => {});
   await untilConnected(redis).finally(() => redis.disconnect());
@@ -111,14 +112,14 @@ function readCertificates(file: string): string {
   } catch (cause) {
     throw new Error(`The file of REDIS_CA_FILE cannot be read: ${(cause as Error).message}`, { cause });
   }
-  // TLS would pass over a file without any, and then trust nothing.
-  if (!holdsCertificate(pem)) throw new Error(`The file of REDIS_CA_FILE holds no certificate: ${file}`);
+  // TLS accepts a file without certificates, and then trusts nothing.
+  if (!containsCertificate(pem)) throw new Error(`The file of REDIS_CA_FILE contains no certificate: ${file}`);
   return pem;
 }
 
-function holdsCertificate(pem: string): boolean {
+function containsCertificate(pem: string): boolean {
   try {
-    // Which takes other forms than PEM too; TLS does not.
+    // X509Certificate also reads other formats than PEM; TLS does not.
     return pem.includes('-----BEGIN') && new X509Certificate(pem).subject !== undefined;
   } catch {
     return false;
@@ -127,13 +128,13 @@ function holdsCertificate(pem: string): boolean {
 
 const untrusted = /SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)/;
 
-/** An error of a connection, with what can be done about it where the error itself does not say it. */
-const inWords = ({ message, code = '' }: Error & { code?: string }): string =>
+/** The message of a connection error, with what to do about it. */
+const messageOf = ({ message, code = '' }: Error & { code?: string }): string =>
   untrusted.test(code)
-    ? `${message} (REDIS_CA_FILE names the certificates to trust)`
+    ? `${message} (set REDIS_CA_FILE to a file with the certificates to trust)`
     : message.replace(/ Retrying from scratch after [\d.]+ms\./, '');
 
-/** Half to all of 100, 200, 400, 500, 500, … ms: servers that lost Redis together do not come back together. */
+/** Half to all of 100, 200, 400, 500, 500, … ms, so that servers that lost Redis together do not reconnect together. */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
 
 interface Opened {
@@ -150,8 +151,8 @@ function open(url: string, options: Options): Opened {
   const { nodes, account } = parsed;
   if (parsed.kind === 'sentinel')
     return { redis: openSentinel(nodes, parsed.master, account, options), named: nodes[0]! };
-  // A Cluster takes the same commands. What a lost connection may have run is not sent again here either: only what a node
-  // refused to run is, to the node it named (MOVED, ASK), or a moment later (TRYAGAIN).
+  // A Cluster has the same commands. Here too, a command that may have run is never repeated: only one that a node refused to run,
+  // at the node that it names (MOVED, ASK), or after a moment (TRYAGAIN).
   const cluster = new BoundedCluster(nodes, {
     lazyConnect: true,
     clusterRetryStrategy: backoffMs,
@@ -159,11 +160,11 @@ function open(url: string, options: Options): Opened {
     retryDelayOnClusterDown: 0,
     retryDelayOnTryAgain: 50,
     maxRedirections: 4,
-    // A master that is silent rather than gone names no other node: who has taken its place is asked now and then.
+    // A master that hangs does not redirect to the node that replaced it, so the slots are read again regularly.
     slotsRefreshInterval: 2000,
-    // Whether all of it is well is each command's own question.
+    // One failed node must not keep commands from the others.
     enableReadyCheck: false,
-    // Certificates are for names, not for what these resolve to.
+    // Certificates are issued for host names, so names are not resolved to addresses here.
     dnsLookup: (name, found) => found(null, name),
     redisOptions: { ...options, ...account },
   });
@@ -179,26 +180,26 @@ function openSentinel(sentinels: Address[], name: string, account: Account, opti
     name,
     sentinelRetryStrategy: backoffMs,
     sentinelCommandTimeout: commandTimeout!,
-    // A master that is silent rather than gone keeps its connection: it is left, and the Sentinels are asked again.
+    // A master that hangs keeps its connection open. After this time it is closed, and the Sentinels are asked for the master.
     socketTimeout: Math.max(2 * commandTimeout!, 1000),
     ...(tls && { sentinelTLS: tls, enableTLSForSentinelMode: true }),
   });
 
-  // A master that is replaced while it is well serves on for seconds, and all it is told is lost. So the Sentinels are
-  // listened to. (ioredis's failoverDetector does so too, but what it hears while connecting ends the client for good.)
+  // A working master that is replaced continues to serve for seconds, and everything written to it is lost. So we subscribe to
+  // the Sentinels. (ioredis's failoverDetector does too, but a message while it connects ends the client.)
   const listeners = sentinels.map((sentinel) => {
     const listener = new Redis({ ...options, ...sentinel }).on('error', () => {});
     listener.on('ready', () => listener.subscribe('+switch-master').catch(() => {}));
     listener.on('message', (_channel, message) => {
       const [master, , , host, port] = message.split(' ');
       if (master !== name) return;
-      const leaveOther = () => {
-        // All the Sentinels say it, some of them when the new one is connected already.
+      const disconnectFromOther = () => {
+        // All Sentinels send it, some when we are already connected to the new master.
         const { remoteAddress, remotePort } = redis.stream;
         if (remoteAddress !== host || String(remotePort) !== port) redis.disconnect(true);
       };
-      if (redis.status === 'ready') leaveOther();
-      else redis.once('ready', leaveOther);
+      if (redis.status === 'ready') disconnectFromOther();
+      else redis.once('ready', disconnectFromOther);
     });
     return listener;
   });
@@ -212,9 +213,8 @@ function openSentinel(sentinels: Address[], name: string, account: Account, opti
 }
 
 /**
- * Every command is answered within the command timeout, and at once when no node is connected: ioredis would keep it until the
- * Cluster is there again, however long that takes. Waiting for the connection to one node counts, and so does going on to
- * another.
+ * A Cluster client whose commands settle within the command timeout, and fail at once when no node is connected: ioredis would
+ * queue them until the Cluster is back. The timeout includes connecting to a node and following redirections.
  */
 class BoundedCluster extends Cluster {
   override sendCommand(...sent: Parameters<Cluster['sendCommand']>): unknown {
@@ -226,45 +226,45 @@ class BoundedCluster extends Cluster {
   }
 }
 
-/** Replies that say that Redis cannot serve now, rather than that we asked it something wrong. */
+/** Error replies of a Redis that cannot serve now. Any other error reply is a bug of ours. */
 const unavailable =
   /^-?(LOADING|READONLY|OOM|MASTERDOWN|NOAUTH|WRONGPASS|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|MISCONF|NOREPLICAS|UNKILLABLE)\b/;
 
-/** A script that found no room, see require_room in lua/include/records.lua. */
-const noRoom = /^-?RECORDS (\d+)/;
+/** The error of require_room in lua/include/records.lua, with the limit. */
+const recordsError = /^-?RECORDS (\d+)/;
 
-export const tooManyRecords = (most: string): ApiError =>
+export const tooManyRecords = (limit: string): ApiError =>
   new ApiError(
     'too_many_records',
-    `The workspace may have ${most} records (APIs, keys, identities, namespaces, overrides, permissions, roles and root keys), ` +
-      'and has no room for what this call would create. Delete some, or ask the operator to raise RECORDS_MAX.',
+    `The workspace may have at most ${limit} records (APIs, keys, identities, namespaces, overrides, permissions, roles and root keys), ` +
+      'and this call would create more. Delete some, or ask the operator to raise RECORDS_MAX.',
   );
 
-/** What a failed command means to the caller: Redis cannot serve (503), or a bug of ours (500). */
+/** The error of a failed command for the caller: Redis cannot serve (503), or a bug of ours (500). */
 export function storeError(cause: unknown, locate: (message: string) => string = (message) => message): Error {
   if (cause instanceof ApiError) return cause;
   const error = cause as Error;
   const message = locate(error.message);
   const isReply = error.name === 'ReplyError';
-  const [, most] = (isReply && noRoom.exec(error.message)) || [];
-  if (most !== undefined) return tooManyRecords(most);
+  const [, recordsMax] = (isReply && recordsError.exec(error.message)) || [];
+  if (recordsMax !== undefined) return tooManyRecords(recordsMax);
   if (isReply && !unavailable.test(error.message)) return new Error(message, { cause });
-  return new ApiError('store_unavailable', 'The store cannot be reached or did not answer in time.', {
+  return new ApiError('store_unavailable', 'The store cannot be reached or did not reply in time.', {
     cause: new Error(message, { cause }),
   });
 }
 
-/** Why Redis is not ready, in words for an operator; nothing of Redis's own texts but the first word of an error. */
+/** Why Redis is not ready, for an operator. Of an error reply only the first word, as the rest may contain names of keys. */
 export function notReady(cause: Error, timeoutMs: number): ApiError {
   const reason =
     cause.name === 'ReplyError'
-      ? `Redis answers, but cannot serve: ${/^\w+/.exec(cause.message)?.[0]}.`
+      ? `Redis replies with an error: ${/^\w+/.exec(cause.message)?.[0]}.`
       : cause.message === 'Command timed out'
-        ? `Redis did not answer within ${timeoutMs} ms.`
+        ? `Redis did not reply within ${timeoutMs} ms.`
         : 'Redis cannot be reached.';
   return new ApiError('store_unavailable', reason, { cause });
 }
 
-/** The reply to a command sent outside of a script; a failure means what storeError says. */
+/** The reply to a command outside of a script; rejects with storeError. */
 export const orStoreError = <Reply>(reply: Promise<Reply>): Promise<Reply> =>
   reply.catch((cause) => Promise.reject(storeError(cause)));

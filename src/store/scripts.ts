@@ -1,7 +1,7 @@
 // Loads the scripts of lua/ into Redis, and runs them.
 //
-// A script that begins with `#!lua name=` is a library: Redis keeps it with its functions (FUNCTION LOAD, FCALL), where of
-// any other it keeps the compiled text only (SCRIPT LOAD, EVALSHA) and makes the functions again with every call.
+// A script that begins with `#!lua name=` is a library: Redis stores it with its functions (FUNCTION LOAD, FCALL). Of any other
+// script Redis stores the compiled text only (SCRIPT LOAD, EVALSHA) and creates the functions with every call.
 
 import { Cluster, type Redis } from 'ioredis';
 import { ApiError } from '../errors.ts';
@@ -14,12 +14,13 @@ import { type RedisClient, storeError } from './redis.ts';
 export type Argument = string | number | Buffer;
 
 export interface Scripts {
-  /** Runs a script on a workspace; strings in the reply are text. */
+  /** Runs a script on a workspace. Strings in the reply are text. */
   run(name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown>;
-  /** The same for replies that hold packed bytes: strings are Buffers. */
+  /** The same, for replies with packed bytes: strings are Buffers. */
   runPacked(name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown>;
+  /** An error message of a script, with the files and lines of lua/. */
   locate(name: string, message: string): string;
-  /** Loads those that Redis has forgotten. Rejects when it does not answer. */
+  /** Loads the scripts that Redis does not have. Rejects when Redis does not reply. */
   load(): Promise<void>;
 }
 
@@ -36,7 +37,7 @@ export async function loadScripts(
   for (const script of scripts.values()) {
     const digest = await (script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source)).catch(
       (cause: Error) => {
-        // Not with its cause, which holds the whole script.
+        // Without the cause, whose message contains the whole script.
         throw new Error(locate(script, cause.message));
       },
     );
@@ -47,16 +48,16 @@ export async function loadScripts(
   await removeOldLibraries(redis, libraries);
 
   async function load() {
-    const known = (await redis.script('EXISTS', ...digests.keys())) as number[];
+    const loaded = (await redis.script('EXISTS', ...digests.keys())) as number[];
     for (const [index, script] of [...digests.values()].entries()) {
-      if (known[index] !== 1) await redis.script('LOAD', script.source);
+      if (loaded[index] !== 1) await redis.script('LOAD', script.source);
     }
     for (const library of libraries) await loadLibrary(redis, library);
   }
 
   const commands = redis as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
 
-  /** `kind` is '' or 'Buffer', as ioredis ends the names of commands whose strings are Buffers. */
+  /** `kind` is the suffix of ioredis's commands: 'Buffer' where strings in the reply are Buffers. */
   async function call(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
     const script = scripts.get(name)!;
     const workspace = workspaceKey(workspaceId);
@@ -69,9 +70,9 @@ export async function loadScripts(
     const startedAt = performance.now();
     try {
       const reply = await send().catch(async (cause: Error) => {
-        // As NOSCRIPT is for scripts, which ioredis sees to: it has not run, so it may be sent again.
+        // It has not run, so it may be sent again. (For other scripts ioredis does the same after NOSCRIPT.)
         if (!cause.message.includes('Function not found')) throw cause;
-        // Should that fail, what is sent again says why.
+        // If loading fails, the second call reports why.
         await loadLibrary(redis, script).catch(() => {});
         return send();
       });
@@ -95,35 +96,35 @@ export async function loadScripts(
   };
 }
 
-/** Every Redis that keeps libraries of its own: the masters of a cluster. */
-function holders(redis: RedisClient): Redis[] {
+/** The Redis servers that store libraries: of a Cluster all masters. */
+function serversOf(redis: RedisClient): Redis[] {
   const client: unknown = redis;
   return client instanceof Cluster ? client.nodes('master') : [redis];
 }
 
-/** Asked before it is sent, as a Redis that is full or a replica refuses what it has already. */
+/** Loads a library where it is missing. A full Redis and a replica refuse FUNCTION LOAD even if they have the library. */
 async function loadLibrary(redis: RedisClient, { library, source }: Script): Promise<void> {
-  const loaded = holders(redis).map(async (holder) => {
-    const known = (await holder.function('LIST', 'LIBRARYNAME', library!)) as unknown[];
-    if (known.length > 0) return;
-    await holder.function('LOAD', source).catch((cause: Error) => {
-      // Another server was first.
+  const loaded = serversOf(redis).map(async (server) => {
+    const found = (await server.function('LIST', 'LIBRARYNAME', library!)) as unknown[];
+    if (found.length > 0) return;
+    await server.function('LOAD', source).catch((cause: Error) => {
+      // Another Tollgate server was first.
       if (!cause.message.includes('already exists')) throw cause;
     });
   });
-  // One of many that is down keeps the others from nothing; it is loaded there by whoever misses it.
+  // A master that is down does not matter: the library is loaded there by the first call that finds it missing.
   const results = await Promise.allSettled(loaded);
   const [failed] = results.filter((result) => result.status === 'rejected');
   if (failed && results.every((result) => result.status === 'rejected')) throw failed.reason;
 }
 
-/** What earlier versions left. A server of such a version that still runs loads its own again when it finds it gone. */
+/** Removes the libraries of other versions. A server of such a version loads its library again with its next call. */
 async function removeOldLibraries(redis: RedisClient, libraries: readonly Script[]): Promise<void> {
-  for (const holder of holders(redis)) {
-    const reply = (await holder.function('LIST', 'LIBRARYNAME', `${libraryPrefix}*`)) as string[][];
+  for (const server of serversOf(redis)) {
+    const reply = (await server.function('LIST', 'LIBRARYNAME', `${libraryPrefix}*`)) as string[][];
     for (const [, name] of reply) {
       if (libraries.some(({ library }) => library === name)) continue;
-      await holder.function('DELETE', name!).catch(() => {}); // Gone already, or a replica: it costs a little memory.
+      await server.function('DELETE', name!).catch(() => {}); // It no longer exists, or this is a replica, where it costs a little memory.
     }
   }
 }

@@ -1,5 +1,5 @@
-// The cacheable part of a verification (name, meta, permissions …), and the cache of it. lua/decide.lua returns it only when the
-// version that the caller sends is out of date, as with an ETag.
+// The cacheable part of a verification (name, meta, permissions …), and its cache. lua/decide.lua returns a snapshot only when
+// the version that the server sends is out of date, as with an ETag.
 
 import { JsonText } from '../domain/json.ts';
 import {
@@ -16,11 +16,11 @@ import { Reader, type Values } from './struct.ts';
 /** Bytes of cached snapshots, in each of two generations. */
 const snapshotBytesMax = 32 * 1024 * 1024;
 
-/** The doorkeeper tells keys apart by so many bits of their digests, and forgets them when it has so many. */
+/** The doorkeeper identifies a key by this many bits of its digest, and is cleared when it has `doorkeeperMax` keys. */
 const doorkeeperBits = 20;
 const doorkeeperMax = 2 ** 17;
 
-/** For a key of which nothing is cached. */
+/** The version to send for a key without a cached snapshot. */
 export const noVersion = '\0'.repeat(9);
 
 export interface CachedSnapshot {
@@ -30,19 +30,19 @@ export interface CachedSnapshot {
   snapshot: SnapshotText;
   bytes: number;
   /** Extra batch weight; a plain verification weighs 1. */
-  moreWork: number;
+  extraWeight: number;
 }
 
 /**
- * Snapshots by the digest of their key, each with its workspace and version; the script confirms the version in the round trip
- * that decides. A key is cached from its second use on (a doorkeeper, as in TinyLFU): keys that are used once take no memory,
- * no time of the garbage collector and no place of another key. A key that was imported into two workspaces is cached for
- * the last one that used it.
+ * Snapshots by the digest of their key, each with its workspace and version. The script confirms the version in the round trip
+ * that decides. A key is cached from its second use on (a doorkeeper, as in TinyLFU), so that keys that are used once take no
+ * memory, no time of the garbage collector and no other key's place. A key that was imported into two workspaces is cached
+ * for the one that used it last.
  */
 export class SnapshotCache {
   readonly #doorkeeper = new Uint8Array(2 ** doorkeeperBits / 8);
   #doorkeeperCount = 0;
-  /** The snapshots that were used last, and the generation before them. */
+  /** The recently used snapshots, and the generation before them. */
   #recent = new Map<string, CachedSnapshot>();
   #older = new Map<string, CachedSnapshot>();
   #recentBytes = 0;
@@ -52,32 +52,32 @@ export class SnapshotCache {
     return entry?.workspaceId === workspaceId ? entry : undefined;
   }
 
-  /** Keeps an entry that was just confirmed. */
+  /** Moves an entry whose version was just confirmed to the recent generation. */
   keep(digest: string, entry: CachedSnapshot): SnapshotText {
-    // An earlier request may have brought a newer version.
+    // An earlier request may have added a newer version.
     if (!this.#recent.has(digest)) this.#put(digest, entry);
     return entry.snapshot;
   }
 
-  /** `outdated` is what was cached of it, of another version. */
+  /** Caches a snapshot, from the second use of its key on. `outdated` is the cached entry of another version. */
   add(
     workspaceId: string,
     digest: string,
     { version, snapshot }: VersionedSnapshot,
     outdated: CachedSnapshot | undefined,
   ): SnapshotText {
-    // An earlier request may have brought it.
-    const brought = this.find(workspaceId, digest);
-    if (brought?.version === version) return this.keep(digest, brought);
+    // An earlier request may have added this version.
+    const added = this.find(workspaceId, digest);
+    if (added?.version === version) return this.keep(digest, added);
     const printed = printSnapshot(snapshot);
     if (!outdated && !this.#isSecondUse(digest)) return printed;
     const flat = flattened(printed);
     const bytes = 250 + bytesOf(flat);
-    this.#put(digest, { workspaceId, version, snapshot: flat, bytes, moreWork: moreWorkOf(flat, bytes) });
+    this.#put(digest, { workspaceId, version, snapshot: flat, bytes, extraWeight: extraWeightOf(flat, bytes) });
     return flat;
   }
 
-  /** Whether this key, or one whose digest ends alike, was used recently. Notes this use. */
+  /** Whether this key, or one with the same last bits of its digest, was used recently. Records this use. */
   #isSecondUse(digest: string): boolean {
     const number = (digest.charCodeAt(31) << 16) | (digest.charCodeAt(30) << 8) | digest.charCodeAt(29);
     const at = (number & (2 ** doorkeeperBits - 1)) >> 3;
@@ -102,13 +102,12 @@ export class SnapshotCache {
   }
 }
 
-/** The snapshot of a key, of this version. */
 export interface VersionedSnapshot {
   version: string;
   snapshot: Snapshot;
 }
 
-/** As lua/include/decide/snapshot.lua packs it. The slugs of `permissionLists` (numbers) are yet to be read, if there are any. */
+/** Reads what lua/include/decide/snapshot.lua packs. The caller has to read the slugs of the numbers in `permissionLists`. */
 export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLists: string[] } {
   const reader = new Reader(packed);
   const { version, ...fields } = layout.snapshot.read(reader);
@@ -142,7 +141,7 @@ const ratelimitOf = ({ id16, name, limit, duration, autoApply }: Values<typeof l
   autoApply: autoApply === 1,
 });
 
-/** V8 keeps joined strings as trees of their parts, and would walk them for each response: 3 % of the server's time. */
+/** A copy whose strings are flat. V8 stores joined strings as trees, and would walk them for each response: 3 % of the server's time. */
 const flattened = ({
   apiId,
   externalId,
@@ -161,13 +160,13 @@ const flattened = ({
 const copied = (text: string): string => Buffer.from(text).toString();
 const copiedLimit = ({ name, text, ...limit }: PrintedLimit) => ({ name: copied(name), text: copied(text), ...limit });
 
-/** A string takes at most its bytes in UTF-8, and a fixed overhead. */
+/** Memory of a snapshot, at most: the bytes of each string in UTF-8, and a fixed overhead. */
 const bytesOf = ({ apiId, externalId = '', fields, keyLimits, identityLimits }: SnapshotText): number =>
   [apiId, externalId, fields, ...[...keyLimits, ...identityLimits].flatMap(({ name, text }) => [name, text])].reduce(
     (sum, text) => sum + 40 + Buffer.byteLength(text),
     0,
   );
 
-/** Each 16 KB weighs 1, as a key may have megabytes of permissions, which this process writes; so do eight limits, for Redis. */
-const moreWorkOf = ({ keyLimits, identityLimits }: SnapshotText, bytes: number): number =>
+/** Each 16 KB weighs 1, because this process writes them to the response and a key may have megabytes of permissions; so do eight limits, because Redis checks them. */
+const extraWeightOf = ({ keyLimits, identityLimits }: SnapshotText, bytes: number): number =>
   Math.floor(bytes / 16_384) + Math.floor((keyLimits.length + identityLimits.length) / 8);

@@ -1,4 +1,4 @@
-// Everything about Redis. Operations see only these functions.
+// Opens the store: everything about Redis. Operations see only these functions.
 
 import { AcceptedRootKeys } from './accepted.ts';
 import { openAnalytics } from './analytics.ts';
@@ -8,45 +8,45 @@ import { Breaker } from './breaker.ts';
 import type { StoreContext } from './context.ts';
 import { checkDataVersion } from './dataVersion.ts';
 import { Decider } from './decide.ts';
-import { openDurable } from './durable.ts';
+import { type Durable, openDurable } from './durable.ts';
 import { openIdentities } from './identities.ts';
 import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
 import type { StoreObserver } from './observer.ts';
 import { openOverrides } from './overrides.ts';
 import { openRbac } from './rbac.ts';
-import { connect, notReady, orStoreError } from './redis.ts';
+import { connect, notReady, orStoreError, type RedisClient } from './redis.ts';
 import { cliActor, openRootKeys } from './rootKeys.ts';
-import { loadScripts } from './scripts.ts';
+import { loadScripts, type Scripts } from './scripts.ts';
 import { slugsOf } from './slugs.ts';
 import { openSweep } from './sweep.ts';
 import { openWorkspaces } from './workspaces.ts';
 
-/** How long an answer about readiness stands. */
-const readyHoldMs = 100;
+/** How long a result of `ready` is used again. */
+const readinessCacheMs = 100;
 
 export interface StoreOptions {
   url: string;
   commandTimeoutMs: number;
-  /** A file of certificates to trust, for `rediss://`. */
+  /** A PEM file of certificates to trust, for `rediss://`. */
   caFile?: string | undefined;
-  /** How long the record of a deleted key stays. */
+  /** How long the record of a deleted key is kept. */
   keyRetentionMs: number;
   usageRetentionMs: number;
   auditEventsMax: number;
-  /** Tags an API counts at most. */
+  /** Limit of the tags that an API counts. */
   tagsMax: number;
-  /** Bytes that the counts by tag of an API take in a day at most. */
+  /** Limit of the bytes of an API's counts by tag in a day. */
   tagBytesMax: number;
-  /** Identifiers that a namespace counts in a day at most. */
+  /** Limit of the identifiers that a namespace counts in a day. */
   identifiersMax: number;
-  /** Records a workspace has at most, see lua/include/records.lua; 0 is no bound. */
+  /** Limit of the records of a workspace, see lua/include/records.lua; 0 is no limit. */
   recordsMax: number;
-  /** Verifications and limit checks that may wait for Redis at once. */
+  /** Limit of the verifications and limit checks that wait for Redis. */
   inFlightMax: number;
-  /** Answers a change when it is on Redis's disk. */
+  /** A change returns after Redis wrote it to its disk. */
   durable: boolean;
-  /** For tests that hold the clock; otherwise Redis's own decides. */
+  /** The time of a test; without it Redis's clock decides. */
   nowMs?: (() => number | undefined) | undefined;
   onEvent?: ((message: string) => void) | undefined;
   observe?: StoreObserver | undefined;
@@ -54,66 +54,22 @@ export interface StoreOptions {
 
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
-  const { keyRetentionMs, usageRetentionMs, auditEventsMax, recordsMax, inFlightMax, commandTimeoutMs, observe } =
-    options;
-  const breaker = new Breaker({
-    // In a Cluster any command on the workspace's key finds the node that has it now.
-    probe: (target) => (redis.isCluster ? redis.exists(target) : redis.ping()),
-    confirmMs: Math.min(commandTimeoutMs / 2, 500),
-    isClosed: () => redis.status === 'end',
-    onEvent: options.onEvent,
+  const { scripts, durable } = await loadAll(redis, options).catch((error) => {
+    // The caller has no connection to close, and an open one would keep the process alive.
+    redis.disconnect();
+    throw error;
   });
-  const scripts = await checkDataVersion(redis)
-    .then(() => loadScripts(redis, workspaceKey, observe, breaker))
-    .catch((error) => {
-      // Nobody else can close it, and while it is open the process does not end.
-      redis.disconnect();
-      throw error;
-    });
-  const durable = options.durable
-    ? await openDurable(options.url, options, scripts).catch((error) => {
-        redis.disconnect();
-        throw error;
-      })
-    : undefined;
-  const now = () => options.nowMs?.() ?? '';
-  async function currentMs(): Promise<number> {
-    const held = now();
-    if (held !== '') return held;
-    const [seconds, micros] = await orStoreError(redis.time());
-    return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
-  }
-  const context: StoreContext = {
-    redis,
-    currentMs,
-    scripts: durable?.scripts ?? scripts,
-    change: durable?.change ?? ((command) => orStoreError(command(redis))),
-    now,
-    // The operator can always make a root key from the command line.
-    actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax, recordsMax: actor === cliActor ? 0 : recordsMax }),
-    keyRetentionMs,
-    usageRetentionMs,
-    observe,
-  };
-
-  let readiness: Promise<void> | undefined;
+  const context = contextOf(redis, scripts, durable, options);
   const accepted = new AcceptedRootKeys();
   const rootKeys = openRootKeys(context, accepted);
   const { permissions, roles } = openRbac(context);
   return {
     decide: new Decider({
+      ...options,
       scripts,
       accepted,
       slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
-      usageRetentionMs,
-      tagsMax: options.tagsMax,
-      tagBytesMax: options.tagBytesMax,
-      identifiersMax: options.identifiersMax,
-      recordsMax,
-      inFlightMax,
-      commandTimeoutMs,
-      now,
-      observe,
+      now: context.now,
     }),
     permissions,
     roles,
@@ -127,22 +83,11 @@ export async function openStore(options: StoreOptions) {
     workspaces: openWorkspaces(context, () => rootKeys),
     sweep: openSweep(context),
 
-    currentMs,
-
-    /**
-     * Resolves when Redis answers and has all scripts; rejects with an ApiError that says why when it does not. However
-     * often it is asked, Redis is asked seldom: an answer is given again for a moment.
-     */
-    ready(): Promise<void> {
-      readiness ??= scripts
-        .load()
-        .catch((cause) => Promise.reject(notReady(cause, commandTimeoutMs)))
-        .finally(() => setTimeout(() => (readiness = undefined), readyHoldMs).unref());
-      return readiness;
-    },
+    currentMs: context.currentMs,
+    ready: readiness(scripts, options.commandTimeoutMs),
 
     async close(): Promise<void> {
-      // What was sent is answered first; a connection that is away has nothing to answer.
+      // QUIT waits for the replies to earlier commands; on a lost connection there are none to wait for.
       await redis.quit().catch(() => redis.disconnect());
       await durable?.close();
     },
@@ -150,3 +95,59 @@ export async function openStore(options: StoreOptions) {
 }
 
 export type Store = Awaited<ReturnType<typeof openStore>>;
+
+/** Loads the scripts, after the version of the data was checked. */
+async function loadAll(redis: RedisClient, options: StoreOptions): Promise<{ scripts: Scripts; durable?: Durable }> {
+  const { url, commandTimeoutMs, observe } = options;
+  const breaker = new Breaker({
+    // In a Cluster any command on a workspace's key finds the node that has it.
+    probe: (target) => (redis.isCluster ? redis.exists(target) : redis.ping()),
+    confirmMs: Math.min(commandTimeoutMs / 2, 500),
+    isClosed: () => redis.status === 'end',
+    onEvent: options.onEvent,
+  });
+  await checkDataVersion(redis);
+  const scripts = await loadScripts(redis, workspaceKey, observe, breaker);
+  return options.durable ? { scripts, durable: await openDurable(url, options, scripts) } : { scripts };
+}
+
+function contextOf(
+  redis: RedisClient,
+  scripts: Scripts,
+  durable: Durable | undefined,
+  { nowMs, auditEventsMax, recordsMax, keyRetentionMs, usageRetentionMs, observe }: StoreOptions,
+): StoreContext {
+  const now = () => nowMs?.() ?? '';
+  return {
+    redis,
+    async currentMs(): Promise<number> {
+      const fixed = now();
+      if (fixed !== '') return fixed;
+      const [seconds, micros] = await orStoreError(redis.time());
+      return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+    },
+    scripts: durable?.scripts ?? scripts,
+    change: durable?.change ?? ((command) => orStoreError(command(redis))),
+    now,
+    // The command line has no limit of records, so that an operator can always create a root key.
+    actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax, recordsMax: actor === cliActor ? 0 : recordsMax }),
+    keyRetentionMs,
+    usageRetentionMs,
+    observe,
+  };
+}
+
+/**
+ * Returns a function that resolves when Redis replies and has all scripts, and rejects with an ApiError that states why it is
+ * not ready. Calls within `readinessCacheMs` share a result, so that frequent health checks cost Redis little.
+ */
+function readiness(scripts: Scripts, commandTimeoutMs: number): () => Promise<void> {
+  let cached: Promise<void> | undefined;
+  return () => {
+    cached ??= scripts
+      .load()
+      .catch((cause) => Promise.reject(notReady(cause, commandTimeoutMs)))
+      .finally(() => setTimeout(() => (cached = undefined), readinessCacheMs).unref());
+    return cached;
+  };
+}

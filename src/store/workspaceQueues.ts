@@ -1,75 +1,78 @@
-// What waits for Redis, by workspace. What arrives in one turn of the event loop gathers in a batch. A workspace has some
-// work at Redis at most; what comes meanwhile gathers here. So Redis's queue stays short, and whoever sends the most
-// expensive requests there are waits for them himself, and everybody else for a few of them.
+// Queues of requests for Redis, one per workspace. Requests that arrive in one turn of the event loop join a batch. The work
+// that a workspace has at Redis is limited; further batches wait here. So Redis's own queue stays short: a caller that sends
+// the most expensive requests waits for all of them, and other workspaces wait for a few of them.
 //
-// Requests whose root key was not accepted recently (accepted.ts) are newcomers. Workspaces that do not exist are as many as
-// a caller likes, each a batch and a call, so a bound for each workspace is none. All newcomers together have a bound: a
-// number of batches at Redis. The others never wait behind more than these, nor for room.
+// Requests whose root key was not accepted recently (accepted.ts) are newcomers. A caller can invent any number of
+// workspaces, each with a batch and a call of its own, so a limit per workspace does not limit newcomers. All newcomers
+// together have a limit of batches at Redis. Other requests wait for no more than these, and have a limit of their own for
+// waiting requests.
 
 import { mayTake } from '../domain/share.ts';
 import { ApiError } from '../errors.ts';
 import { storeError } from './redis.ts';
 
-/** Requests that go to Redis as one call. */
-export interface Gathering {
-  /** How much work it is; a plain request is 1. */
+/** Requests that are sent to Redis as one call. */
+export interface QueuedBatch {
+  /** Its work; a plain request is 1. */
   readonly weight: number;
-  /** How many requests it holds. */
+  /** Number of requests. */
   readonly count: number;
-  /** Fails all of them. */
+  /** Fails all requests. */
   fail(error: unknown): void;
 }
 
-export interface QueueOptions<Batch extends Gathering> {
+export interface QueueOptions<Batch extends QueuedBatch> {
   newBatch: () => Batch;
-  /** Has a batch answered, each of its requests on its own; rejects when none of them could be. */
+  /** Sends a batch and settles each of its requests; rejects when it could settle none of them. */
   send: (workspaceId: string, batch: Batch) => Promise<void>;
-  /** A batch of this weight takes no more requests. */
+  /** A batch with this weight is full. */
   weightMax: number;
-  /** While it has this much work at Redis, a workspace's next batches wait. */
+  /** While a workspace has this much work at Redis, its next batches wait. */
   workMax: number;
-  /** Requests that may wait in all, and as many of newcomers; beyond, they are refused at once rather than answered late. */
+  /** Limit of waiting requests, and the same again for those of newcomers. Further requests are refused at once. */
   inFlightMax: number;
-  /** Batches of newcomers that may be at Redis at once. */
+  /** Limit of the batches of newcomers at Redis. */
   newcomersAtOnce: number;
-  /** What has waited here for so long is refused instead of sent: it could not be answered in time. */
+  /** A batch that waited this long is refused instead of sent: its callers no longer wait. */
   waitMs: number;
+  /** Called for each request that is refused because too many wait. */
   overloaded: () => void;
 }
 
-/** Lanes that share one bound. */
-class Room<Batch> {
-  /** Only those with requests under way: anybody may name a workspace. */
+/** The queues that share one limit of waiting requests. */
+class QueueGroup<Batch> {
+  /** Only queues with requests in flight, because a caller can name any workspace. */
   readonly queues = new Map<string, Queue<Batch>>();
   inFlight = 0;
 }
 
 class Queue<Batch> {
   readonly workspaceId: string;
-  readonly room: Room<Batch>;
-  /** Requests under way, here or at Redis. */
+  readonly group: QueueGroup<Batch>;
+  /** Requests in flight, here or at Redis. */
   inFlight = 0;
   /** The weight of the batches at Redis. */
   work = 0;
-  /** It goes on when this turn of the event loop ends. Otherwise what waits goes on with the next answer. */
+  /** It is sent when this turn of the event loop ends. Otherwise the next reply to this workspace sends what waits. */
   scheduled = false;
-  /** Batches that wait, each with when it was begun. The last one gathers. */
+  /** Waiting batches, each with its time of creation. Requests join the last one. */
   readonly waiting: { batch: Batch; since: number }[] = [];
 
-  constructor(workspaceId: string, room: Room<Batch>) {
+  constructor(workspaceId: string, group: QueueGroup<Batch>) {
     this.workspaceId = workspaceId;
-    this.room = room;
+    this.group = group;
   }
 }
 
-export class WorkspaceQueues<Batch extends Gathering> {
+export class WorkspaceQueues<Batch extends QueuedBatch> {
   readonly #options: QueueOptions<Batch>;
-  readonly #known = new Room<Batch>();
-  readonly #newcomers = new Room<Batch>();
-  /** Batches of newcomers at Redis, and queues of newcomers with batches that wait for one of these to be answered. */
+  readonly #accepted = new QueueGroup<Batch>();
+  readonly #newcomers = new QueueGroup<Batch>();
+  /** Batches of newcomers at Redis. */
   #newcomersAtRedis = 0;
-  readonly #queue = new Set<Queue<Batch>>();
-  /** Those that are scheduled. */
+  /** Queues of newcomers that wait until one of these batches is settled, in order of arrival. */
+  readonly #waitingNewcomers = new Set<Queue<Batch>>();
+  /** Queues that are scheduled for the end of this turn. */
   #turn: Queue<Batch>[] = [];
 
   constructor(options: QueueOptions<Batch>) {
@@ -77,27 +80,27 @@ export class WorkspaceQueues<Batch extends Gathering> {
   }
 
   get inFlight(): number {
-    return this.#known.inFlight + this.#newcomers.inFlight;
+    return this.#accepted.inFlight + this.#newcomers.inFlight;
   }
 
-  /** The batch that the next request of a workspace joins. Throws when there is no room for it. */
-  join(workspaceId: string, isKnown: boolean): Batch {
+  /** Returns the batch that the next request of a workspace joins. Throws when too many requests wait. */
+  join(workspaceId: string, isAccepted: boolean): Batch {
     const { inFlightMax, weightMax, newBatch, overloaded } = this.#options;
-    const room = isKnown ? this.#known : this.#newcomers;
-    let queue = room.queues.get(workspaceId);
-    if (!mayTake(queue ? queue.inFlight : 0, room.inFlight, inFlightMax)) {
+    const group = isAccepted ? this.#accepted : this.#newcomers;
+    let queue = group.queues.get(workspaceId);
+    if (!mayTake(queue ? queue.inFlight : 0, group.inFlight, inFlightMax)) {
       overloaded();
       throw new ApiError('store_unavailable', 'The server is overloaded; retry later.');
     }
     if (!queue) {
-      queue = new Queue(workspaceId, room);
-      room.queues.set(workspaceId, queue);
+      queue = new Queue(workspaceId, group);
+      group.queues.set(workspaceId, queue);
     }
-    room.inFlight++;
+    group.inFlight++;
     queue.inFlight++;
     const last = queue.waiting.at(-1);
     if (last && last.batch.weight < weightMax) return last.batch;
-    if (last) this.#go(queue);
+    if (last) this.#sendWaiting(queue);
     if (!queue.scheduled) {
       queue.scheduled = true;
       if (this.#turn.push(queue) === 1) setImmediate(() => this.#endTurn());
@@ -112,49 +115,50 @@ export class WorkspaceQueues<Batch extends Gathering> {
     this.#turn = [];
     for (const queue of turn) {
       queue.scheduled = false;
-      this.#go(queue);
+      this.#sendWaiting(queue);
     }
   }
 
-  #go(queue: Queue<Batch>) {
+  #sendWaiting(queue: Queue<Batch>) {
     const { workMax, waitMs, newcomersAtOnce } = this.#options;
     while (queue.work < workMax && queue.waiting.length > 0) {
-      if (queue.room === this.#newcomers && this.#newcomersAtRedis >= newcomersAtOnce) {
-        this.#queue.add(queue);
+      if (queue.group === this.#newcomers && this.#newcomersAtRedis >= newcomersAtOnce) {
+        this.#waitingNewcomers.add(queue);
         return;
       }
       const { batch, since } = queue.waiting.shift()!;
       if (performance.now() - since < waitMs) void this.#send(queue, batch);
-      else this.#fail(queue, batch, storeError(new Error('Waited too long for those before it')));
+      else this.#fail(queue, batch, storeError(new Error('Waited too long in the queue')));
     }
   }
 
   async #send(queue: Queue<Batch>, batch: Batch) {
-    const isNewcomer = queue.room === this.#newcomers;
+    const isNewcomer = queue.group === this.#newcomers;
     queue.work += batch.weight;
     if (isNewcomer) this.#newcomersAtRedis++;
     try {
       await this.#options.send(queue.workspaceId, batch);
     } catch (error) {
       batch.fail(error);
-      // Where Redis cannot serve, those that wait would learn so one after the other.
-      const cannotServe = error instanceof ApiError && error.code === 'store_unavailable';
-      if (cannotServe) for (const waits of isNewcomer ? [queue, ...this.#queue] : [queue]) this.#failAll(waits, error);
+      // If Redis is unavailable, waiting batches fail now instead of one after the other.
+      const isUnavailable = error instanceof ApiError && error.code === 'store_unavailable';
+      if (isUnavailable)
+        for (const other of isNewcomer ? [queue, ...this.#waitingNewcomers] : [queue]) this.#failAll(other, error);
     } finally {
-      this.#past(queue, batch);
+      this.#leave(queue, batch);
       queue.work -= batch.weight;
-      if (!queue.scheduled) this.#go(queue);
+      if (!queue.scheduled) this.#sendWaiting(queue);
       if (isNewcomer) this.#nextNewcomer();
     }
   }
 
-  /** Hands a place of newcomers at Redis on, to the queue that has waited the longest for it. */
+  /** Gives a place of newcomers at Redis to the queue that has waited longest for one. */
   #nextNewcomer() {
     this.#newcomersAtRedis--;
-    for (const queue of this.#queue) {
+    for (const queue of this.#waitingNewcomers) {
       if (this.#newcomersAtRedis >= this.#options.newcomersAtOnce) return;
-      this.#queue.delete(queue);
-      this.#go(queue);
+      this.#waitingNewcomers.delete(queue);
+      this.#sendWaiting(queue);
     }
   }
 
@@ -164,12 +168,12 @@ export class WorkspaceQueues<Batch extends Gathering> {
 
   #fail(queue: Queue<Batch>, batch: Batch, error: unknown) {
     batch.fail(error);
-    this.#past(queue, batch);
+    this.#leave(queue, batch);
   }
 
-  #past(queue: Queue<Batch>, { count }: Batch) {
-    queue.room.inFlight -= count;
+  #leave(queue: Queue<Batch>, { count }: Batch) {
+    queue.group.inFlight -= count;
     queue.inFlight -= count;
-    if (queue.inFlight === 0) queue.room.queues.delete(queue.workspaceId);
+    if (queue.inFlight === 0) queue.group.queues.delete(queue.workspaceId);
   }
 }

@@ -608,7 +608,7 @@ describe('a workspace without room', () => {
     expect(dry.err).toContain('12 of these exceed the maximum of 20 records per workspace (RECORDS_MAX).');
     const { code, err } = await run(lines, workspaceId);
     expect(code).toBe(1);
-    expect(err).toContain('The import stopped after line 0: The workspace may have 20 records');
+    expect(err).toContain('The import stopped after line 0: The workspace may have at most 20 records');
     expect(err).toContain('RECORDS_MAX. Run the same command again');
     expect(await keysIn(workspaceId)).toBe(0);
     const fits = await run(keyLines(18, apiId), workspaceId);

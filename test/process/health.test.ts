@@ -82,7 +82,7 @@ test('/health/ready has the reason in time, whatever Redis does, and recovers by
   expect(await ask(server, '/health/ready', 'POST')).toMatchObject({ status: 405 });
 
   redis.signal('SIGSTOP');
-  await vi.waitFor(() => expectNotReady(server, `Redis did not answer within ${timeoutMs} ms.`), waiting);
+  await vi.waitFor(() => expectNotReady(server, `Redis did not reply within ${timeoutMs} ms.`), waiting);
   expect(await ask(server, '/health/live')).toMatchObject(alive);
   redis.signal('SIGCONT');
   await untilReady(server);
@@ -94,7 +94,7 @@ test('/health/ready has the reason in time, whatever Redis does, and recovers by
   await untilReady(server);
 
   await admin.call('ACL', 'SETUSER', 'default', '-script');
-  await vi.waitFor(() => expectNotReady(server, 'Redis answers, but cannot serve: NOPERM.'), waiting);
+  await vi.waitFor(() => expectNotReady(server, 'Redis replies with an error: NOPERM.'), waiting);
   await admin.call('ACL', 'SETUSER', 'default', '+script');
   await untilReady(server);
 });

@@ -75,15 +75,15 @@ test('a Redis that hangs delays requests by one and a half command timeouts; the
   expect(Number(await callsOf(admin)) - before).toBeLessThan(10);
   for (let request = 0; request < 50; request++) expect((await check()).code).toBe('unauthorized');
   expect(events).toEqual([
-    'Redis: it does not answer; commands fail at once until it does',
-    expect.stringMatching(/^Redis: it answers again, \d+\.\d s after the first timeout$/),
+    'Redis: it does not reply; commands fail at once until it does',
+    expect.stringMatching(/^Redis: it replies again, \d+\.\d s after the first timeout$/),
   ]);
 });
 
 test('the first request after a hang is served, also if none came meanwhile', async () => {
   await openBreaker();
   redis.signal('SIGCONT');
-  await vi.waitFor(() => expect(events.at(-1)).toMatch(/answers again/), { timeout: 1_000 });
+  await vi.waitFor(() => expect(events.at(-1)).toMatch(/replies again/), { timeout: 1_000 });
   expect((await check()).code).toBe('unauthorized');
 });
 

@@ -34,14 +34,14 @@ test('every writing script waits for the disk, except verification, background w
 test('a Cluster is refused', async () => {
   const { openDurable } = await import('../../src/store/durable.ts');
   await expect(openDurable('redis+cluster://127.0.0.1:1', { commandTimeoutMs: 100 }, {} as never)).rejects.toThrow(
-    'TOLLGATE_DURABLE=1 is not offered on a Redis Cluster',
+    'TOLLGATE_DURABLE=1 is not supported on a Redis Cluster',
   );
 });
 
 test.skipIf(newRedis === 'redis-server')('a Redis without WAITAOF is refused', async () => {
   const redis = await startRedis(temporaryDir(), { fsync: 'always' });
   await expect(durable(redis.url)).rejects.toThrow(
-    /^tollgate: TOLLGATE_DURABLE=1 cannot be kept by this Redis: it does not know WAITAOF; Redis 7\.2 and Valkey 8 do\.\n$/,
+    /^tollgate: This Redis does not support TOLLGATE_DURABLE=1: it has no WAITAOF; Redis 7\.2 and Valkey 8 have it\.\n$/,
   );
 });
 
@@ -58,7 +58,7 @@ describe.skipIf(!newRedis)('on a Redis that knows WAITAOF', () => {
     ['no', 'its appendfsync is no; it must be always.'],
   ] as const)('appendfsync %s is refused', async (fsync, reason) => {
     const redis = await startRedis(temporaryDir(), { program: newRedis!, fsync });
-    await expect(durable(redis.url)).rejects.toThrow(`TOLLGATE_DURABLE=1 cannot be kept by this Redis: ${reason}`);
+    await expect(durable(redis.url)).rejects.toThrow(`This Redis does not support TOLLGATE_DURABLE=1: ${reason}`);
   });
 
   test('its own Redis runs appendfsync always', async () => {

@@ -23,6 +23,6 @@ test.each([
   const caFile = join(dir, 'ca.pem');
   writeFileSync(caFile, text);
   await expect(connect('rediss://127.0.0.1:1', { commandTimeoutMs: 200, caFile })).rejects.toThrow(
-    `The file of REDIS_CA_FILE holds no certificate: ${caFile}`,
+    `The file of REDIS_CA_FILE contains no certificate: ${caFile}`,
   );
 });

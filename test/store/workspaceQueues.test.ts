@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { ApiError } from '../../src/errors.ts';
-import { type Gathering, WorkspaceQueues } from '../../src/store/workspaceQueues.ts';
+import { type QueuedBatch, WorkspaceQueues } from '../../src/store/workspaceQueues.ts';
 
-class Batch implements Gathering {
+class Batch implements QueuedBatch {
   weight = 0;
   count = 0;
   failed: unknown;

@@ -34,7 +34,7 @@ end
 local function add_work(units) call_work = call_work + units end
 
 local REASONS = REFUSAL_REASONS
-local function refuse(reason, about)
-  about = about or ''
-  return struct.pack(REFUSED, REASONS[reason], #about, about)
+local function refuse(reason, detail)
+  detail = detail or ''
+  return struct.pack(REFUSED, REASONS[reason], #detail, detail)
 end

@@ -2,7 +2,7 @@
 
 import Type from 'typebox';
 import { hourMs, timeMax } from '../../domain/time.ts';
-import { type Period, tooLong } from '../../store/analytics.ts';
+import { type Period, tooLong } from '../../store/analytics/query.ts';
 import { invalid } from '../rules.ts';
 import { Int } from '../schemas.ts';
 

@@ -122,7 +122,7 @@ describe('a key has at most a thousand counters', () => {
     expect(refused.error.errors).toEqual([
       {
         location: 'body.ratelimits[1].name',
-        message: 'needs a counter, and the key has 1000 of limits that requests brought',
+        message: 'needs a counter, and the key has its maximum of 1000 counters of ad hoc limits',
         fix: expect.any(String),
       },
     ]);

@@ -1,8 +1,8 @@
-// Where the keys of an identity stand (lua/include/identities.lua): one in its record, the others in its list. Nobody who asks
-// may see which is where, so most of this asks, and only a little looks.
+// Where the keys of an identity are stored (lua/include/identities.lua): one in its record, the others in its list. Callers of
+// the API cannot tell which is where, so most tests use the API, and only a few read Redis.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { identityKey, identityKeysKey, workspaceKey } from '../../../src/store/keyspace.ts';
+import { workspaceKey } from '../../../src/store/keyspace.ts';
 import { connect, type RedisClient } from '../../../src/store/redis.ts';
 import { harness, hourMs } from '../../support/harness.ts';
 import { random, seed } from '../../support/random.ts';
@@ -15,6 +15,9 @@ beforeAll(async () => {
   redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
 });
 afterAll(async () => void (await redis.quit()));
+
+const identityKey = (workspace: string, externalId: string) => `${workspace}:i:${externalId}`;
+const identityKeysKey = (workspace: string, id16: string) => `${workspace}:ik:${id16}`;
 
 let made = 0;
 const newName = () => `holder.${++made}`;

@@ -1,0 +1,58 @@
+// Counts by tag, which are also by key, externalId and outcome (lua/include/decide/tags.lua).
+
+import { outcomes } from '../../domain/verification.ts';
+import type { StoreContext } from '../context.ts';
+import { tagUsageKey, workspaceKey } from '../keyspace.ts';
+import { tagField } from '../layout.ts';
+import { Reader } from '../struct.ts';
+import { fieldsOf, readAll } from './commands.ts';
+import { daysIn, hourOf, type Period, readsMax, tooMuch, type UsageCount, type Visit } from './query.ts';
+
+/** Limit of bytes that a query reads, as each count has all names in full: about a second of the server's time. */
+const tagBytesMax = 256 * 1024 * 1024;
+
+export async function countByTag(
+  { redis }: StoreContext,
+  workspaceId: string,
+  apiIds: readonly string[],
+  period: Period,
+  visit: Visit<UsageCount>,
+) {
+  const workspace = workspaceKey(workspaceId);
+  const days = daysIn(period);
+  if (apiIds.length * days.length > readsMax) throw tooMuch();
+  const records = apiIds.flatMap((apiId) =>
+    days.map((day) => ({ apiId, day, name: tagUsageKey(workspace, apiId, day) })),
+  );
+  const sizes = await readAll<(typeof records)[number], number>(redis, records, (commands, { name }) =>
+    commands.hlen(name),
+  );
+  if (sizes.reduce((sum, size) => sum + size, 0) > readsMax) throw tooMuch();
+  let bytes = 0;
+  for (const [index, { apiId, day, name }] of records.entries()) {
+    if (sizes[index] === 0) continue;
+    for await (const fields of fieldsOf(redis, name)) {
+      for (const [field, value] of fields) {
+        bytes += field.length;
+        if (bytes > tagBytesMax) throw tooMuch();
+        visit(readTagCount(apiId, day, field, Number(value.toString())));
+      }
+    }
+  }
+}
+
+/** A count, or credits spent: these have a field of their own, whose name has `s` before that of the count. */
+function readTagCount(apiId: string, day: string, name: Buffer, amount: number): UsageCount {
+  const isSpent = name[0] === 's'.charCodeAt(0);
+  const { hourOfDay, outcome, key24, externalId, tag } = tagField.read(new Reader(isSpent ? name.subarray(1) : name));
+  return {
+    hour: hourOf(day, hourOfDay),
+    outcome: outcomes[Number(outcome) - 1]!,
+    count: isSpent ? 0 : amount,
+    spentCredits: isSpent ? amount : 0,
+    apiId,
+    keyId: `key_${key24}`,
+    externalId,
+    tag,
+  };
+}

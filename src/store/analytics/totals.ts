@@ -1,0 +1,124 @@
+// Totals by day of APIs, namespaces and identifiers (lua/analytics/totals.lua).
+
+import { outcomes } from '../../domain/verification.ts';
+import { chunks } from '../chunks.ts';
+import type { StoreContext } from '../context.ts';
+import { namespaceNamesKey, workspaceKey } from '../keyspace.ts';
+import { orStoreError } from '../redis.ts';
+import { fieldsOf, readAll } from './commands.ts';
+import {
+  daysIn,
+  hourOf,
+  type NamespaceCount,
+  type Period,
+  readsMax,
+  tooMuch,
+  type UsageCount,
+  type Visit,
+} from './query.ts';
+
+/** Totals of a day that one script reads. */
+const totalsStep = 50;
+
+interface DayTotals {
+  /** Of the id, in `ids`. */
+  index: number;
+  day: string;
+  /** By field. */
+  counts: Map<string, number>;
+}
+
+/** The totals that exist of these APIs (last 8 characters of the id) or namespaces (id without prefix). */
+async function* totalsOf(
+  { scripts }: StoreContext,
+  workspaceId: string,
+  kind: 'api' | 'namespace' | 'identifier',
+  ids: readonly string[],
+  period: Period,
+  identifier = '',
+): AsyncGenerator<DayTotals> {
+  const days = daysIn(period);
+  if (ids.length * days.length > readsMax) throw tooMuch();
+  for (const someDays of chunks(days, totalsStep)) {
+    let first = 0;
+    for (const someIds of chunks(ids, Math.max(1, Math.floor(totalsStep / someDays.length)))) {
+      const args = [kind, someIds.join(''), someDays.join(' '), identifier];
+      const reply = (await scripts.run('analytics/totals', workspaceId, args)) as (number | string | string[])[];
+      for (let at = 0; at < reply.length; at += 3) {
+        const flat = reply[at + 2] as string[];
+        const counts = new Map<string, number>();
+        for (let field = 0; field < flat.length; field += 2) counts.set(flat[field]!, Number(flat[field + 1]));
+        yield { index: first + (reply[at] as number) - 1, day: reply[at + 1] as string, counts };
+      }
+      first += someIds.length;
+    }
+  }
+}
+
+/** Counts of verifications by API. */
+export async function countByApi(
+  context: StoreContext,
+  workspaceId: string,
+  apiIds: readonly string[],
+  period: Period,
+  visit: Visit<UsageCount>,
+) {
+  const ids = apiIds.map((apiId) => apiId.slice(-8));
+  for await (const { index, day, counts } of totalsOf(context, workspaceId, 'api', ids, period)) {
+    for (const [field, count] of counts) {
+      // Credits spent are read with the count of the same outcome.
+      if (field.startsWith('s')) continue;
+      visit({
+        hour: hourOf(day, field.slice(0, 2)),
+        outcome: outcomes[Number(field[2]) - 1]!,
+        count,
+        spentCredits: counts.get(`s${field}`) ?? 0,
+        apiId: apiIds[index]!,
+      });
+    }
+  }
+}
+
+/** Counts of limit checks by namespace, of all identifiers or of one. `wanted` are ids, or true for all namespaces. */
+export async function countByNamespace(
+  context: StoreContext,
+  workspaceId: string,
+  wanted: true | readonly string[],
+  identifier: string | undefined,
+  period: Period,
+  visit: Visit<NamespaceCount>,
+) {
+  const kind = identifier === undefined ? 'namespace' : 'identifier';
+  for await (const names of namespacesOf(context, workspaceId, wanted, period)) {
+    const ids = [...names.keys()];
+    for await (const { index, day, counts } of totalsOf(context, workspaceId, kind, ids, period, identifier)) {
+      for (const [field, count] of counts) {
+        const passed = field.endsWith('p');
+        const namespace = names.get(ids[index]!)!;
+        const hour = hourOf(day, field.slice(0, 2));
+        visit({ hour, namespace, passed: passed ? count : 0, blocked: passed ? 0 : count });
+      }
+    }
+  }
+}
+
+/** The names of namespaces by their ids (without prefix), some hundred at a time: all names may have hundreds of megabytes. */
+async function* namespacesOf(
+  { redis }: StoreContext,
+  workspaceId: string,
+  wanted: true | readonly string[],
+  period: Period,
+): AsyncGenerator<Map<string, string>> {
+  const names = namespaceNamesKey(workspaceKey(workspaceId));
+  const count = wanted === true ? await orStoreError(redis.hlen(names)) : wanted.length;
+  if (count * daysIn(period).length > readsMax) throw tooMuch();
+  if (wanted !== true) {
+    const ids = wanted.map((id) => id.slice('rlns_'.length));
+    const found = await readAll<string, string | null>(redis, ids, (commands, id16) => commands.hget(names, id16));
+    yield new Map(ids.flatMap((id16, index) => (found[index] === null ? [] : [[id16, found[index]!]])));
+    return;
+  }
+  for await (const fields of fieldsOf(redis, names)) {
+    yield new Map(fields.map(([id16, name]) => [id16.toString('latin1'), name.toString()]));
+  }
+}
