@@ -39,10 +39,14 @@ process.on('message', async ({ files, changed }) => {
     if (!found) throw new Error(`no test file ${file}`);
     return found;
   });
+  // Vitest keeps the results of earlier runs, and counts their failures.
+  vitest.state.filesMap.clear();
+  vitest.state.idMap.clear();
   const { testModules, unhandledErrors } = await vitest.runTestSpecifications(wanted, false);
-  vitest.state.errorsSet?.clear();
   const failure =
     testModules.map(failureOf).find(Boolean) ?? (unhandledErrors[0] && { message: `${unhandledErrors[0]}` });
+  const hasRun = testModules.flatMap((module) => [...module.children.allTests()]).some((test) => test.ok());
+  if (!failure && !hasRun) throw new Error(`no test of ${files} ran`);
   await emptyRedis(vitest.getRootProject().getProvidedContext().redisUrl);
   process.send({ passed: !failure, failure });
 });
