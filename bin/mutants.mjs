@@ -6,7 +6,7 @@
 //   --seed 1        of the sample; the same seed takes the same mutants of the same files
 //   --files a,b     paths, folders or path:line; all of lua/ and src/domain/ otherwise
 //   --workers 2     mutants at a time
-//   --limit 300     seconds for one run of tests; a mutant that takes longer is killed
+//   --limit 60      seconds for a run of tests, plus 6 for each file; a mutant that takes longer is killed
 //   --near          runs only the tests for the file of a mutant, not the wider ones: quicker, with more survivors
 //   --list          prints the mutants instead of running them
 
@@ -34,7 +34,7 @@ const { values: options } = parseArgs({
     seed: { type: 'string', default: '1' },
     files: { type: 'string', default: 'lua/,src/domain/' },
     workers: { type: 'string', default: '2' },
-    limit: { type: 'string', default: '300' },
+    limit: { type: 'string', default: '60' },
     near: { type: 'boolean', default: false },
     list: { type: 'boolean', default: false },
   },
@@ -180,7 +180,7 @@ function createWorker() {
   let changed = new Set();
 
   /** The next message of the runner; undefined when it ends or time is up. */
-  const reply = () =>
+  const reply = (files = 0) =>
     new Promise((resolve) => {
       const done = (message) => {
         clearTimeout(timer);
@@ -188,7 +188,7 @@ function createWorker() {
         resolve(message);
       };
       const ended = () => done(undefined);
-      const timer = setTimeout(ended, Number(options.limit) * 1000);
+      const timer = setTimeout(ended, (Number(options.limit) + 6 * files) * 1000);
       runner.once('message', done).once('exit', ended);
     });
 
@@ -220,7 +220,7 @@ function createWorker() {
     async run(files, mutant) {
       if (!runner) await start();
       if (mutant) writeFileSync(join(dir, mutant.file), mutant.source);
-      const answer = reply();
+      const answer = reply(files.length);
       runner.send({ files, changed: [...changed, mutant?.file].filter(Boolean) });
       changed = new Set(mutant && [mutant.file]);
       const message = await answer;

@@ -23,15 +23,15 @@ const nearest = [
       ...window,
     ],
   ],
-  [/decide\/charge/, [...verify, ...window]],
+  [/decide\/charge/, [...verify, ...window, 'test/lua/include/counters.test.ts']],
   [/decide\/verify/, [...verify, ...analytics, 'test/store/snapshots.test.ts', 'test/store/decide.test.ts']],
-  [/decide\/(totals|tags)/, [...analytics, 'test/store/bounded.test.ts', ...verify, ...ratelimits]],
+  [/decide\/(apis|totals|tags)/, [...analytics, 'test/store/bounded.test.ts', ...verify, ...ratelimits]],
   [
     /decide\/(roots|call)/,
     [...verify, ...ratelimits, 'test/operations/rootKeys/expiry.test.ts', 'test/store/decide.test.ts'],
   ],
   [
-    /decide\/(memo|snapshot|key|apis|permitted)/,
+    /decide\/(memo|snapshot|key|permitted)/,
     [
       ...verify,
       'test/store/decide.test.ts',
