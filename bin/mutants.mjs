@@ -11,6 +11,7 @@
 //   --list          prints the mutants instead of running them
 
 import { execFileSync, fork } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import {
   cpSync,
   mkdirSync,
