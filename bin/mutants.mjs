@@ -172,7 +172,10 @@ function soundness() {
   return async (worker, file) => {
     if (!known.has(file)) known.set(file, worker.run([file]));
     const { passed, failure } = await known.get(file);
-    if (!passed) throw new Error(`${file} fails without a mutant: ${failure?.title ?? 'it takes too long'}`);
+    if (!passed)
+      throw new Error(
+        `${file} fails without a mutant: ${failure ? `${failure.title} ${failure.message}` : 'it takes too long'}`,
+      );
   };
 }
 
@@ -234,7 +237,7 @@ function createWorker() {
       changed = new Set(mutant && [mutant.file]);
       const message = await answer;
       if (mutant) cpSync(join(root, mutant.file), join(dir, mutant.file));
-      if (!message) kill();
+      if (!message?.isUsable) kill();
       return message ?? { passed: false };
     },
     remove() {
