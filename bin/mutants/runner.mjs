@@ -47,7 +47,9 @@ process.on('message', async ({ files, changed }) => {
     testModules.map(failureOf).find(Boolean) ?? (unhandledErrors[0] && { message: `${unhandledErrors[0]}` });
   const hasRun = testModules.flatMap((module) => [...module.children.allTests()]).some((test) => test.ok());
   if (!failure && !hasRun) throw new Error(`no test of ${files} ran`);
-  const isUsable = await emptyRedis(vitest.getRootProject().getProvidedContext().redisUrl);
+  // Each project has a Redis of its own.
+  const urls = new Set(vitest.projects.map((project) => project.getProvidedContext().redisUrl));
+  const isUsable = (await Promise.all([...urls].map(emptyRedis))).every(Boolean);
   process.send({ passed: !failure, failure, isUsable });
 });
 process.on('disconnect', () => vitest.exit(true));
