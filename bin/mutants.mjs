@@ -3,14 +3,15 @@
 // bin/mutants/equivalent.json. Exit code 1 when it is below 95 %. docs/mutants.md has the judged survivors.
 //
 //   --count 100     number of mutants, taken at random from all of the files
-//   --seed 1        of the sample; the same seed takes the same mutants of the same files
-//   --files a,b     paths, folders or path:line; all of lua/ and src/domain/ otherwise
+//   --seed 1        of the sample; the same seed takes the same mutants
+//   --files a,b,-c  beginnings of paths, or path:line, without those after a minus; lua/ and src/domain/ otherwise
 //   --workers 2     mutants at a time
-//   --limit 300     seconds for one run of tests; a mutant that takes longer is killed
+//   --limit 60      seconds for a run of tests, plus 6 for each file; a mutant that takes longer is killed
 //   --near          runs only the tests for the file of a mutant, not the wider ones: quicker, with more survivors
 //   --list          prints the mutants instead of running them
 
 import { execFileSync, fork } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import {
   cpSync,
   mkdirSync,
@@ -34,7 +35,7 @@ const { values: options } = parseArgs({
     seed: { type: 'string', default: '1' },
     files: { type: 'string', default: 'lua/,src/domain/' },
     workers: { type: 'string', default: '2' },
-    limit: { type: 'string', default: '300' },
+    limit: { type: 'string', default: '60' },
     near: { type: 'boolean', default: false },
     list: { type: 'boolean', default: false },
   },
@@ -52,7 +53,7 @@ const equivalents = JSON.parse(readFileSync(join(root, 'bin/mutants/equivalent.j
 const keyOf = ({ file, before, after }) => [file, before.trim(), after.trim()].join('\n');
 const reasons = new Map(equivalents.map((each) => [keyOf(each), each.reason]));
 
-const sample = sampled(await allMutants(options.files.split(',')), Number(options.count), Number(options.seed));
+const sample = sampled(await allMutants(options.files.split(',')), Number(options.count), options.seed);
 if (options.list) for (const mutant of sample) console.log(describe(mutant));
 else process.exitCode = await runAll();
 
@@ -60,6 +61,7 @@ else process.exitCode = await runAll();
 async function allMutants(chosen) {
   const places = chosen.map((each) => /^(.*?)(?::(\d+))?$/.exec(each).slice(1));
   const isChosen = (file, line) =>
+    !places.some(([path]) => path.startsWith('-') && file.startsWith(path.slice(1))) &&
     places.some(([path, only]) => file.startsWith(path) && (!only || line === undefined || line === Number(only)));
   const files = repositoryFiles.filter((path) => /\.(lua|ts)$/.test(path) && isChosen(path)).sort();
   const scripts = files.filter((file) => file.endsWith('.ts'));
@@ -82,17 +84,24 @@ function mutantOf(file, source, { start, end, text }) {
   return { file, line, before, after, source: source.slice(0, start) + text + source.slice(end) };
 }
 
-/** `count` of them, in their order: the first of a shuffle that depends on the seed only. */
+/**
+ * `count` of them, in their order: those whose hashes come first. A mutant has the same hash whatever else changes, so that most of
+ * a sample stays the same when a file is edited.
+ */
 function sampled(mutants, count, seed) {
-  let state = seed >>> 0;
-  const random = () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-  const ranked = mutants.map((mutant, index) => ({ mutant, index, rank: random() }));
-  ranked.sort((a, b) => a.rank - b.rank);
+  const seen = new Map();
+  const ranked = mutants.map((mutant, index) => {
+    const key = keyOf(mutant);
+    seen.set(key, (seen.get(key) ?? 0) + 1);
+    return {
+      mutant,
+      index,
+      rank: createHash('sha1')
+        .update(`${seed}\n${key}\n${seen.get(key)}`)
+        .digest('hex'),
+    };
+  });
+  ranked.sort((a, b) => (a.rank < b.rank ? -1 : 1));
   const taken = ranked.slice(0, count).sort((a, b) => a.index - b.index);
   return taken.map(({ mutant }) => mutant);
 }
@@ -163,7 +172,10 @@ function soundness() {
   return async (worker, file) => {
     if (!known.has(file)) known.set(file, worker.run([file]));
     const { passed, failure } = await known.get(file);
-    if (!passed) throw new Error(`${file} fails without a mutant: ${failure?.title ?? 'it takes too long'}`);
+    if (!passed)
+      throw new Error(
+        `${file} fails without a mutant: ${failure ? `${failure.title} ${failure.message}` : 'it takes too long'}`,
+      );
   };
 }
 
@@ -180,7 +192,7 @@ function createWorker() {
   let changed = new Set();
 
   /** The next message of the runner; undefined when it ends or time is up. */
-  const reply = () =>
+  const reply = (files = 0) =>
     new Promise((resolve) => {
       const done = (message) => {
         clearTimeout(timer);
@@ -188,7 +200,7 @@ function createWorker() {
         resolve(message);
       };
       const ended = () => done(undefined);
-      const timer = setTimeout(ended, Number(options.limit) * 1000);
+      const timer = setTimeout(ended, (Number(options.limit) + 6 * files) * 1000);
       runner.once('message', done).once('exit', ended);
     });
 
@@ -220,12 +232,12 @@ function createWorker() {
     async run(files, mutant) {
       if (!runner) await start();
       if (mutant) writeFileSync(join(dir, mutant.file), mutant.source);
-      const answer = reply();
+      const answer = reply(files.length);
       runner.send({ files, changed: [...changed, mutant?.file].filter(Boolean) });
       changed = new Set(mutant && [mutant.file]);
       const message = await answer;
       if (mutant) cpSync(join(root, mutant.file), join(dir, mutant.file));
-      if (!message) kill();
+      if (!message?.isUsable) kill();
       return message ?? { passed: false };
     },
     remove() {

@@ -70,11 +70,20 @@ export function luaMutants(source) {
 
 function replacementsOf(tokens, at) {
   const { text } = tokens[at];
+  // For string.sub the positions 0 and 1 are the same.
+  if (text === '1' && isFirstPosition(tokens, at)) return ['2'];
   const isOperand = (each) => each && (/^[\w'")\]}]/.test(each.text) ? !keywords.has(each.text) : false);
   if (text === '+' || text === '-') return isOperand(tokens[at - 1]) ? [text === '+' ? '-' : '+'] : [];
   if (/^\d+$/.test(text)) return Number(text) > 0 ? [`${Number(text) + 1}`, `${Number(text) - 1}`] : ['1'];
   return Object.hasOwn(swaps, text) ? swaps[text] : [];
 }
+
+/** Whether the token is the second argument of string.sub, whose first is a name. */
+const isFirstPosition = (tokens, at) =>
+  tokens[at - 4]?.text === 'sub' &&
+  tokens[at - 3].text === '(' &&
+  tokens[at - 1].text === ',' &&
+  tokens[at + 1].text === ',';
 
 /** `if a then` becomes `if not (a) then`, unless removing a `not` or changing a comparison does the same. */
 function negate(source, tokens, at, add) {

@@ -2,7 +2,7 @@
 // that it is sent, in their order, until the first failure. Vitest transforms each module only once this way.
 //
 // in   {files, changed}   paths relative to the copy; `changed` were written since the last message
-// out  {ready} | {passed, failure} with the first failure's file, title and message
+// out  {ready} | {passed, failure, isUsable}: the first failure's file, title and message, and whether the runner can go on
 
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
@@ -39,12 +39,18 @@ process.on('message', async ({ files, changed }) => {
     if (!found) throw new Error(`no test file ${file}`);
     return found;
   });
+  // Vitest keeps the results of earlier runs, and counts their failures.
+  vitest.state.filesMap.clear();
+  vitest.state.idMap.clear();
   const { testModules, unhandledErrors } = await vitest.runTestSpecifications(wanted, false);
-  vitest.state.errorsSet?.clear();
   const failure =
     testModules.map(failureOf).find(Boolean) ?? (unhandledErrors[0] && { message: `${unhandledErrors[0]}` });
-  await emptyRedis(vitest.getRootProject().getProvidedContext().redisUrl);
-  process.send({ passed: !failure, failure });
+  const hasRun = testModules.flatMap((module) => [...module.children.allTests()]).some((test) => test.ok());
+  if (!failure && !hasRun) throw new Error(`no test of ${files} ran`);
+  // Each project has a Redis of its own.
+  const urls = new Set(vitest.projects.map((project) => project.getProvidedContext().redisUrl));
+  const isUsable = (await Promise.all([...urls].map(emptyRedis))).every(Boolean);
+  process.send({ passed: !failure, failure, isUsable });
 });
 process.on('disconnect', () => vitest.exit(true));
 process.send({ ready: true });
@@ -59,16 +65,17 @@ function failureOf(module) {
   return error && { file, title: '', message: error.message };
 }
 
-/**
- * Removes the libraries that the run loaded. A Redis that does not reply runs a script without end: the parent gives up then, as
- * nothing is sent.
- */
+/** Removes the libraries that the run loaded. False when a script without end is running, so that Redis replies BUSY, or not at all. */
 function emptyRedis(url) {
   const { pathname } = new URL(url);
-  return new Promise((resolve, reject) => {
+  return new Promise((resolve) => {
+    const done = (isUsable) => {
+      resolve(isUsable);
+      socket.destroy();
+    };
     const socket = createConnection(pathname, () => socket.write('FUNCTION FLUSH SYNC\r\n'));
-    socket.on('data', () => resolve(socket.destroy()));
-    socket.on('error', reject);
-    socket.setTimeout(5000, () => process.exit(1));
+    socket.on('data', (reply) => done(`${reply}`.startsWith('+OK')));
+    socket.on('error', () => done(false));
+    socket.setTimeout(5000, () => done(false));
   });
 }

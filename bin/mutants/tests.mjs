@@ -24,15 +24,15 @@ const nearest = [
       ...window,
     ],
   ],
-  [/decide\/charge/, [...verify, ...window]],
+  [/decide\/charge/, [...verify, ...window, 'test/lua/include/counters.test.ts']],
   [/decide\/verify/, [...verify, ...analytics, 'test/store/snapshots.test.ts', 'test/store/decide.test.ts']],
-  [/decide\/(totals|tags)/, [...analytics, 'test/store/bounded.test.ts', ...verify, ...ratelimits]],
+  [/decide\/(apis|totals|tags)/, [...analytics, 'test/store/bounded.test.ts', ...verify, ...ratelimits]],
   [
     /decide\/(roots|call)/,
     [...verify, ...ratelimits, 'test/operations/rootKeys/expiry.test.ts', 'test/store/decide.test.ts'],
   ],
   [
-    /decide\/(memo|snapshot|key|apis|permitted)/,
+    /decide\/(memo|snapshot|key|permitted)/,
     [
       ...verify,
       'test/store/decide.test.ts',
@@ -43,7 +43,7 @@ const nearest = [
   [/include\/audit/, under('operations/audit', 'listEvents')],
   [/include\/calendar/, ['test/lua/include/calendar.test.ts', ...verify]],
   [/include\/clock/, [...verify, 'test/store/scripts.test.ts']],
-  [/include\/counters/, ['test/lua/include/counters.test.ts', ...verify]],
+  [/include\/counters/, ['test/lua/include/counters.test.ts', 'test/lua/include/identityKeys.test.ts', ...verify]],
   [/include\/grants/, ['test/domain/grants.test.ts', ...verify, 'test/operations/permissionTable.test.ts']],
   [
     /include\/identities/,
@@ -137,7 +137,17 @@ const nearest = [
     ],
   ],
   [/domain\/redisUrl/, ['test/domain/redisUrl.test.ts', 'test/config.test.ts', 'test/store/redis.test.ts']],
-  [/domain\//, ['json', 'permissionQuery'].map((name) => `test/domain/${name}.test.ts`)],
+  [
+    /domain\/json/,
+    [
+      'test/domain/json.test.ts',
+      'test/input/body.test.ts',
+      ...under('operations/keys', 'updateKey'),
+      'test/cli/keyLines.test.ts',
+      'test/http/gateway.test.ts',
+    ],
+  ],
+  [/domain\/permissionQuery/, ['test/domain/permissionQuery.test.ts', ...verify]],
   [
     /src\/(http|operation)/,
     [

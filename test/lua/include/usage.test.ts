@@ -46,3 +46,14 @@ test.each([
 ])('an hour of verifications %s', async (_what, input, verify, bytes) => {
   expect(await bytesOf(input, verify)).toBe(10 * bytes);
 });
+
+test.each([
+  ['that spends nothing: a count', {}, { '121': '1' }],
+  ['that spends a credit: a count and the credit', { credits: { remaining: 9 } }, { '121': '1', s121: '1' }],
+])('an hour of an API %s', async (_what, input, fields) => {
+  clock.now = Date.UTC(2026, 4, 4, 12);
+  const { key, apiId } = await createKey(input);
+  await once(key);
+  const day = Math.floor(clock.now / (24 * hourMs));
+  expect(await redis.hgetall(`${workspaceKey(tollgate.workspaceId)}:ua:${apiId.slice(-8)}:${day}`)).toEqual(fields);
+});

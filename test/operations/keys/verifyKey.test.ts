@@ -565,6 +565,16 @@ describe('keys.verifyKey: ad hoc limits', () => {
     expect((await look(key, 'exports')).ratelimits).toMatchObject([{ limit: 10, remaining: 5 }]);
   });
 
+  test('are on the counter of the second or third of several limits', async () => {
+    const names = ['reads', 'writes', 'exports'];
+    const key = await newKey({ ratelimits: names.map((name) => ({ name, limit: 10, duration: minuteMs })) });
+    await verify(key, { ratelimits: names.map((name, index) => ({ name, cost: index + 1 })) });
+    const ratelimits = names.map((name) => ({ name, limit: 8, duration: minuteMs }));
+    expect((await verify(key, { ratelimits })).ratelimits).toMatchObject(
+      [6, 5, 4].map((remaining) => ({ id: '', remaining })),
+    );
+  });
+
   test('of the name of a configured limit but another duration are on a counter of their own', async () => {
     const key = await newKey({ ratelimits: [{ name: 'exports', limit: 10, duration: hourMs }] });
     await verify(key, { ratelimits: [{ name: 'exports', cost: 4 }] });
