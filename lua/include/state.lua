@@ -110,9 +110,8 @@ end
 -- As limits_fault, of the state of a key.
 local function state_fault(packed)
   if #packed < KEY_FIXED_LENGTH then return 'fixed', 1 end
-  local last = #packed - USAGE_LENGTH - KEY_LIVE_LENGTH
-  if last < KEY_LINK_AT + LINK_BYTES_LENGTH - 1 then return 'link', KEY_LINK_AT end
-  local link_bytes = struct.unpack('>I2', packed, KEY_LINK_AT)
+  if #packed < KEY_FIXED_LENGTH + LINK_BYTES_LENGTH then return 'link', KEY_LINK_AT end
+  local link_bytes, last = struct.unpack('>I2', packed, KEY_LINK_AT), #packed - USAGE_LENGTH - KEY_LIVE_LENGTH
   local limits_at = KEY_LINK_AT + LINK_BYTES_LENGTH + link_bytes
   if limits_at > last or link_bytes > 0 and link_bytes < LINK_EXTERNAL_ID_AT then return 'link', KEY_LINK_AT end
   return limits_fault(packed, limits_at, last)

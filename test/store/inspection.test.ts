@@ -328,7 +328,35 @@ describe('bytes that cannot be decoded', () => {
     expect((await inspect(keyId)).fault).toBeUndefined();
   });
 
+  test('a state without a link that was cut off before its limits stops at the link', async () => {
+    const { key, keyId } = await createKey({ ratelimits: [minute] });
+    const whole = await stateOf(key);
+    for (let length = keyFixed.bytes; length <= linkAt + 2 + liveAndUsage; length++) {
+      await redis.hset(recordOf(key), 'state', whole.subarray(0, length));
+      expect((await inspect(keyId)).fault).toMatchObject({ field: 'link', offset: linkAt, bytes: length });
+    }
+    await redis.hset(recordOf(key), 'state', whole);
+  });
+
+  test('the state of an identity that was cut off, whatever its length', async () => {
+    const { key, keyId } = await createKey({ externalId: 'halved' });
+    await ok('identities.updateIdentity', { identity: 'halved', ratelimits: [minute] });
+    await verify(key);
+    const whole = (await redis.hgetBuffer(nameOf('i:halved'), 'state'))!;
+    const fields: string[] = [];
+    for (let length = 16; length < whole.length; length++) {
+      await redis.hset(nameOf('i:halved'), 'state', whole.subarray(0, length));
+      const { identity, state } = await inspect(keyId);
+      expect(identity!.fault).toMatchObject({ bytes: length, hex: whole.toString('hex', 0, length) });
+      expect(state).toBeDefined();
+      fields.push(identity!.fault!.field);
+    }
+    // Its id and version have 24 bytes.
+    expect(fields.slice(0, 10)).toEqual([...Array(9).fill('identity'), 'limits[0]']);
+  });
+
   const linkAt = keyFixed.bytes;
+  const liveAndUsage = 19 + 35;
   const limitAt = linkAt + 2 + 16 + 'damage'.length + 1;
   test.each([
     ['link', linkAt, linkAt + 1, 3],
@@ -350,13 +378,22 @@ describe('bytes that cannot be decoded', () => {
     expect(inspection.fault).toMatchObject({ field: 'limits[0].duration', offset: limitAt + 7 });
   });
 
-  test('a length of a window', async () => {
-    const tail = 19 + 35;
+  test.each([
+    ['limits[0].windowBytes', 3],
+    ['limits[1].windowBytes', 1],
+  ])('%s', async (field, fromEnd) => {
     const { inspection, state } = await damaged((bytes) => {
-      bytes[bytes.length - tail - 1] = 255;
+      bytes[bytes.length - liveAndUsage - fromEnd] = 255;
       return bytes;
     });
-    expect(inspection.fault).toMatchObject({ field: 'limits[1].windowBytes', offset: state.length - tail - 4 });
+    expect(inspection.fault).toMatchObject({ field, offset: state.length - liveAndUsage - 4 });
+  });
+
+  test('a window without entries', async () => {
+    const { keyId, key } = await createKey();
+    await verify(key, { ratelimits: [{ name: 'adhoc', limit: 5, duration: 10_000 }] });
+    await redis.set(nameOf(`w:${keyId.slice(4)}:10000:adhoc`), Buffer.concat([Buffer.of(1), Buffer.alloc(19)]));
+    expect((await inspect(keyId)).counters.counters[0]!.window.fault).toMatchObject({ field: 'entries', offset: 13 });
   });
 
   test.each([
