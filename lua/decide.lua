@@ -1,30 +1,31 @@
 #!lua name=decide
--- Decide a batch: verifications of keys and limit checks of one workspace, each under its root key, in the order given. Each
--- item is decided, charged and counted on its own; a broken record fails its own item only.
+-- Decide a batch: verifications of keys and limit checks of one workspace, in order, each authorised by its root key. Each item is
+-- decided, charged and counted on its own; a broken record fails only its own item.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, usage counts
 -- ARGV[1]  retention   milliseconds for which usage counts are kept
--- ARGV[2]  bounds      four numbers with a blank between them: tags that an API may count, bytes of its counts by tag in a day,
---                      identifiers that a namespace may count in a day, records of the workspace (0 is no bound)
+-- ARGV[2]  bounds      four limits, separated by spaces: tags of an API, bytes of an API's counts by tag in a day, identifiers that a
+--                      namespace counts in a day, records of the workspace (0 is no limit)
 -- ARGV[3]  digests     SHA-256 of each distinct root key of the batch, 32 bytes each
 -- ARGV[4]  items       one after the other: ITEM_HEAD with the index of its root key in digests (from 1), then VERIFY_ITEM or
 --                      a number of checks (1) and each LIMIT_CHECK
 -- ARGV[5]  now_ms      '' for Redis's clock
--- returns  {answers, counts by identifier and by tag that were left out, then in the same order the snapshot of each key whose
---          known version is out of date}
+-- returns  {answers, number of counts by identifier that were left out, the same by tag, then the snapshots of keys whose version in
+--          VERIFY_ITEM is out of date, in the order of their answers}
 --   answers   BATCH_HEAD, the length of each (2; plus WITH_SNAPSHOT if its snapshot follows), then each:
 --   verify    VERIFIED and each VERIFIED_LIMIT; NOT_FOUND alone (1)
 --   limit     LIMITED and each LIMITED_CHECK
 --   refused   REFUSED
---   snapshot  SNAPSHOT, then SNAPSHOT_IDENTITY if there is one. A caller caches it with its version, and sends that back.
+--   snapshot  SNAPSHOT, then SNAPSHOT_IDENTITY if the key has an identity. The server caches it by its version, and sends that
+--             with the next verification of the key.
 --
 -- The structures in capitals are declared in src/store/layout.ts.
 --
--- Why one function for both: what arrives in one turn of the event loop is sent, and answered, as one call.
+-- One function decides both kinds, because the requests of one turn of the event loop are sent as one call.
 --
--- Why a library (FUNCTION LOAD, FCALL): a script makes its functions again with every call, which took longer than deciding a
--- small batch; those of a library stay.
+-- It is a library (FUNCTION LOAD, FCALL), because a script creates its functions again with every call, which took longer than
+-- deciding a small batch. Those of a library are created once.
 
 -- @include "include/clock"
 -- @include "include/decide/apis"
@@ -33,24 +34,24 @@
 -- @include "include/decide/totals"
 -- @include "include/decide/verify"
 
--- Once a call has done this much work the items that are left are the next call's, so that no mixture of expensive items
--- keeps Redis for as long as all of them take.
+-- After this much work a call leaves the remaining items to the next call, so that a batch of expensive items does not block Redis
+-- for long.
 local WORK_MAX = 2500
 
 local deciders = { [ITEM_VERIFY] = verify, [ITEM_LIMIT] = ratelimit }
 
--- Decides the items of a batch from `batch.position` on, and notes where the next begins before it decides one. Answers are
--- numbered from 1, and stored from 2 on: the head is first.
+-- Decides the items of a batch from `batch.position` on. Before an item is decided, `batch.position` is that of the next one, so that
+-- an item that fails is not decided again. `answers` has the head at 1 and the answers from 2 on.
 local function decide_items(batch)
   local items, answers, lengths, position = call_items, batch.answers, batch.lengths, batch.position
   while position <= #items and call_work < WORK_MAX do
     local bytes, kind, root, fields = struct.unpack(ITEM_HEAD, items, position)
-    -- `bytes` are those from `kind` on.
+    -- `bytes` counts from `kind` on.
     local last = position + ITEM_HEAD_KIND_AT - 2 + bytes
     position = last + 1
     batch.position = position
     local answer, snapshot = deciders[kind](fields, last, root)
-    -- Windows were settled: the item is decided again.
+    -- Windows were settled first: now decide the item.
     if not answer then
       answer, snapshot = deciders[kind](fields, last, root)
     end
@@ -65,7 +66,7 @@ local function decide_items(batch)
   end
 end
 
--- How the head of so many answers is packed.
+-- Formats of the head by the number of answers.
 local head_formats = {}
 local function pack_head(lengths)
   local count = #lengths
@@ -79,7 +80,7 @@ local function decide_batch(KEYS, ARGV)
   local now = now_ms(ARGV[5])
   begin_call(workspace, retention, bounds, digests, items, now)
   local batch = { position = 1, answers = { '' }, lengths = {}, reply = { '', 0, 0 } }
-  -- An item that fails is answered so, and the others follow.
+  -- An item that fails gets an answer that states so; the following items are decided.
   while batch.position <= #items and call_work < WORK_MAX do
     local decided, problem = pcall(decide_items, batch)
     if not decided then

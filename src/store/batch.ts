@@ -45,7 +45,7 @@ export class Batch implements QueuedBatch {
   }
 
   addVerify(root: Buffer, values: Written<typeof verifyItem.fields>, weight: number, waiting: Waiting) {
-    const bytes = verifyItem.at.known + values.known.length + values.request.length;
+    const bytes = verifyItem.at.cached + values.cached.length + values.request.length;
     const at = this.#begin(verifyKind, root, bytes, weight, waiting);
     verifyItem.write(this.#items, at, values);
   }

@@ -140,7 +140,7 @@ export class Decider {
           resolve(verified);
         }
       };
-      const values = { digest, cost, known: cached?.version ?? noVersion, request: requestText(request) };
+      const values = { digest, cost, cached: cached?.version ?? noVersion, request: requestText(request) };
       const weight = weightOf(request) + (cached?.extraWeight ?? 0);
       this.#queues.join(workspaceId, isAccepted).addVerify(rootKey.digest, values, weight, { settle, reject });
     });

@@ -227,8 +227,8 @@ export const verifyItem = struct({
   digest: bytes(32),
   /** Credits. */
   cost: uint(7),
-  /** The version of the snapshot that the caller has; zeros are none. */
-  known: opaque(snapshotVersion),
+  /** The version of the snapshot that the server has cached; zeros are none. */
+  cached: opaque(snapshotVersion),
   /** Nothing, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. */
   request: rest,
 });

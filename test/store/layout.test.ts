@@ -198,6 +198,6 @@ test('lists, optional and sized texts are read as Lua packs them', () => {
 });
 
 test('offsets end with the first field whose length differs', () => {
-  expect(verifyItem.at).toMatchObject({ digest: 0, cost: 32, known: 39 });
+  expect(verifyItem.at).toMatchObject({ digest: 0, cost: 32, cached: 39 });
   expect(limitCheck.at).toEqual({ cost: 0, limit: 7, duration: 14, namespaceName: 21 });
 });

@@ -1,16 +1,16 @@
--- What a call of decide is about, and what its items share. Only begin_call and add_work change these variables; the tables are
--- filled by the files named.
+-- The arguments of a call of decide, and what its items share. Only begin_call and add_work change these variables; the files named
+-- below fill the tables.
 
--- Given: see the header of lua/decide.lua.
+-- The arguments, see the header of lua/decide.lua.
 local call_workspace, call_retention, call_digests, call_items
 local call_bounds, call_tags_max, call_tag_bytes_max, call_identifiers_max, call_records_max
--- The time in milliseconds; the hour and the day that it is in.
+-- The time in milliseconds; its hour and day since 1970, and its hour of the day (`00` to `23`).
 local call_now, call_hour, call_day, call_hour_of_day
--- Read once a call: root keys by index (roots.lua), APIs by the last 8 characters of their id (apis.lua), namespaces by name
+-- Read once per call: root keys by index (roots.lua), APIs by the last 8 characters of their id (apis.lua), namespaces by name
 -- (ratelimit.lua), {version} of permissions and roles (permitted.lua).
 local call_roots, call_apis, call_namespaces
 local call_rbac = { version = false }
--- Written at the end of the call (totals.lua): counts by record and field, and what bounds a record.
+-- Written at the end of the call (totals.lua): counts by record and field, and the limits of a record.
 local call_totals, call_total_bounds
 -- The work done so far, in units of about a microsecond.
 local call_work
@@ -30,7 +30,8 @@ local function begin_call(workspace, retention, bounds, digests, items, now)
   call_rbac.version, call_work = false, 0
 end
 
--- Counted coarsely: what grows with the data, where it is read; everything else by the bytes of an item and its answer.
+-- A coarse measure: work that grows with the data is added where the data is read, all other work by the bytes of an item and its
+-- answer.
 local function add_work(units) call_work = call_work + units end
 
 local REASONS = REFUSAL_REASONS

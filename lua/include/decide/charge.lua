@@ -1,8 +1,8 @@
--- Limits of a verification: which take part, whether they pass, and what is charged.
+-- Limits of a verification: which apply, whether they pass, and what is charged.
 --
--- Nearly every verification passes, so what its limits hold, and what they would hold with the units charged, are found in one
--- pass. The variables and tables here are used again for every item, because a table for each limit of each verification would
--- be most of the work. Only judge, check_limits, check_stored, check_adhoc and check_limit change them.
+-- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The variables and
+-- tables here are used again for every item, because a table for each limit of each verification would be most of the work.
+-- Only check_limits_and_balance, check_limits, check_stored, check_adhoc and check_limit change them.
 
 -- @include "include/counters"
 -- @include "include/decide/call"
@@ -11,25 +11,25 @@
 -- @include "include/state"
 -- @include "include/window"
 
--- Whether units are charged at all: not when the balance does not cover the cost.
+-- Whether units are charged: not when the balance is less than the cost.
 local charge_allowed = true
--- How many limits take part, and whether one of them is exceeded.
+-- The number of limits that apply, and whether one of them is exceeded.
 local charge_count, charge_exceeded = 0, false
--- A window was charged by a clock that was ahead. Then charge_exceeded is set too, and nothing else is to be used.
+-- Whether a window was charged while the clock was ahead. Then charge_exceeded is true too, and the other results are invalid.
 local charge_ahead = false
 -- The fields of VERIFIED_LIMIT of each limit, one after the other.
 local charge_results = {}
--- Counters of the request's own limits as they will be, as write_counters takes them, or nil.
+-- The charged counters of ad hoc limits, in the form of write_counters; nil when there are none.
 local charge_counters
--- The lengths of the windows of the key and of its identity as they will be.
+-- The lengths of the charged windows of the key and of its identity.
 local charge_lengths, charge_identity_lengths
--- By slot (the place of a limit in the key, or 100 + its place in the identity): what follows the old bytes that stay of its
--- window (false where nothing is charged), the last of these bytes, and the last of the window.
+-- By slot (the number of a limit in the key, or 100 + its number in the identity): the new bytes at the end of its window (false
+-- where nothing is charged), the position of the last old byte before them, and the position of the window's last old byte.
 local charge_suffix, charge_kept_until, charge_window_end = {}, {}, {}
 local IDENTITY_SLOTS = 100
 
--- A limit takes part: checks it, and notes its result. Returns what window_charge returns of its bytes; the settled window when
--- the clock was ahead.
+-- Checks a limit that applies, and appends its result. Returns kept_until and suffix of window_charge; with the settled window as
+-- suffix if it was charged while the clock was ahead.
 local function check_limit(owner, number, limit, duration, cost, bytes, first, last)
   local total, first_live, oldest, kept_until, suffix =
     window_charge(bytes, first, last, call_now, limit, duration, cost, charge_allowed and not charge_exceeded)
@@ -51,9 +51,9 @@ local function check_limit(owner, number, limit, duration, cost, bytes, first, l
   return kept_until, suffix
 end
 
--- Checks those limits of a state that take part. `costs` has what the request names, by name: {name, cost, limit of its own or
--- nil}; nil where it names none. `seen` collects the names that were used, so that the first limit of a name wins. A limit
--- of the request's own replaces the key's of that name, and not the identity's. Returns the lengths of all windows as they will be.
+-- Checks those limits of a state that apply. `costs` are the limits in the request by name: {name, cost, limit of an ad hoc limit
+-- or nil}; nil when there are none. `seen` collects the names that were used, because the first limit of a name wins. An ad
+-- hoc limit replaces the key's limit of that name, but not the identity's. Returns the lengths of all windows after the charge.
 local sole_length, sole_identity_length = {}, {}
 local function check_stored(owner, packed, position, tail_bytes, costs, seen)
   local count, is_key = string.byte(packed, position), owner == OWNER_KEY
@@ -96,7 +96,8 @@ local function check_stored(owner, packed, position, tail_bytes, costs, seen)
   return lengths
 end
 
--- Where a key's state has the window of this name and duration, and the number of its limit; nil when it has none.
+-- The positions of the first and the last byte of the key's window with this name and duration, and the number of its limit; nil
+-- when the key has no such limit.
 local function find_window(wanted_name, wanted_duration)
   local packed, position = key_packed, key_limits_at
   local count = string.byte(packed, position)
@@ -113,8 +114,8 @@ local function find_window(wanted_name, wanted_duration)
   end
 end
 
--- Checks a limit of the request's own, {name, cost, limit, duration}: for this call only, on the key's counter of that name and
--- duration, wherever that is stored. False when the counter is new and the key has no room for it.
+-- Checks an ad hoc limit {name, cost, limit, duration} on the key's counter of that name and duration, which is in the key's state
+-- or a record of its own. Returns false when the counter is new and the key has the maximum of counters.
 local function check_adhoc(number, wanted)
   local name, cost, limit, duration = wanted[1], wanted[2], wanted[3], wanted[4]
   local first, last, slot = find_window(name, duration)
@@ -138,9 +139,9 @@ local function check_adhoc(number, wanted)
   return counters.room >= 0
 end
 
--- Checks the limits of a verification: every limit with autoApply and every one that the request names, the key's before the
--- identity's of the same name. `requested` is the request's list or nil. Returns a refusal, if there is one. May be called
--- again for the same verification.
+-- Checks the limits of a verification: those with autoApply and those that the request names, the key's before the identity's of
+-- the same name. `requested` is the request's list or nil. Returns a refusal or nil. May be called again for the same
+-- verification.
 local function check_limits(requested)
   local identity_packed = key_identity
   charge_count, charge_ahead, charge_counters = 0, false, nil
@@ -168,21 +169,21 @@ local function check_limits(requested)
   end
 end
 
--- Checks limits and balance of a verification that nothing else refuses. Returns its outcome; nil and a refusal; or nil when windows have
--- to be settled first.
-local function judge(requested, is_affordable)
+-- Checks limits and balance of a verification that nothing else refuses. Returns its outcome; nil and a refusal; or nil when
+-- windows have to be settled first.
+local function check_limits_and_balance(requested, is_affordable)
   charge_allowed, charge_exceeded = is_affordable, false
   local refusal = check_limits(requested)
   if refusal then return nil, refusal end
   if not charge_exceeded then return is_affordable and VALID or USAGE_EXCEEDED end
   if charge_ahead then return nil end
-  -- Limits before the exceeded one were charged: their results are made again without that.
+  -- The results of limits before the exceeded one include a charge: they are computed again without it.
   if charge_count > 1 then check_limits(requested) end
   return RATE_LIMITED
 end
 
--- How a state is packed of which so many bytes stay: it is made as one string, where joining would make and hash the parts as
--- well. Most states have one of a few hundred lengths, but there are 65,000: a thousand formats of a kind are kept.
+-- Formats to pack a state by the number of old bytes that it keeps. So it is created as one string: joining would create and hash
+-- its parts too. Most states have one of a few hundred lengths, but 65,000 are possible: a thousand formats of a kind are cached.
 local tail_formats, key_formats = { made = 0 }, { made = 0 }
 local WINDOW_END = 'c0' .. WINDOW_BYTES_FIELDS
 local function new_format(formats, kept, rest)
@@ -198,8 +199,8 @@ local function new_format(formats, kept, rest)
   return format
 end
 
--- A state with the new windows of several limits: `count` of them, from slot `first_slot` + 1 on. `tail` replaces as many bytes at
--- its end. Nil when nothing is charged.
+-- A state with the charged windows of several limits: `count` of them, from slot `first_slot` + 1 on. `tail` replaces the same number
+-- of bytes at its end. Nil when nothing is charged.
 local pieces = {}
 local function joined_state(packed, count, first_slot, lengths, tail)
   local copied, made = 0, 0
@@ -256,9 +257,9 @@ local function identity_state()
   return joined_state(key_identity, count, IDENTITY_SLOTS, charge_identity_lengths, '')
 end
 
--- Writes the windows that were charged by a clock that was ahead, settled, wherever they are stored.
+-- Settles the windows that were charged while the clock was ahead, and writes them to the key, its identity and its counters.
 local function write_settled(requested)
-  -- charge_exceeded is set, so nothing is charged this time.
+  -- charge_exceeded is true, so this charges nothing.
   check_limits(requested)
   local tail = string.sub(key_packed, key_tail_at)
   local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), 0, charge_lengths, tail)
@@ -268,10 +269,10 @@ local function write_settled(requested)
   if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
 end
 
--- The answer of a verification, with the results of its limits if they were looked at.
+-- The packed answer to a verification, with the results of its limits if they were checked.
 local answer_formats = {}
-local function pack_verified(outcome, has_balance, balance, is_judged)
-  local count, results = is_judged and charge_count or 0, charge_results
+local function pack_verified(outcome, has_balance, balance, is_checked)
+  local count, results = is_checked and charge_count or 0, charge_results
   local format = answer_formats[count]
   if not format then
     format = VERIFIED .. string.rep(VERIFIED_LIMIT_FIELDS, count)

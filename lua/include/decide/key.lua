@@ -10,12 +10,12 @@ local key_name, key_packed, key_api
 local key_version_time, key_version_number, key_api8, key_flags, key_expires, key_refill_amount, key_refill_day
 -- Positions in the state.
 local key_limits_at, key_tail_at
--- The externalId that the state names, '' for none, and that of the identity that there is. They differ when it was deleted,
--- which takes effect at once on all its keys: what was counted under it stays with it, and what follows is not its.
+-- The externalId in the state ('' for none), and that of the identity if it exists. They differ after the identity was deleted:
+-- earlier counts are counts of the identity, later ones are not.
 local key_linked_id, key_external_id
 -- The state of the identity, nil when there is none.
 local key_identity
--- {state, name, meta} and {state, meta} where the caller has no snapshot: then they are read with the states.
+-- {state, name, meta} and {state, meta}: read together with the states where the server has no snapshot.
 local key_display, key_identity_display
 
 -- The flags of a state, by their number: made once each, which buys 7 % of Redis's instructions a verification (callgrind,
@@ -29,8 +29,8 @@ local function flags_of(number)
   return flags
 end
 
--- The identity that a state names: its state and display fields; nothing when it was deleted. A new identity with the same
--- externalId is another one.
+-- The identity that a state links to: its state and display fields; nil when it was deleted, also when there is a new identity with
+-- the same externalId.
 local function read_linked(packed, external_id, has_snapshot)
   local id_at = KEY_LINK_AT + LINK_BYTES_LENGTH
   local name, identity, display = identity_record(call_workspace, external_id), nil, nil
@@ -43,8 +43,8 @@ local function read_linked(packed, external_id, has_snapshot)
   if identity and string.sub(identity, 1, 16) == string.sub(packed, id_at, id_at + 15) then return identity, display end
 end
 
--- Loads a key by its digest. `has_snapshot` says whether the caller has one, of whatever version. False when there is no such
--- key, or it or its API was deleted.
+-- Loads a key by its digest. `has_snapshot`: the server has a snapshot, of any version. Returns false when there is no such key, or
+-- it or its API was deleted.
 local function read_key(digest, has_snapshot)
   key_name = key_record(call_workspace, digest)
   local packed, display
@@ -76,7 +76,7 @@ end
 -- The 24 characters of its id.
 local function key24() return string.sub(key_packed, 1, 16) .. key_api8 end
 
--- A new state of the key without the link to an identity that is gone.
+-- A new state of the key without its link to a deleted identity.
 local function without_link(state)
   return string.sub(state, 1, KEY_LINK_AT - 1) .. '\0\0' .. string.sub(state, key_limits_at)
 end

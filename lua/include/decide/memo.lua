@@ -1,8 +1,7 @@
--- A table of results that stays with the library between calls: many keys are asked the same, and parsing a query and holding
--- it against permissions took longer than everything else. Bounded in bytes of a text and in bytes of all; a table that is
--- full is dropped.
+-- A cache of results that lives as long as the library, because many verifications are alike, and parsing and evaluating a query
+-- took longer than everything else. Long texts are not cached; when the cache is full, it is emptied.
 local MEMO_TEXT_MAX, MEMO_TOTAL_MAX = 1024, 524288
--- The value and its place in the table are counted as so many bytes.
+-- Estimated bytes of a value and its place in the table.
 local MEMO_ENTRY_BYTES = 256
 
 local memo, memo_bytes = {}, 0

@@ -1,4 +1,4 @@
--- Limit checks of namespaces: one, or several of which all pass or none is charged.
+-- Limit checks of namespaces. An item has one or several checks; all of them are charged, or none.
 
 -- @include "include/clock"
 -- @include "include/decide/call"
@@ -11,8 +11,7 @@
 -- @include "include/records"
 -- @include "include/window"
 
--- A namespace that this call uses for the first time, with the names under which it counts for it and for its identifiers; false where
--- there is none.
+-- Caches a namespace for this call (false if it does not exist), with the names of its usage records.
 local function cache_namespace(name, namespace)
   if namespace then
     namespace.usage = namespace_usage(call_workspace, namespace.id16, call_day)
@@ -23,9 +22,9 @@ local function cache_namespace(name, namespace)
   return namespace
 end
 
--- The counter of a check, one of `counters` by name: {name, before and bytes (what it held, and is to hold), duration, asked (the cost of
--- the checks so far that fit)} and, once it was checked, total, first_live and oldest as window_charge returns them. A namespace
--- that `is_new` has nothing to read.
+-- The counter of a check, from `counters` by name: {name, before (its bytes in Redis), bytes (to write), duration, asked (cost of the
+-- checks so far that fit)} and, after a check, total, first_live and oldest of window_charge. In a namespace that `is_new`
+-- there is nothing to read.
 local function counter_of(counters, namespace, check, is_new)
   local name = window_at(call_workspace, namespace.id16, window_member(check.duration, check.identifier))
   local counter = counters[name]
@@ -46,7 +45,8 @@ local function counter_of(counters, namespace, check, is_new)
   return counter
 end
 
--- Whether a root key may check limits of a namespace, or make it when there is none (nil). Returns a refusal, or nothing.
+-- Refuses a root key that may not check limits of a namespace, or may not create it when it does not exist (nil). Returns a refusal
+-- or nil.
 local function refused_namespace(root, name, namespace)
   if not namespace then
     if string.sub(name, 1, 5) == 'rlns_' then return refuse('namespace_not_found', name) end
@@ -57,8 +57,8 @@ local function refused_namespace(root, name, namespace)
   end
 end
 
--- Reads `count` checks from `position` of the items on. Returns them with the names of the namespaces that are missing, each once;
--- or nil, nil and a refusal: permission for all of it comes before anything is made.
+-- Reads `count` checks from `position` of the items on. Returns them and the distinct names of missing namespaces; or nil, nil and
+-- a refusal, because all checks are authorised before any namespace is created.
 local function read_checks(position, count, root)
   local checks, missing = {}, {}
   for index = 1, count do
@@ -73,7 +73,7 @@ local function read_checks(position, count, root)
     if not namespace and not missing[namespace_name] then
       missing[namespace_name], missing[#missing + 1] = true, namespace_name
     end
-    -- With all fields that it will have: a table that grows is allocated again.
+    -- With all fields from the start, because a table that grows is allocated again.
     checks[index] = {
       cost = cost,
       limit = limit,
@@ -108,8 +108,8 @@ local function read_counters(checks)
   return counters
 end
 
--- Makes the namespaces that are missing. Returns a refusal where the workspace has no room for them.
-local function make_missing(missing, checks, counters)
+-- Creates the missing namespaces. Returns a refusal when the workspace would have too many records.
+local function create_missing(missing, checks, counters)
   if not has_room_for_records(call_workspace, #missing, call_records_max) then
     return refuse('too_many_records', int(call_records_max))
   end
@@ -125,7 +125,7 @@ local function make_missing(missing, checks, counters)
   end
 end
 
--- Checks one after the other: checks on one counter add up. Whether all of them fit.
+-- Checks one after the other; checks on the same counter add up. Returns whether all of them fit.
 local function check_counters(checks)
   local passed = true
   for _, check in ipairs(checks) do
@@ -153,7 +153,7 @@ local function check_counters(checks)
   return passed
 end
 
--- Writes the counters when all checks passed; otherwise puts them back to what they were.
+-- Writes the counters if all checks passed; otherwise restores their values from before the checks.
 local function write_checked(counters, passed)
   for name, counter in pairs(counters) do
     local before = counter.before
@@ -173,7 +173,7 @@ local function pack_check(check)
   if check.fits then
     reset = window_reset(counter.oldest, check.duration)
   else
-    -- What earlier checks of this call ask of the counter has to fit as well.
+    -- The cost of earlier checks on this counter has to fit as well.
     reset = window_free_at(
       counter.before,
       1,
@@ -196,7 +196,7 @@ local function pack_check(check)
   )
 end
 
--- Decides an item whose fields begin at `position` of the items. Returns the packed answer.
+-- Decides an item whose fields are at `position` of the items. Returns the packed answer.
 local function ratelimit(position, _, root_index)
   local root = call_roots[root_index] or read_root(root_index)
   if root.status ~= 'ok' then return refuse(root.status) end
@@ -204,10 +204,10 @@ local function ratelimit(position, _, root_index)
 
   local checks, missing, refusal = read_checks(position + 1, string.byte(call_items, position), root)
   if refusal then return refusal end
-  -- Everything is read before the first write. A namespace that is yet to be made has nothing to read.
+  -- Everything is read before the first write.
   local counters = read_counters(checks)
   if #missing > 0 then
-    refusal = make_missing(missing, checks, counters)
+    refusal = create_missing(missing, checks, counters)
     if refusal then return refusal end
   end
   local passed = check_counters(checks)

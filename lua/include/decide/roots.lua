@@ -1,10 +1,10 @@
--- The root keys of a call, each read once.
+-- The root keys of a call. Each is read once.
 
 -- @include "include/decide/call"
 -- @include "include/decide/memo"
 -- @include "include/grants"
 
--- What a root key with these grants may do to every resource, and to any at all. Shared: treat as immutable.
+-- Whether these grants allow an action on all resources, and on any resource. Shared: treat as immutable.
 local function abilities_of(grants)
   local abilities = memo[grants]
   if not abilities then
@@ -19,8 +19,8 @@ local function abilities_of(grants)
   return abilities
 end
 
--- Reads a root key that no earlier item of the call came under; callers check call_roots first. Returns {status as
--- authenticate returns it, grants, what it may do, allowed: results of `allows` by id}.
+-- Reads a root key, if call_roots does not have it yet (callers check that). Returns {status of authenticate, grants, abilities,
+-- allowed: results of `allows` by id}.
 local function read_root(index)
   local digest = string.sub(call_digests, index * 32 - 31, index * 32)
   local status, grants = authenticate(call_workspace, digest, call_now)
@@ -39,7 +39,7 @@ local function read_root(index)
   return root
 end
 
--- Whether a root key that may not do `action` to every resource may do it to the one with this id.
+-- Whether a root key that may not do `action` on all resources may do it on the one with this id.
 local function allows(root, resource, id, action)
   local allowed = root.allowed[id]
   if allowed == nil then

@@ -1,5 +1,5 @@
--- The snapshot of a key: the cached view that an answer has beside the decision. It is returned only when the version that the
--- caller has is out of date. With more keys than a caller caches that is most verifications, so it is made as one string.
+-- The snapshot of a key: the cacheable part of a verification, returned only when the server's version is out of date. With more
+-- keys than a server caches these are most verifications, so it is packed as one string.
 
 -- @include "include/decide/call"
 -- @include "include/decide/key"
@@ -8,7 +8,7 @@
 -- @include "include/permissions"
 -- @include "include/state"
 
--- Role names as a list of the layout.
+-- Role names, as `roles` of SNAPSHOT.
 local function pack_names(names)
   local parts = { struct.pack('>I2', #names) }
   for index, name in ipairs(names) do
@@ -17,7 +17,7 @@ local function pack_names(names)
   return table.concat(parts)
 end
 
--- The limits of a state as they are configured: the bytes from their number to their first window.
+-- The configured limits of a state, without windows: the bytes from their count to their first window.
 local function configured_limits(packed, limits_at, tail_bytes)
   local count = string.byte(packed, limits_at)
   if count == 0 then return '\0' end
@@ -25,8 +25,7 @@ local function configured_limits(packed, limits_at, tail_bytes)
   return string.sub(packed, limits_at, windows_at - 1)
 end
 
--- The permissions and roles of a key, packed: slugs, lists of permission numbers where there are too many for a script, names
--- of roles.
+-- The permissions and roles of a key, packed: slugs, or lists of permission numbers if there are too many for a script; role names.
 local function packed_permissions(record)
   local stored = redis.call('HMGET', record, 'direct', 'roles')
   local slugs, number_lists, given = effective_slugs(call_workspace, stored[1] or '', stored[2] or '')
@@ -36,14 +35,14 @@ local function packed_permissions(record)
     pack_names(names_of_roles(call_workspace, stored[2] or ''))
 end
 
--- The versions that a snapshot depends on besides the key's own: those of its identity and of all permissions.
+-- The versions that a snapshot depends on besides the key's own: of its identity, and of all permissions and roles.
 local function dependencies_of()
   local identity_version = key_identity and string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH)
     or ''
   return key_flags.permissions and identity_version .. rbac_version() or identity_version
 end
 
--- The snapshot, packed.
+-- Packs the snapshot.
 local function pack_snapshot(dependencies)
   local slugs, number_lists, roles = '', '', '\0\0'
   if key_flags.permissions then

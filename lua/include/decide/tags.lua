@@ -1,11 +1,11 @@
--- Counts by tag.
+-- Usage counts by tag.
 
 -- @include "include/clock"
 -- @include "include/decide/call"
 -- @include "include/decide/totals"
 -- @include "include/names"
 
--- The tags of a request that are counted, each once. An API counts a bounded number of tags, so that no caller fills Redis with
+-- The distinct tags of a request that are counted. The tags of an API are limited in number, so that no caller fills Redis with
 -- names.
 local function counted_tags(tags, api8)
   local names = tag_names(call_workspace, api8)
@@ -13,15 +13,15 @@ local function counted_tags(tags, api8)
   for _, tag in ipairs(tags) do
     if not seen[tag] then
       seen[tag] = true
-      local is_known = redis.call('SISMEMBER', names, tag) == 1
-      if is_known or room > 0 then counted[#counted + 1] = tag end
-      if not is_known then room = room - 1 end
+      local is_counted = redis.call('SISMEMBER', names, tag) == 1
+      if is_counted or room > 0 then counted[#counted + 1] = tag end
+      if not is_counted then room = room - 1 end
     end
   end
   return counted
 end
 
--- Counts an outcome, and credits spent, under each of these tags.
+-- Counts an outcome, and the credits that it spent, for each of these tags.
 local function count_tags(tags, id24, external_id, outcome, spent)
   if #tags == 0 then return end
   local api8 = string.sub(id24, 17)

@@ -1,10 +1,10 @@
--- Counts that are added up over a call and written at its end.
+-- Counts that are added up during a call and written at its end.
 
 -- @include "include/clock"
 -- @include "include/decide/call"
 
--- Adds to a field of a record. `bounded_by` names the record that knows how much there is already: {identifiers: its name}, or
--- {tags: its name, spent: credits by field}.
+-- Adds to a field of a record. `bounded_by` names the record that counts what is limited: {identifiers: its name}, or {tags: its
+-- name, spent: credits by field}.
 local function add_total(record, field, amount, bounded_by)
   local fields = call_totals[record]
   if not fields then
@@ -14,8 +14,8 @@ local function add_total(record, field, amount, bounded_by)
   fields[field] = (fields[field] or 0) + amount
 end
 
--- Takes back counts of identifiers that are new today and find no room; returns how many. The commands that write reply with
--- what there is, so that nothing is read after the first write.
+-- Removes counts of identifiers that are new today and exceed the limit; returns their number. It uses the replies of commands that
+-- write, because nothing is read after the first write.
 local function bound_identifiers(record, fields, identifiers)
   local new, count = {}, 0
   for _, field in ipairs(fields) do
@@ -45,13 +45,13 @@ local function bound_identifiers(record, fields, identifiers)
   return left_out
 end
 
--- Adds the totals of this call to a record. Counts by tag that are new today and find no room are left out, with the credits of
--- their fields. Returns how many counts by identifier and by tag were left out.
+-- Adds the totals of this call to a record. Counts by tag that are new today and exceed the limit are left out, with the credits of
+-- their fields. Returns the number of counts by identifier and by tag that were left out.
 local function write_total(record, fields, bounded_by)
   local new, tags, spent = {}, bounded_by and bounded_by.tags, bounded_by and bounded_by.spent or {}
   local tags_left_out = 0
   for field, amount in pairs(fields) do
-    -- Redis prints a number with seventeen digits: `int` would only make another string.
+    -- Redis formats a number with 17 digits, so `int` is not needed.
     local is_new = redis.call('HINCRBY', record, field, amount) == amount
     -- A count takes 64 bytes besides its field.
     local bytes = is_new and tags and (#field + 64) * (spent[field] and 2 or 1)
@@ -70,7 +70,7 @@ local function write_total(record, fields, bounded_by)
   return bound_identifiers(record, new, bounded_by.identifiers), tags_left_out
 end
 
--- Writes all totals. Returns how many counts by identifier and by tag were left out.
+-- Writes all totals. Returns the number of counts by identifier and by tag that were left out.
 local function write_totals()
   local identifiers_left_out, tags_left_out = 0, 0
   for record, fields in pairs(call_totals) do

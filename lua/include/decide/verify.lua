@@ -1,4 +1,4 @@
--- A verification: is the key valid for this request, and what is charged?
+-- Verifications: decides whether a key is valid for a request, charges it and counts it.
 
 -- @include "include/calendar"
 -- @include "include/counters"
@@ -13,7 +13,7 @@
 -- @include "include/names"
 -- @include "include/usage"
 
--- What a verification asks for besides its key. Shared: treat as immutable.
+-- The request of a verification: what it asks for besides its key. Shared: treat as immutable.
 local function request_of(text)
   local request = memo[text]
   if not request then
@@ -23,8 +23,8 @@ local function request_of(text)
   return request
 end
 
--- The balance of a key with a refill, and when the next is due. A due time more than two periods away was set by a clock that
--- was ahead: the next is due when it would be without that.
+-- The balance of a key with a refill, and the time of the next refill. A time more than two periods away was set while the clock
+-- was ahead: it is computed again.
 local function refilled(digest, balance, due)
   local now, refill_day = call_now, key_refill_day
   if now >= due then return key_refill_amount, refill_after(now, refill_day) end
@@ -35,7 +35,7 @@ local function refilled(digest, balance, due)
   return balance, due
 end
 
--- The outcome before any limit or balance is looked at: VALID, or why not.
+-- The outcome without limits and balance.
 local function precheck(request, text)
   if not key_flags.enabled then return DISABLED end
   if call_now >= key_expires then return EXPIRED end
@@ -45,23 +45,23 @@ local function precheck(request, text)
   return VALID
 end
 
--- The counts of the refusals of an hour, with one more of this outcome.
+-- The packed counts of an hour's refusals, with one more of this outcome.
 local function one_more(refusals, outcome)
   local at = 4 * (outcome - DISABLED)
   local count = struct.unpack('>I4', refusals, at + 1)
   return string.sub(refusals, 1, at) .. struct.pack('>I4', count + 1) .. string.sub(refusals, at + 5)
 end
 
--- Decides an item whose fields begin at `position` of the items and end at `last`. Returns the packed answer, and the snapshot of
--- the key if that is wanted; nothing when windows had to be settled first and the item is to be decided again.
+-- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of the key if
+-- the caller has none of this version; nothing when windows had to be settled first, and the item has to be decided again.
 local function verify(position, last, root_index)
   local root = call_roots[root_index] or read_root(root_index)
-  local digest, cost, known_time, known_number, known_dependencies
-  digest, cost, known_time, known_number, known_dependencies, position =
+  local digest, cost, cached_time, cached_number, cached_dependencies
+  digest, cost, cached_time, cached_number, cached_dependencies, position =
     struct.unpack(VERIFY_ITEM, call_items, position)
   if root.status ~= 'ok' then return refuse(root.status) end
   if not root.verifies_any then return refuse('insufficient_permissions', 'api.*.verify_key') end
-  if not read_key(digest, known_time > 0) then return struct.pack('>B', NOT_FOUND) end
+  if not read_key(digest, cached_time > 0) then return struct.pack('>B', NOT_FOUND) end
   local flags, api = key_flags, key_api
   if not root.verifies_all and not allows(root, 'api', api.id, 'verify_key') then
     return struct.pack('>B', NOT_FOUND)
@@ -76,10 +76,10 @@ local function verify(position, last, root_index)
   local request = text and (memo[text] or request_of(text))
   local requested = request and request.limits
   local outcome = precheck(request, text)
-  local is_judged = outcome == VALID
-  if is_judged then
+  local is_checked = outcome == VALID
+  if is_checked then
     local refusal
-    outcome, refusal = judge(requested, not flags.limited or balance >= cost)
+    outcome, refusal = check_limits_and_balance(requested, not flags.limited or balance >= cost)
     if refusal then return refusal end
     if not outcome then return write_settled(requested) end
   end
@@ -88,14 +88,14 @@ local function verify(position, last, root_index)
   -- Everything is read before the first write, so that a broken record charges nothing.
   local dependencies, snapshot, is_sent = '', nil, nil
   if key_identity or flags.permissions then dependencies = dependencies_of() end
-  if key_version_time ~= known_time or key_version_number ~= known_number or dependencies ~= known_dependencies then
-    -- Once a call: a caller that asks many times at once for a key that it has not cached would be sent all of it each time.
+  if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then
+    -- Once per call: otherwise many verifications of a key that is not cached would each return its snapshot.
     is_sent = api.snapshots[digest]
     if not is_sent then snapshot = pack_snapshot(dependencies) end
   end
   local tags = request and request.tags and counted_tags(request.tags, key_api8)
 
-  -- Count, in the hour that this is in; charge all of it or nothing.
+  -- Count in the current hour; charge everything or nothing.
   local is_unlinked = key_external_id ~= key_linked_id
   local is_new_hour = hour ~= call_hour or is_unlinked
   if is_new_hour then
@@ -111,9 +111,9 @@ local function verify(position, last, root_index)
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = without_link(state) end
   local new_identity = is_valid and key_identity and identity_state()
-  local answer = pack_verified(outcome + (is_sent and SNAPSHOT_BEFORE or 0), flags.limited, balance, is_judged)
+  local answer = pack_verified(outcome + (is_sent and SNAPSHOT_BEFORE or 0), flags.limited, balance, is_checked)
 
-  -- Write. After the first line comes only what cannot fail when that did not.
+  -- Write. If the first command succeeds, none of the following can fail.
   redis.call('HSET', key_name, 'state', state)
   if new_identity then redis.call('HSET', identity_record(call_workspace, key_external_id), 'state', new_identity) end
   if is_valid and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
