@@ -9,6 +9,9 @@ const window = ['test/lua/include/window.test.ts'];
 const keys = under('operations/keys', 'createKey updateKey migrateKeys');
 const state = ['test/lua/include/state.test.ts', 'test/store/layout.test.ts', 'test/store/keyRecord.test.ts'];
 
+/** Of all scripts that write records. */
+const records = ['test/operations/audit/listEvents.test.ts', 'test/operations/records.test.ts'];
+
 /** The first pattern that a path matches names its tests. */
 const nearest = [
   [
@@ -56,7 +59,14 @@ const nearest = [
   [/keys\/inspect/, inspection],
   [
     /include\/(keyRecords|limits|records|state)/,
-    [...state, ...inspection, ...keys, ...verify, 'test/operations/records.test.ts'],
+    [
+      ...state,
+      ...inspection,
+      ...keys,
+      'test/lua/include/counters.test.ts',
+      ...verify,
+      'test/operations/records.test.ts',
+    ],
   ],
   [/include\/names/, [...verify, 'test/store/keyspace.test.ts', ...ratelimits]],
   [
@@ -86,7 +96,7 @@ const nearest = [
   [/include\/usage/, ['test/lua/include/usage.test.ts', ...verify, ...analytics]],
   [/include\/window/, [...ratelimits, ...window, ...inspection, ...verify]],
   [/lua\/analytics/, analytics],
-  [/lua\/apis/, under('operations/apis', 'createApi getApi deleteApi listKeys')],
+  [/lua\/apis/, [...under('operations/apis', 'createApi getApi deleteApi listKeys'), 'test/cli/keyLines.test.ts']],
   [
     /lua\/identities/,
     under('operations/identities', 'updateIdentity createIdentity getIdentity deleteIdentity listIdentities'),
@@ -169,7 +179,8 @@ const leftOut = /^test\/(store\/(durable|embedded)|operations\/large)\.test/;
 
 /** Steps of test files for a mutant of `file`: with `onlyNear` those for the file. `all` has the paths of all test files. */
 export function stepsFor(file, all, onlyNear) {
-  const [, tests = []] = nearest.find(([pattern]) => pattern.test(file)) ?? [];
+  const [, first = []] = nearest.find(([pattern]) => pattern.test(file)) ?? [];
+  const tests = [...new Set(/^lua\/(?!decide|include\/decide)/.test(file) ? [...first, ...records] : first)];
   const missing = tests.filter((path) => !all.includes(path));
   if (missing.length > 0) throw new Error(`bin/mutants/tests.mjs names ${missing[0]}, which does not exist`);
   const rest = all.filter((path) => !tests.includes(path) && !leftOut.test(path));

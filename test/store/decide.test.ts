@@ -112,6 +112,17 @@ describe('a batch of much work', () => {
     expect((await verify(key)).credits).toBe(100 - 12 - 1);
   });
 
+  test('with many permission queries over long lists as well', async () => {
+    const slugs = Array.from({ length: 1000 }, (_, index) => `list.${index}`);
+    await ok('permissions.createRole', { name: 'lists', permissions: slugs });
+    const { key } = await createKey({ roles: ['lists'] });
+    await verify(key);
+    calls = 0;
+    const verified = await Promise.all(slugs.slice(0, 60).map((slug) => verify(key, { query: [slug] })));
+    expect(verified.every(({ outcome }) => outcome === 'VALID')).toBe(true);
+    expect(calls).toBeGreaterThan(1);
+  });
+
   test('an ordinary batch is one call', async () => {
     const { key } = await createKey({ credits: { remaining: 100 } });
     calls = 0;
