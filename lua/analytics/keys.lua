@@ -1,14 +1,14 @@
 #!lua flags=no-writes
--- The usage of keys: their histories, and the hour that each carries in its state. Read at once, as an hour that ends in
--- between would else be read twice or not at all.
+-- The usage of keys: their histories, and the current hour in their states. One script reads both, because an hour that ends between
+-- two reads would be read twice or not at all.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key lists and records, usage histories
 -- ARGV[1]  keys       ids without `key_`, 24 characters each, of a few hundred keys at most
 -- ARGV[2]  months     `202611`, 6 characters each
--- ARGV[3]  bytes_max  when so many are read, the keys that follow are left for another call
--- returns  for each key that was read its hours, one after the other, as usage_entry in include/usage describes; 0 in the place
---          of a key of which there is more than a script may read
+-- ARGV[3]  bytes_max  after this many bytes the remaining keys are left to the next call
+-- returns  {for each key that was read its hours, one after the other, as usage_entry in include/usage packs them; 0 for a key with
+--          more than KEY_BYTES_MAX, which is the last}
 
 -- @include "include/identities"
 -- @include "include/keyIds"
@@ -16,7 +16,7 @@
 -- @include "include/usage"
 
 local workspace, keys, months, bytes_max = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
--- A key that is verified every hour has at most 220 KB a month; one that changes its identity all the time has more.
+-- A key that is verified every hour has at most 220 KB a month; one whose identity changes often may have more.
 local KEY_BYTES_MAX = 4 * 1024 * 1024
 local answer, bytes = {}, 0
 for at = 1, #keys, 24 do

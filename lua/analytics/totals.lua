@@ -1,15 +1,15 @@
 #!lua flags=no-writes
--- The totals of APIs or namespaces by day, or what one identifier has of those of namespaces. Most records that are asked for
--- do not exist, so many are asked for at once and only those that do are told.
+-- The totals by day of APIs or namespaces, or of one identifier in namespaces. Most of the wanted records do not exist, so one call
+-- reads many and returns those that exist.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  totals of APIs, namespaces and identifiers
 -- ARGV[1]  kind        'api', 'namespace' or 'identifier'
 -- ARGV[2]  ids         8 characters of an API, 16 of a namespace, one after the other
--- ARGV[3]  days        numbers since 1970, with a blank between them; with the ids some hundred records at most
--- ARGV[4]  identifier  of the last kind
--- returns  for each record that exists: number of its id in `ids`, from 1; its day; {field, count, …}, those of an identifier
---          named as the namespace's own are
+-- ARGV[3]  days        numbers since 1970, separated by spaces; days times ids are at most some hundred
+-- ARGV[4]  identifier  for the kind 'identifier'
+-- returns  {for each record that exists: the number of its id in `ids`, from 1; its day; {field, count, …}}. Of an
+--          identifier the fields are those of a namespace, without the identifier
 
 -- @include "include/names"
 
@@ -21,19 +21,19 @@ local function record_of(id, day)
   return identifier_usage(workspace, id, day)
 end
 
--- Every field that such a record may have, and what it is answered as.
-local fields, named = {}, {}
+-- The fields that such a record may have, and their names in the reply.
+local fields, reply_names = {}, {}
 for hour = 0, 23 do
   local head = string.format('%02d', hour)
   if kind == 'api' then
     for outcome = 1, OUTCOMES_COUNTED do
-      named[#named + 1], named[#named + 2] = head .. outcome, 's' .. head .. outcome
+      reply_names[#reply_names + 1], reply_names[#reply_names + 2] = head .. outcome, 's' .. head .. outcome
     end
   else
-    named[#named + 1], named[#named + 2] = head .. 'p', head .. 'b'
+    reply_names[#reply_names + 1], reply_names[#reply_names + 2] = head .. 'p', head .. 'b'
   end
 end
-for index, name in ipairs(named) do
+for index, name in ipairs(reply_names) do
   fields[index] = kind == 'identifier' and name .. identifier or name
 end
 
@@ -46,7 +46,7 @@ for number = 1, #ids / id_bytes do
       local found = {}
       for index, count in ipairs(redis.call('HMGET', record, unpack(fields))) do
         if count then
-          found[#found + 1], found[#found + 2] = named[index], count
+          found[#found + 1], found[#found + 2] = reply_names[index], count
         end
       end
       local at = #answer

@@ -3,8 +3,8 @@
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  API record and list, key list, the list of dead APIs, the audit stream
 -- ARGV[1]  name
--- ARGV[2]  kept_id     the id it had where it was exported, without `api_`; '' for a new one
--- ARGV[3]  created_ms  when it was created there; '' for now
+-- ARGV[2]  kept_id     the id of an exported API, without `api_`; '' for a new id
+-- ARGV[3]  created_ms  its time of creation, Unix milliseconds; '' for now
 -- ARGV[4]  actor       JSON, see include/audit
 -- ARGV[5]  now_ms      '' for Redis's clock
 -- returns  the API's id, or false when an API has the kept id, or had it and its keys are still being removed

@@ -1,5 +1,5 @@
--- Delete an API. Every key of it is unknown from now on, as verification asks for the API's record; the keys' own records
--- are removed by the sweeper in bounded steps.
+-- Delete an API. All its keys are invalid at once, because a verification reads the API's record. The sweeper removes the records
+-- of the keys in steps.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API record and list, the list of dead APIs, the audit stream

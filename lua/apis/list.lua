@@ -4,7 +4,7 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API records and list, key lists
 -- ARGV[1]  after      the last id of the page before (without `api_`), or ''
--- ARGV[2]  count      at most this many
+-- ARGV[2]  count      limit of the page
 -- returns  {{ApiReply (src/store/apis.ts)…}, 1 if there are more, else 0}
 
 -- @include "include/fields"

@@ -1,11 +1,11 @@
--- Create identities: one for createIdentity, many for imports. Those whose externalId exists are left as they are.
+-- Create identities: one for createIdentity, many for imports. An identity whose externalId exists is skipped.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records and list, the audit stream
--- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits}], each externalId once; meta may be absent
+-- ARGV[1]  request    JSON [{externalId, meta (JSON text), ratelimits}], with distinct externalIds; meta may be absent
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  per identity its id, or false when the externalId exists
+-- returns  {for each identity its id, or false when its externalId exists}
 
 -- @include "include/audit"
 -- @include "include/clock"
@@ -40,6 +40,6 @@ for index, identity in ipairs(request) do
     answer[index] = 'id_' .. id16
   end
 end
--- Of many, the event names none.
+-- The event of an import has no id.
 audit(workspace, now, actor, 'identity', #request == 1 and answer[1] or '')
 return answer

@@ -1,5 +1,5 @@
--- Delete an identity. Its keys stay valid without it: a key's link names the id, which stands for nothing from now on. The
--- list of its keys stays as long as their usage under it can be asked for.
+-- Delete an identity. Its keys stay valid without it: their links have its id, which no longer exists. The list of its keys is kept
+-- as long as their usage.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record, list and list of keys, former members, the audit stream
@@ -20,7 +20,7 @@ local external_id = external_id_for(workspace, wanted)
 if not external_id then return 0 end
 local identity = load_identity(workspace, external_id)
 if erase_identity(workspace, identity.id16, external_id, usage_retention_ms + 31 * DAY_MS) then
-  note_former(former_members(workspace, external_id), identity.id16, now, usage_retention_ms)
+  add_former(former_members(workspace, external_id), identity.id16, now, usage_retention_ms)
 end
 audit(workspace, now, actor, 'identity', 'id_' .. identity.id16)
 return 1

@@ -1,14 +1,14 @@
 #!lua flags=no-writes
--- Some identities in order of creation, or only those among the next few that contain a text. Ends early where they have
--- many limits or large metadata, so that Redis is not held up.
+-- A part of a page of identities in order of creation, with or without a search. It ends early when they have many limits or large
+-- metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records and list
--- ARGV[1]  after      the last id of those before (without `id_`), or ''
--- ARGV[2]  count      look at no more than this many
--- ARGV[3]  search     '' for all; else lower case, to be found in id or externalId, which are ASCII
--- ARGV[4]  wanted     answer no more than this many
--- returns  {identities, the last id looked at (without `id_`) or '', 1 if there are more behind it}
+-- ARGV[1]  after      the last id of the part before (without `id_`), or ''
+-- ARGV[2]  count      limit of the identities to read
+-- ARGV[3]  search     '' for all; else text in lower case that the id or externalId (ASCII) must contain
+-- ARGV[4]  wanted     limit of the identities to return
+-- returns  {{IdentityReply (src/store/records.ts)…}, the last id that was read (without `id_`) or '', 1 if there are more, else 0}
 
 -- @include "include/identities"
 -- @include "include/names"
@@ -17,11 +17,11 @@
 local workspace, after, count, search, wanted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local from = after == '' and '-' or '(' .. after .. '\255'
 local members = redis.call('ZRANGE', identity_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
-local rows, last, looked_at, parts = {}, '', 0, 0
+local rows, last, examined, parts = {}, '', 0, 0
 for index = 1, math.min(count, #members) do
   if #rows == wanted or parts >= REPLY_PARTS_MAX then break end
   local id16, external_id = string.sub(members[index], 1, 16), string.sub(members[index], 17)
-  last, looked_at = id16, index
+  last, examined = id16, index
   if
     search == ''
     or string.find(string.lower('id_' .. id16), search, 1, true)
@@ -33,4 +33,4 @@ for index = 1, math.min(count, #members) do
     parts = parts + row_parts
   end
 end
-return { rows, last, #members > looked_at and 1 or 0 }
+return { rows, last, #members > examined and 1 or 0 }

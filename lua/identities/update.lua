@@ -1,4 +1,4 @@
--- Change an identity: only the fields that the request carries.
+-- Change an identity: only the fields that are in the request.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record and list, window counters, the audit stream

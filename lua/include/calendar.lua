@@ -1,9 +1,9 @@
--- Refill moments (docs/contract.md §14), in UTC.
+-- Times of refills (docs/contract.md §14), in UTC.
 
--- Days since 1970-01-01 of the first of a month; `month` counts from 0 and may run past 11.
+-- The day (since 1970-01-01) on which a month begins. `month` is from 0 and may be above 11.
 local function days_to_month(year, month)
   year, month = year + math.floor(month / 12), month % 12
-  -- Years begin in March here, so that the leap day is the last of its year.
+  -- Years begin in March here, so that the leap day is the last day of a year.
   local march_year = month < 2 and year - 1 or year
   local march_month = (month + 10) % 12
   return 365 * march_year
@@ -14,25 +14,25 @@ local function days_to_month(year, month)
     - 719468
 end
 
--- Year, and month counted from 0, that `day` (days since 1970-01-01) falls in.
+-- The year and the month (from 0) of a day (since 1970-01-01).
 local function month_of(day)
-  local months = math.floor((day + 15) / 30.436875) -- At most one too many; put right below.
+  local months = math.floor((day + 15) / 30.436875) -- At most one too many, which the loop corrects.
   while days_to_month(1970, months) > day do
     months = months - 1
   end
   return 1970 + math.floor(months / 12), months % 12
 end
 
--- The first refill moment after `now`. `refill_day` 0 is daily; 1 to 31 is that day of the month, or the month's last.
+-- The time of the first refill after `now`. `refill_day` 0 is daily; 1 to 31 is that day of each month, or its last day.
 local function refill_after(now, refill_day)
   local today = math.floor(now / DAY_MS)
   if refill_day == 0 then return (today + 1) * DAY_MS end
   local year, month = month_of(today)
-  local function moment(in_month)
+  local function start_of(in_month)
     local first, next_first = days_to_month(year, in_month), days_to_month(year, in_month + 1)
     return math.min(first + refill_day - 1, next_first - 1) * DAY_MS
   end
-  local due = moment(month)
-  if due <= now then due = moment(month + 1) end
+  local due = start_of(month)
+  if due <= now then due = start_of(month + 1) end
   return due
 end

@@ -1,7 +1,7 @@
--- Counters of a key or an identity that its record does not carry: those of limits that requests bring, and of limits that were
--- taken off or got another duration. A list names them, so that they go with their owner and are bounded in number.
+-- Counters of a key or an identity that are not in its state: of ad hoc limits, and of limits that were removed or got another
+-- duration. A list names them, so that they are deleted with their owner and limited in number.
 --
--- The list's scores say from when on a counter may have expired. The list itself expires a day after the last of them.
+-- The score in the list is the time at which a counter may have expired. The list expires a day after the last counter.
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -9,28 +9,28 @@
 
 local COUNTERS_MAX = 1000
 
--- How many more counters the owner may have. Of a full list, entries of counters that have expired are removed first, a
--- hundred at a time.
-local function counters_room(workspace, owner, now)
+-- The number of counters that the owner may still create. Of a full list, up to a hundred counters that have expired are removed
+-- first.
+local function counters_left(workspace, owner, now)
   local list = window_list(workspace, owner)
-  local room = COUNTERS_MAX - redis.call('ZCARD', list)
-  if room > 0 then return room end
-  local members, left = redis.call('ZRANGE', list, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, 100), {}
+  local left = COUNTERS_MAX - redis.call('ZCARD', list)
+  if left > 0 then return left end
+  local members, ttls = redis.call('ZRANGE', list, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, 100), {}
   for index, member in ipairs(members) do
-    left[index] = redis.call('PTTL', window_at(workspace, owner, member))
+    ttls[index] = redis.call('PTTL', window_at(workspace, owner, member))
   end
   for index, member in ipairs(members) do
-    if left[index] < 0 then
+    if ttls[index] < 0 then
       redis.call('ZREM', list, member)
-      room = room + 1
+      left = left + 1
     else
-      redis.call('ZADD', list, int(now + left[index]), member)
+      redis.call('ZADD', list, int(now + ttls[index]), member)
     end
   end
-  return room
+  return left
 end
 
--- Writes counters of an owner: {member, text, duration, is new} each.
+-- Writes counters of an owner, each {member, packed window, duration, whether it is new}.
 local function write_counters(workspace, owner, counters, now)
   local list, longest, has_new = window_list(workspace, owner), 0, false
   for _, counter in ipairs(counters) do
@@ -46,7 +46,7 @@ local function write_counters(workspace, owner, counters, now)
   redis.call('PEXPIRE', list, int(longest + DAY_MS), 'GT')
 end
 
--- What the list of an owner names: read before the first write, and then removed.
+-- The members of an owner's list. A script reads them before its first write, and then erases them.
 local function counters_of(workspace, owner) return redis.call('ZRANGE', window_list(workspace, owner), 0, -1) end
 
 local function erase_counters(workspace, owner, members)

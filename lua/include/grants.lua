@@ -1,25 +1,25 @@
--- What a root key may do. `grants` is text: a line break, then each grant followed by a line break, in the singular
--- spelling (`api.*.verify_key`); docs/contract.md §5 lists them.
+-- The grants of a root key. `grants` is text: a line break, then each grant followed by a line break, in the canonical spelling
+-- (`api.*.verify_key`). docs/contract.md §5 lists them.
 
 -- @include "include/names"
 
 local function has_grant(grants, grant) return string.find(grants, '\n' .. grant .. '\n', 1, true) ~= nil end
 
--- May it do `action` to the `resource` with this id? Pass '*' as id for a resource that has none or does not exist yet.
+-- Whether the grants allow `action` on the `resource` with this id; '*' for one that has no id or does not exist yet.
 local function holds(grants, resource, id, action)
   return has_grant(grants, '*')
     or has_grant(grants, resource .. '.*.' .. action)
     or has_grant(grants, resource .. '.' .. id .. '.' .. action)
 end
 
--- May it do `action` to any resource at all? For actions of one resource only, such as verify_key: the end of a grant then
--- names the resource. No pattern: one with a repetition would try every length of every id.
+-- Whether the grants allow `action` on at least one resource. The action must belong to one kind of resource only, as verify_key
+-- does. It searches for plain text, because a pattern with a repetition would try every length of every id.
 local function holds_any(grants, action)
   return has_grant(grants, '*') or string.find(grants, '.' .. action .. '\n', 1, true) ~= nil
 end
 
--- Reads a root key. Answers 'unauthorized', 'root_key_disabled', 'root_key_expired' or 'ok', then its grants and id.
--- Writes down that it was used.
+-- Reads a root key. Returns 'unauthorized', 'root_key_disabled', 'root_key_expired' or 'ok', then its grants and id. Records the
+-- time of use.
 local function authenticate(workspace, digest, now)
   local record = root_key_record(workspace, digest)
   local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'id')
@@ -27,7 +27,7 @@ local function authenticate(workspace, digest, now)
   if not grants then return 'unauthorized', '', '' end
   if enabled ~= '1' then return 'root_key_disabled', grants, id end
   if expires and now >= expires then return 'root_key_expired', grants, id end
-  -- Redis prints a number with all of its digits.
+  -- Redis formats a number with 17 digits, so `int` is not needed.
   redis.call('HSET', record, 'used', now)
   return 'ok', grants, id
 end

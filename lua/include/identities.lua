@@ -1,11 +1,11 @@
 -- Identities and the keys that are linked to them.
 --
--- The link of a key is the id of its identity (16), then its externalId; '' without an identity. A key in the record of an
--- identity stays when the identity is deleted: the link then leads nowhere.
+-- The link of a key is the id of its identity (16), then its externalId; '' without an identity. When an identity is deleted, its
+-- keys keep their links, to an id that no longer exists.
 --
--- One of the keys of an identity is in its record, field `key`, and all others in its list. A new key goes to the record when
--- that has none, and stays where it is until it leaves the identity. So an identity with one key, as most have, has no
--- list. Only the functions here know these two places.
+-- One key of an identity is stored in its record, field `key`, and all others in its list. A new key is stored in the record if that
+-- has none, and is not moved until it leaves the identity. So an identity with one key, as most have, has no list.
+-- Only the functions here know these two places.
 
 -- @include "include/clock"
 -- @include "include/counters"
@@ -17,7 +17,7 @@
 -- The externalId of a link, '' without an identity.
 local function external_id_of(link) return string.sub(link, LINK_EXTERNAL_ID_AT) end
 
--- The externalId of an identity by its id or externalId, or nil. An id names the identity it was given to, and no other.
+-- The externalId of an identity by its id or externalId, or nil.
 local function external_id_for(workspace, id_or_external_id)
   if string.sub(id_or_external_id, 1, 3) == 'id_' and #id_or_external_id == 19 then
     local id16 = string.sub(id_or_external_id, 4)
@@ -31,7 +31,7 @@ local function load_identity(workspace, external_id)
   return read_identity(redis.call('HGET', identity_record(workspace, external_id), 'state'))
 end
 
--- The identity that a key is linked to: its state and externalId, or nil when there is none or it was deleted.
+-- The identity of a link: its state and externalId, or nil when there is none or it was deleted.
 local function identity_of(workspace, link)
   if link == '' then return nil end
   local external_id = string.sub(link, 17)
@@ -45,7 +45,7 @@ local function identity_meta(workspace, external_id)
   return redis.call('HGET', identity_record(workspace, external_id), 'meta')
 end
 
--- An identity as a named reply (IdentityReply in src/store/records.ts), and how many parts it has.
+-- An identity as a named reply (IdentityReply in src/store/records.ts), and the number of its parts.
 local function identity_reply(identity, external_id, meta)
   local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limit_replies(identity.limits) }
   return named(reply), #identity.limits + parts_of_meta(meta)
@@ -65,7 +65,7 @@ local function create_identity(workspace, external_id, next_id, next_version)
   return id16 .. external_id
 end
 
--- A key (24) as it is stored there: the last 8 characters of its API first, so that the keys of one API follow one another.
+-- A key (24) as it is stored under an identity: the last 8 characters of its id first, so that the keys of an API are consecutive.
 local function member_under_identity(key24) return string.sub(key24, 17) .. string.sub(key24, 1, 16) end
 
 -- The reverse.
@@ -80,20 +80,20 @@ local function index_under_identity(workspace, link, key24)
   end
 end
 
--- Finds where a key is stored, before the first write of the script; returns a function that removes it there.
+-- Finds where a key of an identity is stored, before the first write of a script. Returns a function that removes it there.
 local function unindexing_under_identity(workspace, link, key24)
   if link == '' then
     return function() end
   end
   local record, member = identity_record(workspace, string.sub(link, 17)), member_under_identity(key24)
-  -- The record may be that of a later identity with the same externalId: it never has this key.
+  -- The record may be of a new identity with the same externalId, which does not have this key.
   if redis.call('HGET', record, 'key') == member then
     return function() redis.call('HDEL', record, 'key') end
   end
   return function() redis.call('ZREM', identity_keys(workspace, string.sub(link, 1, 16)), member) end
 end
 
--- Whether a string comes before another, byte by byte, as in a sorted set. Lua's `<` depends on the locale that Redis runs in.
+-- Whether a string sorts before another byte by byte, as in a sorted set. Lua's `<` depends on the locale of Redis.
 local function comes_before(one, other)
   for position = 1, #one do
     local byte, other_byte = string.byte(one, position), string.byte(other, position)
@@ -148,7 +148,8 @@ local function identity_keys_page(workspace, external_id, id16, after, count)
   return keys, #members == count and members[count]
 end
 
--- Removes the record of an identity, and its counters. The list of its keys, all of them now, stays for `kept_ms`. True if it had any.
+-- Removes the record of an identity and its counters. The list of its keys, then including the one in the record, is kept for
+-- `kept_ms`. Returns whether it had keys.
 local function erase_identity(workspace, id16, external_id, kept_ms)
   local record, list = identity_record(workspace, external_id), identity_keys(workspace, id16)
   local in_record, counters = redis.call('HGET', record, 'key'), counters_of(workspace, id16)

@@ -1,6 +1,6 @@
--- Ids and versions. Both come from the workspace's own clock and sequence, which only move forward: ascending id is
--- order of creation whichever server asked, and no version is ever given twice, not even after a clock stepped back
--- or the last second of an append-only file was lost (the milliseconds then differ).
+-- Ids and versions. Both are made from the workspace's own clock and sequence, which never go back. So ascending ids are the order
+-- of creation, whichever server was used, and no version is used twice, not even after the clock stepped back or the last second
+-- of an append-only file was lost (the milliseconds then differ).
 
 -- @include "include/clock"
 
@@ -17,7 +17,7 @@ local function base58_8(number)
   return text
 end
 
--- The number that the eight characters of `text` from `first` on stand for; nil where one of them is not base58.
+-- The number of the eight base58 characters of `text` from `first` on; nil if one of them is not base58.
 local function number_at(text, first)
   local number = 0
   for position = first, first + 7 do
@@ -28,10 +28,10 @@ local function number_at(text, first)
   return number
 end
 
--- The milliseconds that an id (without its prefix) begins with.
+-- The time in an id (without its prefix), Unix milliseconds.
 local function time_in(id) return number_at(id, 1) end
 
--- Sixteen characters of an id as twelve bytes, which sort alike. Nil when they are of no id.
+-- The first 16 characters of an id as 12 bytes, which sort in the same order; nil if they are not base58.
 local PACKED_ID = '>I6I6'
 local PACKED_ID_BYTES = 12
 
@@ -45,15 +45,15 @@ local function unpack_id(packed)
   return base58_8(time) .. base58_8(number)
 end
 
--- Takes `count` numbers of the workspace's sequence. Answers two functions:
+-- Reserves `count` numbers of the workspace's sequence. Returns two functions, each of whose calls uses one:
 --   next_id()       sixteen characters, ascending: eight of time, eight of sequence
---   next_version()  eight bytes, opaque, unlike any other version of the workspace
+--   next_version()  VERSION, unlike any other version of the workspace
 local function take_stamps(workspace, now, count)
   local stored = redis.call('HMGET', workspace, 'sequence', 'last')
   local sequence, last = tonumber(stored[1]) or 0, tonumber(stored[2]) or 0
   local at = math.max(now, last)
-  -- A version holds the two low bytes of its number; its time counts how often these rolled over, so that they may roll
-  -- over while the clock stands still.
+  -- A version has the two low bytes of its number. Its time is increased whenever these overflow, so that versions differ even if
+  -- the clock does not move.
   local round = math.floor(sequence / 65536)
   local last_time = at + math.floor((sequence + count) / 65536) - round
   redis.call('HSET', workspace, 'sequence', int(sequence + count), 'last', int(last_time))
@@ -62,7 +62,7 @@ local function take_stamps(workspace, now, count)
     sequence = sequence + 1
     return sequence
   end
-  -- Ids that follow one another mostly differ in their last character.
+  -- Consecutive ids usually differ in their last character only.
   local head, head_of
   local function next_id()
     local number = next_number() % 128063081718016

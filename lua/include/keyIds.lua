@@ -1,5 +1,5 @@
--- The ids of keys. A key's id ends as the id of its API does, so the list of an API's keys also finds a key by its id, and no
--- further index is needed.
+-- The ids of keys. A key's id ends with the last 8 characters of its API's id, so that the list of an API's keys also finds a key by
+-- its id, without another index.
 
 -- @include "include/ids"
 -- @include "include/names"
@@ -20,7 +20,7 @@ end
 
 -- The next keys (24) of an API in order of creation, after a key id (without `key_`) or '', and their digests.
 local function keys_after(workspace, api8, after, count)
-  -- What follows the id in a member is 32 bytes, none of which can be above this.
+  -- After the id a member has 32 bytes, none of them above 255.
   local from = after == '' and '-' or '(' .. (pack_id(after) or '') .. string.rep('\255', 33)
   local keys, digests = {}, {}
   for index, member in ipairs(redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count)) do

@@ -12,13 +12,14 @@
 -- @include "include/reply"
 -- @include "include/state"
 
--- The id of a live API, or nil.
+-- The id of an API that exists, or nil.
 local function live_api(workspace, api_id)
   local id = redis.call('HGET', api_record(workspace, string.sub(api_id, -8)), 'id')
   if id == api_id then return id end
 end
 
--- Reads a live key: its record's name and its state, refilled as of now. Nil when unknown, deleted, or of a deleted API.
+-- Reads a key: the name of its record, its state with a due refill applied, and the id of its API; nil when the key does not exist,
+-- or it or its API was deleted.
 local function load_key(workspace, digest, now)
   if not digest then return nil end
   local record = key_record(workspace, digest)
@@ -36,7 +37,7 @@ end
 -- clock stepped back (include/ids), and of an imported key, these two times differ.
 local function created_field(id, created) return created ~= time_in(id) and int(created) end
 
--- A key as a named reply, and how many parts it has: see KeyReply in src/store/records.ts.
+-- The fields of a key's reply (KeyReply in src/store/records.ts), and the number of its parts.
 local function key_reply(workspace, record, state, api_id)
   local reply = {
     keyId = 'key_' .. state.id,
@@ -67,7 +68,7 @@ local function key_reply(workspace, record, state, api_id)
   return reply, parts
 end
 
--- Puts a refill rule (or none: nil) into a state. {interval, amount, refillDay}
+-- Sets the refill of a state: {interval, amount, refillDay}, or nil for none.
 local function set_refill(state, refill, now)
   state.refilled = refill ~= nil
   state.refill_amount, state.refill_day, state.refill_due = 0, 0, 0
@@ -78,7 +79,7 @@ local function set_refill(state, refill, now)
   end
 end
 
--- Keeps the queue of refills in step with a state.
+-- Updates the queue of refills after a change of a state.
 local function queue_refill(workspace, digest, state)
   if state.refilled then
     redis.call('ZADD', refill_queue(workspace), int(state.refill_due), digest)
@@ -102,8 +103,8 @@ local function set_key_field(record, state, field, value)
   set_flag(state, field, value)
 end
 
--- Removes every trace of a key but its usage history. Reads before it writes, so it comes before an operation's other writes.
--- Returns how many counters it had, and how many records went: 0 or 1, which the caller counts.
+-- Removes everything of a key except its usage history. It reads, so it must run before the other writes of a script. Returns the
+-- number of its counters, and of removed key records: 0 or 1, for the caller to pass to add_records.
 local function erase_key(workspace, digest, state)
   local unindex, counters = unindexing_under_identity(workspace, state.link, state.id), counters_of(workspace, state.id)
   local erased = redis.call('UNLINK', key_record(workspace, digest))

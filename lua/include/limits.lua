@@ -3,7 +3,7 @@
 -- @include "include/counters"
 -- @include "include/names"
 
--- The limits of a new owner, none of which has counted anything.
+-- The limits of a new owner, with empty windows.
 local function new_limits(wanted, next_id)
   local limits = {}
   for index, w in ipairs(wanted) do
@@ -13,13 +13,13 @@ local function new_limits(wanted, next_id)
   return limits
 end
 
--- The longest that a counter is kept for its limit to come back.
+-- Longest time that the counter of a removed limit is kept in case the limit is added again.
 local KEPT_DURATION_MAX = 30 * DAY_MS
 
--- Replaces limits by name: the same name keeps its id, and its count while the duration stays. A counter that no limit of the owner
--- has any longer is stored by itself until it expires, and is used again by a limit with its name and duration. Returns the new
--- limits, of which `name_limits` gives ids to the new ones, and for `keep_counters` the members of counters that are used
--- again, and the counters to store by themselves, no more than there is room for.
+-- Replaces limits by name. A limit with the same name keeps its id, and with the same duration its window. The window of a removed
+-- limit is stored in a record of its own until it expires, and a limit with its name and duration uses it again. Returns the
+-- new limits (name_limits gives ids to new ones), and for keep_counters {reused: members of counters that are used again, kept:
+-- counters to store, as many as the owner may still create}.
 local function replace_limits(workspace, owner, old, wanted, now)
   local by_name, limits, reused, kept = {}, {}, {}, {}
   for _, l in ipairs(old) do
@@ -51,7 +51,7 @@ local function replace_limits(workspace, owner, old, wanted, now)
     end
   end
   if #kept > 0 then
-    for last = #kept, math.max(0, counters_room(workspace, owner, now)) + 1, -1 do
+    for last = #kept, math.max(0, counters_left(workspace, owner, now)) + 1, -1 do
       kept[last] = nil
     end
   end

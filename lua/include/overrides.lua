@@ -1,9 +1,9 @@
--- Namespaces and their overrides. The record of a namespace's name is sixteen characters of its id, then `e` if any
--- override is for exactly one identifier, then `w` if any has a `*`: a namespace without overrides costs no look-up.
+-- Namespaces and their overrides. The value of a namespace's name is its id (16), then `e` if an override is for an exact identifier,
+-- then `w` if an override has a `*`, so that checks in a namespace without overrides look none up.
 
 -- @include "include/names"
 
--- Makes a namespace. `id16` is new.
+-- Creates a namespace. `id16` is a new id.
 local function create_namespace(workspace, name, id16)
   redis.call('HSET', namespace_ids(workspace), name, id16)
   redis.call('HSET', namespace_names(workspace), id16, name)
@@ -27,11 +27,11 @@ local function find_namespace(workspace, name_or_id)
   }
 end
 
--- A pattern, in which each `*` is any run of characters, as what an identifier is held against: what stands before the first
--- `*` and behind the last, and the parts between that are not empty.
+-- Parses a pattern, in which each `*` matches any characters: the text before the first `*`, after the last one, and the non-empty
+-- parts in between.
 local function wildcard_of(pattern)
   local first = string.find(pattern, '*', 1, true)
-  -- With all of its fields: a table that grows is allocated again.
+  -- With all fields from the start, because a table that grows is allocated again.
   local wildcard =
     { pattern = pattern, head = string.sub(pattern, 1, first - 1), head_bytes = first - 1, tail = '', tail_bytes = 0 }
   local at, star = first + 1, string.find(pattern, '*', first + 1, true)
@@ -44,8 +44,7 @@ local function wildcard_of(pattern)
   return wildcard
 end
 
--- Does `identifier` match? Each part is taken where it first fits, which is enough when nothing but `*` is special, and never
--- goes back.
+-- Whether an identifier matches. Each part is matched at its first occurrence; as only `*` is special, no backtracking is needed.
 local function matches_wildcard(wildcard, identifier)
   local head_bytes, tail_bytes = wildcard.head_bytes, wildcard.tail_bytes
   local last = #identifier - tail_bytes
@@ -69,7 +68,7 @@ local function read_override(workspace, namespace, identifier)
   return { id16 = id16, limit = limit, duration = duration, created = created }
 end
 
--- Those of a namespace's overrides that have a `*`, as they are tried.
+-- The identifiers with a `*` of a namespace's overrides, in the order in which they are tried.
 local function wildcard_patterns(workspace, namespace)
   local patterns = redis.call('ZRANGE', wildcard_overrides(workspace, namespace.id16), 0, -1)
   for index, member in ipairs(patterns) do
@@ -78,15 +77,15 @@ local function wildcard_patterns(workspace, namespace)
   return patterns
 end
 
--- The override that counts for an identifier, or nil: the exact one, else the first wildcard one that matches; those
--- are kept with the most literal characters first, and the oldest among equals.
+-- The override for an identifier, or nil: the exact one, else the first wildcard that matches. Wildcards are sorted by literal
+-- characters, most first, then by age, oldest first.
 local function override_for(workspace, namespace, identifier)
-  -- An identifier with a `*` in it may be, to the letter, a wildcard one.
+  -- An identifier with a `*` may equal a wildcard literally.
   local may_be_exact = namespace.exact or namespace.wild and string.find(identifier, '*', 1, true)
   local exact = may_be_exact and read_override(workspace, namespace, identifier)
   if exact then return exact end
   if not namespace.wild then return nil end
-  -- Taken apart once for all checks of a batch.
+  -- Parsed once for all checks of a batch.
   if not namespace.wildcards then
     local wildcards = wildcard_patterns(workspace, namespace)
     for index, pattern in ipairs(wildcards) do
@@ -94,7 +93,7 @@ local function override_for(workspace, namespace, identifier)
     end
     namespace.wildcards = wildcards
   end
-  -- Those with most characters come first, so heads of one length mostly follow one another.
+  -- Sorted by literal characters, wildcards with heads of the same length are mostly consecutive.
   local prefix, prefix_bytes = '', 0
   for _, wildcard in ipairs(namespace.wildcards) do
     if wildcard.head_bytes ~= prefix_bytes then
@@ -107,8 +106,8 @@ local function override_for(workspace, namespace, identifier)
   end
 end
 
--- What a check may have to compare for these wildcard patterns: how many `*` they have, how many of the patterns have text
--- between two of them, for which all of an identifier is searched, and how many bytes they have.
+-- The cost of checking these patterns: their number of `*`; how many have text between two `*`, which needs a search through the
+-- whole identifier; their bytes.
 local function weight_of(patterns)
   local stars, searching, bytes = 0, 0, 0
   for _, pattern in ipairs(patterns) do
@@ -119,14 +118,14 @@ local function weight_of(patterns)
   return stars, searching, bytes
 end
 
--- How many overrides a namespace has, and how many of them have a `*`.
+-- The number of overrides of a namespace, and of those with a `*`.
 local function count_overrides(workspace, namespace)
   return redis.call('ZCARD', override_list(workspace, namespace.id16)),
     redis.call('ZCARD', wildcard_overrides(workspace, namespace.id16))
 end
 
--- Brings the record of a namespace in step with the overrides it has.
-local function note_overrides(workspace, namespace, all, wild)
+-- Updates the value of a namespace's name after a change of its overrides.
+local function update_kinds(workspace, namespace, all, wild)
   local kinds = (all > wild and 'e' or '') .. (wild > 0 and 'w' or '')
   redis.call('HSET', namespace_ids(workspace), namespace.name, namespace.id16 .. kinds)
 end

@@ -1,9 +1,9 @@
--- Permissions of keys. Inside a workspace every permission and every role has a small number that is never used again;
--- keys and roles carry lists of numbers (`,3,17,`), so a deleted permission or role is off all of them at once.
+-- Permissions of keys. In a workspace every permission and every role has a small number that is never reused. Keys and roles have
+-- lists of numbers (`,3,17,`), so that all of them lose a deleted permission or role at once.
 
 -- @include "include/names"
 
--- `,3,17,` as an array of '3', '17'.
+-- The numbers in a list such as `,3,17,`, as an array of strings.
 local function numbers_in(list)
   local numbers = {}
   for number in string.gmatch(list, '%d+') do
@@ -12,7 +12,7 @@ local function numbers_in(list)
   return numbers
 end
 
--- The other way round; '' for none.
+-- The reverse; '' for an empty array.
 local function as_list(numbers) return #numbers == 0 and '' or ',' .. table.concat(numbers, ',') .. ',' end
 
 -- The permission lists of a key that are not empty: its own, then those of its roles.
@@ -27,12 +27,12 @@ local function permission_lists(workspace, direct, roles)
   return lists_found
 end
 
--- Of lists that are longer than so many bytes together (some thousand permissions) a script returns the numbers, and the caller
--- reads the slugs a thousand at a time: a hundred roles of a thousand permissions would keep Redis for 400 ms.
+-- Of lists with more bytes together (some thousand permissions) a script returns the numbers, and the caller reads the slugs a
+-- thousand at a time: reading a hundred roles of a thousand permissions would block Redis for 400 ms.
 local LISTS_BYTES_MAX = 20000
 
--- The slugs that a key has, directly and through roles, each once; or else the lists of their numbers; and how many it was given,
--- counting twice what it has twice, or more than that.
+-- The distinct slugs of a key, its own and those of its roles; or else {} and the lists of their numbers; then a measure of the work:
+-- the number of permissions with duplicates, or the bytes of the lists.
 local function effective_slugs(workspace, direct, roles)
   local seen, numbers, given = {}, {}, 0
   local lists_found, bytes = permission_lists(workspace, direct, roles), 0
@@ -70,7 +70,7 @@ local function names_of_roles(workspace, roles)
   return names
 end
 
--- The slugs that would grant `slug`: itself, and `prefix.*` for each part it begins with (docs/contract.md §7).
+-- The slugs that grant `slug`: itself, and `prefix.*` for each of its prefixes (docs/contract.md §7).
 local function grants_of(slug)
   local grants = { slug }
   local dot = string.find(slug, '.', 1, true)
@@ -81,8 +81,8 @@ local function grants_of(slug)
   return grants
 end
 
--- Does the query hold? `query` is in postfix order: slugs, and the numbers 1 (and) and 2 (or). Also returns the bytes of the
--- lists that were searched.
+-- Evaluates a query in postfix order: slugs, and the numbers 1 (and) and 2 (or). Also returns the bytes of the lists that were
+-- searched.
 local function permits(workspace, query, direct, roles)
   local wanted, first_of = {}, {}
   for position, token in ipairs(query) do
@@ -93,36 +93,36 @@ local function permits(workspace, query, direct, roles)
       end
     end
   end
-  local numbers, known, is_wanted = {}, 0, {}
+  local numbers, found, is_wanted = {}, 0, {}
   for first = 1, #wanted, 1000 do
     local some =
       redis.call('HMGET', permission_numbers(workspace), unpack(wanted, first, math.min(first + 999, #wanted)))
     for index, number in ipairs(some) do
       numbers[first + index - 1] = number
       if number and not is_wanted[number] then
-        known, is_wanted[number] = known + 1, true
+        found, is_wanted[number] = found + 1, true
       end
     end
   end
 
-  -- A few are looked for one by one. Of many, one pass finds all: a hundred roles of a thousand permissions are half a
-  -- megabyte to read for each.
-  local lists_found, held, bytes = permission_lists(workspace, direct, roles), nil, 0
+  -- Up to 8 numbers are searched one by one, more of them in one pass over the lists: a hundred roles of a thousand permissions
+  -- have half a megabyte, which each search would read.
+  local lists_found, owned, bytes = permission_lists(workspace, direct, roles), nil, 0
   for _, list in ipairs(lists_found) do
     bytes = bytes + #list
   end
-  if known > 8 then
-    held = {}
+  if found > 8 then
+    owned = {}
     for _, list in ipairs(lists_found) do
       for number in string.gmatch(list, '%d+') do
-        if is_wanted[number] then held[number] = true end
+        if is_wanted[number] then owned[number] = true end
       end
     end
   end
   local function has(first, last)
     for index = first, last do
-      if held then
-        if held[numbers[index]] then return true end
+      if owned then
+        if owned[numbers[index]] then return true end
       elseif numbers[index] then
         local number = ',' .. numbers[index] .. ','
         for _, list in ipairs(lists_found) do
@@ -133,7 +133,7 @@ local function permits(workspace, query, direct, roles)
     return false
   end
   local stack, top, last = {}, 0, #wanted
-  -- From the back, the grants of a slug end where those of the next begin.
+  -- Backwards, because the grants of a slug end where those of the next slug begin.
   local last_of = {}
   for position = #query, 1, -1 do
     if first_of[position] then

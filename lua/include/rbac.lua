@@ -56,7 +56,7 @@ local function live_numbers(hash, list)
   return live
 end
 
--- `had` (an array of numbers) with `given` added, or without it, or replaced by it, each once.
+-- The numbers `had` with `given` added, removed or set instead, without duplicates. `mode` is add, remove or set.
 local function combine(mode, had, given)
   local seen, result = {}, {}
   if mode == 'remove' then
@@ -91,7 +91,7 @@ local function find_roles(workspace, names)
   return as_list(numbers)
 end
 
--- The numbers of slugs as a table slug -> number, and the slugs that do not exist, each once.
+-- The numbers of slugs as a table slug -> number, and the distinct slugs that do not exist.
 local function find_permissions(workspace, slugs)
   local numbers, missing = {}, {}
   for first = 1, #slugs, 1000 do
@@ -121,7 +121,7 @@ local function create_permission(workspace, slug, name, description, id16)
   return number
 end
 
--- Makes permissions whose names are their slugs, and adds their numbers to `numbers` (slug -> number).
+-- Creates permissions whose names are their slugs, and adds their numbers to `numbers` (slug -> number).
 local function create_permissions(workspace, slugs, numbers, next_id)
   if #slugs == 0 then return end
   local before = redis.call('HINCRBY', workspace, 'permissions', #slugs) - #slugs
@@ -142,7 +142,7 @@ local function create_permissions(workspace, slugs, numbers, next_id)
   end
 end
 
--- Slugs as a list of numbers (`,3,17,`), each once, in the order given; '' for none.
+-- The list of numbers (`,3,17,`) of slugs, without duplicates, in the same order; '' for none.
 local function list_of(slugs, numbers)
   local list, seen = {}, {}
   for _, slug in ipairs(slugs) do

@@ -1,9 +1,8 @@
 -- The states of keys and identities: everything that a verification decides on or changes, packed into one value, field `state`
--- of the record, so that a verification reads one value and writes one value. What an answer only displays (name, meta, …) is
--- in fields of its own, read when the caller's snapshot is out of date. Their bytes are declared, and shown by an example, in
--- src/store/layout.ts.
+-- of the record, so that a verification reads and writes one value. Display fields (name, meta, …) are fields of their own, read
+-- when the server's snapshot is out of date. src/store/layout.ts declares the bytes, with an example.
 --
--- Limits are stored as: how many (1), each LIMIT; then their windows, one after the other; then the length of each window (2).
+-- Limits are stored as: their count (1), each limit; then their windows, one after the other; then the length of each window (2).
 
 -- @include "include/calendar"
 
@@ -16,7 +15,7 @@ local function read_flags(flags, into)
   end
 end
 
--- How the lengths of so many windows are packed.
+-- Formats of the lengths of windows, by the number of windows.
 local lengths_formats = {}
 local function lengths_format(count)
   local format = lengths_formats[count]
@@ -27,8 +26,8 @@ local function lengths_format(count)
   return format
 end
 
--- The lengths of the windows of `count` limits, which end `tail_bytes` before the end of `packed`; and the positions of the first
--- window and of the first length.
+-- The lengths of the windows of `count` limits, and the positions of the first window and of the first length. The limits end
+-- `tail_bytes` before the end of `packed`.
 local function window_lengths(packed, count, tail_bytes)
   local lengths_at = #packed - tail_bytes - WINDOW_BYTES_LENGTH * count + 1
   local lengths, windows_at = { struct.unpack(lengths_format(count), packed, lengths_at) }, lengths_at
@@ -38,7 +37,7 @@ local function window_lengths(packed, count, tail_bytes)
   return lengths, windows_at, lengths_at
 end
 
--- The limits from `position` on, in a value of which `tail_bytes` follow them.
+-- The limits in `packed` from `position` on, up to `tail_bytes` before its end.
 local function read_limits(packed, position, tail_bytes)
   local limits, count = {}, nil
   count, position = struct.unpack('>B', packed, position)
@@ -92,7 +91,7 @@ local function pack_limits(limits)
   return table.concat(parts)
 end
 
--- The whole state of a key as a table, for the scripts that manage keys; a verification reads the parts that it needs itself.
+-- The state of a key as a table, for the scripts that manage keys. A verification reads only the parts that it needs.
 local function read_state(packed)
   local s = {}
   local id16, api8, flags, limits_at
@@ -130,7 +129,7 @@ local function pack_state(s)
     .. s.usage
 end
 
--- Applies a refill that has come due: the balance is set to the amount, also downwards. True when it did.
+-- Applies a refill that is due: the balance is set to the amount, even if it is higher. Returns whether one was due.
 local function apply_refill(s, now)
   if not s.refilled or now < s.refill_due then return false end
   s.balance, s.refill_due = s.refill_amount, refill_after(now, s.refill_day)

@@ -1,6 +1,6 @@
--- Usage counts. A key counts the present hour inside its own state, which a verification writes anyway. The first verification of the
--- next hour (or a change that deletes the key or its identity) appends the finished hour to the key's history of that
--- month. Totals of an API and of a namespace are added up over a batch and written once.
+-- Usage counts. The counts of a key's current hour are in its state, which a verification writes anyway. The first verification of a
+-- later hour (or a change that deletes the key or its identity) appends them to the key's history of the month. Totals of APIs
+-- and namespaces are added up during a batch and written once.
 
 -- @include "include/calendar"
 -- @include "include/clock"
@@ -12,8 +12,8 @@ local function month_name(hour)
   return string.format('%04d%02d', year, month + 1)
 end
 
--- An hour of a key as its history has it: USAGE_ENTRY_HEAD, each count that is not 0 (4), credits spent if any (7), the
--- externalId at that time (its length in 1, then itself). '' if nothing was counted. Also returns the hour.
+-- The entry of an hour in a key's history: USAGE_ENTRY_HEAD, each count that is not 0 (4), credits spent if any (7), the externalId
+-- at that time (its length in 1, then itself). '' if nothing was counted. Also returns the hour.
 local function usage_entry(external_id, usage)
   local counted = { struct.unpack(USAGE, usage) }
   local hour, spent = counted[1], counted[OUTCOMES_COUNTED + 2]
@@ -40,13 +40,12 @@ local function flush_usage(workspace, id24, external_id, usage, retention_ms)
   redis.call('PEXPIRE', history, int(retention_ms + 31 * DAY_MS))
 end
 
--- Records that a key or an identity that has a history was deleted: `member` is a key (24 characters) or the id of an identity
--- (16), whose list of keys is kept for as long. The record expires with the history: each new one removes at most 100 that
--- are too old, because there may be millions.
-local function note_former(list, member, now, retention_ms)
+-- Adds a deleted key (24 characters) or identity (id, 16) to a list, so that its usage can still be read. The list expires with the
+-- last history. Each new member removes up to 100 that are too old, because there may be millions.
+local function add_former(list, member, now, retention_ms)
   local kept_ms, hour = retention_ms + 31 * DAY_MS, math.floor(now / HOUR_MS)
   if redis.call('ZADD', list, 'GT', hour, member) == 1 then
-    -- Popped, and the first that is not too old put back, because scripts read nothing after their first write.
+    -- ZPOPMIN instead of a read, because scripts read nothing after their first write. A member that is not too old is added again.
     local last_too_old = hour - math.ceil(kept_ms / HOUR_MS) - 1
     for _ = 1, 100 do
       local oldest = redis.call('ZPOPMIN', list)

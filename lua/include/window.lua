@@ -1,22 +1,22 @@
--- A sliding-window log with sub-windows, delta-encoded (docs/limits.md#algorithm). A counter holds units by slices of time,
--- oldest first. A slice is 1 ms while the limit is at most 64, else a 64th of the duration; an entry leaves when the end of
--- its slice is `duration` old: never early, and at most one slice late. No entry is ever put before another.
+-- A sliding-window log with sub-windows, delta-encoded (docs/limits.md#algorithm). A counter has an entry per slice of time in
+-- which units were charged, oldest first. A slice is 1 ms if the limit is at most 64, else a 64th of the duration. An entry expires
+-- when the end of its slice is `duration` ago: never early, and at most one slice late. Entries are only added at the end.
 --
 -- The clock may step. A step forward is time that has passed. After a step back, an entry that ends more than a slice from now
--- was charged while the clock was ahead: its end becomes now plus a slice (`settled_window`), once, and that is stored. So it
--- counts for one duration from the step on: the step opens nothing, and shuts nothing for longer.
+-- was charged while the clock was ahead. `settled_window` sets its end to now plus a slice, once, and that is stored. So it
+-- counts for one duration from the step on: the step neither admits units early nor blocks them for longer.
 --
--- A counter is packed: kind (1), base (6), step (6), then entries of (end of the slice, in steps from base; units), then the
--- sum of all units (7). It is empty when nothing counts. The kind is the width of the entries, the narrowest that they fit in.
+-- A counter is packed: kind (1), base (6), step (6), then for each entry the end of its slice (in steps from base) and its units,
+-- then the sum of all units (7). It is empty when nothing counts. The kind is the width of the entries, the narrowest that fits.
 -- For example 3 units in the millisecond that ends at 1763596805257, and no others:
 --
 --   01    01 9a 9e 8f a4 89  00 00 00 00 00 01  00 03  00 00 00 00 00 00 03
 --   kind  base               step 1 ms          0, 3   sum
 --
--- A charge mostly changes the end of a counter only. So a counter is read where it is stored, from `first` to `last` of some
--- packed value, and what a charge returns is how many of these bytes stay and what follows them.
+-- A charge usually changes only the end of a counter. So a counter is read inside of its packed value, from `first` to `last`, and a
+-- charge returns how many of these bytes stay and the bytes that follow them.
 
--- `newest` is the newest entry and the units in all, `head` all up to the oldest entry.
+-- Formats by kind: `entry`; `newest`, the newest entry and the sum; `head`, everything up to the oldest entry.
 local WINDOW_KINDS = {
   {
     entry = '>BB',
@@ -56,10 +56,10 @@ local WINDOW_KINDS = {
   },
 }
 local WINDOW_HEAD, WINDOW_HEAD_BYTES = '>BI6I6', 13
--- Times in answers are JSON-safe integers, also at the end of the longest duration.
+-- Times in responses are at most the largest safe integer of JSON, also after the longest duration.
 local WINDOW_LATEST = 2 ^ 53 - 1
 
--- Packs a counter from the `ends` and `units` of its entries, with `step` between ends where that divides them all.
+-- Packs a counter from the `ends` and `units` of its entries, in steps of `step` if that divides all distances, else of 1 ms.
 local function new_window(ends, units, step)
   local base, total, units_max = ends[1], 0, 0
   for index, slice_end in ipairs(ends) do
@@ -80,15 +80,15 @@ local function new_window(ends, units, step)
 end
 
 -- Checks `cost` units at `now` on the counter from `first` to `last` of a packed value, and charges them if they fit and
--- `may_charge`. Returns nothing when the counter was charged by a clock that was ahead: then the caller stores what
--- settled_window returns, and calls again. Otherwise returns
---   total       units that counted before
+-- `may_charge`. Returns nothing when the counter was charged while the clock was ahead: then the caller stores the result of
+-- settled_window and calls again. Otherwise returns
+--   total       units that count, without `cost`
 --   first_live  position of the first entry that counts, nil when none does
---   oldest      end of the oldest slice; `now - duration` when nothing counts, as if it left now
+--   oldest      end of the oldest slice that counts; `now - duration` when none does, so that it expires now
 -- and, when units were charged,
 --   kept_until  position of the last old byte that stays
---   suffix      what follows it
--- One function for both, because what a check reads a charge needs.
+--   suffix      the bytes that follow it
+-- One function checks and charges, because a charge needs the fields that a check reads.
 local function window_charge(text, first, last, now, limit, duration, cost, may_charge)
   local total, first_live, oldest = 0, nil, now - duration
   local kind, base, step, steps, units
@@ -126,7 +126,7 @@ local function window_charge(text, first, last, now, limit, duration, cost, may_
     return total, first_live, oldest, first + WINDOW_HEAD_BYTES - 1, string.sub(text, first_live, kept) .. suffix
   end
 
-  -- It does not fit in entries of this width: write all of them again.
+  -- The new entry does not fit in entries of this width: pack all entries again.
   local ends, all_units = {}, {}
   for position = first_live, kept, kind.bytes do
     local entry_steps, entry_units = struct.unpack(kind.entry, text, position)
@@ -136,8 +136,8 @@ local function window_charge(text, first, last, now, limit, duration, cost, may_
   return total, first_live, oldest, first - 1, new_window(ends, all_units, slice)
 end
 
--- A counter, '' for an empty one, without an entry that ends more than a slice from `now`: those that do leave together, a
--- duration and a slice from now. The same text when there is none.
+-- A counter in which entries that end more than a slice after `now` end at `now` plus a slice. Returns the same text when there are
+-- none; '' is an empty counter.
 local function settled_window(text, now, duration)
   if text == '' then return text end
   local kind = WINDOW_KINDS[string.byte(text)]
@@ -177,14 +177,14 @@ local function read_window(text)
   return window
 end
 
--- When the oldest counted unit leaves; `now` when nothing counts, see window_charge.
+-- The time at which the oldest entry expires; `now` when nothing counts (see `oldest` of window_charge).
 local function window_reset(oldest, duration)
   local reset = oldest + duration
   return reset < WINDOW_LATEST and reset or WINDOW_LATEST
 end
 
--- The earliest moment at which `cost` fits if nothing else is charged. A cost above the limit, or a limit of 0, never fits: then it
--- is one duration from now (docs/contract.md §8).
+-- The earliest time at which `cost` fits if nothing else is charged. If the cost is above the limit, or the limit is 0, it never
+-- fits: then one duration from now (docs/contract.md §8).
 local function window_free_at(text, first, total, first_live, now, limit, duration, cost)
   if cost > limit or limit == 0 then return math.min(now + duration, WINDOW_LATEST) end
   if total + cost > limit then
@@ -198,5 +198,6 @@ local function window_free_at(text, first, total, first_live, now, limit, durati
   return math.min(now, WINDOW_LATEST)
 end
 
--- How long Redis keeps a counter of its own: a minute past the moment at which the last entry leaves. Frees memory, never decides.
+-- Time to live in Redis of a counter with a record of its own, in milliseconds: a minute longer than its last entry counts. It frees
+-- memory and never decides.
 local function window_ttl(duration) return math.ceil(duration + duration / 64) + 60000 end

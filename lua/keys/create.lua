@@ -4,13 +4,13 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API, key, identity, permission and role records and their lists, the refill queue, the audit stream
 -- ARGV[1]  request    JSON {apiId, migrationId, mayCreatePermissions, dryRun, keys: [{prefix, bytes, start, name, meta (JSON
---                     text), externalId, expires, enabled, remaining, refill, ratelimits, roles, permissions, and of an
+--                     text), externalId, expires, enabled, remaining, refill, ratelimits, roles, permissions, and in an
 --                     import keptId, created, updated, lastUsed}]}; fields may be absent
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
 -- ARGV[3]  actor      JSON, see include/audit
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  {'created', then for each key its id ('' in a dry run), or false when its digest exists} | {'api_not_found'} | {'role_not_found', name} |
---          {'create_permission', slug} | {'key_id_taken', key id}
+-- returns  {'created', then for each key its id ('' in a dry run), or false when its digest exists} |
+--          {'api_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'key_id_taken', key id}
 
 -- @include "include/audit"
 -- @include "include/clock"

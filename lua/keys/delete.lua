@@ -1,11 +1,11 @@
--- Delete a key: from now on nobody finds it. Unless `permanent`, its record stays, invisible, so that the same secret
--- cannot be imported again for the retention time; the sweeper then removes it.
+-- Delete a key; it is invalid at once. Unless `permanent`, its record is kept for the retention time, so that the same secret
+-- cannot be imported again; then the sweeper removes it.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  key and API records, key list, identity's key list, refill and purge queues, usage history, the audit stream
 -- ARGV[1]  key_id
 -- ARGV[2]  permanent     0 | 1
--- ARGV[3]  retention_ms  how long a deleted key's record stays
+-- ARGV[3]  retention_ms  how long a deleted key's record is kept
 -- ARGV[4]  usage_retention_ms
 -- ARGV[5]  actor         JSON, see include/audit
 -- ARGV[6]  now_ms        '' for Redis's clock
@@ -30,9 +30,9 @@ if not record then return { 'key_not_found' } end
 
 local _, erased = erase_key(workspace, digest, state)
 flush_usage(workspace, state.id, external_id_of(state.link), state.usage, usage_retention_ms)
-note_former(former_keys(workspace, string.sub(state.id, 17)), state.id, now, usage_retention_ms)
+add_former(former_keys(workspace, string.sub(state.id, 17)), state.id, now, usage_retention_ms)
 if state.link ~= '' then
-  note_former(former_members(workspace, external_id_of(state.link)), state.id, now, usage_retention_ms)
+  add_former(former_members(workspace, external_id_of(state.link)), state.id, now, usage_retention_ms)
 end
 if permanent then
   add_records(workspace, 'key_records', -erased)

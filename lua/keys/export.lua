@@ -1,15 +1,15 @@
 #!lua flags=no-writes
--- A page of an API's keys, in order of creation, with what it takes to create them again elsewhere. Ends early where they
--- have many permissions or limits, or large metadata, so that Redis is not held up.
+-- A page of an API's keys in order of creation, with all fields that an import needs. It ends early when they have many permissions
+-- or limits, or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key list, key, API and identity records, permissions, roles
 -- ARGV[1]  api_id
 -- ARGV[2]  after      the last key id of the page before (without `key_`), or ''
--- ARGV[3]  count      at most this many
+-- ARGV[3]  count      limit of the page
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  {{{digest, KeyReply, with its own permissions only}…}, the last key id looked at (without
---          `key_`) where there are more, or ''}, or false when there is no such API
+-- returns  {{{digest, KeyReply (src/store/records.ts) with its own permissions only}…}, the last key id that was read (without
+--          `key_`) if there are more, or ''}, or false when there is no such API
 
 -- @include "include/clock"
 -- @include "include/fields"
@@ -22,10 +22,10 @@ local workspace, api_id, after, count, now = KEYS[1], ARGV[1], ARGV[2], tonumber
 if not live_api(workspace, api_id) then return false end
 
 local ids, digests = keys_after(workspace, string.sub(api_id, -8), after, count + 1)
-local keys, looked_at, parts = {}, 0, 0
-while looked_at < math.min(count, #ids) and parts < REPLY_PARTS_MAX do
-  looked_at = looked_at + 1
-  local digest = digests[looked_at]
+local keys, examined, parts = {}, 0, 0
+while examined < math.min(count, #ids) and parts < REPLY_PARTS_MAX do
+  examined = examined + 1
+  local digest = digests[examined]
   local record, state = load_key(workspace, digest, now)
   if record then
     local key, key_parts = key_reply(workspace, record, state, api_id)
@@ -33,4 +33,4 @@ while looked_at < math.min(count, #ids) and parts < REPLY_PARTS_MAX do
     keys[#keys + 1], parts = { digest, named(key) }, parts + key_parts
   end
 end
-return { keys, #ids > looked_at and ids[looked_at] or '' }
+return { keys, #ids > examined and ids[examined] or '' }

@@ -1,15 +1,16 @@
 #!lua flags=no-writes
--- Some of an API's keys, in order of creation; with an externalId only that identity's. Ends early where they have many
--- permissions or limits, or large metadata, so that Redis is not held up.
+-- A part of a page of an API's keys in order of creation, of all keys or of one identity. It ends early when they have many
+-- permissions or limits, or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  key list, key, API and identity records, permissions, roles
 -- ARGV[1]  api_id
 -- ARGV[2]  external_id  '' for all keys
--- ARGV[3]  after        the last key id of those before (without `key_`), or ''
--- ARGV[4]  count        at most this many
+-- ARGV[3]  after        the last key id of the part before (without `key_`), or ''
+-- ARGV[4]  count        limit of the part
 -- ARGV[5]  now_ms       '' for Redis's clock
--- returns  {keys, the last id looked at (without `key_`) or '', 1 if there are more behind it}, or false when there is no such API
+-- returns  {{KeyReply (src/store/records.ts)…}, the last id that was read (without `key_`) or '', 1 if there are more, else 0}, or
+--          false when there is no such API
 
 -- @include "include/clock"
 -- @include "include/fields"
@@ -36,13 +37,13 @@ else
   end
 end
 
-local keys, looked_at, parts = {}, 0, 0
-while looked_at < math.min(count, #ids) and parts < REPLY_PARTS_MAX do
-  looked_at = looked_at + 1
-  local record, state = load_key(workspace, digests[looked_at], now)
+local keys, examined, parts = {}, 0, 0
+while examined < math.min(count, #ids) and parts < REPLY_PARTS_MAX do
+  examined = examined + 1
+  local record, state = load_key(workspace, digests[examined], now)
   if record then
     local key, key_parts = key_reply(workspace, record, state, api_id)
     keys[#keys + 1], parts = named(key), parts + key_parts
   end
 end
-return { keys, ids[looked_at] or '', #ids > looked_at and 1 or 0 }
+return { keys, ids[examined] or '', #ids > examined and 1 or 0 }

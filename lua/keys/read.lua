@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Read one key, by id or by digest, as it stands now: a refill that has come due counts.
+-- Read a key by id or digest, with a due refill applied.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API and identity records, permissions, roles

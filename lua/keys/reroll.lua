@@ -5,7 +5,7 @@
 -- ARGV[1]  key_id      the old key
 -- ARGV[2]  digest      SHA-256 of the new key string
 -- ARGV[3]  start       of the new key string
--- ARGV[4]  expires_in  milliseconds until the old key expires; never later than it would have
+-- ARGV[4]  expires_in  milliseconds until the old key expires, unless it expires earlier
 -- ARGV[5]  actor       JSON, see include/audit
 -- ARGV[6]  now_ms      '' for Redis's clock
 -- returns  {'created', key id} | {'key_not_found'}

@@ -1,4 +1,4 @@
--- Change a key: only the fields that the request carries, all of them or none.
+-- Change a key: only the fields that are in the request, all of them or none.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API, identity, permission and role records and their lists, window counters, the refill queue, usage
@@ -80,7 +80,7 @@ if request.externalId then
     flush_usage(workspace, state.id, external_id_of(old_link), state.usage, request.usageRetentionMs)
     state.usage = NO_USAGE
     if old_link ~= '' then
-      note_former(former_members(workspace, external_id_of(old_link)), state.id, now, request.usageRetentionMs)
+      add_former(former_members(workspace, external_id_of(old_link)), state.id, now, request.usageRetentionMs)
     end
     unindex()
     index_under_identity(workspace, state.link, state.id)

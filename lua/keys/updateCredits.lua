@@ -1,10 +1,10 @@
--- Set, raise or lower a key's balance by hand.
+-- Set, increment or decrement a key's balance.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key and API records, the refill queue, the audit stream
 -- ARGV[1]  key_id
 -- ARGV[2]  operation  set | increment | decrement
--- ARGV[3]  value      '' with set: unlimited, refill gone
+-- ARGV[3]  value      credits; '' with set makes the key unlimited and removes its refill
 -- ARGV[4]  actor      JSON, see include/audit
 -- ARGV[5]  now_ms     '' for Redis's clock
 -- returns  {'updated', {balance, refillAmount, refillDay} as a named reply} | {'key_not_found'} | {'unlimited'} | {'too_large'}

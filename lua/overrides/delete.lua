@@ -6,7 +6,7 @@
 -- ARGV[2]  identifier
 -- ARGV[3]  actor       JSON, see include/audit
 -- ARGV[4]  now_ms      '' for Redis's clock
--- returns  1, or 0 when there is none
+-- returns  1, or 0 when there is no such override
 
 -- @include "include/audit"
 -- @include "include/clock"
@@ -24,8 +24,8 @@ redis.call('HDEL', overrides(workspace, namespace.id16), identifier)
 redis.call('ZREM', override_list(workspace, namespace.id16), override.id16 .. identifier)
 redis.call('ZREM', wildcard_overrides(workspace, namespace.id16), override.id16 .. identifier)
 add_records(workspace, 'override_records', -1)
-note_overrides(workspace, namespace, all - 1, is_wild and wild - 1 or wild)
--- Those that were set before they were counted are not in the count.
+update_kinds(workspace, namespace, all - 1, is_wild and wild - 1 or wild)
+-- Wildcards that an earlier version set are not in the count.
 local counted = is_wild and tonumber(redis.call('HGET', workspace, 'wildcards')) or 0
 if counted > 0 then redis.call('HINCRBY', workspace, 'wildcards', -1) end
 audit(workspace, now, actor, 'override', 'rlor_' .. override.id16)

@@ -4,9 +4,9 @@
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  namespaces, overrides and their list
 -- ARGV[1]  namespace   name or id
--- ARGV[2]  identifier  of the one wanted, or ''
+-- ARGV[2]  identifier  of one override, or '' for a page
 -- ARGV[3]  after       the last id of the page before (without `rlor_`), or ''
--- ARGV[4]  count       at most this many
+-- ARGV[4]  count       limit of the page
 -- returns  {{OverrideReply (src/store/overrides.ts)…}, 1 if there are more, else 0}, or false when there is no such namespace
 
 -- @include "include/clock"

@@ -1,16 +1,16 @@
--- Create or change the override for an identifier, in a namespace that is made if need be.
+-- Create or change the override for an identifier, in a namespace that is created if it does not exist.
 --
 -- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  namespaces, overrides and their lists, the audit stream
 -- ARGV[1]  namespace    name or id
--- ARGV[2]  identifier   a `*` stands for any run of characters
+-- ARGV[2]  identifier   each `*` matches any characters
 -- ARGV[3]  limit        0 blocks completely
 -- ARGV[4]  duration     milliseconds
--- ARGV[5]  literals     how many characters of the identifier are not `*`
--- ARGV[6]  stars_max    what the wildcards of a namespace may have in all, see weight_of
+-- ARGV[5]  literals     number of characters of the identifier that are not `*`
+-- ARGV[6]  stars_max    limits of the wildcards of a namespace, see weight_of
 -- ARGV[7]  searching_max
 -- ARGV[8]  bytes_max
--- ARGV[9]  workspace_max how many wildcards the namespaces of a workspace may have in all
+-- ARGV[9]  workspace_max limit of the wildcards of a workspace
 -- ARGV[10] actor        JSON, see include/audit
 -- ARGV[11] now_ms       '' for Redis's clock
 -- returns  {'set', override id without `rlor_`} | {'namespace_not_found'} | {'too_many'} | {'too_many_in_workspace'}
@@ -56,7 +56,7 @@ local packed = struct.pack(OVERRIDE, id16, limit, duration, before and before.cr
 redis.call('HSET', overrides(workspace, namespace.id16), identifier, packed)
 redis.call('ZADD', override_list(workspace, namespace.id16), 0, id16 .. identifier)
 if is_wild then redis.call('ZADD', wildcard_overrides(workspace, namespace.id16), -literals, id16 .. identifier) end
-note_overrides(workspace, namespace, all, wild)
+update_kinds(workspace, namespace, all, wild)
 if is_wild and not before then redis.call('HINCRBY', workspace, 'wildcards', 1) end
 if not before then add_records(workspace, 'override_records', 1) end
 audit(workspace, now, actor, 'override', 'rlor_' .. id16)

@@ -4,7 +4,7 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  permissions and their list
 -- ARGV[1]  after      the last id of the page before (without `perm_`), or ''
--- ARGV[2]  count      at most this many
+-- ARGV[2]  count      limit of the page
 -- returns  {{PermissionReply (src/store/rbac.ts)…}, 1 if there are more, else 0}
 
 -- @include "include/names"

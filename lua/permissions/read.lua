@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Read permissions: one by id or slug, or those with these numbers.
+-- Read permissions: one by id or slug, or those with the given numbers.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  permissions and their list

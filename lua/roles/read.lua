@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Read roles: one by id or name, or those with these numbers.
+-- Read roles: one by id or name, or those with the given numbers.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  roles and their list

@@ -1,8 +1,8 @@
--- Count the records of a workspace, for the operator to watch.
+-- Count the records of a workspace, for metrics.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  lists of all that is counted, see include/records
--- returns  how many there are
+-- derives  lists of all records, see include/records
+-- returns  their number
 
 -- @include "include/records"
 

@@ -1,10 +1,10 @@
--- Remove some records nobody can see any longer: deleted keys past their retention, and the keys of deleted APIs.
+-- Remove some records that no request can reach: deleted keys past their retention, and keys of deleted APIs.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the purge queue, the list of dead APIs, key lists, key records, refill queue, identities' key lists
--- ARGV[1]  count      at most this many keys, fewer where they have many counters
+-- ARGV[1]  count      limit of the keys to remove; it stops earlier when they have many counters
 -- ARGV[2]  now_ms     '' for Redis's clock
--- returns  how many keys were removed, fewer than `count` meaning that none is left; for how many ms the first has been due
+-- returns  {number of removed keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 -- @include "include/clock"
 -- @include "include/counters"
@@ -16,7 +16,7 @@
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
 
--- The state of a key, or nil when there is none or it cannot be read: such a record must not stand in the way of others.
+-- The state of a key, or nil when there is none or it cannot be read: a broken record must not stop the removal of others.
 local function state_of(digest)
   local read, state = pcall(
     function() return read_state(redis.call('HGET', key_record(workspace, digest), 'state')) end
@@ -40,11 +40,11 @@ if api8 and removed < count then
   local counters = 0
   for index, digest in ipairs(digests) do
     local state = state_of(digest) or { link = '' }
-    -- Whatever the record says, it is this one that goes.
+    -- The id in the list, even if the record has another or cannot be read.
     state.id = ids[index]
     local counters_of_key, erased_now = erase_key(workspace, digest, state)
     counters, erased, removed = counters + counters_of_key, erased + erased_now, removed + 1
-    -- The rest is the next call's: say that there may be more.
+    -- The next call removes the rest: return that there may be more.
     if counters > COUNTERS_MAX and removed < count then
       removed = count
       break
@@ -53,7 +53,7 @@ if api8 and removed < count then
   if redis.call('EXISTS', key_list(workspace, api8)) == 0 then
     redis.call('LPOP', dead_apis(workspace))
     redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8))
-    -- The next dead API is the next call's: say that there may be more.
+    -- The next call continues with the next API: return that there may be more.
     if redis.call('LLEN', dead_apis(workspace)) > 0 then removed = count end
   end
 end

@@ -1,11 +1,11 @@
--- Bring the stored balances of some keys up to date whose refill has come due. Whoever reads or verifies a key applies
--- a due refill anyway; this is for balances that nobody looks at.
+-- Apply due refills to the stored balances of some keys. Requests that read a key apply a due refill too; this is for keys that
+-- no request reads.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the refill queue, key records
--- ARGV[1]  count      at most this many keys
+-- ARGV[1]  count      limit of the keys
 -- ARGV[2]  now_ms     '' for Redis's clock
--- returns  how many were due, fewer than `count` meaning that none is left; for how many ms the first has been due
+-- returns  {number of due keys; fewer than `count` means that none is left, how long the first has been due (ms)}
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -28,7 +28,7 @@ local function refill(digest)
 end
 
 for _, digest in ipairs(due) do
-  -- A record that cannot be read must not stand in the way of the others for ever.
+  -- A record that cannot be read is tried again after a day, so that it does not delay others.
   if not pcall(refill, digest) then redis.call('ZADD', queue, int(now + DAY_MS), digest) end
 end
 return { #due, late }

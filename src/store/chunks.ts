@@ -1,4 +1,4 @@
-/** Items in chunks of at most `size`: what is done step by step, so that other work comes between. */
+/** Items in chunks of at most `size`, for work in steps, between which other work can run. */
 export function* chunks<Item>(items: readonly Item[], size: number): Generator<readonly Item[]> {
   for (let first = 0; first < items.length; first += size) yield items.slice(first, first + size);
 }

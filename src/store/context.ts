@@ -8,13 +8,13 @@ import type { Scripts } from './scripts.ts';
 export interface StoreContext {
   redis: RedisClient;
   scripts: Scripts;
-  /** A change that is not a script, see durable.ts. */
+  /** Runs a change that is not a script; see durable.ts. */
   change<Reply>(command: (redis: RedisClient) => Promise<Reply>): Promise<Reply>;
-  /** The scripts' clock argument: '' is Redis's own. */
+  /** The time argument of scripts; '' is Redis's clock. */
   now: () => number | '';
-  /** Redis's time in milliseconds, or that of the test. */
+  /** Unix milliseconds by Redis's clock, or the time of a test. */
   currentMs(): Promise<number>;
-  /** An actor as lua/include/audit.lua reads it. */
+  /** An actor as JSON, for lua/include/audit.lua. */
   actorText(actor: Actor): string;
   keyRetentionMs: number;
   usageRetentionMs: number;

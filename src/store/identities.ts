@@ -1,4 +1,4 @@
-// The typed faces of lua/identities/.
+// Typed functions for the scripts of lua/identities/.
 
 import type { Actor } from '../domain/caller.ts';
 import type { StoreContext } from './context.ts';
@@ -6,7 +6,7 @@ import { type NewLimit, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
 import { type Identity, readIdentity } from './records.ts';
 
-/** A search looks at so many identities in a step, and takes so many steps, before it hands back a cursor. */
+/** A search reads this many identities per step, and this many steps; then the page ends with a cursor. */
 const stepMax = 1000;
 const stepsMax = 20;
 
@@ -21,17 +21,17 @@ export function openIdentities({ scripts, now, actorText, usageRetentionMs }: St
   const readOptional = (reply: unknown): Identity | undefined => (reply ? readIdentity(reply) : undefined);
 
   return {
-    /** For each its id, or null when the externalId exists. Each externalId may stand in the call once. */
+    /** Returns for each identity its id, or null when its externalId exists. The externalIds must be distinct. */
     create: (workspaceId: string, identities: readonly NewIdentity[], actor: Actor): Promise<(string | null)[]> =>
       scripts.run('identities/create', workspaceId, [JSON.stringify(identities), actorText(actor), now()]) as Promise<
         (string | null)[]
       >,
 
-    /** By id or externalId. */
+    /** An identity by its id or externalId. */
     find: async (workspaceId: string, identity: string): Promise<Identity | undefined> =>
       readOptional(await scripts.run('identities/read', workspaceId, [identity])),
 
-    /** A page in order of creation, of those whose id or externalId contains `search` if that is given. */
+    /** A page in order of creation; only identities whose id or externalId contains `search` if that is given. */
     async list(
       workspaceId: string,
       page: { after?: string | undefined; count: number; search?: string | undefined },
@@ -55,7 +55,7 @@ export function openIdentities({ scripts, now, actorText, usageRetentionMs }: St
       return { items: found, next: `id_${after}` };
     },
 
-    /** What is left out stays; `meta` is JSON text, '' removes it. Undefined when there is no such identity. */
+    /** Absent fields are unchanged; `meta` is JSON text, '' removes it. Undefined when there is no such identity. */
     async update(
       workspaceId: string,
       changes: { identity: string; meta?: string | undefined; ratelimits?: readonly NewLimit[] | undefined },

@@ -1,4 +1,4 @@
-// The typed faces of lua/keys/.
+// Typed functions for the scripts of lua/keys/.
 
 import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength } from '../domain/keyString.ts';
@@ -8,10 +8,10 @@ import type { PageOf } from './pages.ts';
 import { fromNamed, type KeyRecord, type KeyReply, type Refill, readKey, readRefill } from './records.ts';
 import { slugsOf } from './slugs.ts';
 
-/** What a key carries at most, by whatever operation. */
+/** Limits of the permissions and roles of a key. */
 export const permissionsMax = 1000;
 export const rolesMax = 100;
-/** A page of keys is read in so many steps at most, and ends at so much metadata; lua/keys/list.lua bounds each step. */
+/** A page of keys ends after this many steps, or with more than this much metadata (characters). lua/keys/list.lua limits each step. */
 const listStepsMax = 10;
 export const pageMetaMax = 4 * 1024 * 1024;
 
@@ -26,7 +26,7 @@ export interface NewKey {
   digest: Buffer;
   start: string;
   prefix?: string | undefined;
-  /** Random bytes in its string, so that a successor can be made alike. Undefined is unknown, as of a key made elsewhere. */
+  /** Number of random bytes in its string, used for its successor; undefined when unknown, as for imported keys. */
   byteLength?: number | undefined;
   name?: string | undefined;
   externalId?: string | undefined;
@@ -40,9 +40,9 @@ export interface NewKey {
   ratelimits?: readonly NewLimit[] | undefined;
   roles?: readonly string[] | undefined;
   permissions?: readonly string[] | undefined;
-  /** Of a key that is brought from elsewhere, where it had this id (that ends as the API's does). */
+  /** The id of an imported key. It ends with the last 8 characters of the API's id. */
   keptId?: string | undefined;
-  /** Unix milliseconds, as the two that follow. Undefined is now. */
+  /** Unix milliseconds, as `updated` and `lastUsed`; undefined is now. */
   created?: number | undefined;
   updated?: number | undefined;
   lastUsed?: number | undefined;
@@ -50,13 +50,13 @@ export interface NewKey {
 
 export interface CreateKeys {
   apiId: string;
-  /** Each digest and each kept id once. */
+  /** With distinct digests and kept ids. */
   keys: readonly NewKey[];
-  /** Of keys.migrateKeys only. */
+  /** For keys.migrateKeys. */
   migrationId?: string;
-  /** Whether slugs that do not exist yet are made, or refused. */
+  /** Whether permissions that do not exist are created; otherwise they are refused. */
   mayCreatePermissions: boolean;
-  /** Decides, and changes nothing: the ids answered are ''. */
+  /** Decides without changes; the returned ids are ''. */
   dryRun?: boolean | undefined;
 }
 
@@ -65,13 +65,13 @@ export type Created =
   | { refused: 'api_not_found' }
   | { refused: 'role_not_found' | 'create_permission' | 'key_id_taken'; name: string };
 
-/** A key with what it takes to create it again elsewhere. Its permissions are its own, without those of its roles. */
+/** A key with all fields that an import needs. Its permissions are its own, without those of its roles. */
 export interface ExportedKey extends KeyRecord {
   digest: Buffer;
   byteLength: number | undefined;
 }
 
-/** Null and absent differ, as in docs/contract.md §6. */
+/** Null removes a value; an absent field is unchanged (docs/contract.md §6). */
 export interface KeyChanges {
   name?: string | null | undefined;
   externalId?: string | null | undefined;
@@ -97,7 +97,7 @@ export interface Balance {
 }
 
 export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usageRetentionMs }: StoreContext) {
-  /** A key as a script replies with it, with the slugs of all its permissions. */
+  /** Reads a key's reply, and the slugs of its permissions if the script did not. */
   async function complete(workspaceId: string, reply: unknown): Promise<KeyReply> {
     const key = fromNamed<KeyReply>(reply);
     if (key.permissionLists.length > 0) key.slugs = await slugsOf(redis, workspaceId, key.permissionLists);
@@ -116,10 +116,10 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
   }
 
   return {
-    /** A live key by its id, and how many random bytes its string has. */
+    /** A key by its id, and the number of random bytes in its string. */
     find: (workspaceId: string, keyId: string) => read(workspaceId, keyId, ''),
 
-    /** A live key by the digest of its string. */
+    /** A key by the digest of its string. */
     findByDigest: (workspaceId: string, digest: Buffer) => read(workspaceId, '', digest),
 
     /** Everything that Redis stores of a key, decoded, for support. By its id, or by the digest of its string. */
@@ -135,8 +135,8 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
     },
 
     /**
-     * A page of keys in order of creation; undefined when there is no such API. `after` is a key id. It ends early where
-     * the keys have so much to show that printing them would hold up other requests.
+     * A page of keys in order of creation, after the key with the id `after`; undefined when there is no such API. It ends early
+     * when the keys have so much metadata or so many permissions that writing the response would delay other requests.
      */
     async list(
       workspaceId: string,
@@ -165,13 +165,13 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       return { items, next: `key_${after}` };
     },
 
-    /** A page of keys in order of creation; undefined when there is no such API. `after` is a key id. */
+    /** A page of keys in order of creation, after the key with the id `after`; undefined when there is no such API. */
     async export(
       workspaceId: string,
       page: { apiId: string; after?: string | undefined; count: number },
     ): Promise<PageOf<ExportedKey> | undefined> {
       const args = [page.apiId, page.after?.slice('key_'.length) ?? '', page.count, now()];
-      // Digests are bytes, which only a packed reply carries as they are.
+      // Digests are bytes, so the reply must not be read as text.
       const reply = (await scripts.runPacked('keys/export', workspaceId, args)) as [[Buffer, unknown][], Buffer] | null;
       if (!reply) return undefined;
       const items: ExportedKey[] = [];
@@ -182,7 +182,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
     },
 
-    /** All of them or none, but for digests that exist: their ids are null. */
+    /** Creates all keys or none. A key whose digest exists is skipped: its id is null. */
     async create(workspaceId: string, request: CreateKeys, actor: Actor): Promise<Created> {
       const { keys, ...rest } = request;
       const digests = Buffer.concat(keys.map((key) => key.digest));
@@ -218,7 +218,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       return { refused: outcome as 'role_not_found' | 'create_permission', name: name! };
     },
 
-    /** `value` undefined makes the key unlimited. */
+    /** Changes the balance. With an undefined `value` the key is unlimited. */
     async updateCredits(
       workspaceId: string,
       change: { keyId: string; operation: 'set' | 'increment' | 'decrement'; value: number | undefined },
@@ -249,7 +249,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       return outcome === 'deleted';
     },
 
-    /** Answers the direct permissions of the key afterwards, as a list of their numbers. */
+    /** Returns the direct permissions of the key after the change, as a list of numbers (`,3,17,`). */
     async setPermissions(
       workspaceId: string,
       mode: 'add' | 'remove' | 'set',
@@ -272,7 +272,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       return { refused: outcome as 'create_permission' | 'permission_not_found', name: about };
     },
 
-    /** Answers the roles of the key afterwards, as a list of their numbers. */
+    /** Returns the roles of the key after the change, as a list of numbers (`,3,17,`). */
     async setRoles(
       workspaceId: string,
       mode: 'add' | 'remove' | 'set',
@@ -293,7 +293,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       return { refused: outcome as 'key_not_found' | 'too_many' };
     },
 
-    /** The successor's id; undefined when there is no such key. */
+    /** Returns the id of the successor; undefined when there is no such key. */
     async reroll(
       workspaceId: string,
       request: { keyId: string; digest: Buffer; start: string; expiresInMs: number },
@@ -306,17 +306,17 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
   };
 }
 
-/** The field `bytes` of a key's record: absent of most keys, whose strings are as long as any, and 0 where it is unknown. */
+/** The field `bytes` of a key's record: absent for the default length, 0 when unknown. */
 const bytesOf = (byteLength: number | undefined): number | undefined =>
   byteLength === defaultByteLength ? undefined : (byteLength ?? 0);
 
-/** The same, read. */
+/** The reverse of bytesOf. */
 function byteLengthOf({ bytes }: KeyReply): number | undefined {
   if (bytes === undefined) return defaultByteLength;
   return bytes === '0' ? undefined : Number(bytes);
 }
 
-/** A packed reply with its strings as text. */
+/** A packed reply with text instead of Buffers. */
 function asText(reply: unknown): unknown {
   if (Buffer.isBuffer(reply)) return reply.toString();
   return Array.isArray(reply) ? reply.map(asText) : reply;

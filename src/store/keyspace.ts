@@ -1,26 +1,26 @@
-// Everything there is in Redis. Names are made in lua/include/names.lua, and here for what is read without a script: the
-// workspaces, usage and the audit stream. A test checks that nothing else is ever left in Redis.
+// All keys in Redis. Their names are made in lua/include/names.lua, and here for those that are read without a script:
+// workspaces, usage, the audit stream. A test checks that Redis has no others.
 //
-// The braces are the hash tag: all of a workspace lies in one slot, so one script may touch any of it.
+// The braces are the hash tag of Redis Cluster: all keys of a workspace are in one slot, so a script may use any of them.
 
-/** The workspace itself, and the beginning of every name in it. */
+/** The name of a workspace's own record, and the prefix of all its names. */
 export const workspaceKey = (workspaceId: string): string => `tg:{${workspaceId}}`;
 
 /**
- * A name below a workspace that never exists. On Cluster a script is given it beside the workspace: while a slot is moved and its keys
- * lie on two nodes, Redis refuses a command of several names unless all of them are there. With the workspace's name alone
- * it would run the script on a part of the keys.
+ * The name of a key that never exists. In a Cluster a script gets it besides the workspace: while a slot moves, its keys are on two
+ * nodes, and a node refuses a command with several keys if it does not have all of them. With the workspace alone, a node would
+ * run the script on a part of the keys.
  */
 export const absentKey = (workspace: string): string => `${workspace}:-`;
 
 /** Every workspace id, by time of creation. Zset. The only names outside of a workspace: */
 export const workspacesKey = 'tg:workspaces';
-/** Held for seconds by whoever makes the first workspace. String, expires. */
+/** A lock, for some seconds, of the server that creates the first workspace. String, expires. */
 export const setupKey = 'tg:setup';
 /** The version of all data, see dataVersion.ts. String. */
 export const dataVersionKey = 'tg:form';
 
-// Below a workspace (its name as workspaceKey makes it), as lua/include/names.lua has them too.
+// In a workspace (`workspace` is a result of workspaceKey). lua/include/names.lua makes the same names.
 export const auditKey = (workspace: string): string => `${workspace}:audit`;
 export const apisKey = (workspace: string): string => `${workspace}:apis`;
 export const apiKey = (workspace: string, apiId: string): string => `${workspace}:api:${apiId.slice(-8)}`;
@@ -37,9 +37,9 @@ export interface KeyspaceEntry {
   name: string;
   type: 'hash' | 'zset' | 'string' | 'list' | 'set' | 'stream';
   holds: string;
-  /** Every field there may be, where they are always the same few. */
+  /** All possible fields, if they are a fixed set. */
   fields?: readonly string[];
-  /** When it goes by itself; otherwise it stays until an operation or the sweeper removes it. `once …:` from then on only. */
+  /** When Redis expires it, if it does. `once …:` means that it expires only after that. Otherwise an operation or the sweeper removes it. */
   expires?: string;
 }
 
@@ -48,11 +48,15 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: '',
     type: 'hash',
     holds:
-      'the workspace: name, created, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than there are), wildcards (how many overrides have a `*`)',
+      'the workspace: name, created, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`)',
   },
   { name: ':rk:<digest>', type: 'hash', holds: 'a root key: id, name, start, grants, enabled, expires, created, used' },
   { name: ':rks', type: 'zset', holds: 'root keys in order: id16, digest' },
-  { name: ':rkfull', type: 'set', holds: 'digests of the enabled, unexpiring root keys with the grant `*`' },
+  {
+    name: ':rkfull',
+    type: 'set',
+    holds: 'digests of the admin root keys: enabled, without expiry, with the grant `*`',
+  },
   { name: ':apis', type: 'zset', holds: 'APIs in order: id16' },
   { name: ':api:<api8>', type: 'hash', holds: 'an API: id, name, created' },
   {
@@ -60,16 +64,16 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'zset',
     holds: 'keys of an API in order: the first 16 of the key id (packed in 12 bytes, see lua/include/ids.lua), digest',
   },
-  { name: ':dead', type: 'list', holds: 'deleted APIs (api8) whose keys wait to be removed' },
+  { name: ':dead', type: 'list', holds: 'deleted APIs (api8) whose keys are not removed yet' },
   {
     name: ':k:<digest>',
     type: 'hash',
     holds:
-      'a key: state (packed, see src/store/layout.ts), start, created (unless it is the time in the id), updated, prefix, bytes (random bytes of its string, unless as many as by default; 0 unknown), name, meta, direct (permission numbers), roles (role numbers), migration',
+      'a key: state (packed, see src/store/layout.ts), start, created (if it is not the time in the id), updated, prefix, bytes (random bytes of its string, if not the default; 0 is unknown), name, meta, direct (permission numbers), roles (role numbers), migration',
     fields: 'state start created updated prefix bytes name meta direct roles migration'.split(' '),
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
-  { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time their record may go' },
+  { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time at which their record may be removed' },
   {
     name: ':i:<externalId>',
     type: 'hash',
@@ -81,7 +85,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':ik:<id16>',
     type: 'zset',
     holds:
-      'keys of an identity by API, in order: api8, then the first 16 of the key id. But for the one in its record: a key goes there where none is, and stays. All of them once the identity is deleted, as long as their usage is kept',
+      'keys of an identity by API, in order: api8, then the first 16 of the key id. Without the one in its record; with it after the identity was deleted',
     expires: 'once its identity is deleted: a month after the usage retention',
   },
   { name: ':ns', type: 'hash', holds: 'namespaces: name to id16, then `e` and `w` for the kinds of overrides it has' },
@@ -92,19 +96,19 @@ export const keyspace: readonly KeyspaceEntry[] = [
     holds: 'overrides of a namespace: identifier to id16, limit, duration, created (packed)',
   },
   { name: ':ovl:<id16>', type: 'zset', holds: 'overrides in order: id16, identifier' },
-  { name: ':ovw:<id16>', type: 'zset', holds: 'those with a `*`, most literal characters first: id16, identifier' },
+  { name: ':ovw:<id16>', type: 'zset', holds: 'overrides with a `*`, most literal characters first: id16, identifier' },
   {
     name: ':w:<owner>:<duration>:<name>',
     type: 'string',
     holds:
-      'a window (lua/include/window.lua) that no record carries: of a namespace (owner id16, name the identifier), an ad hoc limit (owner the key), or a limit that a key or identity no longer has',
+      'a window (lua/include/window.lua) that is not in a state: of a namespace (owner is its id16, name the identifier), an ad hoc limit (owner is the key), or a removed limit of a key or identity',
     expires: 'a duration and a minute after the last charge',
   },
   {
     name: ':wo:<owner>',
     type: 'zset',
     holds:
-      'counters of a key or identity that go with it (duration and name as in :w), by when they may have expired; at most 1000',
+      'counters of a key or identity (duration and name as in :w) by the time at which they may have expired; at most 1000',
     expires: 'a day after the last of them',
   },
   { name: ':pn', type: 'hash', holds: 'permissions: slug to number' },
@@ -119,7 +123,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':audit',
     type: 'stream',
-    holds: 'management changes: time, rootKeyId, operation, type, id, requestId; bounded in number',
+    holds: 'management changes: time, rootKeyId, operation, type, id, requestId; limited in number',
   },
   {
     name: ':ua:<api8>:<day>',
@@ -131,19 +135,19 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':uk:<key24>:<month>',
     type: 'string',
-    holds: 'usage of a key by hour (lua/include/usage.lua); the present hour is in its state',
+    holds: 'usage of a key by hour (lua/include/usage.lua); the current hour is in its state',
     expires: 'after the usage retention',
   },
   {
     name: ':uz:<api8>',
     type: 'zset',
-    holds: 'deleted keys of an API (without `key_`), whose usage can be asked for, by the hour they went',
+    holds: 'deleted keys of an API (without `key_`) whose usage is kept, by the hour of deletion',
     expires: 'after the usage retention without another',
   },
   {
     name: ':ui:<externalId>',
     type: 'zset',
-    holds: 'keys (24) and deleted identities (16) that once were of this externalId, by the hour they went',
+    holds: 'former keys (24) and deleted identities (16) of this externalId, by the hour of the change',
     expires: 'after the usage retention without another',
   },
   {
@@ -155,7 +159,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':tags:<api8>',
     type: 'set',
-    holds: 'tags an API counts, bounded in number',
+    holds: 'tags that an API counts, limited in number',
     expires: 'after the usage retention without a tagged verification',
   },
   {
@@ -168,7 +172,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':un:<id16>:<day>',
     type: 'hash',
-    holds: 'identifiers that are counted by themselves, and under an empty name how many they are; bounded in number',
+    holds: 'identifiers that are counted separately, and their number in a field with an empty name; limited in number',
     expires: 'after the usage retention',
   },
 ];

@@ -1,11 +1,11 @@
 // Assembles scripts from the files of lua/:
 //
-//   `-- @include "include/name"`  on a line of its own is replaced by that file, once per script; an include names its own
-//   NAMES_IN_CAPITALS             that src/store/layout.ts declares become literals
-//   an include                    becomes a block in a library, as Lua allows 200 locals at a time
+//   `-- @include "include/name"`  on a line of its own is replaced by that file, once per script; includes may include others
+//   NAMES_IN_CAPITALS             that src/store/layout.ts declares are replaced by literals
+//   an include                    becomes a block in a library, because Lua allows 200 locals at a time
 //   struct.pack, struct.unpack    of a declared structure are checked against its fields: names and number of values
 //
-// Every line of an assembled script is known by file and number.
+// `lines` has the file and number of each line of an assembled script.
 
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -18,15 +18,15 @@ const root = fileURLToPath(new URL('../../lua/', import.meta.url));
 export interface Script {
   name: string;
   source: string;
-  /** Where each line came from, `lua/include/window.lua:4`. */
+  /** The origin of each line, such as `lua/include/window.lua:4`. */
   lines: string[];
-  /** The name that Redis knows a library and its one function by; undefined for any other script. */
+  /** The name in Redis of a library and of its function; undefined for any other script. */
   library?: string;
 }
 
 export const libraryPrefix = 'tollgate_';
 
-/** Every script, by its path below lua/ without the ending: includes are not scripts. */
+/** All scripts by their path in lua/, without extension. Includes are not scripts. */
 export const scriptNames = readdirSync(root, { recursive: true, encoding: 'utf8' })
   .map((path) => path.split(sep).join('/'))
   .filter((path) => path.endsWith('.lua') && !path.startsWith('include/'))
@@ -50,22 +50,22 @@ export function assemble(name: string, read = (path: string) => readFileSync(`${
   return isLibrary ? asLibrary(script) : script;
 }
 
-/** The lines of a script with those of its includes, each once, before the file that first names it. */
+/** The lines of a script and its includes. Each include is inserted once, in the place of the first line that names it. */
 function included(name: string, read: (path: string) => string): Line[] {
   const lines: Line[] = [];
   const seen = new Set<string>();
 
   function append(path: string, from: readonly string[]) {
-    const way = [...from, path];
+    const chain = [...from, path];
     for (const [index, text] of read(path).split('\n').entries()) {
       const include = /^-- @include "(.+)"$/.exec(text)?.[1];
       if (include === undefined) {
         lines.push({ text, from: `lua/${path}.lua:${index + 1}` });
-      } else if (way.includes(include)) {
-        throw new Error(`lua: ${[...way, include].join(' includes ')}`);
+      } else if (chain.includes(include)) {
+        throw new Error(`lua: ${[...chain, include].join(' includes ')}`);
       } else if (!seen.has(include)) {
         seen.add(include);
-        append(include, way);
+        append(include, chain);
       }
     }
   }
@@ -75,11 +75,11 @@ function included(name: string, read: (path: string) => string): Line[] {
 }
 
 /**
- * Leaves out the functions and constants of includes that the script does not use. A script makes its functions again with every
- * call, and what a call costs Redis grows faster than their number; and Lua allows 200 locals.
+ * Removes the functions and constants of includes that the script does not use, because a script creates its functions again with
+ * every call, and because Lua allows 200 locals.
  */
 function withoutUnused(lines: readonly Line[]): Line[] {
-  // The line numbers of each function and constant of an include, until it is found to be used.
+  // The line numbers of each function and constant of an include that no line used yet.
   const unused = new Map<string, number[]>();
   const used: number[] = [];
   let within: number[] | undefined;
@@ -94,7 +94,7 @@ function withoutUnused(lines: readonly Line[]): Line[] {
     (within ?? used).push(at);
     if (closing === '' || text === closing) within = undefined;
   }
-  // The list grows while it is walked.
+  // The list grows during the loop.
   for (const at of used) {
     for (const word of wordsIn(lines[at]!.text)) {
       used.push(...(unused.get(word) ?? []));
@@ -104,15 +104,15 @@ function withoutUnused(lines: readonly Line[]): Line[] {
   return [...new Set(used)].sort((a, b) => a - b).map((at) => lines[at]!);
 }
 
-/** The line that ends a declaration which begins with this one; '' when it is that line. StyLua formats all of lua/. */
+/** The last line of a declaration that begins with this line; '' when it is this line. It relies on the format of StyLua. */
 function closingOf(text: string): string {
   if (text.startsWith('local function') && !text.endsWith(' end')) return 'end';
   return text.endsWith('{') ? '}' : '';
 }
 
 /**
- * Puts each include into a block, outside of which only the names exist that other files use: Lua allows 200 locals at a time.
- * The block begins in the place of the include's first comment or blank line, and ends in that of its last line.
+ * Puts each include into a block, and declares only the names that other files use outside of it, because Lua allows 200 locals
+ * at a time. The block begins in the place of the include's first comment or blank line, and ends in that of its last line.
  */
 function inBlocks(lines: readonly Line[]): Line[] {
   const fileOf = ({ from }: Line) => from.slice(0, from.lastIndexOf(':'));
@@ -137,7 +137,7 @@ function inBlocks(lines: readonly Line[]): Line[] {
       const declared = name ? [name] : (names?.split(', ') ?? []);
       if (!declared.some((each) => isUsedElsewhere(each, file))) continue;
       exported.push(...declared);
-      // Declared before the block; without a value there is nothing left to do.
+      // `local` is before the block. A declaration without a value needs nothing else.
       result[at] = { ...lines[at]!, text: name || text.includes('=') ? text.slice('local '.length) : '' };
     }
     if (exported.length === 0) continue;
@@ -147,15 +147,15 @@ function inBlocks(lines: readonly Line[]): Line[] {
   return result;
 }
 
-/** The names in a line, but for its strings and comment. */
+/** The names in a line, without its strings and comment. */
 const wordsIn = (text: string): string[] =>
   text.replace(/--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"/g, ' ').match(/\w+/g) ?? [];
 
 const token = /--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_][\w.]*/g;
 
 /**
- * What a library calls most. Its globals are behind another table, and looking them up there was a twentieth of a verification.
- * So each has a local name, which is set when the library is first called, because they do not exist while it is loaded.
+ * The globals that a library calls most. Looking them up was a twentieth of a verification, because a library's globals are behind
+ * another table. So each gets a local name, which is set by the first call, because they do not exist while it is loaded.
  */
 const localised = [
   'redis.call',
@@ -172,7 +172,7 @@ const localised = [
 ];
 const localNameOf = (name: string): string => `local_${name.replace('.', '_')}`;
 
-/** A line with literals in the place of names in capitals; in a library also with local names for `localised`. */
+/** A line with literals instead of names in capitals; in a library also with local names for `localised`. */
 function withLiterals(line: string, isLibrary: boolean): string {
   return line.replace(token, (word) => {
     if (isLibrary && localised.includes(word)) return localNameOf(word);
@@ -180,7 +180,7 @@ function withLiterals(line: string, isLibrary: boolean): string {
   });
 }
 
-/** Names a library by its contents: while one server is upgraded and another is not yet, each calls its own. */
+/** Names a library by the hash of its contents, so that servers of two versions use their own library in one Redis. */
 function asLibrary(script: Script): Script {
   const version = createHash('sha1').update(script.source).digest('hex').slice(0, 16);
   const library = `${libraryPrefix}${script.name}_${version}`;
@@ -194,7 +194,7 @@ function asLibrary(script: Script): Script {
   return { ...script, source, library };
 }
 
-/** An error text of Redis, with the lines of the assembled script as lines of our files. */
+/** An error message of Redis, with the files and lines of lua/ instead of lines of the assembled script. */
 export const locate = (script: Script, message: string): string =>
   message.replaceAll(
     /@?user_(?:script|function):(\d+)/g,
@@ -204,7 +204,7 @@ export const locate = (script: Script, message: string): string =>
 const unpacking = /((?:[\w.]+\s*,\s*)*[\w.]+)\s*=\s*struct\.unpack\(\s*([A-Z]\w*)/g;
 const packing = /struct\.pack\(\s*(?:\w+ and )?([A-Z]\w*)/g;
 
-/** Throws where a declared structure is unpacked into other names than its fields', or packed from another number of values. */
+/** Throws if a declared structure is unpacked into other names than its fields, or packed from another number of values. */
 function checkStructures(lines: readonly Line[]) {
   const source = lines.map(({ text }) => text.replace(/--.*/, '')).join('\n');
   const fail = (at: number, problem: string) => {
@@ -216,7 +216,7 @@ function checkStructures(lines: readonly Line[]) {
     const at = index + text.length;
     if (!fields) continue;
     const found = names!.split(/\s*,\s*/).map((name) => name.replace(/^\w+\./, ''));
-    // The last value that struct.unpack returns is where the structure ends.
+    // After the fields, struct.unpack returns the position after the structure.
     if (found.length === fields.length + 1 && /^(position|fields)$/.test(found.at(-1)!)) found.pop();
     const fits = found.length === fields.length && found.every((name, place) => name === '_' || name === fields[place]);
     if (!fits) fail(at, `${struct} is unpacked as ${found.join(', ')}; its fields are ${fields.join(', ')}`);
@@ -226,7 +226,7 @@ function checkStructures(lines: readonly Line[]) {
     if (!fields) continue;
     const expected = fields.reduce((sum, { packed }) => sum + packed, 0);
     const [, ...given] = argumentsOf(source, index + 'struct.pack'.length);
-    // The number of values is not known here.
+    // The number of values is only known at run time.
     if (/^(\.\.\.|unpack\(.*)$/.test(given.at(-1)!)) continue;
     if (given.length !== expected) {
       fail(index + text.length, `${struct} is packed from ${given.length} values, and takes ${expected}`);
@@ -234,7 +234,7 @@ function checkStructures(lines: readonly Line[]) {
   }
 }
 
-/** The arguments of the call whose parenthesis is at `open`. */
+/** The arguments of the call whose opening parenthesis is at `open`. */
 function argumentsOf(source: string, open: number): string[] {
   let depth = 0;
   let from = open + 1;

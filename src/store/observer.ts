@@ -1,10 +1,10 @@
-// What the store reports to whoever counts it (metrics.ts).
+// Events of the store that metrics.ts counts.
 
 import type { Outcome } from '../domain/verification.ts';
 
-/** Called on the hot path, so each of these must do next to nothing. */
+/** Called on the hot path, so each function must be very cheap. */
 export interface StoreObserver {
-  /** A connection to Redis was made: the first, or another after a loss. */
+  /** Connected to Redis, or reconnected. */
   connected(): void;
   /** Redis replied to a script, or (`isOk` false) it failed. */
   ran(script: string, ms: number, isOk: boolean): void;
@@ -12,14 +12,14 @@ export interface StoreObserver {
   sent(size: number): void;
   verified(outcome: Outcome): void;
   limited(passed: boolean): void;
-  /** Counts by identifier and by tag that a day had no room for. */
+  /** Counts by identifier and by tag were left out, because of the limits per day. */
   uncounted(identifiers: number, tags: number): void;
   /** A request was refused because too many wait already. */
   overloaded(): void;
-  /** A call was refused because the workspace has as many records as it may. */
+  /** A call was refused because the workspace has its maximum of records. */
   recordsRefused(): void;
   /** The records of a workspace were counted. */
   records(count: number): void;
-  /** The sweeper takes a step in a queue whose first entry has been due for so long; 0 when none is due. */
+  /** The sweeper runs a step of a queue whose first entry has been due for `lateMs`; 0 when none is due. */
   due(queue: 'refill' | 'purge', lateMs: number): void;
 }

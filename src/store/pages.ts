@@ -1,14 +1,14 @@
-// Pages of lists that can be searched. There is no index of parts of words: a search reads on in bounded steps until the
-// page is full, the list ends, or it has looked at `lookedAtMax` items; then the caller goes on with the cursor.
+// Pages of lists that can be searched. There is no text index: a search reads the list in steps until the page is full, the list
+// ends, or it has read `itemsMax` items. The caller continues with the cursor.
 
 export interface PageOf<Item> {
   items: Item[];
-  /** The id to go on after; undefined at the end of the list. */
+  /** The id after which the next page begins; undefined at the end of the list. */
   next: string | undefined;
 }
 
 const stepMax = 500;
-const lookedAtMax = 10_000;
+const itemsMax = 10_000;
 
 interface Searchable {
   id: string;
@@ -28,7 +28,7 @@ export async function searchPages<Item extends Searchable>(
   const wanted = search.toLowerCase();
   const found: Item[] = [];
   let last = after;
-  for (let lookedAt = 0; lookedAt < lookedAtMax; lookedAt += stepMax) {
+  for (let readCount = 0; readCount < itemsMax; readCount += stepMax) {
     const { items, more } = await read(last, stepMax);
     for (const [index, item] of items.entries()) {
       last = item.id;

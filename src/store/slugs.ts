@@ -1,13 +1,13 @@
-// The slugs of a key, for which a script returned the numbers instead (lua/include/permissions.lua).
+// Reads the slugs of keys with so many permissions that scripts return their numbers instead (lua/include/permissions.lua).
 
 import { chunks } from './chunks.ts';
 import { permissionSlugsKey, workspaceKey } from './keyspace.ts';
 import { orStoreError, type RedisClient } from './redis.ts';
 
-/** How many are asked for at once: what Redis does in less than a millisecond. */
+/** Slugs that one command reads, in less than a millisecond of Redis's time. */
 const stepMax = 1000;
 
-/** The numbers in `,3,17,` and the like, each once. There may be a hundred thousand: as texts they took 28 times as long. */
+/** The distinct numbers in lists such as `,3,17,`. There may be a hundred thousand; as strings they took 28 times as long. */
 function distinctNumbers(lists: readonly string[]): Set<number> {
   const numbers = new Set<number>();
   for (const list of new Set(lists)) {
@@ -28,8 +28,8 @@ const comma = 44;
 const zero = 48;
 
 /**
- * The slugs themselves, each once. Not one script, as it would keep Redis from everybody else; a permission that is deleted
- * meanwhile is left out.
+ * The distinct slugs of lists of permission numbers. Many short commands instead of one script, which would block Redis. A
+ * permission that is deleted in the meantime is left out.
  */
 export async function slugsOf(redis: RedisClient, workspaceId: string, lists: readonly string[]): Promise<string[]> {
   const numbers = [...distinctNumbers(lists)];

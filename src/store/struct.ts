@@ -1,8 +1,7 @@
-// Packed structures, declared once for both languages. A structure is a list of named fields; from it come
+// Packed structures, declared once for both languages. A structure is a list of named fields. It provides
 //
-//   in TypeScript  `read` and `write` (generated, so that they cost what code written by hand does), and the place of each
-//                  field in `at`
-//   in Lua         literals that the loader (scripts.ts) puts in the place of names in capitals, see `literalsOf`
+//   in TypeScript  `read` and `write` (generated code, as fast as code written by hand), and the offset of each field in `at`
+//   in Lua         literals that the loader (luaSource.ts) puts in the place of names in capitals, see `literalsOf` in layout.ts
 //
 // All numbers are unsigned and big-endian.
 
@@ -11,23 +10,23 @@ type UintBytes = 1 | 2 | 4 | 6 | 7;
 /** A field of a structure. */
 export type Field =
   | { kind: 'uint'; bytes: UintBytes }
-  /** Always the same number of bytes; in TypeScript a string with one character a byte. */
+  /** A fixed number of bytes; in TypeScript a string with one character a byte. */
   | { kind: 'bytes'; bytes: number }
   /** Its length, then UTF-8. Written from a Buffer. */
   | { kind: 'text'; lengthBytes: 1 | 2 | 4 }
-  /** The same with one character a byte, for what is ASCII and may be large. */
+  /** The same with one character a byte, for large ASCII texts. */
   | { kind: 'ascii'; lengthBytes: 4 }
-  /** Its length + 1, then UTF-8; 0 where there is none. */
+  /** Its length + 1, then UTF-8; 0 if there is none. */
   | { kind: 'optional'; lengthBytes: 2 | 4 }
   /** UTF-8 whose length is an earlier field. */
   | { kind: 'sized'; by: string }
-  /** How many, then each. In Lua one packed string. */
+  /** The number of structures, then each of them. In Lua one packed string. */
   | { kind: 'list'; countBytes: 1 | 2; of: Struct<Fields> }
-  /** Always the same number of counts, which Lua reads one by one, or as one string (`merged` of `luaFormat`). */
+  /** A fixed number of counts, which Lua reads one by one, or as one string (`merged` of `luaFields`). */
   | { kind: 'counts'; bytes: UintBytes; length: number }
-  /** Another structure: fields of their own in Lua, and opaque bytes, one character each, in TypeScript. */
+  /** Another structure: its fields in Lua; in TypeScript a string with one character a byte. */
   | { kind: 'opaque'; of: Struct<Fields> }
-  /** All that follows. */
+  /** All remaining bytes. */
   | { kind: 'rest' };
 
 export type Fields = Readonly<Record<string, Field>>;
@@ -60,12 +59,12 @@ export type Written<Of extends Fields> = { readonly [Name in keyof Of]: WrittenV
 
 export interface Struct<Of extends Fields> {
   readonly fields: Of;
-  /** Bytes of the fields before the first whose length differs. */
+  /** Bytes of the fields before the first one of variable length. */
   readonly bytes: number;
-  /** Where a field begins, from 0, up to and including the first whose length differs. */
+  /** Offset of each field, up to and including the first one of variable length. */
   readonly at: { readonly [Name in keyof Of]: number };
   read(reader: Reader): Values<Of>;
-  /** Writes all fields from `at` on, and returns where they end. */
+  /** Writes all fields from `at` on, and returns the offset after them. */
   write(buffer: Buffer, at: number, values: Written<Of>): number;
 }
 
@@ -89,7 +88,7 @@ export function struct<const Of extends Fields>(fields: Of): Struct<Of> {
   };
 }
 
-/** Undefined when the length differs. */
+/** Bytes of a field; undefined for one of variable length. */
 function fixedBytes(field: Field): number | undefined {
   if (field.kind === 'uint' || field.kind === 'bytes') return field.bytes;
   if (field.kind === 'counts') return field.bytes * field.length;
@@ -102,7 +101,7 @@ function readerOf(fields: Fields): unknown {
   const lists: unknown[] = [];
   const entries = Object.entries(fields).map(([name, field]) => `${name}: ${readExpression(field, lists)}`);
   const body = entries.some((entry) => entry.includes('values.'))
-    ? // A length that is an earlier field has to be read before it.
+    ? // A field is the length of a later one, so they have to be read one by one.
       `const values = {}; ${entries.map((entry) => `values.${entry.replace(': ', ' = ')};`).join(' ')} return values;`
     : `return { ${entries.join(', ')} };`;
   return new Function('lists', `return function read(reader) { ${body} }`)(lists);
@@ -151,7 +150,7 @@ function writerOf(fields: Fields): unknown {
       case 'rest':
         return `buffer.set(${value}, at); at += ${value}.length;`;
       default:
-        // Only Lua writes those.
+        // Only Lua writes fields of these kinds.
         return `throw new Error('${name} is not written here');`;
     }
   });
@@ -168,7 +167,7 @@ function writeUint(buffer: Buffer, value: number, at: number, length: UintBytes)
   }
 }
 
-/** `value` has one character a byte. For so few of them, `write` would take ten times as long. */
+/** `value` has one character a byte. For short strings, Buffer.write takes ten times as long. */
 function writeLatin1(buffer: Buffer, value: string, at: number) {
   for (let index = 0; index < value.length; index++) buffer[at + index] = value.charCodeAt(index);
 }
@@ -180,10 +179,10 @@ export function readUint(buffer: Buffer, at: number, length: UintBytes): number 
 
 const notAscii = /[\x80-\xff]/;
 
-/** Reads one field after the other. */
+/** Reads fields one after the other. */
 export class Reader {
   readonly #packed: Buffer;
-  /** One character a byte: texts are slices of it, because decoding one text costs as much as decoding all of it. */
+  /** All bytes, one character a byte. Texts are slices of it, because decoding one text costs as much as decoding all. */
   readonly #latin1: string;
   #at: number;
 
@@ -220,7 +219,7 @@ export class Reader {
     return length === 0 ? undefined : this.text(length - 1);
   }
 
-  /** The bytes of a structure. A copy, because a slice would keep all of what is read in memory. */
+  /** The bytes of a structure. A copy, because a slice would keep the whole string in memory. */
   opaque(of: Struct<Fields>): string {
     const at = this.#at;
     of.read(this);
@@ -242,7 +241,7 @@ export class Reader {
 
 const snake = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
-/** One field as `struct.pack` and `struct.unpack` know it. */
+/** The format of a field for `struct.pack` and `struct.unpack`. */
 function luaField(field: Field, merged: boolean): string {
   switch (field.kind) {
     case 'uint':
@@ -267,13 +266,13 @@ function luaField(field: Field, merged: boolean): string {
 
 const isMerged = (merged: readonly string[], name: string) => merged.includes(name);
 
-/** Without the `>` that a format begins with, so that formats can be joined. */
+/** The format of a structure, without the `>` at its beginning, so that formats can be joined. */
 export const luaFields = (fields: Fields, merged: readonly string[] = []): string =>
   Object.entries(fields)
     .map(([name, field]) => luaField(field, isMerged(merged, name)))
     .join('');
 
-/** How `struct.unpack` is to name what it reads, and how many values `struct.pack` takes for each. */
+/** The names of the values that `struct.unpack` returns, and the number of values that `struct.pack` takes for each. */
 export function luaNames(fields: Fields, merged: readonly string[] = []): { name: string; packed: number }[] {
   return Object.entries(fields).flatMap(([name, field]): { name: string; packed: number }[] => {
     switch (field.kind) {

@@ -1,12 +1,12 @@
-// The typed faces of lua/sweep/. Each call is one bounded step; any number of servers may take steps at once.
+// Typed functions for the scripts of lua/sweep/. Each call is a short step; several servers may run steps at the same time.
 
 import type { StoreContext } from './context.ts';
 
-/** Keys a step touches at most: a few milliseconds of Redis's time. */
+/** Limit of the keys in a step: a few milliseconds of Redis's time. */
 const stepMax = 200;
 
 export function openSweep({ scripts, now, observe }: StoreContext) {
-  /** Answers whether there may be more to do. */
+  /** Returns whether there may be more to do. */
   const step =
     (name: string, queue: 'refill' | 'purge') =>
     async (workspaceId: string): Promise<boolean> => {
@@ -14,7 +14,7 @@ export function openSweep({ scripts, now, observe }: StoreContext) {
       observe?.due(queue, lateMs);
       return count >= stepMax;
     };
-  /** Answers how many records a workspace has. */
+  /** Returns the number of records of a workspace. */
   async function count(workspaceId: string): Promise<number> {
     const records = (await scripts.run('sweep/count', workspaceId, [])) as number;
     observe?.records(records);

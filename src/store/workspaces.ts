@@ -1,4 +1,4 @@
-// Workspaces: made from the command line and at the first start, never over HTTP.
+// Workspaces: created from the command line and at the first start, never over HTTP.
 
 import { randomBytes } from 'node:crypto';
 import { createId, createRootKeyString, digestOf } from '../domain/keyString.ts';
@@ -14,8 +14,8 @@ export interface Workspace {
   createdAt: number;
 }
 
-/** Workspaces that are read at once. */
-const step = 500;
+/** Workspaces that one step reads. */
+const stepMax = 500;
 
 export function openWorkspaces(
   { redis, scripts, change, now, currentMs }: StoreContext,
@@ -29,19 +29,21 @@ export function openWorkspaces(
     return { workspaceId, name, createdAt };
   }
 
-  /** By time of creation. Workspaces are never deleted, so what one step reads has its place in all later ones. */
+  /** By time of creation. Workspaces are never deleted, so their ranks do not change between steps. */
   async function ids(): Promise<string[]> {
     const all: string[] = [];
     for (;;) {
-      const some = await orStoreError(redis.zrange(workspacesKey, String(all.length), String(all.length + step - 1)));
+      const some = await orStoreError(
+        redis.zrange(workspacesKey, String(all.length), String(all.length + stepMax - 1)),
+      );
       all.push(...some);
-      if (some.length < step) return all;
+      if (some.length < stepMax) return all;
     }
   }
 
   async function list(): Promise<Workspace[]> {
     const all: Workspace[] = [];
-    for (const some of chunks(await ids(), step)) {
+    for (const some of chunks(await ids(), stepMax)) {
       const found = some.map(async (workspaceId) => {
         const [name, created] = await orStoreError(redis.hmget(workspaceKey(workspaceId), 'name', 'created'));
         return { workspaceId, name: name ?? '', createdAt: Number(created) };
@@ -61,8 +63,8 @@ export function openWorkspaces(
     list,
 
     /**
-     * In an empty store, makes a workspace and a root key that may do everything, and answers its string, which exists
-     * nowhere else. Undefined when there is a workspace, or another server is making one.
+     * Creates a workspace and a root key with all grants if the store is empty. Returns the string of the root key, which is not
+     * stored. Undefined when there is a workspace, or another server is creating one.
      */
     async createFirst(name: string): Promise<{ workspaceId: string; rootKey: string } | undefined> {
       if ((await orStoreError(redis.zcard(workspacesKey))) > 0) return undefined;
