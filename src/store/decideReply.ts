@@ -40,7 +40,7 @@ export interface Verified {
   atMs: number;
 }
 
-export interface LimitResult {
+interface LimitResult {
   passed: boolean;
   /** The effective limit: that of an override, or else of the request. */
   limit: number;

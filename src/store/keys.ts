@@ -85,7 +85,7 @@ export interface KeyChanges {
   permissions?: readonly string[] | undefined;
 }
 
-export type Updated =
+type Updated =
   | { refused?: undefined }
   | { refused: 'key_not_found' | 'refill_unlimited' }
   | { refused: 'role_not_found' | 'create_permission'; name: string };
