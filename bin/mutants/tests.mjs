@@ -84,7 +84,7 @@ const nearest = [
   [/include\/usage/, ['test/lua/include/usage.test.ts', ...verify, ...analytics]],
   [/include\/window/, [...ratelimits, ...window, ...verify]],
   [/lua\/analytics/, analytics],
-  [/lua\/apis/, [...under('operations/apis', 'createApi getApi deleteApi listKeys'), 'test/cli/keyLines.test.ts']],
+  [/lua\/apis/, under('operations/apis', 'createApi getApi deleteApi listKeys')],
   [
     /lua\/identities/,
     under('operations/identities', 'updateIdentity createIdentity getIdentity deleteIdentity listIdentities'),
@@ -141,7 +141,6 @@ const nearest = [
       'test/domain/json.test.ts',
       'test/input/body.test.ts',
       ...under('operations/keys', 'updateKey'),
-      'test/cli/keyLines.test.ts',
       'test/http/gateway.test.ts',
     ],
   ],
