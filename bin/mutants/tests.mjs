@@ -9,7 +9,9 @@ const keys = under('operations/keys', 'createKey updateKey migrateKeys');
 const state = ['test/lua/include/state.test.ts', 'test/store/layout.test.ts', 'test/store/keyRecord.test.ts'];
 
 /** Of all scripts that write records. */
-const records = ['test/operations/audit/listEvents.test.ts', 'test/operations/records.test.ts'];
+const records = ['operations/audit/listEvents', 'operations/records', 'store/keyspace'].map(
+  (name) => `test/${name}.test.ts`,
+);
 
 /** The first pattern that a path matches names its tests. */
 const nearest = [
@@ -28,7 +30,10 @@ const nearest = [
   ],
   [/decide\/charge/, [...verify, ...window, 'test/lua/include/counters.test.ts']],
   [/decide\/verify/, [...verify, ...analytics, 'test/store/snapshots.test.ts', 'test/store/decide.test.ts']],
-  [/decide\/(apis|totals|tags)/, [...analytics, 'test/store/bounded.test.ts', ...verify, ...ratelimits]],
+  [
+    /decide\/(apis|totals|tags)/,
+    [...analytics, 'test/store/bounded.test.ts', 'test/lua/include/usage.test.ts', ...verify, ...ratelimits],
+  ],
   [
     /decide\/(roots|call)/,
     [...verify, ...ratelimits, 'test/operations/rootKeys/expiry.test.ts', 'test/store/decide.test.ts'],
@@ -82,7 +87,7 @@ const nearest = [
     [...under('operations/rootKeys', 'createRootKey updateRootKey deleteRootKey listRootKeys expiry')],
   ],
   [/include\/usage/, ['test/lua/include/usage.test.ts', ...verify, ...analytics]],
-  [/include\/window/, [...ratelimits, ...window, ...verify]],
+  [/include\/window/, [...ratelimits, ...window, 'test/lua/include/counters.test.ts', ...verify]],
   [/lua\/analytics/, analytics],
   [/lua\/apis/, under('operations/apis', 'createApi getApi deleteApi listKeys')],
   [
