@@ -38,8 +38,9 @@ const nearest = [
     /decide\/(roots|call)/,
     [...verify, ...ratelimits, 'test/operations/rootKeys/expiry.test.ts', 'test/store/decide.test.ts'],
   ],
+  [/decide\/key/, [...verify, ...analytics, 'test/lua/include/counters.test.ts', 'test/store/decide.test.ts']],
   [
-    /decide\/(memo|snapshot|key|permitted)/,
+    /decide\/(memo|snapshot|permitted)/,
     [
       ...verify,
       'test/store/decide.test.ts',
@@ -130,7 +131,10 @@ const nearest = [
       ...keys,
     ],
   ],
-  [/domain\/keyString/, ['test/domain/keyString.test.ts', ...keys]],
+  [
+    /domain\/keyString/,
+    ['test/domain/keyString.test.ts', ...keys, ...analytics, 'test/operations/apis/listKeys.test.ts'],
+  ],
   [
     /domain\/grants/,
     [

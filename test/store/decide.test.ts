@@ -120,6 +120,23 @@ describe('a batch of much work', () => {
   });
 });
 
+describe('a broken record', () => {
+  const nameOf = (key: string) => Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digestOf(key)]);
+
+  test.each([
+    ['whose state is too short', (name: Buffer) => redis.hset(name, 'state', 'x'), /lua\/\S+\.lua:\d+: .*too short/],
+    ['of another type', (name: Buffer) => redis.multi().unlink(name).set(name, 'x').exec(), /WRONGTYPE/],
+  ])('%s fails its own item only, with the cause', async (_what, damage, cause) => {
+    const keys = [(await createKey()).key, (await createKey()).key, (await createKey()).key] as const;
+    await damage(nameOf(keys[1]));
+    calls = 0;
+    const [first, broken, last] = await Promise.allSettled(keys.map((key) => verify(key)));
+    expect(calls).toBe(1);
+    expect(broken).toMatchObject({ status: 'rejected', reason: { message: expect.stringMatching(cause) } });
+    for (const each of [first, last]) expect(each).toMatchObject({ value: { outcome: 'VALID' } });
+  });
+});
+
 /**
  * Redis's own function with its reply damaged: `damage` is Lua that changes `reply`. All answers stay with whom they are for,
  * or are errors.
