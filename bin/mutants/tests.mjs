@@ -25,6 +25,7 @@ const nearest = [
       ...ratelimits,
       ...under('operations/ratelimits', 'setOverride'),
       ...under('operations/analytics', 'getRatelimits'),
+      'test/store/bounded.test.ts',
       ...window,
     ],
   ],
@@ -121,8 +122,9 @@ const nearest = [
   [/lua\/roles/, under('operations/permissions', 'createRole getRole listRoles deleteRole setRolePermissions')],
   [/lua\/(sweep|workspaces)/, ['test/sweeper.test.ts', ...verify, ...analytics]],
   [/domain\/verification/, [...under('operations/keys', 'getKey whoami'), ...verify, 'test/http/gateway.test.ts']],
+  [/domain\/time/, ['test/config.test.ts', 'test/cli/cli.test.ts', ...keys]],
   [
-    /domain\/(share|time)/,
+    /domain\/share/,
     [
       'test/http/fairness.test.ts',
       'test/http/concurrency.test.ts',
