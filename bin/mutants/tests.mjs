@@ -25,6 +25,8 @@ const nearest = [
       ...ratelimits,
       ...under('operations/ratelimits', 'setOverride'),
       ...under('operations/analytics', 'getRatelimits'),
+      'test/operations/rootKeys/expiry.test.ts',
+      'test/operations/contract.test.ts',
       'test/store/bounded.test.ts',
       ...window,
     ],
