@@ -170,7 +170,7 @@ async function judge(worker, mutant, isSound) {
 function soundness() {
   const known = new Map();
   return async (worker, file) => {
-    if (!known.has(file)) known.set(file, worker.run([file]));
+    if (!known.has(file)) known.set(file, worker.run([file], undefined, 10));
     const { passed, failure } = await known.get(file);
     if (!passed)
       throw new Error(
@@ -192,7 +192,7 @@ function createWorker() {
   let changed = new Set();
 
   /** The next message of the runner; undefined when it ends or time is up. */
-  const reply = (files = 0) =>
+  const reply = (files = 10) =>
     new Promise((resolve) => {
       const done = (message) => {
         clearTimeout(timer);
@@ -229,10 +229,10 @@ function createWorker() {
   }
 
   return {
-    async run(files, mutant) {
+    async run(files, mutant, patience = 1) {
       if (!runner) await start();
       if (mutant) writeFileSync(join(dir, mutant.file), mutant.source);
-      const answer = reply(files.length);
+      const answer = reply(patience * files.length);
       runner.send({ files, changed: [...changed, mutant?.file].filter(Boolean) });
       changed = new Set(mutant && [mutant.file]);
       const message = await answer;

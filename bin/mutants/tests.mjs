@@ -10,7 +10,9 @@ const keys = under('operations/keys', 'createKey updateKey migrateKeys');
 const state = ['test/lua/include/state.test.ts', 'test/store/layout.test.ts', 'test/store/keyRecord.test.ts'];
 
 /** Of all scripts that write records. */
-const records = ['test/operations/audit/listEvents.test.ts', 'test/operations/records.test.ts'];
+const records = ['operations/audit/listEvents', 'operations/records', 'store/keyspace'].map(
+  (name) => `test/${name}.test.ts`,
+);
 
 /** The first pattern that a path matches names its tests. */
 const nearest = [
@@ -24,18 +26,25 @@ const nearest = [
       ...ratelimits,
       ...under('operations/ratelimits', 'setOverride'),
       ...under('operations/analytics', 'getRatelimits'),
+      'test/operations/rootKeys/expiry.test.ts',
+      'test/operations/contract.test.ts',
+      'test/store/bounded.test.ts',
       ...window,
     ],
   ],
   [/decide\/charge/, [...verify, ...window, 'test/lua/include/counters.test.ts']],
   [/decide\/verify/, [...verify, ...analytics, 'test/store/snapshots.test.ts', 'test/store/decide.test.ts']],
-  [/decide\/(apis|totals|tags)/, [...analytics, 'test/store/bounded.test.ts', ...verify, ...ratelimits]],
+  [
+    /decide\/(apis|totals|tags)/,
+    [...analytics, 'test/store/bounded.test.ts', 'test/lua/include/usage.test.ts', ...verify, ...ratelimits],
+  ],
   [
     /decide\/(roots|call)/,
     [...verify, ...ratelimits, 'test/operations/rootKeys/expiry.test.ts', 'test/store/decide.test.ts'],
   ],
+  [/decide\/key/, [...verify, ...analytics, 'test/lua/include/counters.test.ts', 'test/store/decide.test.ts']],
   [
-    /decide\/(memo|snapshot|key|permitted)/,
+    /decide\/(memo|snapshot|permitted)/,
     [
       ...verify,
       'test/store/decide.test.ts',
@@ -94,9 +103,9 @@ const nearest = [
     [...under('operations/rootKeys', 'createRootKey updateRootKey deleteRootKey listRootKeys expiry')],
   ],
   [/include\/usage/, ['test/lua/include/usage.test.ts', ...verify, ...analytics]],
-  [/include\/window/, [...ratelimits, ...window, ...inspection, ...verify]],
+  [/include\/window/, [...ratelimits, ...window, ...inspection, 'test/lua/include/counters.test.ts', ...verify]],
   [/lua\/analytics/, analytics],
-  [/lua\/apis/, [...under('operations/apis', 'createApi getApi deleteApi listKeys'), 'test/cli/keyLines.test.ts']],
+  [/lua\/apis/, under('operations/apis', 'createApi getApi deleteApi listKeys')],
   [
     /lua\/identities/,
     under('operations/identities', 'updateIdentity createIdentity getIdentity deleteIdentity listIdentities'),
@@ -127,8 +136,9 @@ const nearest = [
   [/lua\/roles/, under('operations/permissions', 'createRole getRole listRoles deleteRole setRolePermissions')],
   [/lua\/(sweep|workspaces)/, ['test/sweeper.test.ts', ...verify, ...analytics]],
   [/domain\/verification/, [...under('operations/keys', 'getKey whoami'), ...verify, 'test/http/gateway.test.ts']],
+  [/domain\/time/, ['test/config.test.ts', 'test/cli/cli.test.ts', ...keys]],
   [
-    /domain\/(share|time)/,
+    /domain\/share/,
     [
       'test/http/fairness.test.ts',
       'test/http/concurrency.test.ts',
@@ -137,7 +147,10 @@ const nearest = [
       ...keys,
     ],
   ],
-  [/domain\/keyString/, ['test/domain/keyString.test.ts', ...keys]],
+  [
+    /domain\/keyString/,
+    ['test/domain/keyString.test.ts', ...keys, ...analytics, 'test/operations/apis/listKeys.test.ts'],
+  ],
   [
     /domain\/grants/,
     [
@@ -153,7 +166,6 @@ const nearest = [
       'test/domain/json.test.ts',
       'test/input/body.test.ts',
       ...under('operations/keys', 'updateKey'),
-      'test/cli/keyLines.test.ts',
       'test/http/gateway.test.ts',
     ],
   ],

@@ -66,12 +66,10 @@ export const grantsBytesMax = 65_536;
 export const areTooLong = (grants: readonly string[]): boolean => grantsText(grants).length > grantsBytesMax;
 
 export class Grants {
-  /** The stored form, see grantsText. */
-  readonly text: string;
   readonly #set: ReadonlySet<string>;
 
+  /** `text` is the stored form, see grantsText. */
   constructor(text: string) {
-    this.text = text;
     this.#set = new Set(text.split('\n').filter((grant) => grant !== ''));
   }
 

@@ -82,6 +82,9 @@ const refusals: Record<Exclude<Outcome, 'VALID'>, { code: ErrorCode; detail: str
   USAGE_EXCEEDED: { code: 'usage_exceeded', detail: 'The key has too few credits left.' },
 };
 
+/** The errors of the gateway check for outcomes other than VALID. */
+export const outcomeErrors: readonly ErrorCode[] = Object.values(refusals).map(({ code }) => code);
+
 /** Errors of a root key that Redis does not accept. */
 const rootKeyErrors: readonly ErrorCode[] = [
   'unauthorized',

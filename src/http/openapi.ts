@@ -16,7 +16,7 @@ import {
   Role,
   VerifiedRatelimit,
 } from '../operations/schemas.ts';
-import { gatewayPath, requestHeaders, responseHeaders } from './gateway.ts';
+import { gatewayPath, outcomeErrors, requestHeaders, responseHeaders } from './gateway.ts';
 
 /** Any object of the document, and JSON Schema 2020-12. */
 type Json = { [member: string]: unknown };
@@ -398,13 +398,8 @@ const gatewayErrors: readonly ErrorCode[] = [
   'invalid_input',
   'permissions_query_syntax',
   'malformed_request',
-  'invalid_key',
-  'key_disabled',
-  'key_expired',
-  'key_lacks_permission',
+  ...outcomeErrors,
   'precondition_failed',
-  'rate_limited',
-  'usage_exceeded',
   'gateway_misconfigured',
   'internal',
   'store_unavailable',

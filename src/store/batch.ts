@@ -45,15 +45,12 @@ export class Batch implements QueuedBatch {
   }
 
   addVerify(root: Buffer, values: Written<typeof verifyItem.fields>, weight: number, waiting: Waiting) {
-    const bytes = verifyItem.at.cached + values.cached.length + values.request.length;
-    const at = this.#begin(verifyKind, root, bytes, weight, waiting);
+    const at = this.#begin(verifyKind, root, verifyItem.size(values), weight, waiting);
     verifyItem.write(this.#items, at, values);
   }
 
   addLimit(root: Buffer, checks: readonly Written<typeof limitCheck.fields>[], waiting: Waiting) {
-    // `at.namespaceName` does not include the lengths of the two texts, 2 bytes each.
-    const head = limitCheck.at.namespaceName + 4;
-    const bytes = checks.reduce((sum, check) => sum + head + check.namespaceName.length + check.identifier.length, 1);
+    const bytes = checks.reduce((sum, check) => sum + limitCheck.size(check), 1);
     let at = this.#begin(limitKind, root, bytes, checks.length, waiting);
     this.#items[at++] = checks.length;
     for (const check of checks) at = limitCheck.write(this.#items, at, check);

@@ -3,6 +3,8 @@
 //
 // The braces are the hash tag of Redis Cluster: all keys of a workspace are in one slot, so a script may use any of them.
 
+import { keyRecordFields } from './layout.ts';
+
 /** The name of a workspace's own record, and the prefix of all its names. */
 export const workspaceKey = (workspaceId: string): string => `tg:{${workspaceId}}`;
 
@@ -68,9 +70,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':k:<digest>',
     type: 'hash',
-    holds:
-      'a key: state (packed, see src/store/layout.ts), start, created (if it is not the time in the id), updated, prefix, bytes (random bytes of its string, if not the default; 0 is unknown), name, meta, direct (permission numbers), roles (role numbers), migration',
-    fields: 'state start created updated prefix bytes name meta direct roles migration'.split(' '),
+    holds: 'a key: state (packed), and the fields that keyRecordFields of src/store/layout.ts describes',
+    fields: ['state', ...Object.keys(keyRecordFields)],
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time at which their record may be removed' },

@@ -172,7 +172,7 @@ export const limit = struct({ ...limitHead, id16: bytes(16), name: sized('nameBy
 /** The length of a limit's window, after all windows. */
 const windowBytes = struct({ bytes: uint(2) });
 
-const keyLive = struct({
+export const keyLive = struct({
   balance: uint(7),
   /** Unix milliseconds; 0 without a refill. */
   refillDue: uint(6),
@@ -180,7 +180,7 @@ const keyLive = struct({
   lastUsed: uint(6),
 });
 /** The counts of one hour, in the state of a key until the next hour. Only VALID verifications spend credits. */
-const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, 4), spent: uint(7) });
+export const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, 4), spent: uint(7) });
 /** Both, for a verification: it nearly always counts a VALID and leaves the other counts unchanged. */
 const keyTail = struct({
   ...keyLive.fields,

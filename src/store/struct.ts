@@ -64,6 +64,8 @@ export interface Struct<Of extends Fields> {
   /** Offset of each field, up to and including the first one of variable length. */
   readonly at: { readonly [Name in keyof Of]: number };
   read(reader: Reader): Values<Of>;
+  /** How many bytes `write` takes for these values. */
+  size(values: Written<Of>): number;
   /** Writes all fields from `at` on, and returns the offset after them. */
   write(buffer: Buffer, at: number, values: Written<Of>): number;
 }
@@ -84,6 +86,7 @@ export function struct<const Of extends Fields>(fields: Of): Struct<Of> {
     bytes: fixed,
     at: at as Struct<Of>['at'],
     read: readerOf(fields) as Struct<Of>['read'],
+    size: sizeOf(fields) as Struct<Of>['size'],
     write: writerOf(fields) as Struct<Of>['write'],
   };
 }
@@ -158,8 +161,18 @@ function writerOf(fields: Fields): unknown {
   return new Function('writeUint', 'writeLatin1', source)(writeUint, writeLatin1);
 }
 
+function sizeOf(fields: Fields): unknown {
+  const sizes = Object.entries(fields).map(([name, field]) => {
+    const fixed = fixedBytes(field);
+    if (fixed !== undefined) return `${fixed}`;
+    return field.kind === 'text' ? `${field.lengthBytes} + values.${name}.length` : `values.${name}.length`;
+  });
+  return new Function('values', `return ${sizes.join(' + ')};`);
+}
+
 function writeUint(buffer: Buffer, value: number, at: number, length: UintBytes) {
-  if (length === 2) buffer.writeUInt16BE(value, at);
+  if (length === 1) buffer[at] = value;
+  else if (length === 2) buffer.writeUInt16BE(value, at);
   else if (length === 4) buffer.writeUInt32BE(value, at);
   else {
     buffer.writeUIntBE(Math.floor(value / 2 ** 32), at, length - 4);

@@ -67,6 +67,14 @@ test('workspaces are listed in steps, in order, and none is missed', async () =>
   expect(listed.find(({ workspaceId }) => workspaceId === made[1000])).toMatchObject({ name: 'many 1000' });
 });
 
+test('a namespace that several checks of one call use for the first time is made once', async () => {
+  const { workspaceId, rootKey } = await createWorkspace();
+  const check = { namespace: 'new', limit: 10, duration: 60_000 };
+  const checks = ['a', 'b'].map((identifier) => ({ ...check, identifier }));
+  await call('ratelimits.multiLimit', checks, rootKey);
+  expect(await redis.hvals(namespaceNamesKey(workspaceKey(workspaceId)))).toEqual(['new']);
+});
+
 /** How often each command ran while `act` did. */
 async function commandsDuring(act: () => Promise<unknown>): Promise<Record<string, number>> {
   await redis.config('RESETSTAT');

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { PresentedRootKey } from '../../src/domain/caller.ts';
 import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
+import { outcomes } from '../../src/domain/verification.ts';
 import { AcceptedRootKeys } from '../../src/store/accepted.ts';
 import { type DecideOptions, Decider } from '../../src/store/decide.ts';
 import { readReply } from '../../src/store/decideReply.ts';
@@ -112,22 +113,28 @@ describe('a batch of much work', () => {
     expect((await verify(key)).credits).toBe(100 - 12 - 1);
   });
 
-  test('with many permission queries over long lists as well', async () => {
-    const slugs = Array.from({ length: 1000 }, (_, index) => `list.${index}`);
-    await ok('permissions.createRole', { name: 'lists', permissions: slugs });
-    const { key } = await createKey({ roles: ['lists'] });
-    await verify(key);
-    calls = 0;
-    const verified = await Promise.all(slugs.slice(0, 60).map((slug) => verify(key, { query: [slug] })));
-    expect(verified.every(({ outcome }) => outcome === 'VALID')).toBe(true);
-    expect(calls).toBeGreaterThan(1);
-  });
-
   test('an ordinary batch is one call', async () => {
     const { key } = await createKey({ credits: { remaining: 100 } });
     calls = 0;
     await Promise.all(Array.from({ length: 24 }, () => verify(key)));
     expect(calls).toBe(1);
+  });
+});
+
+describe('a broken record', () => {
+  const nameOf = (key: string) => Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digestOf(key)]);
+
+  test.each([
+    ['whose state is too short', (name: Buffer) => redis.hset(name, 'state', 'x'), /lua\/\S+\.lua:\d+: .*too short/],
+    ['of another type', (name: Buffer) => redis.multi().unlink(name).set(name, 'x').exec(), /WRONGTYPE/],
+  ])('%s fails its own item only, with the cause', async (_what, damage, cause) => {
+    const keys = [(await createKey()).key, (await createKey()).key, (await createKey()).key] as const;
+    await damage(nameOf(keys[1]));
+    calls = 0;
+    const [first, broken, last] = await Promise.allSettled(keys.map((key) => verify(key)));
+    expect(calls).toBe(1);
+    expect(broken).toMatchObject({ status: 'rejected', reason: { message: expect.stringMatching(cause) } });
+    for (const each of [first, last]) expect(each).toMatchObject({ value: { outcome: 'VALID' } });
   });
 });
 
@@ -179,7 +186,7 @@ describe('a reply that cannot be read', () => {
     ['has more limits than it says', 9, 0],
     ['has fewer limits than it says', 9, 50],
     ['has an outcome that there is not', 0, 200],
-    ['is of another outcome', 0, 7],
+    ['is of another outcome', 0, outcomes.length],
     ['is a refusal', 0, 20],
     ['is that of a limit check', 0, 10],
   ])('an answer that %s is its own caller’s error, and nobody else’s', async (_what, at, byte) => {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import type { Inspection } from '../../src/store/inspection.ts';
 import { workspaceKey } from '../../src/store/keyspace.ts';
-import { keyFixed } from '../../src/store/layout.ts';
+import { keyFixed, keyLive, usage } from '../../src/store/layout.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
@@ -356,7 +356,7 @@ describe('bytes that cannot be decoded', () => {
   });
 
   const linkAt = keyFixed.bytes;
-  const liveAndUsage = 19 + 35;
+  const liveAndUsage = keyLive.bytes + usage.bytes;
   const limitAt = linkAt + 2 + 16 + 'damage'.length + 1;
   test.each([
     ['link', linkAt, linkAt + 1, 3],

@@ -67,6 +67,10 @@ export async function survey(redis: RedisClient): Promise<{ seen: Set<string>; w
       if (entry.fields) {
         for (const field of await redis.hkeys(bytes)) if (!entry.fields.includes(field)) says(`has a field ${field}`);
       }
+      // Such lists are read by their members (BYLEX), which needs one score for all.
+      const isLexical = / in order: /.test(entry.holds);
+      if (isLexical && (await redis.zcount(bytes, '-inf', '+inf')) !== (await redis.zcount(bytes, 0, 0)))
+        says('has a score that is not 0');
       const mayStay = !entry.expires || entry.expires.startsWith('once ');
       // -1 is never.
       if (ttl === -1 ? !mayStay : !entry.expires) says(`expires in ${ttl} ms: should ${entry.expires ?? 'never'}`);

@@ -1,12 +1,13 @@
 // Histories of keys, as lua/include/usage.lua writes them, for tests that cannot wait until they came about.
 
 import { workspaceKey } from '../../src/store/keyspace.ts';
+import { outcomesCounted } from '../../src/store/layout.ts';
 
 /** An hour with 3 VALID, each for one credit, and 1 DISABLED, without an identity. */
 function hourEntry(hour: number): Buffer {
   const entry = Buffer.alloc(21);
   entry.writeUInt32BE(hour, 0);
-  entry[4] = 1 + 2 + 64;
+  entry[4] = 1 + 2 + 2 ** outcomesCounted;
   entry.writeUInt32BE(3, 5);
   entry.writeUInt32BE(1, 9);
   entry.writeUInt32BE(3, 16);

@@ -3,6 +3,7 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { keyFlags, usage } from '../../../src/store/layout.ts';
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
@@ -35,19 +36,14 @@ const limits = fc.array(
 const states = fc.record({
   id: bytes(24, 24),
   version: bytes(8, 8),
-  enabled: fc.boolean(),
-  limited: fc.boolean(),
-  refilled: fc.boolean(),
-  direct: fc.boolean(),
-  roles: fc.boolean(),
-  deleted: fc.boolean(),
+  ...Object.fromEntries(keyFlags.map((flag) => [flag, fc.boolean()])),
   expires: time,
   balance: safeInteger,
   refill_amount: safeInteger,
   refill_day: fc.integer({ min: 0, max: 31 }),
   refill_due: time,
   last_used: time,
-  usage: bytes(35, 35),
+  usage: bytes(usage.bytes, usage.bytes),
   link: fc.oneof(fc.constant(''), bytes(17, 271)),
   limits,
 });

@@ -129,6 +129,7 @@ describe('permissions.createRole: 403', () => {
     const { status, error } = await call('permissions.createRole', { name: 'no', permissions }, grants);
     expect(status).toBe(403);
     expect(error.detail).toContain('rbac.*.create_permission');
+    expect(error.detail).toContain('no.such');
     await expectNothing('no', 'no.such');
     const { status: allowed } = await call(
       'permissions.createRole',
