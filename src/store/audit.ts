@@ -6,7 +6,7 @@ import type { PageOf } from './pages.ts';
 import { fromNamed } from './records.ts';
 import { orStoreError } from './redis.ts';
 
-export interface AuditEvent {
+interface AuditEvent {
   id: string;
   time: number;
   rootKeyId: string;

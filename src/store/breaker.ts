@@ -15,7 +15,7 @@ const probePauseMs = 100;
 /** Targets that are probed at once. Further ones cost their callers the command timeout, as without a breaker. */
 const targetsMax = 100;
 
-export interface BreakerOptions {
+interface BreakerOptions {
   /** Sends a command to a target; it fails after the command timeout. */
   probe(target: string): Promise<unknown>;
   /** A probe without a reply opens the breaker after this time. */

@@ -24,7 +24,7 @@ import type { Scripts } from './scripts.ts';
 import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './snapshots.ts';
 import { WorkspaceQueues } from './workspaceQueues.ts';
 
-export interface VerifyRequest {
+interface VerifyRequest {
   /** SHA-256 of the key string, one character a byte. */
   digest: string;
   /** Credits. */
@@ -34,7 +34,7 @@ export interface VerifyRequest {
   tags?: readonly string[] | undefined;
 }
 
-export interface LimitCheck {
+interface LimitCheck {
   namespace: string;
   identifier: string;
   limit: number;

@@ -40,7 +40,7 @@ export interface Verified {
   atMs: number;
 }
 
-export interface LimitResult {
+interface LimitResult {
   passed: boolean;
   /** The effective limit: that of an override, or else of the request. */
   limit: number;
@@ -73,7 +73,7 @@ export interface Answer {
   atMs: number;
 }
 
-export const unreadable = () => new Error('decide: the reply of the script cannot be read.');
+const unreadable = () => new Error('decide: the reply of the script cannot be read.');
 
 /**
  * Returns the answers to the first of `sent` items, at least one. Throws when the head does not match the bytes that follow it:

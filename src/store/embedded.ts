@@ -1,10 +1,10 @@
 /**
- * The Redis that Tollgate runs itself when it is given none: one redis-server (or valkey-server) on a Unix socket below
- * the data directory, with the append-only file on. It listens on no port. It has a process group of its own, so that
- * Ctrl-C in a terminal reaches only us, and we stop it after the last answer.
+ * The embedded Redis, which Tollgate starts when REDIS_URL is empty: one redis-server (or valkey-server) on a Unix socket in
+ * the data directory, with the append-only file on. It listens on no port. It has a process group of its own, so that Ctrl-C in
+ * a terminal reaches only Tollgate, which stops it after the last response.
  *
- * One process at a time owns a data directory. An owner that is killed leaves its redis-server running: the next owner
- * shuts that one down cleanly and starts its own.
+ * One process at a time owns a data directory. If the owner is killed, its redis-server continues to run: the next owner shuts
+ * it down cleanly and starts its own.
  */
 import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -32,30 +32,30 @@ const startWaitMs = 10_000;
 const shutdownWaitMs = 30_000;
 const pollMs = 20;
 const restartDelayMs = { first: 100, max: 5_000 };
-/** A Redis that has run this long and ends is a new trouble, not the old one: the delays begin again. */
+/** If Redis ends after this time, the delays begin again. */
 const steadyAfterMs = 60_000;
-/** 7.0 is the first with hash-max-listpack-value, 7.2 the first with WAITAOF. */
-const oldest = { usual: '7.0', durable: '7.2' };
-/** A socket address holds 104 bytes where it holds the fewest, one of them the final zero. */
+/** 7.0 is the first version with hash-max-listpack-value, 7.2 the first with WAITAOF. */
+const minVersion = { usual: '7.0', durable: '7.2' };
+/** The shortest limit of all systems is 104 bytes, including the final zero. */
 const socketPathBytesMax = 103;
 
 export interface EmbeddedRedis {
   url: string;
-  /** Ends Redis, waits until it has written everything and is gone, and gives up the data directory. */
+  /** Stops Redis, waits until it has written everything and ended, and releases the data directory. */
   stop(): Promise<void>;
 }
 
-export interface EmbeddedOptions {
+interface EmbeddedOptions {
   dataDir: string;
-  /** The server program; without it, the first of redis-server and valkey-server on the PATH that is new enough. */
+  /** The server program; by default the first of redis-server and valkey-server on the PATH that is new enough. */
   binary?: string;
-  /** Writes to the disk before every answer, and can say that it did. */
+  /** Redis writes to the disk before every reply, and has WAITAOF. */
   durable?: boolean;
-  /** Told, in a sentence, what an operator should know of: an orphan, a long load, an unexpected end, a restart. */
+  /** Receives messages for the operator: an orphan, a long load, an unexpected end, a restart. */
   onEvent?: (message: string) => void;
 }
 
-/** Refuses when another process owns the data directory, and when there is no Redis to run. */
+/** Rejects when another process owns the data directory, and when no suitable Redis is installed. */
 export async function startEmbedded({
   dataDir,
   binary,
@@ -63,31 +63,31 @@ export async function startEmbedded({
   onEvent = () => {},
 }: EmbeddedOptions): Promise<EmbeddedRedis> {
   const program = findProgram(binary ? [binary] : ['redis-server', 'valkey-server'], durable);
-  let place: Place;
+  let paths: Paths;
   try {
     mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-    place = placeOf(dataDir);
-    makePrivate(place.dir);
-    makePrivate(place.socketDir);
+    paths = pathsOf(dataDir);
+    makePrivate(paths.dir);
+    makePrivate(paths.socketDir);
   } catch (cause) {
     throw new Error(`TOLLGATE_DATA_DIR cannot be used: ${(cause as Error).message}`, { cause });
   }
 
-  const release = await own(place.socketDir, dataDir);
+  const release = await own(paths.socketDir, dataDir);
   try {
-    await shutDownOrphan(place.socket, onEvent);
-    const redis = await keepRunning({ program, place, durable, onEvent });
-    return { url: urlOf(place.socket), stop: () => redis.stop().finally(release) };
+    await shutDownOrphan(paths.socket, onEvent);
+    const redis = await keepRunning({ program, paths, durable, onEvent });
+    return { url: urlOf(paths.socket), stop: () => redis.stop().finally(release) };
   } catch (error) {
     await release();
     throw error;
   }
 }
 
-/** Where the Redis of a data directory is reached, if it runs. For those who come beside the server, as the CLI does. */
+/** The URL of the embedded Redis of a data directory if it runs, for programs other than the server, such as the CLI. */
 export async function embeddedUrlIfRunning(dataDir: string): Promise<string | undefined> {
   if (!existsSync(dataDir)) return undefined;
-  const { socketDir, socket } = placeOf(dataDir);
+  const { socketDir, socket } = pathsOf(dataDir);
   if (!existsSync(socket)) return undefined;
   makePrivate(socketDir);
   return reply(await ask(socket, 'PING')).startsWith('+PONG') ? urlOf(socket) : undefined;
@@ -96,7 +96,7 @@ export async function embeddedUrlIfRunning(dataDir: string): Promise<string | un
 const urlOf = (socket: string) => `unix:${socket}`;
 
 function findProgram(names: string[], durable: boolean): string {
-  const needed = durable ? oldest.durable : oldest.usual;
+  const needed = durable ? minVersion.durable : minVersion.usual;
   const tooOld: string[] = [];
   for (const name of names) {
     const { stdout } = spawnSync(name, ['--version'], { encoding: 'utf8' });
@@ -110,15 +110,15 @@ function findProgram(names: string[], durable: boolean): string {
   );
 }
 
-interface Place {
-  /** Holds the append-only file, the configuration and the log. */
+interface Paths {
+  /** Directory of the append-only file, the configuration and the log. */
   dir: string;
-  /** Holds the sockets: `dir`, or a directory below /tmp when the path of `dir` is too long for a socket's address. */
+  /** Directory of the sockets: `dir`, or one in /tmp if the path of `dir` is too long for a socket's address. */
   socketDir: string;
   socket: string;
 }
 
-function placeOf(dataDir: string): Place {
+function pathsOf(dataDir: string): Paths {
   const dir = join(realpathSync(dataDir), 'redis');
   const hash = createHash('sha256').update(dir).digest('hex').slice(0, 12);
   const longestName = newOwnerName();
@@ -129,7 +129,7 @@ function placeOf(dataDir: string): Place {
   return { dir, socketDir, socket: join(socketDir, 'redis.sock') };
 }
 
-/** Makes a directory that nobody else may enter. Below /tmp, another user may have taken the name: that is refused. */
+/** Creates a directory that no other user may enter. Throws if it belongs to another user, as it may in /tmp. */
 function makePrivate(path: string) {
   mkdirSync(path, { recursive: true, mode: 0o700 });
   const found = lstatSync(path);
@@ -140,13 +140,13 @@ function makePrivate(path: string) {
 }
 
 /**
- * Runs what makes files that nobody else may read, whatever the operator's umask: they lie in a private directory, and
- * stay private wherever they are moved.
+ * Calls a function whose new files no other user may read, independent of the operator's umask. Their directory is private too, but
+ * they may be moved.
  */
-function privately<Made>(make: () => Made): Made {
+function withPrivateUmask<Result>(create: () => Result): Result {
   const umask = process.umask(0o077);
   try {
-    return make();
+    return create();
   } finally {
     process.umask(umask);
   }
@@ -155,22 +155,22 @@ function privately<Made>(make: () => Made): Made {
 const newOwnerName = () => `owner-${randomBytes(4).toString('hex')}`;
 
 /**
- * Makes this process the owner of a directory; answers with the function that gives it up. An owner is a process that
- * listens on a socket `owner-…`: the system closes it however the process ends, and no pid can be taken for another's.
- * Each announces itself first and looks for others second, so of two that come at once at least one sees the other and
- * withdraws. Names are never used twice, so what a dead owner left can be removed without a race.
+ * Makes this process the owner of a directory. Returns the function that releases it. An owner is a process that listens on a
+ * socket `owner-…`: the system closes it however the process ends, and unlike a pid it cannot belong to another process. Each
+ * process first listens and then looks for others, so that of two at the same time at least one finds the other and withdraws.
+ * Names are never reused, so that the socket of a dead owner can be removed without a race.
  */
 async function own(socketDir: string, dataDir: string): Promise<() => Promise<void>> {
   let rival: string | undefined;
   for (let attempt = 0; attempt < 5; attempt++) {
     const name = newOwnerName();
     const server = createServer((socket) => socket.on('error', () => {}).end(`${process.pid}`)).unref();
-    privately(() => server.listen(join(socketDir, name)));
+    withPrivateUmask(() => server.listen(join(socketDir, name)));
     await once(server, 'listening');
     const release = () => new Promise<void>((resolve) => server.close(() => resolve()));
 
     rival = await findOwner(socketDir, name);
-    // Our own socket is gone when a rival looked at it in the instant between bind and listen. That rival owns now.
+    // A rival that connects between our bind and listen removes our socket. Then it is the owner.
     if (rival === undefined && existsSync(join(socketDir, name))) return release;
     await release();
     await delay(100 + Math.random() * 200);
@@ -181,7 +181,7 @@ async function own(socketDir: string, dataDir: string): Promise<() => Promise<vo
   );
 }
 
-/** The pid of another living owner, empty when it does not say. */
+/** The pid of another owner that runs; '' if it does not send it. */
 async function findOwner(socketDir: string, ownName: string): Promise<string | undefined> {
   for (const name of readdirSync(socketDir)) {
     if (!name.startsWith('owner-') || name === ownName) continue;
@@ -194,58 +194,58 @@ async function findOwner(socketDir: string, ownName: string): Promise<string | u
 
 async function shutDownOrphan(socket: string, onEvent: (message: string) => void) {
   if ((await ask(socket, 'PING')) === 'absent') return;
-  onEvent('The redis-server of an earlier Tollgate that was killed still runs. Shutting it down.');
-  // NOSAVE is about the RDB file, which is off; the append-only file is always written. It also ends a running script.
+  onEvent('The redis-server of an earlier Tollgate that was killed is still running. Shutting it down.');
+  // NOSAVE concerns the RDB file, which is off; the append-only file is always written. It also ends a running script.
   const answer = await ask(socket, 'SHUTDOWN NOSAVE', shutdownWaitMs);
   if (answer === 'absent' || answer === 'closed') return;
   throw new Error(
-    `The redis-server of an earlier Tollgate still runs on ${socket} and does not shut down` +
+    `The redis-server of an earlier Tollgate is still running on ${socket} and does not shut down` +
       `${answer === 'silent' ? '' : `: ${answer.reply.trim()}`}. Stop that process first.`,
   );
 }
 
 interface Running {
   program: string;
-  place: Place;
+  paths: Paths;
   durable: boolean;
   onEvent: (message: string) => void;
 }
 
 /** Starts Redis, and starts it again whenever it ends before `stop`. */
-async function keepRunning({ program, place, durable, onEvent }: Running) {
+async function keepRunning({ program, paths, durable, onEvent }: Running) {
   const stopping = new AbortController();
-  let child = launch(program, place, durable);
-  // However we come to exit: Redis then ends by itself, and the next start has no orphan to deal with.
+  let child = launch(program, paths, durable);
+  // Also ends Redis if this process exits without `stop`, so that the next start finds no orphan.
   const end = () => child.kill('SIGTERM');
   process.once('exit', end);
-  await untilReady(child, place, onEvent);
+  await untilReady(child, paths, onEvent);
   const supervision = supervise();
 
   async function supervise() {
     let delayMs = restartDelayMs.first;
-    /** Why the last launch failed, if it did: `child` is then still the one that ended before. */
+    /** Why the last launch failed; then `child` is still the process before it. */
     let failure: string | undefined;
     for (;;) {
       const startedAt = performance.now();
       await ended(child);
       if (performance.now() - startedAt > steadyAfterMs) delayMs = restartDelayMs.first;
       if (!stopping.signal.aborted) {
-        const trouble = failure ?? `redis-server ended unexpectedly (${howEnded(child)}).`;
-        onEvent(`${trouble} Starting it again in ${delayMs} ms.`);
+        const reason = failure ?? `redis-server ended unexpectedly (${howEnded(child)}).`;
+        onEvent(`${reason} Starting it again in ${delayMs} ms.`);
         await delay(delayMs, undefined, { signal: stopping.signal }).catch(() => {});
       }
       if (stopping.signal.aborted) return;
       delayMs = Math.min(delayMs * 2, restartDelayMs.max);
       try {
-        child = launch(program, place, durable);
+        child = launch(program, paths, durable);
         failure = undefined;
       } catch (error) {
-        // No file descriptor, no room, no memory: troubles that pass, and that Tollgate must outlive.
+        // No file descriptor, disk space or memory: temporary errors, after which Tollgate tries again.
         failure = `redis-server could not be run (${(error as Error).message}).`;
         continue;
       }
-      await untilReady(child, place, onEvent).then(
-        () => onEvent('redis-server runs again.'),
+      await untilReady(child, paths, onEvent).then(
+        () => onEvent('redis-server is running again.'),
         (error: Error) => stopping.signal.aborted || onEvent(error.message),
       );
     }
@@ -262,14 +262,14 @@ async function keepRunning({ program, place, durable, onEvent }: Running) {
   };
 }
 
-function launch(program: string, { dir, socket }: Place, durable: boolean): ChildProcess {
+function launch(program: string, { dir, socket }: Paths, durable: boolean): ChildProcess {
   const configFile = join(dir, 'redis.conf');
   writeFileSync(configFile, configOf(dir, socket, durable), { mode: 0o600 });
   const log = openSync(logOf(dir), 'a', 0o600);
   const options: SpawnOptions = { cwd: dir, detached: true, stdio: ['ignore', log, log] };
   try {
-    const child = privately(() => spawn(program, [configFile], options));
-    // Without a listener an error would end the process; `ended` and `untilReady` see it by the missing pid.
+    const child = withPrivateUmask(() => spawn(program, [configFile], options));
+    // An error without a listener would end this process. `ended` and `untilReady` detect it by the missing pid.
     child.on('error', () => {}).unref();
     return child;
   } finally {
@@ -290,10 +290,10 @@ logfile ""
 appendonly yes
 appendfsync ${durable ? 'always' : 'everysec'}
 save ""
-# A record that was pushed out would be a key that is gone or a limit that forgets.
+# An evicted record would be a key that no longer exists, or a limit that admits too much.
 maxmemory-policy noeviction
 
-# Records and windows stay in the compact encodings.
+# Records and windows keep the compact encodings.
 hash-max-listpack-entries 128
 hash-max-listpack-value 16384
 zset-max-listpack-value 64
@@ -304,8 +304,8 @@ lazyfree-lazy-server-del yes
 lazyfree-lazy-user-del yes
 `;
 
-/** Throws, with the process ended, when Redis does not come up. Loading may take as long as it needs. */
-async function untilReady(child: ChildProcess, { dir, socket }: Place, onEvent: (message: string) => void) {
+/** Waits until Redis replies; loading its data may take any time. If it does not start, ends it and rejects. */
+async function untilReady(child: ChildProcess, { dir, socket }: Paths, onEvent: (message: string) => void) {
   let loading = false;
   for (const startedAt = performance.now(); ; await delay(pollMs)) {
     if (hasEnded(child)) throw new Error(`redis-server did not start (${howEnded(child)}). ${lastLines(logOf(dir))}`);
@@ -317,12 +317,12 @@ async function untilReady(child: ChildProcess, { dir, socket }: Place, onEvent: 
     } else if (!loading && performance.now() - startedAt > startWaitMs) {
       child.kill('SIGKILL');
       await ended(child);
-      throw new Error(`redis-server did not answer within ${startWaitMs} ms of its start. ${lastLines(logOf(dir))}`);
+      throw new Error(`redis-server did not reply within ${startWaitMs} ms of its start. ${lastLines(logOf(dir))}`);
     }
   }
 }
 
-/** A child without a pid never ran. */
+/** A child without a pid could not be started. */
 const hasEnded = (child: ChildProcess) =>
   child.pid === undefined || child.exitCode !== null || child.signalCode !== null;
 
@@ -334,12 +334,12 @@ const howEnded = (child: ChildProcess) =>
 const lastLines = (file: string) =>
   `The last lines of ${file}:\n${readFileSync(file, 'utf8').trimEnd().split('\n').slice(-8).join('\n')}`;
 
-/** What became of a connection: nobody listens there, it was closed without a word, nothing came in time, or a reply. */
+/** Result of a connection: no process listens, it was closed without a reply, no reply in time, or the first bytes of a reply. */
 type Answer = 'absent' | 'closed' | 'silent' | { reply: string };
 
 const reply = (answer: Answer) => (typeof answer === 'string' ? '' : answer.reply);
 
-/** Connects to a socket, says one line and waits for the first words back. Too little for a Redis client. */
+/** Connects to a socket, sends a line if there is one, and waits for the first bytes of a reply. */
 function ask(socketPath: string, line?: string, waitMs = replyWaitMs): Promise<Answer> {
   return new Promise((resolve) => {
     const socket = connect(socketPath);
@@ -353,7 +353,7 @@ function ask(socketPath: string, line?: string, waitMs = replyWaitMs): Promise<A
     socket.on('data', (bytes) => settle({ reply: bytes.toString() }));
     socket.on('close', () => settle('closed'));
     socket.on('error', (error: NodeJS.ErrnoException) => {
-      // Only these two say that no process listens. After any other error there may be one: the close that follows counts.
+      // Only these two errors mean that no process listens. After any other error, the 'close' event decides.
       if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') settle('absent');
     });
   });

@@ -50,7 +50,7 @@ export interface InspectedLimit {
 }
 
 /** A window stored next to the record: of a limit that requests bring, or that was removed or got another duration. */
-export interface InspectedCounter {
+interface InspectedCounter {
   name: string;
   duration: number;
   /** When Redis removes it. */

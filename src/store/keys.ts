@@ -60,7 +60,7 @@ export interface CreateKeys {
   dryRun?: boolean | undefined;
 }
 
-export type Created =
+type Created =
   | { created: (string | null)[] }
   | { refused: 'api_not_found' }
   | { refused: 'role_not_found' | 'create_permission' | 'key_id_taken'; name: string };
@@ -85,12 +85,12 @@ export interface KeyChanges {
   permissions?: readonly string[] | undefined;
 }
 
-export type Updated =
+type Updated =
   | { refused?: undefined }
   | { refused: 'key_not_found' | 'refill_unlimited' }
   | { refused: 'role_not_found' | 'create_permission'; name: string };
 
-export interface Balance {
+interface Balance {
   /** Undefined is unlimited. */
   remaining: number | undefined;
   refill: Refill | undefined;

@@ -1,7 +1,7 @@
-// The one declaration of all bytes and numeric codes that TypeScript and Lua exchange or store: the state of keys and
-// identities, the items and answers of a batch, the snapshot of a key, and usage counts. TypeScript reads and writes them by
+// The one declaration of all bytes and numeric codes that TypeScript and Lua exchange or store: the states of keys and
+// identities, the items and answers of a batch, the snapshot of a key, and usage counts. TypeScript reads and writes them with
 // these structures (struct.ts). In lua/, names in capitals that are declared here are replaced by literals when a script is
-// assembled, and what `struct.pack` and `struct.unpack` are given is checked against the declaration (scripts.ts).
+// assembled, and calls of `struct.pack` and `struct.unpack` are checked against the declaration (luaSource.ts).
 //
 // A change of what is stored (marked "stored") needs another `dataVersion` and a word in CHANGELOG.md: golden bytes in
 // test/store/layout.test.ts fail until both are there.
@@ -38,8 +38,8 @@
 //             00 00 00 00 00 00 00 00
 //             00 00 00 00 00 00 03                             spent           3 credits
 //
-// What every verification changes is at the end. Redis's Lua hashes each byte of every string it makes; so the new state is
-// one piece of the old one and a few new bytes.
+// Fields that every verification changes are at the end. Redis's Lua hashes each byte of every string that it creates, so the new
+// state is made of one part of the old state and a few new bytes.
 
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
@@ -61,28 +61,28 @@ import {
   uint,
 } from './struct.ts';
 
-/** Of all data in Redis. Another version is refused at the start, see dataVersion.ts. */
+/** The version of all data in Redis. Data of another version is refused at the start, see dataVersion.ts. */
 export const dataVersion = 2;
 
-/** An `expires` that never comes. 0 is a time like any other, long past. */
+/** `expires` of a key without expiry. 0 is a time, in the past. */
 export const never = 2 ** 48 - 1;
 
-/** Bits of the flags of a key, from 1. Only a key with one of `direct` and `roles` has permissions to read. */
+/** Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. */
 export const keyFlags = ['enabled', 'limited', 'refilled', 'direct', 'roles', 'deleted'] as const;
 
-/** Outcomes that are counted in usage, by key and by API. NOT_FOUND is about no key. */
+/** The number of outcomes that usage counts: all except NOT_FOUND, which has no key. */
 export const outcomesCounted = outcomes.length - 1;
 // A count by tag has one digit for its outcome, and an hour of a key's history one byte of bits.
 if (outcomesCounted > 7) throw new Error('layout: more than 7 outcomes are counted');
 
-/** Kinds of the items of a batch, from 1. */
+/** The kinds of items in a batch, numbered from 1. */
 export const itemKinds = ['verify', 'limit'] as const;
-/** Whose limit a limit of a verification is, from 1. */
+/** The owners of a limit of a verification, numbered from 1. */
 export const limitOwners = ['key', 'identity', 'request'] as const;
-/** Outcomes of a limit check. */
+/** Outcomes of a limit item. */
 export const limitPassed = 10;
 export const limitBlocked = 11;
-/** Why an item was refused, from `refusedFrom` on. Lua calls them by these names. */
+/** The reasons why an item is refused, numbered from `refusedFrom` on. Lua uses these names. */
 export const refusedFrom = 20;
 export const refusals = [
   'unauthorized',
@@ -96,14 +96,14 @@ export const refusals = [
   'too_many_records',
   'failed',
 ] as const;
-/** Added to the outcome of a verification: an earlier answer of the batch came with the snapshot of this key. */
+/** Added to the outcome of a verification: the snapshot of the key is that of an earlier answer of the batch. */
 export const snapshotBefore = 128;
-/** Added to the length of an answer: a snapshot of the key follows the answers. */
+/** Added to the length of an answer: its snapshot follows the answers. */
 export const withSnapshot = 32_768;
 
 // Stored.
 
-/** Two numbers that Lua compares without making a string. Unlike any other version of the workspace. */
+/** A version, which no other one of the workspace equals. Two numbers, which Lua compares without creating a string. */
 const version = struct({ time: uint(6), number: uint(2) });
 
 export const keyFixed = struct({
@@ -119,7 +119,7 @@ export const keyFixed = struct({
   /** 0 daily, 1 to 31 monthly. */
   refillDay: uint(1),
 });
-/** What a verification reads of it, with the length of the link that follows. */
+/** The fields of it that a verification reads, and the length of the link that follows. */
 const keyDecides = struct({
   version: opaque(version),
   api8: keyFixed.fields.api8,
@@ -139,18 +139,18 @@ interface KeyRecordField {
 }
 
 /**
- * The fields of the record of a key, besides `state`. `display` ones are in replies as they are (KeyReply in records.ts), `given`
- * ones are stored when a key is created, `updated` ones as updateKey gives them, and `copied` ones are those of a key's successor,
- * too. `flag` is set in the state of a key that has the field.
+ * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in records.ts); the script
+ * that creates a key stores its `given` fields; updateKey stores `updated` fields; a successor of a key has its `copied` fields.
+ * `flag` is set in the state of a key that has the field.
  */
 export const keyRecordFields = {
   /** The beginning of its string. */
   start: { display: true, given: false, updated: false, copied: false, flag: undefined },
-  /** Unix milliseconds; missing where it is the time in the id. */
+  /** Unix milliseconds; missing if it is the time in the id. */
   created: { display: true, given: false, updated: false, copied: false, flag: undefined },
   updated: { display: true, given: false, updated: false, copied: false, flag: undefined },
   prefix: { display: true, given: true, updated: false, copied: true, flag: undefined },
-  /** Random bytes of its string; missing where as many as by default, 0 where unknown. */
+  /** Random bytes of its string; missing for the default number, 0 if unknown. */
   bytes: { display: true, given: true, updated: false, copied: true, flag: undefined },
   name: { display: true, given: true, updated: true, copied: true, flag: undefined },
   /** JSON. */
@@ -163,25 +163,25 @@ export const keyRecordFields = {
   migration: { display: false, given: false, updated: false, copied: false, flag: undefined },
 } as const satisfies Record<string, KeyRecordField>;
 
-/** The link of a key to an identity; a key without one has none of these bytes, only its length of 0. */
+/** The link of a key to an identity. A key without an identity has only its length, 0. */
 const link = struct({ identityId16: bytes(16), externalId: rest });
 
 const limitHead = { limit: uint(7), duration: uint(7), autoApply: uint(1), nameBytes: uint(2) };
-/** A limit as it is configured. How many there are is before them (1), their windows and the lengths of these after them. */
+/** A configured limit. Before the limits is their count (1), after them their windows, and then the lengths of the windows. */
 export const limit = struct({ ...limitHead, id16: bytes(16), name: sized('nameBytes') });
-/** How many bytes the window of a limit has, after all windows. */
+/** The length of a limit's window, after all windows. */
 const windowBytes = struct({ bytes: uint(2) });
 
 const keyLive = struct({
   balance: uint(7),
-  /** Unix milliseconds; 0 where there is no refill. */
+  /** Unix milliseconds; 0 without a refill. */
   refillDue: uint(6),
-  /** Unix milliseconds; 0 is never. */
+  /** Unix milliseconds; 0 if it was never used. */
   lastUsed: uint(6),
 });
-/** The counts of one hour, in the state of a key until the next hour. Credits are spent by what is VALID. */
+/** The counts of one hour, in the state of a key until the next hour. Only VALID verifications spend credits. */
 const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, 4), spent: uint(7) });
-/** Both, as a verification reads them: it nearly always counts a VALID, and passes the refusals on as they are. */
+/** Both, for a verification: it nearly always counts a VALID and leaves the other counts unchanged. */
 const keyTail = struct({
   ...keyLive.fields,
   hour: usage.fields.hour,
@@ -191,7 +191,7 @@ const keyTail = struct({
 });
 
 /** The state of an identity; its limits follow, with the windows that all its keys share. */
-export const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
+const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
 
 /**
  * An hour in the history of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted, `usageSpent` if credits
@@ -203,7 +203,7 @@ export const usageSpent = uint(7);
 /** The externalId at that time, or ''. */
 export const usageEntryEnd = struct({ externalId: text(1) });
 
-/** The name of a count by tag, in the hash of an API and day. Credits spent are counted in a field with `s` before it. */
+/** The name of a count by tag, in the hash of an API and day. Credits spent have a field with `s` before this name. */
 export const tagField = struct({
   hourOfDay: bytes(2),
   /** A digit. */
@@ -218,10 +218,10 @@ const override = struct({ id16: bytes(16), limit: uint(7), duration: uint(7), cr
 
 // Sent.
 
-/** What the version of a snapshot consists of: the key's own, those of its identity (8) and of all permissions (8) if it has them. */
+/** The version of a snapshot: that of the key, then of its identity (8) and of all permissions and roles (8) if it has them. */
 const snapshotVersion = struct({ ...version.fields, dependencies: text(1) });
 
-/** Each item of a batch begins so. `bytes` are those that follow. */
+/** The beginning of each item of a batch. `bytes` is the number of bytes that follow it. */
 export const itemHead = struct({ bytes: uint(4), kind: uint(1), root: uint(1) });
 export const verifyItem = struct({
   digest: bytes(32),
@@ -229,10 +229,10 @@ export const verifyItem = struct({
   cost: uint(7),
   /** The version of the snapshot that the server has cached; zeros are none. */
   cached: opaque(snapshotVersion),
-  /** Nothing, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. */
+  /** Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. */
   request: rest,
 });
-/** A limit item is how many checks there are (1), and these. All of them pass and are charged, or none is. */
+/** A limit item is the number of checks (1), then each check. All of them are charged, or none. */
 export const limitCheck = struct({
   cost: uint(7),
   limit: uint(7),
@@ -241,20 +241,20 @@ export const limitCheck = struct({
   identifier: text(2),
 });
 
-/** The first reply of a batch begins so; then the length of each answer (2), then the answers. */
+/** The beginning of the first string in the reply to a batch; then the length of each answer (2), then the answers. */
 export const batchHead = struct({
-  /** When it was decided, Unix milliseconds by Redis's clock. */
+  /** Time of the decision by Redis's clock, Unix milliseconds. */
   now: uint(6),
-  /** Answers: fewer than items when the call took long. The caller sends the other items again. */
+  /** Number of answers: less than of items if the call took long. The server sends the remaining items again. */
   count: uint(1),
 });
 export const answerBytes = uint(2);
-/** The answer to a verification that found a key. To any other it is its outcome alone. */
+/** The answer to a verification. For NOT_FOUND it is the outcome alone. */
 export const verified = struct({ outcome: uint(1), hasBalance: uint(1), balance: uint(7), limits: uint(1) });
 export const verifiedLimit = struct({
   /** See limitOwners. */
   owner: uint(1),
-  /** Its place among the limits of the owner, from 1. */
+  /** Its number among the limits of the owner, from 1. */
   number: uint(1),
   exceeded: uint(1),
   remaining: uint(7),
@@ -264,18 +264,18 @@ export const verifiedLimit = struct({
 export const limited = struct({ outcome: uint(1), checks: uint(1) });
 export const limitedCheck = struct({
   passed: uint(1),
-  /** The one that counted: an override replaces that of the request. */
+  /** The effective limit: that of an override, or else of the request. */
   limit: uint(7),
   remaining: uint(7),
   /** Unix milliseconds. */
   reset: uint(7),
-  /** The id of the override, without prefix, or nothing. */
+  /** The id of the override without prefix; empty if there is none. */
   override: text(1),
 });
 /** `detail` is what the reason is about, such as a missing permission or a message. */
 export const refused = struct({ reason: uint(1), detail: text(2) });
 
-/** The cached view of a key: what an answer has beside the decision. It changes only with its version. */
+/** The cacheable part of a verification's response. It changes only with its version. */
 export const snapshot = struct({
   version: opaque(snapshotVersion),
   id16: bytes(16),
@@ -285,9 +285,9 @@ export const snapshot = struct({
   name: optional(2),
   /** JSON. */
   meta: optional(4),
-  /** Slugs, joined by line breaks; nothing where `permissionLists` is not empty. */
+  /** Slugs, joined by line breaks; empty if `permissionLists` is not. */
   slugs: ascii(4),
-  /** Of a key with very many permissions, lists of their numbers instead (`,3,17,`), joined by line breaks. */
+  /** Lists of permission numbers (`,3,17,`), joined by line breaks, instead of `slugs` for a key with very many permissions. */
   permissionLists: ascii(4),
   roles: list(2, struct({ name: text(2) })),
   limits: list(1, limit),
@@ -299,7 +299,7 @@ export const snapshotIdentity = struct({
   meta: optional(4),
   limits: list(1, limit),
 });
-/** Both, as Lua packs them: as one string. */
+/** Both, as Lua packs them in one string. */
 const snapshotWithIdentity = struct({
   ...snapshot.fields,
   identityId16: snapshotIdentity.fields.id16,
@@ -310,7 +310,7 @@ const snapshotWithIdentity = struct({
 
 // In Lua.
 
-/** The structures that scripts read and write, by the names they have there. `merged` are counts that they read as one string. */
+/** The structures that scripts use, by their names in Lua. `merged` are counts that scripts read as one string. */
 const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[] }> = {
   KEY_FIXED: { of: keyFixed },
   KEY_DECIDES: { of: keyDecides },
@@ -339,10 +339,10 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
 
 const upper = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase();
 
-/** A string of zeros, as Lua writes it. */
+/** A Lua literal of a string of zeros. */
 const zeros = (count: number): string => `'${'\\0'.repeat(count)}'`;
 
-/** Names of the fields of a key's record, as arguments of a command or items of a table. */
+/** The names of fields of a key's record, as arguments of a Lua call or items of a table. */
 const fieldNames = (property?: 'display' | 'given' | 'updated' | 'copied'): string =>
   Object.entries(keyRecordFields)
     .filter(([, field]) => property === undefined || field[property])
@@ -397,10 +397,10 @@ function literalsOf(): Map<string, string> {
   return literals;
 }
 
-/** What names in capitals stand for in lua/. */
+/** The literals of names in capitals in lua/. */
 export const luaLiterals: ReadonlyMap<string, string> = literalsOf();
 
-/** What `struct.unpack` of a structure is to be assigned to, and how many values `struct.pack` takes. */
+/** The names of the values that `struct.unpack` returns for a structure, and the number of values that `struct.pack` takes. */
 export const luaSignatures: ReadonlyMap<string, readonly { name: string; packed: number }[]> = new Map(
   Object.entries(luaStructs).map(([name, { of, merged }]) => [name, luaNames(of.fields, merged)]),
 );

@@ -62,7 +62,7 @@ const roleOf = ({ id, name, description }: RoleReply): RoleOfKey => ({
 });
 
 /** The numbers in a list such as `,3,17,`. */
-export const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
+const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
 
 export function openRbac({ scripts, now, actorText }: StoreContext) {
   async function readPermissions(workspaceId: string, idOrSlug: string, numbers: string): Promise<PermissionReply[]> {

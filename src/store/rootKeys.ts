@@ -6,7 +6,7 @@ import type { AcceptedRootKeys } from './accepted.ts';
 import type { StoreContext } from './context.ts';
 import { fromNamed, type Reply } from './records.ts';
 
-export interface NewRootKey {
+interface NewRootKey {
   digest: Buffer;
   start: string;
   name?: string | undefined;
@@ -26,7 +26,7 @@ export interface RootKeyRecord {
   lastUsedAt?: number;
 }
 
-export interface RootKeyChanges {
+interface RootKeyChanges {
   name?: string | null | undefined;
   permissions?: readonly string[] | undefined;
   enabled?: boolean | undefined;

@@ -11,7 +11,7 @@ import { assemble, libraryPrefix, locate, type Script, scriptNames } from './lua
 import type { StoreObserver } from './observer.ts';
 import { type RedisClient, storeError } from './redis.ts';
 
-export type Argument = string | number | Buffer;
+type Argument = string | number | Buffer;
 
 export interface Scripts {
   /** Runs a script on a workspace. Strings in the reply are text. */

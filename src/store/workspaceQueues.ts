@@ -21,7 +21,7 @@ export interface QueuedBatch {
   fail(error: unknown): void;
 }
 
-export interface QueueOptions<Batch extends QueuedBatch> {
+interface QueueOptions<Batch extends QueuedBatch> {
   newBatch: () => Batch;
   /** Sends a batch and settles each of its requests; rejects when it could settle none of them. */
   send: (workspaceId: string, batch: Batch) => Promise<void>;

@@ -236,7 +236,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     await ask(url, (redis) => redis.set('name', 'Tollgate'));
     process.kill(await pidOf(url), 'SIGKILL');
 
-    await vi.waitFor(() => expect(events).toContain('redis-server runs again.'), waiting);
+    await vi.waitFor(() => expect(events).toContain('redis-server is running again.'), waiting);
     expect(events[0]).toBe('redis-server ended unexpectedly (SIGKILL). Starting it again in 100 ms.');
     expect(await ask(url, (redis) => redis.get('name'))).toBe('Tollgate');
   });
@@ -251,7 +251,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     const delays = () => events.flatMap((event) => again.exec(event)?.[1] ?? []);
     await vi.waitFor(() => expect(delays().slice(0, 2)).toEqual(['200', '400']), waiting);
     rmSync(configFile(), { recursive: true });
-    await vi.waitFor(() => expect(events).toContain('redis-server runs again.'), waiting);
+    await vi.waitFor(() => expect(events).toContain('redis-server is running again.'), waiting);
     expect(events.filter((event) => event.includes('ended unexpectedly'))).toHaveLength(1);
     expect(await ask(url, (redis) => redis.ping())).toBe('PONG');
   });
