@@ -109,7 +109,6 @@ describe('dependence points one way', () => {
       [...sources, ...filesBelow('test', '.ts'), ...filesBelow('test', '.mjs'), ...programs].flatMap(importedNames),
     );
     const unused = sources
-      .filter((path) => !exportsPending.test(path))
       .flatMap((path) => exportedNames(path).map((name) => `${path} ${name}`))
       .filter((name) => !imported.has(name));
     expect(unused).toEqual([]);
@@ -392,9 +391,6 @@ describe('references in comments and documents', () => {
     expect(broken(file, text)).toEqual(expected);
   });
 });
-
-/** Its exports are cleaned up with its restructuring. */
-const exportsPending = /^src\/store\//;
 
 const exportedNames = (path: string) =>
   [...read(path).matchAll(/^export (?:async )?(?:const|function\*?|class|interface|type) (\w+)/gm)].map((m) => m[1]!);

@@ -10,7 +10,7 @@ import type { QueuedBatch } from './workspaceQueues.ts';
 export type SnapshotsOfBatch = Map<string, SnapshotText | Promise<SnapshotText>>;
 
 /** A request in a batch. */
-export interface Waiting {
+interface Waiting {
   /** Reads its answer; throws when the answer cannot be read. */
   settle(answer: Answer, snapshots: SnapshotsOfBatch): void;
   reject(error: unknown): void;

@@ -34,7 +34,7 @@ interface VerifyRequest {
   tags?: readonly string[] | undefined;
 }
 
-export interface LimitCheck {
+interface LimitCheck {
   namespace: string;
   identifier: string;
   limit: number;

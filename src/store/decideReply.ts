@@ -73,7 +73,7 @@ export interface Answer {
   atMs: number;
 }
 
-export const unreadable = () => new Error('decide: the reply of the script cannot be read.');
+const unreadable = () => new Error('decide: the reply of the script cannot be read.');
 
 /**
  * Returns the answers to the first of `sent` items, at least one. Throws when the head does not match the bytes that follow it:

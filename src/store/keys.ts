@@ -60,7 +60,7 @@ export interface CreateKeys {
   dryRun?: boolean | undefined;
 }
 
-export type Created =
+type Created =
   | { created: (string | null)[] }
   | { refused: 'api_not_found' }
   | { refused: 'role_not_found' | 'create_permission' | 'key_id_taken'; name: string };
@@ -90,7 +90,7 @@ type Updated =
   | { refused: 'key_not_found' | 'refill_unlimited' }
   | { refused: 'role_not_found' | 'create_permission'; name: string };
 
-export interface Balance {
+interface Balance {
   /** Undefined is unlimited. */
   remaining: number | undefined;
   refill: Refill | undefined;

@@ -10,7 +10,7 @@ export interface Refill {
   refillDay?: number;
 }
 
-export interface Credits {
+interface Credits {
   remaining: number;
   refill?: Refill;
 }
@@ -61,7 +61,7 @@ interface LimitReply {
   autoApply?: 1;
 }
 
-export interface IdentityReply {
+interface IdentityReply {
   id: string;
   externalId: string;
   meta?: string;
@@ -99,7 +99,7 @@ export interface KeyReply extends Partial<Record<DisplayField, string>> {
   identity?: Reply;
 }
 
-export function readLimit(reply: Reply): Ratelimit {
+function readLimit(reply: Reply): Ratelimit {
   const { id, name, limit, duration, autoApply } = fromNamed<LimitReply>(reply);
   return { id: `rl_${id}`, name, limit: Number(limit), duration: Number(duration), autoApply: autoApply === 1 };
 }

@@ -10,7 +10,7 @@ import {
   type SnapshotIdentity,
   type SnapshotText,
 } from '../domain/verification.ts';
-import * as layout from './layout.ts';
+import { type limit as limitStruct, never, snapshotIdentity, snapshot as snapshotStruct } from './layout.ts';
 import { Reader, type Values } from './struct.ts';
 
 /** Bytes of cached snapshots, in each of two generations. */
@@ -110,12 +110,12 @@ export interface VersionedSnapshot {
 /** Reads what lua/include/decide/snapshot.lua packs. The caller has to read the slugs of the numbers in `permissionLists`. */
 export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLists: string[] } {
   const reader = new Reader(packed);
-  const { version, ...fields } = layout.snapshot.read(reader);
+  const { version, ...fields } = snapshotStruct.read(reader);
   const snapshot: Snapshot = {
     keyId: `key_${fields.id16}${fields.apiId.slice(-8)}`,
     apiId: fields.apiId,
     enabled: fields.enabled === 1,
-    expires: fields.expires === layout.never ? undefined : fields.expires,
+    expires: fields.expires === never ? undefined : fields.expires,
     name: fields.name,
     meta: fields.meta === undefined ? undefined : new JsonText(fields.meta),
     permissions: linesOf(fields.slugs),
@@ -127,13 +127,13 @@ export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLi
 }
 
 function readIdentity(reader: Reader): SnapshotIdentity {
-  const { id16, externalId, meta, limits } = layout.snapshotIdentity.read(reader);
+  const { id16, externalId, meta, limits } = snapshotIdentity.read(reader);
   return { id: `id_${id16}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: limits.map(ratelimitOf) };
 }
 
 const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
 
-const ratelimitOf = ({ id16, name, limit, duration, autoApply }: Values<typeof layout.limit.fields>): Ratelimit => ({
+const ratelimitOf = ({ id16, name, limit, duration, autoApply }: Values<typeof limitStruct.fields>): Ratelimit => ({
   id: `rl_${id16}`,
   name,
   limit,
