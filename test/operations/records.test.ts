@@ -185,6 +185,15 @@ test('a workspace of before is counted when something is next made', async () =>
   expect(await recordsOf(workspaceId)).toBe(recordsMax);
 });
 
+test('the sweeper counts what an earlier version made', async () => {
+  const { run, apiId, workspaceId } = await workspaceOf(10);
+  await run('keys.createKey', { apiId });
+  await run('ratelimits.setOverride', { ...limit('counted'), identifier: 'a' });
+  const there = await recordsOf(workspaceId);
+  await redis.hdel(workspaceKey(workspaceId), 'key_records', 'override_records');
+  expect(await tollgate.store.sweep.count(workspaceId)).toBe(there);
+});
+
 test('the operator can make a root key in a full workspace', async () => {
   const { workspaceId } = await workspaceOf(recordsMax);
   const rootKey = await tollgate.createRootKey(['*'], workspaceId);
