@@ -185,6 +185,11 @@ test('a workspace of before is counted when something is next made', async () =>
   expect(await recordsOf(workspaceId)).toBe(recordsMax);
 });
 
+test('a new workspace has one record, its root key', async () => {
+  const { workspaceId } = await tollgate.createWorkspace();
+  expect(await tollgate.store.sweep.count(workspaceId)).toBe(1);
+});
+
 test('the sweeper counts what an earlier version made', async () => {
   const { run, apiId, workspaceId } = await workspaceOf(10);
   await run('keys.createKey', { apiId });
