@@ -185,6 +185,20 @@ test('a workspace from before the count is counted at its next creation', async 
   expect(await recordsOf(workspaceId)).toBe(recordsMax);
 });
 
+test('a new workspace has one record, its root key', async () => {
+  const { workspaceId } = await tollgate.createWorkspace();
+  expect(await tollgate.store.sweep.count(workspaceId)).toBe(1);
+});
+
+test('the sweeper counts what an earlier version made', async () => {
+  const { run, apiId, workspaceId } = await workspaceOf(10);
+  await run('keys.createKey', { apiId });
+  await run('ratelimits.setOverride', { ...limit('counted'), identifier: 'a' });
+  const there = await recordsOf(workspaceId);
+  await redis.hdel(workspaceKey(workspaceId), 'key_records', 'override_records');
+  expect(await tollgate.store.sweep.count(workspaceId)).toBe(there);
+});
+
 test('the operator can create a root key in a full workspace', async () => {
   const { workspaceId } = await workspaceOf(recordsMax);
   const rootKey = await tollgate.createRootKey(['*'], workspaceId);

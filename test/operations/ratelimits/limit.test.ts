@@ -1,6 +1,7 @@
 // The window itself is compared with a model in test/lua; here is what a caller sees of it.
 
 import { describe, expect, test } from 'vitest';
+import { createRootKeyString } from '../../../src/domain/keyString.ts';
 import { connect } from '../../../src/store/redis.ts';
 import { harness, type InputOf } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
@@ -270,6 +271,13 @@ describe('ratelimits.limit: 403', () => {
     expect((await call('ratelimits.limit', request, both)).data).toMatchObject({ success: true, remaining: 1 });
     expect((await call('ratelimits.limit', request, limitOnly)).data).toMatchObject({ success: true, remaining: 0 });
   });
+});
+
+test('ratelimits.limit: a root key that is unknown or has expired is refused as such', async () => {
+  const unknown = createRootKeyString(tollgate.workspaceId).key;
+  expect(await call('ratelimits.limit', fresh(), unknown)).toMatchObject({ status: 401, code: 'unauthorized' });
+  const expired = await createRootKey(['*'], tollgate.workspaceId, clock.now);
+  expect(await call('ratelimits.limit', fresh(), expired)).toMatchObject({ status: 403, code: 'root_key_expired' });
 });
 
 describe('ratelimits.limit: 404', () => {
