@@ -1,5 +1,5 @@
 // Measures whole requests over loopback HTTP, with server and Redis on this machine, and compares them with peers that do
-// the same work. Does not measure networks, TLS, or more than one server process. Rounds are interleaved, so that a
+// the same work. It does not measure networks, TLS, or more than one server process. Rounds are interleaved, so that a
 // disturbance of the machine affects all targets.
 import { generator, generatorNote, merged, openLoad, percentile } from './support/load.mjs';
 import { numbersOf, readOptions, refuse } from './support/options.mjs';
@@ -11,7 +11,7 @@ import { targets } from './targets/index.mjs';
 const help = `npm run bench -- [options]      compares Tollgate with peers and with bare servers; takes less than ten minutes
   --only a,b           of ${Object.keys(targets).join(', ')}
   --rounds n           number of interleaved rounds, 5 by default; figures are medians of the rounds
-  --seconds s          seconds of each run at 64 connections, 5 by default; other runs take two fifths of it
+  --seconds s          seconds of each run at 64 connections (or the first number given), 5 by default; other runs take 40 %
   --connections a,b    numbers of connections, 1,16,64,256 by default
   --json               print the result, with every run, as JSON on standard output
   --quick              run for a few seconds, to see that the bench works; its figures are meaningless
@@ -34,7 +34,8 @@ const [seconds] = numbersOf(options.seconds, [options.quick ? 1 : 5], help);
 const levels = numbersOf(options.connections, options.quick ? [16] : [1, 16, 64, 256], help);
 const main = levels.includes(64) ? 64 : levels[0];
 // wrk takes whole seconds.
-const secondsAt = (connections) => (connections === main ? seconds : Math.max(1, Math.round(seconds * 0.4)));
+const otherSeconds = Math.max(1, Math.round(seconds * 0.4));
+const secondsAt = (connections) => (connections === main ? seconds : otherSeconds);
 
 async function compare() {
   const open = {};
@@ -81,7 +82,7 @@ const figuresOf = ({ requests, seconds, latency, serverCpu, redisCpu, othersCore
 function reportAll(open) {
   const runsOf = (name, level = main) => open[name]?.runs.get(level) ?? [];
   const of = (runs, figure) => median(runs.map((run) => run[figure]));
-  /** The median of the rounds' ratios: a disturbance of a whole round affects both targets. */
+  /** The median of the rounds' ratios, not the ratio of the medians: a disturbed round slows both targets and cancels out. */
   const ratio = (a, b, figure = 'perSecond', level = main) =>
     median(runsOf(a, level).map((run, round) => run[figure] / (runsOf(b, level)[round]?.[figure] ?? Number.NaN)));
 
@@ -118,7 +119,7 @@ function reportAll(open) {
   const markdown = [
     table(head, rows),
     `Load: ${generator}${generatorNote}. Medians of ${rounds} interleaved rounds of ${seconds} s at ${main} connections, ` +
-      `${secondsAt(Number.NaN)} s at others; \`/ bare\` is requests/s relative to \`bare\`, the median of the rounds' ratios. ` +
+      `${otherSeconds} s at others; \`/ bare\` is requests/s relative to \`bare\`, the median of the rounds' ratios. ` +
       `CPU: processor time per request. Other processes took at most ${number(others)} of a core during a run` +
       `${others > 0.15 ? ': **disturbed**' : ''}.`,
     names.map((name) => `- \`${name}\`: ${targets[name].does}`).join('\n'),

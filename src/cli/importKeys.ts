@@ -30,10 +30,10 @@ interface Import {
   dryRun?: true;
 }
 
-/** Bounds of a step, which blocks Redis for a few milliseconds. */
+/** A step has at most these. It blocks Redis for a few milliseconds. */
 const linesPerStep = 250;
 const bytesPerStep = 1024 * 1024;
-/** Rejections that are printed. The file contains all of them. */
+/** At most this many rejections are printed. The file has all of them. */
 const printedRejections = 10;
 
 const actor = { ...cliActor, operation: 'cli.import' };
@@ -85,7 +85,7 @@ export async function importKeys(store: Store, config: Config, file: string, opt
       const read = readLines(step.lines, config, api);
       await creating;
       creating = createRecords(step, read);
-      // A failure is handled one step later.
+      // The next `await creating` throws its failure; this only avoids an unhandled rejection.
       creating.catch(() => {});
     }
     await creating;
@@ -221,7 +221,7 @@ class Importer {
   unknownLength = 0;
   readonly #store: Store;
   readonly #options: Import;
-  /** In a dry run: names and ids that the import would have created by now. */
+  /** In a dry run: names of roles and ids of APIs that earlier lines would have created. */
   readonly #newRoles = new Set<string>();
   readonly #newApis = new Set<string>();
 
@@ -309,7 +309,7 @@ class Importer {
       return rejections;
     }
 
-    // A step is created completely or not at all. Keys that prevent it are removed until it succeeds.
+    // A step is created completely or not at all. If it is refused, the keys at fault are rejected and the rest is tried again.
     let left = distinct;
     while (left.length > 0) {
       const request: CreateKeys = {

@@ -2,7 +2,7 @@
 
 import type { JsonText } from './json.ts';
 
-/** Ordered by their numbers in lua/decide.lua, from 1. */
+/** Their order gives the numbers that Lua uses, from 1. It is not the order of the checks. */
 export const outcomes = [
   'VALID',
   'DISABLED',

@@ -201,7 +201,7 @@ class Exchange<R extends Request> {
 
   /** Receives a part of the body. An empty body is one empty part. */
   #receive(part: ArrayBuffer, isLastPart: boolean) {
-    if (this.#phase !== 'reading') return; // Sent before the connection was paused.
+    if (this.#phase !== 'reading') return; // It had arrived when the connection was paused.
     if (this.#keepsBody) {
       const refusal = this.#keep(part, isLastPart);
       if (refusal) {
@@ -243,8 +243,8 @@ class Exchange<R extends Request> {
     this.#phase = 'paused';
     this.#isLast = true;
     this.#native.pause();
-    // In a later turn: if the connection is closed within its own callback, uWebSockets.js still parses the bytes it has
-    // as a next request. Until the response, a next request closes the connection.
+    // In a later turn. If the connection is closed within its own callback, uWebSockets.js still parses the bytes that it
+    // has buffered as another request. Later, such a request only closes the connection.
     setImmediate(() => {
       if (this.#phase === 'paused') this.#handle();
     });
@@ -324,8 +324,8 @@ const statusLines = new Map(
   Object.entries(STATUS_CODES).map(([status, text]) => [Number(status), `${status} ${text}`]),
 );
 
-// Written by `takeHeader` and read by `readHead` and `Exchange` in the same callback: one pass over the headers without a
-// closure per request. `getHeader` returns the first of two headers and does not show that there is a second.
+// Written by `takeHeader` and read by `readHead` and `Exchange` in the same callback, so that the headers are read in one pass
+// and no closure is made per request. `getHeader` returns the first of two headers and does not show that there is a second.
 let authorization: string | undefined;
 let contentType: string | undefined;
 let contentLength: string | undefined;
@@ -437,15 +437,16 @@ function send(
     return ok;
   };
   writeHead(native, request, response);
-  // The client closes the connection: uWebSockets.js cannot close it after a response in several parts.
+  // Asks the client to close the connection: uWebSockets.js cannot close it after a response in several parts.
   if (closeConnection) native.writeHeader('Connection', 'close');
   if (!sendFrom(0) && !isDone) native.onWritable(sendFrom);
 }
 
 /**
  * Writes a response and closes the connection when the kernel has all of it. `end` could close it too, but while a slow
- * reader's response is still in memory, it reads and serves further requests. So for uWebSockets.js this response never
- * ends: its announced total is one byte more than it has. A next request that is read meanwhile closes the connection.
+ * reader's response is still in memory, it reads and serves further requests. So uWebSockets.js is given a total of one
+ * byte more than there is, and takes the response for unfinished; the client gets the true Content-Length. A request that is
+ * read meanwhile closes the connection.
  */
 function sendLast(native: HttpResponse, request: Request, response: Response) {
   const length = response.bytes?.length ?? Buffer.byteLength(response.body);
@@ -456,7 +457,7 @@ function sendLast(native: HttpResponse, request: Request, response: Response) {
     native.writeHeader('Connection', 'close');
     // The first call writes Content-Length.
     native.tryEnd('', length);
-    // Bytes accepted within a cork may not be sent yet. If one more byte is accepted afterwards, they are.
+    // Bytes accepted in a cork may still be unsent. When the last byte is accepted outside of it, all are sent.
     if (bytes.length > 1) native.tryEnd(bytes.subarray(0, -1), length + 1);
   });
   let isSent = bytes.length === 0;

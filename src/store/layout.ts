@@ -74,6 +74,7 @@ export const keyFlags = ['enabled', 'limited', 'refilled', 'direct', 'roles', 'd
 export const outcomesCounted = outcomes.length - 1;
 // A count by tag has one digit for its outcome, and an hour of a key's history one byte of bits.
 if (outcomesCounted > 7) throw new Error('layout: more than 7 outcomes are counted');
+if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a byte');
 
 /** The kinds of items in a batch, numbered from 1. */
 export const itemKinds = ['verify', 'limit'] as const;

@@ -22,12 +22,12 @@ export const newKeyFields = {
 const NewKeyInput = Fields(newKeyFields);
 type NewKeyInput = Static<typeof NewKeyInput>;
 
-/** Fields that the store expects as they are in the input. */
+/** Fields that are passed to the store unchanged. */
 type Unchanged = Exclude<keyof NewKeyInput, 'meta' | 'credits'>;
 
 /**
- * Returns the fields as the store expects them; `meta` is JSON text. A field that is not passed on does not compile: one of
- * `newKeyFields` because of `Unchanged`, and one that only `Input` has because it would have to be `never`.
+ * Returns the fields as the store expects them; `meta` is JSON text. Forgetting a field is a compile error: `Unchanged` requires
+ * those of `newKeyFields`, and any other field of `Input` would have to be `never`.
  */
 export function newKeyOf<Input extends NewKeyInput>(
   input: Input & Record<Exclude<keyof Input, keyof NewKeyInput>, never>,

@@ -31,7 +31,7 @@ const input = Fields({
   permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
 });
 
-/** Fields that the store expects as they are in the input. */
+/** Fields that are passed to the store unchanged. */
 type Unchanged = Exclude<keyof Static<typeof input>, 'keyId' | 'meta' | 'credits'>;
 
 export const updateKey = manages({

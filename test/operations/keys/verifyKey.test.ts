@@ -2,7 +2,7 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 
 const app = harness();
-/** The same Redis by a connection, and a memory, of its own. */
+/** A second server on the same Redis: its own connection and cache. */
 const otherServer = harness();
 const { clock, call, ok, send, createKey, createRootKey, createWorkspace } = app;
 
@@ -23,11 +23,11 @@ const verify = (key: string, extras: Extras = {}) => ok('keys.verifyKey', { key,
 const tryVerify = (key: string, extras: object = {}, as?: string | string[]) =>
   call('keys.verifyKey', { key, ...extras } as never, as);
 const newKey = async (input: NewKey = {}) => (await createKey({ apiId, ...input })).key;
-/** Has the server hold what it shows of a key, which it does from the second time on. */
+/** Makes the server cache the snapshot of a key, which it does from the second use on. */
 const hold = async (key: string) => {
   for (let times = 0; times < 2; times++) await verify(key);
 };
-/** Looks at the balance and at these limits, charging nothing. */
+/** Reads the balance and these limits with a verification of cost 0. */
 const look = (key: string, ...names: string[]) =>
   verify(key, { credits: { cost: 0 }, ratelimits: names.map((name) => ({ name, cost: 0 })) });
 
@@ -101,7 +101,7 @@ describe('keys.verifyKey: the answer', () => {
     ['EXPIRED', { expires: 1 }, {}],
     ['INSUFFICIENT_PERMISSIONS', {}, { permissions: 'documents.read' }],
     ['USAGE_EXCEEDED', {}, { credits: { cost: 8 } }],
-  ])('of a key that is %s still says whose it is', async (code, input, extras) => {
+  ])('a refusal with %s still has the fields and the identity of the key', async (code, input, extras) => {
     const key = await newKey({
       name: 'Alice',
       meta: { a: 1 },
@@ -115,7 +115,7 @@ describe('keys.verifyKey: the answer', () => {
     expect(answer).not.toHaveProperty('ratelimits');
   });
 
-  test('is the whole body, for a key string of any characters and a content type with a charset', async () => {
+  test('accepts any characters in the key string, and a content type with a charset', async () => {
     const body = JSON.stringify({ key: '\0"\\😀\u2028' });
     const { status, json } = await send('/v2/keys.verifyKey', { body, contentType: 'application/json; charset=utf-8' });
     expect({ status, json }).toEqual({
