@@ -192,3 +192,7 @@ describe('print', () => {
     expect(print({ a: absent, b: null, c: { d: absent }, e: [absent, 1] })).toBe('{"b":null,"c":{},"e":[null,1]}');
   });
 });
+
+test('memberTextsOf reads a single member too', () => {
+  expect(memberTextsOf('{"a": 1, "b": [ 2 ]}', ['b'])).toEqual(['[2]']);
+});
