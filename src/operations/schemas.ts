@@ -159,7 +159,11 @@ export const KeyRecord = Type.Object({
   updatedAt: Type.Optional(Type.Integer()),
   lastUsedAt: Type.Optional(Type.Integer({ description: 'Time of the last VALID verification in Unix milliseconds.' })),
   permissions: Type.Optional(
-    Type.Array(Type.String(), { description: 'Direct permissions and the permissions of its roles.' }),
+    Type.Unsafe<readonly string[] | JsonText>({
+      type: 'array',
+      items: { type: 'string' },
+      description: 'Direct permissions and the permissions of its roles.',
+    }),
   ),
   roles: Type.Optional(Type.Array(Type.String())),
   credits: Type.Optional(Credits),

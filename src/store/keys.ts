@@ -6,7 +6,7 @@ import type { StoreContext } from './context.ts';
 import { type Inspected, readInspection } from './inspection.ts';
 import type { PageOf } from './pages.ts';
 import { fromNamed, type KeyRecord, type KeyReply, type Refill, readKey, readRefill } from './records.ts';
-import { slugsOf } from './slugs.ts';
+import { printedSlugsOf } from './slugs.ts';
 
 /** Limits of the permissions and roles of a key. */
 export const permissionsMax = 1000;
@@ -97,11 +97,12 @@ interface Balance {
 }
 
 export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usageRetentionMs }: StoreContext) {
-  /** Reads a key's reply, and the slugs of its permissions if the script did not. */
-  async function complete(workspaceId: string, reply: unknown): Promise<KeyReply> {
+  /** Reads a key's reply, and the slugs of its permissions if the script did not. `isLarge` says that it did not. */
+  async function readReply(workspaceId: string, reply: unknown) {
     const key = fromNamed<KeyReply>(reply);
-    if (key.permissionLists.length > 0) key.slugs = await slugsOf(redis, workspaceId, key.permissionLists);
-    return key;
+    const isLarge = key.permissionLists.length > 0;
+    const permissions = isLarge ? await printedSlugsOf(redis, workspaceId, key.permissionLists) : undefined;
+    return { record: readKey(key, permissions), byteLength: byteLengthOf(key), isLarge };
   }
 
   async function read(
@@ -111,8 +112,8 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
   ): Promise<{ key: KeyRecord; byteLength: number } | undefined> {
     const reply = await scripts.run('keys/read', workspaceId, [keyId, digest, now()]);
     if (!reply) return undefined;
-    const key = await complete(workspaceId, reply);
-    return { key: readKey(key), byteLength: byteLengthOf(key) ?? defaultByteLength };
+    const { record, byteLength = defaultByteLength } = await readReply(workspaceId, reply);
+    return { key: record, byteLength };
   }
 
   return {
@@ -152,10 +153,9 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
         const [keys, last, more] = reply;
         let isLarge = false;
         for (const keyReply of keys) {
-          const key = await complete(workspaceId, keyReply);
-          const record = readKey(key);
+          const { record, isLarge: isLargeKey } = await readReply(workspaceId, keyReply);
           items.push(record);
-          isLarge ||= key.permissionLists.length > 0;
+          isLarge ||= isLargeKey;
           metaLength += (record.meta?.text.length ?? 0) + (record.identity?.meta.text.length ?? 0);
         }
         if (more === 0) return { items, next: undefined };
@@ -176,8 +176,8 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       if (!reply) return undefined;
       const items: ExportedKey[] = [];
       for (const [digest, keyReply] of reply[0]) {
-        const key = await complete(workspaceId, asText(keyReply));
-        items.push({ ...readKey(key), digest, byteLength: byteLengthOf(key) });
+        const { record, byteLength } = await readReply(workspaceId, asText(keyReply));
+        items.push({ ...record, digest, byteLength });
       }
       return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
     },

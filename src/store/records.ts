@@ -35,7 +35,8 @@ export interface KeyRecord {
   expires?: number;
   updatedAt?: number;
   lastUsedAt?: number;
-  permissions?: string[];
+  /** As JSON when there are very many. */
+  permissions?: readonly string[] | JsonText;
   roles?: string[];
   credits?: Credits;
   identity?: Identity;
@@ -120,7 +121,8 @@ export function readRefill({
 
 const numberOf = (value: string | undefined): number | undefined => (value === undefined ? undefined : Number(value));
 
-export function readKey(reply: KeyReply): KeyRecord {
+/** `permissions` replaces the slugs of the reply where it has lists of numbers. */
+export function readKey(reply: KeyReply, permissions?: JsonText): KeyRecord {
   const { balance, slugs, roleNames, limits } = reply;
   const refill = readRefill(reply);
   const expires = numberOf(reply.expires);
@@ -139,7 +141,7 @@ export function readKey(reply: KeyReply): KeyRecord {
     ...(expires !== undefined && { expires }),
     ...(updatedAt !== undefined && { updatedAt }),
     ...(lastUsedAt !== undefined && { lastUsedAt }),
-    ...(slugs.length > 0 && { permissions: slugs }),
+    ...((permissions || slugs.length > 0) && { permissions: permissions ?? slugs }),
     ...(roleNames.length > 0 && { roles: roleNames }),
     ...(balance !== undefined && { credits: { remaining: Number(balance), ...(refill && { refill }) } }),
     ...(identity && { externalId: identity.externalId, identity }),

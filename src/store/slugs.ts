@@ -1,5 +1,6 @@
 // Reads the slugs of keys with so many permissions that scripts return their numbers instead (lua/include/permissions.lua).
 
+import { JsonText } from '../domain/json.ts';
 import { chunks } from './chunks.ts';
 import { permissionSlugsKey, workspaceKey } from './keyspace.ts';
 import { orStoreError, type RedisClient } from './redis.ts';
@@ -32,13 +33,32 @@ const zero = 48;
  * permission that is deleted in the meantime is left out.
  */
 export async function slugsOf(redis: RedisClient, workspaceId: string, lists: readonly string[]): Promise<string[]> {
+  const found: string[] = [];
+  for await (const slugs of inSteps(redis, workspaceId, lists)) found.push(...slugs);
+  return found;
+}
+
+/**
+ * The same as JSON, printed step by step: a key may have a hundred thousand slugs, and printing them at once would hold the event
+ * loop for 60 ms and the strings in memory.
+ */
+export async function printedSlugsOf(
+  redis: RedisClient,
+  workspaceId: string,
+  lists: readonly string[],
+): Promise<JsonText> {
+  const parts: string[] = [];
+  for await (const slugs of inSteps(redis, workspaceId, lists)) {
+    if (slugs.length > 0) parts.push(JSON.stringify(slugs).slice(1, -1));
+  }
+  return new JsonText(`[${parts.join(',')}]`);
+}
+
+async function* inSteps(redis: RedisClient, workspaceId: string, lists: readonly string[]): AsyncGenerator<string[]> {
   const numbers = [...distinctNumbers(lists)];
   const key = permissionSlugsKey(workspaceKey(workspaceId));
-  const found: string[] = [];
   for (const some of chunks(numbers, stepMax)) {
-    for (const slug of await orStoreError(redis.hmget(key, ...some.map(String)))) {
-      if (slug !== null) found.push(slug);
-    }
+    const slugs = await orStoreError(redis.hmget(key, ...some.map(String)));
+    yield slugs.filter((slug) => slug !== null);
   }
-  return found;
 }
