@@ -79,7 +79,7 @@ describe('to Redis', () => {
     expect(asked.status).toBe(200);
 
     const untrusted = await refusal({ REDIS_URL });
-    expect(untrusted).toMatch(/^tollgate: Cannot reach Redis: self-signed certificate .*REDIS_CA_FILE names.*$/m);
+    expect(untrusted).toMatch(/^tollgate: Cannot reach Redis: self-signed certificate .*set REDIS_CA_FILE.*$/m);
     const unreadable = await refusal({ REDIS_URL, REDIS_CA_FILE: join(dir, 'none.pem') });
     expect(unreadable).toMatch(/^tollgate: The file of REDIS_CA_FILE cannot be read: ENOENT.*none\.pem'\n$/);
     report({

@@ -243,7 +243,8 @@ describe('a Redis that goes while the second worker starts', () => {
     const { server } = relay;
     const port = await portOf(server);
     expect(relay.refused).toBeGreaterThan(0);
-    expect(server.err).toMatch(/Cannot reach Redis[\s\S]*A worker ended with exit code 1\. Restarting it/);
+    const restarted = /Cannot reach Redis[\s\S]*A worker ended with exit code 1\. Restarting it/;
+    await vi.waitFor(() => expect(server.err).toMatch(restarted), waiting);
     expect((await fetch(`http://127.0.0.1:${port}/v2/liveness`)).status).toBe(200);
     await vi.waitFor(() => expect(workersOf(server)).toHaveLength(2), waiting);
     await vi.waitFor(async () => {
