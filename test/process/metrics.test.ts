@@ -254,7 +254,12 @@ test('waiting, failing and refused requests are in the metrics', async () => {
   expect((await verify(server)).status).toBe(200);
   redis.signal('SIGSTOP');
   const calls = Array.from({ length: 10 }, () => verify(server));
-  const stopped = scrape(server);
+  // The answer of Redis to an earlier check may still be valid.
+  const stopped = vi.waitFor(async () => {
+    const scraped = await scrape(server);
+    expect(scraped.of('redis_up')).toBe(0);
+    return scraped;
+  }, waiting);
   const statuses = (await Promise.all(calls)).map(({ status }) => status);
   redis.signal('SIGCONT');
   expect(statuses).toEqual(Array(10).fill(503));
