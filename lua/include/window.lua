@@ -136,6 +136,24 @@ local function window_charge(text, first, last, now, limit, duration, cost, may_
   return total, first_live, oldest, first - 1, new_window(ends, all_units, slice)
 end
 
+-- Takes `units` out of the slice that ends at `slice_end`. Returns `kept_until` and `suffix` as window_charge; nothing when there is no
+-- such slice.
+local function window_return(text, first, last, slice_end, units)
+  local kind = WINDOW_KINDS[string.byte(text, first)]
+  local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
+  local sum_at = last - 6
+  for position = sum_at - kind.bytes, first + WINDOW_HEAD_BYTES, -kind.bytes do
+    local steps, charged = struct.unpack(kind.entry, text, position)
+    if base + steps * step < slice_end then return nil end
+    if base + steps * step == slice_end then
+      local taken, sum = math.min(units, charged), struct.unpack('>I7', text, sum_at)
+      local entry = struct.pack(kind.entry, steps, charged - taken)
+      local suffix = entry .. string.sub(text, position + kind.bytes, sum_at - 1) .. struct.pack('>I7', sum - taken)
+      return position - 1, suffix
+    end
+  end
+end
+
 -- A counter in which entries that end more than a slice after `now` end at `now` plus a slice. Returns the same text when there are
 -- none; '' is an empty counter.
 local function settled_window(text, now, duration)

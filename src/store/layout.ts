@@ -77,7 +77,7 @@ if (outcomesCounted > 7) throw new Error('layout: more than 7 outcomes are count
 if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a byte');
 
 /** The kinds of items in a batch, numbered from 1. */
-export const itemKinds = ['verify', 'limit'] as const;
+export const itemKinds = ['verify', 'limit', 'lease', 'settle', 'forget'] as const;
 /** The owners of a limit of a verification, numbered from 1. */
 export const limitOwners = ['key', 'identity', 'request'] as const;
 /** Outcomes of a limit item. */
@@ -95,8 +95,11 @@ export const refusals = [
   'create_namespace',
   'too_many_counters',
   'too_many_records',
+  'leased',
   'failed',
 ] as const;
+/** The answer to an item that settles or forgets leases. */
+export const leaseDone = 12;
 /** Added to the outcome of a verification: the snapshot of the key is that of an earlier answer of the batch. */
 export const snapshotBefore = 128;
 /** Added to the length of an answer: its snapshot follows the answers. */
@@ -217,6 +220,30 @@ export const tagField = struct({
 /** An override of a namespace. */
 const override = struct({ id16: bytes(16), limit: uint(7), duration: uint(7), created: uint(6) });
 
+const sessionBytes = 16;
+
+/** The name of a lease of units: the session that has it, and its number there. */
+const leaseName = { session: bytes(sessionBytes), number: uint(6) };
+/** A lease of units in field `leases` of the record of a key, or of an identity whose limits it charged. */
+export const leaseEntry = struct({
+  ...leaseName,
+  /** Time of the charge by Redis's clock, Unix milliseconds. */
+  at: uint(6),
+  /** Of the state at that time: a balance that was refilled since gets nothing back. */
+  refillDue: uint(6),
+  /** Fingerprint of the limits at that time: limits that were changed since get nothing back. */
+  limits: bytes(8),
+});
+/** A session in the registry of its workspace (lua/include/decide/lease.lua). */
+export const registered = struct({
+  /** The longest term of its leases, in milliseconds. */
+  term: uint(2),
+  /** The number of its last lease; 0 when it has none. */
+  granted: uint(6),
+  /** The number of its last settlement. */
+  settled: uint(6),
+});
+
 // Sent.
 
 /** The version of a snapshot: that of the key, then of its identity (8) and of all permissions and roles (8) if it has them. */
@@ -232,6 +259,43 @@ export const verifyItem = struct({
   cached: opaque(snapshotVersion),
   /** Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. */
   request: rest,
+});
+/** The beginning of a lease item; VERIFY_ITEM follows. */
+export const leaseItem = struct({
+  /** How many more decisions like this one the server asks for. */
+  wanted: uint(2),
+  /** The number of the lease, which grows with every lease of the session. */
+  number: uint(6),
+});
+/** The beginning of a settle item: its number, which grows with every settlement of the session, and that of the tallies that follow. */
+export const settleItem = struct({ settlement: uint(6), tallies: uint(1) });
+/** What a session decided by itself about one key since its last settlement. */
+export const tally = struct({
+  digest: bytes(32),
+  /** The number of a lease of units that is returned; 0 if none is. */
+  number: uint(6),
+  /** How often `outcome` was decided. */
+  count: uint(4),
+  outcome: uint(1),
+  /** Decisions of the returned lease that were not used. */
+  unused: uint(2),
+  /** Credits of each decision. */
+  cost: uint(7),
+  /** Milliseconds since the last one. */
+  age: uint(4),
+  /** As in VERIFY_ITEM. */
+  request: text(2),
+});
+/** Leases of a key or its identity that count as spent, because their sessions did not return them: those of a `leased` refusal. */
+export const forgetItem = struct({ digest: bytes(32), leases: rest });
+/** The session that sends a batch with leases. */
+export const leaseSession = struct({
+  id: bytes(sessionBytes),
+  term: uint(2),
+  /** Whether keys with credits get leases of units. */
+  credits: uint(1),
+  /** The session has neither leases nor anything to settle: it leaves the registry. */
+  leaves: uint(1),
 });
 /** A limit item is the number of checks (1), then each check. All of them are charged, or none. */
 export const limitCheck = struct({
@@ -262,6 +326,13 @@ export const verifiedLimit = struct({
   /** Unix milliseconds. */
   reset: uint(7),
 });
+/** The beginning of the answer to a lease item; the answer to the verification follows. */
+export const granted = struct({
+  /** Decisions of the lease; 0 for a lease without units. */
+  units: uint(2),
+  /** Milliseconds; 0 for no lease. */
+  term: uint(2),
+});
 export const limited = struct({ outcome: uint(1), checks: uint(1) });
 export const limitedCheck = struct({
   passed: uint(1),
@@ -273,7 +344,10 @@ export const limitedCheck = struct({
   /** The id of the override without prefix; empty if there is none. */
   override: text(1),
 });
-/** `detail` is what the reason is about, such as a missing permission or a message. */
+/**
+ * `detail` is what the reason is about, such as a missing permission or a message; of `leased` the leases
+ * whose units may be returned, each `session:number`, separated by commas.
+ */
 export const refused = struct({ reason: uint(1), detail: text(2) });
 
 /** The cacheable part of a verification's response. It changes only with its version. */
@@ -328,6 +402,15 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   ITEM_HEAD: { of: itemHead },
   VERIFY_ITEM: { of: verifyItem },
   LIMIT_CHECK: { of: limitCheck },
+  LEASE_NAME: { of: struct(leaseName) },
+  LEASE_ENTRY: { of: leaseEntry },
+  REGISTERED: { of: registered },
+  LEASE_ITEM: { of: leaseItem },
+  SETTLE_ITEM: { of: settleItem },
+  TALLY: { of: tally },
+  FORGET_ITEM: { of: forgetItem },
+  LEASE_SESSION: { of: leaseSession },
+  GRANTED: { of: granted },
   BATCH_HEAD: { of: batchHead },
   VERIFIED: { of: verified },
   VERIFIED_LIMIT: { of: verifiedLimit },
@@ -391,6 +474,7 @@ function literalsOf(): Map<string, string> {
     REFUSAL_REASONS: luaTable(refusals.map((reason, index) => [reason, refusedFrom + index])),
     LIMIT_PASSED: limitPassed,
     LIMIT_BLOCKED: limitBlocked,
+    LEASE_DONE: leaseDone,
     SNAPSHOT_BEFORE: snapshotBefore,
     WITH_SNAPSHOT: withSnapshot,
   };

@@ -2,11 +2,12 @@
 --
 -- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The variables and
 -- tables here are used again for every item, because a table for each limit of each verification would be most of the work.
--- Only check_limits_and_balance, check_limits, check_stored, check_adhoc and check_limit change them.
+-- Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc and check_limit change them.
 
 -- @include "include/counters"
 -- @include "include/decide/call"
 -- @include "include/decide/key"
+-- @include "include/decide/leased"
 -- @include "include/names"
 -- @include "include/state"
 -- @include "include/window"
@@ -28,11 +29,14 @@ local charge_lengths, charge_identity_lengths
 local charge_suffix, charge_kept_until, charge_window_end = {}, {}, {}
 local IDENTITY_SLOTS = 100
 
+-- Charges a window: window_charge, or what lease.lua puts in its place.
+local charge_window = window_charge
+
 -- Checks a limit that applies, and appends its result. Returns kept_until and suffix of window_charge; with the settled window as
 -- suffix if it was charged while the clock was ahead.
 local function check_limit(owner, number, limit, duration, cost, bytes, first, last)
   local total, first_live, oldest, kept_until, suffix =
-    window_charge(bytes, first, last, call_now, limit, duration, cost, charge_allowed and not charge_exceeded)
+    charge_window(bytes, first, last, call_now, limit, duration, cost, charge_allowed and not charge_exceeded)
   if not total then
     charge_exceeded, charge_ahead = true, true
     return first - 1, settled_window(string.sub(bytes, first, last), call_now, duration)
@@ -175,11 +179,25 @@ local function check_limits_and_balance(requested, is_affordable)
   charge_allowed, charge_exceeded = is_affordable, false
   local refusal = check_limits(requested)
   if refusal then return nil, refusal end
-  if not charge_exceeded then return is_affordable and VALID or USAGE_EXCEEDED end
+  if not charge_exceeded and is_affordable then return VALID end
   if charge_ahead then return nil end
+  -- Units that a server has leased may be returned: then this refusal would be wrong.
+  refusal = refused_as_leased()
+  if refusal then return nil, refusal end
+  if not charge_exceeded then return USAGE_EXCEEDED end
   -- The results of limits before the exceeded one include a charge: they are computed again without it.
   if charge_count > 1 then check_limits(requested) end
   return RATE_LIMITED
+end
+
+-- Checks the limits, and charges them if `may_charge` and all pass, with another function in the place of window_charge. Returns
+-- whether all pass.
+local function check_limits_by(charge, requested, may_charge)
+  charge_window, charge_allowed, charge_exceeded = charge, may_charge, false
+  local checked, refusal = pcall(check_limits, requested)
+  charge_window = window_charge
+  if not checked then error(refusal, 0) end
+  return not refusal and not charge_exceeded
 end
 
 -- Formats to pack a state by the number of old bytes that it keeps. So it is created as one string: joining would create and hash

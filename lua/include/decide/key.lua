@@ -62,7 +62,6 @@ local function read_key(digest, has_snapshot)
   key_version_time, key_version_number, key_refill_amount, key_refill_day =
     version_time, version_number, refill_amount, refill_day
   key_flags, key_api = flag_sets[flags] or flags_of(flags), call_apis[api8] or read_api(api8)
-  if key_flags.deleted or not key_api.id then return false end
   key_limits_at, key_tail_at = KEY_LINK_AT + LINK_BYTES_LENGTH + link_bytes, #packed - KEY_TAIL_LENGTH + 1
   key_linked_id, key_external_id, key_identity, key_identity_display = '', '', nil, nil
   if link_bytes > 0 then
@@ -70,7 +69,7 @@ local function read_key(digest, has_snapshot)
     key_identity, key_identity_display = read_linked(packed, key_linked_id, has_snapshot)
     if key_identity then key_external_id = key_linked_id end
   end
-  return true
+  return not key_flags.deleted and key_api.id ~= false
 end
 
 -- The 24 characters of its id.

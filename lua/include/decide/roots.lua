@@ -19,16 +19,17 @@ local function abilities_of(grants)
   return abilities
 end
 
--- Reads a root key, if call_roots does not have it yet (callers check that). Returns {status of authenticate, grants, abilities,
+-- Reads a root key, if call_roots does not have it yet (callers check that). Returns {status of authenticate, grants, expires, abilities,
 -- allowed: results of `allows` by id}.
 local function read_root(index)
   local digest = string.sub(call_digests, index * 32 - 31, index * 32)
-  local status, grants = authenticate(call_workspace, digest, call_now)
+  local status, grants, _, expires = authenticate(call_workspace, digest, call_now)
   local abilities = abilities_of(grants)
   add_work(#grants / 400)
   local root = {
     status = status,
     grants = grants,
+    expires = expires,
     verifies_all = abilities.verifies_all,
     limits_all = abilities.limits_all,
     verifies_any = abilities.verifies_any,

@@ -21,8 +21,8 @@ local function counted_tags(tags, api8)
   return counted
 end
 
--- Counts an outcome, and the credits that it spent, for each of these tags.
-local function count_tags(tags, id24, external_id, outcome, spent)
+-- Counts `count` of an outcome, and the credits that they spent, for each of these tags.
+local function count_tags(tags, id24, external_id, outcome, spent, count)
   if #tags == 0 then return end
   local api8 = string.sub(id24, 17)
   local names, record = tag_names(call_workspace, api8), tag_usage(call_workspace, api8, call_day)
@@ -33,7 +33,7 @@ local function count_tags(tags, id24, external_id, outcome, spent)
   local head = call_hour_of_day .. outcome .. id24 .. struct.pack('>Bc0', #external_id, external_id)
   for _, tag in ipairs(tags) do
     local field = head .. tag
-    add_total(record, field, 1, bounded_by)
+    add_total(record, field, count, bounded_by)
     if spent > 0 then bounded_by.spent[field] = (bounded_by.spent[field] or 0) + spent end
   end
 end

@@ -45,11 +45,11 @@ local function precheck(request, text)
   return VALID
 end
 
--- The packed counts of an hour's refusals, with one more of this outcome.
-local function one_more(refusals, outcome)
+-- The packed counts of an hour's refusals, with `more` of this outcome.
+local function more_refusals(refusals, outcome, more)
   local at = 4 * (outcome - DISABLED)
   local count = struct.unpack('>I4', refusals, at + 1)
-  return string.sub(refusals, 1, at) .. struct.pack('>I4', count + 1) .. string.sub(refusals, at + 5)
+  return string.sub(refusals, 1, at) .. struct.pack('>I4', count + more) .. string.sub(refusals, at + 5)
 end
 
 -- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of the key if
@@ -106,7 +106,7 @@ local function verify(position, last, root_index)
   if is_valid then
     valid, last_used = valid + 1, call_now
   else
-    refusals = one_more(refusals, outcome)
+    refusals = more_refusals(refusals, outcome, 1)
   end
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = without_link(state) end
@@ -121,7 +121,7 @@ local function verify(position, last, root_index)
     local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
     flush_usage(call_workspace, key24(), key_linked_id, usage, call_retention)
   end
-  if tags then count_tags(tags, key24(), key_external_id, outcome, charged) end
+  if tags then count_tags(tags, key24(), key_external_id, outcome, charged, 1) end
   if snapshot then api.snapshots[digest] = true end
   api.counts[outcome], api.spent = api.counts[outcome] + 1, api.spent + charged
   return answer, snapshot

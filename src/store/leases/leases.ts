@@ -1,0 +1,356 @@
+// The leases of this process: decisions that it may repeat by itself, without Redis, for a short time.
+//
+// The life of a lease:
+//
+//   ask      A request that was decided often within a term is sent as a lease item (`ask`), with how many more decisions like it
+//            this process wants.
+//   grant    lua/include/decide/lease.lua decides it as any other, charges units for more of it in advance, and answers how many
+//            and for how long (`granted`). A decision that charges nothing (a key without limits and credits, or a refusal) is
+//            leased without units.
+//   decide   The same request (root key, key, cost and text) is decided here (`decide`) until the lease ends or its units are
+//            used. What was decided is tallied.
+//   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used (`settle`).
+//   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back (`recall`):
+//            they end at once, also those whose grant is on its way, and the recall is answered when they are settled.
+//
+// A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended here
+// before a change, which waits for the term after it was made, is answered.
+
+import { outcomes } from '../../domain/verification.ts';
+import type { Verified } from '../decideReply.ts';
+import type { tally as tallyStruct } from '../layout.ts';
+import type { Written } from '../struct.ts';
+
+export type Tally = Written<typeof tallyStruct.fields>;
+
+export interface LeaseOptions {
+  /** The longest term, in milliseconds. */
+  termMs: number;
+  /** A lease is asked for from this many decisions in a term on. */
+  after: number;
+  /** Milliseconds of a monotonic clock. */
+  nowMs: () => number;
+  /** Whether this process hears of recalls. */
+  mayAsk: () => boolean;
+  /** Sends a settlement. It rejects when it is not known whether Redis counted it. */
+  settle: (workspaceId: string, settlement: number, tallies: readonly Tally[], leaves: boolean) => Promise<void>;
+  observe?: LeaseObserver | undefined;
+}
+
+export interface LeaseObserver {
+  /** A lease was granted, with this many units. */
+  granted(units: number): void;
+  /** A lease of units ended or was recalled with this many units that were not used. */
+  returned(units: number): void;
+}
+
+/** What is leased: a request of a caller about a key. */
+export interface Request {
+  workspaceId: string;
+  rootDigest: string;
+  digest: string;
+  cost: number;
+  /** As in VERIFY_ITEM. */
+  text: Buffer;
+}
+
+/** A lease that was asked for, until its answer. */
+export interface Ask {
+  wanted: number;
+  number: number;
+  /** Resolves when the answer was processed. */
+  done: Promise<void>;
+}
+
+interface PendingAsk extends Ask {
+  request: Request;
+  askedAt: number;
+  isRecalled: boolean;
+  finish: () => void;
+}
+
+interface Lease {
+  request: Request;
+  /** 0 for a lease without units. */
+  number: number;
+  wanted: number;
+  endsAt: number;
+  units: number;
+  left: number;
+  /** Decisions, and those since the last settlement. */
+  decided: number;
+  count: number;
+  usedAt: number;
+  verified: Verified;
+  /** What a decision charges to each limit. */
+  costs: readonly number[];
+}
+
+/** The leases of this process in a workspace. */
+class Holder {
+  readonly workspaceId: string;
+  readonly byDigest = new Map<string, Lease[]>();
+  readonly asks = new Map<number, PendingAsk>();
+  /** Tallies that wait for a settlement. */
+  tallies: Tally[] = [];
+  /** A settlement that is on its way, or that has to be sent again. */
+  sending: { settlement: number; tallies: Tally[] } | undefined;
+  settling: Promise<void> | undefined;
+  settlements = 0;
+  /** By the digest of a key that was decided often by its last lease: how many units to ask for next, and until when that holds. */
+  readonly hot = new Map<string, { wanted: number; until: number }>();
+  /** Of the last decision by a lease, or grant. */
+  usedAt = 0;
+  isRegistered = false;
+
+  constructor(workspaceId: string) {
+    this.workspaceId = workspaceId;
+  }
+
+  get isEmpty(): boolean {
+    return this.byDigest.size + this.asks.size + this.tallies.length + this.hot.size === 0 && !this.sending;
+  }
+}
+
+/** Limits of the leases of this process, of a lease's units, and of the tallies of a settlement. */
+const leasesMax = 20_000;
+const unitsMax = 4096;
+const talliesMax = 64;
+/** A settlement is sent this often in a term. */
+const settlementsPerTerm = 4;
+/** A process without leases leaves the registry of a workspace after this many terms. */
+const idleTerms = 10;
+/** Counters of how often requests were decided in this term, by the last bits of the key's digest. */
+const heatSize = 4096;
+
+export class Leases {
+  readonly #options: LeaseOptions;
+  readonly #holders = new Map<string, Holder>();
+  readonly #heat = new Uint8Array(heatSize);
+  #heatSince = 0;
+  #held = 0;
+  #lastNumber = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: LeaseOptions) {
+    this.#options = options;
+  }
+
+  /** Decides a request by a lease; undefined when there is none. */
+  decide(request: Request): Verified | undefined {
+    const holder = this.#holders.get(request.workspaceId);
+    const lease = holder && find(holder, request);
+    if (!lease) return undefined;
+    const now = this.#options.nowMs();
+    if (now >= lease.endsAt || (lease.number > 0 && lease.left === 0)) {
+      this.#end(holder, lease);
+      return undefined;
+    }
+    lease.left--;
+    lease.decided++;
+    lease.count++;
+    lease.usedAt = now;
+    holder.usedAt = now;
+    return lease.number > 0 ? chargedAgain(lease) : lease.verified;
+  }
+
+  /** What to ask for with this request, which is sent to Redis; undefined for nothing. */
+  ask(request: Request): Ask | undefined {
+    const now = this.#options.nowMs();
+    const hot = this.#holders.get(request.workspaceId)?.hot.get(request.digest);
+    const decided = this.#decidedInTerm(request.digest, now);
+    if (decided < this.#options.after && !hot) return undefined;
+    if (this.#held >= leasesMax || !this.#options.mayAsk()) return undefined;
+    const holder = this.#holderOf(request.workspaceId);
+    for (const ask of holder.asks.values()) if (isSame(ask.request, request)) return undefined;
+    holder.isRegistered = true;
+    let finish!: () => void;
+    const done = new Promise<void>((resolve) => (finish = resolve));
+    // A number of a session is never used again, also not after a restart of Redis.
+    const number = ++this.#lastNumber;
+    const ask = { request, wanted: hot?.wanted ?? 2 * decided, number, askedAt: now, isRecalled: false, done, finish };
+    holder.asks.set(number, ask);
+    this.#tick();
+    return ask;
+  }
+
+  /** Takes the answer to an ask: a lease of `units` (0 for one without) for `term` ms, or none (`term` 0). */
+  granted(ask: Ask, units: number, term: number, verified: Verified, costs: readonly number[]) {
+    const { request, askedAt, isRecalled, number, wanted } = ask as PendingAsk;
+    const holder = this.#holderOf(request.workspaceId);
+    const lease = { request, number: units > 0 ? number : 0, wanted, endsAt: askedAt + term, units, left: units, decided: 0, count: 0, usedAt: askedAt, verified, costs };
+    if (term > 0 && !isRecalled) {
+      const others = holder.byDigest.get(request.digest);
+      if (others) others.push(lease);
+      else holder.byDigest.set(request.digest, [lease]);
+      this.#held++;
+      this.#options.observe?.granted(units);
+    } else if (units > 0) {
+      this.#return(holder, lease);
+    }
+    holder.usedAt = this.#options.nowMs();
+    this.finished(ask);
+  }
+
+  /** An ask was answered, or its answer is lost. */
+  finished(ask: Ask) {
+    const { request, number, finish } = ask as PendingAsk;
+    this.#holders.get(request.workspaceId)?.asks.delete(number);
+    finish();
+  }
+
+  /**
+   * Takes leases back: those with these numbers, or all of a workspace. They end at once; resolves when what they decided and left is
+   * settled.
+   */
+  async recall(workspaceId: string, numbers?: ReadonlySet<number>): Promise<void> {
+    const holder = this.#holders.get(workspaceId);
+    if (!holder) return;
+    const asks = [...holder.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
+    for (const ask of asks) ask.isRecalled = true;
+    for (const lease of [...holder.byDigest.values()].flat()) {
+      if (numbers?.has(lease.number) ?? true) this.#end(holder, lease);
+    }
+    await Promise.all(asks.map(({ done }) => done));
+    await this.#settleAll(holder);
+  }
+
+  /** Takes back all leases, for the end of the process. */
+  async close(): Promise<void> {
+    clearTimeout(this.#timer);
+    const holders = [...this.#holders.values()];
+    await Promise.allSettled(holders.map(({ workspaceId }) => this.recall(workspaceId)));
+    await Promise.allSettled(holders.map((holder) => this.#leave(holder)));
+  }
+
+  /** How often keys like this one were decided in this term, this time included. */
+  #decidedInTerm(digest: string, now: number): number {
+    if (now - this.#heatSince >= this.#options.termMs) {
+      this.#heat.fill(0);
+      this.#heatSince = now;
+    }
+    const at = ((digest.charCodeAt(30) << 8) | digest.charCodeAt(31)) % heatSize;
+    return this.#heat[at]! < 255 ? ++this.#heat[at]! : 255;
+  }
+
+  #holderOf(workspaceId: string): Holder {
+    let holder = this.#holders.get(workspaceId);
+    if (!holder) this.#holders.set(workspaceId, (holder = new Holder(workspaceId)));
+    return holder;
+  }
+
+  /** Ends a lease: what it decided is tallied, and the units that it did not use are returned. */
+  #end(holder: Holder, lease: Lease) {
+    const { digest } = lease.request;
+    const others = holder.byDigest.get(digest)!.filter((other) => other !== lease);
+    if (others.length > 0) holder.byDigest.set(digest, others);
+    else holder.byDigest.delete(digest);
+    this.#held--;
+    const { units, left, wanted, number } = lease;
+    // Slow start: twice as much after all was used, half after less than half was.
+    const next = left === 0 ? Math.min(2 * wanted, unitsMax) : left > units / 2 ? Math.ceil(wanted / 2) : wanted;
+    if (lease.decided >= this.#options.after) {
+      holder.hot.set(digest, { wanted: number > 0 ? next : wanted, until: this.#options.nowMs() + 2 * this.#options.termMs });
+    }
+    this.#return(holder, lease);
+  }
+
+  #return(holder: Holder, lease: Lease) {
+    const tally = this.#tallyOf(lease, lease.number, lease.left);
+    if (tally) holder.tallies.push(tally);
+    if (lease.number > 0) this.#options.observe?.returned(lease.left);
+    this.#tick();
+  }
+
+  /** Takes what a lease decided since the last settlement; undefined when there is nothing to settle. */
+  #tallyOf(lease: Lease, number: number, unused: number): Tally | undefined {
+    const { request, count, usedAt, verified } = lease;
+    const outcome = outcomes.indexOf(verified.outcome) + 1;
+    // There is no key to count for.
+    const isCounted = verified.outcome !== 'NOT_FOUND' && count > 0;
+    if (!isCounted && number === 0) return undefined;
+    lease.count = 0;
+    const age = Math.min(Math.max(Math.round(this.#options.nowMs() - usedAt), 0), 2 ** 32 - 1);
+    const { digest, cost, text } = request;
+    return { digest, number, count: isCounted ? count : 0, outcome, unused: number > 0 ? unused : 0, cost, age, request: text };
+  }
+
+  /** Sends what waits to be settled. Rejects when it is not known whether Redis counted it: then the same is sent again later. */
+  #settle(holder: Holder): Promise<void> {
+    holder.settling ??= this.#sendSettlement(holder).finally(() => (holder.settling = undefined));
+    return holder.settling;
+  }
+
+  async #sendSettlement(holder: Holder): Promise<void> {
+    if (!holder.sending) {
+      for (const lease of [...holder.byDigest.values()].flat()) {
+        const tally = lease.count > 0 && this.#tallyOf(lease, 0, 0);
+        if (tally) holder.tallies.push(tally);
+      }
+      const tallies = holder.tallies.splice(0, talliesMax);
+      if (tallies.length === 0) return;
+      holder.sending = { settlement: ++holder.settlements, tallies };
+    }
+    const { settlement, tallies } = holder.sending;
+    await this.#options.settle(holder.workspaceId, settlement, tallies, false);
+    holder.sending = undefined;
+  }
+
+  async #settleAll(holder: Holder): Promise<void> {
+    while (holder.settling || holder.sending || holder.tallies.length > 0) await this.#settle(holder);
+  }
+
+  /** Leaves the registry of a workspace, and forgets it. */
+  async #leave(holder: Holder): Promise<void> {
+    if (!holder.isEmpty) return;
+    if (!holder.isRegistered) {
+      this.#holders.delete(holder.workspaceId);
+      return;
+    }
+    holder.isRegistered = false;
+    await this.#options.settle(holder.workspaceId, ++holder.settlements, [], true).catch(() => {
+      holder.isRegistered = true;
+    });
+  }
+
+  /** Starts the timer that settles, if it does not run. */
+  #tick() {
+    if (this.#timer) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      for (const holder of this.#holders.values()) this.#turn(holder);
+      if (this.#holders.size > 0) this.#tick();
+    }, this.#options.termMs / settlementsPerTerm).unref();
+  }
+
+  #turn(holder: Holder) {
+    const { nowMs, termMs } = this.#options;
+    const now = nowMs();
+    for (const lease of [...holder.byDigest.values()].flat()) if (now >= lease.endsAt) this.#end(holder, lease);
+    for (const [digest, { until }] of holder.hot) if (now >= until) holder.hot.delete(digest);
+    // What failed is sent again in the next turn.
+    if (!holder.settling) this.#settle(holder).catch(() => {});
+    if (now - holder.usedAt > idleTerms * termMs) void this.#leave(holder);
+  }
+}
+
+const isSame = (a: Request, b: Request): boolean =>
+  a.digest === b.digest && a.cost === b.cost && a.rootDigest === b.rootDigest && a.text.equals(b.text);
+
+function find(holder: Holder, request: Request): Lease | undefined {
+  const leases = holder.byDigest.get(request.digest);
+  if (!leases) return undefined;
+  for (const lease of leases) if (isSame(lease.request, request)) return lease;
+  return undefined;
+}
+
+/** The answer of a lease of units after `left` was counted down: each decision before it has charged what the first one did. */
+function chargedAgain({ verified, units, left, costs, request }: Lease): Verified {
+  const times = units - left;
+  const ratelimits = verified.ratelimits.map((state, index) => ({
+    ...state,
+    remaining: state.remaining - times * costs[index]!,
+  }));
+  const credits = verified.credits === undefined ? undefined : verified.credits - times * request.cost;
+  return { ...verified, credits, ratelimits };
+}

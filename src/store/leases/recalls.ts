@@ -1,0 +1,125 @@
+// Recalls of leases between processes: a process asks others to give leases back, and they acknowledge it when they have. A message
+// may get lost, so who asks waits no longer than the leases last.
+
+import { randomBytes } from 'node:crypto';
+import type { RedisClient } from '../redis.ts';
+
+/** A message to all processes. */
+interface RecallMessage {
+  id: string;
+  /** The channel for acknowledgements. */
+  to: string;
+  workspaceId: string;
+  sessions: string[];
+  /** The leases to give back, `session:number`; all of the workspace if undefined. */
+  leases?: string[];
+}
+
+interface RecallOptions {
+  redis: RedisClient;
+  session: string;
+  /** Gives back leases of this process; resolves when that is settled. */
+  recall: (workspaceId: string, numbers: ReadonlySet<number> | undefined) => Promise<void>;
+}
+
+const channel = 'tg:recall';
+
+interface Waiting {
+  sessions: Set<string>;
+  finish: () => void;
+}
+
+export class Recalls {
+  readonly #options: RecallOptions;
+  readonly #replyChannel: string;
+  readonly #waiting = new Map<string, Waiting>();
+  #subscriber: RedisClient | undefined;
+  #subscribed: Promise<boolean> | undefined;
+
+  constructor(options: RecallOptions) {
+    this.#options = options;
+    this.#replyChannel = `tg:recalled:${randomBytes(8).toString('hex')}`;
+  }
+
+  /** Whether this process hears of recalls. The first call subscribes. */
+  get isListening(): boolean {
+    void this.#listen();
+    return this.#subscriber?.status === 'ready' && this.#isSubscribed;
+  }
+  #isSubscribed = false;
+
+  /** Asks these sessions to give leases back. Returns those that have not acknowledged it after `waitMs`. */
+  async send(workspaceId: string, sessions: readonly string[], waitMs: number, leases?: string[]): Promise<Set<string>> {
+    const endsAt = performance.now() + waitMs;
+    const remaining = new Set(sessions);
+    const id = randomBytes(8).toString('hex');
+    const answered = new Promise<void>((finish) => this.#waiting.set(id, { sessions: remaining, finish }));
+    const message: RecallMessage = { id, to: this.#replyChannel, workspaceId, sessions: [...sessions], ...(leases && { leases }) };
+    const publish = async () => {
+      if (await this.#listen()) await this.#options.redis.publish(channel, JSON.stringify(message));
+      await answered;
+    };
+    let timer: NodeJS.Timeout | undefined;
+    const ended = new Promise<void>((resolve) => (timer = setTimeout(resolve, Math.max(0, endsAt - performance.now()))));
+    // Whatever fails, the leases end.
+    await Promise.race([publish().catch(() => ended), ended]);
+    clearTimeout(timer);
+    this.#waiting.delete(id);
+    return remaining;
+  }
+
+  close() {
+    this.#subscriber?.disconnect();
+  }
+
+  #listen(): Promise<boolean> {
+    this.#subscribed ??= this.#subscribe().catch(() => {
+      this.#subscriber?.disconnect();
+      this.#subscribed = undefined;
+      return false;
+    });
+    return this.#subscribed;
+  }
+
+  async #subscribe(): Promise<boolean> {
+    const subscriber = this.#options.redis.duplicate();
+    this.#subscriber = subscriber;
+    // The other connection reports what is wrong with Redis.
+    subscriber.on('error', () => {});
+    subscriber.on('message', (from: string, text: string) => {
+      if (from === channel) void this.#onRecall(JSON.parse(text) as RecallMessage);
+      else this.#onAcknowledged(JSON.parse(text) as { id: string; session: string });
+    });
+    subscriber.on('close', () => (this.#isSubscribed = false));
+    await subscriber.connect();
+    await subscriber.subscribe(channel, this.#replyChannel);
+    this.#isSubscribed = true;
+    // ioredis subscribes again when the connection is back.
+    subscriber.on('ready', () => {
+      subscriber.subscribe(channel, this.#replyChannel).then(
+        () => (this.#isSubscribed = true),
+        () => {},
+      );
+    });
+    return true;
+  }
+
+  async #onRecall({ id, to, workspaceId, sessions, leases }: RecallMessage) {
+    const { session, recall, redis } = this.#options;
+    if (!sessions.includes(session)) return;
+    const own = leases?.filter((name) => name.startsWith(`${session}:`)).map((name) => Number(name.slice(session.length + 1)));
+    try {
+      await recall(workspaceId, own && new Set(own));
+      await redis.publish(to, JSON.stringify({ id, session }));
+    } catch {
+      // Who asked waits until the leases have ended.
+    }
+  }
+
+  #onAcknowledged({ id, session }: { id: string; session: string }) {
+    const waiting = this.#waiting.get(id);
+    if (!waiting) return;
+    waiting.sessions.delete(session);
+    if (waiting.sessions.size === 0) waiting.finish();
+  }
+}
