@@ -18,16 +18,19 @@ local function holds_any(grants, action)
   return has_grant(grants, '*') or string.find(grants, '.' .. action .. '\n', 1, true) ~= nil
 end
 
+-- The time of use of a root key is recorded at most this often, because a write for each batch would be a tenth of a small one.
+local USED_PRECISION_MS = 1000
+
 -- Reads a root key. Returns 'unauthorized', 'root_key_disabled', 'root_key_expired' or 'ok', then its grants and id. Records the
 -- time of use.
 local function authenticate(workspace, digest, now)
   local record = root_key_record(workspace, digest)
-  local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'id')
-  local grants, enabled, expires, id = stored[1], stored[2], tonumber(stored[3]), stored[4]
+  local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'id', 'used')
+  local grants, enabled, expires, id, used = stored[1], stored[2], tonumber(stored[3]), stored[4], tonumber(stored[5])
   if not grants then return 'unauthorized', '', '' end
   if enabled ~= '1' then return 'root_key_disabled', grants, id end
   if expires and now >= expires then return 'root_key_expired', grants, id end
-  -- Redis formats a number with 17 digits, so `int` is not needed.
-  redis.call('HSET', record, 'used', now)
+  -- A time after `now` was recorded while the clock was ahead. Redis formats a number with 17 digits, so `int` is not needed.
+  if not used or used > now or now - used >= USED_PRECISION_MS then redis.call('HSET', record, 'used', now) end
   return 'ok', grants, id
 end

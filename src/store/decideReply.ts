@@ -10,6 +10,7 @@ import {
   limitedCheck,
   limitOwners,
   limitPassed,
+  placesOfOwner,
   refusals,
   refused,
   refusedFrom,
@@ -117,9 +118,10 @@ export function readVerified(answer: Answer): Verified | Refusal {
   const credits = hasBalance ? readUint(packed, at + verified.at.balance, 7) : undefined;
   const ratelimits: LimitState[] = [];
   for (let limitAt = at + verified.bytes; limitAt < end; limitAt += verifiedLimit.bytes) {
+    const place = packed[limitAt + verifiedLimit.at.place]! - 1;
     ratelimits.push({
-      of: limitOwners[packed[limitAt + verifiedLimit.at.owner]! - 1]!,
-      index: packed[limitAt + verifiedLimit.at.number]! - 1,
+      of: limitOwners[Math.floor(place / placesOfOwner)]!,
+      index: place % placesOfOwner,
       exceeded: packed[limitAt + verifiedLimit.at.exceeded] === 1,
       remaining: readUint(packed, limitAt + verifiedLimit.at.remaining, 7),
       resetAtMs: readUint(packed, limitAt + verifiedLimit.at.reset, 7),

@@ -78,8 +78,11 @@ if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a 
 
 /** The kinds of items in a batch, numbered from 1. */
 export const itemKinds = ['verify', 'limit'] as const;
-/** The owners of a limit of a verification, numbered from 1. */
+/** The owners of a limit of a verification. */
 export const limitOwners = ['key', 'identity', 'request'] as const;
+/** The places of a limit: its number among those of its owner, from 1, after the places of the owners before. */
+export const placesOfOwner = 80;
+if (limitOwners.length * placesOfOwner > 255) throw new Error('layout: a place is more than a byte');
 /** Outcomes of a limit item. */
 export const limitPassed = 10;
 export const limitBlocked = 11;
@@ -253,10 +256,8 @@ export const answerBytes = uint(2);
 /** The answer to a verification. For NOT_FOUND it is the outcome alone. */
 export const verified = struct({ outcome: uint(1), hasBalance: uint(1), balance: uint(7), limits: uint(1) });
 export const verifiedLimit = struct({
-  /** See limitOwners. */
-  owner: uint(1),
-  /** Its number among the limits of the owner, from 1. */
-  number: uint(1),
+  /** See placesOfOwner. */
+  place: uint(1),
   exceeded: uint(1),
   remaining: uint(7),
   /** Unix milliseconds. */
@@ -365,7 +366,7 @@ function literalsOf(): Map<string, string> {
   }
   for (const [index, outcome] of outcomes.entries()) literals.set(outcome, String(index + 1));
   for (const [index, kind] of itemKinds.entries()) literals.set(`ITEM_${upper(kind)}`, String(index + 1));
-  for (const [index, owner] of limitOwners.entries()) literals.set(`OWNER_${upper(owner)}`, String(index + 1));
+  for (const [index, owner] of limitOwners.entries()) literals.set(`PLACES_OF_${upper(owner)}`, String(index * placesOfOwner));
   const flagged = Object.entries(keyRecordFields).flatMap(([name, { flag }]) =>
     flag ? [[name, `'${flag}'`] as const] : [],
   );

@@ -218,7 +218,7 @@ function checkStructures(lines: readonly Line[]) {
     const found = names!.split(/\s*,\s*/).map((name) => name.replace(/^\w+\./, ''));
     // After the fields, struct.unpack returns the position after the structure.
     if (found.length === fields.length + 1 && /^(position|fields)$/.test(found.at(-1)!)) found.pop();
-    const fits = found.length === fields.length && found.every((name, place) => name === '_' || name === fields[place]);
+    const fits = found.length === fields.length && found.every((name, place) => isNamed(name, fields[place]!));
     if (!fits) fail(at, `${struct} is unpacked as ${found.join(', ')}; its fields are ${fields.join(', ')}`);
   }
   for (const { 0: text, 1: struct, index } of source.matchAll(packing)) {
@@ -233,6 +233,10 @@ function checkStructures(lines: readonly Line[]) {
     }
   }
 }
+
+/** Whether a variable of this name takes a field: `_` for none, and `key_expires` for `expires` in a file whose variables are `key_…`. */
+const isNamed = (variable: string, field: string): boolean =>
+  variable === '_' || variable === field || variable.endsWith(`_${field}`);
 
 /** The arguments of the call whose opening parenthesis is at `open`. */
 function argumentsOf(source: string, open: number): string[] {
