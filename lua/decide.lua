@@ -54,11 +54,11 @@ local deciders = {
 -- Decides the items of a batch from `batch.position` on. Before an item is decided, `batch.position` is that of the next one, so that
 -- an item that fails is not decided again. `answers` has the head at 1 and the answers from 2 on.
 local function decide_items(batch)
-  local items, answers, lengths, position = call_items, batch.answers, batch.lengths, batch.position
-  while position <= #items and call_work < WORK_MAX do
+  local items, answers, lengths, position, bytes_done = call_items, batch.answers, batch.lengths, batch.position, 0
+  while position <= #items and call_work + bytes_done / 10 < WORK_MAX do
     local bytes, kind, root, fields = struct.unpack(ITEM_HEAD, items, position)
     -- `bytes` counts from `kind` on.
-    local last = position + ITEM_HEAD_KIND_AT - 2 + bytes
+    local last = position + (ITEM_HEAD_KIND_AT - 2) + bytes
     position = last + 1
     batch.position = position
     local answer, snapshot = deciders[kind](fields, last, root)
@@ -66,7 +66,7 @@ local function decide_items(batch)
     if not answer then
       answer, snapshot = deciders[kind](fields, last, root)
     end
-    add_work((bytes + #answer) / 10)
+    bytes_done = bytes_done + bytes + #answer
     local number = #lengths + 1
     answers[number + 1], lengths[number] = answer, #answer
     if snapshot then
@@ -75,6 +75,7 @@ local function decide_items(batch)
       add_work(#snapshot / 200)
     end
   end
+  add_work(bytes_done / 10)
 end
 
 -- Formats of the head by the number of answers.

@@ -96,6 +96,8 @@ const table = {
   durable: setting('TOLLGATE_DURABLE', '0', oneOrZero, '1 acknowledges a change (keys, root keys, credits set by hand, …) only after Redis has written it to disk. Verification never waits. Requires Redis 7.2 or Valkey 8 with `appendfsync always`, and no Cluster; otherwise Tollgate does not start.'),
   redisTimeoutMs: setting('REDIS_TIMEOUT_MS', '1000', wholeNumber(10, 60_000), 'Time to wait for a reply from Redis before responding with 503.'),
   inFlightMax: setting('IN_FLIGHT_MAX', '4096', wholeNumber(1, 1_000_000), 'Verifications and limit checks that may wait for Redis at once, per process. The same number applies to management requests, and again to callers whose root key was not accepted recently. Requests beyond it get a 503 at once.'),
+  leaseMs: setting('LEASE_MS', '0', wholeNumber(0, 2_000), 'How long this server may repeat a decision without asking Redis, in milliseconds; see [local decisions](limits.md#local-decisions). A change waits for at most this long. 0 asks Redis each time. Set the same value on all servers of a Redis.'),
+  leaseCredits: setting('LEASE_CREDITS', '0', oneOrZero, '1 lets a server take credits in advance for local decisions. Credits that it has not given back are lost if it is killed.'),
   manageAtOnce: setting('MANAGE_AT_ONCE', '8', wholeNumber(1, 1_000_000), 'Management requests of a workspace that run at once, per process, so that one workspace cannot slow down all others. A quarter of it for requests with bodies of 32 KB or more, and for analytics; of each of these, 16 times as many may wait. Waiting ends with a 503 after `REDIS_TIMEOUT_MS`, or ten times that for analytics.'),
   bodyBytesMax: setting('BODY_LIMIT_BYTES', '1048576', wholeNumber(1_024, 67_108_864), 'Maximum size of a request body. A larger one is rejected with 413.'),
   metaBytesMax: setting('META_LIMIT_BYTES', '10240', wholeNumber(64, 1_048_576), 'Maximum size of the `meta` of a key or an identity, as JSON.'),
@@ -181,5 +183,7 @@ export const storeSettings = (config: Config) => ({
   identifiersMax: config.identifiersMax,
   recordsMax: config.recordsMax,
   inFlightMax: config.inFlightMax,
+  leaseMs: config.leaseMs,
+  leaseCredits: config.leaseCredits,
   durable: config.durable,
 });

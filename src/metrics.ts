@@ -118,6 +118,8 @@ class Counts {
   readonly scripts = new Map<string, Histogram>();
   readonly batches = new Histogram(sizeBounds);
   readonly uncounted = { identifier: 0, tag: 0 };
+  readonly leases = { granted: 0, units: 0, returned: 0, decided: 0 };
+  readonly changes = new Histogram(durationBounds);
   requests = 0;
   passed = 0;
   blocked = 0;
@@ -160,6 +162,17 @@ function observerOf(counts: Counts): StoreObserver {
     overloaded() {
       counts.overloaded++;
     },
+    decided() {
+      counts.leases.decided++;
+    },
+    granted(units) {
+      counts.leases.granted++;
+      counts.leases.units += units;
+    },
+    returned(units) {
+      counts.leases.returned += units;
+    },
+    waited: (ms) => counts.changes.observe(ms / 1000),
     recordsRefused() {
       counts.recordsRefused++;
     },
@@ -222,6 +235,7 @@ export class Metrics {
       ...requestFamilies(this.#counts),
       ...usageFamilies(this.#counts),
       ...redisFamilies(this.#counts, state),
+      ...leaseFamilies(this.#counts),
       ...sweeperFamilies(this.#counts),
     ];
   }
@@ -305,6 +319,17 @@ function redisFamilies(counts: Counts, { redisUp, waiting }: StoreState): Family
       'Connections to Redis made after the first.',
       single(Math.max(counts.connected - 1, 0)),
     ),
+  ];
+}
+
+function leaseFamilies({ leases, changes }: Counts): Family[] {
+  const { decided, granted, units, returned } = leases;
+  return [
+    family('counter', 'local_decisions_total', 'Verifications decided without Redis, by a lease.', single(decided)),
+    family('counter', 'leases_total', 'Leases granted by Redis.', single(granted)),
+    family('counter', 'lease_units_total', 'Decisions that leases of units were granted for.', single(units)),
+    family('counter', 'lease_units_returned_total', 'Of these, decisions given back without use.', single(returned)),
+    histogram('change_wait_seconds', 'Time that changes waited for leases.', '', [['', changes]]),
   ];
 }
 

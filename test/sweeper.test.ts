@@ -134,6 +134,10 @@ describe('refills', () => {
       uncounted() {},
       recordsRefused() {},
       records() {},
+      decided() {},
+      granted() {},
+      returned() {},
+      waited() {},
       due: (queue, lateMs) => told.push([queue, lateMs]),
     };
     const watched = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, observe });

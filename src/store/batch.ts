@@ -2,7 +2,8 @@
 
 import type { SnapshotText } from '../domain/verification.ts';
 import type { Answer } from './decideReply.ts';
-import { itemHead, itemKinds, limitCheck, verifyItem } from './layout.ts';
+import { forgetItem, itemHead, itemKinds, leaseItem, limitCheck, settleItem, tally, verifyItem } from './layout.ts';
+import type { Tally } from './leases/leases.ts';
 import type { Written } from './struct.ts';
 import type { QueuedBatch } from './workspaceQueues.ts';
 
@@ -10,7 +11,7 @@ import type { QueuedBatch } from './workspaceQueues.ts';
 export type SnapshotsOfBatch = Map<string, SnapshotText | Promise<SnapshotText>>;
 
 /** A request in a batch. */
-interface Waiting {
+export interface Waiting {
   /** Reads its answer; throws when the answer cannot be read. */
   settle(answer: Answer, snapshots: SnapshotsOfBatch): void;
   reject(error: unknown): void;
@@ -19,6 +20,11 @@ interface Waiting {
 const kindOf = (kind: (typeof itemKinds)[number]): number => itemKinds.indexOf(kind) + 1;
 const verifyKind = kindOf('verify');
 const limitKind = kindOf('limit');
+const leaseKind = kindOf('lease');
+const settleKind = kindOf('settle');
+const forgetKind = kindOf('forget');
+/** Of items that no root key authorises. */
+const noRoot = Buffer.alloc(32);
 
 /** Requests of one workspace that are sent to Redis as one call. */
 export class Batch implements QueuedBatch {
@@ -26,6 +32,10 @@ export class Batch implements QueuedBatch {
   readonly roots: Buffer[] = [];
   readonly waiting: Waiting[] = [];
   weight = 0;
+  /** It has items of leases. */
+  hasLeases = false;
+  /** After it, this session has no leases in the workspace and nothing to settle. */
+  leaves = false;
   #items = Buffer.allocUnsafe(4096);
   #bytes = 0;
 
@@ -54,6 +64,38 @@ export class Batch implements QueuedBatch {
     let at = this.#begin(limitKind, root, bytes, checks.length, waiting);
     this.#items[at++] = checks.length;
     for (const check of checks) at = limitCheck.write(this.#items, at, check);
+  }
+
+  /** A verification, which asks for a lease of `wanted` more decisions. */
+  addLease(
+    root: Buffer,
+    lease: Written<typeof leaseItem.fields>,
+    values: Written<typeof verifyItem.fields>,
+    weight: number,
+    waiting: Waiting,
+  ) {
+    this.hasLeases = true;
+    const at = this.#begin(leaseKind, root, leaseItem.bytes + verifyItem.size(values), weight, waiting);
+    verifyItem.write(this.#items, leaseItem.write(this.#items, at, lease), values);
+  }
+
+  addSettlement(settlement: number, tallies: readonly Tally[], waiting: Waiting) {
+    this.hasLeases = true;
+    const bytes = tallies.reduce((sum, values) => sum + tally.size(values), settleItem.bytes);
+    let at = this.#begin(settleKind, this.roots[0] ?? noRoot, bytes, 1 + tallies.length / 4, waiting);
+    at = settleItem.write(this.#items, at, { settlement, tallies: tallies.length });
+    for (const values of tallies) at = tally.write(this.#items, at, values);
+  }
+
+  /** `leases` are those of a `leased` refusal. */
+  addForget(digest: string, leases: string, waiting: Waiting) {
+    this.hasLeases = true;
+    const values = { digest, leases: Buffer.from(leases) };
+    forgetItem.write(
+      this.#items,
+      this.#begin(forgetKind, this.roots[0] ?? noRoot, forgetItem.size(values), 1, waiting),
+      values,
+    );
   }
 
   /** Makes room for an item with `fieldBytes` of fields, and writes its head. Returns the offset of its fields. */

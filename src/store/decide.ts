@@ -7,17 +7,21 @@ import type { PostfixQuery } from '../domain/permissionQuery.ts';
 import type { SnapshotText } from '../domain/verification.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
-import { Batch, type SnapshotsOfBatch } from './batch.ts';
+import { Batch, type SnapshotsOfBatch, type Waiting } from './batch.ts';
 import {
   type Answer,
   hasSnapshotBefore,
   type Limited,
   type Refusal,
+  readDone,
+  readGranted,
   readLimited,
   readReply,
   readVerified,
   type Verified,
 } from './decideReply.ts';
+import type { LeasedRequest, LeaseOptions, Tally } from './leases/leases.ts';
+import type { Leasing } from './leases/leasing.ts';
 import type { StoreObserver } from './observer.ts';
 import { storeError, tooManyRecords } from './redis.ts';
 import type { Scripts } from './scripts.ts';
@@ -56,6 +60,7 @@ export interface DecideOptions {
   commandTimeoutMs: number;
   /** The time of a test; '' is Redis's clock. */
   now: () => number | '';
+  openLeasing: (settle: LeaseOptions['settle']) => Leasing;
   observe?: StoreObserver | undefined;
 }
 
@@ -78,6 +83,9 @@ const countersMax = 1000;
 /** Limit of the calls of newcomers at Redis: other requests wait for at most this many short scripts. */
 const newcomersAtOnce = 64;
 
+/** Limit of the attempts to decide a request whose refusal depends on leases. Each recalls them, and hardly any new ones are granted. */
+const attemptsMax = 10;
+
 /** Of a plain verification, which names only its key. */
 const noRequest = Buffer.alloc(0);
 
@@ -94,11 +102,22 @@ const requestText = ({ query, ratelimits, tags }: VerifyRequest): Buffer =>
 const weightOf = ({ query, ratelimits, tags }: VerifyRequest): number =>
   1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
 
+/** What a verification charges to each limit of its answer. */
+const costsOf = ({ ratelimits, snapshot }: Verified, request: VerifyRequest): number[] =>
+  ratelimits.map(({ of, index }) => {
+    if (of === 'request') return request.ratelimits![index]!.cost;
+    const { name } = (of === 'key' ? snapshot!.keyLimits : snapshot!.identityLimits)[index]!;
+    return request.ratelimits?.find((limit) => limit.name === name && limit.limit === undefined)?.cost ?? 1;
+  });
+
 export class Decider {
   readonly #options: DecideOptions;
   readonly #bounds: string;
   readonly #snapshots = new SnapshotCache();
   readonly #queues: WorkspaceQueues<Batch>;
+  readonly leasing: Leasing;
+  /** Recalls for refusals that are under way, by workspace and digest of the key. */
+  readonly #recalls = new Map<string, Promise<void>>();
 
   constructor(options: DecideOptions) {
     const { tagsMax, tagBytesMax, identifiersMax, recordsMax, inFlightMax, commandTimeoutMs, observe } = options;
@@ -114,6 +133,7 @@ export class Decider {
       waitMs: commandTimeoutMs,
       overloaded: () => observe?.overloaded(),
     });
+    this.leasing = options.openLeasing((...settlement) => this.#settle(...settlement));
   }
 
   /** Verifications and limit checks that wait for Redis. */
@@ -122,27 +142,111 @@ export class Decider {
   }
 
   verify(rootKey: PresentedRootKey, request: VerifyRequest): Promise<Verified> {
+    const { digest, cost } = request;
+    const text = requestText(request);
+    const leased = { workspaceId: rootKey.workspaceId, rootDigest: rootKey.digestText, digest, cost, text };
+    const verified = this.leasing.leases.decide(leased);
+    if (!verified) return this.#verifyAtRedis(rootKey, request, leased, 1);
+    this.#options.observe?.decided();
+    this.#options.observe?.verified(verified.outcome);
+    return Promise.resolve(verified);
+  }
+
+  #verifyAtRedis(
+    rootKey: PresentedRootKey,
+    request: VerifyRequest,
+    leased: LeasedRequest,
+    attempt: number,
+  ): Promise<Verified> {
     const { workspaceId } = rootKey;
     const { digest, cost } = request;
+    const { leases } = this.leasing;
     const cached = this.#snapshots.find(workspaceId, digest);
     const isAccepted = this.#options.accepted.has(rootKey);
+    const ask = isAccepted ? leases.ask(leased) : undefined;
     return new Promise((resolve, reject) => {
       const settle = (answer: Answer, snapshots: SnapshotsOfBatch) => {
-        const verified = readVerified(answer);
-        if ('reason' in verified) return reject(this.#errorOf(verified, rootKey, request));
+        const grant = ask && readGranted(answer);
+        const verification = grant ? grant.verification : answer;
+        const verified = readVerified(verification);
+        if ('reason' in verified) {
+          if (ask) leases.lost(ask);
+          if (verified.reason !== 'leased') return reject(this.#errorOf(verified, rootKey, request));
+          return resolve(this.#verifyAfterRecall(rootKey, request, leased, verified.detail, attempt));
+        }
         this.#options.observe?.verified(verified.outcome);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);
-        const snapshot = this.#snapshotOf(rootKey, digest, answer, verified, cached, snapshots);
-        if (snapshot instanceof Promise) {
-          snapshot.then((ready) => resolve({ ...verified, snapshot: ready }), reject);
-        } else {
+        const finish = (snapshot: SnapshotText | undefined) => {
           verified.snapshot = snapshot;
+          if (ask && grant) leases.granted(ask, grant.units, grant.term, verified, costsOf(verified, request));
           resolve(verified);
-        }
+        };
+        const snapshot = this.#snapshotOf(rootKey, digest, verification, verified, cached, snapshots);
+        if (snapshot instanceof Promise) snapshot.then(finish, fail);
+        else finish(snapshot);
       };
-      const values = { digest, cost, cached: cached?.version ?? noVersion, request: requestText(request) };
+      const fail = (error: unknown) => {
+        if (ask) leases.lost(ask);
+        reject(error);
+      };
+      const values = { digest, cost, cached: cached?.version ?? noVersion, request: leased.text };
       const weight = weightOf(request) + (cached?.extraWeight ?? 0);
-      this.#queues.join(workspaceId, isAccepted).addVerify(rootKey.digest, values, weight, { settle, reject });
+      const waiting = { settle, reject: fail };
+      try {
+        const batch = this.#queues.join(workspaceId, isAccepted);
+        if (ask) batch.addLease(rootKey.digest, ask, values, weight, waiting);
+        else batch.addVerify(rootKey.digest, values, weight, waiting);
+      } catch (error) {
+        // Too many requests wait.
+        if (ask) leases.finished(ask);
+        throw error;
+      }
+    });
+  }
+
+  /** Decides again, when the leases that may turn a refusal into a VALID were returned or have ended. */
+  async #verifyAfterRecall(
+    rootKey: PresentedRootKey,
+    request: VerifyRequest,
+    leased: LeasedRequest,
+    leases: string,
+    attempt: number,
+  ): Promise<Verified> {
+    if (attempt === attemptsMax) throw storeError(new Error('The leases of a key changed again and again'));
+    const { workspaceId, digest } = leased;
+    const id = workspaceId + digest;
+    // One recall of a key at a time: the others wait for it.
+    let recall = this.#recalls.get(id);
+    if (!recall) {
+      recall = this.#recall(workspaceId, digest, leases).finally(() => this.#recalls.delete(id));
+      this.#recalls.set(id, recall);
+    }
+    await recall;
+    return this.#verifyAtRedis(rootKey, request, leased, attempt + 1);
+  }
+
+  async #recall(workspaceId: string, digest: string, leases: string): Promise<void> {
+    await this.leasing.recall(workspaceId, leases.split(','));
+    // Those that were settled are gone. The units of the others stay charged.
+    await this.#done(workspaceId, (batch, waiting) => batch.addForget(digest, leases, waiting));
+  }
+
+  #settle(workspaceId: string, settlement: number, tallies: readonly Tally[], leaves: boolean): Promise<void> {
+    return this.#done(workspaceId, (batch, waiting) => {
+      batch.leaves ||= leaves;
+      batch.addSettlement(settlement, tallies, waiting);
+    });
+  }
+
+  /** Sends an item of leases, and waits until it was done. */
+  #done(workspaceId: string, add: (batch: Batch, waiting: Waiting) => void): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const settle = (answer: Answer) => {
+        const refusal = readDone(answer);
+        if (refusal) reject(new Error(this.#options.scripts.locate('decide', refusal.detail)));
+        else resolve();
+      };
+      add(this.#queues.join(workspaceId, true), { settle, reject });
     });
   }
 
@@ -179,7 +283,8 @@ export class Decider {
     const { scripts, usageRetentionMs, now, observe } = this.#options;
     const { roots, waiting } = batch;
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
-    const args = [usageRetentionMs, this.#bounds, digests, batch.itemsFrom(first), now()];
+    const session = batch.hasLeases ? this.leasing.headerOf(batch) : '';
+    const args = [usageRetentionMs, this.#bounds, digests, batch.itemsFrom(first), now(), session];
     const reply = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, number, number, ...Buffer[]];
     const [packed, identifiers, tags, ...snapshots] = reply;
     const answers = readReply(packed, snapshots, waiting.length - first);
@@ -258,6 +363,8 @@ export class Decider {
         const fix = 'Use fewer names and durations of ad hoc limits, or wait until their durations have passed.';
         return new ApiError('invalid_input', `${location} ${message}.`, { fields: [{ location, message, fix }] });
       }
+      // Decided again before.
+      case 'leased':
       case 'failed': {
         const cause = new Error(scripts.locate('decide', detail));
         return storeError(Object.assign(cause, { name: 'ReplyError' }));

@@ -5,11 +5,14 @@ import { type Outcome, outcomes, type SnapshotText } from '../domain/verificatio
 import {
   answerBytes,
   batchHead,
+  granted,
+  leaseDone,
   limitBlocked,
   limited,
   limitedCheck,
   limitOwners,
   limitPassed,
+  placesOfOwner,
   refusals,
   refused,
   refusedFrom,
@@ -117,9 +120,10 @@ export function readVerified(answer: Answer): Verified | Refusal {
   const credits = hasBalance ? readUint(packed, at + verified.at.balance, 7) : undefined;
   const ratelimits: LimitState[] = [];
   for (let limitAt = at + verified.bytes; limitAt < end; limitAt += verifiedLimit.bytes) {
+    const place = packed[limitAt + verifiedLimit.at.place]! - 1;
     ratelimits.push({
-      of: limitOwners[packed[limitAt + verifiedLimit.at.owner]! - 1]!,
-      index: packed[limitAt + verifiedLimit.at.number]! - 1,
+      of: limitOwners[Math.floor(place / placesOfOwner)]!,
+      index: place % placesOfOwner,
       exceeded: packed[limitAt + verifiedLimit.at.exceeded] === 1,
       remaining: readUint(packed, limitAt + verifiedLimit.at.remaining, 7),
       resetAtMs: readUint(packed, limitAt + verifiedLimit.at.reset, 7),
@@ -127,6 +131,23 @@ export function readVerified(answer: Answer): Verified | Refusal {
   }
   return { outcome, snapshot: undefined, credits, ratelimits, atMs };
 }
+
+/** The lease that the answer to a lease item begins with; the answer to its verification follows. Undefined for a refusal without. */
+export function readGranted(answer: Answer): { units: number; term: number; verification: Answer } | undefined {
+  const { packed, at, end } = answer;
+  // A script that failed answers without. Units are at most 4096, so their first byte is no reason of a refusal.
+  if (packed[at]! >= refusedFrom) return undefined;
+  if (end - at <= granted.bytes) throw unreadable();
+  return {
+    units: readUint(packed, at + granted.at.units, 2),
+    term: readUint(packed, at + granted.at.term, 2),
+    verification: { ...answer, at: at + granted.bytes },
+  };
+}
+
+/** Whether an item that settles or forgets leases was done; otherwise why not. */
+export const readDone = (answer: Answer): Refusal | undefined =>
+  answer.packed[answer.at] === leaseDone && answer.end - answer.at === 1 ? undefined : readRefusal(answer);
 
 /** Returns the results of a limit item, or why it was refused. */
 export function readLimited(answer: Answer): Limited | Refusal {

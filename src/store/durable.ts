@@ -6,11 +6,11 @@ import { ApiError } from '../errors.ts';
 import { workspaceKey } from './keyspace.ts';
 import { assemble, scriptNames } from './luaSource.ts';
 import { type ConnectOptions, connect, orStoreError, type RedisClient } from './redis.ts';
-import { loadScripts, type Scripts } from './scripts.ts';
+import { type Changed, loadScripts, type Scripts } from './scripts.ts';
 
 /** The scripts of changes: those that write to the audit stream. */
 export const changingScripts = (): ReadonlySet<string> =>
-  new Set(scriptNames.filter((name) => assemble(name).lines.some((line) => line.startsWith('lua/include/audit.lua:'))));
+  new Set(scriptNames.filter((name) => assemble(name).isChange));
 
 export interface Durable {
   /** The scripts; those of changes return when the change is on disk. */
@@ -21,7 +21,12 @@ export interface Durable {
 }
 
 /** Rejects if Redis does not write to its disk before it replies, or has no WAITAOF. */
-export async function openDurable(url: string, options: ConnectOptions, scripts: Scripts): Promise<Durable> {
+export async function openDurable(
+  url: string,
+  options: ConnectOptions,
+  scripts: Scripts,
+  changed: Changed,
+): Promise<Durable> {
   if (/^rediss?\+cluster:/.test(url)) {
     throw new Error('TOLLGATE_DURABLE=1 is not supported on a Redis Cluster: use one Redis, or Sentinel.');
   }
@@ -65,7 +70,7 @@ export async function openDurable(url: string, options: ConnectOptions, scripts:
 
   try {
     await check(redis, isOnDisk);
-    const changing = await loadScripts(redis, workspaceKey);
+    const changing = await loadScripts(redis, workspaceKey, { changed });
     const changes = changingScripts();
     return {
       scripts: {

@@ -78,8 +78,11 @@ if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a 
 
 /** The kinds of items in a batch, numbered from 1. */
 export const itemKinds = ['verify', 'limit', 'lease', 'settle', 'forget'] as const;
-/** The owners of a limit of a verification, numbered from 1. */
+/** The owners of a limit of a verification. */
 export const limitOwners = ['key', 'identity', 'request'] as const;
+/** The places of a limit: its number among those of its owner, from 1, after the places of the owners before. */
+export const placesOfOwner = 80;
+if (limitOwners.length * placesOfOwner > 255) throw new Error('layout: a place is more than a byte');
 /** Outcomes of a limit item. */
 export const limitPassed = 10;
 export const limitBlocked = 11;
@@ -229,6 +232,8 @@ export const leaseEntry = struct({
   ...leaseName,
   /** Time of the charge by Redis's clock, Unix milliseconds. */
   at: uint(6),
+  /** Decisions that were charged. */
+  units: uint(2),
   /** Of the state at that time: a balance that was refilled since gets nothing back. */
   refillDue: uint(6),
   /** Fingerprint of the limits at that time: limits that were changed since get nothing back. */
@@ -236,7 +241,7 @@ export const leaseEntry = struct({
 });
 /** A session in the registry of its workspace (lua/include/decide/lease.lua). */
 export const registered = struct({
-  /** The longest term of its leases, in milliseconds. */
+  /** The longest term of its leases, in milliseconds; 0 for a session that did not answer a recall within it. */
   term: uint(2),
   /** The number of its last lease; 0 when it has none. */
   granted: uint(6),
@@ -277,8 +282,8 @@ export const tally = struct({
   /** How often `outcome` was decided. */
   count: uint(4),
   outcome: uint(1),
-  /** Decisions of the returned lease that were not used. */
-  unused: uint(2),
+  /** All decisions by the returned lease. */
+  used: uint(2),
   /** Credits of each decision. */
   cost: uint(7),
   /** Milliseconds since the last one. */
@@ -317,10 +322,8 @@ export const answerBytes = uint(2);
 /** The answer to a verification. For NOT_FOUND it is the outcome alone. */
 export const verified = struct({ outcome: uint(1), hasBalance: uint(1), balance: uint(7), limits: uint(1) });
 export const verifiedLimit = struct({
-  /** See limitOwners. */
-  owner: uint(1),
-  /** Its number among the limits of the owner, from 1. */
-  number: uint(1),
+  /** See placesOfOwner. */
+  place: uint(1),
   exceeded: uint(1),
   remaining: uint(7),
   /** Unix milliseconds. */
@@ -448,7 +451,8 @@ function literalsOf(): Map<string, string> {
   }
   for (const [index, outcome] of outcomes.entries()) literals.set(outcome, String(index + 1));
   for (const [index, kind] of itemKinds.entries()) literals.set(`ITEM_${upper(kind)}`, String(index + 1));
-  for (const [index, owner] of limitOwners.entries()) literals.set(`OWNER_${upper(owner)}`, String(index + 1));
+  for (const [index, owner] of limitOwners.entries())
+    literals.set(`PLACES_OF_${upper(owner)}`, String(index * placesOfOwner));
   const flagged = Object.entries(keyRecordFields).flatMap(([name, { flag }]) =>
     flag ? [[name, `'${flag}'`] as const] : [],
   );

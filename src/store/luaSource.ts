@@ -20,6 +20,8 @@ export interface Script {
   source: string;
   /** The origin of each line, such as `lua/include/window.lua:4`. */
   lines: string[];
+  /** It writes to the audit log. Then it returns its reply, and the sessions that may hold leases (lua/include/change.lua). */
+  isChange: boolean;
   /** The name in Redis of a library and of its function; undefined for any other script. */
   library?: string;
 }
@@ -42,16 +44,33 @@ interface Line {
 }
 
 export function assemble(name: string, read = (path: string) => readFileSync(`${root}${path}.lua`, 'utf8')): Script {
-  const lines = withoutUnused(included(name, read));
+  const own = included([name], read);
+  const isChange = own.some(({ from }) => from.startsWith('lua/include/audit.lua:'));
+  const lines = withoutUnused(isChange ? asChange(name, read) : own);
   checkStructures(lines);
   const isLibrary = lines[0]!.text.startsWith('#!lua name=');
   const texts = (isLibrary ? inBlocks(lines) : lines).map(({ text }) => withLiterals(text, isLibrary));
-  const script: Script = { name, source: texts.join('\n'), lines: lines.map(({ from }) => from) };
+  const script: Script = { name, source: texts.join('\n'), lines: lines.map(({ from }) => from), isChange };
   return isLibrary ? asLibrary(script) : script;
 }
 
-/** The lines of a script and its includes. Each include is inserted once, in the place of the first line that names it. */
-function included(name: string, read: (path: string) => string): Line[] {
+/** A script of a change, with what follows every change. The script is a function, because it may return in many places. */
+function asChange(name: string, read: (path: string) => string): Line[] {
+  const lines = included(['include/change', name], read);
+  const at = lines.findIndex(({ from }) => from === `lua/${name}.lua:1`);
+  const from = 'src/store/luaSource.ts';
+  return [
+    ...lines.slice(0, at),
+    { text: 'local function change()', from },
+    ...lines.slice(at),
+    { text: 'end', from },
+    { text: 'local reply = change()', from },
+    { text: 'return { reply == nil and false or reply, leaseholders(KEYS[1]) }', from },
+  ];
+}
+
+/** The lines of files and their includes. Each include is inserted once, in the place of the first line that names it. */
+function included(names: readonly string[], read: (path: string) => string): Line[] {
   const lines: Line[] = [];
   const seen = new Set<string>();
 
@@ -70,7 +89,7 @@ function included(name: string, read: (path: string) => string): Line[] {
     }
   }
 
-  append(name, []);
+  for (const name of names) append(name, []);
   return lines;
 }
 
@@ -218,7 +237,7 @@ function checkStructures(lines: readonly Line[]) {
     const found = names!.split(/\s*,\s*/).map((name) => name.replace(/^\w+\./, ''));
     // After the fields, struct.unpack returns the position after the structure.
     if (found.length === fields.length + 1 && /^(position|fields)$/.test(found.at(-1)!)) found.pop();
-    const fits = found.length === fields.length && found.every((name, place) => name === '_' || name === fields[place]);
+    const fits = found.length === fields.length && found.every((name, place) => isNamed(name, fields[place]!));
     if (!fits) fail(at, `${struct} is unpacked as ${found.join(', ')}; its fields are ${fields.join(', ')}`);
   }
   for (const { 0: text, 1: struct, index } of source.matchAll(packing)) {
@@ -233,6 +252,10 @@ function checkStructures(lines: readonly Line[]) {
     }
   }
 }
+
+/** Whether a variable of this name takes a field: `_` for none, and `key_expires` for `expires` in a file whose variables are `key_…`. */
+const isNamed = (variable: string, field: string): boolean =>
+  variable === '_' || variable === field || variable.endsWith(`_${field}`);
 
 /** The arguments of the call whose opening parenthesis is at `open`. */
 function argumentsOf(source: string, open: number): string[] {

@@ -18,6 +18,14 @@ export interface StoreObserver {
   overloaded(): void;
   /** A call was refused because the workspace has its maximum of records. */
   recordsRefused(): void;
+  /** A verification was decided by a lease. */
+  decided(): void;
+  /** A lease was granted with this many units; 0 for one without. */
+  granted(units: number): void;
+  /** A lease of units ended or was recalled, and this many were not used. */
+  returned(units: number): void;
+  /** A change waited this long for leases. */
+  waited(ms: number): void;
   /** The records of a workspace were counted. */
   records(count: number): void;
   /** The sweeper runs a step of a queue whose first entry has been due for `lateMs`; 0 when none is due. */

@@ -24,11 +24,19 @@ export interface Scripts {
   load(): Promise<void>;
 }
 
+/** Called after each change, with the sessions that may hold leases; the change is answered when it resolves. */
+export type Changed = (workspaceId: string, holders: readonly string[]) => Promise<void>;
+
+interface ScriptsOptions {
+  changed?: Changed | undefined;
+  observe?: StoreObserver | undefined;
+  breaker?: Breaker | undefined;
+}
+
 export async function loadScripts(
   redis: RedisClient,
   workspaceKey: (workspaceId: string) => string,
-  observe?: StoreObserver,
-  breaker?: Breaker,
+  { changed, observe, breaker }: ScriptsOptions = {},
 ): Promise<Scripts> {
   const scripts = new Map(scriptNames.map((name) => [name, assemble(name)]));
   const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
@@ -59,6 +67,14 @@ export async function loadScripts(
 
   /** `kind` is the suffix of ioredis's commands: 'Buffer' where strings in the reply are Buffers. */
   async function call(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
+    const reply = await callScript(kind, name, workspaceId, args);
+    if (!scripts.get(name)!.isChange) return reply;
+    const [changeReply, holders] = reply as [unknown, unknown[]];
+    await changed?.(workspaceId, holders.map(String));
+    return changeReply;
+  }
+
+  async function callScript(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
     const script = scripts.get(name)!;
     const workspace = workspaceKey(workspaceId);
     const all = redis.isCluster ? [2, workspace, absentKey(workspace), ...args] : [1, workspace, ...args];

@@ -12,12 +12,13 @@ import { type Durable, openDurable } from './durable.ts';
 import { openIdentities } from './identities.ts';
 import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
+import { Leasing, type LeasingSettings } from './leases/leasing.ts';
 import type { StoreObserver } from './observer.ts';
 import { openOverrides } from './overrides.ts';
 import { openRbac } from './rbac.ts';
 import { connect, notReady, orStoreError, type RedisClient } from './redis.ts';
 import { cliActor, openRootKeys } from './rootKeys.ts';
-import { loadScripts, type Scripts } from './scripts.ts';
+import { type Changed, loadScripts, type Scripts } from './scripts.ts';
 import { slugsOf } from './slugs.ts';
 import { openSweep } from './sweep.ts';
 import { openWorkspaces } from './workspaces.ts';
@@ -25,7 +26,7 @@ import { openWorkspaces } from './workspaces.ts';
 /** How long a result of `ready` is used again. */
 const readinessCacheMs = 100;
 
-export interface StoreOptions {
+export interface StoreOptions extends LeasingSettings {
   url: string;
   commandTimeoutMs: number;
   /** A PEM file of certificates to trust, for `rediss://`. */
@@ -54,7 +55,9 @@ export interface StoreOptions {
 
 export async function openStore(options: StoreOptions) {
   const redis = await connect(options.url, options);
-  const { scripts, durable } = await loadAll(redis, options).catch((error) => {
+  // Changes run after `leasing` is set.
+  const changed: Changed = (workspaceId, holders) => leasing.changes.changed(workspaceId, holders);
+  const { scripts, durable } = await loadAll(redis, options, changed).catch((error) => {
     // The caller has no connection to close, and an open one would keep the process alive.
     redis.disconnect();
     throw error;
@@ -63,14 +66,19 @@ export async function openStore(options: StoreOptions) {
   const accepted = new AcceptedRootKeys();
   const rootKeys = openRootKeys(context, accepted);
   const { permissions, roles } = openRbac(context);
+  const deactivate = (workspaceId: string, sessions: string[]) =>
+    scripts.run('leases/deactivate', workspaceId, sessions);
+  const decide = new Decider({
+    ...options,
+    scripts,
+    accepted,
+    slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
+    now: context.now,
+    openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate }),
+  });
+  const { leasing } = decide;
   return {
-    decide: new Decider({
-      ...options,
-      scripts,
-      accepted,
-      slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
-      now: context.now,
-    }),
+    decide,
     permissions,
     roles,
     analytics: openAnalytics(context),
@@ -87,6 +95,7 @@ export async function openStore(options: StoreOptions) {
     ready: readiness(scripts, options.commandTimeoutMs),
 
     async close(): Promise<void> {
+      await leasing.close();
       // QUIT waits for the replies to earlier commands; on a lost connection there are none to wait for.
       await redis.quit().catch(() => redis.disconnect());
       await durable?.close();
@@ -97,7 +106,11 @@ export async function openStore(options: StoreOptions) {
 export type Store = Awaited<ReturnType<typeof openStore>>;
 
 /** Loads the scripts, after the version of the data was checked. */
-async function loadAll(redis: RedisClient, options: StoreOptions): Promise<{ scripts: Scripts; durable?: Durable }> {
+async function loadAll(
+  redis: RedisClient,
+  options: StoreOptions,
+  changed: Changed,
+): Promise<{ scripts: Scripts; durable?: Durable }> {
   const { url, commandTimeoutMs, observe } = options;
   const breaker = new Breaker({
     // In a Cluster any command on a workspace's key finds the node that has it.
@@ -107,8 +120,8 @@ async function loadAll(redis: RedisClient, options: StoreOptions): Promise<{ scr
     onEvent: options.onEvent,
   });
   await checkDataVersion(redis);
-  const scripts = await loadScripts(redis, workspaceKey, observe, breaker);
-  return options.durable ? { scripts, durable: await openDurable(url, options, scripts) } : { scripts };
+  const scripts = await loadScripts(redis, workspaceKey, { changed, observe, breaker });
+  return options.durable ? { scripts, durable: await openDurable(url, options, scripts, changed) } : { scripts };
 }
 
 function contextOf(

@@ -9,6 +9,7 @@ import { multiLimit } from '../../src/operations/ratelimits/multiLimit.ts';
 import { AcceptedRootKeys } from '../../src/store/accepted.ts';
 import { Decider } from '../../src/store/decide.ts';
 import { workspaceKey } from '../../src/store/keyspace.ts';
+import { Leasing } from '../../src/store/leases/leasing.ts';
 import { connect } from '../../src/store/redis.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { loadScripts } from '../../src/store/scripts.ts';
@@ -209,6 +210,7 @@ export async function openWorld(rig: Rig) {
   const fresh = () =>
     new Decider({
       ...testSettings,
+      openLeasing: (settle) => new Leasing({ ...testSettings, redis, settle, deactivate: async () => {} }),
       accepted: new AcceptedRootKeys(),
       scripts: measuring,
       slugsOf: async () => [],

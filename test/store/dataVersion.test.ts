@@ -21,6 +21,8 @@ const settings = {
   identifiersMax: 1,
   recordsMax: 0,
   inFlightMax: 1,
+  leaseMs: 0,
+  leaseCredits: false,
 };
 const open = async () => (await openStore(settings)).close();
 const redis = await connect(settings.url, settings);

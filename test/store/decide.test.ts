@@ -9,6 +9,7 @@ import { AcceptedRootKeys } from '../../src/store/accepted.ts';
 import { type DecideOptions, Decider } from '../../src/store/decide.ts';
 import { readReply } from '../../src/store/decideReply.ts';
 import { workspaceKey } from '../../src/store/keyspace.ts';
+import { Leasing } from '../../src/store/leases/leasing.ts';
 import { assemble } from '../../src/store/luaSource.ts';
 import type { StoreObserver } from '../../src/store/observer.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
@@ -56,7 +57,8 @@ async function open(options: Partial<DecideOptions> = {}) {
     uncounted() {},
   } as unknown as StoreObserver;
   return new Decider({
-    scripts: await loadScripts(redis, workspaceKey, observe),
+    openLeasing: (settle) => new Leasing({ ...testSettings, redis, settle, deactivate: async () => {} }),
+    scripts: await loadScripts(redis, workspaceKey, { observe }),
     slugsOf: async () => [],
     accepted: new AcceptedRootKeys(),
     ...testSettings,

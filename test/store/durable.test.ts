@@ -33,9 +33,9 @@ test('every writing script waits for the disk, except verification, background w
 
 test('a Cluster is refused', async () => {
   const { openDurable } = await import('../../src/store/durable.ts');
-  await expect(openDurable('redis+cluster://127.0.0.1:1', { commandTimeoutMs: 100 }, {} as never)).rejects.toThrow(
-    'TOLLGATE_DURABLE=1 is not supported on a Redis Cluster',
-  );
+  await expect(
+    openDurable('redis+cluster://127.0.0.1:1', { commandTimeoutMs: 100 }, {} as never, async () => {}),
+  ).rejects.toThrow('TOLLGATE_DURABLE=1 is not supported on a Redis Cluster');
 });
 
 test.skipIf(newRedis === 'redis-server')('a Redis without WAITAOF is refused', async () => {

@@ -55,6 +55,10 @@ export const testSettings = {
   recordsMax: 0,
   inFlightMax: 4096,
   durable: false,
+  // TEST_LEASE_MS=100 runs all tests with leases, from the second request on.
+  leaseMs: Number(process.env.TEST_LEASE_MS ?? 0),
+  leaseCredits: process.env.TEST_LEASE_MS !== undefined,
+  leaseAfter: 2,
 };
 
 export type RequestParts = Partial<Omit<Request, 'body'>> & { body?: string | Buffer };
@@ -85,7 +89,13 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
   printCauses(causes);
 
   beforeAll(async () => {
-    state.store = await openStore({ ...testSettings, ...settings, url: url(), nowMs: () => clock.now });
+    state.store = await openStore({
+      ...testSettings,
+      ...settings,
+      url: url(),
+      nowMs: () => clock.now,
+      leaseClockMs: () => clock.now,
+    });
     state.answer = createPipeline(operations, {
       store: state.store,
       log: logOfCauses(causes),

@@ -1,8 +1,12 @@
 -- The arguments of a call of decide, and what its items share. Only begin_call and add_work change these variables; the files named
 -- below fill the tables.
 
+-- @include "include/names"
+
 -- The arguments, see the header of lua/decide.lua.
 local call_workspace, call_retention, call_digests, call_items
+-- The beginning of the names of key records.
+local call_key_records
 local call_bounds, call_tags_max, call_tag_bytes_max, call_identifiers_max, call_records_max
 -- The time in milliseconds; its hour and day since 1970, and its hour of the day (`00` to `23`).
 local call_now, call_hour, call_day, call_hour_of_day
@@ -17,6 +21,7 @@ local call_work
 
 local function begin_call(workspace, retention, bounds, digests, items, now)
   call_workspace, call_retention, call_digests, call_items, call_now = workspace, retention, digests, items, now
+  call_key_records = key_record(workspace, '')
   if bounds ~= call_bounds then
     local tags, tag_bytes, identifiers, records = string.match(bounds, '^(%d+) (%d+) (%d+) (%d+)$')
     call_bounds, call_tags_max, call_tag_bytes_max = bounds, tonumber(tags), tonumber(tag_bytes)

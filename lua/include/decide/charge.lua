@@ -24,33 +24,35 @@ local charge_results = {}
 local charge_counters
 -- The lengths of the charged windows of the key and of its identity.
 local charge_lengths, charge_identity_lengths
--- By slot (the number of a limit in the key, or 100 + its number in the identity): the new bytes at the end of its window (false
+-- By the place of a limit (see VERIFIED_LIMIT): the new bytes at the end of its window (false
 -- where nothing is charged), the position of the last old byte before them, and the position of the window's last old byte.
 local charge_suffix, charge_kept_until, charge_window_end = {}, {}, {}
-local IDENTITY_SLOTS = 100
 
 -- Charges a window: window_charge, or what lease.lua puts in its place.
 local charge_window = window_charge
 
 -- Checks a limit that applies, and appends its result. Returns kept_until and suffix of window_charge; with the settled window as
 -- suffix if it was charged while the clock was ahead.
-local function check_limit(owner, number, limit, duration, cost, bytes, first, last)
+local function check_limit(place, limit, duration, cost, bytes, first, last)
   local total, first_live, oldest, kept_until, suffix =
     charge_window(bytes, first, last, call_now, limit, duration, cost, charge_allowed and not charge_exceeded)
   if not total then
     charge_exceeded, charge_ahead = true, true
     return first - 1, settled_window(string.sub(bytes, first, last), call_now, duration)
   end
-  local remaining, results, at = limit - total, charge_results, 5 * charge_count
+  local remaining, results, at = limit - total, charge_results, 4 * charge_count
   charge_count = charge_count + 1
-  results[at + 1], results[at + 2] = owner, number
+  results[at + 1] = place
   if remaining < cost then
     charge_exceeded = true
-    results[at + 3], results[at + 4] = 1, remaining > 0 and remaining or 0
-    results[at + 5] = window_free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
+    results[at + 2], results[at + 3] = 1, remaining > 0 and remaining or 0
+    results[at + 4] = window_free_at(bytes, first, total, first_live, call_now, limit, duration, cost)
   else
-    results[at + 3], results[at + 4] = 0, suffix and remaining - cost or remaining
-    results[at + 5] = window_reset(oldest, duration)
+    results[at + 2], results[at + 3] = 0, suffix and remaining - cost or remaining
+    -- As window_reset, without the call: saves 0.5 % of Redis's instructions per verification (callgrind, 2026-11-22).
+    local reset = oldest + duration
+    if reset > WINDOW_LATEST then reset = WINDOW_LATEST end
+    results[at + 4] = reset
   end
   return kept_until, suffix
 end
@@ -59,9 +61,8 @@ end
 -- or nil}; nil when there are none. `seen` collects the names that were used, because the first limit of a name wins. An ad
 -- hoc limit replaces the key's limit of that name, but not the identity's. Returns the lengths of all windows after the charge.
 local sole_length, sole_identity_length = {}, {}
-local function check_stored(owner, packed, position, tail_bytes, costs, seen)
-  local count, is_key = string.byte(packed, position), owner == OWNER_KEY
-  local first_slot = is_key and 0 or IDENTITY_SLOTS
+local function check_stored(places, packed, position, tail_bytes, costs, seen)
+  local count, is_key = string.byte(packed, position), places == PLACES_OF_KEY
   position = position + 1
   -- The window of a single limit is between the limit and the window's length. Reading it directly saves 4 % of Redis's
   -- instructions per verification (callgrind, 2026-11-22).
@@ -72,15 +73,15 @@ local function check_stored(owner, packed, position, tail_bytes, costs, seen)
   end
   for number = 1, count do
     local limit, duration, auto_apply, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
-    local name_at = position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
+    local name_at = position + (LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH)
     position = name_at + name_bytes
     if is_sole then
       window_first, window_last = position, #packed - tail_bytes - WINDOW_BYTES_LENGTH
     else
       window_last = window_first + lengths[number] - 1
     end
-    local slot = first_slot + number
-    charge_suffix[slot] = false
+    local place = places + number
+    charge_suffix[place] = false
     local name = seen and string.sub(packed, name_at, position - 1)
     if not seen or not seen[name] then
       if seen then seen[name] = true end
@@ -88,9 +89,9 @@ local function check_stored(owner, packed, position, tail_bytes, costs, seen)
       if wanted and wanted[3] and not is_key then wanted = nil end
       if wanted and not wanted[3] or auto_apply == 1 and not wanted then
         local cost = wanted and wanted[2] or 1
-        local kept_until, suffix = check_limit(owner, number, limit, duration, cost, packed, window_first, window_last)
+        local kept_until, suffix = check_limit(place, limit, duration, cost, packed, window_first, window_last)
         if suffix then
-          charge_suffix[slot], charge_kept_until[slot], charge_window_end[slot] = suffix, kept_until, window_last
+          charge_suffix[place], charge_kept_until[place], charge_window_end[place] = suffix, kept_until, window_last
           lengths[number] = kept_until - window_first + 1 + #suffix
         end
       end
@@ -122,9 +123,10 @@ end
 -- or a record of its own. Returns false when the counter is new and the key has the maximum of counters.
 local function check_adhoc(number, wanted)
   local name, cost, limit, duration = wanted[1], wanted[2], wanted[3], wanted[4]
+  local place = PLACES_OF_REQUEST + number
   local first, last, slot = find_window(name, duration)
   if slot then
-    local kept_until, suffix = check_limit(OWNER_REQUEST, number, limit, duration, cost, key_packed, first, last)
+    local kept_until, suffix = check_limit(place, limit, duration, cost, key_packed, first, last)
     if suffix then
       charge_suffix[slot], charge_kept_until[slot], charge_window_end[slot] = suffix, kept_until, last
       charge_lengths[slot] = kept_until - first + 1 + #suffix
@@ -133,7 +135,7 @@ local function check_adhoc(number, wanted)
   end
   local member = window_member(duration, name)
   local window = redis.call('GET', window_at(call_workspace, key24(), member)) or ''
-  local kept_until, suffix = check_limit(OWNER_REQUEST, number, limit, duration, cost, window, 1, #window)
+  local kept_until, suffix = check_limit(place, limit, duration, cost, window, 1, #window)
   if not suffix then return true end
   charge_counters = charge_counters or { left = false }
   local counters, is_new = charge_counters, window == ''
@@ -149,10 +151,6 @@ end
 local function check_limits(requested)
   local identity_packed = key_identity
   charge_count, charge_ahead, charge_counters = 0, false, nil
-  if not requested and not identity_packed then
-    charge_lengths = check_stored(OWNER_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH)
-    return nil
-  end
   local costs, seen = nil, {}
   if requested then
     costs = {}
@@ -160,11 +158,12 @@ local function check_limits(requested)
       costs[wanted[1]] = wanted
     end
   end
-  charge_lengths = check_stored(OWNER_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH, costs, seen)
+  charge_lengths = check_stored(PLACES_OF_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH, costs, seen)
   if identity_packed then
-    charge_identity_lengths = check_stored(OWNER_IDENTITY, identity_packed, IDENTITY_LIMITS_AT, 0, costs, seen)
+    charge_identity_lengths = check_stored(PLACES_OF_IDENTITY, identity_packed, IDENTITY_LIMITS_AT, 0, costs, seen)
   end
-  for number, wanted in ipairs(requested or {}) do
+  if not requested then return nil end
+  for number, wanted in ipairs(requested) do
     if wanted[3] then
       if not check_adhoc(number, wanted) then return refuse('too_many_counters', wanted[1]) end
     elseif not seen[wanted[1]] then
@@ -177,8 +176,14 @@ end
 -- windows have to be settled first.
 local function check_limits_and_balance(requested, is_affordable)
   charge_allowed, charge_exceeded = is_affordable, false
-  local refusal = check_limits(requested)
-  if refusal then return nil, refusal end
+  local refusal
+  if requested or key_identity then
+    refusal = check_limits(requested)
+    if refusal then return nil, refusal end
+  else
+    charge_count, charge_ahead, charge_counters = 0, false, nil
+    charge_lengths = check_stored(PLACES_OF_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH)
+  end
   if not charge_exceeded and is_affordable then return VALID end
   if charge_ahead then return nil end
   -- Units that a server has leased may be returned: then this refusal would be wrong.
@@ -217,17 +222,17 @@ local function new_format(formats, kept, rest)
   return format
 end
 
--- A state with the charged windows of several limits: `count` of them, from slot `first_slot` + 1 on. `tail` replaces the same number
+-- A state with the charged windows of several limits: `count` of them, from place `places` + 1 on. `tail` replaces the same number
 -- of bytes at its end. Nil when nothing is charged.
 local pieces = {}
-local function joined_state(packed, count, first_slot, lengths, tail)
+local function joined_state(packed, count, places, lengths, tail)
   local copied, made = 0, 0
-  for slot = first_slot + 1, first_slot + count do
-    local suffix = charge_suffix[slot]
+  for place = places + 1, places + count do
+    local suffix = charge_suffix[place]
     if suffix then
-      pieces[made + 1] = string.sub(packed, copied + 1, charge_kept_until[slot])
+      pieces[made + 1] = string.sub(packed, copied + 1, charge_kept_until[place])
       pieces[made + 2] = suffix
-      copied, made = charge_window_end[slot], made + 2
+      copied, made = charge_window_end[place], made + 2
     end
   end
   if made == 0 then return nil end
@@ -261,7 +266,7 @@ local function key_state(is_charged, balance, refill_due, last_used, hour, valid
       )
     elseif count > 1 then
       local tail = struct.pack(KEY_TAIL, balance, refill_due, last_used, hour, valid, refusals, spent)
-      local state = joined_state(packed, count, 0, charge_lengths, tail)
+      local state = joined_state(packed, count, PLACES_OF_KEY, charge_lengths, tail)
       if state then return state end
     end
   end
@@ -272,7 +277,7 @@ end
 -- The new state of the identity, or nil when nothing is charged to its limits.
 local function identity_state()
   local count = string.byte(key_identity, IDENTITY_LIMITS_AT)
-  return joined_state(key_identity, count, IDENTITY_SLOTS, charge_identity_lengths, '')
+  return joined_state(key_identity, count, PLACES_OF_IDENTITY, charge_identity_lengths, '')
 end
 
 -- Settles the windows that were charged while the clock was ahead, and writes them to the key, its identity and its counters.
@@ -280,7 +285,7 @@ local function write_settled(requested)
   -- charge_exceeded is true, so this charges nothing.
   check_limits(requested)
   local tail = string.sub(key_packed, key_tail_at)
-  local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), 0, charge_lengths, tail)
+  local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), PLACES_OF_KEY, charge_lengths, tail)
   if state then redis.call('HSET', key_name, 'state', state) end
   local settled = key_identity and identity_state()
   if settled then redis.call('HSET', identity_record(call_workspace, key_external_id), 'state', settled) end
@@ -288,13 +293,27 @@ local function write_settled(requested)
 end
 
 -- The packed answer to a verification, with the results of its limits if they were checked.
-local answer_formats = {}
+local answer_formats, ONE_VERIFIED = {}, VERIFIED .. VERIFIED_LIMIT_FIELDS
 local function pack_verified(outcome, has_balance, balance, is_checked)
   local count, results = is_checked and charge_count or 0, charge_results
+  if count == 1 then
+    -- Without `unpack`: saves 1 % of Redis's instructions per verification (callgrind, 2026-11-22).
+    return struct.pack(
+      ONE_VERIFIED,
+      outcome,
+      has_balance and 1 or 0,
+      balance,
+      1,
+      results[1],
+      results[2],
+      results[3],
+      results[4]
+    )
+  end
   local format = answer_formats[count]
   if not format then
     format = VERIFIED .. string.rep(VERIFIED_LIMIT_FIELDS, count)
     answer_formats[count] = format
   end
-  return struct.pack(format, outcome, has_balance and 1 or 0, balance, count, unpack(results, 1, 5 * count))
+  return struct.pack(format, outcome, has_balance and 1 or 0, balance, count, unpack(results, 1, 4 * count))
 end

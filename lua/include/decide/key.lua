@@ -12,7 +12,7 @@ local key_version_time, key_version_number, key_api8, key_flags, key_expires, ke
 local key_limits_at, key_tail_at
 -- The externalId in the state ('' for none), and that of the identity if it exists. They differ after the identity was deleted:
 -- earlier counts are counts of the identity, later ones are not.
-local key_linked_id, key_external_id
+local key_linked_id, key_external_id = '', ''
 -- The state of the identity, nil when there is none.
 local key_identity
 -- {state, name, meta} and {state, meta}: read together with the states where the server has no snapshot.
@@ -29,24 +29,13 @@ local function flags_of(number)
   return flags
 end
 
--- The identity that a state links to: its state and display fields; nil when it was deleted, also when there is a new identity with
--- the same externalId.
-local function read_linked(packed, external_id, has_snapshot)
-  local id_at = KEY_LINK_AT + LINK_BYTES_LENGTH
-  local name, identity, display = identity_record(call_workspace, external_id), nil, nil
-  if has_snapshot then
-    identity = redis.call('HGET', name, 'state')
-  else
-    display = redis.call('HMGET', name, 'state', 'meta')
-    identity = display[1]
-  end
-  if identity and string.sub(identity, 1, 16) == string.sub(packed, id_at, id_at + 15) then return identity, display end
-end
+-- Where a state has the id of its identity.
+local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
 
 -- Loads a key by its digest. `has_snapshot`: the server has a snapshot, of any version. Returns false when there is no such key, or
 -- it or its API was deleted.
 local function read_key(digest, has_snapshot)
-  key_name = key_record(call_workspace, digest)
+  key_name = call_key_records .. digest
   local packed, display
   if has_snapshot then
     packed = redis.call('HGET', key_name, 'state')
@@ -56,18 +45,29 @@ local function read_key(digest, has_snapshot)
     packed = display[1]
   end
   if not packed then return false end
-  local version_time, version_number, api8, flags, expires, refill_amount, refill_day, link_bytes =
+  local flags, link_bytes
+  key_version_time, key_version_number, key_api8, flags, key_expires, key_refill_amount, key_refill_day, link_bytes =
     struct.unpack(KEY_DECIDES, packed, KEY_FIXED_VERSION_AT)
-  key_packed, key_display, key_api8, key_expires = packed, display, api8, expires
-  key_version_time, key_version_number, key_refill_amount, key_refill_day =
-    version_time, version_number, refill_amount, refill_day
-  key_flags, key_api = flag_sets[flags] or flags_of(flags), call_apis[api8] or read_api(api8)
-  key_limits_at, key_tail_at = KEY_LINK_AT + LINK_BYTES_LENGTH + link_bytes, #packed - KEY_TAIL_LENGTH + 1
-  key_linked_id, key_external_id, key_identity, key_identity_display = '', '', nil, nil
+  key_packed, key_display = packed, display
+  key_flags, key_api = flag_sets[flags] or flags_of(flags), call_apis[key_api8] or read_api(key_api8)
+  key_limits_at, key_tail_at = KEY_LINK_AT + LINK_BYTES_LENGTH + link_bytes, #packed - (KEY_TAIL_LENGTH - 1)
   if link_bytes > 0 then
     key_linked_id = string.sub(packed, KEY_LINK_AT + LINK_BYTES_LENGTH + LINK_EXTERNAL_ID_AT - 1, key_limits_at - 1)
-    key_identity, key_identity_display = read_linked(packed, key_linked_id, has_snapshot)
-    if key_identity then key_external_id = key_linked_id end
+    local name, identity, display_of_identity = identity_record(call_workspace, key_linked_id), nil, nil
+    if has_snapshot then
+      identity = redis.call('HGET', name, 'state')
+    else
+      display_of_identity = redis.call('HMGET', name, 'state', 'meta')
+      identity = display_of_identity[1]
+    end
+    key_identity_display = display_of_identity
+    if identity and string.sub(identity, 1, 16) == string.sub(packed, LINK_ID_FROM, LINK_ID_FROM + 15) then
+      key_identity, key_external_id = identity, key_linked_id
+    else
+      key_identity, key_external_id = nil, ''
+    end
+  elseif key_linked_id ~= '' then
+    key_linked_id, key_external_id, key_identity, key_identity_display = '', '', nil, nil
   end
   return not key_flags.deleted and key_api.id ~= false
 end

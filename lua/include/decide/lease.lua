@@ -20,6 +20,8 @@
 local LEASES_MAX, SESSIONS_MAX = 32, 64
 -- A shorter lease would end before its answer arrives.
 local TERM_MIN = 4
+-- A time by the clock of Redis becomes a duration by the clock of a server, which may be 1 % slower.
+local DRIFT = 1.01
 -- A lease of units leaves room for this many of its size for each session, so that no session is refused while another one has
 -- units left.
 local LEASES_LEFT = 4
@@ -37,18 +39,25 @@ local function begin_session(packed)
   session_id, session_term, session_credits, session_leaves = struct.unpack(LEASE_SESSION, packed)
 end
 
--- Reads the entry of the session in the registry, once per call.
+-- Reads the entry of the session in the registry, and how many sessions may hold leases, once per call.
 local function register()
   if session_read then return end
-  session_read = true
-  local name = registry(call_workspace)
-  local stored = redis.call('HGET', name, session_id)
-  session_granted, session_settled, session_count = 0, 0, redis.call('HLEN', name)
-  if stored then
-    local _, granted, settled = struct.unpack(REGISTERED, stored)
-    session_granted, session_settled = granted, settled
-  else
-    session_count = session_count + 1
+  session_read, session_granted, session_settled, session_count = true, 0, 0, 1
+  local entries, inactive = redis.call('HGETALL', registry(call_workspace)), {}
+  for index = 1, #entries, 2 do
+    local id = entries[index]
+    local term, granted, settled = struct.unpack(REGISTERED, entries[index + 1])
+    if id == session_id then
+      session_granted, session_settled = granted, settled
+    elseif term > 0 then
+      session_count = session_count + 1
+    else
+      inactive[#inactive + 1] = id
+    end
+  end
+  -- An inactive session may still send a settlement again, so its entry stays while there is room.
+  if #entries >= 2 * SESSIONS_MAX and #inactive > 0 then
+    redis.call('HDEL', registry(call_workspace), unpack(inactive))
   end
 end
 
@@ -98,7 +107,7 @@ local function lease_units(cost, requested, wanted, number, term)
     if not lease_exceeds and check_limits_by(leased_charge, requested, false) and not lease_exceeds then break end
     units = math.floor(units / 2)
   end
-  term = math.min(term, lease_slice_left)
+  term = math.min(term, math.floor(lease_slice_left / DRIFT))
   if units == 0 or term < TERM_MIN then return 0, 0 end
 
   lease_times = units
@@ -106,7 +115,7 @@ local function lease_units(cost, requested, wanted, number, term)
   local charged = limited and units * cost or 0
   local state = key_state(true, balance - charged, refill_due, last_used, hour, valid, refusals, spent)
   local new_identity = key_identity and identity_state()
-  local entry = struct.pack(LEASE_ENTRY, session_id, number, call_now, refill_due, fingerprint_of_limits())
+  local entry = struct.pack(LEASE_ENTRY, session_id, number, call_now, units, refill_due, fingerprint_of_limits())
   redis.call('HSET', key_name, 'state', state, 'leases', leases .. entry)
   if new_identity then
     local identity = identity_record(call_workspace, key_external_id)
@@ -121,17 +130,17 @@ end
 local function term_of(outcome, root)
   local ends = call_now + session_term
   if root.expires then ends = math.min(ends, root.expires) end
-  if outcome == NOT_FOUND then return ends - call_now end
+  if outcome == NOT_FOUND then return math.floor((ends - call_now) / DRIFT) end
   if key_expires > call_now then ends = math.min(ends, key_expires) end
-  local _, refill_due = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
+  local _, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled and refill_due > call_now then ends = math.min(ends, refill_due) end
   if outcome == RATE_LIMITED then
     for index = 1, charge_count do
-      local at = 5 * index - 5
-      if charge_results[at + 3] == 1 then ends = math.min(ends, charge_results[at + 5]) end
+      local at = 4 * index - 4
+      if charge_results[at + 2] == 1 then ends = math.min(ends, charge_results[at + 4]) end
     end
   end
-  return ends - call_now
+  return math.floor((ends - call_now) / DRIFT)
 end
 
 -- Grants a lease of a decision that was just made; `position` and `last` are those of its VERIFY_ITEM. Returns its units and its
@@ -178,14 +187,18 @@ local function leased_return(text, first, last, now, limit, duration, cost)
   return -cost, nil, now, kept_until, suffix
 end
 
--- Gives back the units of `unused` decisions, in memory. Returns whether the state changes.
-local function give_back(stored, at, requested, unused, cost)
-  local _, _, granted_at, refill_due, limits = struct.unpack(LEASE_ENTRY, stored, at)
-  local balance, due = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
-  local credits = key_flags.limited and due == refill_due and unused * cost or 0
-  lease_times, return_at = unused, granted_at
-  local is_changed = limits == fingerprint_of_limits() and check_limits_by(leased_return, requested, true)
-  return is_changed, balance + credits
+-- Gives back the units that the lease at `lease_at` of `leases` did not use, in memory. Returns whether windows change, and the
+-- balance.
+local function give_back(leases, lease_at, used, requested, cost)
+  local _, _, at, units, refill_due, limits = struct.unpack(LEASE_ENTRY, leases, lease_at)
+  local balance, key_refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
+  lease_times, return_at = units - used, at
+  if lease_times <= 0 then return false, balance end
+  -- A balance that was refilled since has none of these units.
+  if key_flags.limited and key_refill_due == refill_due then balance = balance + lease_times * cost end
+  -- Limits that were changed since have none either. After the clock stepped back, windows have other slices.
+  local is_changed = limits == fingerprint_of_limits() and at <= call_now
+  return is_changed and check_limits_by(leased_return, requested, true), balance
 end
 
 -- Counts decisions about a key that was deleted since, in its history.
@@ -204,13 +217,13 @@ local function remove_lease(record, leases, session, number)
   if at then write_leases(record, without_lease(leases, at)) end
 end
 
--- Writes `count` more decisions to the state of the key, and gives back the `unused` decisions of a lease of units (`number`).
-local function settle_key(number, count, outcome, unused, cost, used_at, requested)
+-- Writes `count` more decisions to the state of the key, and gives back what a lease of units (`number`) did not use.
+local function settle_key(number, count, outcome, used, cost, used_at, requested)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local leases, leases_of_identity, is_charged, usage = key_leases(), identity_leases(), false, nil
   local at = find_lease(leases, session_id, number)
-  if at and unused > 0 then
-    is_charged, balance = give_back(leases, at, requested, unused, cost)
+  if at then
+    is_charged, balance = give_back(leases, at, used, requested, cost)
   end
   local is_unlinked = key_external_id ~= key_linked_id
   if count > 0 then
@@ -243,16 +256,16 @@ end
 -- Counts what a session decided by itself about one key, and gives back what it did not use of a lease. `position` is that of a
 -- TALLY; returns the position after it.
 local function settle_tally(position)
-  local digest, number, count, outcome, unused, cost, age, text
-  digest, number, count, outcome, unused, cost, age, text, position = struct.unpack(TALLY, call_items, position)
+  local digest, number, count, outcome, used, cost, age, request
+  digest, number, count, outcome, used, cost, age, request, position = struct.unpack(TALLY, call_items, position)
   local is_live = read_key(digest, true)
   if not is_live and redis.call('EXISTS', key_name) == 0 then return position end
 
-  local request = text ~= '' and request_of(text)
+  request = request ~= '' and request_of(request)
   local spent = outcome == VALID and key_flags.limited and count * cost or 0
   local tags = count > 0 and request and request.tags and counted_tags(request.tags, key_api8)
   if is_live then
-    settle_key(number, count, outcome, unused, cost, call_now - age, request and request.limits)
+    settle_key(number, count, outcome, used, cost, call_now - age, request and request.limits)
   elseif count > 0 then
     count_deleted(count, outcome, spent)
   end

@@ -12,7 +12,7 @@ local function recent_leases(stored)
   if not stored then return '' end
   local recent = {}
   for position = 1, #stored, LEASE_ENTRY_LENGTH do
-    local _, _, at = struct.unpack(LEASE_ENTRY, stored, position)
+    local _, _, at, _, _, _ = struct.unpack(LEASE_ENTRY, stored, position)
     if math.abs(call_now - at) < FORGOTTEN_MS then
       recent[#recent + 1] = string.sub(stored, position, position + LEASE_ENTRY_LENGTH - 1)
     end

@@ -19,8 +19,8 @@ local function abilities_of(grants)
   return abilities
 end
 
--- Reads a root key, if call_roots does not have it yet (callers check that). Returns {status of authenticate, grants, expires, abilities,
--- allowed: results of `allows` by id}.
+-- Reads a root key, if call_roots does not have it yet (callers check that). Returns {status of authenticate, grants, expires,
+-- abilities, may_verify: whether it is accepted and may verify keys of any API, allowed: results of `allows` by id}.
 local function read_root(index)
   local digest = string.sub(call_digests, index * 32 - 31, index * 32)
   local status, grants, _, expires = authenticate(call_workspace, digest, call_now)
@@ -32,12 +32,18 @@ local function read_root(index)
     expires = expires,
     verifies_all = abilities.verifies_all,
     limits_all = abilities.limits_all,
-    verifies_any = abilities.verifies_any,
+    may_verify = status == 'ok' and abilities.verifies_any,
     limits_any = abilities.limits_any,
     allowed = {},
   }
   call_roots[index] = root
   return root
+end
+
+-- The refusal of a root key that is not accepted, or else lacks this grant.
+local function refuse_root(root, grant)
+  if root.status ~= 'ok' then return refuse(root.status) end
+  return refuse('insufficient_permissions', grant)
 end
 
 -- Whether a root key that may not do `action` on all resources may do it on the one with this id.

@@ -3,7 +3,6 @@
 
 -- @include "include/decide/call"
 -- @include "include/decide/key"
--- @include "include/decide/permitted"
 -- @include "include/names"
 -- @include "include/permissions"
 -- @include "include/state"
@@ -33,13 +32,6 @@ local function packed_permissions(record)
   return table.concat(slugs, '\n'),
     table.concat(number_lists, '\n'),
     pack_names(names_of_roles(call_workspace, stored[2] or ''))
-end
-
--- The versions that a snapshot depends on besides the key's own: of its identity, and of all permissions and roles.
-local function dependencies_of()
-  local identity_version = key_identity and string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH)
-    or ''
-  return key_flags.permissions and identity_version .. rbac_version() or identity_version
 end
 
 -- Packs the snapshot.

@@ -59,8 +59,7 @@ local function verify(position, last, root_index)
   local digest, cost, cached_time, cached_number, cached_dependencies
   digest, cost, cached_time, cached_number, cached_dependencies, position =
     struct.unpack(VERIFY_ITEM, call_items, position)
-  if root.status ~= 'ok' then return refuse(root.status) end
-  if not root.verifies_any then return refuse('insufficient_permissions', 'api.*.verify_key') end
+  if not root.may_verify then return refuse_root(root, 'api.*.verify_key') end
   if not read_key(digest, cached_time > 0) then return struct.pack('>B', NOT_FOUND) end
   local flags, api = key_flags, key_api
   if not root.verifies_all and not allows(root, 'api', api.id, 'verify_key') then
@@ -86,8 +85,10 @@ local function verify(position, last, root_index)
   local is_valid = outcome == VALID
 
   -- Everything is read before the first write, so that a broken record charges nothing.
-  local dependencies, snapshot, is_sent = '', nil, nil
-  if key_identity or flags.permissions then dependencies = dependencies_of() end
+  local snapshot, is_sent
+  -- The versions that the snapshot depends on besides the key's own: of its identity, and of all permissions and roles.
+  local dependencies = key_identity and string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH) or ''
+  if flags.permissions then dependencies = dependencies .. rbac_version() end
   if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then
     -- Once per call: otherwise many verifications of a key that is not cached would each return its snapshot.
     is_sent = api.snapshots[digest]

@@ -45,7 +45,7 @@ export interface LeaseObserver {
 }
 
 /** What is leased: a request of a caller about a key. */
-export interface Request {
+export interface LeasedRequest {
   workspaceId: string;
   rootDigest: string;
   digest: string;
@@ -63,14 +63,14 @@ export interface Ask {
 }
 
 interface PendingAsk extends Ask {
-  request: Request;
+  request: LeasedRequest;
   askedAt: number;
   isRecalled: boolean;
   finish: () => void;
 }
 
 interface Lease {
-  request: Request;
+  request: LeasedRequest;
   /** 0 for a lease without units. */
   number: number;
   wanted: number;
@@ -81,6 +81,7 @@ interface Lease {
   decided: number;
   count: number;
   usedAt: number;
+  grantedAt: number;
   verified: Verified;
   /** What a decision charges to each limit. */
   costs: readonly number[];
@@ -137,7 +138,7 @@ export class Leases {
   }
 
   /** Decides a request by a lease; undefined when there is none. */
-  decide(request: Request): Verified | undefined {
+  decide(request: LeasedRequest): Verified | undefined {
     const holder = this.#holders.get(request.workspaceId);
     const lease = holder && find(holder, request);
     if (!lease) return undefined;
@@ -151,11 +152,11 @@ export class Leases {
     lease.count++;
     lease.usedAt = now;
     holder.usedAt = now;
-    return lease.number > 0 ? chargedAgain(lease) : lease.verified;
+    return again(lease, now);
   }
 
   /** What to ask for with this request, which is sent to Redis; undefined for nothing. */
-  ask(request: Request): Ask | undefined {
+  ask(request: LeasedRequest): Ask | undefined {
     const now = this.#options.nowMs();
     const hot = this.#holders.get(request.workspaceId)?.hot.get(request.digest);
     const decided = this.#decidedInTerm(request.digest, now);
@@ -178,7 +179,20 @@ export class Leases {
   granted(ask: Ask, units: number, term: number, verified: Verified, costs: readonly number[]) {
     const { request, askedAt, isRecalled, number, wanted } = ask as PendingAsk;
     const holder = this.#holderOf(request.workspaceId);
-    const lease = { request, number: units > 0 ? number : 0, wanted, endsAt: askedAt + term, units, left: units, decided: 0, count: 0, usedAt: askedAt, verified, costs };
+    const lease = {
+      request,
+      number: units > 0 ? number : 0,
+      wanted,
+      endsAt: askedAt + term,
+      units,
+      left: units,
+      decided: 0,
+      count: 0,
+      usedAt: askedAt,
+      grantedAt: this.#options.nowMs(),
+      verified,
+      costs,
+    };
     if (term > 0 && !isRecalled) {
       const others = holder.byDigest.get(request.digest);
       if (others) others.push(lease);
@@ -192,7 +206,24 @@ export class Leases {
     this.finished(ask);
   }
 
-  /** An ask was answered, or its answer is lost. */
+  /** The answer to an ask is lost: a lease of units that was granted is returned. */
+  lost(ask: Ask) {
+    const { request, number } = ask as PendingAsk;
+    const { digest, cost, text } = request;
+    this.#holderOf(request.workspaceId).tallies.push({
+      digest,
+      number,
+      count: 0,
+      outcome: 1,
+      used: 0,
+      cost,
+      age: 0,
+      request: text,
+    });
+    this.finished(ask);
+  }
+
+  /** An ask was answered. */
   finished(ask: Ask) {
     const { request, number, finish } = ask as PendingAsk;
     this.#holders.get(request.workspaceId)?.asks.delete(number);
@@ -250,21 +281,24 @@ export class Leases {
     // Slow start: twice as much after all was used, half after less than half was.
     const next = left === 0 ? Math.min(2 * wanted, unitsMax) : left > units / 2 ? Math.ceil(wanted / 2) : wanted;
     if (lease.decided >= this.#options.after) {
-      holder.hot.set(digest, { wanted: number > 0 ? next : wanted, until: this.#options.nowMs() + 2 * this.#options.termMs });
+      holder.hot.set(digest, {
+        wanted: number > 0 ? next : wanted,
+        until: this.#options.nowMs() + 2 * this.#options.termMs,
+      });
     }
     this.#return(holder, lease);
   }
 
   #return(holder: Holder, lease: Lease) {
-    const tally = this.#tallyOf(lease, lease.number, lease.left);
+    const tally = this.#tallyOf(lease, lease.number);
     if (tally) holder.tallies.push(tally);
     if (lease.number > 0) this.#options.observe?.returned(lease.left);
     this.#tick();
   }
 
-  /** Takes what a lease decided since the last settlement; undefined when there is nothing to settle. */
-  #tallyOf(lease: Lease, number: number, unused: number): Tally | undefined {
-    const { request, count, usedAt, verified } = lease;
+  /** Takes what a lease decided since the last settlement, and its return (`number`, or 0); undefined when there is nothing to settle. */
+  #tallyOf(lease: Lease, number: number): Tally | undefined {
+    const { request, count, decided, usedAt, verified } = lease;
     const outcome = outcomes.indexOf(verified.outcome) + 1;
     // There is no key to count for.
     const isCounted = verified.outcome !== 'NOT_FOUND' && count > 0;
@@ -272,7 +306,16 @@ export class Leases {
     lease.count = 0;
     const age = Math.min(Math.max(Math.round(this.#options.nowMs() - usedAt), 0), 2 ** 32 - 1);
     const { digest, cost, text } = request;
-    return { digest, number, count: isCounted ? count : 0, outcome, unused: number > 0 ? unused : 0, cost, age, request: text };
+    return {
+      digest,
+      number,
+      count: isCounted ? count : 0,
+      outcome,
+      used: number > 0 ? decided : 0,
+      cost,
+      age,
+      request: text,
+    };
   }
 
   /** Sends what waits to be settled. Rejects when it is not known whether Redis counted it: then the same is sent again later. */
@@ -284,7 +327,7 @@ export class Leases {
   async #sendSettlement(holder: Holder): Promise<void> {
     if (!holder.sending) {
       for (const lease of [...holder.byDigest.values()].flat()) {
-        const tally = lease.count > 0 && this.#tallyOf(lease, 0, 0);
+        const tally = lease.count > 0 && this.#tallyOf(lease, 0);
         if (tally) holder.tallies.push(tally);
       }
       const tallies = holder.tallies.splice(0, talliesMax);
@@ -334,23 +377,24 @@ export class Leases {
   }
 }
 
-const isSame = (a: Request, b: Request): boolean =>
+const isSame = (a: LeasedRequest, b: LeasedRequest): boolean =>
   a.digest === b.digest && a.cost === b.cost && a.rootDigest === b.rootDigest && a.text.equals(b.text);
 
-function find(holder: Holder, request: Request): Lease | undefined {
+function find(holder: Holder, request: LeasedRequest): Lease | undefined {
   const leases = holder.byDigest.get(request.digest);
   if (!leases) return undefined;
   for (const lease of leases) if (isSame(lease.request, request)) return lease;
   return undefined;
 }
 
-/** The answer of a lease of units after `left` was counted down: each decision before it has charged what the first one did. */
-function chargedAgain({ verified, units, left, costs, request }: Lease): Verified {
-  const times = units - left;
+/** The answer to the last decision of a lease: each one has charged what the first one did. */
+function again({ verified, number, decided, costs, request, grantedAt }: Lease, now: number): Verified {
+  const atMs = verified.atMs + Math.max(0, Math.floor(now - grantedAt));
+  if (number === 0) return { ...verified, atMs };
+  const credits = verified.credits === undefined ? undefined : verified.credits - decided * request.cost;
   const ratelimits = verified.ratelimits.map((state, index) => ({
     ...state,
-    remaining: state.remaining - times * costs[index]!,
+    remaining: state.remaining - decided * costs[index]!,
   }));
-  const credits = verified.credits === undefined ? undefined : verified.credits - times * request.cost;
-  return { ...verified, credits, ratelimits };
+  return { ...verified, atMs, credits, ratelimits };
 }

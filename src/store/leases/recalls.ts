@@ -49,18 +49,31 @@ export class Recalls {
   #isSubscribed = false;
 
   /** Asks these sessions to give leases back. Returns those that have not acknowledged it after `waitMs`. */
-  async send(workspaceId: string, sessions: readonly string[], waitMs: number, leases?: string[]): Promise<Set<string>> {
+  async send(
+    workspaceId: string,
+    sessions: readonly string[],
+    waitMs: number,
+    leases?: string[],
+  ): Promise<Set<string>> {
     const endsAt = performance.now() + waitMs;
     const remaining = new Set(sessions);
     const id = randomBytes(8).toString('hex');
     const answered = new Promise<void>((finish) => this.#waiting.set(id, { sessions: remaining, finish }));
-    const message: RecallMessage = { id, to: this.#replyChannel, workspaceId, sessions: [...sessions], ...(leases && { leases }) };
+    const message: RecallMessage = {
+      id,
+      to: this.#replyChannel,
+      workspaceId,
+      sessions: [...sessions],
+      ...(leases && { leases }),
+    };
     const publish = async () => {
       if (await this.#listen()) await this.#options.redis.publish(channel, JSON.stringify(message));
       await answered;
     };
     let timer: NodeJS.Timeout | undefined;
-    const ended = new Promise<void>((resolve) => (timer = setTimeout(resolve, Math.max(0, endsAt - performance.now()))));
+    const ended = new Promise<void>(
+      (resolve) => (timer = setTimeout(resolve, Math.max(0, endsAt - performance.now()))),
+    );
     // Whatever fails, the leases end.
     await Promise.race([publish().catch(() => ended), ended]);
     clearTimeout(timer);
@@ -107,7 +120,9 @@ export class Recalls {
   async #onRecall({ id, to, workspaceId, sessions, leases }: RecallMessage) {
     const { session, recall, redis } = this.#options;
     if (!sessions.includes(session)) return;
-    const own = leases?.filter((name) => name.startsWith(`${session}:`)).map((name) => Number(name.slice(session.length + 1)));
+    const own = leases
+      ?.filter((name) => name.startsWith(`${session}:`))
+      .map((name) => Number(name.slice(session.length + 1)));
     try {
       await recall(workspaceId, own && new Set(own));
       await redis.publish(to, JSON.stringify({ id, session }));

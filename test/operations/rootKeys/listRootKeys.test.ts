@@ -11,7 +11,8 @@ describe('rootKeys.listRootKeys: 200', () => {
     const permissions = ['api.*.read_api', 'api.api_a.read_key'];
     const { rootKeyId, key } = (await call('rootKeys.createRootKey', { name: 'named', permissions, expires }, rootKey))
       .data;
-    clock.advance(5);
+    // `lastUsedAt` is written at most once a second.
+    clock.advance(1000);
     const listing = await call('rootKeys.listRootKeys', {}, rootKey);
     expect(listing.pagination).toEqual({ hasMore: false });
     expect(listing.data).toEqual([
@@ -27,7 +28,7 @@ describe('rootKeys.listRootKeys: 200', () => {
     ]);
   });
 
-  test('lastUsedAt is its last request, of management or verification', async () => {
+  test('lastUsedAt is its last request of management or verification, to a second', async () => {
     const { rootKey } = await createWorkspace();
     const grants = { permissions: ['api.*.verify_key'] };
     const { key } = (await call('rootKeys.createRootKey', grants, rootKey)).data;
@@ -35,10 +36,17 @@ describe('rootKeys.listRootKeys: 200', () => {
     expect(await lastUsedAt()).toBeUndefined();
     clock.advance(10);
     const verifiedAt = clock.now;
-    await call('keys.verifyKey', { key: 'any' }, key);
-    clock.advance(10);
+    const verify = () => call('keys.verifyKey', { key: 'any' }, key);
+    await verify();
+    clock.advance(999);
+    await verify();
     expect(await lastUsedAt()).toBe(verifiedAt);
+    clock.advance(1);
     await call('apis.createApi', { name: 'refused' }, key);
+    expect(await lastUsedAt()).toBe(clock.now);
+    // After the clock stepped back, the next request has its time.
+    clock.advance(-10_000);
+    await verify();
     expect(await lastUsedAt()).toBe(clock.now);
   });
 

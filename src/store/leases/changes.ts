@@ -1,0 +1,78 @@
+// A change is answered when every lease that covers it has been returned, or has ended. A change takes back all leases of its
+// workspace: they are asked for again with the next requests, which see the change.
+
+import type { Leases } from './leases.ts';
+import type { Recalls } from './recalls.ts';
+
+interface ChangesOptions {
+  session: string;
+  leases: Leases;
+  recalls: Recalls;
+  /** When Redis was connected last, by `performance.now()`. */
+  connectedAt: () => number;
+  /** The longest term that a server with these settings grants, in milliseconds. */
+  termMs: number;
+  /** Marks sessions as inactive: each session, followed by the number of its last lease. */
+  deactivate: (workspaceId: string, sessions: string[]) => Promise<unknown>;
+  observe?: ChangesObserver | undefined;
+}
+
+export interface ChangesObserver {
+  /** A change waited this long for leases. */
+  waited(ms: number): void;
+}
+
+/** The clocks of two machines may differ in speed by 1 %. */
+const drift = 1.01;
+
+/** How long to wait for leases of this term, in milliseconds. */
+export const waitFor = (termMs: number): number => Math.ceil(termMs * drift) + 1;
+
+export class Changes {
+  readonly #options: ChangesOptions;
+
+  constructor(options: ChangesOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when no process decides by what was before the change. `holders` are those of lua/include/change.lua. */
+  async changed(workspaceId: string, holders: readonly string[]): Promise<void> {
+    const { session, leases, recalls, deactivate, observe } = this.#options;
+    // Those of this process end now; what they leave is settled later.
+    leases.recall(workspaceId).catch(() => {});
+    const others = holders.map(holderOf).filter(({ id }) => id !== session);
+    const sinceConnected = this.#waitSinceConnected();
+    if (others.length === 0 && sinceConnected <= 0) return;
+    const startedAt = performance.now();
+    const waitMs = Math.max(...others.map(({ termMs }) => waitFor(termMs)), 0);
+    const recalled =
+      others.length === 0
+        ? new Set<string>()
+        : await recalls.send(
+            workspaceId,
+            others.map(({ id }) => id),
+            waitMs,
+          );
+    const remaining = sinceConnected - (performance.now() - startedAt);
+    if (remaining > 0) await new Promise((resolve) => setTimeout(resolve, remaining));
+    observe?.waited(performance.now() - startedAt);
+    const silent = others.filter(({ id }) => recalled.has(id));
+    if (silent.length > 0) {
+      await deactivate(
+        workspaceId,
+        silent.flatMap(({ id, granted }) => [id, granted]),
+      ).catch(() => {});
+    }
+  }
+
+  /** Redis may have restarted without the last entries of the registry: leases that were granted before have ended after a term. */
+  #waitSinceConnected(): number {
+    const { termMs, connectedAt } = this.#options;
+    return termMs === 0 ? 0 : connectedAt() + waitFor(termMs) - performance.now();
+  }
+}
+
+function holderOf(text: string): { id: string; termMs: number; granted: string } {
+  const [id, term, granted] = text.split(':') as [string, string, string];
+  return { id, termMs: Number(term), granted };
+}
