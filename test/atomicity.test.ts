@@ -58,7 +58,9 @@ vi.mock('node:fs', async (importOriginal) => {
   const fs = await importOriginal<typeof import('node:fs')>();
   const readFileSync = (path: string, ...rest: never[]) => {
     const content = fs.readFileSync(path, ...rest) as unknown;
-    return path.endsWith?.('.lua') ? withPrelude(path, `${content}`) : content;
+    // What follows a change is outside of its script, and only reads.
+    const isTraced = path.endsWith?.('.lua') && !path.endsWith('/include/change.lua');
+    return isTraced ? withPrelude(path, `${content}`) : content;
   };
   return { ...fs, readFileSync };
 });

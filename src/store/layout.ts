@@ -288,6 +288,8 @@ export const tally = struct({
   cost: uint(7),
   /** Milliseconds since the last one. */
   age: uint(4),
+  /** Of the identity that the key had then; '' for none. */
+  externalId: text(1),
   /** As in VERIFY_ITEM. */
   request: text(2),
 });

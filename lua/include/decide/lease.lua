@@ -201,14 +201,14 @@ local function give_back(leases, lease_at, used, requested, cost)
   return is_changed and check_limits_by(leased_return, requested, true), balance
 end
 
--- Counts decisions about a key that was deleted since, in its history.
-local function count_deleted(count, outcome, spent)
+-- Counts decisions in the history of the key, because the key was deleted since, or has another identity.
+local function count_former(external_id, count, outcome, spent)
   local counts = {}
   for number = 1, OUTCOMES_COUNTED do
     counts[number] = number == outcome and count or 0
   end
   counts[OUTCOMES_COUNTED + 1] = spent
-  flush_usage(call_workspace, key24(), key_linked_id, struct.pack(USAGE, call_hour, unpack(counts)), call_retention)
+  flush_usage(call_workspace, key24(), external_id, struct.pack(USAGE, call_hour, unpack(counts)), call_retention)
 end
 
 -- Removes a lease from the record of a key or an identity.
@@ -256,20 +256,22 @@ end
 -- Counts what a session decided by itself about one key, and gives back what it did not use of a lease. `position` is that of a
 -- TALLY; returns the position after it.
 local function settle_tally(position)
-  local digest, number, count, outcome, used, cost, age, request
-  digest, number, count, outcome, used, cost, age, request, position = struct.unpack(TALLY, call_items, position)
+  local digest, number, count, outcome, used, cost, age, external_id, request
+  digest, number, count, outcome, used, cost, age, external_id, request, position =
+    struct.unpack(TALLY, call_items, position)
   local is_live = read_key(digest, true)
   if not is_live and redis.call('EXISTS', key_name) == 0 then return position end
 
   request = request ~= '' and request_of(request)
   local spent = outcome == VALID and key_flags.limited and count * cost or 0
   local tags = count > 0 and request and request.tags and counted_tags(request.tags, key_api8)
+  local is_former = not is_live or external_id ~= key_external_id
+  if count > 0 and is_former then count_former(external_id, count, outcome, spent) end
   if is_live then
-    settle_key(number, count, outcome, used, cost, call_now - age, request and request.limits)
-  elseif count > 0 then
-    count_deleted(count, outcome, spent)
+    local counted = is_former and 0 or count
+    settle_key(number, counted, outcome, used, cost, call_now - age, request and request.limits)
   end
-  if tags then count_tags(tags, key24(), key_external_id, outcome, spent, count) end
+  if tags then count_tags(tags, key24(), external_id, outcome, spent, count) end
   key_api.counts[outcome], key_api.spent = key_api.counts[outcome] + count, key_api.spent + spent
   return position
 end

@@ -121,6 +121,7 @@ const talliesMax = 64;
 const settlementsPerTerm = 4;
 /** A process without leases leaves the registry of a workspace after this many terms. */
 const idleTerms = 10;
+const none = Buffer.alloc(0);
 /** Counters of how often requests were decided in this term, by the last bits of the key's digest. */
 const heatSize = 4096;
 
@@ -218,6 +219,7 @@ export class Leases {
       used: 0,
       cost,
       age: 0,
+      externalId: none,
       request: text,
     });
     this.finished(ask);
@@ -266,7 +268,10 @@ export class Leases {
 
   #holderOf(workspaceId: string): Holder {
     let holder = this.#holders.get(workspaceId);
-    if (!holder) this.#holders.set(workspaceId, (holder = new Holder(workspaceId)));
+    if (!holder) {
+      holder = new Holder(workspaceId);
+      this.#holders.set(workspaceId, holder);
+    }
     return holder;
   }
 
@@ -306,6 +311,7 @@ export class Leases {
     lease.count = 0;
     const age = Math.min(Math.max(Math.round(this.#options.nowMs() - usedAt), 0), 2 ** 32 - 1);
     const { digest, cost, text } = request;
+    const externalId = Buffer.from(verified.snapshot?.externalId ?? '');
     return {
       digest,
       number,
@@ -314,6 +320,7 @@ export class Leases {
       used: number > 0 ? decided : 0,
       cost,
       age,
+      externalId,
       request: text,
     };
   }
