@@ -14,7 +14,7 @@ import { assemble, scriptNames } from '../src/store/luaSource.ts';
 import { wildcardsMax } from '../src/store/overrides.ts';
 import { connect, type RedisClient } from '../src/store/redis.ts';
 import { exampleOf, examples, freshName, hash, makeThings, type Things } from './support/examples.ts';
-import { harness, type InputOf } from './support/harness.ts';
+import { endAllLeases, harness, type InputOf } from './support/harness.ts';
 import { testRedisUrl } from './support/redis.ts';
 
 // Hoisted with the mock below, which runs before the rest of this file.
@@ -94,12 +94,14 @@ beforeAll(async () => {
 });
 afterAll(async () => void (await redis.quit()));
 
-/** Everything there is in a workspace, but for when its root keys were last used, by the name of the Redis key. */
+/** Everything there is in a workspace, but for its registry of leases and when its root keys were last used, by the name of the Redis key. */
 async function contents(workspaceId: string): Promise<Record<string, string>> {
+  await endAllLeases();
   const dump: Record<string, string> = {};
   for (const key of await redis.keysBuffer(`tg:{${workspaceId}}*`)) {
     // Digests are bytes.
     const name = key.toString('latin1');
+    if (name.endsWith(':leases')) continue;
     if (name.includes(':rk:')) {
       const { used: _used, ...rest } = await redis.hgetall(key);
       dump[name] = JSON.stringify(Object.entries(rest).sort());

@@ -10,7 +10,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { errorCatalogue } from '../src/errors.ts';
 import type { OperationName } from '../src/operations/index.ts';
-import { dayMs, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
+import { endAllLeases, dayMs, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
 import {
   type CheckInput,
   Id,
@@ -800,6 +800,7 @@ async function sameSet<Name extends OperationName>(world: World, name: Name, inp
 
 /** At the end of a history: every verification that was answered, and no other, has been counted. */
 async function sameUsage(world: World) {
+  await endAllLeases();
   // Older counts go by themselves.
   const start = (Math.floor(clock.now / dayMs) - 60) * dayMs;
   for (const { id, deleted } of world.model.apis) {

@@ -15,6 +15,7 @@
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
+-- @include "include/leasedCredits"
 -- @include "include/limits"
 -- @include "include/names"
 -- @include "include/rbac"
@@ -98,6 +99,7 @@ if request.expires then state.expires = request.expires ~= null and request.expi
 if request.enabled ~= nil then state.enabled = request.enabled end
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
+if credits then forget_leased_credits(record) end
 queue_refill(workspace, digest, state)
 audit(workspace, now, actor, 'key', request.keyId)
 return { 'updated' }

@@ -15,6 +15,7 @@
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
+-- @include "include/leasedCredits"
 -- @include "include/state"
 
 local workspace, key_id, operation, value, actor, now =
@@ -24,6 +25,8 @@ local SAFE_INTEGER = 9007199254740991
 local digest = digest_of(workspace, key_id)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
+-- Whether the new balance does not depend on what leases have taken from the old one.
+local is_set = operation == 'set' or operation == 'decrement' and value > state.balance
 if operation == 'set' then
   state.limited, state.balance = value ~= nil, value or 0
   if not value then set_refill(state, nil, now) end
@@ -40,6 +43,7 @@ end
 local _, next_version = take_stamps(workspace, now, 1)
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
+if is_set then forget_leased_credits(record) end
 queue_refill(workspace, digest, state)
 audit(workspace, now, actor, 'key', key_id)
 return {

@@ -59,6 +59,14 @@ export const testSettings = {
   leaseCredits: false,
 };
 
+/** The stores of a test file. */
+const stores = new Set<Store>();
+
+/** Ends and settles all leases of a test file. */
+export async function endAllLeases() {
+  for (const { decide } of stores) await decide.leasing.leases.recall();
+}
+
 /** TEST_LEASE_MS=100 runs the tests of the harness with leases, from the second request on. */
 const leaseMs = Number(process.env.TEST_LEASE_MS ?? 0);
 const leaseSettings = { leaseMs, leaseCredits: leaseMs > 0, leaseAfter: 2 };
@@ -97,11 +105,12 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     state.store = await openStore({
       ...testSettings,
       ...leaseSettings,
-      ...settings,
       url: url(),
       nowMs: () => clock.now,
       leaseClockMs: () => clock.now,
+      ...settings,
     });
+    stores.add(state.store);
     state.answer = createPipeline(operations, {
       store: state.store,
       log: logOfCauses(causes),
@@ -109,7 +118,10 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     });
     Object.assign(state, await createWorkspace());
   });
-  afterAll(() => state.store?.close()); // Undefined when it could not be opened.
+  afterAll(() => {
+    stores.delete(state.store);
+    return state.store?.close();
+  }); // Undefined when it could not be opened.
 
   async function createWorkspace() {
     const { workspaceId } = await state.store.workspaces.create('test');
@@ -143,7 +155,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
   function endLeases(path: string): Promise<void> | undefined {
     if (clock.now === leasedAt && !isRead.test(path)) return ended;
     leasedAt = clock.now;
-    ended = leaseMs === 0 ? undefined : state.store.decide.leasing.leases.recall(state.workspaceId);
+    ended = leaseMs === 0 ? undefined : endAllLeases();
     return ended;
   }
 

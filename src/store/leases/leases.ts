@@ -233,12 +233,15 @@ export class Leases {
   }
 
   /**
-   * Takes leases back: those with these numbers, or all of a workspace. They end at once; resolves when what they decided and left is
-   * settled.
+   * Takes leases back: those with these numbers, all of a workspace, or all. They end at once; resolves when what they decided and
+   * left is settled.
    */
-  async recall(workspaceId: string, numbers?: ReadonlySet<number>): Promise<void> {
-    const holder = this.#holders.get(workspaceId);
-    if (!holder) return;
+  async recall(workspaceId?: string, numbers?: ReadonlySet<number>): Promise<void> {
+    const holders = [...this.#holders.values()].filter((holder) => (workspaceId ?? holder.workspaceId) === holder.workspaceId);
+    await Promise.all(holders.map((holder) => this.#recall(holder, numbers)));
+  }
+
+  async #recall(holder: Holder, numbers: ReadonlySet<number> | undefined): Promise<void> {
     const asks = [...holder.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
     for (const ask of asks) ask.isRecalled = true;
     for (const lease of [...holder.byDigest.values()].flat()) {
@@ -251,9 +254,8 @@ export class Leases {
   /** Takes back all leases, for the end of the process. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
-    const holders = [...this.#holders.values()];
-    await Promise.allSettled(holders.map(({ workspaceId }) => this.recall(workspaceId)));
-    await Promise.allSettled(holders.map((holder) => this.#leave(holder)));
+    await this.recall().catch(() => {});
+    await Promise.all([...this.#holders.values()].map((holder) => this.#leave(holder)));
   }
 
   /** How often keys like this one were decided in this term, this time included. */
