@@ -11,8 +11,8 @@
 -- ARGV[4]  items       one after the other: ITEM_HEAD with the index of its root key in digests (from 1), then VERIFY_ITEM or
 --                      a number of checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and VERIFY_ITEM, SETTLE_ITEM,
 --                      FORGET_ITEM
--- ARGV[5]  now_ms      '' for Redis's clock
--- ARGV[6]  session     LEASE_SESSION; '' for a batch without items of leases
+-- ARGV[5]  session     LEASE_SESSION; '' for a batch without items of leases
+-- ARGV[6]  now_ms      '' for Redis's clock
 -- returns  {answers, number of counts by identifier that were left out, the same by tag, then the snapshots of keys whose version in
 --          VERIFY_ITEM is out of date, in the order of their answers}
 --   answers   BATCH_HEAD, the length of each (2; plus WITH_SNAPSHOT if its snapshot follows), then each:
@@ -89,9 +89,9 @@ end
 
 local function decide_batch(KEYS, ARGV)
   local workspace, retention, bounds, digests, items = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-  local now = now_ms(ARGV[5])
+  local session, now = ARGV[5], now_ms(ARGV[6])
   begin_call(workspace, retention, bounds, digests, items, now)
-  begin_session(ARGV[6])
+  begin_session(session)
   local batch = { position = 1, answers = { '' }, lengths = {}, reply = { '', 0, 0 } }
   -- An item that fails gets an answer that states so; the following items are decided.
   while batch.position <= #items and call_work < WORK_MAX do

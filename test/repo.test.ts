@@ -226,8 +226,9 @@ const declaredIn = (path: string): string[] =>
 
 describe('lua/', () => {
   test('every include is used', () => {
+    // luaSource.ts puts include/change around the scripts of changes.
     const used = new Set(
-      scripts.flatMap((path) => [...read(path).matchAll(/^-- @include "(.+)"$/gm)].map((m) => m[1])),
+      ['src/store/luaSource.ts', ...scripts].flatMap((path) => [...read(path).matchAll(/^-- @include "(.+)"$/gm)].map((m) => m[1])),
     );
     expect(includes.filter((path) => !used.has(path.slice('lua/'.length, -'.lua'.length)))).toEqual([]);
   });

@@ -2,13 +2,13 @@
 
 -- @include "include/names"
 
--- The sessions that may hold leases in a workspace, each `session:term:granted`. A change is answered when they have returned them,
+-- The sessions that may hold leases in a workspace, each `session.term.granted`. A change is answered when they have returned them,
 -- or when the term has passed (src/store/leases/changes.ts).
 local function leaseholders(workspace)
   local entries, holders = redis.call('HGETALL', registry(workspace)), {}
   for index = 1, #entries, 2 do
     local term, granted, _ = struct.unpack(REGISTERED, entries[index + 1])
-    if term > 0 then holders[#holders + 1] = string.format('%s:%d:%.0f', entries[index], term, granted) end
+    if term > 0 then holders[#holders + 1] = string.format('%s.%d.%.0f', entries[index], term, granted) end
   end
   return holders
 end

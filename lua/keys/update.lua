@@ -68,6 +68,7 @@ if request.ratelimits then
   state.limits, counters = replace_limits(workspace, state.id, state.limits, wanted, now)
 end
 require_room(workspace, actor, #missing_slugs + (request.externalId and not new_link and 1 or 0))
+local forget_leased = forgetting_leased_credits(record)
 
 -- Write.
 local next_id, next_version = take_stamps(workspace, now, 3 + #wanted + #missing_slugs)
@@ -99,7 +100,7 @@ if request.expires then state.expires = request.expires ~= null and request.expi
 if request.enabled ~= nil then state.enabled = request.enabled end
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
-if credits then forget_leased_credits(record) end
+if credits then forget_leased() end
 queue_refill(workspace, digest, state)
 audit(workspace, now, actor, 'key', request.keyId)
 return { 'updated' }

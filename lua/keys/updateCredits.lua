@@ -40,10 +40,12 @@ else
   end
 end
 
+local forget_leased = forgetting_leased_credits(record)
+
 local _, next_version = take_stamps(workspace, now, 1)
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
-if is_set then forget_leased_credits(record) end
+if is_set then forget_leased() end
 queue_refill(workspace, digest, state)
 audit(workspace, now, actor, 'key', key_id)
 return {

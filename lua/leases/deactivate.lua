@@ -3,18 +3,19 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the registry of sessions
--- ARGV     each session, followed by the number of its last lease as it was at the change
+-- ARGV[1]  holders    the sessions as the change got them (`session.term.granted`, see include/change), separated by commas
 -- returns  nothing
 
 -- @include "include/names"
 
-local name = registry(KEYS[1])
-for index = 1, #ARGV, 2 do
-  local entry = redis.call('HGET', name, ARGV[index])
-  if entry then
-    local _, granted, settled = struct.unpack(REGISTERED, entry)
-    if granted == tonumber(ARGV[index + 1]) then
-      redis.call('HSET', name, ARGV[index], struct.pack(REGISTERED, 0, granted, settled))
+local workspace, holders = KEYS[1], ARGV[1]
+
+for session, number in string.gmatch(holders, '(%x+)%.%d+%.(%d+)') do
+  local stored = redis.call('HGET', registry(workspace), session)
+  if stored then
+    local _, granted, settled = struct.unpack(REGISTERED, stored)
+    if granted == tonumber(number) then
+      redis.call('HSET', registry(workspace), session, struct.pack(REGISTERED, 0, granted, settled))
     end
   end
 end

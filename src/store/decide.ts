@@ -284,7 +284,7 @@ export class Decider {
     const { roots, waiting } = batch;
     const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
     const session = batch.hasLeases ? this.leasing.headerOf(batch) : '';
-    const args = [usageRetentionMs, this.#bounds, digests, batch.itemsFrom(first), now(), session];
+    const args = [usageRetentionMs, this.#bounds, digests, batch.itemsFrom(first), session, now()];
     const reply = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, number, number, ...Buffer[]];
     const [packed, identifiers, tags, ...snapshots] = reply;
     const answers = readReply(packed, snapshots, waiting.length - first);

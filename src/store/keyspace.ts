@@ -22,6 +22,10 @@ export const setupKey = 'tg:setup';
 /** The version of all data, see dataVersion.ts. String. */
 export const dataVersionKey = 'tg:form';
 
+/** The channels of recalls of leases between servers (leases/recalls.ts), and of their acknowledgements to a server. */
+export const recallChannel = 'tg:recall';
+export const recalledChannel = (server: string): string => `tg:recalled:${server}`;
+
 // In a workspace (`workspace` is a result of workspaceKey). lua/include/names.lua makes the same names.
 export const auditKey = (workspace: string): string => `${workspace}:audit`;
 export const apisKey = (workspace: string): string => `${workspace}:apis`;
@@ -70,8 +74,9 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':k:<digest>',
     type: 'hash',
-    holds: 'a key: state (packed), and the fields that keyRecordFields of src/store/layout.ts describes',
-    fields: ['state', ...Object.keys(keyRecordFields)],
+    holds:
+      'a key: state (packed), leases of its units (packed), and the fields that keyRecordFields of src/store/layout.ts describes',
+    fields: ['state', 'leases', ...Object.keys(keyRecordFields)],
   },
   { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
   { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time at which their record may be removed' },
@@ -79,7 +84,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':i:<externalId>',
     type: 'hash',
     holds:
-      'an identity: state (packed: id, version, limits with their windows), meta, key (one of its keys, as in :ik)',
+      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik)',
   },
   { name: ':identities', type: 'zset', holds: 'identities in order: id16, externalId' },
   {
@@ -121,6 +126,11 @@ export const keyspace: readonly KeyspaceEntry[] = [
   { name: ':rp', type: 'hash', holds: 'roles: number to permission numbers' },
   { name: ':roles', type: 'zset', holds: 'roles in order: id16, number' },
   { name: ':role:<number>', type: 'hash', holds: 'a role: id, name, description' },
+  {
+    name: ':leases',
+    type: 'hash',
+    holds: 'the servers that may hold leases: session to `registered` of src/store/layout.ts; at most 64',
+  },
   {
     name: ':audit',
     type: 'stream',

@@ -228,7 +228,7 @@ const sessionBytes = 16;
 /** The name of a lease of units: the session that has it, and its number there. */
 const leaseName = { session: bytes(sessionBytes), number: uint(6) };
 /** A lease of units in field `leases` of the record of a key, or of an identity whose limits it charged. */
-export const leaseEntry = struct({
+const leaseEntry = struct({
   ...leaseName,
   /** Time of the charge by Redis's clock, Unix milliseconds. */
   at: uint(6),
@@ -240,7 +240,7 @@ export const leaseEntry = struct({
   limits: bytes(8),
 });
 /** A session in the registry of its workspace (lua/include/decide/lease.lua). */
-export const registered = struct({
+const registered = struct({
   /** The longest term of its leases, in milliseconds; 0 for a session that did not answer a recall within it. */
   term: uint(2),
   /** The number of its last lease; 0 when it has none. */
@@ -351,7 +351,7 @@ export const limitedCheck = struct({
 });
 /**
  * `detail` is what the reason is about, such as a missing permission or a message; of `leased` the leases
- * whose units may be returned, each `session:number`, separated by commas.
+ * whose units may be returned, each `session.number`, separated by commas.
  */
 export const refused = struct({ reason: uint(1), detail: text(2) });
 

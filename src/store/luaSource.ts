@@ -61,10 +61,10 @@ function asChange(name: string, read: (path: string) => string): Line[] {
   const from = 'src/store/luaSource.ts';
   return [
     ...lines.slice(0, at),
-    { text: 'local function change()', from },
+    { text: 'local function make_change()', from },
     ...lines.slice(at),
     { text: 'end', from },
-    { text: 'local reply = change()', from },
+    { text: 'local reply = make_change()', from },
     { text: 'return { reply == nil and false or reply, leaseholders(KEYS[1]) }', from },
   ];
 }

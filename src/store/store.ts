@@ -66,8 +66,8 @@ export async function openStore(options: StoreOptions) {
   const accepted = new AcceptedRootKeys();
   const rootKeys = openRootKeys(context, accepted);
   const { permissions, roles } = openRbac(context);
-  const deactivate = (workspaceId: string, sessions: string[]) =>
-    scripts.run('leases/deactivate', workspaceId, sessions);
+  const deactivate = (workspaceId: string, holders: readonly string[]) =>
+    scripts.run('leases/deactivate', workspaceId, [holders.join(',')]);
   const decide = new Decider({
     ...options,
     scripts,

@@ -23,6 +23,7 @@ test('every writing script waits for the disk, except verification, background w
   // The workspace is waited for with the entry in the list of all workspaces, which is written after it.
   expect(others).toEqual([
     'decide',
+    'leases/deactivate',
     'rootKeys/authenticate',
     'sweep/count',
     'sweep/purge',

@@ -1,10 +1,9 @@
 -- Leases: a server may repeat a decision by itself for a short time. Units that it may charge are charged here in advance, and
--- what it did not use is given back. src/leases/leases.ts describes the protocol.
+-- what it did not use is given back. src/store/leases/leases.ts describes the protocol.
 --
 -- The registry of a workspace names the sessions (servers) that may hold leases: a change waits for them.
 
 -- @include "include/counters"
--- @include "include/decide/apis"
 -- @include "include/decide/call"
 -- @include "include/decide/charge"
 -- @include "include/decide/key"
@@ -295,7 +294,7 @@ end
 local function forget(position, last)
   local digest, fields = struct.unpack(FORGET_ITEM, call_items, position)
   if read_key(digest, true) then
-    for session, number in string.gmatch(string.sub(call_items, fields, last), '(%x+):(%d+)') do
+    for session, number in string.gmatch(string.sub(call_items, fields, last), '(%x+)%.(%d+)') do
       remove_lease(key_name, key_leases(), session, tonumber(number))
       if key_identity then
         local identity = identity_record(call_workspace, key_external_id)

@@ -56,7 +56,7 @@ local function refused_as_leased()
   local names = {}
   for position = 1, #leases, LEASE_ENTRY_LENGTH do
     local session, number = struct.unpack(LEASE_NAME, leases, position)
-    names[#names + 1] = string.format('%s:%.0f', session, number)
+    names[#names + 1] = string.format('%s.%.0f', session, number)
   end
   return refuse('leased', table.concat(names, ','))
 end

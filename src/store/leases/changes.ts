@@ -4,7 +4,7 @@
 import type { Leases } from './leases.ts';
 import type { Recalls } from './recalls.ts';
 
-interface ChangesOptions {
+export interface ChangesOptions {
   session: string;
   leases: Leases;
   recalls: Recalls;
@@ -12,8 +12,8 @@ interface ChangesOptions {
   connectedAt: () => number;
   /** The longest term that a server with these settings grants, in milliseconds. */
   termMs: number;
-  /** Marks sessions as inactive: each session, followed by the number of its last lease. */
-  deactivate: (workspaceId: string, sessions: string[]) => Promise<unknown>;
+  /** Marks holders as inactive. */
+  deactivate: (workspaceId: string, holders: readonly string[]) => Promise<unknown>;
   observe?: ChangesObserver | undefined;
 }
 
@@ -58,10 +58,8 @@ export class Changes {
     observe?.waited(performance.now() - startedAt);
     const silent = others.filter(({ id }) => recalled.has(id));
     if (silent.length > 0) {
-      await deactivate(
-        workspaceId,
-        silent.flatMap(({ id, granted }) => [id, granted]),
-      ).catch(() => {});
+      const holding = silent.map(({ holder }) => holder);
+      await deactivate(workspaceId, holding).catch(() => {});
     }
   }
 
@@ -72,7 +70,7 @@ export class Changes {
   }
 }
 
-function holderOf(text: string): { id: string; termMs: number; granted: string } {
-  const [id, term, granted] = text.split(':') as [string, string, string];
-  return { id, termMs: Number(term), granted };
+function holderOf(holder: string): { holder: string; id: string; termMs: number } {
+  const [id, term] = holder.split('.') as [string, string];
+  return { holder, id, termMs: Number(term) };
 }

@@ -55,7 +55,7 @@ export interface LeasedRequest {
 }
 
 /** A lease that was asked for, until its answer. */
-export interface Ask {
+interface Ask {
   wanted: number;
   number: number;
   /** Resolves when the answer was processed. */

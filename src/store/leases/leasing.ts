@@ -4,12 +4,12 @@
 import { randomBytes } from 'node:crypto';
 import { leaseSession } from '../layout.ts';
 import type { RedisClient } from '../redis.ts';
-import { Changes, type ChangesObserver, waitFor } from './changes.ts';
+import { Changes, type ChangesObserver, type ChangesOptions, waitFor } from './changes.ts';
 import { type LeaseObserver, type LeaseOptions, Leases } from './leases.ts';
 import { Recalls } from './recalls.ts';
 
 /** The longest term that can be set. */
-export const leaseMsMax = 2000;
+const leaseMsMax = 2000;
 
 export interface LeasingSettings {
   /** The longest term of a lease in milliseconds; 0 for none. */
@@ -22,10 +22,10 @@ export interface LeasingSettings {
   leaseClockMs?: () => number;
 }
 
-export interface LeasingOptions extends LeasingSettings {
+interface LeasingOptions extends LeasingSettings {
   redis: RedisClient;
   settle: LeaseOptions['settle'];
-  deactivate: (workspaceId: string, sessions: string[]) => Promise<unknown>;
+  deactivate: ChangesOptions['deactivate'];
   observe?: (LeaseObserver & ChangesObserver) | undefined;
 }
 
@@ -85,14 +85,14 @@ export class Leasing {
     return leaves ? this.#headers.leaves : this.#headers.stays;
   }
 
-  /** Takes back the leases of a `leased` refusal, `session:number`; resolves when they were settled, or have ended. */
+  /** Takes back the leases of a `leased` refusal, `session.number`; resolves when they were settled, or have ended. */
   async recall(workspaceId: string, names: readonly string[]): Promise<void> {
     const waitMs = waitFor(this.#options.leaseMs || leaseMsMax);
-    const isOwn = (name: string) => name.startsWith(`${this.#session}:`);
-    const numberOf = (name: string) => Number(name.slice(name.indexOf(':') + 1));
+    const isOwn = (name: string) => name.startsWith(`${this.#session}.`);
+    const numberOf = (name: string) => Number(name.slice(name.indexOf('.') + 1));
     const own = names.filter(isOwn);
     const others = names.filter((name) => !isOwn(name));
-    const sessions = [...new Set(others.map((name) => name.slice(0, name.indexOf(':'))))];
+    const sessions = [...new Set(others.map((name) => name.slice(0, name.indexOf('.'))))];
     let timer: NodeJS.Timeout | undefined;
     const ended = new Promise<void>((resolve) => (timer = setTimeout(resolve, waitMs)));
     const settled = this.leases.recall(workspaceId, new Set(own.map(numberOf))).catch(() => ended);

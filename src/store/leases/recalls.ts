@@ -2,6 +2,7 @@
 // may get lost, so who asks waits no longer than the leases last.
 
 import { randomBytes } from 'node:crypto';
+import { recallChannel, recalledChannel } from '../keyspace.ts';
 import type { RedisClient } from '../redis.ts';
 
 /** A message to all processes. */
@@ -11,7 +12,7 @@ interface RecallMessage {
   to: string;
   workspaceId: string;
   sessions: string[];
-  /** The leases to give back, `session:number`; all of the workspace if undefined. */
+  /** The leases to give back, `session.number`; all of the workspace if undefined. */
   leases?: string[];
 }
 
@@ -22,7 +23,6 @@ interface RecallOptions {
   recall: (workspaceId: string, numbers: ReadonlySet<number> | undefined) => Promise<void>;
 }
 
-const channel = 'tg:recall';
 
 interface Waiting {
   sessions: Set<string>;
@@ -38,7 +38,7 @@ export class Recalls {
 
   constructor(options: RecallOptions) {
     this.#options = options;
-    this.#replyChannel = `tg:recalled:${randomBytes(8).toString('hex')}`;
+    this.#replyChannel = recalledChannel(randomBytes(8).toString('hex'));
   }
 
   /** Whether this process hears of recalls. The first call subscribes. */
@@ -67,7 +67,7 @@ export class Recalls {
       ...(leases && { leases }),
     };
     const publish = async () => {
-      if (await this.#listen()) await this.#options.redis.publish(channel, JSON.stringify(message));
+      if (await this.#listen()) await this.#options.redis.publish(recallChannel, JSON.stringify(message));
       await answered;
     };
     let timer: NodeJS.Timeout | undefined;
@@ -100,16 +100,16 @@ export class Recalls {
     // The other connection reports what is wrong with Redis.
     subscriber.on('error', () => {});
     subscriber.on('message', (from: string, text: string) => {
-      if (from === channel) void this.#onRecall(JSON.parse(text) as RecallMessage);
+      if (from === recallChannel) void this.#onRecall(JSON.parse(text) as RecallMessage);
       else this.#onAcknowledged(JSON.parse(text) as { id: string; session: string });
     });
     subscriber.on('close', () => (this.#isSubscribed = false));
     await subscriber.connect();
-    await subscriber.subscribe(channel, this.#replyChannel);
+    await subscriber.subscribe(recallChannel, this.#replyChannel);
     this.#isSubscribed = true;
     // ioredis subscribes again when the connection is back.
     subscriber.on('ready', () => {
-      subscriber.subscribe(channel, this.#replyChannel).then(
+      subscriber.subscribe(recallChannel, this.#replyChannel).then(
         () => (this.#isSubscribed = true),
         () => {},
       );
@@ -121,7 +121,7 @@ export class Recalls {
     const { session, recall, redis } = this.#options;
     if (!sessions.includes(session)) return;
     const own = leases
-      ?.filter((name) => name.startsWith(`${session}:`))
+      ?.filter((name) => name.startsWith(`${session}.`))
       .map((name) => Number(name.slice(session.length + 1)));
     try {
       await recall(workspaceId, own && new Set(own));
