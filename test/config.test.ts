@@ -121,8 +121,8 @@ test.each([
   ['sekrit://default@127.0.0.1', '…@127.0.0.1'],
   ['redis+cluster://default:sek%rit@sekrit\n@a:1', 'redis+cluster://…@a:1'],
   ['redis://a:1/x?password=sekrit', 'redis://a:1/x?…'],
-])('nothing before the last @ is told of REDIS_URL=%s', (text, told) => {
-  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`  REDIS_URL=${told} must be `);
+])('the error has nothing before the last @ of REDIS_URL=%s', (text, reported) => {
+  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`  REDIS_URL=${reported} must be `);
 });
 
 test.each([
@@ -134,8 +134,8 @@ test.each([
   ['redis+sentinel://:99999', 'redis+sentinel://:99999'],
   ['redis+cluster://127.0.0.1:1,,', 'redis+cluster://127.0.0.1:1,,'],
   ['redis+cluster://host/3', 'redis+cluster://host/3'],
-])('a URL that could only be misread is refused: %s', (text, told) => {
-  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`Invalid settings:\n  REDIS_URL=${told} must be `);
+])('an ambiguous URL is refused: %s', (text, reported) => {
+  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`Invalid settings:\n  REDIS_URL=${reported} must be `);
 });
 
 test('names of metadata are a list', () => {

@@ -79,7 +79,7 @@ describe('root-key', () => {
 
   test('create without --json prints the key once, on a line of its own', async () => {
     const { out } = await run(['root-key', 'create', ...workspace, '--permission', '*']);
-    expect(out).toMatch(/^Created root key root_\w+\. It is shown once:\nroot_\w{16}_\w+\n$/);
+    expect(out).toMatch(/^Created root key root_\w+\. It is printed only once:\nroot_\w{16}_\w+\n$/);
   });
 
   test.each([

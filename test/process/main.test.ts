@@ -34,7 +34,7 @@ function open({ onTestFinished }: TestContext) {
   };
 }
 
-const firstRootKey = /^This is the first root key\. It is shown once: (root_\w+)$/m;
+const firstRootKey = /^This is the first root key\. It is printed only once: (root_\w+)$/m;
 
 test.concurrent('an empty store gets a first root key, which works, is printed once and is in no log', async (context) => {
   const { start } = open(context);
