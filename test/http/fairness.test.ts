@@ -151,7 +151,7 @@ test('large bodies without a known root key do not delay those of a known caller
   expect([...new Set(await Promise.all(nobodies))].sort()).toEqual([401, 503]);
 });
 
-test('requests that each name another workspace: a known caller goes before them, and finds room', async () => {
+test('a known caller is served before unknown callers that each name another workspace', async () => {
   const { key } = await tollgate.createKey();
   const store = await openStore({ ...testSettings, inFlightMax: 1000, url: testRedisUrl() });
   const answer = createPipeline(operations, { store, log, metaBytesMax: 10_240, inFlightMax: 1000 });
@@ -166,12 +166,12 @@ test('requests that each name another workspace: a known caller goes before them
     [getApi, 404],
   ] as const) {
     const ended: number[] = [];
-    const newcomers = times(1200, (index) => call(noRootKey(index)).then((status) => ended.push(status)));
+    const unknownCallers = times(1200, (index) => call(noRootKey(index)).then((status) => ended.push(status)));
     const known = times(20, () => call(tollgate.rootKey));
     expect(await Promise.all(known)).toEqual(Array(20).fill(expected));
     // Those at Redis before it, and for management those of the second round trip: 300 to 510. Without shares: 850 and more.
     expect(ended.filter((status) => status === 401).length).toBeLessThan(700);
-    await Promise.all(newcomers);
+    await Promise.all(unknownCallers);
     expect(ended.filter((status) => status === 401).length).toBeGreaterThanOrEqual(850);
     expect(new Set(ended)).toEqual(new Set([401, 503]));
   }

@@ -40,8 +40,8 @@ function open({ inFlightMax = 1000, newcomersAtOnce = 1000 } = {}) {
     return batch;
   };
   const counts = () => sent.map(({ workspaceId, batch }) => `${workspaceId}${batch.count}`).join(' ');
-  const joinAsNewcomer = (workspaceId: string) => join(workspaceId, 1, false);
-  return { queues, sent, overloaded, join, joinAsNewcomer, counts };
+  const joinAsUnknown = (workspaceId: string) => join(workspaceId, 1, false);
+  return { queues, sent, overloaded, join, joinAsUnknown, counts };
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
@@ -162,12 +162,12 @@ test('the last room is for workspaces with nothing in progress', () => {
   expect(() => join('b')).toThrow('overloaded');
 });
 
-describe('newcomers', () => {
+describe('unknown callers', () => {
   const names = (count: number) => Array.from({ length: count }, (_, index) => `n${index} `);
 
-  test('of ever new workspaces have a few batches at Redis, in order; a known caller waits for none of them', async () => {
-    const { queues, join, joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 2 });
-    for (const name of names(5)) joinAsNewcomer(name);
+  test('that each name another workspace have a few batches at Redis, in order; a known caller waits for none', async () => {
+    const { queues, join, joinAsUnknown, sent, counts } = open({ newcomersAtOnce: 2 });
+    for (const name of names(5)) joinAsUnknown(name);
     await turn();
     expect(counts()).toBe('n0 1 n1 1');
     join('a');
@@ -185,26 +185,26 @@ describe('newcomers', () => {
     expect(queues.inFlight).toBe(0);
   });
 
-  test('take no room from known callers', () => {
-    const { join, joinAsNewcomer } = open({ inFlightMax: 90 });
-    for (const name of names(90)) joinAsNewcomer(name);
-    expect(() => joinAsNewcomer('one more')).toThrow('overloaded');
+  test('take no places of known callers', () => {
+    const { join, joinAsUnknown } = open({ inFlightMax: 90 });
+    for (const name of names(90)) joinAsUnknown(name);
+    expect(() => joinAsUnknown('one more')).toThrow('overloaded');
     for (let count = 0; count < 80; count++) join('a');
   });
 
-  test('of the workspace of a known caller go in batches of their own', async () => {
-    const { join, joinAsNewcomer, counts } = open({ newcomersAtOnce: 1 });
-    joinAsNewcomer('b');
-    joinAsNewcomer('a');
+  test('have batches of their own, also in the workspace of a known caller', async () => {
+    const { join, joinAsUnknown, counts } = open({ newcomersAtOnce: 1 });
+    joinAsUnknown('b');
+    joinAsUnknown('a');
     for (let count = 0; count < 4; count++) join('a');
     await turn();
     expect(counts()).toBe('a3 b1 a1');
   });
 
-  test('of one name gather in batches, and let another one go between', async () => {
-    const { joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 1 });
-    for (let count = 0; count < 7; count++) joinAsNewcomer('a');
-    joinAsNewcomer('b');
+  test('of one workspace share batches, and those of another workspace are sent in between', async () => {
+    const { joinAsUnknown, sent, counts } = open({ newcomersAtOnce: 1 });
+    for (let count = 0; count < 7; count++) joinAsUnknown('a');
+    joinAsUnknown('b');
     await turn();
     expect(counts()).toBe('a3');
     for (const expected of ['a3 a3', 'a3 a3 b1', 'a3 a3 b1 a1']) {
@@ -214,14 +214,14 @@ describe('newcomers', () => {
     }
   });
 
-  test('all learn at once that Redis cannot serve, and others go on afterwards', async () => {
-    const { queues, joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 2 });
-    const batches = names(5).map((name) => joinAsNewcomer(name));
+  test('all fail at once when Redis is unavailable, and later ones are sent again', async () => {
+    const { queues, joinAsUnknown, sent, counts } = open({ newcomersAtOnce: 2 });
+    const batches = names(5).map((name) => joinAsUnknown(name));
     await turn();
     sent[0]!.fail(unavailable);
     await turn();
     expect(batches.map(({ failed }) => failed)).toEqual([unavailable, undefined, ...Array(3).fill(unavailable)]);
-    joinAsNewcomer('c');
+    joinAsUnknown('c');
     await turn();
     expect(counts()).toBe('n0 1 n1 1 c1');
     for (const { answer } of sent) answer();
