@@ -112,7 +112,7 @@ test('requests that were rejected, failed or timed out free their places', async
   await running;
 });
 
-test('serialize lets other work of the event loop run between any two', async () => {
+test('serialize lets the event loop do other work between two functions', async () => {
   const nextTurn = serialize();
   const order: string[] = [];
   const large = [1, 2, 3].map((index) => nextTurn().then(() => order.push(`large ${index}`)));

@@ -19,7 +19,7 @@ interface Sent {
   fail(error: Error): void;
 }
 
-/** WorkspaceQueues whose batches are answered by hand. */
+/** WorkspaceQueues whose batches the test settles. */
 function open({ inFlightMax = 1000, newcomersAtOnce = 1000 } = {}) {
   const sent: Sent[] = [];
   const overloaded = vi.fn();
@@ -62,7 +62,7 @@ test('requests of one turn are a batch per workspace, and a full one does not wa
   expect(counts()).toBe('a2 b1 b3 b1');
 });
 
-test('beyond the work that a workspace may have at Redis its batches wait for an answer, others do not', async () => {
+test('batches beyond the maximum of work that a workspace has at Redis wait for a reply, those of others do not', async () => {
   const { queues, join, counts, sent } = open();
   for (let index = 0; index < 11; index++) join('a');
   await turn();
@@ -84,7 +84,7 @@ test('beyond the work that a workspace may have at Redis its batches wait for an
   expect(queues.inFlight).toBe(0);
 });
 
-test('an expensive request counts as the work it is', async () => {
+test('an expensive request counts with its weight', async () => {
   const { join, counts } = open();
   join('a', 50);
   join('a');
@@ -132,7 +132,7 @@ test('a request that waited for a command timeout is refused, not sent', async (
   expect(queues.inFlight).toBe(4);
 });
 
-test('beyond the room there is requests are refused at once, and one workspace alone does not take all of it', async () => {
+test('requests beyond IN_FLIGHT_MAX are refused at once, and one workspace cannot take all places', async () => {
   const { queues, join, sent, overloaded } = open({ inFlightMax: 90 });
   const joins = (workspaceId: string) => {
     for (let taken = 0; ; taken++) {
@@ -156,7 +156,7 @@ test('beyond the room there is requests are refused at once, and one workspace a
   expect(joins('c')).toBe(80);
 });
 
-test('the last room is for workspaces with nothing in progress', () => {
+test('the last places are for workspaces with nothing in progress', () => {
   const { join } = open({ inFlightMax: 1 });
   join('a');
   expect(() => join('b')).toThrow('overloaded');

@@ -40,7 +40,7 @@ describe('apis.createApi: 400', () => {
     'ab',
     '',
     'a'.repeat(257),
-    // Lengths are counted in characters, of which each is two UTF-16 units.
+    // Lengths are in characters, here of two UTF-16 units each.
     '\u{1f511}'.repeat(2),
     '\u{1f511}'.repeat(257),
   ])('the name %j', async (name) => {
