@@ -85,7 +85,7 @@ function mutantOf(file, source, { start, end, text }) {
 }
 
 /**
- * `count` of them, in their order: those whose hashes come first. A mutant has the same hash whatever else changes, so that most of
+ * `count` of them, in their order: those whose hashes come first. A mutant's hash depends only on the mutant, so that most of
  * a sample stays the same when a file is edited.
  */
 function sampled(mutants, count, seed) {

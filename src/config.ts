@@ -86,7 +86,7 @@ const table = {
   tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'PEM file of the TLS certificate, followed by its intermediate certificates. With it, the server accepts HTTPS only. Read at start.'),
   tlsKeyFile: setting('TLS_KEY_FILE', '', anyPath, 'PEM file of the private key of the certificate.'),
   tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', anySecret, 'Passphrase of the private key, if it is encrypted.'),
-  workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Number of serving processes on the port. A process that dies is restarted.'),
+  workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Number of serving processes on the port. A process that ends is restarted.'),
   metricsHost: setting('METRICS_HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on for `METRICS_PORT`.'),
   metricsPort: setting('METRICS_PORT', '', portOrNone, 'Separate port for `/metrics`. If empty, `/metrics` is served on `PORT` if `HOST` is a loopback address (`127.0.0.1`, `::1` or `localhost`), otherwise nowhere. Set it behind a proxy.'),
   drainMs: setting('DRAIN_MS', '0', wholeNumber(0, 600_000), 'How long the server keeps serving after SIGTERM while `/health/ready` returns 503, so that load balancers stop sending requests.'),

@@ -113,7 +113,7 @@ function shift(source, tokens, open, add) {
   }
 }
 
-/** The last token of a statement that can be removed: a call, an assignment, or a return within a block. Undefined for any other. */
+/** The last token of a statement that can be removed: a call, an assignment, or a return within a block. Else undefined. */
 function endOfStatement(tokens, at) {
   const first = tokens[at];
   const before = tokens[at - 1];

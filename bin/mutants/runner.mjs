@@ -65,7 +65,7 @@ function failureOf(module) {
   return error && { file, title: '', message: error.message };
 }
 
-/** Removes the libraries that the run loaded. False when a script without end is running, so that Redis replies BUSY, or not at all. */
+/** Removes the libraries that the run loaded. False when an endless script runs: Redis then replies BUSY, or not at all. */
 function emptyRedis(url) {
   const { pathname } = new URL(url);
   return new Promise((resolve) => {

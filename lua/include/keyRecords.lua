@@ -88,7 +88,7 @@ local function queue_refill(workspace, digest, state)
   end
 end
 
--- The flag of a state that says whether the record has a field.
+-- The flag of a state that is set if the record has a field.
 local FIELD_FLAGS = KEY_FIELD_FLAGS
 
 -- Sets the flag of a field, if it has one, for its value: '' and false are none.

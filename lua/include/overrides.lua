@@ -1,5 +1,5 @@
--- Namespaces and their overrides. The value of a namespace's name is its id (16), then `e` if an override is for an exact identifier,
--- then `w` if an override has a `*`, so that checks in a namespace without overrides look none up.
+-- Namespaces and their overrides. A hash maps the name of a namespace to its id (16), then `e` if it has an override for an exact
+-- identifier, then `w` if it has an override with a `*`. So a check in a namespace without overrides looks none up.
 
 -- @include "include/names"
 

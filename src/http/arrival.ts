@@ -38,7 +38,7 @@ export class BodyBudget {
   }
 }
 
-/** One body. Its buffer grows with the bytes that have arrived, whatever length was announced. */
+/** One body. Its buffer grows with the bytes that have arrived, not with the announced length. */
 export class ArrivingBody {
   readonly #budget: BodyBudget;
   readonly #holder: string;

@@ -23,7 +23,7 @@ import { bearerToken, RootKeyReader } from './rootKey.ts';
 
 export const gatewayPath = '/v2/gateway/check';
 
-/** Headers of a check, in addition to the one that holds the key. */
+/** Headers of a check, in addition to the header with the key. */
 export const requestHeaders = {
   rootKey: 'X-Tollgate-Root-Key',
   permissions: 'X-Tollgate-Permissions',
@@ -50,7 +50,7 @@ export interface GatewayOptions {
   store: Store;
   log: Logger;
   metrics?: Metrics;
-  /** The header that holds the key: after `Bearer` if it is Authorization, else as its whole value. */
+  /** The header with the key: after `Bearer` in Authorization; in any other header the whole value. */
   keyHeader: string;
   /** The root key of every check. If empty, each request must send one. */
   rootKey: string;

@@ -3,13 +3,13 @@
 // these structures (struct.ts). In lua/, names in capitals that are declared here are replaced by literals when a script is
 // assembled, and calls of `struct.pack` and `struct.unpack` are checked against the declaration (luaSource.ts).
 //
-// A change of what is stored (marked "stored") needs another `dataVersion` and a word in CHANGELOG.md: golden bytes in
-// test/store/layout.test.ts fail until both are there.
+// A change of a stored structure (marked "stored") needs another `dataVersion` and an entry in CHANGELOG.md. The golden bytes in
+// test/store/layout.test.ts fail until both exist.
 //
 // The state of a key, as test/store/layout.test.ts builds it: a key of an identity, with 100 credits that a refill sets to 1000
 // every day, and one limit of 10 per minute that has counted 3 units in one slice.
 //
-//   fixed     41 62 43 64 45 66 47 68 31 32 33 34 35 36 37 38  id16            the first 16 characters of the id, `AbCdEfGh12345678`
+//   fixed     41 62 43 64 45 66 47 68 31 32 33 34 35 36 37 38  id16            the first 16 characters of the id `AbCdEfGh12345678`
 //             01 9a 9e 8f 90 00 00 07                          version         time 1763596800000, number 7
 //             41 70 69 41 70 69 38 38                          api8            last 8 of the id and of its API's, `ApiApi88`
 //             07                                               flags           enabled, limited, refilled
@@ -143,8 +143,8 @@ interface KeyRecordField {
 }
 
 /**
- * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in records.ts); the script
- * that creates a key stores its `given` fields; updateKey stores `updated` fields; a successor of a key has its `copied` fields.
+ * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in records.ts). The
+ * script that creates a key stores its `given` fields. updateKey stores `updated` fields. rerollKey copies `copied` fields.
  * `flag` is set in the state of a key that has the field.
  */
 export const keyRecordFields = {
@@ -366,7 +366,8 @@ function literalsOf(): Map<string, string> {
   }
   for (const [index, outcome] of outcomes.entries()) literals.set(outcome, String(index + 1));
   for (const [index, kind] of itemKinds.entries()) literals.set(`ITEM_${upper(kind)}`, String(index + 1));
-  for (const [index, owner] of limitOwners.entries()) literals.set(`PLACES_OF_${upper(owner)}`, String(index * placesOfOwner));
+  for (const [index, owner] of limitOwners.entries())
+    literals.set(`PLACES_OF_${upper(owner)}`, String(index * placesOfOwner));
   const flagged = Object.entries(keyRecordFields).flatMap(([name, { flag }]) =>
     flag ? [[name, `'${flag}'`] as const] : [],
   );

@@ -142,8 +142,8 @@ class Limit {
 }
 
 /**
- * The hours of a history, as usage_entry of lua/include/usage.lua packs them, each with the offset at which it ends. `counted` is by
- * outcome, in the order of `outcomes`.
+ * The hours of a history, as usage_entry of lua/include/usage.lua packs them, each with the offset of its end. `counted` has the
+ * counts in the order of `outcomes`.
  */
 export function* readHistory(history: Buffer) {
   for (let at = 0; at < history.length; ) {
