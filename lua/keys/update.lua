@@ -1,4 +1,4 @@
--- Change a key: only the fields that are in the request, all of them or none.
+-- Change a key. Fields that are not in the request stay. If the change is refused, no field changes.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API, identity, permission and role records and their lists, window counters, the refill queue, usage

@@ -204,7 +204,7 @@ test('errors of Redis are reported without its commands', async () => {
 });
 
 test('no secret is in Redis’s commands, data or slow log', async () => {
-  // Redis did receive commands with the digests of the secrets.
+  // The recording is not empty: it contains the commands with the secrets' digests.
   const sent = Buffer.concat(sentToRedis);
   expect(sent.length).toBeGreaterThan(1_000_000);
   expect(found(sent, { but: misplaced })).toEqual([]);
