@@ -184,7 +184,7 @@ export class Metrics {
     this.#counts.requests++;
   }
 
-  /** The counts of an operation, or of requests that are none. Called at start, never by a request. */
+  /** The counts of an operation, or of requests to no operation. Called at start, never by a request. */
   callsOf(operation: string): Calls {
     const known = this.#counts.operations.get(operation) ?? new Calls();
     this.#counts.operations.set(operation, known);

@@ -158,8 +158,8 @@ local function settled_window(text, now, duration)
   return new_window(ends, units, slice)
 end
 
--- A counter unpacked, for inspection: {kind, base, step, ends and units of its entries, sum}; nil, the field that does not fit
--- and its position where it is not packed as above.
+-- Unpacks a counter, for inspection: {kind, base, step, ends and units of its entries, sum}. If the bytes do not fit this format:
+-- nil, the first field that does not fit, and its position.
 local function read_window(text)
   local number = string.byte(text)
   local kind = WINDOW_KINDS[number]

@@ -73,7 +73,7 @@ const largeBodyBytes = 32_768;
 const largeBodiesMax = 128;
 /** Large bodies of unknown callers in memory. */
 const largeUnknownMax = 64;
-/** Waiting requests of a workspace, per request that runs, where each takes much memory or time. */
+/** Waiting requests of a workspace, per running one, if each takes much memory or time. */
 const waitingPerRunning = 16;
 /** Root keys of unknown callers that Redis checks at a time. */
 const unknownAtOnce = 64;
@@ -113,7 +113,7 @@ class Pipeline {
     this.#documents = createDocuments(operations);
     this.#probes = createProbes({ store, isStopping, scrape });
     this.#documentCalls = metrics.callsOf('page');
-    // One name for all paths that callers make up.
+    // All unknown paths share one name, so that callers cannot create metrics.
     this.#unknownCalls = metrics.callsOf('unknown');
     this.#limiters = createLimiters(options);
   }

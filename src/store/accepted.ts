@@ -4,7 +4,7 @@
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 
-/** Root keys of a generation, of which there are two. About 100 bytes each. */
+/** Maximum root keys in each of the two generations, about 100 bytes each. */
 const generationSize = 10_000;
 
 export class AcceptedRootKeys {

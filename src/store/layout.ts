@@ -80,7 +80,7 @@ if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a 
 export const itemKinds = ['verify', 'limit'] as const;
 /** The owners of a limit of a verification. */
 export const limitOwners = ['key', 'identity', 'request'] as const;
-/** The places of a limit: its number among those of its owner, from 1, after the places of the owners before. */
+/** The place of a limit: its index among the limits of its owner, from 1, plus the number of places of earlier owners. */
 export const placesOfOwner = 80;
 if (limitOwners.length * placesOfOwner > 255) throw new Error('layout: a place is more than a byte');
 /** Outcomes of a limit item. */
@@ -123,7 +123,7 @@ export const keyFixed = struct({
   /** 0 daily, 1 to 31 monthly. */
   refillDay: uint(1),
 });
-/** The fields of it that a verification reads, and the length of the link that follows. */
+/** The fields of the state that a verification reads, and the length of the link that follows. */
 const keyDecides = struct({
   version: opaque(version),
   api8: keyFixed.fields.api8,
@@ -185,7 +185,7 @@ export const keyLive = struct({
 });
 /** The counts of one hour, in the state of a key until the next hour. Only VALID verifications spend credits. */
 export const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, 4), spent: uint(7) });
-/** Both, for a verification: it nearly always counts a VALID and leaves the other counts unchanged. */
+/** Both, as a verification reads them: it nearly always counts a VALID and does not change the other counts. */
 const keyTail = struct({
   ...keyLive.fields,
   hour: usage.fields.hour,
@@ -249,7 +249,7 @@ export const limitCheck = struct({
 export const batchHead = struct({
   /** Time of the decision by Redis's clock, Unix milliseconds. */
   now: uint(6),
-  /** Number of answers: less than of items if the call took long. The server sends the remaining items again. */
+  /** Number of answers. If the call took long, it is below the number of items, and the server sends the others again. */
   count: uint(1),
 });
 export const answerBytes = uint(2);

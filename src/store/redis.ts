@@ -43,7 +43,7 @@ export async function connect(
     commandTimeout: commandTimeoutMs,
     connectTimeout: Math.max(commandTimeoutMs, 1000),
     enableOfflineQueue: false,
-    // A connection that is given up is given up, whether or not the other side hears of it.
+    // After disconnect(), the socket is destroyed if the other side does not close it within this time.
     disconnectTimeout: 200,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
@@ -69,13 +69,13 @@ export async function connect(
   redis.on('ready', reportConnected(''));
   redis.on('sentinelError', reportError('Sentinel: '));
   redis.on('node error', (error: Error, node: string) => {
-    // This message only repeats that another connection had an error, which that one reports.
+    // This message only repeats an error that another connection reports itself.
     if (error.message !== 'Connection is closed.') reportError(`${node}: `)(error);
   });
   redis.on('ready', () => observe?.connected());
   redis.on('+node', (node: Redis) => {
     node.once('ready', reportConnected(`${node.options.host}:${node.options.port}: `));
-    // Now, not with its first command: that would have to wait, and errors would be reported late.
+    // Connects now. Connecting with the first command would delay it, and report errors late.
     if (!node.options.readOnly) node.connect().catch(() => {});
   });
 

@@ -102,7 +102,7 @@ describe('root-key', () => {
     expect(created.expires).toBeLessThanOrEqual(Date.now() + lengthMs);
   });
 
-  test('more bytes of permissions than a root key takes are refused', async () => {
+  test('permissions of more than 65,536 bytes in all are refused', async () => {
     const permissions = Array.from({ length: 300 }, (_, index) => [
       '--permission',
       `api.${index}${'x'.repeat(240)}.read_key`,
@@ -113,7 +113,7 @@ describe('root-key', () => {
   });
 
   test.each(['soon', '30', '5w', '2099-12-31T12:00', '2101-01-01', '2020-01-01'])(
-    '--expires %s is refused, and nothing is made',
+    '--expires %s is refused, and no root key is created',
     async (text) => {
       const before = await store.rootKeys.list(workspaceId, { count: 100 });
       const { code, out, err } = await run([
@@ -195,13 +195,13 @@ describe('names with terminal escapes are printed escaped', () => {
   // Bidirectional marks, which reorder displayed text, and invisible characters, one of them beyond 16 bits.
   const name =
     'a\u001b[2Jb\r\nws_forged\u007f\u009b\u2028\u2029\t£\u202e\u2066\u200f\u061c\ufeff\u{e0041}क\u094d\u200dष';
-  const shown =
+  const escaped =
     'a\\u001b[2Jb\\u000d\\u000aws_forged\\u007f\\u009b\\u2028\\u2029\\u0009£\\u202e\\u2066\\u200f\\u061c\\ufeff\\udb40\\udc41क\u094d\u200dष';
 
   test('by workspace list', async () => {
     const { workspaceId } = await store.workspaces.create(name);
     const lines = (await run(['workspace', 'list'])).out.split('\n');
-    expect(lines.find((line) => line.startsWith(workspaceId))?.split('  ')[2]).toBe(shown);
+    expect(lines.find((line) => line.startsWith(workspaceId))?.split('  ')[2]).toBe(escaped);
     const { out } = await run(['workspace', 'list', '--json']);
     expect(out).toMatch(onlyVisible);
     expect(JSON.parse(out)).toContainEqual(expect.objectContaining({ workspaceId, name }));
@@ -213,7 +213,7 @@ describe('names with terminal escapes are printed escaped', () => {
     await store.rootKeys.create(workspaceId, rootKey, cliActor);
     const { out } = await run(['root-key', 'list', '--workspace', workspaceId]);
     expect(out).toMatch(onlyVisible);
-    expect(out).toContain(`  enabled  ${shown}  *\n`);
+    expect(out).toContain(`  enabled  ${escaped}  *\n`);
   });
 
   test('by an error', async () => {

@@ -61,7 +61,7 @@ describe.each(programs)('%s', (name) => {
     expect(await ask(`Bearer ${await newKey({ enabled: false })}`)).toMatchObject({ status: 403, challenge: null });
   });
 
-  test('429 beyond the limit, with the seconds to wait; beyond the credits, without', async () => {
+  test('429 with Retry-After if the limit is exceeded, and without it if the credits are used up', async () => {
     const key = await newKey({ ratelimits: [{ name: 'requests', limit: 1, duration: 3_600_000, autoApply: true }] });
     expect((await ask(`Bearer ${key}`)).status).toBe(200);
     const limited = await ask(`Bearer ${key}`);

@@ -28,7 +28,7 @@ const homeOf = (slot: number) => masters[slot < 5461 ? 0 : slot < 10_923 ? 1 : 2
 
 describe('every operation', () => {
   const tollgate = harness(() => url);
-  /** One on each master. */
+  /** One workspace on each master. */
   const workspaces: { workspaceId: string; rootKey: string }[] = [];
 
   beforeAll(async () => {
@@ -50,7 +50,7 @@ describe('every operation', () => {
     }
   });
 
-  test('functions of all workspaces: their list, the sweeper’s steps and readiness', async () => {
+  test('the list of workspaces, the sweeper’s steps, and readiness', async () => {
     const { store } = tollgate;
     const listed = (await store.workspaces.list()).map(({ workspaceId }) => workspaceId);
     for (const { workspaceId } of workspaces) {
@@ -79,7 +79,7 @@ describe('every operation', () => {
 });
 
 test('a slot moves under load: its workspaces get correct responses or 503, others are not affected, and all counts agree', async () => {
-  // The timeout is long, so that no request fails because of time alone. So a 503 means that nothing was charged.
+  // A long timeout: no request times out, so a request with 503 was not charged.
   const commandTimeoutMs = 10_000;
   const tenants = await openTenants(url, commandTimeoutMs);
   const moved = await tenants.createTenant();
@@ -141,7 +141,7 @@ test('a slot moves under load: its workspaces get correct responses or 503, othe
     order: '5.3',
     fault: 'A slot moves from one master to another during verification load',
     expected:
-      'what is answered is right and charged once, the rest gets 503 and is charged nothing; other workspaces notice nothing',
+      'responses of 200 are correct and charged once, those of 503 are not charged; other workspaces are not affected',
     measured: `${names.length} names moved in ${Math.round(movedAtMs - movingAtMs)} ms: ${answered} answered, ${refused} refused, none after ${longestMs} ms; first success ${Math.round(backMs)} ms after the move; ${limit} of ${limit} admitted by each limit; other workspace: 0 refused`,
   });
 }, 60_000);

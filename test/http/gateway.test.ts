@@ -209,7 +209,7 @@ describe('the gateway check of a refused key', () => {
     expect(await refusal()).toEqual([403, 'key_disabled', 'DISABLED']);
   });
 
-  test('429 with the seconds after which it passes, and not a second earlier', async () => {
+  test('429 with Retry-After: the next check passes after these seconds, and not a second earlier', async () => {
     const { key, keyId } = await h.createKey({ credits: { remaining: 9 }, ratelimits: [requests] });
     const check = () => ask(own, bearer(key));
     await check();
@@ -305,7 +305,7 @@ describe('metadata as headers', () => {
     expect((await ask(own, bearer(json.data.key))).headers['x-tollgate-meta-seats']).toBe('12345678901234567890.10');
   });
 
-  test('are empty above 1024 characters', async () => {
+  test('are empty if the value would be longer than 1024 characters', async () => {
     expect(await shown({ note: 'x'.repeat(1024), plan: `${'x'.repeat(1020)}é` })).toMatchObject({
       'x-tollgate-meta-note': 'x'.repeat(1024),
       'x-tollgate-meta-plan': '',
@@ -313,7 +313,7 @@ describe('metadata as headers', () => {
   });
 });
 
-test('the name of a limit stays within its quotes', async () => {
+test('the name of a limit cannot end its quotes in a RateLimit header', async () => {
   const name = 'a"b\\c\r\nü';
   const { key } = await h.createKey({ ratelimits: [{ ...requests, name, limit: 2 ** 53 - 1 }] });
   const { headers } = await ask(own, bearer(key));
@@ -460,7 +460,7 @@ describe('an invalid header is named', () => {
 });
 
 describe('the body of a gateway check', () => {
-  test('is skipped, whatever its size, and the connection continues', async () => {
+  test('is skipped, at any size, and the connection stays open', async () => {
     const { key } = await h.createKey({ ratelimits: [{ ...requests, limit: 100 }] });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     let sockets = 0;
