@@ -34,7 +34,7 @@ test('there are sources, scripts and includes to check', () => {
 });
 
 describe('dependencies point one way', () => {
-  /** Folders and files of src/, and what each may import besides its own folder. Others may import all that is not wiring. */
+  /** The folders and files of src/ that each may import besides its own folder. Parts that are not listed may import `common`. */
   const mayImport: Record<string, readonly string[]> = {
     domain: [],
     errors: [],
@@ -97,7 +97,7 @@ describe('dependencies point one way', () => {
     expect(oursOf('src/http/pipeline.ts').filter((path) => partOf(path) === 'operations')).toEqual([]);
   });
 
-  test('the command line uses of http only the loader of uWebSockets.js', () => {
+  test('the command line imports only one file of http, the loader of uWebSockets.js', () => {
     const imported = sources.filter((path) => partOf(path) === 'cli').flatMap(oursOf);
     expect(imported.filter((path) => partOf(path) === 'http')).toEqual(['src/http/uws.ts']);
   });

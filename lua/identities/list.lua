@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- A part of a page of identities in order of creation, with or without a search. It ends early when they have many limits or large
--- metadata, so that Redis is not blocked.
+-- A part of a page of identities in order of creation, with or without a search. The part ends early if the identities have many
+-- limits or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records and list

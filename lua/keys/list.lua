@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- A part of a page of an API's keys in order of creation, of all keys or of one identity. It ends early when they have many
+-- A part of a page of an API's keys in order of creation, of all keys or of one identity. The part ends early if the keys have many
 -- permissions or limits, or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace    `tg:{ws_…}`

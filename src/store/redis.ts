@@ -134,7 +134,7 @@ const messageOf = ({ message, code = '' }: Error & { code?: string }): string =>
     ? `${message} (set REDIS_CA_FILE to a file with the certificates to trust)`
     : message.replace(/ Retrying from scratch after [\d.]+ms\./, '');
 
-/** Half to all of 100, 200, 400, 500, 500, … ms, so that servers that lost Redis together do not reconnect together. */
+/** 100, 200, 400, 500, 500, … ms, each less a random part of up to a half, so that servers do not reconnect all at once. */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
 
 interface Opened {
@@ -226,7 +226,7 @@ class BoundedCluster extends Cluster {
   }
 }
 
-/** Error replies of a Redis that cannot serve now. Any other error reply is a bug of ours. */
+/** Error replies of a Redis that cannot serve now. Any other error reply is a bug of Tollgate. */
 const unavailable =
   /^-?(LOADING|READONLY|OOM|MASTERDOWN|NOAUTH|WRONGPASS|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|MISCONF|NOREPLICAS|UNKILLABLE)\b/;
 
@@ -254,7 +254,7 @@ export function storeError(cause: unknown, locate: (message: string) => string =
   });
 }
 
-/** Why Redis is not ready, for an operator. Of an error reply only the first word, as the rest may contain names of keys. */
+/** The reason why Redis is not ready, for an operator. It has only the first word of an error reply: others may name keys. */
 export function notReady(cause: Error, timeoutMs: number): ApiError {
   const reason =
     cause.name === 'ReplyError'

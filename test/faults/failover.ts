@@ -6,7 +6,7 @@ import { report } from './report.ts';
 import { confirmed, expectAnswered, firstSuccessAfter, openTenants, type Tenant } from './tenants.ts';
 import type { Timed } from './timed.ts';
 
-/** A confirmed charge may be lost if it was confirmed less than this before the master was lost, or later by the old master. */
+/** A charge may be lost if it was confirmed during this time before the loss of the master, or by the old master after it. */
 const replicationLagMs = 1000;
 /** From the promotion until the first successful request: reconnecting, at the latest after asking for the master. */
 const usuallyBackWithinMs = 5000;

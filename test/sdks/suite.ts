@@ -58,7 +58,7 @@ const typed = {
 
 interface Options {
   open(serverUrl: string): Promise<Sdk>;
-  /** Inputs that this SDK cannot send, such as those of `keys.updateKey 200`; true: any. */
+  /** Tests whose input this SDK cannot send, such as `keys.updateKey 200`. `true`: it may be any of them. */
   unsendable?: readonly string[] | true;
 }
 
@@ -148,8 +148,7 @@ export function sdkTests({ open, unsendable = [] }: Options) {
     });
 
     test('401', async (context) => {
-      // A request that is refused for every caller is refused before the root key is looked up, unless the header
-      // is malformed.
+      // A method without `answers` refuses all input, before the root key is looked up. Only a malformed header gets 401 there.
       for (const rootKey of answers ? ['nonsense', unknown] : ['no root key']) {
         expectTyped(await refusal(context, rootKey, method, line.input(shared)), 401);
       }

@@ -65,7 +65,7 @@ test('hardly any key that is used once is cached, for any number of keys', () =>
   for (let index = 0; index < many; index++) cache.add(workspaceId, digestOf(index), versioned(1, 'once'), undefined);
   let cached = 0;
   for (let index = 0; index < many; index++) if (cache.find(workspaceId, digestOf(index))) cached++;
-  // Only keys whose digests end like that of another key.
+  // The few that are cached: the last bits of their digests are those of another key.
   expect(cached / many).toBeLessThan(0.1);
 });
 

@@ -22,7 +22,7 @@ async function newIdentity() {
 
 describe('identities.deleteIdentity: 200', () => {
   test.each(['identityId', 'externalId'] as const)(
-    'by its %s, and it is found by neither id nor name afterwards',
+    'deletes it by its %s; afterwards both its id and its externalId are unknown',
     async (by) => {
       const identity = await newIdentity();
       expect(await ok('identities.deleteIdentity', { identity: identity[by] })).toEqual({});
@@ -159,7 +159,7 @@ describe('identities.deleteIdentity: errors', () => {
     expect(success).toMatchObject({ status: 200, contentType: 'application/json' });
   });
 
-  test('other operations respond with it only for Accept', async () => {
+  test('other operations respond with application/problem+json only if Accept names it', async () => {
     const answer = await send('/v2/identities.getIdentity', { body: body('unknown') });
     expect(answer).toMatchObject({ status: 404, contentType: 'application/json' });
     const accept = 'application/problem+json';
