@@ -12,7 +12,7 @@ import { storeError } from './redis.ts';
 /** Time between two probes that fail at once. */
 const probePauseMs = 100;
 
-/** Targets that are probed at a time. With more, callers of the others wait for the command timeout, as without a breaker. */
+/** Maximum targets that are probed at a time. Requests to further targets wait for the command timeout, as without a breaker. */
 const targetsMax = 100;
 
 interface BreakerOptions {

@@ -25,7 +25,7 @@ export const noVersion = '\0'.repeat(9);
 
 export interface CachedSnapshot {
   workspaceId: string;
-  /** One character a byte; the script compares it with what is stored. */
+  /** The version as one character per byte. The script compares it with the stored one. */
   version: string;
   snapshot: SnapshotText;
   bytes: number;
@@ -168,8 +168,8 @@ const bytesOf = ({ apiId, externalId = '', fields, keyLimits, identityLimits }: 
   );
 
 /**
- * The weight of a request besides 1. Each 16 KB of its snapshot weigh 1, because this process writes them to the response, and a
- * key may have megabytes of permissions. Each eight limits weigh 1, because Redis checks them.
+ * The weight of a request in addition to that of a plain one. Each 16 KB of its snapshot weigh 1, because this process writes them
+ * to the response, and a key may have megabytes of permissions. Each eight limits weigh 1, because Redis checks them.
  */
 const extraWeightOf = ({ keyLimits, identityLimits }: SnapshotText, bytes: number): number =>
   Math.floor(bytes / 16_384) + Math.floor((keyLimits.length + identityLimits.length) / 8);

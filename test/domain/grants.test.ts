@@ -106,7 +106,7 @@ test('grants are stored each once', () => {
   expect(grantsText(['*', 'api.*.read_key', '*'])).toBe('\n*\napi.*.read_key\n');
 });
 
-/** decide.lua calls holds_any for these only: the end of a grant names the resource as well. */
+/** Only one resource has this action. holds_any searches for the action alone, so it works for such actions only. */
 const ofOneResource = (action: string) =>
   Object.values(actions).filter((names) => (names as readonly string[]).includes(action)).length === 1;
 
@@ -156,7 +156,7 @@ test('lua/include/grants.lua returns the same', async () => {
   );
 });
 
-/** Redis's processor time for some Lua, in milliseconds. The bounds below are far above it, and far below a superlinear search. */
+/** The time of some Lua in Redis, in milliseconds. The tests' bounds are far above it, and far below that of a slow algorithm. */
 async function tookMs(body: string, args: string[]): Promise<number> {
   const timed = `local before = redis.call('TIME')
     ${body}
@@ -165,14 +165,14 @@ async function tookMs(body: string, args: string[]): Promise<number> {
   return Number(await lua.run(['names', 'clock', 'grants', 'rootKeys'], timed, 'tg:{none}', args)) / 1000;
 }
 
-test('Redis searches long grants once, with any text', async () => {
+test('holds_any searches the text of the grants once, also if it is long', async () => {
   // A pattern that tries every length of every id would take 1 s.
   const long = Array.from({ length: 1000 }, (_, index) => `api.api_${index}${'x'.repeat(240)}.read_analytics`);
   const search = `for _ = 1, 100 do if holds_any(ARGV[1], 'verify_key') then error('held') end end`;
   expect(await tookMs(search, [grantsText(long)])).toBeLessThan(300);
 });
 
-test('Redis compares two lists of grants by looking up each grant once', async () => {
+test('lacking_grant looks up each grant once', async () => {
   // A search of the text for each grant would take 6 s.
   const many = Array.from({ length: 20_000 }, (_, index) => `api.api_${index}.read_key`);
   const compare = `if lacking_grant(grant_set(ARGV[1]), ARGV[2]) then error('not covered') end`;

@@ -73,7 +73,7 @@ describe('every operation', () => {
       order: '5.1',
       fault: 'Redis Cluster instead of one Redis',
       expected: 'every operation answers as it should, for workspaces on every master',
-      measured: `${operations.length} operations × ${workspaces.length} masters; scripts loaded anew on ${masters.length} nodes`,
+      measured: `${operations.length} operations × ${workspaces.length} masters; scripts loaded again on ${masters.length} nodes`,
     });
   });
 });

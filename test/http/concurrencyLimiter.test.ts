@@ -106,7 +106,7 @@ test('requests that were rejected, failed or timed out free their places', async
   const first = work();
   const running = patient.run('ws_1', first.run);
   for (let round = 0; round < 3; round++) {
-    await expect(patient.run('ws_1', async () => 'in vain')).rejects.toEqual(busy);
+    await expect(patient.run('ws_1', async () => 'not run')).rejects.toEqual(busy);
   }
   first.end();
   await running;

@@ -1,4 +1,4 @@
-// A cursor of another list is refused with 400, for any content.
+// Invalid cursors are refused with 400: those of another list, and those with other content than an id.
 
 import { beforeAll, expect, test } from 'vitest';
 import { type OperationName, operations } from '../../src/operations/index.ts';

@@ -59,7 +59,7 @@ test('a snapshot of one workspace is not found by another that has the same key'
   expect(cache.find('ws_1', digestOf(1))).toBeUndefined();
 });
 
-test('hardly any key that is used once is cached, for any number of keys', () => {
+test('very few of the keys that are used once are cached, for any number of keys', () => {
   const cache = new SnapshotCache();
   const many = 300_000;
   for (let index = 0; index < many; index++) cache.add(workspaceId, digestOf(index), versioned(1, 'once'), undefined);
