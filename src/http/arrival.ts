@@ -4,7 +4,7 @@
 // half, the next one up to a quarter, and so on. So one slow sender always leaves room for the others.
 // A holder is the workspace of a root key that was accepted recently. All other callers share one holder.
 
-/** The part of each body that is outside the budget, so that a short body passes however full the budget is. */
+/** The part of each body that is outside the budget, so that a short body passes even when the budget is full. */
 const freeBytes = 4_096;
 
 /** The budget of a process. It holds at least four bodies of the longest kind, so that a holder's share fits one. */

@@ -120,7 +120,7 @@ test('1 000 senders of a byte a second, in the head and in the body', async () =
     report({
       order: '10.3',
       fault: '1 000 senders of a byte a second: a third in the head, in a body of announced length, in chunks',
-      expected: 'others are served as before; closed after 8 to 12 s, however steadily they send',
+      expected: 'others are served as before; closed after 8 to 12 s, although they send steadily',
       measured: `${p99(before, during)}; ${(fullMb - memoryMb).toFixed(0)} MB for all; the last one closed after ${tookS.toFixed(0)} s`,
     });
   } finally {
