@@ -274,7 +274,7 @@ export const limitedCheck = struct({
   /** The id of the override without prefix; empty if there is none. */
   override: text(1),
 });
-/** `detail` is what the reason is about, such as a missing permission or a message. */
+/** `detail` has details of the reason, such as a missing permission or a message. */
 export const refused = struct({ reason: uint(1), detail: text(2) });
 
 /** The cacheable part of a verification's response. It changes only with its version. */
