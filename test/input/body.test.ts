@@ -126,7 +126,7 @@ describe('a long body is validated in steps', () => {
     }
   };
 
-  test('and has the same result as in one step', async () => {
+  test('with the same result as in one step', async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(json, tokens, nearly), sizes, async (text, size) => {
         const body = Buffer.from(text);
