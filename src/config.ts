@@ -6,7 +6,7 @@
 import { parseRedisUrl } from './domain/redisUrl.ts';
 import { dayMs } from './domain/time.ts';
 
-/** A kind of value. `accepts` continues "must be"; `parse` returns undefined for a value that is not accepted. */
+/** A kind of value. `accepts` follows "must be" in errors. `parse` returns undefined for a value that is not accepted. */
 interface Kind<T> {
   accepts: string;
   parse(text: string): T | undefined;
@@ -124,14 +124,15 @@ export const settings = Object.values(table).map(({ variable, default: fallback,
 }));
 
 /**
- * Keeps a password in a mistyped URL out of the terminal and the log. It may be anywhere before the last @, and in the
- * query. Only a known scheme is certainly not a part of it.
+ * Keeps a password in a mistyped URL out of the terminal and the log. The password may be anywhere before the last @, or in the
+ * query. Of the text before the @, only a known scheme is printed, because it cannot be a part of the password.
  */
 const withoutCredentials = (text: string) =>
   text.replace(/^((?:https?|rediss?(?:\+(?:cluster|sentinel))?):\/\/)?.*@/s, '$1…@').replace(/\?.*/s, '?…');
 
 /**
- * The environment of a worker process. As arguments, every user of the machine could read the password of a REDIS_URL.
+ * The environment of a worker process. Settings are not passed as arguments, because every user of the machine can read these, and
+ * REDIS_URL may have a password.
  */
 export const environmentWith = ({ redisUrl, port }: { redisUrl: string; port: number }): NodeJS.ProcessEnv => ({
   ...process.env,

@@ -67,8 +67,8 @@ export interface DecideOptions {
 const batchWeightMax = 24;
 
 /**
- * While a workspace has this much work at Redis, its next batches wait. It is more than 64 connections with plain requests send.
- * Less would serve as many requests with a local Redis, but fewer where Redis is milliseconds away, because it limits the
+ * While a workspace has this much work at Redis, its next batches wait. 64 connections with plain requests have less than this. A
+ * smaller value would serve as many requests with a local Redis, but fewer if Redis is milliseconds away, because it limits the
  * requests per round trip.
  */
 const workMax = 8 * batchWeightMax;

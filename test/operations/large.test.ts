@@ -83,7 +83,7 @@ describe('a page ends early', { timeout: 120_000 }, () => {
     expectAll((await run('keys.verifyKey', { key: large.key })).data.permissions);
   });
 
-  test('never of identities with many limits: they are read in steps', async () => {
+  test('but not for identities with many limits, which are read in steps', async () => {
     const { rootKey } = await createWorkspace();
     const ratelimits = times(50, (index) => ({ name: `limit ${index}`, limit: 1, duration: dayMs }));
     const ids: string[] = [];
