@@ -11,7 +11,7 @@ import { targets } from './targets/index.mjs';
 const help = `npm run bench -- [options]      compares Tollgate with peers and with bare servers; takes less than ten minutes
   --only a,b           of ${Object.keys(targets).join(', ')}
   --rounds n           number of interleaved rounds, 5 by default; figures are medians of the rounds
-  --seconds s          seconds of each run at 64 connections (or the first number given), 5 by default; other runs take 40 %
+  --seconds s          seconds of a run at 64 connections, else at the first of --connections, 5 by default; other runs take 40 %
   --connections a,b    numbers of connections, 1,16,64,256 by default
   --json               print the result, with every run, as JSON on standard output
   --quick              run for a few seconds, to see that the bench works; its figures are meaningless

@@ -1,5 +1,5 @@
-// Measures whether the memory of the server grows with the number of requests: memory after all requests, relative to
-// memory after a tenth of them. Does not measure the memory of Redis, or of a server with many keys.
+// Measures the growth of the server's memory with the number of requests: memory after all requests divided by memory after a
+// tenth of them. Does not measure the memory of Redis, or of a server with many keys.
 import { generator, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { residentBytesOf, run, treeOf } from './support/processes.mjs';
@@ -23,7 +23,7 @@ async function measure() {
   const load = openLoad(target);
   const samples = [];
   for (let sent = 0; sent < wanted; ) {
-    // New connections every second, so that a leak per connection shows as well.
+    // New connections every second, to detect a leak per connection as well.
     sent += (await load({ connections: 64, seconds: 1 })).requests;
     samples.push({ requests: sent, bytes: residentBytesOf(treeOf(target.pid, target.redis.pid)) });
     progress(`${number(sent)} of ${number(wanted)} requests, ${number(samples.at(-1).bytes / 2 ** 20)} MiB`);
@@ -31,7 +31,7 @@ async function measure() {
   await target.check();
   progressDone();
 
-  /** The median of the nine nearest samples, as garbage collection makes single ones vary. */
+  /** The median of the nine nearest samples. Single samples vary because of garbage collection. */
   const around = (requests) => {
     const nearest = samples.toSorted((a, b) => Math.abs(a.requests - requests) - Math.abs(b.requests - requests));
     return median(nearest.slice(0, 9).map(({ bytes }) => bytes));

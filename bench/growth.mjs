@@ -95,7 +95,7 @@ async function measure() {
   const markdown = [
     table(['number of', 'value', 'Redis CPU µs per verification', 'range'], rows),
     `Medians of ${rounds} interleaved rounds of ${runSeconds} s; random keys with credits and one limit, 32 in a call, ` +
-      'unless the row says otherwise.',
+      'unless the row has another value.',
   ].join('\n\n');
   report(
     { bench: 'growth', title: 'As things grow', markdown, raw: rows },

@@ -1,6 +1,6 @@
-// Measures the bytes of Redis per key, as differences of its used_memory: every record and index counts, buffers of
-// connections and of the append-only file do not. Also measures requests/s with few keys and with many. Does not measure
-// the memory of the server.
+// Measures the bytes of Redis per key, by differences of its used_memory. They include all records and indexes, but no buffers of
+// connections and of the append-only file. Also measures requests/s with few keys and with many. Does not measure the memory of
+// the server.
 import { setTimeout as delay } from 'node:timers/promises';
 import { generator, generatorNote, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
@@ -26,7 +26,7 @@ const few = 1000;
 const [many] = numbersOf(options.keys, [options.quick ? 5000 : 1_000_000], help);
 const [rounds] = numbersOf(options.rounds, [options.quick ? 1 : 5], help);
 const [seconds] = numbersOf(options.seconds, [options.quick ? 1 : 5], help);
-/** Keys of a kind of which only bytes are measured: beyond this number the figure does not change. */
+/** The number of keys if only bytes are measured. With more keys the figure does not change. */
 const enough = Math.min(many, 100_000);
 
 const metaText = JSON.stringify(meta);

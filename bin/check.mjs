@@ -1,4 +1,4 @@
-// npm run check: everything that must hold before a commit: format and lint (of lua/ too), types, tests. It stops at the first that fails.
+// npm run check: all checks before a commit: format and lint (of lua/ too), types, tests. It stops at the first that fails.
 // --quick runs only the tests of the folders where most changes are made; other arguments go to vitest.
 import { checkNode, install, root, run, runLocal } from './prepare.mjs';
 

@@ -1,13 +1,13 @@
-// npm run test:mutants: changes one place of lua/ or src/domain at a time, in a copy of the repository, and runs the tests that
-// should fail then. Prints each mutant, the survivors, and the score: the killed ones of those that are not listed in
-// bin/mutants/equivalent.json. Exit code 1 when it is below 95 %. docs/mutants.md has the judged survivors.
+// npm run test:mutants: mutation tests of lua/ and src/domain. Changes one place at a time in a copy of the repository, and runs
+// the tests that should fail then. Prints each mutant, the survivors, and the score: the share of killed mutants, without those
+// in bin/mutants/equivalent.json. The exit code is 1 below 95 %. docs/mutants.md explains the survivors.
 //
-//   --count 100     number of mutants, taken at random from all of the files
-//   --seed 1        of the sample; the same seed takes the same mutants
-//   --files a,b,-c  beginnings of paths, or path:line, without those after a minus; lua/ and src/domain/ otherwise
+//   --count 100     number of mutants, a random sample of all
+//   --seed 1        seed of the sample; the same seed gives the same mutants
+//   --files a,b,-c  beginnings of paths, or path:line; a minus excludes; lua/ and src/domain/ by default
 //   --workers 2     mutants at a time
-//   --limit 60      seconds for a run of tests, plus 6 for each file; a mutant that takes longer is killed
-//   --near          runs only the tests for the file of a mutant, not the wider ones: quicker, with more survivors
+//   --limit 60      timeout for a run of tests in seconds, plus 6 for each file; a mutant that takes longer counts as killed
+//   --near          runs only the tests for the file of a mutant, not further ones: faster, with more survivors
 //   --list          prints the mutants instead of running them
 
 import { execFileSync, fork } from 'node:child_process';
@@ -85,7 +85,7 @@ function mutantOf(file, source, { start, end, text }) {
 }
 
 /**
- * `count` of them, in their order: those whose hashes come first. A mutant has the same hash whatever else changes, so that most of
+ * `count` of them, in their order: those whose hashes come first. A mutant's hash depends only on the mutant, so that most of
  * a sample stays the same when a file is edited.
  */
 function sampled(mutants, count, seed) {

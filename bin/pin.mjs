@@ -1,8 +1,8 @@
-// npm run pin: completes the pins of the repository, after a change of dependencies or with a registry that has more builds.
+// npm run pin: adds missing pins to the repository. Run it after a change of dependencies, or with a registry that has more builds.
 //
-// 1. package-lock.json: the sha512 of every package that has none. One that the registry does not have gets the sha512 of
-//    empty input, which no package matches: npm leaves it out (all of these are optional) instead of installing it unchecked.
-// 2. src/http/uwsPins.ts: the SHA-256 of every build of uWebSockets.js, read from the packages with those sha512.
+// 1. package-lock.json: the sha512 of every package without one. A package that the registry does not have gets the sha512 of
+//    empty input, which no package matches: npm then skips it (all of these are optional) instead of installing it unchecked.
+// 2. src/http/uwsPins.ts: the SHA-256 of every build of uWebSockets.js, read from the packages whose sha512 was checked.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -23,7 +23,7 @@ complete();
 writeFileSync(lockFile, `${JSON.stringify(lock, null, 2)}\n`);
 writePins();
 
-/** Adds builds that the registry did not have to the lock file: npm leaves them out, and npm ci then reports them as missing. */
+/** Adds builds that the registry lacks to the lock file. npm omits them, and then npm ci would report them as missing. */
 function addOptional() {
   for (const [path, { dev, optionalDependencies = {} }] of Object.entries(lock.packages)) {
     for (const [name, version] of Object.entries(optionalDependencies)) {

@@ -41,12 +41,12 @@ export function checkNode() {
   );
 }
 
-/** Installs what package-lock.json names and is missing. Installed development dependencies stay. */
+/** Installs missing packages of package-lock.json. Installed development dependencies stay. */
 export function install({ dev = false } = {}) {
   const wanted = packagesIn(inRoot('package-lock.json'));
   const installed = packagesIn(inRoot('node_modules', '.package-lock.json'));
   const withDev = dev || Object.values(installed).some((found) => found.dev);
-  // Optional packages are builds for other systems and versions of Node, except one: uWebSockets.js for this one.
+  // All optional packages are builds for a system and a version of Node. Only uWebSockets.js for this machine is needed.
   const ours = `/@uwsjs/${process.platform}-${process.arch}-${process.versions.node.split('.')[0]}`;
   const isNeeded = (path, { dev, optional, devOptional }) =>
     optional || devOptional ? path.endsWith(ours) : !dev || withDev;
@@ -55,8 +55,8 @@ export function install({ dev = false } = {}) {
   // npm ci deletes node_modules first, from which a server may be running; npm install adds to it.
   const command = Object.keys(installed).length === 0 ? 'ci' : 'install';
   log(`installing the dependencies${withDev ? ' and development dependencies' : ''} (npm ${command}) …`);
-  // Options instead of NODE_ENV and npm's settings decide what is installed. No package needs its install script. npm prints
-  // to stderr, so that the standard output of a command has only its own output.
+  // The options override NODE_ENV and npm's settings. No package needs its install script. npm prints to stderr, so that the
+  // standard output of a command has only its own output.
   const what = [withDev ? '--include=dev' : '--omit=dev', '--include=optional', '--ignore-scripts', '--no-save'];
   const quietly = ['--no-audit', '--no-fund', '--loglevel=error'];
   const code = run('npm', [command, ...what, ...quietly], { stdio: ['ignore', process.stderr, 'inherit'] });

@@ -16,18 +16,18 @@ const exitCode = runLocal('vitest', ['run', ...reporters, ...process.argv.slice(
 const { passed, failed, skipped } = read(report);
 rmSync(dir, { recursive: true });
 
-// Those that -t leaves out are skipped on purpose.
+// With -t, tests are skipped on purpose, so they are not counted.
 const isWhole = process.argv.length === 2;
 if (isWhole)
   for (const [name, count] of skipped) console.log(`skipped: ${name}${count > 1 ? ` (${count} tests)` : ''}`);
 const skippedCount = [...skipped.values()].reduce((sum, count) => sum + count, 0);
-// A run that failed without a failed test (an error outside of all tests, no tests at all) is one failure.
+// A run that fails without a failed test (an error outside of tests, or no tests) counts as one failure.
 const counts = [`${passed} passed`, `${exitCode !== 0 && failed === 0 ? 1 : failed} failed`];
 if (isWhole && skippedCount > 0) counts.push(`${skippedCount} skipped`);
 console.log(counts.join(', '));
 process.exitCode = exitCode;
 
-/** The counts, and the number of skipped tests by their outermost title, which has the reason. */
+/** The counts, and the number of skipped tests by their outermost title, which contains the reason. */
 function read(file) {
   const skipped = new Map();
   try {

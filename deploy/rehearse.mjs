@@ -1,8 +1,8 @@
-// node deploy/rehearse.mjs: carries out the Dockerfile and compose.yaml without a Docker engine, in a minute or two.
+// node deploy/rehearse.mjs: runs the steps of the Dockerfile and of compose.yaml without a Docker engine, in a minute or two.
 //
 // Each stage of the Dockerfile becomes a folder, in which its instructions are run. The last stage is started like a
-// container: process 1 in namespaces of its own, read-only, as its user, without capabilities. This machine's Debian, Node
-// and npm replace the base images. Needs Linux, root, and redis-server or valkey-server.
+// container: process 1 in new namespaces, read-only, as its user, without capabilities. This machine's Debian, Node and npm
+// are used instead of the base images. Needs Linux, root, and redis-server or valkey-server.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -31,7 +31,7 @@ try {
   rmSync(work, { recursive: true, force: true });
 }
 
-/** Carries out the Dockerfile and returns its last stage: folder, user, environment and command. */
+/** Runs the Dockerfile's steps. Returns its last stage: folder, user, environment and command. */
 function build() {
   const instructions = read('Dockerfile')
     .replace(/^#.*\n/gm, '')
@@ -98,7 +98,7 @@ function build() {
   return stages.get('last');
 }
 
-/** A command as in a container of the image: its own processes, its own files and Debian's, all read-only. */
+/** Runs a command as in a container of the image: with its own processes, and only its own files and Debian's, read-only. */
 function inContainer({ root, dir, user, env }, command, moreEnv = {}) {
   const [uid, gid] = user.split(':');
   const script = `

@@ -5,16 +5,16 @@
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, usage counts
 -- ARGV[1]  retention   milliseconds for which usage counts are kept
--- ARGV[2]  bounds      four limits, separated by spaces: tags of an API, bytes of an API's counts by tag in a day, identifiers that a
---                      namespace counts in a day, records of the workspace (0 is no limit)
+-- ARGV[2]  bounds      four limits, separated by spaces: tags of an API, bytes of an API's counts by tag in a day, identifiers
+--                      that a namespace counts in a day, records of the workspace (0 is no limit)
 -- ARGV[3]  digests     SHA-256 of each distinct root key of the batch, 32 bytes each
 -- ARGV[4]  items       one after the other: ITEM_HEAD with the index of its root key in digests (from 1), then VERIFY_ITEM or
 --                      a number of checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and VERIFY_ITEM, SETTLE_ITEM,
 --                      FORGET_ITEM
 -- ARGV[5]  session     LEASE_SESSION; '' for a batch without items of leases
 -- ARGV[6]  now_ms      '' for Redis's clock
--- returns  {answers, number of counts by identifier that were left out, the same by tag, then the snapshots of keys whose version in
---          VERIFY_ITEM is out of date, in the order of their answers}
+-- returns  {answers, number of counts by identifier that were left out, the same by tag, then the snapshots of keys whose version
+--          in VERIFY_ITEM is out of date, in the order of their answers}
 --   answers   BATCH_HEAD, the length of each (2; plus WITH_SNAPSHOT if its snapshot follows), then each:
 --   verify    VERIFIED and each VERIFIED_LIMIT; NOT_FOUND alone (1)
 --   lease     GRANTED and the answer to the verification
@@ -51,8 +51,8 @@ local deciders = {
   [ITEM_FORGET] = forget,
 }
 
--- Decides the items of a batch from `batch.position` on. Before an item is decided, `batch.position` is that of the next one, so that
--- an item that fails is not decided again. `answers` has the head at 1 and the answers from 2 on.
+-- Decides the items of a batch from `batch.position` on. Before an item is decided, `batch.position` is set to the next one, so
+-- that an item that fails is not decided again. `answers` has the head at 1 and the answers from 2 on.
 local function decide_items(batch)
   local items, answers, lengths, position, bytes_done = call_items, batch.answers, batch.lengths, batch.position, 0
   while position <= #items and call_work + bytes_done / 10 < WORK_MAX do
@@ -62,7 +62,7 @@ local function decide_items(batch)
     position = last + 1
     batch.position = position
     local answer, snapshot = deciders[kind](fields, last, root)
-    -- Windows were settled first: now decide the item.
+    -- Nil: the windows have been settled, and the item is decided now.
     if not answer then
       answer, snapshot = deciders[kind](fields, last, root)
     end

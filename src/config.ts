@@ -6,7 +6,7 @@
 import { parseRedisUrl } from './domain/redisUrl.ts';
 import { dayMs } from './domain/time.ts';
 
-/** A kind of value. `accepts` continues "must be"; `parse` returns undefined for a value that is not accepted. */
+/** A kind of value. `accepts` follows "must be" in errors. `parse` returns undefined for a value that is not accepted. */
 interface Kind<T> {
   accepts: string;
   parse(text: string): T | undefined;
@@ -86,7 +86,7 @@ const table = {
   tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'PEM file of the TLS certificate, followed by its intermediate certificates. With it, the server accepts HTTPS only. Read at start.'),
   tlsKeyFile: setting('TLS_KEY_FILE', '', anyPath, 'PEM file of the private key of the certificate.'),
   tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', anySecret, 'Passphrase of the private key, if it is encrypted.'),
-  workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Number of serving processes on the port. A process that dies is restarted.'),
+  workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Number of serving processes on the port. A process that ends is restarted.'),
   metricsHost: setting('METRICS_HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on for `METRICS_PORT`.'),
   metricsPort: setting('METRICS_PORT', '', portOrNone, 'Separate port for `/metrics`. If empty, `/metrics` is served on `PORT` if `HOST` is a loopback address (`127.0.0.1`, `::1` or `localhost`), otherwise nowhere. Set it behind a proxy.'),
   drainMs: setting('DRAIN_MS', '0', wholeNumber(0, 600_000), 'How long the server keeps serving after SIGTERM while `/health/ready` returns 503, so that load balancers stop sending requests.'),
@@ -126,14 +126,15 @@ export const settings = Object.values(table).map(({ variable, default: fallback,
 }));
 
 /**
- * Keeps a password in a mistyped URL out of the terminal and the log. It may be anywhere before the last @, and in the
- * query. Only a known scheme is certainly not a part of it.
+ * Keeps a password in a mistyped URL out of the terminal and the log. The password may be anywhere before the last @, or in the
+ * query. Of the text before the @, only a known scheme is printed, because it cannot be a part of the password.
  */
 const withoutCredentials = (text: string) =>
   text.replace(/^((?:https?|rediss?(?:\+(?:cluster|sentinel))?):\/\/)?.*@/s, '$1…@').replace(/\?.*/s, '?…');
 
 /**
- * The environment of a worker process. As arguments, every user of the machine could read the password of a REDIS_URL.
+ * The environment of a worker process. Settings are not passed as arguments, because every user of the machine can read these, and
+ * REDIS_URL may have a password.
  */
 export const environmentWith = ({ redisUrl, port }: { redisUrl: string; port: number }): NodeJS.ProcessEnv => ({
   ...process.env,

@@ -10,7 +10,7 @@ const waitingBytesMax = 1024 * 1024;
 const flushedBytesMax = 64 * 1024;
 const stalledAfterMs = 1_000;
 
-/** Logs only name, message and stack of an error: an error of ioredis holds its command, which may contain a secret. */
+/** Logs only name, message and stack of an error: an error of ioredis contains its command, which may contain a secret. */
 export function createLog({ logLevel }: Pick<Config, 'logLevel'>): Logger {
   const err = ({ name, message, stack }: Error) => ({ name, message, stack });
   // Not on standard output, which gets the first root key.

@@ -78,7 +78,7 @@ const urlOf = (host: string, port: number, scheme = 'http') =>
 async function createFirstRootKey(store: Store, log: Logger) {
   try {
     const first = await store.workspaces.createFirst('default');
-    if (first) console.log(`This is the first root key. It is shown once: ${first.rootKey}`);
+    if (first) console.log(`This is the first root key. It is printed only once: ${first.rootKey}`);
   } catch (err) {
     if (!(err instanceof ApiError)) throw err;
     const remedy = 'create one with `tollgate workspace create` and `tollgate root-key create`';

@@ -62,8 +62,8 @@ class Histogram {
 }
 
 /**
- * A maximum of a sweep of all workspaces. Its value is that of the last complete sweep, or of the current one if that is
- * already larger.
+ * The largest value that a sweep of all workspaces has found: by the last complete sweep, or by the current one if that value
+ * is larger.
  */
 class SweepMaximum {
   current = 0;
@@ -197,7 +197,7 @@ export class Metrics {
     this.#counts.requests++;
   }
 
-  /** The counts of an operation, or of requests that are none. Called at start, never by a request. */
+  /** The counts of an operation, or of requests to no operation. Called at start, never by a request. */
   callsOf(operation: string): Calls {
     const known = this.#counts.operations.get(operation) ?? new Calls();
     this.#counts.operations.set(operation, known);
@@ -369,15 +369,15 @@ export function watchProcess(): () => Promise<Report> {
     const families = (await registry.getMetricsAsJSON()) as unknown as Report;
     return families.map((each) => ({
       ...each,
-      // `omit` would drop the start time from a sum. That of the first process is the server's.
+      // With `omit` a sum would lack the start time. The minimum is that of the first process, which is the server's.
       aggregator: each.aggregator === 'omit' ? 'min' : each.aggregator,
-      // The mean event loop lag is NaN in the second of two scrapes at once.
+      // The mean event loop lag is NaN if two scrapes are at the same time.
       values: each.values.filter(({ value }) => Number.isFinite(value)),
     }));
   };
 }
 
-/** The metrics of a process that ended: gauges hold only while it runs. */
+/** The metrics of a process that ended, without gauges, which are valid only while it runs. */
 export const withoutGauges = (report: Report): Report => report.filter(({ type }) => type !== 'gauge');
 
 export const sumOf = async (reports: Report[]): Promise<Report> =>

@@ -1,4 +1,4 @@
-// A serving process that shares its port with others; src/workers.ts starts and ends it. It holds no state but counts: if
+// A serving process that shares its port with others; src/workers.ts starts and ends it. It has no state except counts: if
 // it is killed, only its own requests in flight are lost.
 
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-// Several serving processes on one port (SO_REUSEPORT). The kernel distributes connections among them. A process that dies
+// Several serving processes on one port (SO_REUSEPORT). The kernel distributes connections among them. A process that ends
 // is restarted while the others keep serving.
 
 import { type ChildProcess, fork } from 'node:child_process';

@@ -1,8 +1,8 @@
-// Every write is whole or not at all. Three questions: does a refused call leave anything behind, does a call whose
-// Redis fails on the way, and does any script read on once it has begun to write (Redis does not take back what a
-// script wrote before it failed, so nothing that may fail may come after).
+// Every write is done completely or not at all. Three questions: Does a refused call change anything? Does a call change
+// anything when one of its Redis commands fails? Does any script read after its first write? Redis does not undo the writes of
+// a script that fails, so nothing that may fail may follow a write.
 //
-// The scripts run with a prelude that stands between them and Redis: it tells what they did and fails where it is told to.
+// A prelude wraps the scripts' calls of Redis. It records them, and lets a chosen one fail.
 
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
@@ -24,7 +24,7 @@ const { readOnly, trace, fault } = vi.hoisted(() => ({
   fault: 'test:fault',
 }));
 
-/** What stands in every script before its first line of its own. */
+/** The code before the first line of every script. */
 function prelude(name: string, isReadOnly: boolean): string {
   return `
 local fault, calls
@@ -38,7 +38,7 @@ local function traced_call(command, key, field, ...)
 end`;
 }
 
-/** A file of lua/ with the prelude between it and Redis. */
+/** A file of lua/ with the prelude. */
 function withPrelude(path: string, text: string): string {
   const name = /\/lua\/(?!include\/)(.+)\.lua$/.exec(path)?.[1];
   const traced = text.replaceAll('redis.call(', 'traced_call(');
@@ -66,12 +66,12 @@ vi.mock('node:fs', async (importOriginal) => {
 });
 
 const scripts = scriptNames.map((name) => assemble(name));
-/** What a script is called by, to its name. */
+/** Names of scripts by the digest or library name in the command. */
 const nameOf = new Map(
   scripts.map(({ name, source, library }) => [library ?? createHash('sha1').update(source).digest('hex'), name]),
 );
 
-/** What the store sends while a call runs: the names of scripts, or of commands. One of them may be made to fail. */
+/** Records what the store sends during a call, as names of scripts or commands. It can let one of them fail. */
 const sent = { armed: false, names: [] as string[], failAt: -1 };
 const sendCommand = Redis.prototype.sendCommand;
 vi.spyOn(Redis.prototype, 'sendCommand').mockImplementation(function (this: Redis, command, stream) {
@@ -80,7 +80,7 @@ vi.spyOn(Redis.prototype, 'sendCommand').mockImplementation(function (this: Redi
   sent.names.push(name === 'evalsha' || name === 'fcall' ? nameOf.get(`${args[0]}`)! : name);
   if (sent.failAt !== sent.names.length - 1) return sendCommand.call(this, command, stream);
   command.reject(new Error('Connection is closed.'));
-  // What is part of a pipeline holds up the rest of it unless it is sent; those only read.
+  // A command of a pipeline is sent anyway, because the pipeline would wait for it. Pipelines only read.
   return stream ? sendCommand.call(this, command, stream) : command.promise;
 });
 
@@ -89,17 +89,17 @@ const { call, createWorkspace } = tollgate;
 let redis: RedisClient;
 beforeAll(async () => {
   redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-  // So that no call has to send a script again, which would be one command more.
+  // So that no call has to send a script's text again, which would be another command.
   for (const { library, source } of scripts) if (!library) await redis.script('LOAD', source);
 });
 afterAll(async () => void (await redis.quit()));
 
-/** Everything there is in a workspace, but for its registry of leases and when its root keys were last used, by the name of the Redis key. */
+/** All records of a workspace by Redis key, without its registry of leases and the times at which its root keys were last used. */
 async function contents(workspaceId: string): Promise<Record<string, string>> {
   await endAllLeases();
   const dump: Record<string, string> = {};
   for (const key of await redis.keysBuffer(`tg:{${workspaceId}}*`)) {
-    // Digests are bytes.
+    // As latin1, because names contain digests.
     const name = key.toString('latin1');
     if (name.endsWith(':leases')) continue;
     if (name.includes(':rk:')) {
@@ -118,14 +118,14 @@ interface Workspace {
   rootKey: string;
 }
 
-/** Calls with one failure: of the n-th command the store sends, or of the n-th inside of a script. */
+/** Calls an operation with one failure: of the n-th command that the store sends, or of the n-th call within a script. */
 async function callWithFault<Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
   { rootKey }: Workspace,
   where: { command?: number; inScript?: string } = {},
 ) {
-  // A library remembers: loaded anew, it does with every call what it did with the first.
+  // A library keeps state between calls. It is loaded again, so that all calls do the same.
   for (const { library, source } of scripts) if (library) await redis.function('LOAD', 'REPLACE', source);
   await redis.del(trace);
   if (where.inScript) await redis.set(fault, where.inScript);
@@ -144,7 +144,7 @@ const writes = new Set(
   ),
 );
 
-/** What a script did, in order: `r` or `w` for each command. That a root key was used is noted before anything else. */
+/** The calls of a script in order: `r` or `w` for each, without the note at the beginning that the root key was used. */
 function stepsOf(traced: readonly string[], script: string): string {
   return traced
     .map((line) => line.split(' '))
@@ -159,8 +159,8 @@ function stepsOf(traced: readonly string[], script: string): string {
 }
 
 /**
- * Their scripts answer numbers, which are looked up afterwards: a fault there answers an error for a change that was
- * made, whole.
+ * Operations whose scripts return numbers, which are looked up afterwards. A fault there is an error for a change that was made
+ * completely.
  */
 const readAfterwards: readonly OperationName[] = [
   'keys.addPermissions',
@@ -205,7 +205,7 @@ describe.each(everyName)('%s', (name) => {
       expect(await contents(workspace.workspaceId), where).toEqual(before);
     };
 
-    // The commands and scripts of the call up to the one that writes: what comes after it cannot undo it.
+    // The commands and scripts of the call up to the one that writes: a fault after it cannot undo the write.
     const [authenticates, ...others] = (await rehearse(name)).filter(
       (item) => !readAfterwards.includes(name) || item.writes >= 0,
     );
@@ -218,8 +218,8 @@ describe.each(everyName)('%s', (name) => {
     }
     for (const [index, { script, isScript, steps }] of parts.entries()) {
       if (!isScript) continue;
-      // Up to and with the first write; a script that only reads is not traced, so until it meets no fault, and what
-      // comes next is not sent.
+      // Faults up to and including the first write. A script that only reads is not traced: the faults continue until the
+      // call succeeds or sends its next command.
       const until = steps === '' ? 200 : steps.includes('w') ? steps.indexOf('w') + 1 : steps.length;
       for (let n = 1; n <= until; n++) {
         const next = steps === '' ? { command: index + 1 } : {};
@@ -233,7 +233,7 @@ describe.each(everyName)('%s', (name) => {
   });
 });
 
-/** What a successful call sends, and what its scripts do. */
+/** The commands that a successful call sends, and the calls within its scripts. */
 async function rehearse(name: OperationName) {
   const workspace = await createWorkspace();
   const done = await callWithFault(name, inputOf(name, await makeThings(call, workspace.rootKey)), workspace);
@@ -247,9 +247,9 @@ interface Refusal<Name extends OperationName> {
   because: string;
   code: ErrorCode;
   input(things: Things): InputOf<Name>;
-  /** The grants of the caller; everything if left out. */
+  /** The grants of the caller; all if omitted. */
   as?: string[];
-  /** What else there must be. */
+  /** Creates further records. */
   given?(things: Things, workspace: Workspace): Promise<unknown>;
 }
 
@@ -270,7 +270,7 @@ const ownId = async ({ rootKey }: Workspace) =>
     .rootKeyId;
 let own = '';
 
-/** Of the operations that change something and may refuse for more than the form of a request. */
+/** Refusals of valid requests, for the operations that change something. */
 const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
   'apis.deleteApi': [{ because: 'no such API', code: 'api_not_found', input: () => ({ apiId: 'api_1' }) }],
   'keys.createKey': [
@@ -448,7 +448,7 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
     {
       because: 'it is one wildcard too many',
       code: 'invalid_input',
-      // One after the other: on a loaded machine, some of so many at once wait longer than a turn may take.
+      // One after the other: on a busy machine, so many concurrent requests would wait too long and be refused.
       given: async (things, { rootKey }) => {
         for (let index = 0; index < wildcardsMax.stars; index++) {
           const override = { ...examples['ratelimits.setOverride'].input(things), identifier: `${index}*` };
@@ -562,7 +562,7 @@ describe('a refused call changes nothing', () => {
 
   test('every operation that changes something and may refuse a valid request is in the table', () => {
     const inTable = new Set(everyRefusal.map(({ name }) => name));
-    // test/operations/records.test.ts has too_many_records, for every operation that may answer it.
+    // test/operations/records.test.ts tests too_many_records for every operation that has it.
     const changing = (operations as readonly AnyOperation[]).filter(
       ({ name, errors = [] }) =>
         errors.some((code) => code !== 'too_many_records') && !/\.(get|list|whoami)/.test(name),

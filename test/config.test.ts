@@ -84,7 +84,7 @@ test.each(['TLS_CERT_FILE', 'TLS_KEY_FILE'])('%s alone is refused', (variable) =
   expect(() => loadConfig({ [variable]: '/a.pem' })).toThrow('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
 });
 
-test('METRICS_PORT is another than PORT, unless on another address or chosen by the system', () => {
+test('METRICS_PORT must differ from PORT, unless the address differs or the system chooses the port', () => {
   expect(() => loadConfig({ METRICS_PORT: '8080' })).toThrow(
     '  METRICS_PORT and PORT must differ on one address: both are 8080',
   );
@@ -109,7 +109,7 @@ test('one error names every wrong variable, its value and what is accepted', () 
   );
 });
 
-test('the password of a mistyped URL stays out of the error', () => {
+test('the error does not contain the password of a mistyped URL', () => {
   expect(() => loadConfig({ REDIS_URL: 'http://tollgate:s3cret@cache' })).toThrow(
     /^(?!.*s3cret)[\s\S]*REDIS_URL=http:\/\/…@cache/,
   );
@@ -121,8 +121,8 @@ test.each([
   ['sekrit://default@127.0.0.1', '…@127.0.0.1'],
   ['redis+cluster://default:sek%rit@sekrit\n@a:1', 'redis+cluster://…@a:1'],
   ['redis://a:1/x?password=sekrit', 'redis://a:1/x?…'],
-])('nothing before the last @ is told of REDIS_URL=%s', (text, told) => {
-  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`  REDIS_URL=${told} must be `);
+])('the error has nothing before the last @ of REDIS_URL=%s', (text, reported) => {
+  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`  REDIS_URL=${reported} must be `);
 });
 
 test.each([
@@ -134,15 +134,15 @@ test.each([
   ['redis+sentinel://:99999', 'redis+sentinel://:99999'],
   ['redis+cluster://127.0.0.1:1,,', 'redis+cluster://127.0.0.1:1,,'],
   ['redis+cluster://host/3', 'redis+cluster://host/3'],
-])('a URL that could only be misread is refused: %s', (text, told) => {
-  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`Invalid settings:\n  REDIS_URL=${told} must be `);
+])('an ambiguous URL is refused: %s', (text, reported) => {
+  expect(() => loadConfig({ REDIS_URL: text })).toThrow(`Invalid settings:\n  REDIS_URL=${reported} must be `);
 });
 
-test('names of metadata are a list', () => {
+test('GATEWAY_META is a list of names', () => {
   expect(loadConfig({ GATEWAY_META: 'plan, max_seats' }).gatewayMeta).toEqual(['plan', 'max_seats']);
 });
 
-test('a root key that is not one stays out of the error', () => {
+test('the error does not contain an invalid root key', () => {
   expect(() => loadConfig({ GATEWAY_ROOT_KEY: 'rot_s3cret' })).toThrow(
     /^(?!.*s3cret)[\s\S]*GATEWAY_ROOT_KEY=… must be a root key/,
   );
@@ -163,11 +163,11 @@ test.each([
   [{ HOST: '127.evil.example' }, false],
   [{ HOST: '10.0.0.1' }, false],
   [{ METRICS_PORT: '9464' }, false],
-])('with %o, metrics on the port that serves: %s', (env, expected) => {
+])('with %o, metrics on the serving port: %s', (env, expected) => {
   expect(sharesMetrics(loadConfig(env))).toBe(expected);
 });
 
-test('the store gets lengths of time in milliseconds', () => {
+test('the store gets durations in milliseconds', () => {
   const config = loadConfig({ KEY_RETENTION_DAYS: '2', USAGE_RETENTION_DAYS: '3' });
   expect(storeSettings(config)).toMatchObject({ keyRetentionMs: 172_800_000, usageRetentionMs: 259_200_000 });
 });

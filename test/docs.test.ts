@@ -1,5 +1,5 @@
-// The commands of docs/, run as they are written, in order, on a server that `npm start` has started. Those of backup.md
-// run in test/cli/backup.test.ts.
+// Runs the commands of docs/ as written, in order, on a server that `npm start` has started. The commands of backup.md run in
+// test/cli/backup.test.ts.
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -73,7 +73,7 @@ test('running.md: the command line', async () => {
   const { apiId } = await call('apis.createApi', { name: 'inspected' });
   const { key, keyId } = await call('keys.createKey', { apiId });
   writeFileSync(join(folder.path, 'key.txt'), `${key}\n`);
-  // Moved away first: an export does not write over a file.
+  // Moved away first, because an export does not overwrite a file.
   run('rm -f keys.jsonl');
   for (const line of lines) {
     const command = line.replace('root-key revoke root_…', `root-key revoke ${rootKeyId}`).replace('key_…', keyId!);

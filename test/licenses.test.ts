@@ -1,10 +1,10 @@
-// What Tollgate is delivered with, and under which licenses: THIRD_PARTY.md is written from package-lock.json.
+// The packages that Tollgate is delivered with, and their licenses: THIRD_PARTY.md is written from package-lock.json.
 // After a change of dependencies: npx vitest run test/licenses.test.ts -u
 
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
-/** They ask for no more than their notices, so they go with any use of an MIT program. */
+/** Licenses that only require their notices, so they are compatible with an MIT program. */
 const compatible = ['MIT', 'ISC', '0BSD', 'BSD-2-Clause', 'BSD-3-Clause', 'Apache-2.0', 'BlueOak-1.0.0'];
 
 interface Package {
@@ -17,7 +17,7 @@ const delivered = Object.entries(packages)
   .filter(([path, { dev }]) => path !== '' && !dev)
   .map(([path, { license }]) => ({ name: path.split('node_modules/').at(-1)!, license }));
 
-/** One package, built for many systems. The lock file has the license of the builds that the registry has. */
+/** One package with builds for many systems. The lock file has the license of the builds in the registry. */
 const builtFor = {
   '@typescript/': '| @typescript/…, the builds of the compiler by system; not in the container image | Apache-2.0 |',
   '@uwsjs/': '| @uwsjs/…, the builds of uWebSockets.js by system | Apache-2.0 |',

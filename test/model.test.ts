@@ -1,16 +1,16 @@
-// The whole service against test/support/model.ts: random histories of management, verification and rate limiting under
-// a clock that moves on by milliseconds or by weeks, right up to the moments at which something happens, and sometimes
-// back. Every answer must be the model's, to the last field.
+// Compares the whole service with test/support/model.ts. Random histories of management, verification and rate limiting run
+// under a clock that advances by milliseconds or by weeks, often exactly to the time of the next event, and that is sometimes
+// set back. Every response must equal the model's in every field.
 //
-// A failure prints its seed and the smallest history that shows it: SEED=<n> npx vitest run test/model.test.ts replays
-// it, RUNS=<n> makes it look longer.
+// A failure prints its seed and the smallest history that fails: SEED=<n> npx vitest run test/model.test.ts replays it.
+// RUNS=<n> runs more histories.
 
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { errorCatalogue } from '../src/errors.ts';
 import type { OperationName } from '../src/operations/index.ts';
-import { endAllLeases, dayMs, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
+import { dayMs, endAllLeases, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
 import {
   type CheckInput,
   Id,
@@ -27,22 +27,22 @@ import {
 const h = harness();
 const { clock } = h;
 const startMs = clock.now;
-/** More days than this cannot be asked of analytics at once. */
+/** The end of the longest period that one analytics query covers. */
 const lastMs = startMs + 900 * dayMs;
 
-/** A history under way: a workspace of its own beside the model of it. */
+/** The state of a history: a workspace, and its model. */
 interface World {
   model: Model;
   workspaceId: string;
   rootKey: string;
-  /** Root keys that may verify the keys of the first API, and none at all. */
+  /** Root keys that may verify the keys of the first API, and that may verify no keys. */
   scoped: string;
   powerless: string;
   firstApiId: string;
   known: Set<string>;
 }
 
-/** Calls the service and the model, and holds one answer against the other. Answers the data, undefined when refused. */
+/** Calls the service and the model, and compares the results. Returns the data, undefined if the call was refused. */
 async function same<Name extends OperationName>(
   world: World,
   name: Name,
@@ -50,7 +50,7 @@ async function same<Name extends OperationName>(
   ofModel: () => unknown,
   rootKey = world.rootKey,
 ): Promise<Record<string, never> | undefined> {
-  // Sent first, judged by the model at once: calls of one turn are decided in the order in which they are made.
+  // The request is sent before the model is called, so that concurrent requests are decided in the order of the model.
   const sent = h.call(name, input as InputOf<Name>, rootKey);
   const expected = outcomeOf(ofModel);
   const { status, code, data, error } = await sent;
@@ -70,7 +70,7 @@ function outcomeOf(ofModel: () => unknown): { status: number; code?: string; dat
   }
 }
 
-/** All items of a list, read in pages of a few. */
+/** All items of a list, read in pages of a few items. */
 async function sameList<Name extends OperationName>(
   world: World,
   name: Name,
@@ -105,11 +105,11 @@ const unorderedFields = new Set(['permissions', 'roles', 'ratelimits']);
 function sortKey(item: unknown): string {
   if (typeof item === 'string') return item;
   const { slug, name, id } = item as { slug?: string; name: string; id?: unknown };
-  // An ad hoc limit may have the name of one of the identity.
+  // An ad hoc limit may have the same name as a limit of the identity.
   return slug ?? (id === '' ? `${name} ad hoc` : name);
 }
 
-/** With the lists sorted whose order the contract leaves open. */
+/** A copy in which lists are sorted, if the contract does not define their order. */
 function unordered(value: unknown, name = ''): unknown {
   if (typeof value !== 'object' || value === null || value instanceof Id) return value;
   if (Array.isArray(value)) {
@@ -119,7 +119,7 @@ function unordered(value: unknown, name = ''): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, unordered(member, key)]));
 }
 
-/** What the model expects, with the ids it has learned; one that is new is learned here. */
+/** The model's result with the ids of the service. Takes the value of a new id from the response. */
 function withIds(expected: unknown, actual: unknown, world: World): unknown {
   if (expected instanceof Id) {
     if (expected.value === undefined && typeof actual === 'string') {
@@ -138,12 +138,12 @@ function withIds(expected: unknown, actual: unknown, world: World): unknown {
   );
 }
 
-// What a history may be about. Few of each, so that they meet.
+// Values in histories. There are only a few of each, so that requests use the same records.
 
 const limitNames = ['alpha', 'beta', 'gamma'];
 const externalIds = ['u1', 'u2', 'U.3'];
 const slugs = ['doc.read', 'doc.*', 'doc.read.own', 'bill.pay', 'bill.*'];
-/** More than eight of them in a query are looked for in another way (lua/include/permissions.lua). */
+/** A query with more than eight slugs is evaluated in another way (lua/include/permissions.lua). */
 const manySlugs = Array.from({ length: 12 }, (_, index) => `many.${index}`);
 const askedSlugs = [...slugs, 'doc', 'bill.pay.now', 'doc.write', 'other:thing'];
 const roleNames = ['admin', 'reader', 'Reader'];
@@ -190,7 +190,7 @@ const refill = fc.oneof(
 );
 const balances = one(0, 1, 2, 5, 1000, Number.MAX_SAFE_INTEGER - 1);
 const meta = one<object>({}, { plan: 'pro' }, { a: { b: [1, null, 'é'] } });
-/** From now. */
+/** Relative to now. */
 const expiries = one(-1, 0, 1000, 60_000, dayMs, 40 * dayMs, 1000 * dayMs, 1000 * dayMs);
 const someSlugs = fc.oneof(
   { weight: 6, arbitrary: fc.array(one(...slugs), { maxLength: 3 }) },
@@ -198,11 +198,11 @@ const someSlugs = fc.oneof(
 );
 const someRoles = fc.array(one(...roleNames), { maxLength: 2 });
 
-/** A position in a list of what there is, counted from the newest. */
+/** A position in a list of records, counted from the newest. */
 const nth = fc.nat({ max: 11 });
 const recent = <Item>(items: readonly Item[], n: number): Item | undefined =>
   items.at(-1 - (n % Math.min(items.length, 4)));
-/** Mostly of what lives. */
+/** Mostly a record that is not deleted. */
 const mostly = <Item>(items: readonly Item[], isLive: (item: Item) => boolean, n: number): Item | undefined =>
   recent(n < 10 ? items.filter(isLive) : items, n) ?? recent(items, n);
 
@@ -256,7 +256,7 @@ const { query } = fc.letrec<{ query: Query }>((tie) => ({
   ),
 }));
 
-/** Of many slugs, nearly always AND, so that one missing shows. */
+/** A query with many slugs, nearly always joined by AND, so that one missing slug changes the result. */
 const longQuery = fc
   .tuple(
     fc.shuffledSubarray([...manySlugs, 'doc.read'], { minLength: 9 }),
@@ -268,7 +268,7 @@ const longQuery = fc
     rest.reduce<Query>((left, right) => ({ operator: operators.next().value, left, right }), first!),
   );
 
-/** As text, with no more parentheses than the precedence of AND over OR asks for. */
+/** As text, with only the parentheses that the precedence of AND over OR requires. */
 function queryText(node: Query): string {
   if (typeof node === 'string') return node;
   const side = (child: Query, onRight: boolean) => {
@@ -281,7 +281,7 @@ function queryText(node: Query): string {
 const malformedQueries = ['doc.read AND', '(doc.read', 'doc.read doc.write', 'a , b'];
 
 const named = fc.record({ name: one(...limitNames), cost: costs });
-/** One of them may have a limit of its own, and hardly ever half of one, or a name twice. */
+/** Limits of a verification: mostly names; sometimes an ad hoc limit; rarely an incomplete one, or a duplicate name. */
 const items = fc.oneof(
   { weight: 8, arbitrary: fc.uniqueArray(named, { minLength: 1, maxLength: 3, selector: ({ name }) => name }) },
   {
@@ -335,7 +335,7 @@ interface Kind {
   steps: fc.Arbitrary<Step>;
 }
 
-/** A kind of step: what it is made of, and what it does. */
+/** A kind of step: its input, and the function that runs it. */
 function step<Made>(name: string, made: fc.Arbitrary<Made>, run: (world: World, made: Made) => Promise<unknown>): Kind {
   const stepOf = (value: Made): Step => ({
     run: (world) => run(world, value),
@@ -355,7 +355,7 @@ const secretOf = (world: World, n: number) => keyOf(world, n)?.secret ?? 'none';
 const apiIdOf = ({ model }: World, n: number) =>
   mostly(model.apis, ({ deleted }) => !deleted, n)?.id.value ?? 'api_none';
 
-/** A key has come into being: its string is known from now on. */
+/** Records the string of a new key. */
 function remember(key: Key, { key: secret }: { key: string }) {
   const prefix = key.prefix === undefined ? '' : `${key.prefix}_`;
   expect(secret.startsWith(prefix)).toBe(true);
@@ -400,7 +400,7 @@ function checkOf({ model }: World, { namespace, byId, ...rest }: Of<typeof check
   return { namespace: (byId && id) || name, ...rest };
 }
 
-/** Of an override there is, mostly. */
+/** Mostly the name of an existing override. */
 const identifierOf = ({ model }: World, namespace: string, n: number) =>
   n < 8 ? recent(model.namespaces.find(({ name }) => name === namespace)?.overrides ?? [], n)?.identifier : undefined;
 
@@ -409,7 +409,7 @@ const limitOnce = (world: World, made: Of<typeof check>) => {
   return same(world, 'ratelimits.limit', input, () => world.model.limit(input));
 };
 
-/** Moves the clock to a moment, if that is not too far. */
+/** Sets the clock to a time, if that is not too far. */
 function moveTo({ model }: World, moment: number) {
   if (moment > Math.min(lastMs, clock.now + 60 * dayMs)) return;
   clock.now = moment;
@@ -785,7 +785,7 @@ const kinds: [weight: number, kind: Kind][] = [
   ],
 ];
 
-/** An answer that is a list whose order is open. */
+/** Compares a response that is a list without a defined order. */
 async function sameSet<Name extends OperationName>(world: World, name: Name, input: object, ofModel: () => unknown) {
   const expected = outcomeOf(ofModel);
   const { status, code, data } = await h.call(name, input as InputOf<Name>, world.rootKey);
@@ -798,10 +798,10 @@ async function sameSet<Name extends OperationName>(world: World, name: Name, inp
   });
 }
 
-/** At the end of a history: every verification that was answered, and no other, has been counted. */
+/** At the end of a history: the usage counts contain every verification that got a response, and no other. */
 async function sameUsage(world: World) {
   await endAllLeases();
-  // Older counts go by themselves.
+  // Older counts expire.
   const start = (Math.floor(clock.now / dayMs) - 60) * dayMs;
   for (const { id, deleted } of world.model.apis) {
     if (deleted) continue;
@@ -836,7 +836,7 @@ async function begin(): Promise<World> {
   const { apiId } = (await same(world, 'apis.createApi', { name: 'first' }, () => world.model.createApi('first')))!;
   world.firstApiId = apiId as unknown as string;
   world.scoped = await h.createRootKey([`api.${apiId}.verify_key`], workspaceId);
-  // The first requests of a root key go beside those of others, and not in one order with them (src/store/workspaceQueues.ts).
+  // The first request of a root key is not ordered with others (src/store/workspaceQueues.ts), so it is sent before.
   for (const rootKey of [world.rootKey, world.scoped]) await h.call('keys.verifyKey', { key: 'none' }, rootKey);
   return world;
 }
@@ -845,7 +845,7 @@ const seed = process.env.SEED === undefined ? undefined : Number(process.env.SEE
 const numRuns = Number(process.env.RUNS ?? 300);
 const minuteMs = 60_000;
 
-/** A history is about everything, or about some of it, which then meets more often. */
+/** A history uses all kinds of steps, or some, which then affect each other more often. */
 const themes = [
   /./,
   /^(verify|limit|multiLimit|in one turn|clock (by|back|to a reset)|updateKey|updateIdentity|rerollKey)$/,

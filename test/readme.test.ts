@@ -1,4 +1,4 @@
-// README.md, SECURITY.md and docs/settings.md, compared with what they describe.
+// Compares README.md, SECURITY.md and docs/settings.md with the code.
 
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -10,7 +10,7 @@ import { repositoryFiles } from './support/references.ts';
 
 const read = (page: string) => readFileSync(new URL(`../${page}`, import.meta.url), 'utf8');
 const readme = read('README.md');
-/** Without its line breaks. */
+/** A text without its line breaks. */
 const prose = readme.replace(/\s+/g, ' ');
 const security = read('SECURITY.md');
 const h = harness();
@@ -69,7 +69,7 @@ test('the calls of the quick start respond as printed', async () => {
   expect(calls.map(([name]) => name)).toEqual(['apis.createApi', 'keys.createKey', 'keys.verifyKey']);
   expect(responses).toHaveLength(calls.length);
 
-  // Ids, secrets and times differ from run to run; everything else must not.
+  // Ids, secrets and times differ between runs. Everything else must be equal.
   const shape = (response: unknown) =>
     JSON.parse(
       JSON.stringify(response, (name, value) =>
@@ -98,7 +98,7 @@ test('the calls of the quick start respond as printed', async () => {
 
 describe('figures of speed', () => {
   const results = read('bench/RESULTS.md');
-  /** The cells of the row of a table that begins so. */
+  /** The cells of the table row that begins with this text. */
   const row = (...cells: string[]) => {
     const begin = cells.map((cell) => `\\| ${cell} *`).join('');
     const line = new RegExp(`^${begin}\\| (.*) \\|$`, 'm').exec(results)?.[1];
@@ -111,7 +111,7 @@ describe('figures of speed', () => {
     expect(results).toBe(pageOf(fileURLToPath(new URL('../bench/results', import.meta.url))));
   });
 
-  test('README has those of bench/RESULTS.md', () => {
+  test('README has the figures of bench/RESULTS.md', () => {
     const [perSecond, , median] = row('tollgate', '64');
     expect(prose).toContain(`${perSecond} verifications/s with a median latency of ${median}, on two cores`);
     expect(prose).toContain(`${row('`tollgate` / `fastify`')[2]} times Fastify`);
@@ -121,7 +121,7 @@ describe('figures of speed', () => {
     expect(cores).toBe('2');
   });
 
-  test('no other page has any', () => {
+  test('no other page has figures of speed', () => {
     const pages = repositoryFiles().filter((file) => file.endsWith('.md'));
     const elsewhere = pages.filter((page) => !['README.md', 'bench/RESULTS.md'].includes(page));
     expect(elsewhere.length).toBeGreaterThan(10);

@@ -1,5 +1,4 @@
-// The rules of ARCHITECTURE.md, checked. A rule worth writing down is worth enforcing. Everything is read from the
-// repository as it is, so a file that is added is covered at once.
+// Checks the rules of ARCHITECTURE.md. All files are read from the repository, so a new file is checked as well.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -25,7 +24,7 @@ const filesBelow = (folder: string, ending: string) =>
 const sources = filesBelow('src', '.ts');
 const scripts = filesBelow('lua', '.lua');
 const includes = scripts.filter((path) => path.startsWith('lua/include/'));
-/** Without comments, as far as a rule about words needs it. */
+/** A source without comments. */
 const code = (path: string) => read(path).replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$|\s\/\/ .*$/gm, '');
 
 test('there are sources, scripts and includes to check', () => {
@@ -34,8 +33,8 @@ test('there are sources, scripts and includes to check', () => {
   expect(includes.length).toBeGreaterThan(8);
 });
 
-describe('dependence points one way', () => {
-  /** Folders and files of src/, and what each may import besides its own folder. Others may import all that is not wiring. */
+describe('dependencies point one way', () => {
+  /** The folders and files of src/ that each may import besides its own folder. Parts that are not listed may import `common`. */
   const mayImport: Record<string, readonly string[]> = {
     domain: [],
     errors: [],
@@ -98,7 +97,7 @@ describe('dependence points one way', () => {
     expect(oursOf('src/http/pipeline.ts').filter((path) => partOf(path) === 'operations')).toEqual([]);
   });
 
-  test('the command line uses of http only the loader of uWebSockets.js', () => {
+  test('the command line imports only one file of http, the loader of uWebSockets.js', () => {
     const imported = sources.filter((path) => partOf(path) === 'cli').flatMap(oursOf);
     expect(imported.filter((path) => partOf(path) === 'http')).toEqual(['src/http/uws.ts']);
   });
@@ -114,7 +113,7 @@ describe('dependence points one way', () => {
     expect(unused).toEqual([]);
   });
 
-  test('no file is named after nothing in particular', () => {
+  test('no file has a vague name', () => {
     const vague = /(^|\/)(utils?|helpers?|common|shared|misc|types|interfaces|services|managers)(\/|\.)/i;
     const files = [...sources, ...scripts, ...filesBelow('test', '.ts'), ...filesBelow('bench', '.ts')];
     expect(files.filter((path) => vague.test(path))).toEqual([]);
@@ -128,7 +127,7 @@ describe('operations', () => {
     const path = name.replace('.', '/');
     expect(existsSync(join(root, `src/operations/${path}.ts`)), `src/operations/${path}.ts`).toBe(true);
     expect(read(`src/operations/${path}.ts`)).toContain(`name: '${name}'`);
-    // Six operations that differ in little share one test.
+    // Six similar operations share one test.
     const tested = path.replace(/(?<=^keys\/)(add|remove|set)(Permissions|Roles)$/, 'permissionsAndRoles');
     expect(existsSync(join(root, `test/operations/${tested}.test.ts`)), `test/operations/${tested}.test.ts`).toBe(true);
   });
@@ -155,7 +154,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   const flags = lines[0]!.startsWith('#!lua') ? 1 : 0;
   const end = lines.findIndex((line, index) => index >= flags && !line.startsWith('--'));
   const header = lines.slice(flags, end);
-  // A statement that is wrapped is one line here.
+  // A statement that is wrapped is joined to one line.
   const body = lines
     .slice(end)
     .map((line) => line.replace(/--.*$/, ''))
@@ -175,7 +174,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('documents exactly the KEYS and ARGV it reads, in order', () => {
-    // A list to the end, `ARGV[5…]`, is read as ARGV itself.
+    // `ARGV[5…]` means the rest of the list, which the script reads as ARGV itself.
     const written = documented.map((reference) => reference.replace(/\[\d+…\]/, ''));
     expect([...new Set(readInBody)].sort()).toEqual([...written].sort());
     expect(readInBody.filter((reference) => reference.startsWith('KEYS'))).toEqual(['KEYS[1]']);
@@ -184,7 +183,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('names its inputs at the top, and does not touch KEYS and ARGV below', () => {
-    // A library gets them with each call, in the function it registers.
+    // A library gets them with each call, in the function that it registers.
     const entry = body.findIndex(isEntry);
     expect(entry >= 0).toBe(isLibrary);
     const first = isLibrary ? entry + 1 : body.findIndex((line) => line.trim() !== '');
@@ -203,7 +202,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('its header lists the names that it derives', () => {
-    // In a library the includes do.
+    // In a library the includes make the names.
     const derives = isLibrary || body.some((line) => /\b\w+\(workspace\b/.test(line));
     expect(header.some((line) => line.startsWith('-- derives  '))).toBe(derives);
   });
@@ -218,7 +217,7 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 });
 
-/** The names that an include declares for others. */
+/** The names that an include defines for others. */
 const declaredIn = (path: string): string[] =>
   [...read(path).matchAll(/^local (?:function (\w+)|([\w, ]+?)(?: =|$))/gm)].flatMap((match) =>
     (match[1] ?? match[2])!.split(', '),
@@ -228,7 +227,9 @@ describe('lua/', () => {
   test('every include is used', () => {
     // luaSource.ts puts include/change around the scripts of changes.
     const used = new Set(
-      ['src/store/luaSource.ts', ...scripts].flatMap((path) => [...read(path).matchAll(/^-- @include "(.+)"$/gm)].map((m) => m[1])),
+      ['src/store/luaSource.ts', ...scripts].flatMap((path) =>
+        [...read(path).matchAll(/^-- @include "(.+)"$/gm)].map((m) => m[1]),
+      ),
     );
     expect(includes.filter((path) => !used.has(path.slice('lua/'.length, -'.lua'.length)))).toEqual([]);
   });
@@ -242,7 +243,7 @@ describe('lua/', () => {
       ...[...code.matchAll(/\bfunction[ \w]*\(([^)]*)\)/g)].flatMap((match) => match[1]!.split(/,\s*/)),
       ...[...code.matchAll(/\bfor ([\w, ]+?) (?:in|=)/g)].flatMap((match) => match[1]!.split(', ')),
     ];
-    // What is before `=` is a field of a table, or a local.
+    // A name before `=` is a field of a table, or a local.
     const used = new Set(code.match(/(?<![.\w])[A-Za-z_]\w*\b(?!\s*=[^=])/g)?.filter((name) => !locals.includes(name)));
     const needed = includes.filter((include) => include !== path && declaredIn(include).some((name) => used.has(name)));
     expect([...named].sort()).toEqual(needed.sort());
@@ -265,7 +266,7 @@ describe('lua/', () => {
     const text = scripts.map(read).join('\n');
     const twice = includes.flatMap(declaredIn).filter((name) => luaLiterals.has(name));
     expect(twice).toEqual([]);
-    // Of a structure all places are declared, whether or not they are used.
+    // All literals of a structure are declared, whether or not they are used.
     const structures = [...luaSignatures.keys()];
     const isOfStructure = (name: string) =>
       structures.some((structure) => name === structure || name.startsWith(`${structure}_`));
@@ -281,7 +282,7 @@ describe('lua/', () => {
       .map((line) => line.replace(/--.*$/, ''));
     expect(read(path)).toMatch(/^-- [A-Z]/);
     expect(lines.filter((line) => /\b(KEYS|ARGV)\b/.test(line))).toEqual([]);
-    // Outside of functions there are only constants.
+    // Only constants are outside of functions.
     expect(lines.filter((line) => /^[^\s]/.test(line) && !/^(local |end\b|[)}])/.test(line))).toEqual([]);
     expect(lines.filter((line) => /^local (?!function).*redis\.call/.test(line))).toEqual([]);
   });
@@ -335,13 +336,13 @@ describe('lua/', () => {
 });
 
 describe('errors', () => {
-  /** Codes in the first column of tables headed `Code`, in whatever page has one. */
+  /** Codes in the first column of tables with the heading `Code`, in all pages. */
   const tables = filesBelow('.', '.md')
     .filter((path) => !/(^|\/)(node_modules|dist)\//.test(path))
     .map((path) => ({ path, codes: codesIn(read(path)) }))
     .filter(({ codes }) => codes.length > 0);
 
-  test.skipIf(tables.length === 0)('the tables of the documents list exactly those there are', () => {
+  test.skipIf(tables.length === 0)('the tables of the documents list exactly the existing codes', () => {
     for (const { path, codes } of tables) {
       expect([path, ...codes.sort()]).toEqual([path, ...errorCatalogue.map(({ code: name }) => name).sort()]);
     }
@@ -432,7 +433,7 @@ test.skipIf(!hasLuacheck)('luacheck (of Debian: lua-check) finds nothing in the 
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-lua-'));
   for (const name of scriptNames) {
     const { source } = assemble(name);
-    // The first line of a library is for Redis.
+    // The first line of a library is for Redis, not Lua.
     writeFileSync(join(folder, `${name.replace('/', '.')}.lua`), source.replace(/^#!.*/, ''));
   }
   const { stdout } = spawnSync('luacheck', ['-q', '--no-color', '--config', '.luacheckrc', folder], {

@@ -1,4 +1,4 @@
-// What is installed: that package-lock.json says exactly what each package holds, and what the programs of bin/ ask npm for.
+// The supply chain: package-lock.json states exactly what each package contains, and bin/ calls npm with safe options.
 
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -22,7 +22,7 @@ describe('package-lock.json', () => {
   const text = readFileSync('package-lock.json', 'utf8');
   const { packages } = JSON.parse(text) as { packages: Record<string, Entry> };
   const entries = Object.entries(packages).filter(([path]) => path !== '');
-  /** No package has it, so npm installs none: npm run pin writes it where the registry did not have the package. */
+  /** npm installs no such package, as nothing has this hash. npm run pin writes it if the registry lacked the package. */
   const refused = `sha512-${createHash('sha512').digest('base64')}`;
   const builds = entries.filter(([path]) => path.includes('@uwsjs/'));
   const inServer = entries.filter(([, { dev, optional, devOptional }]) => !dev && !optional && !devOptional);
@@ -58,14 +58,14 @@ describe('package-lock.json', () => {
   });
 
   test('a server is built and runs with fewer than 60 packages, and needs no install script', () => {
-    // Of the optional packages two are for this system: the builds of uWebSockets.js and of the compiler.
+    // Two optional packages are for this system: the builds of uWebSockets.js and of the compiler.
     expect(inServer.length + 2).toBeLessThan(60);
     const scripted = entries.filter(([, { dev, hasInstallScript }]) => !dev && hasInstallScript);
     expect(scripted.map(([path]) => path)).toEqual(['node_modules/@scarf/scarf']);
   });
 });
 
-describe('what is asked of npm', () => {
+describe('the calls of npm', () => {
   let dir: string;
   const lock = {
     '': {},
@@ -86,7 +86,7 @@ describe('what is asked of npm', () => {
 
   afterEach(() => rmSync(dir, { recursive: true }));
 
-  /** What npm is called with, when this is installed already. */
+  /** The arguments of npm, if this is installed already. */
   function asked(options: { dev?: boolean }, installed?: Record<string, Entry | { integrity: string }>): string {
     const listed = join(dir, 'node_modules', '.package-lock.json');
     if (installed) writeFileSync(listed, JSON.stringify({ packages: installed }));
@@ -100,7 +100,7 @@ describe('what is asked of npm', () => {
 
   const flags = '--include=optional --ignore-scripts --no-save --no-audit --no-fund --loglevel=error';
 
-  test('a fresh clone gets what the server runs with, and no script of a package is run', () => {
+  test('a fresh clone gets the production dependencies, and no script of a package is run', () => {
     expect(asked({})).toBe(`ci --omit=dev ${flags}`);
   });
 

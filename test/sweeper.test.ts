@@ -1,5 +1,5 @@
-// What the sweeper does, step by step, and that it keeps doing it. Whatever it leaves undone is invisible to callers,
-// so it is looked at from beside: through a store whose clock stands before the moment in question, and in Redis itself.
+// The sweeper's steps, and its loop. Callers cannot see whether it has run, because a request applies a due refill itself. So
+// the tests read Redis, and use a store whose clock is before the time of the refill.
 
 import { createHash, randomBytes } from 'node:crypto';
 import { pino } from 'pino';
@@ -15,13 +15,13 @@ import { namesIn } from './support/keyspace.ts';
 import { testRedisUrl } from './support/redis.ts';
 
 const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-// Everything there is is counted here, and what earlier files left in this database goes in a time of its own.
+// The tests count all records, and records of earlier test files would expire at any time.
 await redis.flushdb();
 
 const tollgate = harness();
 const { call, ok, createKey, createWorkspace, clock } = tollgate;
 
-/** Sees balances as they are stored: its clock never reaches a refill. */
+/** A store that returns balances as stored: its clock never reaches a refill. */
 let past: Store;
 beforeAll(async () => {
   past = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => 0 });
@@ -36,7 +36,7 @@ const hashOf = (key: string) => createHash('sha256').update(key).digest('base64'
 const newKeys = (count: number, more: object = {}) =>
   Array.from({ length: count }, () => ({ digest: randomBytes(32), start: '', ...more }));
 
-/** Many keys, beside the API. */
+/** Creates many keys in the store, without the API. */
 async function createKeys(apiId: string, count: number, more: object = {}, workspaceId = tollgate.workspaceId) {
   for (let left = count; left > 0; left -= 1000) {
     const keys = newKeys(Math.min(left, 1000), more);
@@ -44,7 +44,7 @@ async function createKeys(apiId: string, count: number, more: object = {}, works
   }
 }
 
-/** Takes steps until one says that there is no more; answers how many. */
+/** Takes steps until one returns that nothing is left. Returns their number. */
 async function sweepAll(
   kind: 'refill' | 'purge',
   each: () => unknown = () => {},
@@ -174,7 +174,7 @@ describe('refills', () => {
     await sweepAll('refill');
     await createKeys(apiId, 450, daily(10));
     clock.advance(dayMs);
-    // The keys of the tests above are due as well, and come in some order.
+    // The keys of the tests above are due as well, in some order.
     const others = (await redis.zcard(`tg:{${tollgate.workspaceId}}:refill`)) - 450;
     const steps: number[] = [];
     const count = async () => steps.push(await refilled(apiId));
@@ -212,7 +212,7 @@ describe('deleted keys', { timeout: 120_000 }, () => {
     await sweepAll('purge');
     expect(await imported(apiId, key)).toBe(true);
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
-    // The same moment does not come for the key that has its secret now.
+    // A new key has the same secret now. The purge of the old key does not remove it.
     clock.advance(testSettings.keyRetentionMs);
     await sweepAll('purge');
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
@@ -224,7 +224,7 @@ describe('deleted keys', { timeout: 120_000 }, () => {
     expect(await imported(apiId, key)).toBe(true);
   });
 
-  test('go in steps of two hundred', async () => {
+  test('are removed in steps of two hundred', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'many deleted' });
     await createKeys(apiId, 250);
     for (const keys = [...(await listIds(apiId))]; keys.length > 0; ) {
@@ -235,7 +235,7 @@ describe('deleted keys', { timeout: 120_000 }, () => {
     const sizes: number[] = [];
     expect(await sweepAll('purge', async () => sizes.push(await redis.dbsize()))).toBe(2);
     expect(sizes[0]).toBe(before - 200);
-    // The last one, and the queue.
+    // The last 50 keys, and the queue.
     expect(sizes[1]).toBe(before - 250 - 1);
   });
 
@@ -251,12 +251,12 @@ describe('deleted keys', { timeout: 120_000 }, () => {
   }
 });
 
-// The time limit is for what hangs. A test that comes to its limit goes on beside the next ones, so each of these that counts has
-// a workspace of its own: what another left to sweep, or is still sweeping, is not counted.
+// The timeouts are for tests that hang. A test that times out continues to run during the next ones, so each test that counts
+// records has a workspace of its own.
 describe('deleted APIs', { timeout: 120_000 }, () => {
   const sizeOf = async (workspaceId: string) => (await redis.keys(`tg:{${workspaceId}}*`)).length;
 
-  /** Everything in Redis by name, as one opaque value each. */
+  /** All records in Redis by name, each with its value as text. */
   async function contents() {
     const all = new Map<string, { value: string; expires: boolean }>();
     for (const name of await namesIn(redis)) {
@@ -273,7 +273,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
       expect(status, error?.detail).toBe(200);
       return data;
     };
-    // An identity that lives on, with a key of another API.
+    // An identity that is kept, with a key of another API.
     const api = await did('apis.createApi', { name: 'stays' });
     const other = await did('keys.createKey', { ...api, externalId: 'survivor', credits: { remaining: 5 } });
     await did('keys.verifyKey', { key: other.key });
@@ -305,7 +305,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
 
     const after = await contents();
     const workspace = `tg:{${workspaceId}}`;
-    // Its sequence has moved on, its audit grown (it is bounded in number), its root key been used.
+    // Its sequence, its audit stream (of limited length) and the time of its root key's last use have changed.
     const movesOn = (name: string) => [workspace, `${workspace}:audit`].includes(name) || name.includes(':rk:');
     const changed = [...after].filter(([name, { value }]) => value !== before.get(name)?.value && !movesOn(name));
     expect(changed.filter(([, { expires }]) => !expires).map(([name]) => name)).toEqual([]);
@@ -313,7 +313,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
     expect(await did('keys.getKey', { keyId: other.keyId })).toMatchObject({ identity: { externalId: 'survivor' } });
   });
 
-  test('what is noted of keys that went is forgotten when their history has gone', async () => {
+  test('notes of deleted keys are removed when their history has expired', async () => {
     const apiId = (await createKey()).apiId;
     const lists = [`uz:${apiId.slice(-8)}`, 'ui:often'].map((name) => `tg:{${tollgate.workspaceId}}:${name}`);
     const deleted = async () => {
@@ -331,7 +331,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
     }
   });
 
-  test('are gone at once with twenty thousand keys, which then go in steps of two hundred', async () => {
+  test('are deleted at once with twenty thousand keys, which are then removed in steps of two hundred', async () => {
     const count = 20_000;
     const { workspaceId, rootKey } = await createWorkspace();
     const { apiId } = (await call('apis.createApi', { name: 'large' }, rootKey)).data;
@@ -341,7 +341,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
     const held = await sizeOf(workspaceId);
 
     await call('apis.deleteApi', { apiId }, rootKey);
-    // It has touched its own record and the list of APIs, which was of one, and no key.
+    // It changed the record of the API and the list of APIs, which had one entry, and no key.
     expect(await sizeOf(workspaceId)).toBe(held - 2 + 1);
     expect((await call('keys.verifyKey', { key }, rootKey)).data).toEqual({ valid: false, code: 'NOT_FOUND' });
 
@@ -354,7 +354,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
     };
     // The last step finds nothing.
     expect(await sweepAll('purge', eachStep, workspaceId)).toBe(count / 200 + 1);
-    // One of them takes the lists along.
+    // One of the steps removes the lists as well.
     expect(largest).toBeLessThanOrEqual(200 + 3);
     expect(held - size).toBeGreaterThanOrEqual(count);
   });
@@ -370,7 +370,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
     const before = await sizeOf(workspaceId);
     for (const apiId of apiIds) await call('apis.deleteApi', { apiId }, rootKey);
     await sweepAll('purge', undefined, workspaceId);
-    // Records and lists of keys; of the APIs their records and their list.
+    // Records and lists of keys; records of the APIs, and their list.
     expect(before - (await sizeOf(workspaceId))).toBe(253 + 2 + 4 + 1);
   });
 
@@ -391,7 +391,7 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
     };
     await Promise.all([all(second), all(tollgate.store)]);
     await second.close();
-    // The keys, their list, and the list of dead APIs.
+    // The keys, their list, and the list of deleted APIs.
     expect(before - (await sizeOf(workspaceId))).toBe(1002);
     expect((await past.keys.find(workspaceId, keyId))?.key.credits?.remaining).toBe(10);
   });
@@ -435,7 +435,7 @@ describe('the loop', () => {
     expect(await balances()).toEqual([9, 9]);
   });
 
-  test('is stopped between two steps, however much is left', async () => {
+  test('is stopped between two steps, with any amount of work left', async () => {
     let steps = 0;
     const endless = async () => ++steps > 0;
     const sweep = { refill: endless, purge: endless, count: async () => 0 };

@@ -1,4 +1,4 @@
-// Starts the measured processes, reads their cost, and stops them however the bench ends.
+// Starts the measured processes, reads their use of the processor and of memory, and stops them at the end, also after errors.
 import { execFileSync, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -24,7 +24,7 @@ export async function run(measure) {
   try {
     await measure();
   } catch (error) {
-    // Errors of the bench have a sufficient message; anything else is a bug and needs its stack.
+    // The message of the bench's own errors is sufficient. Any other error is a bug, and is printed with its stack.
     console.error(error.constructor === Error ? `bench: ${error.message}` : error);
     process.exitCode = 1;
   }

@@ -1,5 +1,5 @@
-// Prints results as tables, stores them in bench/results/ (the tables and the goals, not each run), and generates
-// bench/RESULTS.md from all that are stored there. Every result has its command, machine, date and versions.
+// Prints results as tables and stores them in bench/results/, without the figures of single runs. Generates bench/RESULTS.md
+// from all stored results. Every result has its command, machine, date and versions.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, release, tmpdir, totalmem } from 'node:os';
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-/** What should be reached. A bench reports its figures by these keys. `least` or `most` is required, `aim` the goal. */
+/** Bounds for the figures of benches, by key: the required minimum `least` or maximum `most`, and the goal `aim`. */
 const goals = [
   { key: 'tollgateToBare', figure: '`tollgate` / `bare`, requests/s at 64 connections', least: 0.45, aim: 0.6 },
   { key: 'tollgateToFastify', figure: '`tollgate` / `fastify`', least: 2.5, aim: 4 },
@@ -50,7 +50,7 @@ export function number(value) {
 
 export const micros = (value) => (value >= 1000 ? `${number(value / 1000)} ms` : `${number(value)} µs`);
 
-/** A Markdown table with aligned columns, as it is printed on a terminal as well. */
+/** A Markdown table with aligned columns, so that it is readable on a terminal too. */
 export function table(head, rows) {
   const cells = [head, ...rows].map((row) => row.map(String));
   const widths = head.map((_, column) => Math.max(...cells.map((row) => row[column].length)));
@@ -88,24 +88,24 @@ function conditions(packages) {
 function commandOf(bench) {
   const args = [...(bench === 'compare' || bench === 'against' ? [] : [bench]), ...process.argv.slice(2)];
   const secret = (index) => /^--(root-)?key$/.test(args[index - 1] ?? '');
-  const shown = args.map((arg, index) => (secret(index) ? '…' : arg.replace(/^(--(root-)?key=).*/, '$1…')));
-  return ['npm run bench', ...(shown.length > 0 ? ['--', ...shown] : [])].join(' ');
+  const printed = args.map((arg, index) => (secret(index) ? '…' : arg.replace(/^(--(root-)?key=).*/, '$1…')));
+  return ['npm run bench', ...(printed.length > 0 ? ['--', ...printed] : [])].join(' ');
 }
 
-/** Results that are `kept` are stored in the repository; those of a short or partial run below the system's temporary folder. */
+/** Results that are `kept` are stored in the repository, those of a short or partial run in the system's temporary folder. */
 const placeOf = (kept) => {
   const dir = kept ? join(root, 'bench') : join(tmpdir(), 'tollgate-bench');
   mkdirSync(join(dir, 'results'), { recursive: true });
   return { dir: join(dir, 'results'), page: join(dir, 'RESULTS.md') };
 };
 
-/** Returns its path relative to bench/RESULTS.md. */
+/** Writes a picture. Returns its path relative to bench/RESULTS.md. */
 export function writePicture(name, svg, { kept }) {
   writeFileSync(join(placeOf(kept).dir, `${name}.svg`), svg);
   return `results/${name}.svg`;
 }
 
-/** Prints a result and stores it. `raw` has the single runs: it is printed by `--json` and not stored. */
+/** Prints a result and stores it. `raw` has the figures of single runs. They are printed by `--json`, and not stored. */
 export function report({ bench, title, markdown, reached = {}, raw, packages = [] }, { json, kept }) {
   const lines = markdown.split('\n');
   const result = { bench, title, command: commandOf(bench), ...conditions(packages), reached, markdown: lines };
@@ -144,7 +144,7 @@ export function pageOf(dir) {
   return `${parts.join('\n\n')}\n`;
 }
 
-/** The goals of which these results have figures, as a table; undefined when there are none. */
+/** A table of the goals for which these results have figures; undefined without any. */
 function goalTable(results) {
   const measured = Object.assign({}, ...results.map(({ reached }) => reached));
   const rows = goals

@@ -18,7 +18,7 @@ function init()
   math.randomseed(os.time())
 end
 
--- Bodies differ in little but their text, so the bytes before them are made once for each length.
+-- The bytes before the body depend on its length only, so they are made once for each length.
 local function head_of(body)
   local whole = wrk.format('POST', os.getenv('BENCH_PATH'), nil, body)
   return string.sub(whole, 1, #whole - #body)

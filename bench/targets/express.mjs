@@ -1,5 +1,6 @@
-// A service assembled from common packages: Express, rate-limiter-flexible for the limits (fixed windows), and a record with
-// credits in Redis. It reads root key and key together, then the API, charges the limits, and then credits and usage.
+// A service made of common packages: Express, rate-limiter-flexible for the limits (fixed windows), and a record with credits in
+// Redis. A request reads the root key and the key at the same time, and then the API. It charges the limits, then the credits,
+// and then counts usage.
 import { createHash, randomUUID } from 'node:crypto';
 import express from 'express';
 import { Redis } from 'ioredis';
@@ -9,7 +10,7 @@ const redis = new Redis({ path: process.env.REDIS_SOCKET });
 const hashOf = (text) => createHash('sha256').update(text).digest('hex');
 
 const limiters = new Map();
-/** Every key has its own limits; most have the same few combinations. */
+/** One limiter for each combination of limit and duration. */
 function limiterOf({ limit, duration }) {
   const id = `${limit}:${duration}`;
   if (!limiters.has(id)) {

@@ -164,7 +164,7 @@ async function openPeer(file, count) {
   return checked({ ...server, redis, path: verifyPath, rootKey, bodies: keys.map(bodyOf) }, { charges: true });
 }
 
-/** Adds a check that the target verifies the typical key and, with `charges`, that it charges it and refuses unknown keys. */
+/** Adds a check that the target verifies the typical key. With `charges` it must also charge the key, and refuse unknown keys. */
 function checked(target, { charges = false } = {}) {
   return {
     ...target,

@@ -1,5 +1,5 @@
-// Mutants of a Lua file: small changes that keep it valid Lua. Comments, includes and the first line of a library stay as they are.
-// lua/ is formatted by StyLua, so that a statement begins a line or follows `then`, `else` or `do`, and ends with its line.
+// Mutants of a Lua file: small changes that keep it valid Lua. Comments, includes and the first line of a library are not changed.
+// lua/ is formatted by StyLua, so a statement begins at a line or after `then`, `else` or `do`, and ends at the end of a line.
 
 const token =
   /--\[\[[\s\S]*?\]\]|--[^\n]*|^#![^\n]*|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|[A-Za-z_]\w*|\d+(?:\.\d+)?|==|~=|<=|>=|\.{2,3}|\S/g;
@@ -10,7 +10,7 @@ const keywords = new Set(
   ),
 );
 
-/** What replaces a token, wherever it is an operator or a word of its own. */
+/** Replacements of tokens that are operators or words. */
 const swaps = {
   '<': ['<=', '>='],
   '<=': ['<', '>'],
@@ -39,7 +39,7 @@ const swaps = {
   "'ZRANGE'": ["'ZREVRANGE'"],
   "'ZREVRANGE'": ["'ZRANGE'"],
 };
-/** Options that can be left out. */
+/** Options that can be omitted. */
 const optional = new Set(["'NX'", "'XX'", "'GT'", "'LT'", "'REV'", "'KEEPTTL'", "'MKSTREAM'"]);
 
 export function luaMutants(source) {
@@ -85,7 +85,7 @@ const isFirstPosition = (tokens, at) =>
   tokens[at - 1].text === ',' &&
   tokens[at + 1].text === ',';
 
-/** `if a then` becomes `if not (a) then`, unless removing a `not` or changing a comparison does the same. */
+/** `if a then` becomes `if not (a) then`, unless another mutant inverts it already: without a `not`, or with another comparison. */
 function negate(source, tokens, at, add) {
   const then = tokens.findIndex(({ text }, index) => index > at && text === 'then');
   const operators = tokens
@@ -96,7 +96,7 @@ function negate(source, tokens, at, add) {
   add(start, end, `not (${source.slice(start, end)})`);
 }
 
-/** Positions of string.sub, one further. Numbers are changed elsewhere. */
+/** Adds 1 to the positions of string.sub. Numbers are changed elsewhere. */
 function shift(source, tokens, open, add) {
   const { depth } = tokens[open];
   let from = open + 1;
@@ -113,7 +113,7 @@ function shift(source, tokens, open, add) {
   }
 }
 
-/** The last token of a statement that can be removed: a call, an assignment, or a return within a block. Undefined for any other. */
+/** The last token of a statement that can be removed: a call, an assignment, or a return within a block. Else undefined. */
 function endOfStatement(tokens, at) {
   const first = tokens[at];
   const before = tokens[at - 1];
@@ -130,7 +130,7 @@ function endOfStatement(tokens, at) {
     if (depth === 0 && ['end', 'else', 'elseif'].includes(text)) break;
     const continues = depth > 0 || /^[)\]}]$/.test(text) || line === tokens[last].line;
     if (!continues) {
-      // An operator at the begin or end of a line: the statement continues, and is left alone.
+      // An operator at the begin or end of a line: the statement continues, and is not removed.
       if (!/^[A-Za-z_]/.test(text) || ['and', 'or'].includes(text) || /^(=|,|and|or|\.\.)$/.test(tokens[last].text))
         return undefined;
       break;

@@ -1,8 +1,8 @@
-// One process of npm run test:mutants: keeps vitest and its Redis running over one copy of the repository, and runs the test files
-// that it is sent, in their order, until the first failure. Vitest transforms each module only once this way.
+// One process of npm run test:mutants. It keeps vitest and a Redis running in one copy of the repository, so that vitest transforms
+// each module only once. A message names test files, which it runs in this order until the first failure.
 //
 // in   {files, changed}   paths relative to the copy; `changed` were written since the last message
-// out  {ready} | {passed, failure, isUsable}: the first failure's file, title and message, and whether the runner can go on
+// out  {ready} | {passed, failure, isUsable}: file, title and message of the first failure, whether it can be used again
 
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
@@ -65,7 +65,7 @@ function failureOf(module) {
   return error && { file, title: '', message: error.message };
 }
 
-/** Removes the libraries that the run loaded. False when a script without end is running, so that Redis replies BUSY, or not at all. */
+/** Removes the libraries that the run loaded. False when an endless script runs: Redis then replies BUSY, or not at all. */
 function emptyRedis(url) {
   const { pathname } = new URL(url);
   return new Promise((resolve) => {

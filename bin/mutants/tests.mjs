@@ -1,4 +1,4 @@
-// Which tests can kill a mutant of a file: those for it, cheapest first, then all that are about decisions and records.
+// The tests that can kill a mutant of a file: first those for the file, the fastest first; then all about decisions and records.
 
 const under = (folder, names) => names.split(' ').map((name) => `test/${folder}/${name}.test.ts`);
 const verify = under('operations/keys', 'verifyKey');
@@ -9,12 +9,12 @@ const window = ['test/lua/include/window.test.ts'];
 const keys = under('operations/keys', 'createKey updateKey migrateKeys');
 const state = ['test/lua/include/state.test.ts', 'test/store/layout.test.ts', 'test/store/keyRecord.test.ts'];
 
-/** Of all scripts that write records. */
+/** Tests of all scripts that write records. */
 const records = ['operations/audit/listEvents', 'operations/records', 'store/keyspace'].map(
   (name) => `test/${name}.test.ts`,
 );
 
-/** The first pattern that a path matches names its tests. */
+/** Tests by file: the first pattern that matches the path applies. */
 const nearest = [
   [
     /^lua\/decide\.lua/,
@@ -183,13 +183,13 @@ const nearest = [
   ],
 ];
 
-/** Of every mutant, in this order; each is one run of vitest. */
+/** Further tests for every mutant, in this order. Each pattern is one run of vitest. */
 const wider = [/^test\/(domain|operations)\//, /^test\/(lua|store|input)\/|^test\/(sweeper|atomicity|model)\.test/];
 
-/** Left out: programs that measure the speed or restart a Redis, and take longer than all others. */
+/** Tests that are not run, because they measure speed or restart a Redis, and take longer than all others. */
 const leftOut = /^test\/(store\/(durable|embedded)|operations\/large)\.test/;
 
-/** Steps of test files for a mutant of `file`: with `onlyNear` those for the file. `all` has the paths of all test files. */
+/** The test files for a mutant of `file`, in steps; with `onlyNear` only those for the file. `all`: paths of all test files. */
 export function stepsFor(file, all, onlyNear) {
   const [, first = []] = nearest.find(([pattern]) => pattern.test(file)) ?? [];
   const tests = [...new Set(/^lua\/(?!decide|include\/decide)/.test(file) ? [...first, ...records] : first)];

@@ -1,4 +1,4 @@
-// Mutants of TypeScript files, from the compiler's syntax tree. Types, imports and texts of messages stay as they are.
+// Mutants of TypeScript files, from the compiler's syntax tree. Types, imports and texts of messages are not changed.
 import { join } from 'node:path';
 import { SyntaxKind } from 'typescript/unstable/ast';
 import * as is from 'typescript/unstable/ast/is';
@@ -81,7 +81,7 @@ const isLeftOut = (node) =>
   is.isTypeAliasDeclaration(node) ||
   is.isImportDeclaration(node);
 
-/** Whether removing its `!` or changing its comparison does the same. */
+/** Whether another mutant inverts this condition already: the one without its `!`, or with another comparison. */
 const isInvertedElsewhere = (node, textOf) =>
   is.isPrefixUnaryExpression(node) || (is.isBinaryExpression(node) && /^[=!]==$/.test(textOf(node.operatorToken)));
 

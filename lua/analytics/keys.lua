@@ -1,14 +1,14 @@
 #!lua flags=no-writes
--- The usage of keys: their histories, and the current hour in their states. One script reads both, because an hour that ends between
--- two reads would be read twice or not at all.
+-- The usage of keys: their histories, and the current hour in their states. One script reads both, because an hour that ends
+-- between two reads would be read twice or not at all.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key lists and records, usage histories
 -- ARGV[1]  keys       ids without `key_`, 24 characters each, of a few hundred keys at most
 -- ARGV[2]  months     `202611`, 6 characters each
 -- ARGV[3]  bytes_max  after this many bytes the remaining keys are left to the next call
--- returns  {for each key that was read its hours, one after the other, as usage_entry in include/usage packs them; 0 for a key with
---          more than KEY_BYTES_MAX, which is the last}
+-- returns  {for each key that was read: its hours, as usage_entry in include/usage packs them; or 0 if it has more than
+--          KEY_BYTES_MAX, which ends the list}
 
 -- @include "include/identities"
 -- @include "include/keyIds"

@@ -4,7 +4,7 @@
 -- @include "include/names"
 
 -- Writes the event of a management change, in the script that makes the change. `actor` is JSON {rootKeyId, operation,
--- requestId, auditEventsMax, recordsMax}; Redis removes the oldest events beyond auditEventsMax (`~`: some later than others).
+-- requestId, auditEventsMax, recordsMax}. Redis removes the oldest events beyond auditEventsMax; with `~` it may keep a few more.
 local function audit(workspace, now, actor, resource_type, resource_id)
   local caller = cjson.decode(actor)
   -- stylua: ignore

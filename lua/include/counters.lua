@@ -30,7 +30,7 @@ local function counters_left(workspace, owner, now)
   return left
 end
 
--- Writes counters of an owner, each {member, packed window, duration, whether it is new}.
+-- Writes counters of an owner, each {member, packed window, duration, true if it is new}.
 local function write_counters(workspace, owner, counters, now)
   local list, longest, has_new = window_list(workspace, owner), 0, false
   for _, counter in ipairs(counters) do

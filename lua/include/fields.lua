@@ -1,7 +1,7 @@
--- Fields of hashes by name, as Redis takes them and replies with them: name, value, ….
+-- Fields of hashes in the form of Redis's commands and replies: name, value, ….
 
--- A table of fields as such a list. Fields whose value is nil or false are left out. Scripts return records so (named replies,
--- read by fromNamed in src/store/records.ts).
+-- A list name, value, … of a table of fields. Fields with the value nil or false are omitted. Scripts return records in this form
+-- (named replies, read by fromNamed in src/store/records.ts).
 local function named(fields)
   local list, last = {}, 0
   for name, value in pairs(fields) do
@@ -22,7 +22,7 @@ local function read_fields(record, ...)
   return fields
 end
 
--- Writes a table of fields, at least one of them with a value. Those without one stay as they are.
+-- Writes a table of fields, at least one of them with a value. Fields without a value are not changed.
 local function set_fields(record, fields) redis.call('HSET', record, unpack(named(fields))) end
 
 -- Writes a field, or removes it where the value is '' or false.

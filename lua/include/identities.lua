@@ -3,9 +3,9 @@
 -- The link of a key is the id of its identity (16), then its externalId; '' without an identity. When an identity is deleted, its
 -- keys keep their links, to an id that no longer exists.
 --
--- One key of an identity is stored in its record, field `key`, and all others in its list. A new key is stored in the record if that
--- has none, and is not moved until it leaves the identity. So an identity with one key, as most have, has no list.
--- Only the functions here know these two places.
+-- One key of an identity is stored in its record, field `key`, and all others in its list. A new key is stored in the record if
+-- the record has none, and is not moved until it is unlinked. So an identity with one key, as most have, has no list.
+-- Only the functions in this file know these two places.
 
 -- @include "include/clock"
 -- @include "include/counters"

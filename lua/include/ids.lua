@@ -1,6 +1,6 @@
--- Ids and versions. Both are made from the workspace's own clock and sequence, which never go back. So ascending ids are the order
--- of creation, whichever server was used, and no version is used twice, not even after the clock stepped back or the last second
--- of an append-only file was lost (the milliseconds then differ).
+-- Ids and versions. Both are made from a time and a sequence of the workspace, which never decrease. So ascending ids are the order
+-- of creation, with any number of servers, and no version repeats. This holds after the clock stepped back, and after the last
+-- second of the append-only file was lost (the milliseconds then differ).
 
 -- @include "include/clock"
 

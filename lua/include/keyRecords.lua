@@ -33,8 +33,8 @@ local function load_key(workspace, digest, now)
   return record, state, api_id
 end
 
--- The field `created` of a key's record. Nearly all keys have none: they were created at the time in their id. Only after the
--- clock stepped back (include/ids), and of an imported key, these two times differ.
+-- The field `created` of a key's record. Nearly all keys have none, because they were created at the time in their id. The two
+-- times differ only for a key that was imported, or created after the clock stepped back (include/ids).
 local function created_field(id, created) return created ~= time_in(id) and int(created) end
 
 -- The fields of a key's reply (KeyReply in src/store/records.ts), and the number of its parts.
@@ -88,7 +88,7 @@ local function queue_refill(workspace, digest, state)
   end
 end
 
--- The flag of a state that says whether the record has a field.
+-- The flag of a state that is set if the record has a field.
 local FIELD_FLAGS = KEY_FIELD_FLAGS
 
 -- Sets the flag of a field, if it has one, for its value: '' and false are none.

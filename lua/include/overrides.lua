@@ -1,5 +1,5 @@
--- Namespaces and their overrides. The value of a namespace's name is its id (16), then `e` if an override is for an exact identifier,
--- then `w` if an override has a `*`, so that checks in a namespace without overrides look none up.
+-- Namespaces and their overrides. A hash maps the name of a namespace to its id (16), then `e` if it has an override for an exact
+-- identifier, then `w` if it has an override with a `*`. So a check in a namespace without overrides looks none up.
 
 -- @include "include/names"
 
@@ -31,7 +31,7 @@ end
 -- parts in between.
 local function wildcard_of(pattern)
   local first = string.find(pattern, '*', 1, true)
-  -- With all fields from the start, because a table that grows is allocated again.
+  -- Created with all fields, because Lua allocates a table again when it grows.
   local wildcard =
     { pattern = pattern, head = string.sub(pattern, 1, first - 1), head_bytes = first - 1, tail = '', tail_bytes = 0 }
   local at, star = first + 1, string.find(pattern, '*', first + 1, true)
@@ -93,7 +93,7 @@ local function override_for(workspace, namespace, identifier)
     end
     namespace.wildcards = wildcards
   end
-  -- Sorted by literal characters, wildcards with heads of the same length are mostly consecutive.
+  -- The prefix of the identifier is cut once for consecutive wildcards whose texts before the first `*` have the same length.
   local prefix, prefix_bytes = '', 0
   for _, wildcard in ipairs(namespace.wildcards) do
     if wildcard.head_bytes ~= prefix_bytes then

@@ -27,12 +27,12 @@ local function permission_lists(workspace, direct, roles)
   return lists_found
 end
 
--- Of lists with more bytes together (some thousand permissions) a script returns the numbers, and the caller reads the slugs a
--- thousand at a time: reading a hundred roles of a thousand permissions would block Redis for 400 ms.
+-- If the lists have more bytes together (some thousand permissions), a script returns the numbers, and the caller reads the slugs
+-- a thousand at a time: reading a hundred roles of a thousand permissions in one script would block Redis for 400 ms.
 local LISTS_BYTES_MAX = 20000
 
--- The distinct slugs of a key, its own and those of its roles; or else {} and the lists of their numbers; then a measure of the work:
--- the number of permissions with duplicates, or the bytes of the lists.
+-- The distinct slugs of a key, its own and those of its roles; if there are too many, {} and the lists of their numbers. Then a
+-- measure of the work: the number of permissions with duplicates, or the bytes of the lists.
 local function effective_slugs(workspace, direct, roles)
   local seen, numbers, given = {}, {}, 0
   local lists_found, bytes = permission_lists(workspace, direct, roles), 0

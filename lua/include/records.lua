@@ -1,8 +1,8 @@
 -- The number of records of a workspace: APIs, keys, identities, namespaces, overrides, permissions, roles and root keys. Keys and
 -- overrides are in one list per API and namespace, so they are counted in two fields of the workspace: `key_records` (with deleted
 -- keys until their record is removed) and `override_records`. A workspace of an earlier version has no such fields: the records
--- are counted when the next one is created, or by the sweeper's first count, and not updated before. The fields are one more
--- than the number, so that the reply of HINCRBY shows whether a field existed, without a read.
+-- are counted when the next one is created, or by the sweeper's first count, and not updated before. A field is the number plus
+-- one, so that the reply of HINCRBY shows whether the field existed, without a read.
 
 -- @include "include/fields"
 -- @include "include/names"

@@ -1,4 +1,4 @@
--- Roles, as scripts reply with them.
+-- Roles in replies of scripts.
 
 -- @include "include/fields"
 -- @include "include/names"

@@ -1,4 +1,4 @@
--- What the scripts that manage root keys share.
+-- Functions of the scripts that manage root keys.
 
 -- @include "include/names"
 

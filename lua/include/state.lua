@@ -59,8 +59,8 @@ local function read_limits(packed, position, tail_bytes)
   return limits
 end
 
--- The field of the limits from `position` to `last` that does not fit its declaration, and its position; nothing when all fit. Like
--- state_fault and identity_fault it is for inspection, which shows what the other functions here would fail on.
+-- The first field of the limits from `position` to `last` that does not fit its declaration, and its position; nothing if all fit.
+-- Like state_fault and identity_fault it is for inspection: the other functions of this file fail with an error on such bytes.
 local function limits_fault(packed, position, last)
   local count = string.byte(packed, position)
   local lengths_at, too_long = last - WINDOW_BYTES_LENGTH * count + 1, nil

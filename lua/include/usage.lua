@@ -1,5 +1,5 @@
--- Usage counts. The counts of a key's current hour are in its state, which a verification writes anyway. The first verification of a
--- later hour (or a change that deletes the key or its identity) appends them to the key's history of the month. Totals of APIs
+-- Usage counts. The counts of a key's current hour are in its state, which a verification writes anyway. The first verification of
+-- a later hour (or a change that deletes the key or its identity) appends them to the key's history of the month. Totals of APIs
 -- and namespaces are added up during a batch and written once.
 
 -- @include "include/calendar"

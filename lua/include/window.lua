@@ -13,8 +13,8 @@
 --   01    01 9a 9e 8f a4 89  00 00 00 00 00 01  00 03  00 00 00 00 00 00 03
 --   kind  base               step 1 ms          0, 3   sum
 --
--- A charge usually changes only the end of a counter. So a counter is read inside of its packed value, from `first` to `last`, and a
--- charge returns how many of these bytes stay and the bytes that follow them.
+-- A charge usually changes only the end of a counter. So a counter is read within a packed value, from byte `first` to `last`. A
+-- charge returns how many of these bytes stay, and the new bytes after them.
 
 -- Formats by kind: `entry`; `newest`, the newest entry and the sum; `head`, everything up to the oldest entry.
 local WINDOW_KINDS = {
@@ -176,8 +176,8 @@ local function settled_window(text, now, duration)
   return new_window(ends, units, slice)
 end
 
--- A counter unpacked, for inspection: {kind, base, step, ends and units of its entries, sum}; nil, the field that does not fit
--- and its position where it is not packed as above.
+-- Unpacks a counter, for inspection: {kind, base, step, ends and units of its entries, sum}. If the bytes do not fit this format:
+-- nil, the first field that does not fit, and its position.
 local function read_window(text)
   local number = string.byte(text)
   local kind = WINDOW_KINDS[number]
@@ -216,6 +216,6 @@ local function window_free_at(text, first, total, first_live, now, limit, durati
   return math.min(now, WINDOW_LATEST)
 end
 
--- Time to live in Redis of a counter with a record of its own, in milliseconds: a minute longer than its last entry counts. It frees
--- memory and never decides.
+-- Time to live in Redis of a counter with a record of its own, in milliseconds: a minute longer than its last entry counts. It
+-- frees memory and never decides.
 local function window_ttl(duration) return math.ceil(duration + duration / 64) + 60000 end

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- A page of an API's keys in order of creation, with all fields that an import needs. It ends early when they have many permissions
--- or limits, or large metadata, so that Redis is not blocked.
+-- A page of an API's keys in order of creation, with all fields that an import needs. The page ends early if the keys have many
+-- permissions or limits, or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key list, key, API and identity records, permissions, roles

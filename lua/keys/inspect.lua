@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- Everything that Redis stores of one key, decoded, for `tollgate inspect`. Nothing is applied: a refill that is due is still to
--- come. What cannot be decoded is returned as hex with the field that does not fit.
+-- Everything that Redis stores of one key, decoded, for `tollgate inspect`. It returns stored values: a refill that is due is not
+-- applied. A record that cannot be decoded is returned as hex, with the first field that does not fit.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API and identity records, window counters and their lists, usage histories, the purge queue, former keys
@@ -22,7 +22,7 @@
 
 local workspace, key_id, digest, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
--- What is read at most: some milliseconds.
+-- Limits of what is read, so that the script takes a few milliseconds at most.
 local COUNTERS_READ_MAX = 100
 local MONTHS = 3
 local MONTH_BYTES_MAX = 512 * 1024
@@ -42,7 +42,7 @@ local function version_reply(version)
   return { time, number }
 end
 
--- A window and what counts of it now; `limit` is nil where none is stored with it.
+-- A window, and the units that count now. `limit` is nil if none is stored with the window.
 local function window_reply(bytes, limit, duration)
   if bytes == '' then return named({ bytes = 0, counted = 0, remaining = limit }) end
   local window, field, position = read_window(bytes)
@@ -83,7 +83,7 @@ local function limits_reply(limits)
   return replies
 end
 
--- The counters stored next to a record, those that expire last first, and how many its list names.
+-- The counters stored next to the record of a key or identity, those that expire last first, and the number in its list.
 local function counters_reply(owner)
   local list, replies = window_list(workspace, owner), {}
   for _, member in ipairs(redis.call('ZRANGE', list, 0, COUNTERS_READ_MAX - 1, 'REV')) do
@@ -103,7 +103,7 @@ local function counters_reply(owner)
   return replies, redis.call('ZCARD', list)
 end
 
--- The identity that a key is linked to. One that was deleted is reported with its id only.
+-- The identity that a key is linked to; only its id and externalId if it was deleted.
 local function identity_inspected(link)
   local id16, external_id = string.sub(link, 1, 16), external_id_of(link)
   local reply = { id = id16, externalId = external_id }
@@ -128,7 +128,7 @@ end
 
 local function state_reply(state)
   local usage = { struct.unpack(USAGE, state.usage) }
-  -- The last value is where the structure ends.
+  -- The last value is the position after the structure.
   usage[#usage] = nil
   local flags = {}
   for name in pairs(FLAGS) do
@@ -148,7 +148,7 @@ local function state_reply(state)
   })
 end
 
--- {month, bytes, history, …} from this month back. Of a history that is too long only its bytes are returned.
+-- {month, bytes, history, …}, this month first. A history that is too long is returned as ''.
 local function histories_of(key24)
   local replies, hour = {}, math.floor(now / HOUR_MS)
   for _ = 1, MONTHS do

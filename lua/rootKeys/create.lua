@@ -1,4 +1,4 @@
--- Create a root key. The caller must have all of its grants, and must not expire before it.
+-- Create a root key. The caller must have all grants of the new root key, and must not expire before it.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  root key record and list, the set of admin root keys, the audit stream

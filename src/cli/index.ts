@@ -1,5 +1,5 @@
-// The command line: the server, and what HTTP cannot do without a root key. Commands use the Redis of the server: that of
-// REDIS_URL, or the embedded one, which is started for the command if no server runs.
+// The command line. It starts the server, and has the commands that need no root key. They use the Redis of the server: that
+// of REDIS_URL, or the embedded one, which is started for the command if no server runs.
 
 import { Command } from 'commander';
 import { type Config, loadConfig, storeSettings } from '../config.ts';

@@ -31,7 +31,7 @@ export async function createRootKey(
   if ('refused' in result) throw new Error(`The root key was refused: ${result.refused}.`);
   const { rootKeyId } = result;
   return {
-    lines: [`Created root key ${rootKeyId}. It is shown once:`, key],
+    lines: [`Created root key ${rootKeyId}. It is printed only once:`, key],
     json: { rootKeyId, rootKey: key, permissions, ...(expiresAtMs !== undefined && { expires: expiresAtMs }) },
   };
 }

@@ -39,7 +39,7 @@ function parseSocket(text: string): RedisUrl | undefined {
 function isServer(text: string): boolean {
   if (/^rediss?:\/\/$/.test(text) || !URL.canParse(text)) return false;
   const { username, password, port, pathname, searchParams, search, hash } = new URL(text);
-  // An @ after the host, or a fragment, is part of a password with a /, ? or #, and the host is wrong.
+  // In a password, `/`, `?` and `#` must be encoded. If they are not, the URL has a wrong host, and an @ after it, or a fragment.
   const isWhole = hash === '' && !search.includes('@') && /^(\/\d{0,9})?$/.test(pathname);
   return isWhole && port !== '0' && isDb(searchParams.get('db')) && [username, password].every(isEncoded);
 }
@@ -47,7 +47,7 @@ function isServer(text: string): boolean {
 const defaultPort = { cluster: 6379, sentinel: 26_379 };
 
 function parseMany(text: string): RedisUrl | undefined {
-  // The last @ ends the account, so an @ in a password need not be encoded.
+  // The last @ is the end of user and password, so an @ in a password need not be encoded.
   const parts = /^rediss?\+(cluster|sentinel):\/\/(?:(.*)@)?([^@/?#]+)(?:\/([^/?#]*))?$/s.exec(text);
   if (!parts) return undefined;
   const kind = parts[1] as 'cluster' | 'sentinel';

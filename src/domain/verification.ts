@@ -48,12 +48,12 @@ export interface Snapshot {
   identity: SnapshotIdentity | undefined;
 }
 
-/** A snapshot as text, printed once. `fields` is part of a response as it is. */
+/** A snapshot as text, printed once. Responses contain `fields` unchanged. */
 export interface SnapshotText {
   apiId: string;
   externalId: string | undefined;
   fields: string;
-  /** Where the metadata of the key is in `fields`; both 0 if there is none. */
+  /** Start and end of the key's metadata in `fields`; both 0 without metadata. */
   metaStart: number;
   metaEnd: number;
   keyLimits: readonly PrintedLimit[];

@@ -1,10 +1,10 @@
 // The memory of request bodies that arrive in several parts. A body that arrives in one part needs none.
 //
-// All such bodies of a process share one budget. Each holder may fill the budget up to as much as it leaves free: the
-// first up to a half, the next up to a quarter, and so on, so one slow sender always leaves room for the others.
+// All such bodies of a process share one budget. A holder may use as much of it as it leaves free: the first holder up to a
+// half, the next one up to a quarter, and so on. So one slow sender always leaves room for the others.
 // A holder is the workspace of a root key that was accepted recently. All other callers share one holder.
 
-/** The part of each body that is outside the budget, so that a short body passes however full the budget is. */
+/** The part of each body that is outside the budget, so that a short body passes even when the budget is full. */
 const freeBytes = 4_096;
 
 /** The budget of a process. It holds at least four bodies of the longest kind, so that a holder's share fits one. */
@@ -38,7 +38,7 @@ export class BodyBudget {
   }
 }
 
-/** One body. Its buffer grows with the bytes that have arrived, whatever length was announced. */
+/** One body. Its buffer grows with the bytes that have arrived, not with the announced length. */
 export class ArrivingBody {
   readonly #budget: BodyBudget;
   readonly #holder: string;

@@ -88,7 +88,7 @@ export class ConcurrencyLimiter {
     });
   }
 
-  /** Passes the place of a finished request to the first that waits, so that no later request takes it. */
+  /** Gives the place of a finished request to the first waiting request, not to one that arrives later. */
   #leave(workspaceId: string, workspace: Workspace) {
     const [next] = workspace.waiting;
     if (next) {

@@ -3,7 +3,7 @@
 // outcome is written to headers. The gateway check decides nothing itself.
 //
 // The status of a refusal depends on who is at fault. The end user: 401, 403, 429. The operator, for example with a wrong
-// root key: 400, 412 or 500, which no end user mistakes for their own fault. Only a 200 lets a request pass.
+// root key: 400, 412 or 500. Only a 200 lets a request pass.
 
 import type { Logger } from 'pino';
 import type { Static } from 'typebox';
@@ -23,7 +23,7 @@ import { bearerToken, RootKeyReader } from './rootKey.ts';
 
 export const gatewayPath = '/v2/gateway/check';
 
-/** Headers of a check, in addition to the one that holds the key. */
+/** Headers of a check, in addition to the header with the key. */
 export const requestHeaders = {
   rootKey: 'X-Tollgate-Root-Key',
   permissions: 'X-Tollgate-Permissions',
@@ -37,7 +37,7 @@ export const responseHeaders = {
   keyId: 'X-Tollgate-Key-Id',
   apiId: 'X-Tollgate-Api-Id',
   externalId: 'X-Tollgate-External-Id',
-  /** Prefix of the headers that hold members of the key's metadata. */
+  /** Prefix of the headers with members of the key's metadata. */
   meta: 'X-Tollgate-Meta-',
 } as const;
 
@@ -50,7 +50,7 @@ export interface GatewayOptions {
   store: Store;
   log: Logger;
   metrics?: Metrics;
-  /** The header that holds the key: after `Bearer` if it is Authorization, else as its whole value. */
+  /** The header with the key: after `Bearer` in Authorization; in any other header the whole value. */
   keyHeader: string;
   /** The root key of every check. If empty, each request must send one. */
   rootKey: string;
@@ -137,7 +137,7 @@ class Gateway {
       const error = new ApiError('method_not_allowed', 'This path accepts standard HTTP methods only.');
       return errorResponse(error, request, { allow: 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS' });
     }
-    // Below the path, a query string is the end user's: Envoy passes it on.
+    // On a path below gatewayPath, the query string is that of the end user's request, which Envoy passes on.
     if (request.hasQuery && request.path === gatewayPath) {
       const detail = 'The gateway check accepts headers, not query parameters.';
       throw new ApiError('invalid_input', detail, { fields: [] });
@@ -177,8 +177,8 @@ class Gateway {
   #admit(request: HeadRequest, verified: Verified, input: Input): Response {
     const snapshot = verified.snapshot!;
     const headers = verifiedHeaders(verified, checkedLimits(verified, input));
-    // Every one of these is always present, empty if the key has no such value. A gateway that lets them replace the
-    // headers of the end user's request then leaves none of those.
+    // These headers are always present, if necessary with an empty value. So a gateway that sets them on the end user's
+    // request replaces every header of the same name that the end user sent.
     headers.push([responseHeaders.code, 'VALID'], [responseHeaders.externalId, headerText(snapshot.externalId ?? '')]);
     const values = memberTextsOf(metaOf(snapshot) ?? '{}', this.#metaMembers);
     for (const [index, name] of this.#metaHeaders.entries()) headers.push([name, metaHeaderValue(values[index])]);
@@ -312,7 +312,7 @@ function headerText(value: string): string {
   return text.length <= valueCharactersMax ? text : '';
 }
 
-/** The header value of a member of the metadata, given as JSON: a string is decoded, other values stay JSON. */
+/** The header value for a member of the metadata. A JSON string is decoded; other values stay JSON. */
 function metaHeaderValue(json: string | undefined): string {
   if (json === undefined || json === 'null') return '';
   return headerText(json.startsWith('"') ? (JSON.parse(json) as string) : json);

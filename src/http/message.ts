@@ -1,6 +1,6 @@
 import { METHODS } from 'node:http';
 
-/** The methods of HTTP. Proxies forward no others, so any other is the start of bytes that are not a request. */
+/** The methods of HTTP. Proxies forward no others, so bytes that begin with any other word are not a request. */
 export const knownMethods: ReadonlySet<string> = new Set(METHODS);
 
 /** Why a body was not read to its end: it is too long, or the memory for arriving bodies is full. */

@@ -89,8 +89,8 @@ const object = (properties: Json, optional: readonly string[] = []): Json => ({
 const string: Json = { type: 'string' };
 
 /**
- * Returns a schema for the document: named schemas become references, and the keywords in `documented` are added. Those are
- * for the document alone: an operation checks such a rule itself, to give a better message.
+ * Returns a schema for the document: named schemas become references, and the keywords in `documented` are added. These are
+ * only in the document, because the operation checks the same rule itself, with a better message.
  */
 const plain = (schema: TSchema): Json => named(JSON.parse(JSON.stringify(schema)));
 
@@ -226,7 +226,7 @@ function describe(operation: AnyOperation, name: string): OperationObject {
 
 /** Returns groups of grants. The root key must have at least one grant of every group. */
 function grantsOf(operation: AnyOperation): string[][] {
-  // A scope that asks nothing of the call is the same for every call.
+  // A `scope` without parameters has the same result for every call.
   const anyOnly =
     operation.kind === 'manages' && operation.scope.length === 0 && operation.scope({}, undefined) === '*';
   return Object.entries(operation.needs).flatMap(([resource, needed]) =>

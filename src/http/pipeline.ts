@@ -71,14 +71,14 @@ interface CheckedCall {
 const largeBodyBytes = 32_768;
 /** Large bodies of all workspaces in memory. */
 const largeBodiesMax = 128;
-/** Large bodies in memory whose root key was not accepted recently. */
-const largeNewcomersMax = 64;
-/** Waiting requests of a workspace, per request that runs, where each takes much memory or time. */
+/** Large bodies of unknown callers in memory. */
+const largeUnknownMax = 64;
+/** Waiting requests of a workspace, per running one, if each takes much memory or time. */
 const waitingPerRunning = 16;
-/** Root keys that were not accepted recently and are being checked by Redis. */
-const newcomersAtOnce = 64;
-/** All callers whose root key was not accepted recently share one limit, under this name. */
-const newcomer = '';
+/** Root keys of unknown callers that Redis checks at a time. */
+const unknownAtOnce = 64;
+/** Unknown callers, those whose root key was not accepted recently, share one limit under this name. */
+const unknownCaller = '';
 
 const jsonType = 'application/json';
 
@@ -113,7 +113,7 @@ class Pipeline {
     this.#documents = createDocuments(operations);
     this.#probes = createProbes({ store, isStopping, scrape });
     this.#documentCalls = metrics.callsOf('page');
-    // One name for all paths that callers make up.
+    // All unknown paths share one name, so that callers cannot create metrics.
     this.#unknownCalls = metrics.callsOf('unknown');
     this.#limiters = createLimiters(options);
   }
@@ -204,14 +204,14 @@ class Pipeline {
     const body = parseBody(call.request.body);
     call.route.check(body.value, call.request.body.length);
     const checked = this.#checkCall(call, body);
-    await this.#admitNewcomer(call, this.#limiters.newcomers);
+    await this.#admitUnknown(call, this.#limiters.unknownCallers);
     return this.#run(checked);
   }
 
   /** Serves a request with a large body, which is parsed in steps with other requests between them. */
   async #serveLarge(call: Call): Promise<string> {
     const { request, route, rootKey } = call;
-    await this.#admitNewcomer(call, this.#limiters.largeNewcomers);
+    await this.#admitUnknown(call, this.#limiters.largeUnknown);
     return this.#limiters.largeBodies.run(rootKey.workspaceId, async () => {
       await this.#authenticate(call);
       await this.#pause();
@@ -263,10 +263,10 @@ class Pipeline {
     return found;
   }
 
-  /** Authenticates a caller whose root key was not accepted recently, in the limit that all of these share. */
-  async #admitNewcomer(call: Call, limiter: ConcurrencyLimiter) {
+  /** Authenticates an unknown caller, within the limit that all unknown callers share. */
+  async #admitUnknown(call: Call, limiter: ConcurrencyLimiter) {
     if (this.#store.rootKeys.wasAccepted(call.rootKey)) return;
-    await limiter.run(newcomer, () => this.#authenticate(call));
+    await limiter.run(unknownCaller, () => this.#authenticate(call));
   }
 
   /** Logs named fields only, so that no body, key or header can get into the log. */
@@ -312,8 +312,8 @@ function createLimiters({ manageAtOnce = 8, inFlightMax = 4096, turnWaitMs: wait
     management: new ConcurrencyLimiter({ atOnce: manageAtOnce, max: inFlightMax, waitMs }),
     largeBodies: new ConcurrencyLimiter({ ...few, max: largeBodiesMax, waitMs }),
     heavyReads: new ConcurrencyLimiter({ ...few, max: inFlightMax, waitMs: 10 * waitMs }),
-    newcomers: new ConcurrencyLimiter({ atOnce: newcomersAtOnce, max: inFlightMax, waitMs }),
-    largeNewcomers: new ConcurrencyLimiter({ atOnce: newcomersAtOnce, max: largeNewcomersMax, waitMs }),
+    unknownCallers: new ConcurrencyLimiter({ atOnce: unknownAtOnce, max: inFlightMax, waitMs }),
+    largeUnknown: new ConcurrencyLimiter({ atOnce: unknownAtOnce, max: largeUnknownMax, waitMs }),
   };
 }
 

@@ -87,7 +87,7 @@ function reason(nodeMajor: number, failures: readonly string[]): string {
     'and 26. On an older system use Node 22.\n' +
     'If a module cannot be found: the builds are optional dependencies, so run `npm ci` with the Node that will run Tollgate, and ' +
     'without `--omit=optional`. If it is still missing, the repository pins no build for this system yet. `npm run pin` gets ' +
-    'it from the npm registry and pins it in your clone; SECURITY.md says how to compare it with the release of its author.'
+    'it from the npm registry and pins it in your clone; SECURITY.md describes how to compare it with the release of its author.'
   );
 }
 

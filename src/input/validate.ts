@@ -17,7 +17,7 @@ for (const ajv of [fast, thorough]) ajv.addKeyword('documented');
 
 export type CheckInput = (input: unknown, bodyBytes?: number) => void;
 
-/** Returns a check that throws `invalid_input`. It names up to twenty failed fields of a small body, and one of a larger. */
+/** Returns a check that throws `invalid_input`. The error names up to twenty fields of a small body, one of a larger body. */
 export function compileInput(schema: TSchema): CheckInput {
   const accepts = fast.compile(schema);
   let explains: ValidateFunction | undefined;

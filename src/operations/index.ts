@@ -1,4 +1,4 @@
-// Every operation there is. Adding one: write its file, then name it here.
+// All operations. To add one, write its file and add it here.
 
 import { getRatelimits } from './analytics/getRatelimits.ts';
 import { getVerifications } from './analytics/getVerifications.ts';

@@ -45,7 +45,7 @@ export function checkNamesOnce(items: readonly { name: string }[] | null | undef
   }
 }
 
-/** Returns the text of a metadata object in the request; undefined when there is none, null for null. Checks its size. */
+/** Checks the size of a metadata object, and returns its text in the request. Returns undefined and null unchanged. */
 export function metaText(
   value: object | null | undefined,
   context: Pick<Context, 'text' | 'limits'>,
@@ -60,7 +60,7 @@ export function metaText(
     'body',
   );
   if (bytes > metaBytesMax) throw invalid(location, `has ${bytes} bytes as JSON; the maximum is ${metaBytesMax}`);
-  // Empty metadata is not stored, as responses leave it out.
+  // Empty metadata is not stored, as responses omit it.
   return text === '{}' ? undefined : text;
 }
 

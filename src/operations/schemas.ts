@@ -100,7 +100,7 @@ export const CreditChanges = Fields({
 export const costMax = 1e12;
 
 const Duration = Int({ minimum: 1000, description: 'Duration in milliseconds.' });
-/** Duration of a limit whose counter is a Redis key of its own, which lives as long. */
+/** Duration of a limit whose counter is a Redis key of its own, which is kept as long. */
 export const CounterDuration = Int({
   minimum: 1000,
   maximum: 2_592_000_000,

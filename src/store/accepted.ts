@@ -1,10 +1,10 @@
-// Root keys that Redis accepted recently. A root key names its workspace, so a caller can invent root keys of any number of
-// workspaces, and limits per workspace do not bound such callers. Requests with any other root key therefore share one limit.
-// This determines which requests wait, never what a root key may do: Redis decides that each time.
+// Root keys that Redis accepted recently. Callers with any other root key are "unknown callers" and share one limit: a root
+// key names its workspace, so a caller can invent root keys of any number of workspaces, and a limit per workspace would not
+// bound it. This determines which requests wait, never what a root key may do: Redis decides that each time.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 
-/** Root keys of a generation, of which there are two. About 100 bytes each. */
+/** Maximum root keys in each of the two generations, about 100 bytes each. */
 const generationSize = 10_000;
 
 export class AcceptedRootKeys {

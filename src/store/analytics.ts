@@ -1,7 +1,6 @@
 // Reads usage counts (lua/include/usage.lua writes them). Counts are stored by hour; a query reads only the records that can
-// contain its result: the totals of APIs, the histories of keys, or the counts by tag. A query is many short commands, at most
-// `readsMax`, and passes on what they return as it arrives: a workspace has millions of counts, and only their sums are in
-// memory.
+// contain its result: the totals of APIs, the histories of keys, or the counts by tag. A query sends many short commands, at
+// most `readsMax`. It passes counts on as they arrive, because a workspace may have millions, and only sums are kept in memory.
 
 import { membersStep, readAll } from './analytics/commands.ts';
 import { countByKey } from './analytics/histories.ts';
@@ -59,7 +58,7 @@ export function openAnalytics(context: StoreContext) {
   };
 }
 
-/** Those of the wanted APIs that exist; true is all. */
+/** The wanted APIs that exist. `true` means all APIs. */
 async function existingApis(
   { redis }: StoreContext,
   workspaceId: string,

@@ -33,7 +33,7 @@ export function openApis({ scripts, now, actorText }: StoreContext) {
     create: (workspaceId: string, name: string, actor: Actor): Promise<string> =>
       create(workspaceId, name, '', '', actor) as Promise<string>,
 
-    /** Creates an exported API with the id it had. False when an API has that id, or had it and its keys are still being removed. */
+    /** Creates an exported API with its old id. False if the id is used by an API, or by a deleted one whose keys still exist. */
     createAgain: async (
       workspaceId: string,
       api: { apiId: string; name: string; createdAt?: number | undefined },

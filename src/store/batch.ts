@@ -47,7 +47,7 @@ export class Batch implements QueuedBatch {
     for (const entry of this.waiting) entry.reject(error);
   }
 
-  /** The packed items from number `first` on. */
+  /** The packed items from index `first` on. */
   itemsFrom(first: number): Buffer {
     let at = 0;
     for (let number = 0; number < first; number++) at += itemHead.at.kind + this.#items.readUInt32BE(at);

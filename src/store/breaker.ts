@@ -12,7 +12,7 @@ import { storeError } from './redis.ts';
 /** Time between two probes that fail at once. */
 const probePauseMs = 100;
 
-/** Targets that are probed at once. Further ones cost their callers the command timeout, as without a breaker. */
+/** Maximum targets that are probed at a time. Requests to further targets wait for the command timeout, as without a breaker. */
 const targetsMax = 100;
 
 interface BreakerOptions {
@@ -28,7 +28,7 @@ interface BreakerOptions {
 /** Has a state per target: the Redis server, or in a Redis Cluster a workspace, because one node may hang alone. */
 export class Breaker {
   readonly #options: BreakerOptions;
-  /** Targets that are probed now; true where the breaker is open. */
+  /** Targets that are probed now, and whether the breaker is open for each. */
   readonly #probed = new Map<string, boolean>();
 
   constructor(options: BreakerOptions) {

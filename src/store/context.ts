@@ -1,4 +1,4 @@
-// What the parts of the store share.
+// The objects that the parts of the store share.
 
 import type { Actor } from '../domain/caller.ts';
 import type { StoreObserver } from './observer.ts';

@@ -66,13 +66,14 @@ export interface DecideOptions {
 
 /**
  * A batch is full with the work of this many plain items. Larger batches cost Redis a little less per item, but server and Redis
- * wait for each other: at 64 connections, 24 serves a fifth more than 64, and as many as 16 with less work of Redis.
+ * wait for each other. At 64 connections, batches of 24 serve a fifth more requests than batches of 64. Batches of 16 serve as
+ * many as 24, but cost Redis more.
  */
 const batchWeightMax = 24;
 
 /**
- * While a workspace has this much work at Redis, its next batches wait. It is more than 64 connections with plain requests send.
- * Less would serve as many requests with a local Redis, but fewer where Redis is milliseconds away, because it limits the
+ * While a workspace has this much work at Redis, its next batches wait. 64 connections with plain requests have less than this. A
+ * smaller value would serve as many requests with a local Redis, but fewer if Redis is milliseconds away, because it limits the
  * requests per round trip.
  */
 const workMax = 8 * batchWeightMax;
@@ -80,19 +81,19 @@ const workMax = 8 * batchWeightMax;
 /** Limit of the counters that a key has for ad hoc limits, as in lua/include/counters.lua. */
 const countersMax = 1000;
 
-/** Limit of the calls of newcomers at Redis: other requests wait for at most this many short scripts. */
+/** Limit of the calls of unknown callers at Redis: other requests wait for at most this many short scripts. */
 const newcomersAtOnce = 64;
 
 /** Limit of the attempts to decide a request whose refusal depends on leases. Each recalls them, and hardly any new ones are granted. */
 const attemptsMax = 10;
 
-/** Of a plain verification, which names only its key. */
+/** The text of a plain verification, which names only its key. */
 const noRequest = Buffer.alloc(0);
 
 const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
   limit === undefined ? [name, cost] : [name, cost, limit, duration];
 
-/** What a verification asks for besides its key: JSON as layout.ts describes it. */
+/** The request of a verification without its key, as JSON in the format of layout.ts. */
 const requestText = ({ query, ratelimits, tags }: VerifyRequest): Buffer =>
   query || ratelimits || tags
     ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))

@@ -61,7 +61,7 @@ export interface Limited {
 
 export interface Refusal {
   reason: (typeof refusals)[number];
-  /** What the reason is about, such as the missing permission; may be empty. */
+  /** Details of the reason, such as the missing permission; may be empty. */
   detail: string;
 }
 
@@ -105,7 +105,7 @@ export function readReply(packed: Buffer, snapshots: readonly Buffer[], sent: nu
 /** Whether an earlier answer of the batch has the snapshot of the key. */
 export const hasSnapshotBefore = ({ packed, at }: Answer): boolean => (packed[at]! & snapshotBefore) !== 0;
 
-/** Returns the decision, yet without the snapshot of the key, or why the item was refused. */
+/** Returns the decision without the snapshot of the key, or the reason why the item was refused. */
 export function readVerified(answer: Answer): Verified | Refusal {
   const { packed, at, end, atMs } = answer;
   const outcome = outcomes[(packed[at]! & ~snapshotBefore) - 1];
@@ -149,7 +149,7 @@ export function readGranted(answer: Answer): { units: number; term: number; veri
 export const readDone = (answer: Answer): Refusal | undefined =>
   answer.packed[answer.at] === leaseDone && answer.end - answer.at === 1 ? undefined : readRefusal(answer);
 
-/** Returns the results of a limit item, or why it was refused. */
+/** Returns the results of a limit item, or the reason why it was refused. */
 export function readLimited(answer: Answer): Limited | Refusal {
   const { packed, end, atMs } = answer;
   let { at } = answer;

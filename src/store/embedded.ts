@@ -156,9 +156,9 @@ const newOwnerName = () => `owner-${randomBytes(4).toString('hex')}`;
 
 /**
  * Makes this process the owner of a directory. Returns the function that releases it. An owner is a process that listens on a
- * socket `owner-…`: the system closes it however the process ends, and unlike a pid it cannot belong to another process. Each
- * process first listens and then looks for others, so that of two at the same time at least one finds the other and withdraws.
- * Names are never reused, so that the socket of a dead owner can be removed without a race.
+ * socket `owner-…`. The system closes it when the process ends for any reason, and unlike a pid it cannot belong to another
+ * process. Each process first listens and then looks for others, so that of two at the same time at least one finds the other
+ * and withdraws. Names are never reused, so that the socket of an ended owner can be removed without a race.
  */
 async function own(socketDir: string, dataDir: string): Promise<() => Promise<void>> {
   let rival: string | undefined;

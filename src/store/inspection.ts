@@ -1,5 +1,4 @@
-// What lua/keys/inspect.lua returns of a key, as `tollgate inspect` prints it. Times are Unix milliseconds, durations
-// milliseconds.
+// Reads the reply of lua/keys/inspect.lua, for `tollgate inspect`. Times are in Unix milliseconds, durations in milliseconds.
 
 import { hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
@@ -17,7 +16,7 @@ export interface Fault {
   hex: string;
 }
 
-/** A window (lua/include/window.lua). Of one with 0 bytes the fields from `kind` to `sum` are undefined. */
+/** A window (lua/include/window.lua). If it has 0 bytes, the fields from `kind` to `sum` are undefined. */
 export type InspectedWindow =
   | { fault: Fault }
   | {
@@ -25,11 +24,11 @@ export type InspectedWindow =
       bytes: number;
       /** Units that count now. */
       counted: number;
-      /** Undefined for a counter, with which no limit is stored. */
+      /** Undefined for a counter, because no limit is stored with it. */
       remaining: number | undefined;
-      /** When the oldest unit leaves. Undefined when nothing counts. */
+      /** The time when the oldest unit leaves. Undefined when nothing counts. */
       reset: number | undefined;
-      /** It was charged by a clock that was ahead of Redis's. */
+      /** It was charged while Redis's clock was ahead of its present time. */
       isAhead: true | undefined;
       /** 1 to 4, the width of its entries. */
       kind: number | undefined;
@@ -49,23 +48,23 @@ export interface InspectedLimit {
   window: InspectedWindow;
 }
 
-/** A window stored next to the record: of a limit that requests bring, or that was removed or got another duration. */
+/** A window with a record of its own: of an ad hoc limit, or of a limit that was removed or got another duration. */
 interface InspectedCounter {
   name: string;
   duration: number;
-  /** When Redis removes it. */
+  /** Time until Redis removes it. */
   expiresIn: number;
   window: InspectedWindow;
 }
 
-/** At most 100 counters are read; `count` is how many are listed, of which some may have expired. */
+/** At most 100 counters are read. `count` is the number in the list, some of which may have expired. */
 export interface InspectedCounters {
   count: number;
   counters: InspectedCounter[];
 }
 
 export interface InspectedUsage {
-  /** When the hour begins. */
+  /** The begin of the hour. */
   hour: number;
   counts: Partial<Record<Outcome, number>>;
   spentCredits: number;
@@ -79,7 +78,7 @@ export interface InspectedState {
   /** Undefined for an unlimited key. */
   balance: number | undefined;
   lastUsed: number | undefined;
-  /** The counts that are not in the history yet. Undefined when nothing was counted. */
+  /** Counts that are not in the history yet. Undefined when there are none. */
   usage: InspectedUsage | undefined;
   limits: InspectedLimit[];
 }
@@ -87,7 +86,7 @@ export interface InspectedState {
 export interface InspectedIdentity {
   id: string;
   externalId: string;
-  /** It was deleted; `isReplaced` when another identity has its externalId. */
+  /** `isReplaced`: another identity has its externalId now. */
   isDeleted: boolean;
   isReplaced: boolean;
   /** JSON text. */
@@ -109,7 +108,7 @@ export interface InspectedMonth {
 
 export interface Inspection {
   now: number;
-  /** Undefined when neither the id nor the state that contains it could be read. */
+  /** Undefined if the key was read by its digest and its state, which contains the id, cannot be decoded. */
   keyId: string | undefined;
   /** Undefined when the API was deleted. */
   api: { id: string; name: string } | undefined;
@@ -127,7 +126,7 @@ export interface Inspection {
 
 export type Inspected =
   | { outcome: 'unknown' }
-  /** `hour` is that of the deletion, `purge` when its record is removed; undefined where no record of that is left. */
+  /** `hour`: of the deletion. `purge`: when its record will be removed. Undefined if this is not stored any more. */
   | { outcome: 'deleted'; keyId: string; hour: number | undefined; purge: number | undefined }
   | { outcome: 'found'; inspection: Inspection };
 
@@ -195,7 +194,7 @@ interface IdentityReply extends CountersReply {
   fault?: Reply;
 }
 
-/** As lua/keys/inspect.lua returns it. */
+/** The named reply of lua/keys/inspect.lua. */
 interface InspectionReply extends CountersReply {
   now: number;
   bytes: number;
@@ -236,7 +235,7 @@ export function readInspection(outcome: string, reply: unknown, histories: (Buff
   return { outcome: 'found', inspection };
 }
 
-/** In the order of their declaration. */
+/** The fields in the order of their declaration. */
 function readFields(reply: Reply): Inspection['fields'] {
   const stored = fromNamed<Record<string, string>>(reply);
   return Object.fromEntries(
@@ -250,7 +249,7 @@ function readFault(reply: Reply | undefined): Fault | undefined {
   if (reply === undefined) return undefined;
   const { field, position, bytes, hex } = fromNamed<FaultReply>(reply);
   if (field !== 'fixed') return { field, offset: position, bytes, hex };
-  // Too short for the fields that every state has: the one in which it ends.
+  // Too short for the fields that every state has. Returns the field within which it ends.
   const [name, offset] = Object.entries(keyFixed.at).findLast(([, at]) => at <= bytes)!;
   return { field: name, offset, bytes, hex };
 }
@@ -330,7 +329,7 @@ function readIdentity(reply: Reply, now: number): InspectedIdentity {
   };
 }
 
-/** From {month, bytes, history, …}. */
+/** Reads {month, bytes, history, …}. */
 function readMonths(histories: (Buffer | number | null)[]): InspectedMonth[] {
   const months: InspectedMonth[] = [];
   for (let at = 0; at < histories.length; at += 3) {

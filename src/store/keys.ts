@@ -11,7 +11,7 @@ import { printedSlugsOf } from './slugs.ts';
 /** Limits of the permissions and roles of a key. */
 export const permissionsMax = 1000;
 export const rolesMax = 100;
-/** A page of keys ends after this many steps, or with more than this much metadata (characters). lua/keys/list.lua limits each step. */
+/** A page of keys ends after this many steps, or with more than this much metadata (characters). The script limits each step. */
 const listStepsMax = 10;
 export const pageMetaMax = 4 * 1024 * 1024;
 
@@ -97,7 +97,7 @@ interface Balance {
 }
 
 export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usageRetentionMs }: StoreContext) {
-  /** Reads a key's reply, and the slugs of its permissions if the script did not. `isLarge` says that it did not. */
+  /** Reads a key's reply, and the slugs of its permissions if the script did not return them: then `isLarge` is true. */
   async function readReply(workspaceId: string, reply: unknown) {
     const key = fromNamed<KeyReply>(reply);
     const isLarge = key.permissionLists.length > 0;

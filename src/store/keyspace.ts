@@ -45,7 +45,7 @@ export interface KeyspaceEntry {
   holds: string;
   /** All possible fields, if they are a fixed set. */
   fields?: readonly string[];
-  /** When Redis expires it, if it does. `once …:` means that it expires only after that. Otherwise an operation or the sweeper removes it. */
+  /** When Redis expires it. `once …:` means only after that event. Without it, an operation or the sweeper removes the record. */
   expires?: string;
 }
 

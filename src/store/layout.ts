@@ -3,13 +3,13 @@
 // these structures (struct.ts). In lua/, names in capitals that are declared here are replaced by literals when a script is
 // assembled, and calls of `struct.pack` and `struct.unpack` are checked against the declaration (luaSource.ts).
 //
-// A change of what is stored (marked "stored") needs another `dataVersion` and a word in CHANGELOG.md: golden bytes in
-// test/store/layout.test.ts fail until both are there.
+// A change of a stored structure (marked "stored") needs another `dataVersion` and an entry in CHANGELOG.md. The golden bytes in
+// test/store/layout.test.ts fail until both exist.
 //
 // The state of a key, as test/store/layout.test.ts builds it: a key of an identity, with 100 credits that a refill sets to 1000
 // every day, and one limit of 10 per minute that has counted 3 units in one slice.
 //
-//   fixed     41 62 43 64 45 66 47 68 31 32 33 34 35 36 37 38  id16            the first 16 characters of the id, `AbCdEfGh12345678`
+//   fixed     41 62 43 64 45 66 47 68 31 32 33 34 35 36 37 38  id16            the first 16 characters of the id `AbCdEfGh12345678`
 //             01 9a 9e 8f 90 00 00 07                          version         time 1763596800000, number 7
 //             41 70 69 41 70 69 38 38                          api8            last 8 of the id and of its API's, `ApiApi88`
 //             07                                               flags           enabled, limited, refilled
@@ -80,7 +80,7 @@ if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a 
 export const itemKinds = ['verify', 'limit', 'lease', 'settle', 'forget'] as const;
 /** The owners of a limit of a verification. */
 export const limitOwners = ['key', 'identity', 'request'] as const;
-/** The places of a limit: its number among those of its owner, from 1, after the places of the owners before. */
+/** The place of a limit: its index among the limits of its owner, from 1, plus the number of places of earlier owners. */
 export const placesOfOwner = 80;
 if (limitOwners.length * placesOfOwner > 255) throw new Error('layout: a place is more than a byte');
 /** Outcomes of a limit item. */
@@ -126,7 +126,7 @@ export const keyFixed = struct({
   /** 0 daily, 1 to 31 monthly. */
   refillDay: uint(1),
 });
-/** The fields of it that a verification reads, and the length of the link that follows. */
+/** The fields of the state that a verification reads, and the length of the link that follows. */
 const keyDecides = struct({
   version: opaque(version),
   api8: keyFixed.fields.api8,
@@ -146,8 +146,8 @@ interface KeyRecordField {
 }
 
 /**
- * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in records.ts); the script
- * that creates a key stores its `given` fields; updateKey stores `updated` fields; a successor of a key has its `copied` fields.
+ * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in records.ts). The
+ * script that creates a key stores its `given` fields. updateKey stores `updated` fields. rerollKey copies `copied` fields.
  * `flag` is set in the state of a key that has the field.
  */
 export const keyRecordFields = {
@@ -188,7 +188,7 @@ export const keyLive = struct({
 });
 /** The counts of one hour, in the state of a key until the next hour. Only VALID verifications spend credits. */
 export const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, 4), spent: uint(7) });
-/** Both, for a verification: it nearly always counts a VALID and leaves the other counts unchanged. */
+/** Both, as a verification reads them: it nearly always counts a VALID and does not change the other counts. */
 const keyTail = struct({
   ...keyLive.fields,
   hour: usage.fields.hour,
@@ -317,7 +317,7 @@ export const limitCheck = struct({
 export const batchHead = struct({
   /** Time of the decision by Redis's clock, Unix milliseconds. */
   now: uint(6),
-  /** Number of answers: less than of items if the call took long. The server sends the remaining items again. */
+  /** Number of answers. If the call took long, it is below the number of items, and the server sends the others again. */
   count: uint(1),
 });
 export const answerBytes = uint(2);
@@ -350,8 +350,8 @@ export const limitedCheck = struct({
   override: text(1),
 });
 /**
- * `detail` is what the reason is about, such as a missing permission or a message; of `leased` the leases
- * whose units may be returned, each `session.number`, separated by commas.
+ * `detail` has details of the reason, such as a missing permission or a message. Of `leased` these are the leases whose units may
+ * be returned, each `session.number`, separated by commas.
  */
 export const refused = struct({ reason: uint(1), detail: text(2) });
 

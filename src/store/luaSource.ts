@@ -253,7 +253,7 @@ function checkStructures(lines: readonly Line[]) {
   }
 }
 
-/** Whether a variable of this name takes a field: `_` for none, and `key_expires` for `expires` in a file whose variables are `key_…`. */
+/** Whether a variable may have a field's value: it has the field's name, with a prefix such as `key_` in some files, or is `_`. */
 const isNamed = (variable: string, field: string): boolean =>
   variable === '_' || variable === field || variable.endsWith(`_${field}`);
 

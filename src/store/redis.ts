@@ -43,7 +43,7 @@ export async function connect(
     commandTimeout: commandTimeoutMs,
     connectTimeout: Math.max(commandTimeoutMs, 1000),
     enableOfflineQueue: false,
-    // A connection that is given up is given up, whether or not the other side hears of it.
+    // After disconnect(), the socket is destroyed if the other side does not close it within this time.
     disconnectTimeout: 200,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
@@ -69,13 +69,13 @@ export async function connect(
   redis.on('ready', reportConnected(''));
   redis.on('sentinelError', reportError('Sentinel: '));
   redis.on('node error', (error: Error, node: string) => {
-    // This message only repeats that another connection had an error, which that one reports.
+    // This message only repeats an error that another connection reports itself.
     if (error.message !== 'Connection is closed.') reportError(`${node}: `)(error);
   });
   redis.on('ready', () => observe?.connected());
   redis.on('+node', (node: Redis) => {
     node.once('ready', reportConnected(`${node.options.host}:${node.options.port}: `));
-    // Now, not with its first command: that would have to wait, and errors would be reported late.
+    // Connects now. Connecting with the first command would delay it, and report errors late.
     if (!node.options.readOnly) node.connect().catch(() => {});
   });
 
@@ -134,7 +134,7 @@ const messageOf = ({ message, code = '' }: Error & { code?: string }): string =>
     ? `${message} (set REDIS_CA_FILE to a file with the certificates to trust)`
     : message.replace(/ Retrying from scratch after [\d.]+ms\./, '');
 
-/** Half to all of 100, 200, 400, 500, 500, … ms, so that servers that lost Redis together do not reconnect together. */
+/** 100, 200, 400, 500, 500, … ms, each less a random part of up to a half, so that servers do not reconnect all at once. */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
 
 interface Opened {
@@ -226,7 +226,7 @@ class BoundedCluster extends Cluster {
   }
 }
 
-/** Error replies of a Redis that cannot serve now. Any other error reply is a bug of ours. */
+/** Error replies of a Redis that cannot serve now. Any other error reply is a bug of Tollgate. */
 const unavailable =
   /^-?(LOADING|READONLY|OOM|MASTERDOWN|NOAUTH|WRONGPASS|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|MISCONF|NOREPLICAS|UNKILLABLE)\b/;
 
@@ -254,7 +254,7 @@ export function storeError(cause: unknown, locate: (message: string) => string =
   });
 }
 
-/** Why Redis is not ready, for an operator. Of an error reply only the first word, as the rest may contain names of keys. */
+/** The reason why Redis is not ready, for an operator. It has only the first word of an error reply: others may name keys. */
 export function notReady(cause: Error, timeoutMs: number): ApiError {
   const reason =
     cause.name === 'ReplyError'

@@ -140,7 +140,8 @@ async function removeOldLibraries(redis: RedisClient, libraries: readonly Script
     const reply = (await server.function('LIST', 'LIBRARYNAME', `${libraryPrefix}*`)) as string[][];
     for (const [, name] of reply) {
       if (libraries.some(({ library }) => library === name)) continue;
-      await server.function('DELETE', name!).catch(() => {}); // It no longer exists, or this is a replica, where it costs a little memory.
+      // This fails when the library is already gone, and on a replica, where it takes only a little memory.
+      await server.function('DELETE', name!).catch(() => {});
     }
   }
 }

@@ -25,7 +25,7 @@ export const noVersion = '\0'.repeat(9);
 
 export interface CachedSnapshot {
   workspaceId: string;
-  /** One character a byte; the script compares it with what is stored. */
+  /** The version as one character per byte. The script compares it with the stored one. */
   version: string;
   snapshot: SnapshotText;
   bytes: number;
@@ -141,7 +141,7 @@ const ratelimitOf = ({ id16, name, limit, duration, autoApply }: Values<typeof l
   autoApply: autoApply === 1,
 });
 
-/** A copy whose strings are flat. V8 stores joined strings as trees, and would walk them for each response: 3 % of the server's time. */
+/** A copy with flat strings. V8 stores joined strings as trees, and reading these for each response took 3 % of the time. */
 const flattened = ({
   apiId,
   externalId,
@@ -167,6 +167,9 @@ const bytesOf = ({ apiId, externalId = '', fields, keyLimits, identityLimits }: 
     0,
   );
 
-/** Each 16 KB weighs 1, because this process writes them to the response and a key may have megabytes of permissions; so do eight limits, because Redis checks them. */
+/**
+ * The weight of a request in addition to that of a plain one. Each 16 KB of its snapshot weigh 1, because this process writes them
+ * to the response, and a key may have megabytes of permissions. Each eight limits weigh 1, because Redis checks them.
+ */
 const extraWeightOf = ({ keyLimits, identityLimits }: SnapshotText, bytes: number): number =>
   Math.floor(bytes / 16_384) + Math.floor((keyLimits.length + identityLimits.length) / 8);

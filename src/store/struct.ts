@@ -197,12 +197,11 @@ export class Reader {
   readonly #packed: Buffer;
   /** All bytes, one character a byte. Texts are slices of it, because decoding one text costs as much as decoding all. */
   readonly #latin1: string;
-  #at: number;
+  #at = 0;
 
-  constructor(packed: Buffer, at = 0) {
+  constructor(packed: Buffer) {
     this.#packed = packed;
     this.#latin1 = packed.toString('latin1');
-    this.#at = at;
   }
 
   get isAtEnd(): boolean {

@@ -2,10 +2,10 @@
 // that a workspace has at Redis is limited; further batches wait here. So Redis's own queue stays short: a caller that sends
 // the most expensive requests waits for all of them, and other workspaces wait for a few of them.
 //
-// Requests whose root key was not accepted recently (accepted.ts) are newcomers. A caller can invent any number of
-// workspaces, each with a batch and a call of its own, so a limit per workspace does not limit newcomers. All newcomers
-// together have a limit of batches at Redis. Other requests wait for no more than these, and have a limit of their own for
-// waiting requests.
+// Requests whose root key was not accepted recently (accepted.ts) are from unknown callers. A caller can invent any number of
+// workspaces, each with a batch and a call of its own, so a limit per workspace does not limit unknown callers. All of them
+// together have a limit of batches at Redis. Other requests wait for no more than these batches, and have a limit of their
+// own for waiting requests.
 
 import { mayTake } from '../domain/share.ts';
 import { ApiError } from '../errors.ts';
@@ -29,9 +29,9 @@ interface QueueOptions<Batch extends QueuedBatch> {
   weightMax: number;
   /** While a workspace has this much work at Redis, its next batches wait. */
   workMax: number;
-  /** Limit of waiting requests, and the same again for those of newcomers. Further requests are refused at once. */
+  /** Limit of waiting requests, and the same again for those of unknown callers. Further requests are refused at once. */
   inFlightMax: number;
-  /** Limit of the batches of newcomers at Redis. */
+  /** Limit of the batches of unknown callers at Redis. */
   newcomersAtOnce: number;
   /** A batch that waited this long is refused instead of sent: its callers no longer wait. */
   waitMs: number;
@@ -67,11 +67,11 @@ class Queue<Batch> {
 export class WorkspaceQueues<Batch extends QueuedBatch> {
   readonly #options: QueueOptions<Batch>;
   readonly #accepted = new QueueGroup<Batch>();
-  readonly #newcomers = new QueueGroup<Batch>();
-  /** Batches of newcomers at Redis. */
-  #newcomersAtRedis = 0;
-  /** Queues of newcomers that wait until one of these batches is settled, in order of arrival. */
-  readonly #waitingNewcomers = new Set<Queue<Batch>>();
+  readonly #unknown = new QueueGroup<Batch>();
+  /** Batches of unknown callers at Redis. */
+  #unknownAtRedis = 0;
+  /** Queues of unknown callers that wait until one of these batches is settled, in order of arrival. */
+  readonly #waitingUnknown = new Set<Queue<Batch>>();
   /** Queues that are scheduled for the end of this turn. */
   #turn: Queue<Batch>[] = [];
 
@@ -80,13 +80,13 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   }
 
   get inFlight(): number {
-    return this.#accepted.inFlight + this.#newcomers.inFlight;
+    return this.#accepted.inFlight + this.#unknown.inFlight;
   }
 
   /** Returns the batch that the next request of a workspace joins. Throws when too many requests wait. */
   join(workspaceId: string, isAccepted: boolean): Batch {
     const { inFlightMax, weightMax, newBatch, overloaded } = this.#options;
-    const group = isAccepted ? this.#accepted : this.#newcomers;
+    const group = isAccepted ? this.#accepted : this.#unknown;
     let queue = group.queues.get(workspaceId);
     if (!mayTake(queue ? queue.inFlight : 0, group.inFlight, inFlightMax)) {
       overloaded();
@@ -122,8 +122,8 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   #sendWaiting(queue: Queue<Batch>) {
     const { workMax, waitMs, newcomersAtOnce } = this.#options;
     while (queue.work < workMax && queue.waiting.length > 0) {
-      if (queue.group === this.#newcomers && this.#newcomersAtRedis >= newcomersAtOnce) {
-        this.#waitingNewcomers.add(queue);
+      if (queue.group === this.#unknown && this.#unknownAtRedis >= newcomersAtOnce) {
+        this.#waitingUnknown.add(queue);
         return;
       }
       const { batch, since } = queue.waiting.shift()!;
@@ -133,9 +133,9 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   }
 
   async #send(queue: Queue<Batch>, batch: Batch) {
-    const isNewcomer = queue.group === this.#newcomers;
+    const isUnknown = queue.group === this.#unknown;
     queue.work += batch.weight;
-    if (isNewcomer) this.#newcomersAtRedis++;
+    if (isUnknown) this.#unknownAtRedis++;
     try {
       await this.#options.send(queue.workspaceId, batch);
     } catch (error) {
@@ -143,21 +143,21 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
       // If Redis is unavailable, waiting batches fail now instead of one after the other.
       const isUnavailable = error instanceof ApiError && error.code === 'store_unavailable';
       if (isUnavailable)
-        for (const other of isNewcomer ? [queue, ...this.#waitingNewcomers] : [queue]) this.#failAll(other, error);
+        for (const other of isUnknown ? [queue, ...this.#waitingUnknown] : [queue]) this.#failAll(other, error);
     } finally {
       this.#leave(queue, batch);
       queue.work -= batch.weight;
       if (!queue.scheduled) this.#sendWaiting(queue);
-      if (isNewcomer) this.#nextNewcomer();
+      if (isUnknown) this.#nextUnknown();
     }
   }
 
-  /** Gives a place of newcomers at Redis to the queue that has waited longest for one. */
-  #nextNewcomer() {
-    this.#newcomersAtRedis--;
-    for (const queue of this.#waitingNewcomers) {
-      if (this.#newcomersAtRedis >= this.#options.newcomersAtOnce) return;
-      this.#waitingNewcomers.delete(queue);
+  /** Gives a place of unknown callers at Redis to the queue that has waited longest for one. */
+  #nextUnknown() {
+    this.#unknownAtRedis--;
+    for (const queue of this.#waitingUnknown) {
+      if (this.#unknownAtRedis >= this.#options.newcomersAtOnce) return;
+      this.#waitingUnknown.delete(queue);
       this.#sendWaiting(queue);
     }
   }

@@ -1,5 +1,5 @@
-// docs/backup.md, done as it is written: its commands are taken from the page and run, in a folder that is Tollgate's but
-// for the data, on a server with keys that are being used.
+// Runs the commands of docs/backup.md as written, in a folder with the program files of Tollgate, on a server whose keys are
+// in use.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import { freePort } from '../support/redisNodes.ts';
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 const blocks = blocksOf('docs/backup.md');
-/** The block of the page that has this in it; each is asked for once. */
+/** The block of the page that contains this text. Each is used once. */
 const untried = new Set(blocks);
 function block(part: string): string {
   const [found, ...others] = blocks.filter((text) => text.includes(part));
@@ -58,7 +58,7 @@ test.skipIf(!installed)(
     const before = await exportOf('data');
     expect(before.match(/"kind":"key"/g)).toHaveLength(50);
 
-    // The backup is made while the server answers, and changes go on.
+    // The backup is made while the server serves and its data changes.
     let stopped = false;
     const busy = (async () => {
       while (!stopped)
@@ -73,7 +73,7 @@ test.skipIf(!installed)(
     await server.stop('SIGINT');
     opened.run(block('cp -a data data-copy'));
 
-    /** Everything there is of the first fifty, by whoever started from what was kept. */
+    /** All data of the first fifty keys, on a server that started from the backup. */
     async function expectAll(url: string) {
       for (const [at, key] of keys.entries()) {
         const answer = await openClient(url, rootKey).ok('keys.verifyKey', { key });
@@ -85,7 +85,7 @@ test.skipIf(!installed)(
         (rows as unknown as { outcome: string; count: number }[])
           .filter((row) => row.outcome === outcome)
           .reduce((sum, row) => sum + row.count, 0);
-      // 25 before the backup, the other 25 just now.
+      // 25 before the backup, the other 25 since.
       expect([count('VALID'), count('RATE_LIMITED')]).toEqual([50, 25]);
     }
 
@@ -99,7 +99,7 @@ test.skipIf(!installed)(
     expect(await openClient(restored.url, rootKey).ok('keys.verifyKey', { key: late })).toMatchObject({
       code: 'NOT_FOUND',
     });
-    // It is a data directory like any other: what is written now is there after a stop.
+    // The restored directory is a data directory like any other: changes survive a restart.
     const { key: newest } = await openClient(restored.url, rootKey).ok('keys.createKey', { apiId });
     await restored.stop('SIGINT');
     const again = await opened.serve('TOLLGATE_DATA_DIR=restored npm start');

@@ -13,7 +13,7 @@ import { openStore, type Store } from '../../src/store/store.ts';
 import { runCli, spawnCli } from '../support/cli.ts';
 import { build } from '../support/processes.ts';
 
-/** A test runs a process or several, on a machine that may be busy. */
+/** A test runs one process or several, on a machine that may be busy. */
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
 
 const dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
@@ -29,7 +29,7 @@ async function json(...args: string[]) {
   return JSON.parse(out);
 }
 
-/** One line of text that a terminal obeys in nothing. */
+/** One line of text without control characters. */
 const onlyVisible = /^(?:[\u200c\u200d]|[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}])*\n$/u;
 
 beforeAll(async () => {
@@ -44,7 +44,7 @@ afterAll(async () => {
   rmSync(dataDir, { recursive: true });
 });
 
-test('workspace create makes a workspace that workspace list shows', async () => {
+test('workspace create creates a workspace that workspace list prints', async () => {
   const { workspaceId } = await json('workspace', 'create', 'production');
 
   expect(await json('workspace', 'list')).toContainEqual({
@@ -79,14 +79,14 @@ describe('root-key', () => {
 
   test('create without --json prints the key once, on a line of its own', async () => {
     const { out } = await run(['root-key', 'create', ...workspace, '--permission', '*']);
-    expect(out).toMatch(/^Created root key root_\w+\. It is shown once:\nroot_\w{16}_\w+\n$/);
+    expect(out).toMatch(/^Created root key root_\w+\. It is printed only once:\nroot_\w{16}_\w+\n$/);
   });
 
   test.each([
     ['2099-12-31', 4_102_358_400_000],
     ['2099-12-31T12:00Z', 4_102_401_600_000],
     ['2099-12-31T12:00:00+02:00', 4_102_394_400_000],
-  ])('--expires %s is that moment', async (text, expires) => {
+  ])('--expires %s is that time', async (text, expires) => {
     const created = await json('root-key', 'create', ...workspace, '--permission', '*', '--expires', text);
     expect(created.expires).toBe(expires);
   });
@@ -95,14 +95,14 @@ describe('root-key', () => {
     ['15m', 900_000],
     ['12h', 43_200_000],
     ['30d', 2_592_000_000],
-  ])('--expires %s is so long from now', async (text, lengthMs) => {
+  ])('--expires %s is that long from now', async (text, lengthMs) => {
     const beforeMs = Date.now();
     const created = await json('root-key', 'create', ...workspace, '--permission', '*', '--expires', text);
     expect(created.expires).toBeGreaterThanOrEqual(beforeMs + lengthMs);
     expect(created.expires).toBeLessThanOrEqual(Date.now() + lengthMs);
   });
 
-  test('more bytes of permissions than a root key takes are refused', async () => {
+  test('permissions of more than 65,536 bytes in all are refused', async () => {
     const permissions = Array.from({ length: 300 }, (_, index) => [
       '--permission',
       `api.${index}${'x'.repeat(240)}.read_key`,
@@ -113,7 +113,7 @@ describe('root-key', () => {
   });
 
   test.each(['soon', '30', '5w', '2099-12-31T12:00', '2101-01-01', '2020-01-01'])(
-    '--expires %s is refused, and nothing is made',
+    '--expires %s is refused, and no root key is created',
     async (text) => {
       const before = await store.rootKeys.list(workspaceId, { count: 100 });
       const { code, out, err } = await run([
@@ -131,7 +131,7 @@ describe('root-key', () => {
     },
   );
 
-  test('list shows what was made, never the key', async () => {
+  test('list prints the root keys, never their strings', async () => {
     const created = await json('root-key', 'create', ...workspace, '--permission', '*', '--name', 'listed');
     const { out } = await run(['root-key', 'list', ...workspace]);
     expect(out).toContain(`${created.rootKeyId}  ${created.rootKey.slice(0, 26)}…  enabled  listed  *\n`);
@@ -141,7 +141,7 @@ describe('root-key', () => {
     );
   });
 
-  test('list shows all, beyond the first page', async () => {
+  test('list prints all, beyond the first page', async () => {
     const { workspaceId } = await store.workspaces.create('large');
     for (let i = 0; i < 101; i++) {
       const rootKey = { digest: digestOf(`${i}`), start: 'root_', permissions: ['*'] };
@@ -192,16 +192,16 @@ describe('root-key', () => {
 });
 
 describe('names with terminal escapes are printed escaped', () => {
-  // Bidirectional marks, which reorder what is read, and characters that are not seen, one of them beyond 16 bits.
+  // Bidirectional marks, which reorder displayed text, and invisible characters, one of them beyond 16 bits.
   const name =
     'a\u001b[2Jb\r\nws_forged\u007f\u009b\u2028\u2029\t£\u202e\u2066\u200f\u061c\ufeff\u{e0041}क\u094d\u200dष';
-  const shown =
+  const escaped =
     'a\\u001b[2Jb\\u000d\\u000aws_forged\\u007f\\u009b\\u2028\\u2029\\u0009£\\u202e\\u2066\\u200f\\u061c\\ufeff\\udb40\\udc41क\u094d\u200dष';
 
   test('by workspace list', async () => {
     const { workspaceId } = await store.workspaces.create(name);
     const lines = (await run(['workspace', 'list'])).out.split('\n');
-    expect(lines.find((line) => line.startsWith(workspaceId))?.split('  ')[2]).toBe(shown);
+    expect(lines.find((line) => line.startsWith(workspaceId))?.split('  ')[2]).toBe(escaped);
     const { out } = await run(['workspace', 'list', '--json']);
     expect(out).toMatch(onlyVisible);
     expect(JSON.parse(out)).toContainEqual(expect.objectContaining({ workspaceId, name }));
@@ -213,7 +213,7 @@ describe('names with terminal escapes are printed escaped', () => {
     await store.rootKeys.create(workspaceId, rootKey, cliActor);
     const { out } = await run(['root-key', 'list', '--workspace', workspaceId]);
     expect(out).toMatch(onlyVisible);
-    expect(out).toContain(`  enabled  ${shown}  *\n`);
+    expect(out).toContain(`  enabled  ${escaped}  *\n`);
   });
 
   test('by an error', async () => {
@@ -241,7 +241,7 @@ test('a wrong setting is an error that names it', async () => {
   expect({ code, err }).toMatchObject({ code: 1, err: expect.stringContaining('REDIS_URL=localhost must be') });
 });
 
-test('a Redis that is away is an error, not a wait', async () => {
+test('an unreachable Redis is an error, without a wait', async () => {
   const { code, err } = await run(['workspace', 'list'], { REDIS_URL: 'unix:/nowhere/redis.sock' });
   expect(code).toBe(1);
   expect(err).toMatch(/^tollgate: Cannot reach Redis: .*\n$/);

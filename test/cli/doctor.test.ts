@@ -1,4 +1,4 @@
-// `tollgate doctor` as a process, against a redis-server of each test's own that is set up well, or badly, on purpose.
+// `tollgate doctor` as a process. Each test starts a redis-server, set up well or badly on purpose.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,7 +9,7 @@ import { runCli } from '../support/cli.ts';
 import { build, type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
 
-/** A test runs a process or several, on a machine that may be busy. */
+/** A test runs one process or several, on a machine that may be busy. */
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
 const waiting = { timeout: 15_000, interval: 20 };
 
@@ -33,7 +33,7 @@ afterEach(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** What Tollgate recommends; a later argument takes the place of an earlier one. */
+/** The settings that Tollgate recommends. A later argument replaces an earlier one. */
 const good = [
   '--appendonly',
   'yes',
@@ -58,7 +58,7 @@ async function startRedis(settings: string[] = []): Promise<number> {
   return port;
 }
 
-/** One whose account may not use some commands. */
+/** A Redis whose account may not use some commands. */
 async function startRefusing(...rules: string[]): Promise<number> {
   const port = await startRedis();
   const { stdout } = spawnSync('redis-cli', ['-p', `${port}`, 'acl', 'setuser', 'default', ...rules], {
@@ -155,10 +155,10 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     ],
     ['frees records at once', ['--lazyfree-lazy-expire', 'no'], 'freeing', 'warning', 'Set lazyfree-lazy-expire yes.'],
     ['waits for replicas it has not', ['--min-replicas-to-write', '1'], 'role', 'fault', 'Restore the replicas'],
-  ])('that %s, it says what to change', async (_, settings, check, status, change) => {
+  ])('that %s, it reports what to change', async (_, settings, check, status, change) => {
     const { code, findings, find } = await examine(at(await startRedis(settings)));
     expect(find(check)).toMatchObject({ status, change: expect.stringContaining(change) });
-    // One that refuses to write takes no library either.
+    // A Redis that refuses writes also refuses the library.
     const refusesWrites = check === 'memory' || check === 'role';
     expect(findings.filter((finding) => finding.status !== 'ok').map((finding) => finding.check)).toEqual(
       refusesWrites ? [check, 'scripts'] : [check],
@@ -166,7 +166,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     expect(code).toBe(status === 'fault' ? 1 : 0);
   });
 
-  test('that has replicas: the replica is a fault, and the master is told to wait for one', async () => {
+  test('that has replicas: the replica is a fault, and it recommends that the master waits for one', async () => {
     const master = await startRedis();
     const replica = await startRedis(['--replicaof', `127.0.0.1 ${master}`]);
     await vi.waitFor(() => {
@@ -182,7 +182,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     expect((await examine(at(master))).find('role')).toMatchObject({ status: 'ok' });
   });
 
-  test('that refuses CONFIG, as managed ones do, the report lists what is unknown', async () => {
+  test('that refuses CONFIG, as managed ones do, the report lists the unknown settings', async () => {
     const port = await startRefusing('-config');
     const { code, of, find } = await examine(at(port));
     expect({ code, unknown: of('unknown'), faults: of('fault') }).toEqual({
@@ -213,7 +213,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
   test.skipIf(spawnSync('faketime', ['--version']).status !== 0).each([
     ['+5s', 'warning', /^that of Redis is [456]\d\d\d ms behind that of this machine$/],
     ['-2h', 'fault', /^that of Redis is (7200|7199|7201) s ahead of that of this machine$/],
-  ])('from which this machine is %s away, it says by how much', async (offset, status, found) => {
+  ])('whose clock differs by %s, it reports the difference', async (offset, status, found) => {
     const command = ['-f', offset, process.execPath, 'dist/cli/index.js', 'doctor', '--json'];
     const { stdout } = spawnSync('faketime', command, {
       encoding: 'utf8',
@@ -223,7 +223,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     expect(finding).toMatchObject({ status, found: expect.stringMatching(found) });
   });
 
-  test('that is a Cluster which is not whole, it does not wait for it', async () => {
+  test('that is an incomplete Cluster, it does not wait for it', async () => {
     const port = await startRedis(['--cluster-enabled', 'yes']);
     const { code, find } = await examine({ REDIS_URL: `redis+cluster://127.0.0.1:${port}` });
     expect(code).toBe(1);
@@ -258,7 +258,7 @@ test('invalid settings are a fault, by name', async () => {
   });
 });
 
-test('a Redis that is away is a fault, not a wait', async () => {
+test('an unreachable Redis is a fault, without a wait', async () => {
   const { code, find } = await examine({ REDIS_URL: 'redis://127.0.0.1:1' });
   expect(code).toBe(1);
   expect(find('redis')).toMatchObject({ status: 'fault', found: expect.stringContaining('ECONNREFUSED') });

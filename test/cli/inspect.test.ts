@@ -1,4 +1,4 @@
-// `tollgate inspect` as a process, on a Redis of its own whose commands are watched.
+// `tollgate inspect` as a process, on a redis-server whose commands are monitored.
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
@@ -8,7 +8,7 @@ import { runCli } from '../support/cli.ts';
 import { dayMs, harness } from '../support/harness.ts';
 import { build, openRedisProcess } from '../support/processes.ts';
 
-/** A test runs a process or several, on a machine that may be busy. */
+/** A test runs one process or several, on a machine that may be busy. */
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
 
 let server: Awaited<ReturnType<typeof openRedisProcess>>;
@@ -25,7 +25,7 @@ afterAll(async () => {
 
 const app = harness(() => server.url);
 const { ok, createKey } = app;
-// The command has the clock of Redis.
+// The command uses Redis's clock.
 beforeEach(() => {
   app.clock.now = Date.now();
 });
@@ -132,7 +132,7 @@ test('a limited key that was used is printed field by field', async () => {
   );
 });
 
-test('with --json it is what the store reads', async () => {
+test('--json prints what the store returns', async () => {
   const { keyId } = await usedKey('user_2');
   const found = await app.store.keys.inspect(app.workspaceId, { keyId });
   if (found.outcome !== 'found') throw new Error(found.outcome);
@@ -146,7 +146,7 @@ test('with --json it is what the store reads', async () => {
   });
 });
 
-/** The commands that Redis receives meanwhile. */
+/** The commands that Redis receives while `act` runs. */
 async function commandsDuring(work: () => Promise<void>): Promise<string[]> {
   const client = await connect(server.url, { commandTimeoutMs: 5000 });
   if (client.isCluster) throw new Error('one Redis');
@@ -331,7 +331,7 @@ describe('an error in one line', () => {
   });
 });
 
-test('its help says how to keep a key out of the process list', async () => {
+test('its help describes how to keep a key out of the process list', async () => {
   const { out } = await runCli(['inspect', '--help'], {});
   expect(out.replace(/\s+/g, ' ')).toContain(
     '- reads it from standard input, so that no process list or history has it',

@@ -1,4 +1,4 @@
-// `tollgate export` and `import` as processes, on the run's Redis. What is imported is looked at through the API.
+// `tollgate export` and `import` as processes, on the tests' Redis. The API shows the imported records.
 import { spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -18,7 +18,7 @@ import { testRedisUrl } from '../support/redis.ts';
 
 const tollgate = harness();
 const { clock, ok, createWorkspace } = tollgate;
-/** A test runs a process or several, on a machine that may be busy. */
+/** A test runs one process or several, on a machine that may be busy. */
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 120_000 });
 const waiting = { timeout: 15_000, interval: 20 };
 
@@ -33,7 +33,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(dir, { recursive: true }));
 beforeEach(() => {
-  // The command line goes by Redis's clock.
+  // The command line uses Redis's clock.
   clock.now = Date.now();
 });
 
@@ -53,7 +53,7 @@ async function exportOf(workspaceId: string, ...options: string[]): Promise<stri
   return out;
 }
 
-/** The `--json` summary of an import that must go well. */
+/** The `--json` summary of an import that must succeed. */
 async function importInto(workspaceId: string, text: string | Buffer, ...options: string[]) {
   const { code, out, err } = await cli(['import', '-', '--workspace', workspaceId, '--json', ...options], text);
   expect({ code, out }).toEqual({ code: 0, out: '' });
@@ -68,12 +68,12 @@ const keysIn = async (workspaceId: string) => {
 const verify = async (key: string, rootKey: string) => {
   const body = JSON.stringify({ key });
   const { json } = await tollgate.send('/v2/keys.verifyKey', { body, authorization: `Bearer ${rootKey}` });
-  // Identities and limits are known by their names, their ids are their Tollgate's own; and the windows begin anew.
+  // Identities and limits have the same names, but other ids. Their windows start empty.
   const own = ['id', 'remaining', 'reset'];
   return JSON.parse(JSON.stringify(json.data), (name, value) => (own.includes(name) ? undefined : value));
 };
 
-describe('a workspace of everything there is', () => {
+describe('a workspace with every kind of record', () => {
   const pick = random(seed);
   const apis: string[] = [];
   const keys: { key: string; keyId: string }[] = [];
@@ -141,7 +141,7 @@ describe('a workspace of everything there is', () => {
     const none = { permission: 0, role: 0, api: 0, identity: 0, key: 0 };
     expect(Object.fromEntries(Object.keys(all).map((kind) => [kind, count(kind)]))).toEqual(all);
 
-    // A dry run says the same, and changes nothing.
+    // A dry run reports the same, and changes nothing.
     const whole = { created: all, existed: none, refused: 0 };
     expect(await importInto(there.workspaceId, exported, '--dry-run')).toEqual(whole);
     expect(await exportOf(there.workspaceId)).toBe('');
@@ -154,20 +154,20 @@ describe('a workspace of everything there is', () => {
     expect(await exportOf(there.workspaceId)).toBe(exported);
   });
 
-  test('names the permissions of a role with the role, not again with its keys', () => {
+  test('has the permissions of a role with the role, and not with its keys', () => {
     const withRole = linesOf(exported).filter((line) => line.kind === 'key' && line.roles?.includes('reader'));
     expect(withRole.length).toBeGreaterThan(0);
     for (const { permissions = [] } of withRole) expect(permissions).not.toContain('mail.*');
   });
 
-  test('holds no key string, and no hash of a deleted key', () => {
+  test('has no key string, and no hash of a deleted key', () => {
     for (const { key } of keys) {
       expect(exported).not.toContain(key.slice(-20));
       expect(exported).toContain(hashOf(key));
     }
   });
 
-  test('--api leaves out the other APIs, not what the keys share', async () => {
+  test('--api omits the other APIs, but not shared records', async () => {
     const kindsOf = (text: string) => new Set(linesOf(text).map((line) => line.kind));
     const some = await exportOf(tollgate.workspaceId, '--api', apis[1]!);
     expect(kindsOf(some)).toEqual(kindsOf(exported));
@@ -186,7 +186,7 @@ describe('a workspace of everything there is', () => {
     }
   });
 
-  test('an existing file is not overwritten, and --resume refuses one that is no export', async () => {
+  test('an existing file is not overwritten, and --resume refuses a file that is no export', async () => {
     const file = newFile();
     writeFileSync(file, 'precious\n');
     const command = ['export', file, '--workspace', tollgate.workspaceId];
@@ -269,7 +269,7 @@ describe('a file from elsewhere', () => {
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
     const secret = newSecret();
     const line = { hash: hashOf(secret), name: 'Ada', externalId: 'ada', credits: { remaining: 5 } };
-    // As some editors leave it: a line in between, no line feed at the end, and that of Windows.
+    // As some editors write it: an empty line, Windows line ends, and no line feed at the end.
     await importInto(
       workspaceId,
       `\r\n${JSON.stringify(line)}\r\n\n${JSON.stringify({ hash: hashOf(newSecret()) })}`,
@@ -312,8 +312,8 @@ describe('a file from elsewhere', () => {
     expect(code).toBe(1);
     expect(out).toMatch(/^Imported 2 keys\.\nRejected: 14 lines\.\n {2}line 2: is not valid JSON/);
     expect(out).toContain(`${rejected} has the rejected lines and the reasons.\n`);
-    const told = linesOf(readFileSync(rejected, 'utf8'));
-    expect(told.map(({ line, errors }) => [line, errors[0].field])).toEqual([
+    const reported = linesOf(readFileSync(rejected, 'utf8'));
+    expect(reported.map(({ line, errors }) => [line, errors[0].field])).toEqual([
       [2, ''],
       [3, 'hash'],
       [4, 'key'],
@@ -329,15 +329,15 @@ describe('a file from elsewhere', () => {
       [14, ''],
       [15, 'keyId'],
     ]);
-    expect(told[4].input).toMatchObject({ apiId, ratelimits: [{ name: 'requests', limit: 0, duration: 60_000 }] });
+    expect(reported[4].input).toMatchObject({ apiId, ratelimits: [{ name: 'requests', limit: 0, duration: 60_000 }] });
     expect(statSync(rejected).mode & 0o777).toBe(0o600);
     for (const written of [out, err, readFileSync(rejected, 'utf8')]) expect(written).not.toContain(plaintext);
     expect(await verify(secret, rootKey)).toMatchObject({ valid: true, name: 'the last' });
     expect(await keysIn(workspaceId)).toBe(2);
 
-    // Mended and fed back, the rest comes; and what was told of the first run is gone.
-    const mended = told.filter(({ line }) => line === 6).map(({ input }) => ({ ...input, ratelimits: [] }));
-    writeFileSync(file, textOf(mended));
+    // A corrected line is imported, and the file with the rejected lines of the first run is removed.
+    const corrected = reported.filter(({ line }) => line === 6).map(({ input }) => ({ ...input, ratelimits: [] }));
+    writeFileSync(file, textOf(corrected));
     expect(await cli(['import', file, '--workspace', workspaceId])).toMatchObject({
       code: 0,
       out: expect.stringMatching(/^Imported 1 key\.\n/),
@@ -368,7 +368,7 @@ describe('a file from elsewhere', () => {
     expect(await keysIn(workspaceId)).toBe(2);
   });
 
-  test('existing keys do not change, also when they are twice in the file', async () => {
+  test('existing keys do not change, also when the file has them twice', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
     const secret = newSecret();
@@ -426,7 +426,7 @@ describe('a file from elsewhere', () => {
 
     const child = spawnCli(['import', '-', '--workspace', workspaceId], env());
     child.stdin.on('error', () => {});
-    // It waits for the rest, in the middle of a line.
+    // It waits for the rest of a line.
     child.stdin.write(lines.slice(0, 1400).join('') + lines[1400]!.slice(0, 40));
     await vi.waitFor(async () => expect(await keysIn(workspaceId)).toBeGreaterThan(200), waiting);
     child.kill('SIGKILL');
@@ -489,7 +489,7 @@ describe('with a Redis of its own', () => {
     }
     const pagesRead = async () => {
       const { stdout } = spawnSync('redis-cli', ['-s', redis.url.slice('unix:'.length), 'info', 'commandstats']);
-      // The client sends a script whole the first time, by its digest from then on.
+      // The client sends the text of a script the first time, then its digest.
       return [...`${stdout}`.matchAll(/cmdstat_eval(?:sha)?:calls=(\d+)/g)].reduce(
         (sum, [, calls]) => sum + Number(calls),
         0,
@@ -499,7 +499,7 @@ describe('with a Redis of its own', () => {
     const child = spawnCli(['export', '--workspace', workspaceId], { TOLLGATE_DATA_DIR: dataDir });
     child.stdout.pause();
     await vi.waitFor(async () => expect(await pagesRead()).toBeGreaterThan(before), waiting);
-    // It asks for no more: half a second long the same number.
+    // It stops asking: the number stays the same for half a second.
     let asked = 0;
     await vi.waitFor(
       async () => {
@@ -510,7 +510,7 @@ describe('with a Redis of its own', () => {
       },
       { timeout: 15_000, interval: 500 },
     );
-    // Of fifty pages of 600 KB, one fills the pipe.
+    // The export has fifty pages of 600 KB, of which one fills the pipe.
     expect(asked - before).toBeLessThan(10);
 
     let count = 0;
@@ -574,13 +574,13 @@ test.each([
   [['import', '-', '--workspace', 'ws_nothing'], /^tollgate: There is no workspace ws_nothing\./],
   [['export'], /^error: required option '--workspace <id>' not specified/],
   [['import', '--workspace', 'ws_1'], /^error: missing required argument 'file'/],
-])('%j is refused in a line', async (args, line) => {
+])('%j is refused in one line', async (args, line) => {
   const { code, out, err } = await cli(args);
   expect({ code, out }).toEqual({ code: 1, out: '' });
   expect(err).toMatch(line);
 });
 
-test('an API or a file that is not there is refused in a line', async () => {
+test('a missing API or file is refused in one line', async () => {
   const of = ['--workspace', tollgate.workspaceId];
   expect((await cli(['export', ...of, '--api', 'api_nothing'])).err).toMatch(
     /^tollgate: There is no API api_nothing in ws_/,
@@ -602,7 +602,7 @@ describe('a workspace without room', () => {
     const { workspaceId } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'import', cliActor);
     const lines = keyLines(30, apiId);
-    // The root key and the API are there already.
+    // The root key and the API exist already.
     const dry = await run(lines, workspaceId, '--dry-run');
     expect(dry.code).toBe(1);
     expect(dry.err).toContain('12 of these exceed the maximum of 20 records per workspace (RECORDS_MAX).');
@@ -617,7 +617,7 @@ describe('a workspace without room', () => {
   });
 });
 
-test('imported keys are counted, as a hash does not show the length of its key', async () => {
+test('imported keys of unknown length are counted, as a hash does not contain the length of its key', async () => {
   const { workspaceId } = await createWorkspace();
   const apiId = await tollgate.store.apis.create(workspaceId, 'import', cliActor);
   const lines = textOf([
@@ -628,6 +628,6 @@ test('imported keys are counted, as a hash does not show the length of its key',
   expect(await importInto(workspaceId, lines, '--dry-run')).toMatchObject({ unknownLength: 2 });
   const { err } = await cli(['import', '-', '--workspace', workspaceId], lines);
   expect(err).toContain('Issued elsewhere: 2 of the keys.');
-  // What exists is not spoken of again.
+  // Existing keys are not counted.
   expect(await importInto(workspaceId, lines)).not.toHaveProperty('unknownLength');
 });

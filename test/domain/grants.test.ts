@@ -1,4 +1,4 @@
-// What root keys may do (docs/contract.md §5): src/domain/grants.ts by table, and lua/include/grants.lua held against it.
+// Grants of root keys (docs/contract.md §5): tests src/domain/grants.ts by tables, and compares lua/include/grants.lua with it.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -47,7 +47,7 @@ describe('parseGrant', () => {
     'api.*.verify_key\n',
     ' api.*.verify_key',
     'api.a\nb.verify_key',
-  ])('%j is none', (grant) => {
+  ])('%j is not a grant', (grant) => {
     expect(parseGrant(grant)).toBeUndefined();
   });
 
@@ -106,15 +106,15 @@ test('grants are stored each once', () => {
   expect(grantsText(['*', 'api.*.read_key', '*'])).toBe('\n*\napi.*.read_key\n');
 });
 
-/** holds_any of lua/include/grants.lua is asked for these only: the end of a grant names the resource as well. */
+/** Only one resource has this action. holds_any searches for the action alone, so it works for such actions only. */
 const ofOneResource = (action: string) =>
   Object.values(actions).filter((names) => (names as readonly string[]).includes(action)).length === 1;
 
-test('what decide.lua asks holds_any for is an action of one resource', () => {
+test('decide.lua calls holds_any for actions of one resource only', () => {
   expect(['verify_key', 'limit'].filter(ofOneResource)).toEqual(['verify_key', 'limit']);
 });
 
-test('Redis answers the same questions alike', async () => {
+test('lua/include/grants.lua returns the same', async () => {
   const pairs = Object.entries(actions).flatMap(([resource, names]) =>
     names.map((action) => ({ resource: resource as Resource, action: action as string })),
   );
@@ -127,7 +127,7 @@ test('Redis answers the same questions alike', async () => {
     grants: grants.map((one) => (one ? `${one[0].resource}.${one[1]}.${one[0].action}` : '*')),
     first: grants[0]?.[0],
   }));
-  // Half of the questions are about what the list's first grant is about, perhaps of another id.
+  // Half of the questions are about the resource and action of the first grant, some with another id.
   const question = fc
     .record({ list: lists, other: fc.constantFrom(...pairs), id, about: fc.boolean() })
     .map(({ list: { grants, first }, other, id, about }) => ({ grants, id, ...(about && first ? first : other) }));
@@ -156,7 +156,7 @@ test('Redis answers the same questions alike', async () => {
   );
 });
 
-/** Processor time of Redis for some Lua, in milliseconds. The bounds below are far above it, and far below a superlinear search. */
+/** The time of some Lua in Redis, in milliseconds. The tests' bounds are far above it, and far below that of a slow algorithm. */
 async function tookMs(body: string, args: string[]): Promise<number> {
   const timed = `local before = redis.call('TIME')
     ${body}
@@ -165,15 +165,15 @@ async function tookMs(body: string, args: string[]): Promise<number> {
   return Number(await lua.run(['names', 'clock', 'grants', 'rootKeys'], timed, 'tg:{none}', args)) / 1000;
 }
 
-test('Redis searches long grants once, whatever they are', async () => {
-  // With a pattern that tries every length of every id: 1 s.
+test('holds_any searches the text of the grants once, also if it is long', async () => {
+  // A pattern that tries every length of every id would take 1 s.
   const long = Array.from({ length: 1000 }, (_, index) => `api.api_${index}${'x'.repeat(240)}.read_analytics`);
   const search = `for _ = 1, 100 do if holds_any(ARGV[1], 'verify_key') then error('held') end end`;
   expect(await tookMs(search, [grantsText(long)])).toBeLessThan(300);
 });
 
-test('Redis compares two lists of grants by looking up each grant once', async () => {
-  // With a search of the text for each: 6 s.
+test('lacking_grant looks up each grant once', async () => {
+  // A search of the text for each grant would take 6 s.
   const many = Array.from({ length: 20_000 }, (_, index) => `api.api_${index}.read_key`);
   const compare = `if lacking_grant(grant_set(ARGV[1]), ARGV[2]) then error('not covered') end`;
   expect(await tookMs(compare, [grantsText(many), grantsText(many.toReversed())])).toBeLessThan(1000);

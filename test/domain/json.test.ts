@@ -1,4 +1,4 @@
-// JSON that stays text, against documents of which each is made twice from one tree: with white space, and without.
+// JSON as text. Each document is printed twice from the same tree: with white space, and without.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -8,12 +8,12 @@ interface Doc {
   /** With white space wherever JSON allows it. */
   loose: string;
   tight: string;
-  /** Where its members are: the last of a repeated name counts. */
+  /** The members of an object, with the last of a repeated name. */
   members: Map<string | number, Doc>;
 }
 
 const space = fc.string({ unit: fc.constantFrom(' ', '\n', '\t', '\r'), maxLength: 3 });
-/** Characters in strings as they may be written: plain, escaped, or as a code. */
+/** Characters of strings in the forms that JSON allows: plain, escaped, or as a code. */
 const character = fc.oneof(
   fc.constantFrom(..."ab ,:{}[]/'", ' ', '\u00e9', '😀', '\\"', '\\\\', '\\/', '\\b', '\\f', '\\n', '\\r', '\\t'),
   fc.constantFrom('\\u0041', '\\u000A', '\\u0000', '\\ud83d\\ude00', '\\u0022', '\\u005C'),
@@ -59,7 +59,7 @@ const { doc: documents } = fc.letrec<{ doc: Doc }>((tie) => ({
   ),
 }));
 
-/** Every place in a document, with the path to it. */
+/** Every value in a document, with the path to it. */
 function places(doc: Doc, path: (string | number)[] = []): { path: (string | number)[]; doc: Doc }[] {
   const below = [...doc.members].flatMap(([name, member]) => places(member, [...path, name]));
   return [{ path, doc }, ...below];
@@ -90,7 +90,7 @@ describe('memberText', () => {
     );
   });
 
-  test('parses to what JSON.parse finds there', () => {
+  test('parses to the value that JSON.parse returns', () => {
     fc.assert(
       fc.property(whole, ({ text, doc }) => {
         for (const { path } of places(doc)) {
@@ -176,7 +176,7 @@ describe('print', () => {
     );
   });
 
-  test('puts text in as it stands, however deep', () => {
+  test('inserts text unchanged, at any depth', () => {
     fc.assert(
       fc.property(whole, values, ({ doc }, value) => {
         expect(print({ value, list: [new JsonText(doc.tight)], meta: new JsonText(doc.tight) })).toBe(
@@ -187,7 +187,7 @@ describe('print', () => {
     );
   });
 
-  test('leaves out what is undefined, and keeps null', () => {
+  test('omits undefined members, and keeps null', () => {
     const absent: undefined = undefined;
     expect(print({ a: absent, b: null, c: { d: absent }, e: [absent, 1] })).toBe('{"b":null,"c":{},"e":[null,1]}');
   });

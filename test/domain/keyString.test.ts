@@ -23,18 +23,18 @@ function crc32(text: string): number {
   return ~crc >>> 0;
 }
 
-/** The number that base58 text stands for. */
+/** The number that a base58 text represents. */
 const numberOf = (text: string): bigint =>
   [...text].reduce((number, digit) => number * 58n + BigInt(alphabet.indexOf(digit)), 0n);
 
-/** Anyone's check of a key string, without the server. */
+/** Checks a key string without the server, as anyone can. */
 const looksReal = (key: string) => numberOf(key.slice(-6)) === BigInt(crc32(key.slice(0, -6)));
 
 const prefixes = fc.option(fc.stringMatching(/^[a-zA-Z0-9_]{1,16}$/), { nil: undefined });
 const byteLengths = fc.oneof(fc.integer({ min: 16, max: 255 }), fc.constantFrom(16, 255));
 
 describe('an API key string', () => {
-  test('is its prefix, random base58 of so many bytes, and the checksum of both', () => {
+  test('is its prefix, base58 of `byteLength` random bytes, and the checksum of both', () => {
     fc.assert(
       fc.property(prefixes, byteLengths, (prefix, byteLength) => {
         const { key, start } = createKeyString({ prefix, byteLength });
@@ -43,7 +43,7 @@ describe('an API key string', () => {
         const random = key.slice(head.length, -6);
         expect(key.slice(head.length)).toMatch(base58);
         expect(looksReal(key)).toBe(true);
-        // So many bytes: leading zero bytes are leading ones, as base58 has it.
+        // In base58, leading zero bytes are leading ones, so the length is known.
         const zeros = random.length - random.replace(/^1+/, '').length;
         const number = numberOf(random);
         const bytes = number === 0n ? 0 : Math.ceil(number.toString(16).length / 2);
@@ -60,7 +60,7 @@ describe('an API key string', () => {
     expect(new Set(keys).size).toBe(keys.length);
   });
 
-  test('with any one character changed, or two neighbours swapped, no longer fits its checksum', () => {
+  test('with any one character changed, or two neighbours swapped, does not match its checksum', () => {
     fc.assert(
       fc.property(prefixes, fc.nat(), fc.nat(), (prefix, where, shift) => {
         const { key } = createKeyString({ prefix, byteLength: 16 });
@@ -133,7 +133,7 @@ describe('a root key string', () => {
     `root_${'1'.repeat(16)}_a}b`,
     createKeyString({ byteLength: 16 }).key,
     createKeyString({ prefix: 'root', byteLength: 16 }).key,
-  ])('%j tells none', (key) => {
+  ])('%j has no workspace', (key) => {
     expect(workspaceOfRootKey(key)).toBeUndefined();
   });
 });

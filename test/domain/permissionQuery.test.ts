@@ -1,5 +1,5 @@
 // Permission queries (docs/contract.md §7): parsed in src/domain/permissionQuery.ts, evaluated in lua/include/permissions.lua.
-// Both are held against a tree that is evaluated by hand; the text of the query is printed from the tree.
+// Both are compared with a tree that the test evaluates itself, and from which it prints the query.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -12,7 +12,7 @@ const lua = snippets();
 
 type Tree = { slug: string } | { and: Tree[] } | { or: Tree[] };
 
-/** Few parts, so that slugs and grants meet; some look like operators. */
+/** A few parts, so that slugs and grants match often. Some look like operators. */
 const part = fc.constantFrom('docs', 'read', 'own', 'a', 'and', 'OR', 'android');
 const slug = fc
   .array(part, { minLength: 1, maxLength: 4 })
@@ -35,7 +35,7 @@ const anyCase = (word: string) =>
     return [...word].map((letter, index) => (uppers[index] ? letter.toUpperCase() : letter)).join('');
   });
 
-/** The text of a tree: parentheses where AND holds an OR, and at random elsewhere. */
+/** The text of a tree: with parentheses where AND contains an OR, and some at random. */
 function textOf(tree: Tree, within: 'and' | 'or' = 'or'): fc.Arbitrary<string> {
   if ('slug' in tree) return parenthesise(fc.constant(tree.slug), false);
   const kind = 'and' in tree ? 'and' : 'or';
@@ -61,7 +61,7 @@ const parenthesise = (text: fc.Arbitrary<string>, needed: boolean): fc.Arbitrary
 
 const queries = trees.chain((tree) => textOf(tree).map((text) => ({ tree, text })));
 
-/** docs/contract.md §7, word for word: a grant covers itself, and `documents.*` whatever goes on after `documents.`. */
+/** docs/contract.md §7: a permission covers itself, and `documents.*` covers everything that begins with `documents.`. */
 const covers = (grant: string, wanted: string) =>
   grant === wanted || (grant.endsWith('.*') && wanted.startsWith(grant.slice(0, -1)));
 
@@ -73,7 +73,7 @@ function holds(tree: Tree, grants: readonly string[]): boolean {
 
 const grantLists = fc.array(fc.oneof(slug, wildcard), { maxLength: 6 });
 
-describe('a query means what its tree means', () => {
+describe('a query has the result of its tree', () => {
   test('when Redis evaluates it, on the permissions of a key and of its roles', async () => {
     await fc.assert(
       fc.asyncProperty(
@@ -201,7 +201,7 @@ describe('parsing', () => {
     );
   });
 
-  test('a query with something appended that cannot follow is pointed at there', () => {
+  test('an invalid continuation of a query is reported at its position', () => {
     fc.assert(
       fc.property(queries, fc.constantFrom(')', ' x', ' (', ' ) AND y'), ({ text }, more) => {
         expect(positionOf(text + more)).toBe(text.length + more.search(/\S/));
@@ -210,7 +210,7 @@ describe('parsing', () => {
     );
   });
 
-  test('a query cut short between two words is pointed at its end, unless it is whole', () => {
+  test('an incomplete query is reported at its end', () => {
     fc.assert(
       fc.property(queries, fc.nat(), ({ text }, where) => {
         const short = text.slice(0, where % (text.length + 1)).replace(/[^\s()]+$/, '');
@@ -221,7 +221,7 @@ describe('parsing', () => {
     );
   });
 
-  test('a hundred permissions parse; the hundred and first is pointed at', () => {
+  test('a hundred permissions parse; the position of the hundred and first is reported', () => {
     const hundred = Array.from({ length: 100 }, (_, index) => `p${index}`).join(' OR ');
     expect(parsePermissionQuery(hundred)).toHaveLength(199);
     expect(positionOf(`${hundred} OR more`)).toBe(hundred.length + 4);
@@ -232,7 +232,7 @@ describe('parsing', () => {
     expect(positionOf('('.repeat(1000))).toBe(1000);
   });
 
-  test('the message names a character whole', () => {
+  test('the message has a whole character, also beyond 16 bits', () => {
     expect(() => parsePermissionQuery('a OR 🔑')).toThrow('Unexpected character "🔑"');
   });
 });

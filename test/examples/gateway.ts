@@ -1,5 +1,5 @@
-// What every gateway's example promises, tried with the real gateway between a client and an API, before a Tollgate as it is
-// run. Each example runs twice: as it is written (closed), and with the change that its own comment names (open).
+// The tests of every gateway example: the real gateway between a client and an API, with the built Tollgate. Each example runs
+// twice: as written (closed), and with the change that its own comment describes (open).
 
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -19,37 +19,37 @@ import { testIf } from '../support/testIf.ts';
 import { startMsMax, startTollgate, type Tollgate } from './tollgate.ts';
 
 export interface GatewayExample {
-  /** Below examples/. */
+  /** The path below examples/. */
   file: string;
-  /** What makes it open, as texts of the example and what replaces them; undefined where the gateway cannot. */
+  /** The changes that make it open, as texts and their replacements; undefined if the gateway has no open mode. */
   open: readonly (readonly [from: string, to: string])[] | undefined;
-  /** Why it cannot run here; undefined where it can. */
+  /** The reason why it cannot run on this machine; undefined if it can. */
   missing: () => string | undefined;
-  /** Starts the gateway with the example, whose addresses are those of this run. */
+  /** Starts the gateway with the example, after the addresses were replaced by those of the test. */
   start(dir: string, example: string, port: number): Program | Promise<Program>;
-  /** The addresses in the example; `listen` where it is not another file that names it. */
+  /** The addresses in the example; without `listen` if another file has it. */
   addresses: { listen?: string; tollgate: string; api: string };
-  /** The status where Tollgate itself is away, or hangs. */
+  /** The status when Tollgate is unreachable or hangs. */
   away: number;
-  /** The status where Tollgate refuses the gateway's own settings, such as its root key. */
+  /** The status when Tollgate refuses the gateway's own settings, such as its root key. */
   misconfigured: number;
-  /** It cannot tell that from a Tollgate that is away, and so lets requests pass where it is open. */
+  /** It cannot tell such a refusal from an unreachable Tollgate, and so lets requests pass in open mode. */
   openWhenMisconfigured?: true;
-  /** It waits for a Tollgate that hangs for longer than a test does. */
+  /** It waits for a Tollgate that hangs for longer than a test may take. */
   waitsForTollgate?: true;
-  /** A client sees RateLimit in answers that are not refusals. */
+  /** Responses other than refusals have the header RateLimit. */
   ratelimitOnSuccess: boolean;
-  /** The status for 6 KB of a header that is neither the key nor a cookie, where it is not 200. */
+  /** The status for a header of 6 KB that is neither the key nor a cookie, if it is not 200. */
   largeHeader?: number;
-  /** The status for a URL of 6 KB, where it is not 200. */
+  /** The status for a URL of 6 KB, if it is not 200. */
   longUrl?: number;
-  /** How it takes HTTP/2 without TLS: on the port it has, or with these changes on another one. */
+  /** How it accepts HTTP/2 without TLS: on the same port, or with these changes on another one. */
   http2?: 'same port' | ((port: number) => readonly (readonly [from: string, to: string])[]);
-  /** What else there is to say of it. */
+  /** Further tests of this gateway. */
   more?(context: Context): void;
 }
 
-/** Says on the terminal, too, that a program is missing: a skipped test is easily overlooked. */
+/** Prints on the terminal that a program is missing, because a skipped test is easily overlooked. */
 export const missingProgram =
   (program: string, ...args: string[]) =>
   (): string | undefined =>
@@ -71,7 +71,7 @@ interface Running {
 export interface Context {
   tollgate: () => Tollgate;
   closed: () => Running;
-  /** Another one with these changes, until the end of the test. */
+  /** Another gateway with these changes, until the end of the test. */
   start: (changes: readonly (readonly [string, string])[]) => Promise<Running>;
   newKey: (more?: Partial<InputOf<'keys.createKey'>>) => Promise<{ key: string; keyId: string }>;
   ask: Ask;
@@ -89,13 +89,13 @@ interface AskOptions {
   headers?: readonly string[];
   body?: string;
   open?: boolean;
-  /** The port of a gateway other than the two. */
+  /** The port of another gateway than the open and the closed one. */
   port?: number;
   on?: Connection;
 }
 type Ask = (path: string, options?: AskOptions) => Promise<Answer>;
 
-/** A connection of a client that sends what it is told to, letter by letter. */
+/** A connection of a client that sends exactly the given bytes. */
 class Connection {
   readonly socket: Socket;
   #buffer = Buffer.alloc(0);
@@ -149,7 +149,7 @@ class Connection {
     return this.#take(count).toString();
   }
 
-  /** The next answer; interim ones are passed over. */
+  /** The next response. Interim responses are skipped. */
   async answer(): Promise<Answer> {
     const status = Number((await this.#line()).split(' ')[1]);
     const headers = new Map<string, string>();
@@ -173,11 +173,11 @@ class Connection {
     return { status, headers, text };
   }
 
-  /** What comes without being framed, after an upgrade. */
+  /** Bytes received without HTTP framing, after an upgrade. */
   read = (count: number): Promise<string> => this.#bytes(count);
 }
 
-/** Paths that a lenient API takes for /documents or below. */
+/** Paths that a lenient API serves as /documents or below. */
 const documents = [
   '/documents',
   '/documents/',
@@ -224,7 +224,7 @@ const documents = [
   '/..//documents',
 ];
 
-/** Paths that are /documents for a gateway that reads them, and not for an API that does not, or the other way round. */
+/** Paths that are /documents to a gateway that normalises them and not to an API that does not, or the other way round. */
 const twoWays = [
   '/documents/../other',
   '/documents/%2e%2e/other',
@@ -239,7 +239,7 @@ const twoWays = [
   '/other/..%3b/documents',
 ];
 
-/** Every reading of a path by some API: decoded or not, with dots and slashes resolved or not, in any order. */
+/** All interpretations of a path by APIs: decoded or not, with dots and slashes resolved or not, in any order. */
 function readings(url: string): Set<string> {
   const path = url.replace(/^https?:\/\/[^/]*/i, '').replace(/[?#].*$/s, '');
   const decode = (text: string) =>
@@ -259,7 +259,7 @@ function readings(url: string): Set<string> {
     },
   ];
   const found = new Set([path]);
-  // It grows while it is gone through. One pass of decoding: an API that decodes twice is beyond any gateway.
+  // The set grows during the loop. Only one pass of decoding: no gateway can protect an API that decodes twice.
   for (const text of found) for (const step of steps) if (step !== decode || text === path) found.add(step(text));
   return found;
 }
@@ -378,7 +378,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       }
     };
 
-    test('a valid key passes: the API learns whose it is, and does not get the key', async () => {
+    test('a valid key passes: the API gets its owner, and does not get the key', async () => {
       const { key, keyId } = await newKey({
         externalId: 'ada',
         meta: { plan: 'pro ✓' },
@@ -408,7 +408,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       }
     });
 
-    test('refusals say why: 401 with a challenge, 403, 429 with the time to wait; in JSON, with the code', async () => {
+    test('refusals have the reason: 401 with a challenge, 403, 429 with the time to wait; in JSON, with the code', async () => {
       const { key, keyId } = await newKey();
       await tollgate.ok('keys.updateKey', { keyId, enabled: false });
       const { key: spent } = await newKey({ credits: { remaining: 0 } });
@@ -436,7 +436,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect(reached).toEqual([]);
     });
 
-    test('two places with two permissions: each needs its own', async () => {
+    test('two routes with two permissions: each needs its own', async () => {
       const { key } = await newKey();
       const { key: reader } = await newKey({ permissions: ['documents.read'] });
       const { key: other } = await newKey({ permissions: ['documents.write'] });
@@ -471,7 +471,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       },
     );
 
-    test('what the client sends under Tollgate’s names reaches neither Tollgate nor the API', async () => {
+    test('headers of the client with Tollgate’s names reach neither Tollgate nor the API', async () => {
       const { key, keyId } = await newKey({ credits: { remaining: 1000 } });
       const names = [
         'Root-Key',
@@ -493,7 +493,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       for (const isOpen of open ? [false, true] : [false]) {
         for (const headers of [forged, ...forged.map((line) => [line])]) {
           const { status } = await ask('/', { key, headers, open: isOpen });
-          // Envoy and others may refuse what is sent twice or has underscores.
+          // Envoy and others may refuse headers that are duplicate or have underscores.
           expect([200, 400]).toContain(status);
         }
       }
@@ -505,7 +505,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect(credits!.remaining).toBe(1000 - reached.length);
     }, 60_000);
 
-    test('refusals keep the client’s connection, with a body as well', async () => {
+    test('refusals do not close the client’s connection, also with a body', async () => {
       const { key } = await newKey({ ratelimits: [{ ...requests, limit: 1 }] });
       const { key: well } = await newKey();
       const connection = new Connection(closed.port);
@@ -523,7 +523,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect((await ask('/', { key: well, on: connection })).status).toBe(200);
     });
 
-    test('large headers and bodies of a client pass, and the API’s errors are its own', async () => {
+    test('large headers and bodies of a client pass, and errors of the API are passed on', async () => {
       const { key } = await newKey();
       const cookie = `Cookie: ${'c'.repeat(6_000)}`;
       expect((await ask('/', { key, headers: [cookie] })).status).toBe(200);
@@ -548,7 +548,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       }
     });
 
-    test('a key with fifty limits is answered with all of them', async () => {
+    test('a key with fifty limits gets a response with all of them', async () => {
       const ratelimits = Array.from({ length: 50 }, (_, index) => ({
         ...requests,
         limit: 1,
@@ -609,7 +609,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       },
     );
 
-    test('connections to Tollgate are kept', async () => {
+    test('connections to Tollgate are reused', async () => {
       const { key } = await newKey();
       await ask('/', { key });
       const port = Number(new URL(tollgate.url).port);
@@ -655,7 +655,7 @@ export function describeGateway(name: string, example: GatewayExample) {
     }
     example.more?.({ tollgate: () => tollgate, closed: () => closed, start, newKey, ask, reached });
 
-    /** What is open lets everything pass, with nothing in it that Tollgate did not say. */
+    /** The open gateway lets the request pass, without any header in Tollgate's names. */
     async function expectOpen(path: string, key: string | undefined) {
       reached.length = 0;
       const headers = ['X-Tollgate-Key-Id: forged', 'X-Tollgate-Code: VALID', 'X-Tollgate-Meta-Plan: forged'];
@@ -667,7 +667,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect(JSON.stringify(reached)).not.toContain(key ?? 'forged');
     }
 
-    test('a Redis that hangs: closed answers 503, after a moment at once; open lets pass; then all is well by itself', async () => {
+    test('a Redis that hangs: closed responds 503, soon immediately; open lets requests pass; both recover without intervention', async () => {
       const { key } = await newKey();
       onTestFinished(() => void tollgate.redis.child.kill('SIGCONT'));
       tollgate.redis.child.kill('SIGSTOP');
@@ -708,14 +708,14 @@ export function describeGateway(name: string, example: GatewayExample) {
           timeout: 3_000,
           interval: 20,
         });
-        // Tollgate finds the checks in its sockets, though their senders have gone.
+        // Tollgate still receives the checks, although the gateway has given up.
         await delay(200);
         const { credits } = await tollgate.ok('keys.getKey', { keyId });
         expect(credits!.remaining).toBeGreaterThanOrEqual(open ? 998 : 999);
       },
     );
 
-    test('a root key that Tollgate refuses is the operator’s fault, and passes nothing, not even open', async () => {
+    test('a root key that Tollgate refuses is the operator’s fault: no request passes, also in open mode', async () => {
       const { key } = await newKey();
       const setEnabled = (enabled: boolean) =>
         tollgate.ok('rootKeys.updateRootKey', { rootKeyId: gatewayRootKeyId, enabled });
@@ -730,7 +730,7 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect((await ask('/', { key })).status).toBe(200);
     });
 
-    test('a Tollgate that is away: closed refuses, open lets pass', async () => {
+    test('an unreachable Tollgate: closed refuses, open lets requests pass', async () => {
       const { key } = await newKey();
       await tollgate.server.stop();
       expect(tollgate.server.printed()).not.toContain(key);
@@ -743,7 +743,7 @@ export function describeGateway(name: string, example: GatewayExample) {
   });
 }
 
-/** The connections to a port of this machine, those just closed with them, by the ports at both ends. */
+/** The connections to a port of this machine, including those just closed, by the ports at both ends. */
 function connectionsTo(port: number): string[] {
   const hex = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
   const lines = readFileSync('/proc/net/tcp', 'utf8').trim().split('\n').slice(1);

@@ -1,5 +1,5 @@
-// The gateways' examples as texts, also where a gateway is not here to be run: what they name is what the server has, and
-// the page that shows them does not say otherwise.
+// The texts of the gateway examples, also where the gateway is not installed: every header and setting that they name exists,
+// and the page that contains them is equal.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
@@ -35,14 +35,14 @@ test('the nginx configuration in docs/gateways.md is the file', () => {
 describe.each(files)('examples/%s', (file) => {
   const text = read(file);
 
-  test('names only headers and settings there are', () => {
+  test('names only existing headers and settings', () => {
     const headers = text.match(/\bx-tollgate-[a-z-]*[a-z]/gi) ?? [];
     expect(headers.filter((name) => !known.includes(name.toLowerCase()))).toEqual([]);
     const variables = text.match(/\bGATEWAY_[A-Z_]+\b/g) ?? [];
     expect(settings.map(({ variable }) => variable)).toEqual(expect.arrayContaining(variables));
   });
 
-  test('asks at the path there is, or is part of one that does', () => {
+  test('uses the path of the gateway check, or belongs to an example that does', () => {
     if (file !== 'haproxy/haproxy.cfg') expect(text).toContain(gatewayPath);
   });
 

@@ -12,7 +12,7 @@ describeGateway('HAProxy', {
   missing: missingProgram('haproxy', '-v'),
   start(dir, example, port) {
     const lua = readFileSync('examples/haproxy/tollgate.lua', 'utf8');
-    // Several of them run on this machine.
+    // Several instances run on this machine.
     const own = (text: string) => text.replace('abns@tollgate', `abns@tollgate-${port}`);
     writeFileSync(join(dir, 'tollgate.lua'), own(lua));
     writeFileSync(join(dir, 'broken.lua'), own(lua.replace('local headers =', 'local headers = nothing.of.it')));
@@ -25,7 +25,7 @@ describeGateway('HAProxy', {
   ratelimitOnSuccess: true,
   http2: (port) => [['    default_backend api', `    bind 127.0.0.1:${port} proto h2\n    default_backend api`]],
   more({ start, newKey, ask, reached }) {
-    test('an error in the Lua passes nothing, though HAProxy goes on after it', async () => {
+    test('after an error in the Lua no request passes, though HAProxy continues', async () => {
       for (const mode of ['closed', 'open']) {
         const { port } = await start([
           ['/etc/haproxy/tollgate.lua', '/etc/haproxy/broken.lua'],

@@ -1,4 +1,4 @@
-// examples/middleware: each program started as its first lines say, in front of a Tollgate as it is run.
+// examples/middleware: each program, started as its first lines describe, with the built Tollgate.
 
 import { readdirSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -45,7 +45,7 @@ describe.each(programs)('%s', (name) => {
   };
   const newKey = async (more: object) => (await tollgate.ok('keys.createKey', { apiId, ...more })).key;
 
-  test('a valid key passes, and the program knows whose it is', async () => {
+  test('a valid key passes, and the program gets its owner', async () => {
     const key = await newKey({ externalId: 'ada' });
     expect(await ask(`Bearer ${key}`)).toMatchObject({ status: 200, text: '{"hello":"ada"}', retryAfter: null });
   });
@@ -61,7 +61,7 @@ describe.each(programs)('%s', (name) => {
     expect(await ask(`Bearer ${await newKey({ enabled: false })}`)).toMatchObject({ status: 403, challenge: null });
   });
 
-  test('429 beyond the limit, with the seconds to wait; beyond the credits, without', async () => {
+  test('429 with Retry-After if the limit is exceeded, and without it if the credits are used up', async () => {
     const key = await newKey({ ratelimits: [{ name: 'requests', limit: 1, duration: 3_600_000, autoApply: true }] });
     expect((await ask(`Bearer ${key}`)).status).toBe(200);
     const limited = await ask(`Bearer ${key}`);
@@ -86,7 +86,7 @@ describe.each(programs)('%s', (name) => {
       for (const env of [unset, { ...set, [setting]: '' }]) {
         const started = run(process.execPath, [`examples/middleware/${name}`], { env });
         onTestFinished(async () => void (await started.stop()));
-        // One that listens is stopped, so that a server that starts fails here at once.
+        // A program that listens is stopped, so that the test fails at once if it starts.
         started.child.stdout!.once('data', () => void started.stop());
         expect(await started.ended).toBe(1);
         expect(started.err).toMatch(new RegExp(`^Set .*${setting}.*\n$`));
@@ -95,7 +95,7 @@ describe.each(programs)('%s', (name) => {
     },
   );
 
-  test('failOpen: without Tollgate everything passes, unchecked; with a root key that is not accepted nothing does', async () => {
+  test('failOpen: without Tollgate every request passes unchecked; with a refused root key none does', async () => {
     const key = await newKey({});
     const startOpen = async (more: Record<string, string>) => {
       const { started, at } = await start({ FAIL_OPEN: 'true', ...more });
@@ -113,7 +113,7 @@ describe.each(programs)('%s', (name) => {
     expect((await ask(`Bearer ${key}`, well)).status).toBe(200);
   });
 
-  test('503 without Tollgate, with a root key that is not accepted, and nothing of the key printed', async () => {
+  test('503 without Tollgate or with a refused root key, and the key is not printed', async () => {
     const key = await newKey({});
     const wrong: Record<string, string>[] = [
       { TOLLGATE_URL: 'http://127.0.0.1:9' },
@@ -131,7 +131,7 @@ describe.each(programs)('%s', (name) => {
 });
 
 describe('without Redis', () => {
-  test.each([503, 200])('%i from each of them, closed or open, within a second or so', async (status) => {
+  test.each([503, 200])('%i from each program, closed or open, within about a second', async (status) => {
     const { key } = await tollgate.ok('keys.createKey', { apiId });
     const env = { TOLLGATE_URL: tollgate.url, TOLLGATE_ROOT_KEY: tollgate.rootKey, PORT: '0', PATH: process.env.PATH };
     const failOpen = status === 200 ? { FAIL_OPEN: 'true' } : {};

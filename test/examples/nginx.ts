@@ -2,10 +2,10 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Program, run } from '../support/processes.ts';
 
-/** nginx with this for its http block. */
+/** nginx with this text in its http block. */
 export function startNginx(dir: string, example: string, before = ''): Program {
   const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((name) => `${name}_temp_path ${dir}/${name};`);
-  // The workers of a master that is root are somebody else, who may not write here.
+  // When nginx runs as root, its workers run as another user, which may not write here.
   const user = process.getuid?.() === 0 ? 'user root;' : '';
   const conf = `${before} ${user} daemon off; worker_processes 1; pid ${dir}/pid; error_log ${dir}/error.log;
     events {}

@@ -1,4 +1,4 @@
-// What the examples are put before: a built Tollgate on a Redis of its own that can be taken away.
+// A built Tollgate for the tests of examples, on a Redis that a test can stop.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { type Client, openClient } from '../support/client.ts';
 import { addressOf, build, firstRootKeyOf, runRedis, runServer } from '../support/processes.ts';
 
-/** What a hook that starts a Tollgate may take: it builds first, which other tests may be doing as well. */
+/** The timeout of a hook that starts a Tollgate. It builds first, at the same time as other tests. */
 export const startMsMax = 180_000;
 
-/** A built server with a workspace and a root key, on a redis-server of its own. */
+/** A built server with a workspace and a root key, on its own redis-server. */
 export async function startTollgate(
   env: (rootKey: string, ok: Ok) => Promise<Record<string, string>> | Record<string, string> = () => ({}),
 ) {
@@ -18,7 +18,7 @@ export async function startTollgate(
   const redis = await runRedis(dir);
 
   const serve = (more: Record<string, string>) => runServer({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '500', ...more });
-  // Once for the first root key, with which settings of the second run are made.
+  // The first run prints the first root key, which the settings of the second run use.
   const first = serve({});
   const rootKey = await firstRootKeyOf(first);
   const client = openClient(await addressOf(first), rootKey);

@@ -28,7 +28,7 @@ describeGateway('Traefik', {
   waitsForTollgate: true,
   longUrl: 431,
   more({ tollgate }) {
-    test('UWS_HTTP_MAX_HEADERS_SIZE lets a check have larger headers', async () => {
+    test('UWS_HTTP_MAX_HEADERS_SIZE allows larger headers in a check', async () => {
       const server = runServer({ REDIS_URL: tollgate().redis.url, UWS_HTTP_MAX_HEADERS_SIZE: '16384' });
       onTestFinished(async () => void (await server.stop()));
       const headers = { 'x-forwarded-uri': `/?${'q'.repeat(12_000)}`, 'x-tollgate-root-key': tollgate().rootKey };

@@ -1,5 +1,5 @@
-// A workspace with a long history that asks for all of it, over and over. What it reads must not be held in memory, nor keep
-// the server from anybody else.
+// A workspace with a long history that queries all of it, repeatedly. The server must not keep the history in memory, and
+// must still serve other workspaces.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { keyRecordsOf } from '../support/usage.ts';
@@ -39,7 +39,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rig.stop());
 
-test('the history of all keys, eight queries at a time, is added up without being held', async () => {
+test('the history of all keys, eight queries at a time, is added up without being kept in memory', async () => {
   const other = (seconds: number) =>
     atRate(50, seconds, () => rig.send('keys.verifyKey', JSON.stringify({ key: otherKey }), otherRootKey));
   await other(1); // Warm.
@@ -64,7 +64,7 @@ test('the history of all keys, eight queries at a time, is added up without bein
         expect(status, body.slice(0, 200)).toBe(200);
         const rows = JSON.parse(body).data as { count: number }[];
         const counted = rows.reduce((sum, { count }) => sum + count, 0);
-        // All but the hours of the first day that lie before `start`.
+        // All but the hours of the first day before `start`.
         expect(counted).toBeGreaterThan(4 * keysCount * (days - 1) * 24);
         expect(counted).toBeLessThanOrEqual(4 * hoursInAll);
         queries++;
@@ -75,7 +75,7 @@ test('the history of all keys, eight queries at a time, is added up without bein
   const [seen] = await Promise.all([
     other(8),
     ...Array.from({ length: 6 }, () => ask(['externalId', 'outcome'])),
-    // Some rows too many for one answer.
+    // Slightly more rows than one response may have.
     ...Array.from({ length: 2 }, () => ask(['keyId'])),
   ]);
   expect(queries).toBeGreaterThan(0);

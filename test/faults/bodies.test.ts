@@ -1,5 +1,5 @@
-// Bodies as long as they may be, legal and illegal, of every operation: how long one holds the event loop at most, and how
-// much memory it takes. In the processor time of the main thread, as the clock also tells what else the machine does.
+// Bodies of the maximum length, valid and invalid, for every operation: how long one blocks the event loop, and how much memory
+// it takes. Time is processor time of the main thread, because wall-clock time includes what other processes do.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,7 +19,7 @@ import { report } from './report.ts';
 const isLong = process.env.FAULTS_RESULTS !== undefined;
 const operations: readonly AnyOperation[] = registry;
 const { bodyBytesMax } = loadConfig({});
-/** What one body may hold the event loop, and take: on a machine that does nothing else, or anything. */
+/** Limits for one body: on an otherwise idle machine, and on any machine. */
 const heldMsMax = isLong ? 50 : 150;
 const heapMbMax = 64;
 
@@ -49,7 +49,7 @@ async function costOnce(path: string, body: string, rootKey: string): Promise<Co
   return cost;
 }
 
-/** The least of some: code that runs for the first time is slow, and a full collection of garbage may fall into any turn. */
+/** The minimum of several runs: code that runs for the first time is slow, and any turn may contain a full garbage collection. */
 async function costOf(path: string, body: string, rootKey = tollgate.rootKey): Promise<Cost> {
   let least = await costOnce(path, body, rootKey);
   for (let run = 0; run < 4 && (least.heldMs > heldMsMax || least.heapMb > heapMbMax); run++) {
@@ -65,7 +65,7 @@ async function costOf(path: string, body: string, rootKey = tollgate.rootKey): P
 
 const few = ['items {}', 'objects of 20 names each', 'nested arrays'];
 
-/** Long bodies for an operation: all of it, or one of its members, is a long value. Lists of those that take long ones get all of them. */
+/** Long bodies for an operation: the whole body, or one of its members, is a long value. Operations with lists get all values. */
 function* longBodiesOf({ name, input }: AnyOperation): Generator<[what: string, body: string]> {
   const { properties = {} } = input as unknown as { properties?: Record<string, { items?: unknown }> };
   const bytes = bodyBytesMax - 5000;

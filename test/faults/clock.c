@@ -1,6 +1,6 @@
-/* Preloaded into a Redis: its clock is this machine's plus the seconds that the file CLOCK_FILE begins with (an int64), read
-   anew each time. Intervals (CLOCK_MONOTONIC) stay true. (libfaketime ends in a recursion with the jemalloc of Debian's
-   redis-server.) */
+/* Preloaded into a Redis. Its clock is this machine's clock plus the seconds at the beginning of the file CLOCK_FILE (an
+   int64), which is read at each call. CLOCK_MONOTONIC is not changed. (libfaketime recurses without end with the jemalloc of
+   Debian's redis-server.) */
 
 #define _GNU_SOURCE
 #include <fcntl.h>

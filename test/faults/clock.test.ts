@@ -1,7 +1,7 @@
-// Redis's clock steps back and forth by an hour while the server serves (clock.c, preloaded into the real redis-server): a step back
-// opens no limit and shuts none for longer than its duration, no refill applies twice, no key comes back to life unless the
-// clock says so, and every answer is counted once. A step forward is time that has passed.
-// (What Redis itself expires after a step forward is gone after the step back: by its clock that time has passed.)
+// Redis's clock steps back and forth by an hour while the server serves (clock.c, preloaded into the real redis-server). A
+// step back opens no limit, and closes none for longer than its duration. No refill applies twice, no expired key becomes
+// valid unless the clock is before its expiry, and every response is counted once. A step forward is time that has passed.
+// (What Redis expires after a step forward is still gone after the step back: by its clock that time has passed.)
 
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ test.skipIf(!compiles)(
   async () => {
     const dir = temporaryDir();
     const file = join(dir, 'clock');
-    // Half past eleven at night, tomorrow: a step of an hour crosses midnight, and with it a daily refill.
+    // 23:30, tomorrow: a step of an hour crosses midnight, and with it a daily refill.
     const halfPastEleven = (Math.floor(Date.now() / dayMs) + 2) * dayMs - hourMs / 2;
     const offsetS = Math.round((halfPastEleven - Date.now()) / 1000);
     const setClock = (byHours: number) => {
@@ -43,7 +43,7 @@ test.skipIf(!compiles)(
       await vi.waitFor(async () =>
         expect(Math.abs((await nowMs()) - halfPastEleven - toHours * hourMs)).toBeLessThan(120_000),
       );
-      // What Redis itself expires, it has expired before anybody looks.
+      // Redis removes expired records before the test reads them.
       await vi.waitFor(() => redis.admin.dbsize());
     }
 
@@ -108,7 +108,7 @@ test.skipIf(!compiles)(
     await create();
     await expectGone();
 
-    // 23:30 again: by this clock an hour went by.
+    // 23:30 again: by this clock an hour has passed.
     await step(0);
     expect(await admitted(verified(long.key))).toBe(0);
     expect(await admitted(() => limit('long', 3 * hourMs))).toBe(0);
@@ -125,19 +125,19 @@ test.skipIf(!compiles)(
     expect(await credits(refilled)).toBe(90);
     expect((await verify(expiring.key)).code).toBe('EXPIRED');
     expect((await call('apis.getApi', { apiId }, root.key)).code).toBe('root_key_expired');
-    // The sweeper brings the balance of the other up to date, which is then spent, so that a second refill would show.
+    // The sweeper refills the other key, whose balance is then spent, so that a second refill would be visible.
     expect(await credits(untouched)).toBe(100);
     await call('keys.updateCredits', { keyId: untouched.keyId, operation: 'set', value: 3 });
     await create();
     await expectGone();
 
-    // 23:30 and 0:30, twice: midnight passes again, and the refill does not.
+    // 23:30 and 0:30, twice: midnight passes again, and nothing is refilled.
     for (let time = 0; time < 2; time++) {
       await step(0);
       expect(await admitted(verified(short.key))).toBe(0);
       expect(await admitted(() => limit('short', 20 * 60_000))).toBe(0);
       expect(await credits(refilled)).toBe(90);
-      // The clock says so: it is before its expiry.
+      // Valid again: by the clock it has not expired yet.
       expect((await verify(expiring.key)).code).toBe('VALID');
       await create();
       await expectGone();
@@ -152,7 +152,7 @@ test.skipIf(!compiles)(
       await expectGone();
     }
 
-    // 23:30: what was charged at 0:30, while the clock was ahead, counts for 20 minutes from now, and not until 0:50.
+    // 23:30: units that were charged at 0:30, while the clock was ahead, count for 20 minutes from now, not until 0:50.
     for (const [hours, passed] of [
       [0, 0],
       [0.3, 0],
@@ -163,7 +163,7 @@ test.skipIf(!compiles)(
       expect(await admitted(() => limit('short', 20 * 60_000))).toBe(passed);
     }
 
-    // Ids say the order of creation whatever the clock did, and none is given twice.
+    // Ids are in order of creation whatever the clock does, and no id repeats.
     expect(new Set(ids).size).toBe(ids.length);
     expect(ids).toEqual(ids.toSorted());
     const period = { start: halfPastEleven - dayMs, end: halfPastEleven + dayMs, granularity: 'hour' } as const;

@@ -1,4 +1,4 @@
-// Redis Cluster where it takes time: the operations' own tests on it, and masters that are lost under load.
+// Redis Cluster, the slow tests: the operations' own tests on a Cluster, and masters that are lost under load.
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// Redis Cluster, three masters of this file's own: every operation on it, and a slot that moves under load.
+// Redis Cluster with three masters that this file starts: every operation on it, and a slot that moves under load.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operations } from '../../src/operations/index.ts';
@@ -8,7 +8,7 @@ import { exampleOf, makeThings } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';
 import { freePort, type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
 import { report } from './report.ts';
-import { expectAnswered, firstSuccessAfter, limit, openTenants, type Tenant, told } from './tenants.ts';
+import { confirmed, expectAnswered, firstSuccessAfter, limit, openTenants, type Tenant } from './tenants.ts';
 import type { Timed } from './timed.ts';
 
 const redis = redisNodes();
@@ -23,12 +23,12 @@ afterAll(redis.stop);
 const slotOf = (workspaceId: string) =>
   masters[0]!.admin.cluster('KEYSLOT', workspaceKey(workspaceId)) as Promise<number>;
 
-/** Which of the three masters a slot is on at first. */
+/** The master that has a slot at first. */
 const homeOf = (slot: number) => masters[slot < 5461 ? 0 : slot < 10_923 ? 1 : 2]!;
 
 describe('every operation', () => {
   const tollgate = harness(() => url);
-  /** One on each master. */
+  /** One workspace on each master. */
   const workspaces: { workspaceId: string; rootKey: string }[] = [];
 
   beforeAll(async () => {
@@ -50,7 +50,7 @@ describe('every operation', () => {
     }
   });
 
-  test('what spans workspaces: their list, the sweeper’s steps and readiness', async () => {
+  test('the list of workspaces, the sweeper’s steps, and readiness', async () => {
     const { store } = tollgate;
     const listed = (await store.workspaces.list()).map(({ workspaceId }) => workspaceId);
     for (const { workspaceId } of workspaces) {
@@ -73,13 +73,13 @@ describe('every operation', () => {
       order: '5.1',
       fault: 'Redis Cluster instead of one Redis',
       expected: 'every operation answers as it should, for workspaces on every master',
-      measured: `${operations.length} operations × ${workspaces.length} masters; scripts loaded anew on ${masters.length} nodes`,
+      measured: `${operations.length} operations × ${workspaces.length} masters; scripts loaded again on ${masters.length} nodes`,
     });
   });
 });
 
 test('a slot moves under load: its workspaces get correct responses or 503, others are not affected, and all counts agree', async () => {
-  // No request is to fail by its time alone here: then what was answered 503 was not charged either.
+  // A long timeout: no request times out, so a request with 503 was not charged.
   const commandTimeoutMs = 10_000;
   const tenants = await openTenants(url, commandTimeoutMs);
   const moved = await tenants.createTenant();
@@ -102,7 +102,7 @@ test('a slot moves under load: its workspaces get correct responses or 503, othe
   const movingAtMs = performance.now();
   await to.admin.cluster('SETSLOT', slot, 'IMPORTING', fromId!);
   await from.admin.cluster('SETSLOT', slot, 'MIGRATING', toId!);
-  // Twice in between it rests: with the workspace's own record here and the rest there, and the other way round.
+  // The move pauses twice: with the workspace's own record here and the rest there, and the other way round.
   const names = (await from.admin.callBuffer('CLUSTER', 'GETKEYSINSLOT', slot, 1_000_000)) as Buffer[];
   const own = Buffer.from(workspaceKey(moved.workspaceId));
   const rest = names.filter((name) => !name.equals(own));
@@ -131,7 +131,7 @@ test('a slot moves under load: its workspaces get correct responses or 503, othe
   expect(refused).toBeGreaterThan(0);
   expect(expectAnswered(other, commandTimeoutMs).refused).toBe(0);
   for (const tenant of [moved, other]) {
-    expect(await tenants.booked(tenant)).toEqual({ ...told(tenant), limited: limit, checked: limit });
+    expect(await tenants.stored(tenant)).toEqual({ ...confirmed(tenant), limited: limit, checked: limit });
   }
   expect((await tenants.ok('apis.createApi', moved.rootKey, { name: 'after' })).apiId).toMatch(/^api_/);
   await tenants.close();
@@ -141,7 +141,7 @@ test('a slot moves under load: its workspaces get correct responses or 503, othe
     order: '5.3',
     fault: 'A slot moves from one master to another during verification load',
     expected:
-      'what is answered is right and charged once, the rest gets 503 and is charged nothing; other workspaces notice nothing',
+      'responses of 200 are correct and charged once, those of 503 are not charged; other workspaces are not affected',
     measured: `${names.length} names moved in ${Math.round(movedAtMs - movingAtMs)} ms: ${answered} answered, ${refused} refused, none after ${longestMs} ms; first success ${Math.round(backMs)} ms after the move; ${limit} of ${limit} admitted by each limit; other workspace: 0 refused`,
   });
 }, 60_000);

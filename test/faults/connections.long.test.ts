@@ -1,5 +1,5 @@
-// Connections that want something else than an answer: they say nothing, speak a byte a second, vanish, or were cut off by
-// the network without a word. Whoever asks properly is served as before, and what they took comes back.
+// Connections that send no proper requests: silent, one byte a second, closed early, or cut off by the network without
+// notice. Other callers are served as before, and the server gets its memory and descriptors back.
 
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -9,7 +9,7 @@ import type { Answered } from '../support/client.ts';
 import { report } from './report.ts';
 import { atRate, percentile, type Rig, startRig } from './rig.ts';
 
-/** What the server gives a connection that does not go on; uWebSockets.js looks every four seconds. */
+/** The server's timeout for a connection that sends nothing; uWebSockets.js checks every four seconds. */
 const idleMs = 12_000;
 const slackMs = 6_000;
 
@@ -29,7 +29,7 @@ afterEach(async () => {
   await rig.stop();
 });
 
-/** So many at once, a few at a time: the kernel's queue of new connections is short. */
+/** Opens so many connections, a few at a time, because the kernel's queue of new connections is short. */
 async function dial(count: number): Promise<Socket[]> {
   const dialled: Socket[] = [];
   while (dialled.length < count) {
@@ -44,14 +44,14 @@ async function dial(count: number): Promise<Socket[]> {
 
 const verify = () => rig.send('keys.verifyKey', JSON.stringify({ key }));
 
-/** What a caller sees who asks fifty times a second. */
+/** Latency for a caller that sends fifty requests a second. */
 async function usual(): Promise<number[]> {
   const answers: Answered[] = await atRate(50, 3, verify);
   expect([...new Set(answers.map(({ status }) => status))]).toEqual([200]);
   return answers.map(({ tookMs }) => tookMs);
 }
 
-/** Served as before, but for what the machine does besides. */
+/** Served as before, with some tolerance for other load of the machine. */
 function expectServed(before: number[], during: number[]) {
   expect(percentile(during, 50)).toBeLessThan(percentile(before, 50) + 250);
   expect(percentile(during, 99)).toBeLessThan(percentile(before, 99) + 1500);
@@ -69,7 +69,7 @@ const untilDescriptors = (count: number, withinMs: number) =>
     interval: 100,
   });
 
-test('10 000 connections that say nothing', async () => {
+test('10 000 connections that send nothing', async () => {
   const idle = 10_000;
   const before = await usual();
   const [descriptors, memoryMb] = [rig.server.descriptors(), rig.server.memoryMb()];
@@ -84,8 +84,8 @@ test('10 000 connections that say nothing', async () => {
   expect(fullMb - memoryMb).toBeLessThan(100);
   report({
     order: '10.2',
-    fault: `${idle} connections that say nothing`,
-    expected: 'others are served as before; they are closed after 8 to 12 s and what they took comes back',
+    fault: `${idle} connections that send nothing`,
+    expected: 'others are served as before; they are closed after 8 to 12 s and their memory and descriptors are freed',
     measured: `${p99(before, during)}; ${(((fullMb - memoryMb) * 1024) / idle).toFixed(1)} KB each; closed and ${rig.server.descriptors()} descriptors left of ${idle + descriptors}`,
   });
 }, 90_000);
@@ -98,7 +98,7 @@ test('1 000 senders of a byte a second, in the head and in the body', async () =
   const head = `POST /v2/keys.verifyKey HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${rig.rootKey}\r\nContent-Type: application/json\r\n`;
   const heads = [head, `${head}Content-Length: 1000000\r\n\r\n`, `${head}Transfer-Encoding: chunked\r\n\r\n`];
   const drips = ['x', 'x', '1\r\nx\r\n'];
-  // Each in its turn within a second: all at once is a burst that this process, which also measures, would pay for.
+  // Spread over each second: all at once would be a burst for this process, which also measures.
   const turns = 50;
   let turn = 0;
   const dripping = setInterval(() => {
@@ -115,12 +115,12 @@ test('1 000 senders of a byte a second, in the head and in the body', async () =
     const tookS = (performance.now() - startedAt) / 1000;
     await untilDescriptors(descriptors, 5_000);
     expectServed(before, during);
-    // Not what they announced: a body takes memory as it comes.
+    // Memory grows with the bytes received, not with the announced length.
     expect(fullMb - memoryMb).toBeLessThan(100);
     report({
       order: '10.3',
       fault: '1 000 senders of a byte a second: a third in the head, in a body of announced length, in chunks',
-      expected: 'others are served as before; closed after 8 to 12 s, however steadily they send',
+      expected: 'others are served as before; closed after 8 to 12 s, although they send steadily',
       measured: `${p99(before, during)}; ${(fullMb - memoryMb).toFixed(0)} MB for all; the last one closed after ${tookS.toFixed(0)} s`,
     });
   } finally {
@@ -128,21 +128,21 @@ test('1 000 senders of a byte a second, in the head and in the body', async () =
   }
 }, 90_000);
 
-test('clients that vanish: before they ask, halfway, and before they are answered', async () => {
+test('clients that disconnect: before a request, within it, and before the response', async () => {
   const request = JSON.stringify({ key });
   const head = `POST /v2/keys.verifyKey HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${rig.rootKey}\r\nContent-Type: application/json\r\nContent-Length: ${request.length}\r\n\r\n`;
   const parts = ['', head.slice(0, 50), head, `${head}${request.slice(0, 5)}`, head + request];
   const before = await usual();
   const [descriptors, memoryMb] = [rig.server.descriptors(), rig.server.memoryMb()];
   const vanished = 5_000;
-  // At a pace: this process also tells how the others are served.
+  // At a limited rate, because this process also measures how other callers are served.
   async function vanish() {
     for (let made = 0; made < vanished; made += 100) {
       const some = await dial(100);
       for (const [index, socket] of some.entries()) {
         const part = parts[index % parts.length]!;
         if (part) socket.write(part);
-        // With a FIN or with a RST.
+        // Closed by a FIN or a RST.
         setImmediate(() => (index % 2 === 0 ? socket.destroy() : socket.resetAndDestroy()));
       }
       await delay(60);
@@ -154,13 +154,13 @@ test('clients that vanish: before they ask, halfway, and before they are answere
   expect(rig.server.memoryMb() - memoryMb).toBeLessThan(60);
   report({
     order: '10.4',
-    fault: `${vanished} clients that connect and vanish, at five points of a request, with FIN and with RST`,
+    fault: `${vanished} clients that connect and disconnect, at five points of a request, with FIN and with RST`,
     expected: 'others are served as before; descriptors and memory come back',
     measured: `${p99(before, during)}; descriptors ${descriptors} before, ${rig.server.descriptors()} after; memory ${memoryMb.toFixed(0)} and ${rig.server.memoryMb().toFixed(0)} MB`,
   });
 }, 90_000);
 
-test('half-open connections: the other side says no more, neither reads nor closes', async () => {
+test('half-open connections: the client sends nothing more, and neither reads nor closes', async () => {
   const request = JSON.stringify({ key });
   const head = `POST /v2/keys.verifyKey HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${rig.rootKey}\r\nContent-Type: application/json\r\nContent-Length: ${request.length}\r\n\r\n`;
   const before = await usual();
@@ -170,7 +170,7 @@ test('half-open connections: the other side says no more, neither reads nor clos
   for (const [index, socket] of all.entries()) {
     socket.pause();
     socket.write([head + request, head, head.slice(0, 20)][index % 3]!);
-    // Half of them have shut down their own side, which a proxy may do; the other half are silent.
+    // Half of them have shut down their own side, as a proxy may do; the others are silent.
     if (index % 2 === 0) socket.end();
   }
   const during = await usual();

@@ -1,4 +1,4 @@
-// Who else on the machine can reach the embedded Redis and its data: nobody, even where the operator's umask lets all in.
+// The embedded Redis and its data are accessible to no other user of the machine, even if the operator's umask allows all.
 
 import { spawnSync } from 'node:child_process';
 import { chmodSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
@@ -20,7 +20,7 @@ afterEach(async () => {
 
 async function start() {
   server = await startAlone({}, { umask: '000' });
-  // The temporary directory of the test is no protection of ours.
+  // The test's temporary directory is accessible to others, so that it does not protect the files by itself.
   chmodSync(dirname(server.dataDir), 0o777);
   const socket = (await embeddedUrlIfRunning(server.dataDir))!.slice('unix:'.length);
   redis = await connect(`unix:${socket}`, { commandTimeoutMs: 10_000 });
@@ -72,7 +72,7 @@ test.skipIf(process.platform !== 'linux')('it listens on one Unix socket, which 
   const { socket, pid } = await start();
 
   expect(boundOf(pid)).toEqual({ tcp: [], udp: [], unix: [socket] });
-  // The look finds what listens: the server, and only where it was told to.
+  // The check sees listening sockets: that of the server, where it was configured, and no other.
   const port = server.port.toString(16).toUpperCase().padStart(4, '0');
   expect(boundOf(server.child.pid!).tcp).toEqual([`0100007F:${port}`]);
 
@@ -92,7 +92,7 @@ test.skipIf(process.platform !== 'linux')('it listens on one Unix socket, which 
 
   let tried = 0;
   if (process.getuid?.() === 0) {
-    // Somebody else's shell gets as far as the temporary directory, and no further.
+    // Another user can enter the temporary directory, and nothing in it.
     expect(asNobody('ls', dirname(server.dataDir)).status).toBe(0);
     for (const path of all) {
       expect(asNobody('cat', path).stderr).toMatch(/Permission denied/);

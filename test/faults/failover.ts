@@ -1,35 +1,35 @@
-// A master is lost under load and its replica takes its place: what callers and books say of it, with Cluster and with Sentinel.
+// A master is lost under load and its replica is promoted: responses to callers and stored counts, with Cluster and Sentinel.
 
 import { expect } from 'vitest';
 import { type RedisNode, type redisNodes, until } from '../support/redisNodes.ts';
 import { report } from './report.ts';
-import { expectAnswered, firstSuccessAfter, openTenants, type Tenant, told } from './tenants.ts';
+import { confirmed, expectAnswered, firstSuccessAfter, openTenants, type Tenant } from './tenants.ts';
 import type { Timed } from './timed.ts';
 
-/** What the replica does not have was answered less than this before the master was lost, or by it until it was left. */
+/** A charge may be lost if it was confirmed during this time before the loss of the master, or by the old master after it. */
 const replicationLagMs = 1000;
-/** From the moment there is a new master until a request is answered: reconnecting, at the latest after asking who it is. */
+/** From the promotion until the first successful request: reconnecting, at the latest after asking for the master. */
 const usuallyBackWithinMs = 5000;
 
 interface Loss {
-  /** As the report has them. */
+  /** As in docs/reliability.md. */
   order: string;
   fault: string;
-  /** Closed at the end. */
+  /** Closed at the end of the test. */
   tenants: Awaited<ReturnType<typeof openTenants>>;
   commandTimeoutMs: number;
-  /** Takes the master away; resolves when nothing is asked of it any more. */
+  /** Stops the master; resolves when no client uses it any more. */
   lose: () => unknown;
-  /** That will take its place. */
+  /** The replica that is promoted. */
   replica: RedisNode;
   /** On that master. */
   stricken: Tenant;
   backWithinMs?: number | undefined;
-  /** On masters that stay. */
+  /** On the other masters. */
   others: readonly Tenant[];
 }
 
-/** Reports what was measured, and answers how many charges were answered and lost. */
+/** Reports the measurements, and returns how many charges were confirmed and how many of them were lost. */
 export async function loseMaster(loss: Loss) {
   const { order, fault, tenants, commandTimeoutMs, lose, replica, stricken, others } = loss;
   const { backWithinMs = usuallyBackWithinMs } = loss;
@@ -52,12 +52,12 @@ export async function loseMaster(loss: Loss) {
   const { refused, answered, longestMs } = expectAnswered(stricken, commandTimeoutMs);
   for (const other of others) {
     expect(expectAnswered(other, commandTimeoutMs).refused).toBe(0);
-    expect(await tenants.booked(other)).toEqual(told(other));
+    expect(await tenants.stored(other)).toEqual(confirmed(other));
   }
   const backMs = firstSuccessAfter(takenOverAtMs, stricken.verified)! - takenOverAtMs;
   expect(backMs).toBeLessThan(backWithinMs);
 
-  // Between what was told less what replication may lose, and what was told and what may have run without an answer.
+  // At least the confirmed charges minus what replication may lose; at most these plus requests that got no response.
   const isSafe = ({ atMs, tookMs }: Timed) => atMs < lostAtMs - replicationLagMs || atMs - tookMs > takenOverAtMs;
   const safe = {
     ...stricken,
@@ -66,43 +66,43 @@ export async function loseMaster(loss: Loss) {
     checked: stricken.checked.filter(isSafe),
   };
   const unanswered = (answers: Tenant['verified']) => answers.filter(({ status }) => status !== 200).length;
-  const [toldToAll, least, booked] = [told(stricken), told(safe), await tenants.booked(stricken)];
+  const [confirmedAll, least, stored] = [confirmed(stricken), confirmed(safe), await tenants.stored(stricken)];
   const most = {
-    charged: toldToAll.charged + unanswered(stricken.verified),
-    spent: toldToAll.spent + unanswered(stricken.verified),
-    valid: toldToAll.valid + unanswered(stricken.verified) + unanswered(stricken.limited),
-    limited: toldToAll.limited + unanswered(stricken.limited),
-    checked: toldToAll.checked + unanswered(stricken.checked),
+    charged: confirmedAll.charged + unanswered(stricken.verified),
+    spent: confirmedAll.spent + unanswered(stricken.verified),
+    valid: confirmedAll.valid + unanswered(stricken.verified) + unanswered(stricken.limited),
+    limited: confirmedAll.limited + unanswered(stricken.limited),
+    checked: confirmedAll.checked + unanswered(stricken.checked),
   };
   for (const what of Object.keys(most) as (keyof typeof most)[]) {
-    expect(booked[what], what).toBeGreaterThanOrEqual(least[what]);
-    expect(booked[what], what).toBeLessThanOrEqual(most[what]);
+    expect(stored[what], what).toBeGreaterThanOrEqual(least[what]);
+    expect(stored[what], what).toBeLessThanOrEqual(most[what]);
   }
-  // A script is replicated whole or not at all.
-  expect(booked.spent).toBe(booked.charged);
-  expect(booked.valid).toBe(booked.charged + booked.limited);
+  // A script is replicated completely or not at all.
+  expect(stored.spent).toBe(stored.charged);
+  expect(stored.valid).toBe(stored.charged + stored.limited);
 
-  // From here on the books agree to the unit.
+  // After this, confirmed and stored counts are equal.
   for (const answers of [stricken.verified, stricken.limited, stricken.checked]) answers.length = 0;
   const after = tenants.load(stricken);
   await until('load', 10_000, async () => stricken.verified.length > 100);
   await after.stop();
   expect(expectAnswered(stricken, commandTimeoutMs).refused).toBe(0);
-  const since = told(stricken);
-  expect(await tenants.booked(stricken)).toEqual({
-    charged: booked.charged + since.charged,
-    spent: booked.spent + since.spent,
-    valid: booked.valid + since.valid,
-    limited: booked.limited + since.limited,
-    checked: booked.checked + since.checked,
+  const since = confirmed(stricken);
+  expect(await tenants.stored(stricken)).toEqual({
+    charged: stored.charged + since.charged,
+    spent: stored.spent + since.spent,
+    valid: stored.valid + since.valid,
+    limited: stored.limited + since.limited,
+    checked: stored.checked + since.checked,
   });
 
-  const lost = Math.max(0, toldToAll.charged - booked.charged);
+  const lost = Math.max(0, confirmedAll.charged - stored.charged);
   const measured = [
     `${answered} answered, ${refused} refused, none after ${longestMs} ms`,
     `a new master after ${Math.round(takenOverAtMs - lostAtMs)} ms, first success ${Math.round(backMs)} ms later`,
-    `${lost} of ${toldToAll.charged} answered charges lost`,
-    `books exact afterwards`,
+    `${lost} of ${confirmedAll.charged} answered charges lost`,
+    `counts exact afterwards`,
     ...(others.length > 0 ? [`0 refused on other masters`] : []),
   ].join('; ');
   await tenants.close();
@@ -119,7 +119,7 @@ export async function loseMaster(loss: Loss) {
 type Nodes = ReturnType<typeof redisNodes>;
 export type Sentinels = Awaited<ReturnType<Nodes['startSentinels']>>;
 
-/** The replica takes over from a master that is lost like this under load. Answers how many answered charges were lost. */
+/** Loses the master under load, so that the replica takes over. Returns how many confirmed charges were lost. */
 export async function expectTakenOver(
   redis: Nodes,
   order: string,

@@ -1,9 +1,9 @@
-// Sends one request again and again on many connections, each as soon as the one before it is answered, from a process of
-// its own. Reads its settings as JSON from the first argument and prints how many responses there were, by status.
+// A process that sends the same request on many connections at full rate, one at a time on each connection. Reads its settings
+// as JSON from the first argument and prints the number of responses by status.
 //
 //   port, path, connections, seconds
 //   bodyFile   the body of every request
-//   rootKey    that of every request; without it each request names another workspace, which does not exist
+//   rootKey    the root key of every request; without it each request names another workspace, which does not exist
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 
@@ -40,7 +40,7 @@ function open() {
     received = '';
     send();
   });
-  // Whatever ended the connection, another takes its place until the time is over.
+  // A connection that ends, for any reason, is replaced until the time is over.
   socket.on('error', () => {});
   socket.on('close', () => performance.now() < until && setTimeout(open, 10));
 }

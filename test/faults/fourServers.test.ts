@@ -1,5 +1,5 @@
-// Four servers on one Redis, all verifying and managing the same keys at once: as many admissions as limits and credits
-// allow, not one more or less, and every answer counted.
+// Four servers on one Redis verify and manage the same keys at once: exactly as many admissions as limits and credits
+// allow, and every response is counted.
 
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import { type Client, openClient } from '../support/client.ts';
@@ -18,7 +18,7 @@ type Call = Client['call'];
 
 test('four servers on one Redis admit exactly what limits and credits allow, and count every answer', async () => {
   const redis = await startRedis(temporaryDir());
-  // The first alone: it prints the root key.
+  // The first one starts alone, because it prints the root key.
   const first = await startTollgate({ REDIS_URL: redis.url });
   const rootKey = await first.firstRootKey();
   const others = await Promise.all(Array.from({ length: servers - 1 }, () => startTollgate({ REDIS_URL: redis.url })));
@@ -51,10 +51,10 @@ test('four servers on one Redis admit exactly what limits and credits allow, and
   };
   await ask('ratelimits.limit', { namespace: 'shared', identifier: 'first', limit: 1, duration });
 
-  /** Answers, by key and code. */
+  /** Number of responses by key and code. */
   const answered = new Map<string, number>();
   const count = (what: string, by = 1) => answered.set(what, (answered.get(what) ?? 0) + by);
-  const told = (what: string) => answered.get(what) ?? 0;
+  const countOf = (what: string) => answered.get(what) ?? 0;
   const codesOf = (keyId: string) =>
     Object.fromEntries(
       [...answered].filter(([what]) => what.startsWith(keyId)).map(([what, n]) => [what.split(' ')[1], n]),
@@ -104,9 +104,9 @@ test('four servers on one Redis admit exactly what limits and credits allow, and
       }
     }),
   );
-  // Until nothing is left to admit: what is exact is exact only where somebody was refused.
+  // Until nothing is left to admit: the number admitted is only exact if some requests were refused.
   const drain = async (keyId: string, key: string, code: string) => {
-    while (told(`${keyId} ${code}`) === 0) {
+    while (countOf(`${keyId} ${code}`) === 0) {
       for (const { data } of await Promise.all(calls.map((call) => call('keys.verifyKey', { key })))) {
         count(`${keyId} ${data.code}`);
       }
@@ -116,7 +116,7 @@ test('four servers on one Redis admit exactly what limits and credits allow, and
   await drain(keys.limited.keyId, keys.limited.key, 'RATE_LIMITED');
   await drain(keys.ada.keyId, keys.ada.key, 'RATE_LIMITED');
   await drain(keys.both.keyId, keys.both.key, 'RATE_LIMITED');
-  while (told('blocked') === 0) {
+  while (countOf('blocked') === 0) {
     const answer = await ask('ratelimits.limit', {
       namespace: 'shared',
       identifier: 'everybody',
@@ -127,17 +127,17 @@ test('four servers on one Redis admit exactly what limits and credits allow, and
   }
 
   const left = async (keyId: string) => (await ask('keys.getKey', { keyId })).data.credits!.remaining!;
-  const valid = (key: { keyId: string }) => told(`${key.keyId} VALID`);
-  // Whatever order the grants came in: granted = charged + left.
-  const granted = credits + told('granted');
+  const valid = (key: { keyId: string }) => countOf(`${key.keyId} VALID`);
+  // In any order of the increments: granted = charged + left.
+  const granted = credits + countOf('granted');
   expect(valid(keys.credits) + (await left(keys.credits.keyId))).toBe(granted);
   expect(valid(keys.limited)).toBe(limit);
   expect(valid(keys.ada) + valid(keys.adaToo)).toBe(shared);
-  // What the limit refuses is not charged.
+  // Requests that the limit refuses are not charged.
   expect(valid(keys.both)).toBe(150);
   expect(await left(keys.both.keyId)).toBe(credits - 150);
   expect(valid(keys.managed) + (await left(keys.managed.keyId))).toBe(100_000);
-  expect(told('passed')).toBe(identified);
+  expect(countOf('passed')).toBe(identified);
 
   const period = { start: Date.now() - 2 * 3_600_000, end: Date.now() + 3_600_000, granularity: 'day' } as const;
   let counted = 0;
@@ -151,8 +151,8 @@ test('four servers on one Redis admit exactly what limits and credits allow, and
   const total = await ask('analytics.getVerifications', { ...period, apiId, groupBy: [] });
   expect(total.data.reduce((sum, row) => sum + row.count, 0)).toBe(counted);
   const limits = await ask('analytics.getRatelimits', { ...period, namespace: 'shared', identifier: 'everybody' });
-  expect(limits.data.reduce((sum, row) => sum + row.passed, 0)).toBe(told('passed'));
-  expect(limits.data.reduce((sum, row) => sum + row.blocked, 0)).toBe(told('blocked'));
+  expect(limits.data.reduce((sum, row) => sum + row.passed, 0)).toBe(countOf('passed'));
+  expect(limits.data.reduce((sum, row) => sum + row.blocked, 0)).toBe(countOf('blocked'));
 
   const audited: Record<string, number> = {};
   for (let cursor: string | undefined; ; ) {
@@ -161,8 +161,8 @@ test('four servers on one Redis admit exactly what limits and credits allow, and
     cursor = page.pagination.cursor;
     if (!cursor) break;
   }
-  expect(audited['keys.updateCredits']).toBe(told('granted') / topUp);
-  expect((audited['keys.updateKey'] ?? 0) + (audited['keys.addPermissions'] ?? 0)).toBe(told('changed'));
+  expect(audited['keys.updateCredits']).toBe(countOf('granted') / topUp);
+  expect((audited['keys.updateKey'] ?? 0) + (audited['keys.addPermissions'] ?? 0)).toBe(countOf('changed'));
 
   report({
     order: '7.1',
@@ -170,9 +170,9 @@ test('four servers on one Redis admit exactly what limits and credits allow, and
     expected:
       'admissions = what limits and credits allow; credits granted = charged + left; usage counts = answers given',
     measured:
-      `${counted} verifications, ${told('passed') + told('blocked')} limit checks, ${told('changed') + told('granted') / topUp} changes ` +
+      `${counted} verifications, ${countOf('passed') + countOf('blocked')} limit checks, ${countOf('changed') + countOf('granted') / topUp} changes ` +
       `from ${calls.length} callers; admitted ${valid(keys.limited)} of a limit of ${limit}, ${valid(keys.ada) + valid(keys.adaToo)} of ` +
-      `${shared} shared by two keys, ${told('passed')} of ${identified}; ${granted} credits granted = ${valid(keys.credits)} charged + ` +
+      `${shared} shared by two keys, ${countOf('passed')} of ${identified}; ${granted} credits granted = ${valid(keys.credits)} charged + ` +
       `${await left(keys.credits.keyId)} left; every answer counted once`,
   });
 }, 120_000);

@@ -1,5 +1,5 @@
-/* Preloaded into a Redis: notes how much of each append-only file has reached the disk, as lines "<bytes> <path>" in
-   FSYNC_LOG. A kill leaves what was written in the system's memory; a loss of power leaves what this log says. */
+/* Preloaded into a Redis. Logs how many bytes of each append-only file have reached the disk, as lines "<bytes> <path>" in
+   FSYNC_LOG. After a kill, written data is still in the system's memory; after a power failure, only these bytes are left. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

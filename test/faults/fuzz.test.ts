@@ -1,10 +1,9 @@
-// Requests made from the operations' own schemas (right, nearly right, garbage), over every operation, against the built
-// server: no 5xx, every answer in its envelope and as its schema says, no record that the contract forbids, and memory
-// that stays. A few thousand in `npm test`, 200 000 in `npm run test:faults`.
+// Random requests made from the schemas of all operations (valid, nearly valid, garbage), sent to the built server: no 5xx,
+// every response in the envelope and as its schema states, no record that the contract forbids, and no growth of memory.
+// A few thousand requests in `npm test`, 200 000 in `npm run test:faults`.
 //
-// Each lane is a workspace with a connection of its own, whose requests come one after the other, so that a seed brings
-// back what it did: SEED=<n> npx vitest run <this file>. A failure shows the request, made as small as still fails in a
-// short run.
+// Each lane is a workspace with a connection of its own. Its requests are sent one after the other, so that a seed repeats
+// them: SEED=<n> npx vitest run <this file>. A failure prints the request, in a short run shrunk to the smallest that fails.
 
 import { Agent, request as httpRequest } from 'node:http';
 import { Ajv, type ValidateFunction } from 'ajv';
@@ -31,7 +30,7 @@ import { seed } from '../support/random.ts';
 import { report } from './report.ts';
 
 const operations: readonly AnyOperation[] = registry;
-/** By either of its names. */
+/** By name and by alias. */
 const operationAt = new Map(
   operations.flatMap((operation) =>
     [operation.name, operation.alias ?? []].flat().map((name) => [name, operation] as const),
@@ -46,14 +45,14 @@ const { bodyBytesMax } = loadConfig({});
 let server: Alone;
 beforeAll(async () => {
   build();
-  // A machine that is busy with other things is no finding.
-  // A heap that must be cleaned up to last: with more room, memory is what V8 has not yet cared to free.
+  // A long timeout: a busy machine is no failure.
+  // A small heap that V8 must collect: with a larger one, memory is what V8 has not collected yet.
   const heap: Record<string, string> = isLong ? { NODE_OPTIONS: `--max-old-space-size=${heapMegabytes}` } : {};
   server = await startAlone({ LOG_LEVEL: 'error', REDIS_TIMEOUT_MS: '20000', ...heap });
 }, 120_000);
 afterAll(endAll);
 
-// What is known of a lane's workspace: requests name it as `<<kind number>>`, which is looked up when they are sent.
+// Values that a lane's workspace contains. Requests name them as `<<kind number>>`, which is replaced when they are sent.
 
 const kinds = [
   'apiId',
@@ -101,9 +100,9 @@ const hints: Hints = {
   permissions: fewOf('slug'),
   role: mostly(named('role')),
   roleId: mostly(named('roleId')),
-  // One that nothing removes, as an unknown one refuses the whole call.
+  // A role that no request deletes, because one unknown role refuses the whole call.
   roles: (own) => fc.oneof(fc.constant([keeper]), fewOf('roleName')(own)),
-  // Few enough that what is set is also met.
+  // Few values, so that overrides match the checks.
   namespace: (own) => fc.oneof({ weight: 6, arbitrary: fc.constant('emails') }, named('namespace'), own),
   identifier: (own) =>
     fc.oneof({ weight: 6, arbitrary: fc.constantFrom('user_1', 'user_*') }, named('identifier'), own),
@@ -150,14 +149,14 @@ const queries = fc.constantFrom(
   '*',
 );
 
-/** Where a member of an operation is of another kind than elsewhere. */
+/** Hints of operations in which a member has another meaning than elsewhere. */
 const hintsOf = ({ name }: AnyOperation): Hints => {
   if (name === 'keys.verifyKey') return { ...hints, permissions: mostly(queries) };
   if (name.startsWith('rootKeys.')) return { ...hints, permissions: mostly(grants) };
   return hints;
 };
 
-/** What is right of what was sent, and of what was answered, is remembered by these names. */
+/** Members of requests and responses whose values later requests use, by name. */
 const kindsOf: Record<string, readonly Kind[]> = {
   apiId: ['apiId'],
   keyId: ['keyId'],
@@ -208,7 +207,7 @@ function remember(lane: Lane, operation: AnyOperation, sent: unknown, answered: 
   learn(lane, operation, sent);
 }
 
-/** The text with everything in it that was named by its number. */
+/** Replaces `<<kind number>>` in a text. */
 const lookUp = (lane: Lane, text: string): string =>
   text.replace(/<<(\w+) (\d+)>>/g, (_whole, kind: Kind, index: string) => {
     const known = lane.known[kind] ?? [];
@@ -219,7 +218,7 @@ const lookUp = (lane: Lane, text: string): string =>
 // Requests.
 
 interface Fuzzed {
-  /** The operation's name, or its other one. */
+  /** The operation's name or its alias. */
   path: string;
   body: Generated;
   as: 'root key' | 'another root key' | 'a key' | 'nobody' | 'nonsense';
@@ -230,14 +229,14 @@ interface Fuzzed {
 const rarely = <T>(usual: T, ...unusual: T[]) =>
   fc.oneof({ weight: 40, arbitrary: fc.constant(usual) }, { weight: 1, arbitrary: fc.constantFrom(...unusual) });
 
-/** What makes comes more often than what removes, and keys, which have the most to get wrong, the most often. */
+/** Creating is more frequent than deleting. The operations with the largest inputs, on keys, are the most frequent. */
 function weightOf({ name }: AnyOperation): number {
   if (/createKey|migrateKeys|updateKey/.test(name)) return 14;
   if (/create|verify|imit$/.test(name)) return 6;
   return /delete/.test(name) ? 2 : 4;
 }
 
-/** From a small part of what a body may have to all of it, of things that cost much to read. */
+/** Bodies from 5 KB to nearly the maximum, made of values that are expensive to parse. */
 const longBodies = ({ input }: AnyOperation): fc.Arbitrary<Generated> => {
   const members = Object.keys((input as unknown as { properties?: object }).properties ?? {});
   return fc
@@ -321,7 +320,7 @@ function post(
   });
 }
 
-// What an answer must be.
+// Checks of responses.
 
 const ajv = new Ajv({ strict: false });
 const inputs = new Map(operations.map(({ name, input }) => [name, ajv.compile(input)]));
@@ -363,7 +362,7 @@ const must = (holds: unknown, what: () => string) => {
 const failuresOf = (check: ValidateFunction) =>
   (check.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`).join('; ');
 
-/** Throws where the answer is not what it must be; answers what it says. */
+/** Throws if a response breaks the contract; returns its body. */
 function examine(path: string, { status, contentType, requestId, text }: Answered) {
   const operation = operationAt.get(path)!;
   const shown = () => `${status} ${text.slice(0, 600)}`;
@@ -386,7 +385,7 @@ function examine(path: string, { status, contentType, requestId, text }: Answere
   return answered;
 }
 
-/** docs/contract.md §2: read no further than the limit. Who is still sending then may be cut off before the 413 is there. */
+/** docs/contract.md §2: a caller that is still sending beyond the limit may be disconnected before it gets the 413. */
 const mayBeCutOff = (body: string, error: NodeJS.ErrnoException) =>
   Buffer.byteLength(body) > bodyBytesMax && (error.code === 'EPIPE' || error.code === 'ECONNRESET');
 
@@ -447,15 +446,15 @@ async function openLanes(): Promise<Lane[]> {
   return lanes;
 }
 
-// Records afterwards: whatever an operation does not accept must not have come in by another way.
+// Stored records afterwards: they contain nothing that the operations' schemas forbid.
 
 const inputOf = (name: string) => operationAt.get(name)!.input;
 
-/** What the members of a record may be, where the operation that makes them says. */
+/** The rules for members of a record, from the schema of the operation that creates it. */
 function rulesOf(input: TSchema, but: object = {}) {
   const { properties } = input as unknown as { properties: Record<string, object> };
   const text = JSON.stringify({ type: 'object', properties: { ...properties, ...but } });
-  // A record's limits have ids; only requests are closed.
+  // A record's limits have ids as well, which the schema of the request does not allow.
   return ajv.compile(
     JSON.parse(text, (_name, value) =>
       value?.additionalProperties === false ? { ...value, additionalProperties: true } : value,
@@ -518,7 +517,7 @@ async function examineStore(lane: Lane): Promise<number> {
     if (resource.type === 'namespace') namespaces.add(resource.id);
   }
   for (const namespace of lane.known.namespace) namespaces.add(namespace);
-  // A record shows the permissions of its roles as well, which no bound holds for.
+  // A record also has the permissions of its roles, whose number has no limit.
   const keyRules = rulesOf(inputOf('keys.createKey'), { permissions: { type: 'array', items: Slug } });
   for (const apiId of apis) {
     for await (const key of list('apis.listKeys', { apiId })) {
@@ -563,7 +562,7 @@ test(`${requestsMin} requests leave nothing broken (seed ${seed})`, async () => 
     lanes.map((lane, index) =>
       fc.assert(
         fc.asyncProperty(requests, (fuzzed) => send(lane, fuzzed)),
-        // What a request does depends on all before it: making it smaller may take longer than all of them did.
+        // A request depends on all earlier ones, so shrinking may take longer than the whole run did.
         { seed: seed + index, numRuns: requestsMin / lanesCount, endOnFailure: isLong },
       ),
     ),
@@ -573,7 +572,7 @@ test(`${requestsMin} requests leave nothing broken (seed ${seed})`, async () => 
   expect(server.child.exitCode).toBeNull();
   expect(server.err).toBe('');
   expect(seen.answers + seen.cutOff).toBeGreaterThanOrEqual(requestsMin);
-  // It would be easy to pass with requests that are all refused.
+  // The test must not pass because all requests were refused.
   expect(operations.map(({ name }) => name).filter((name) => !passed.get(name))).toEqual([]);
   expect(seen.ok / seen.valid).toBeGreaterThan(0.3);
 
@@ -586,7 +585,7 @@ test(`${requestsMin} requests leave nothing broken (seed ${seed})`, async () => 
 
   const after = (share: number) => seen.memory[Math.floor(seen.memory.length * share)]!;
   const [early, late] = [after(0.3), Math.max(...seen.memory.slice(-10))];
-  // Beside the heap lie the young generation, code and buffers.
+  // Besides the heap, memory contains the young generation, code and buffers.
   if (isLong) expect(late).toBeLessThan(2.5e6 * heapMegabytes);
   report({
     order: '11.2',

@@ -1,5 +1,5 @@
-// A workspace that asks for all it may, as fast as it can, and callers without a root key that do. How long any script of the
-// largest requests keeps Redis, and what another workspace sees meanwhile.
+// A workspace that sends the largest requests at full rate, and callers without a root key that do. How long any script of
+// the largest requests blocks Redis, and the latency of another workspace meanwhile.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,7 +13,7 @@ import { type Largest, largest, makeLargest } from './largest.ts';
 import { report } from './report.ts';
 import { atRate, percentile, type Rig, startRig } from './rig.ts';
 
-/** A script may keep Redis so long, in milliseconds. Imports are all or nothing, and so one script. */
+/** Limit of a script's time in Redis, in milliseconds. Imports are one script, as they are all or nothing. */
 const scriptMsMax = 30;
 const importMsMax = 100;
 
@@ -23,7 +23,7 @@ let otherRootKey: string;
 let otherKey: string;
 
 beforeAll(async () => {
-  // Slower than 50 µs is said by Redis, script by script; what is faster needs no saying.
+  // Redis's slow log has every script above 50 µs; faster ones do not matter.
   rig = await startRig({
     redis: ['--slowlog-log-slower-than', '50', '--slowlog-max-len', '10000'],
     env: { REDIS_TIMEOUT_MS: '10000' },
@@ -36,8 +36,8 @@ beforeAll(async () => {
 afterAll(() => rig.stop());
 
 /**
- * The longest that Redis was kept by one script of a call, in milliseconds: by Redis's clock, or, as that goes on while other
- * processes have the processor, the script's share of the processor time of the whole call.
+ * The time of the longest script of a call in Redis, in milliseconds. It is by Redis's clock or, because that includes time
+ * of other processes, the script's share of the processor time of the whole call.
  */
 async function longestMs(
   operation: OperationName,
@@ -63,7 +63,7 @@ async function longestMs(
 
 const hostileConnections = 32;
 
-/** Full rate from a process of its own: the same body again and again. Answers how many were answered. */
+/** Sends the same body at full rate from a process of its own. Returns how many requests got a response. */
 async function attack(operation: OperationName, input: unknown, seconds: number): Promise<number> {
   const file = join(rig.dir, 'body.json');
   writeFileSync(file, JSON.stringify(input));
@@ -82,7 +82,7 @@ async function attack(operation: OperationName, input: unknown, seconds: number)
   return JSON.parse(out).requests.total;
 }
 
-/** What the other workspace sees that asks fifty times a second. */
+/** Latency of the other workspace, which sends fifty requests a second. */
 async function otherSees(seconds: number): Promise<number[]> {
   const answers = await atRate(50, seconds, () =>
     rig.send('keys.verifyKey', JSON.stringify({ key: otherKey }), otherRootKey),
@@ -92,8 +92,8 @@ async function otherSees(seconds: number): Promise<number[]> {
 }
 
 /**
- * What another workspace waits for, as a number of requests of the hostile one: those served meanwhile. A time would tell
- * more of the machine than of the server.
+ * How long another workspace waits, in requests of the hostile one that are served meanwhile. A time would depend more on the
+ * machine than on the server.
  */
 const waitMax = 2 * hostileConnections;
 
@@ -133,11 +133,11 @@ test('a hostile workspace at full rate keeps another one waiting for a few of it
 }, 240_000);
 
 const sequenceSteps = Number(process.env.SEQUENCE_STEPS ?? 300);
-/** Ends what the others are about. */
+/** Operations that delete the records that other requests use. */
 const ends = /^(apis\.deleteApi|keys\.deleteKey|identities\.deleteIdentity|rootKeys\.deleteRootKey)$/;
 
-test('no sequence of the largest requests leads to a script that keeps Redis for long', async () => {
-  // In a workspace of its own, as some delete what others are about.
+test('no sequence of the largest requests leads to a script that blocks Redis for long', async () => {
+  // In a workspace of its own, as some requests delete what others use.
   const as = await rig.createWorkspace();
   const own = await makeLargest((name, input) => rig.ok(name, input, as));
   const pick = random(Number(process.env.SEED ?? 1));
@@ -149,7 +149,7 @@ test('no sequence of the largest requests leads to a script that keeps Redis for
     const { operation, way, make } = kinds[pick(0, kinds.length - 1)]!;
     const mostMs = operation === 'keys.migrateKeys' ? importMsMax : scriptMsMax;
     let took = Number.POSITIVE_INFINITY;
-    // The machine does other things as well: what takes long does so again.
+    // Other load of the machine can make a call slow once, so slow calls are repeated.
     for (let run = 0; run < 5 && took > mostMs / 2; run++) {
       took = Math.min(took, await longestMs(operation, make(own), { as, statuses: [200, 400, 404, 409, 412] }));
     }
@@ -159,7 +159,7 @@ test('no sequence of the largest requests leads to a script that keeps Redis for
   report({
     order: '10.5',
     fault: `${sequenceSteps} of the largest requests, one after the other in random order`,
-    expected: `no script keeps Redis longer than ${scriptMsMax} ms, that of an import not longer than ${importMsMax} ms`,
+    expected: `no script blocks Redis longer than ${scriptMsMax} ms, that of an import not longer than ${importMsMax} ms`,
     measured: `${worst.what} ${worst.took.toFixed(1)} ms`,
   });
 }, 240_000);
@@ -171,11 +171,11 @@ interface Flood {
   operation: OperationName;
   connections: number;
   body: string;
-  /** Without it each request names another workspace, which does not exist. */
+  /** Without a root key, each request names another workspace, which does not exist. */
   rootKey?: string;
 }
 
-/** Answers how many requests a second were answered, by status. */
+/** Returns how many requests a second got a response, by status. */
 async function flood({ operation, body, ...settings }: Omit<Flood, 'what'>, seconds: number): Promise<string> {
   const bodyFile = join(rig.dir, 'flood.json');
   writeFileSync(bodyFile, body);
@@ -188,11 +188,11 @@ async function flood({ operation, body, ...settings }: Omit<Flood, 'what'>, seco
 
 const array = (item: string, bytes: number) => `[${`${item},`.repeat(bytes / (item.length + 1)).slice(0, -1)}]`;
 
-test('what no share of a workspace bounds: management, large bodies, callers that are not known', async () => {
+test('floods that no limit per workspace bounds: management, large bodies, unknown callers', async () => {
   const seconds = 6;
   const { apiId } = await rig.ok('apis.createApi', { name: 'victim' }, otherRootKey);
   const permissions = Array.from({ length: 420 }, (_, index) => `${index}.`.padEnd(97, 'x'));
-  /** What the other workspace sends, so many times a second. */
+  /** What the other workspace sends, and how often per second. */
   const verify = [50, 'keys.verifyKey', JSON.stringify({ key: otherKey })] as const;
   const manage = [20, 'apis.getApi', JSON.stringify({ apiId })] as const;
   const create = [5, 'keys.createKey', JSON.stringify({ apiId, permissions })] as const;
@@ -240,14 +240,14 @@ test('what no share of a workspace bounds: management, large bodies, callers tha
       victim: create,
     },
     {
-      what: 'ever new workspaces',
+      what: 'a new workspace each time',
       operation: 'keys.verifyKey',
       connections: 4500,
       body: '{"key":"none"}',
       victim: verify,
     },
     {
-      what: 'ever new workspaces',
+      what: 'a new workspace each time',
       operation: 'apis.getApi',
       connections: 4500,
       body: '{"apiId":"api_none"}',
@@ -275,7 +275,7 @@ test('what no share of a workspace bounds: management, large bodies, callers tha
   expect(rig.server.alive()).toBe(true);
 }, 240_000);
 
-test('no script of the largest request of any operation keeps Redis for long', async () => {
+test('no script of the largest request of any operation blocks Redis for long', async () => {
   const rows: { what: string; took: number; most: number }[] = [];
   for (const [operation, ways] of Object.entries(largest) as [
     OperationName,
@@ -283,7 +283,7 @@ test('no script of the largest request of any operation keeps Redis for long', a
   ][]) {
     for (const [way, make] of Object.entries(ways)) {
       let took = Number.POSITIVE_INFINITY;
-      // The machine does other things as well: the least of some. What deletes can do so once.
+      // The minimum of several runs, because of other load of the machine. Requests that delete can run only once.
       for (let run = 0; run < (operation.includes('.delete') ? 1 : 7); run++) {
         took = Math.min(took, await longestMs(operation, make(things)));
       }
@@ -300,7 +300,7 @@ test('no script of the largest request of any operation keeps Redis for long', a
   report({
     order: '10.5',
     fault: `The largest request of each of ${Object.keys(largest).length} operations, alone`,
-    expected: `no script keeps Redis longer than ${scriptMsMax} ms, that of an import not longer than ${importMsMax} ms`,
+    expected: `no script blocks Redis longer than ${scriptMsMax} ms, that of an import not longer than ${importMsMax} ms`,
     measured: `${long.map(({ what, took }) => `${what} ${took.toFixed(1)} ms`).join('; ')}; all others below 2 ms`,
   });
 }, 240_000);

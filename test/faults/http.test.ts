@@ -1,6 +1,6 @@
-// Hostile HTTP on raw sockets against the built server: no crash, no 5xx of ours, and every answer is in the envelope,
-// or is one of uWebSockets.js's own refusals and ends the connection. What http/server.ts makes of each byte is in
-// test/http/server.test.ts; here everything behind it is real too.
+// Hostile HTTP on raw sockets against the built server: no crash, no 5xx, and every response is in the envelope or is a
+// refusal of uWebSockets.js, which closes the connection. test/http/server.test.ts tests how http/server.ts handles single
+// bytes; here everything behind it is real too.
 
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -21,7 +21,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(endAll);
 
-/** What a broken server cannot do, after each of these: answer somebody else, as the same process, with nothing to tell. */
+/** After each test the server responds to another caller, is the same process, and has logged nothing. */
 afterEach(async () => {
   expect((await fetch(`http://127.0.0.1:${server.port}/v2/liveness`)).status).toBe(200);
   expect(server.child.exitCode).toBeNull();
@@ -32,25 +32,26 @@ interface Answer {
   status: number;
   headers: Map<string, string>;
   body: string;
-  // biome-ignore lint/suspicious/noExplicitAny: what a test makes of it.
+  // biome-ignore lint/suspicious/noExplicitAny: any JSON.
   json: any;
 }
 
 interface Conversation {
   answers: Answer[];
-  /** By the server, instead of answering a last, plain request. */
+  /** The server closed the connection instead of responding to a last, plain request. */
   closed: boolean;
 }
 
 /**
- * Sends each part in a packet of its own and reads until `expected` answers have come, then whether the connection goes on.
+ * Sends each part in a packet of its own and reads until `expected` responses have arrived. Then checks whether the connection
+ * is still open.
  */
 async function converse(parts: (string | Buffer)[], expected = 1): Promise<Conversation> {
   const socket = connect(server.port, '127.0.0.1').setNoDelay();
-  socket.on('error', () => {}); // A reset is one way to see a connection closed.
+  socket.on('error', () => {}); // A connection may be closed by a reset.
   let bytes = Buffer.alloc(0);
   let closed = false;
-  // Not by `once` of node:events, which rejects where the close begins with an error.
+  // Not `once` of node:events, which rejects if an error precedes the close.
   const ended = new Promise<void>((resolve) => {
     socket.once('close', () => {
       closed = true;
@@ -67,7 +68,7 @@ async function converse(parts: (string | Buffer)[], expected = 1): Promise<Conve
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
   while (!closed && parseAnswers(bytes).length < expected) await more();
-  // An open connection shows itself by answering a last, plain request.
+  // An open connection responds to a last, plain request.
   if (!closed) {
     const before = parseAnswers(bytes).length;
     socket.write('GET /v2/liveness HTTP/1.1\r\nHost: t\r\n\r\n');
@@ -81,7 +82,7 @@ async function converse(parts: (string | Buffer)[], expected = 1): Promise<Conve
   return { answers, closed };
 }
 
-/** Whole answers, one after the other. */
+/** The complete responses among the bytes. */
 function parseAnswers(bytes: Buffer): Answer[] {
   const answers: Answer[] = [];
   for (let at = 0; ; ) {
@@ -92,7 +93,7 @@ function parseAnswers(bytes: Buffer): Answer[] {
     const headers = new Map(lines.map((text) => text.split(/: ?(.*)/s) as [string, string]));
     const named = new Map([...headers].map(([name, value]) => [name.toLowerCase(), value]));
     const isBare = status === 100 || status === 204;
-    // uWebSockets.js's own refusals say no length: they end with the connection.
+    // Refusals of uWebSockets.js have no Content-Length: they end with the connection.
     const length = isBare ? 0 : Number(named.get('content-length') ?? bytes.length - end - 4);
     if (bytes.length < end + 4 + length) return answers;
     const body = bytes.subarray(end + 4, end + 4 + length).toString();
@@ -103,7 +104,7 @@ function parseAnswers(bytes: Buffer): Answer[] {
   }
 }
 
-/** Ours are in the envelope; those below us are few, and the last word on their connection. */
+/** Tollgate's responses are in the envelope. The few of uWebSockets.js are the last on their connection. */
 function checkAnswer({ status, headers, body, json }: Answer, closed: boolean) {
   if (!headers.has('x-request-id')) {
     expect([400, 431, 505]).toContain(status);
@@ -131,14 +132,14 @@ interface Sent {
   method?: string;
   target?: string;
   version?: string;
-  /** In place of the usual ones, but for Host. */
+  /** Instead of the usual headers, except Host. */
   headers?: string[];
-  /** Beside the usual ones. */
+  /** In addition to the usual headers. */
   more?: string[];
   body?: string | Buffer;
 }
 
-/** A request that is right but for what is given. */
+/** A valid request, except for the given parts. */
 function request({ method = 'POST', target = '/v2/apis.createApi', version = '1.1', headers, more, body }: Sent = {}) {
   const payload = Buffer.from(body ?? '{"name":"hostile"}');
   const usual = [
@@ -180,7 +181,7 @@ describe('Content-Length and chunked bodies', () => {
     expect(closed).toBe(true);
   });
 
-  test('a body in eighteen chunks is one body, and the last of its connection', async () => {
+  test('a body in eighteen chunks is one body, and the connection is closed after it', async () => {
     const chunks = [...good].map((character) => `1\r\n${character}\r\n`);
     const headers = [auth(), json, 'Transfer-Encoding: chunked'];
     const { answers, closed } = await converse([request({ headers, body: '' }), ...chunks, '0\r\n\r\n']);
@@ -201,7 +202,7 @@ describe('Content-Length and chunked bodies', () => {
     expect(await namesOfApis()).not.toContain('smuggled');
   });
 
-  test('a body cut off by the end of the connection is no request', async () => {
+  test('a request whose body is cut off by the end of the connection is dropped', async () => {
     const socket = connect(server.port, '127.0.0.1');
     await once(socket, 'connect');
     const whole = request({ body: '{"name":"cut off"}' });
@@ -210,7 +211,7 @@ describe('Content-Length and chunked bodies', () => {
   });
 });
 
-/** The names of all APIs that were made, the latest hundred changes back. */
+/** The names of the APIs that were created within the latest hundred changes. */
 async function namesOfApis(): Promise<string> {
   const response = await fetch(`http://127.0.0.1:${server.port}/v2/audit.listEvents`, {
     method: 'POST',
@@ -232,7 +233,7 @@ async function namesOfApis(): Promise<string> {
 }
 
 describe('several requests on one connection', () => {
-  test('pipelined: nothing is answered twice or crosswise', async () => {
+  test('pipelined: no response is repeated or in another order', async () => {
     const two = Buffer.concat([
       request({ target: '/v2/liveness', method: 'GET', headers: [], body: '' }),
       request({ target: '/v2/apis.getApi', body: '{"apiId":"api_nothing"}' }),
@@ -243,7 +244,7 @@ describe('several requests on one connection', () => {
     if (answers.length > 1) expect(codeOf(answers[1]!)).toBe('api_not_found');
   });
 
-  test('pipelined and answered at once: all are answered', async () => {
+  test('pipelined, without a wait for Redis: all get a response', async () => {
     const live = request({ target: '/health/live', method: 'GET', headers: [], body: '' });
     const { answers, closed } = await converse([Buffer.concat([live, live])], 2);
     expect({ statuses: answers.map(({ status }) => status), closed }).toEqual({ statuses: [200, 200], closed: false });
@@ -291,7 +292,7 @@ describe('request heads', () => {
     ['NUL in the target', () => request({ target: '/v2/\0' }), 505],
     ['the preface of HTTP/2', () => Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), 505],
     ['a TLS hello', () => Buffer.from('16030100c8010000c40303\r\n\r\n', 'hex'), 505],
-  ])('%s: refused below us, and the connection closed', async (_what, bytes, status) => {
+  ])('%s: refused by uWebSockets.js, and the connection closed', async (_what, bytes, status) => {
     const { answers, closed } = await converse([bytes()]);
     expect(answers.map((answer) => answer.status)).toEqual([status]);
     expect(closed).toBe(true);
@@ -421,7 +422,7 @@ describe('request bodies', () => {
     ['limit', '9007199254740991', 200],
     ['limit', '1e3', 200],
     ['limit', '5.0', 200],
-    ['limit', '5.000000000000000000000001', 200], // The double next to it is 5, in every JSON reader there is.
+    ['limit', '5.000000000000000000000001', 200], // The nearest double is 5.
     ['limit', '0.5', 400],
     ['limit', '-0', 400],
     ['limit', '1e-400', 400],
@@ -470,7 +471,7 @@ describe('request bodies', () => {
     ['markup', '{"a":"</script><script>alert(1)</script>"}'],
     [`lists ${nested} deep`, `{"a":${deep(nested, '[', ']')}}`],
     ['deep, and a pair of escapes', `{"a":${deep(nested, '[', ']')},"b":"\\ud83d\\ude00"}`],
-  ])('meta comes back as the value it was: %s', async (_what, meta) => {
+  ])('meta is returned as the same value: %s', async (_what, meta) => {
     const api = (await converse([request()])).answers[0]!.json.data as { apiId: string };
     const created = await converse([
       request({ target: '/v2/keys.createKey', body: `{"apiId":"${api.apiId}","meta":${meta}}` }),
@@ -487,7 +488,7 @@ describe('request bodies', () => {
       expect(answer!.status).toBe(200);
       expect(answer!.body).toContain(`"meta":${meta}`);
     }
-    // Nothing of it has become a property of everything.
+    // It has not become a property of all objects.
     const [polluted] = (await converse([request({ body: '{}' })])).answers;
     expect(polluted!.json.error.errors).toEqual([{ location: 'body.name', message: 'is required' }]);
   });

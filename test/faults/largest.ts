@@ -1,5 +1,5 @@
-// The largest requests that each operation takes, in a workspace that makes them as costly as it can. What bounds them are
-// the schemas, META_LIMIT_BYTES and BODY_LIMIT_BYTES, at their defaults.
+// The largest requests that each operation accepts, in a workspace that makes them as expensive as possible. They are bounded
+// by the schemas, META_LIMIT_BYTES and BODY_LIMIT_BYTES, at their defaults.
 
 import type { OperationName } from '../../src/operations/index.ts';
 import { hash } from '../support/examples.ts';
@@ -13,25 +13,25 @@ const listed = 100;
 
 const times = <Item>(count: number, make: (index: number) => Item) =>
   Array.from({ length: count }, (_, at) => make(at));
-/** Texts of so many characters, each unlike the others. */
+/** Different texts of this length. */
 const texts = (count: number, characters: number, begin: string) =>
   times(count, (index) => `${begin}${index}.`.padEnd(characters, 'x'));
 
 let made = 0;
-/** Unlike any before. */
+/** A text that was not used before. */
 const fresh = (characters = 100) => `f${++made}.`.padEnd(characters, 'x');
 
 const slugs = texts(1000, 100, 's');
 const roles = texts(100, 100, 'r');
 const limits = texts(50, 128, 'l').map((name) => ({ name, limit: 1e9, duration: day, autoApply: true }));
-/** The same limits with another duration: none of them keeps its window. */
+/** The same limits with another duration, so that none keeps its window. */
 const otherLimits = () => limits.map((limit) => ({ ...limit, duration: 1000 + ++made }));
 const meta = Object.fromEntries(texts(99, 90, 'm').map((name) => [name, 1]));
-/** A hundred slugs in 1000 characters, which no key has, of parts that a wildcard could cover. */
+/** A hundred slugs in 1000 characters, which no key has, and whose parts a wildcard could cover. */
 const queried = times(100, (index) => `a.${index}`.padEnd(6, 'b'));
 const query = queried.join(' OR ').slice(0, 1000);
 const namespace = 'n'.repeat(512);
-/** With each of these a check has as much to compare as there can be: 16 are looked for everywhere, and all together are 16 KB. */
+/** The maximum that a check compares with: 16 with text between two `*`, and 16 KB in all. */
 const wildcards = 210;
 const wildcard = (index: number) => (index < 16 ? `*ab${index}*` : `${'a'.repeat(79)}${index}*`);
 
@@ -45,7 +45,7 @@ const wholeKey = {
   permissions: slugs,
 };
 
-/** What the largest requests are about. */
+/** Creates the records that the largest requests name. */
 export async function makeLargest(ok: Ok) {
   const { apiId } = await ok('apis.createApi', { name: 'a'.repeat(255) });
   const { externalId } = wholeKey;
@@ -59,7 +59,7 @@ export async function makeLargest(ok: Ok) {
     ({ keyId, key } = await ok('keys.createKey', { apiId, ...wholeKey }));
     await ok('identities.createIdentity', { externalId: fresh(255), meta, ratelimits: limits });
   }
-  // A key that may do a hundred thousand different things, by itself: megabytes to show.
+  // A key with a hundred thousand different permissions of its own: responses of several megabytes.
   const wideRoles = texts(100, 100, 'w');
   for (const [index, name] of wideRoles.entries()) {
     await ok('permissions.createRole', { name, permissions: texts(1000, 100, `w${index}.`) });
@@ -69,7 +69,7 @@ export async function makeLargest(ok: Ok) {
   for (const index of times(wildcards, Number)) {
     await ok('ratelimits.setOverride', { namespace, identifier: wildcard(index), limit: 1e9, duration: day });
   }
-  // 64 KiB of them.
+  // 64 KiB of grants.
   const grants = times(1000, (index) => `api.api_${index}_${'0'.repeat(40)}.read_key`);
   let rootKeyId = '';
   for (let index = 0; index <= listed; index++) {
@@ -84,8 +84,8 @@ const migrationId = 'm'.repeat(255);
 const check = (index: number) => ({ namespace, identifier: `${'a'.repeat(500)}${index}`, limit: 1e9, duration: day });
 
 /**
- * Inputs, built again for every call; several of an operation that can be large in several ways. An operation whose cost does
- * not depend on its input needs none.
+ * Inputs by operation, created again for each call. An operation that can be expensive in several ways has several. One whose
+ * cost does not depend on its input has none.
  */
 export const largest: { [Name in OperationName]?: Record<string, (things: Largest) => InputOf<Name>> } = {
   'keys.verifyKey': {
@@ -96,7 +96,7 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
       tags: texts(20, 512, 't'),
     }),
     '100 limits of key and identity': ({ key }) => ({ key }),
-    // Another query each time: none of it is remembered.
+    // Another query each time, so that no result is cached.
     '100 000 permissions, a query of 50 of them': ({ wide }) => ({
       key: wide.key,
       permissions: times(50, () => `w${++made % 100}.`).join(' OR '),

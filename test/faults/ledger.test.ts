@@ -1,4 +1,4 @@
-// What was acknowledged is there afterwards: Redis killed, the power lost, its file torn at any byte.
+// Acknowledged changes survive: Redis killed, a power failure, the append-only file cut off at any byte.
 
 import { cpSync, readFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
@@ -27,13 +27,13 @@ beforeAll(build, 120_000);
 afterEach(endAll);
 
 interface Crash extends RedisOptions {
-  /** How long the writers write; the fault comes somewhere in the half second after. */
+  /** How long the writers write; the fault is within the half second after that. */
   forMs: number;
   env?: Record<string, string>;
   durable?: boolean;
 }
 
-/** Redis dies under load, by a kill or with the power; what it left is served again, and the ledger compared. */
+/** Redis ends under load, by a kill or a power failure. Starts it again on its files, and compares them with the ledger. */
 async function crash({
   forMs,
   durable = false,
@@ -45,7 +45,7 @@ async function crash({
   const server = await startTollgate({ REDIS_URL: redis.url, TOLLGATE_DURABLE: durable ? '1' : '0' });
   const { call } = openClient(() => server.url, await server.firstRootKey());
   const ledger = await openLedger(call);
-  // What was there for a second before the fault must be there in any case.
+  // A change that was acknowledged a second or more before the fault must survive in any case.
   const pick = random(seed);
   const stop = ledger.start(writers, (writer) => random(seed + writer));
   await delay(forMs + pick(0, 500));
@@ -112,7 +112,7 @@ test.skipIf(!newRedis)(
   60_000,
 );
 
-test('an append-only file cut at any byte is served as it was after some change', async () => {
+test('an append-only file cut at any byte is served with the state after one of the changes', async () => {
   const cuts = process.env.FAULTS_RESULTS ? 150 : 10;
   const dir = temporaryDir();
   const redis = await startRedis(dir);
@@ -147,7 +147,7 @@ test('an append-only file cut at any byte is served as it was after some change'
   report({
     order: '4.4',
     fault: "The end of Redis's append-only file torn off at a random byte",
-    expected: 'it starts; every record is as some step left it, in all its parts',
+    expected: 'it starts; every record has the state after one of its steps, in all its parts',
     measured: `${cuts} cuts of ${last - first} bytes, ${records} records compared, ${lost} lost steps, none half applied`,
   });
 }, 300_000);

@@ -1,10 +1,10 @@
 /**
- * The ledger: what callers were told, against what the store has afterwards.
+ * The ledger: compares the responses that callers got with the stored data.
  *
- * Many writers at once, each on keys and root keys of its own, so that the history of each is known in order. Whatever
- * the fault, a record must afterwards be as it was after some step of its history, in all its parts: what it was granted,
- * what was charged, what its limit counted, what its usage counts, what the audit stream tells. Anything else is a script that
- * was half applied. How many of the acknowledged steps are there says what was lost.
+ * Many writers run at once, each on keys and root keys of its own, so that the order of changes to each is known. After any
+ * fault, a record must have the state after one of its steps, in all its parts: credits granted, credits charged, units of its
+ * limit, usage counts, audit events. Any other state means that a script was half applied. Acknowledged steps after that state
+ * are lost.
  */
 
 import { expect } from 'vitest';
@@ -20,7 +20,7 @@ type Change = 'create' | 'verify' | 'credit' | 'rename' | 'delete';
 
 interface Step {
   change: Change;
-  /** When it was acknowledged (performance.now()); undefined: it never was, and may have happened. */
+  /** When it was acknowledged (performance.now()); undefined if it got no response, and may or may not have been applied. */
   atMs: number | undefined;
 }
 
@@ -32,7 +32,7 @@ interface History {
   steps: Step[];
 }
 
-/** A record in its parts, as a step of its history leaves it. */
+/** The parts of a record's state. */
 interface Parts {
   exists: boolean;
   granted: number;
@@ -48,7 +48,7 @@ export interface LedgerResult {
   /** Acknowledged steps that are missing, verifications and changes. */
   lostVerifications: number;
   lostChanges: number;
-  /** From the acknowledgement of the first step that is missing until the fault. */
+  /** Time between the acknowledgement of the first missing step and the fault. */
   lostMs: number;
   records: number;
 }
@@ -60,7 +60,7 @@ export async function openLedger(call: Call) {
   let stopped = false;
   let acknowledged = 0;
 
-  /** Writes until `stop`, or until an answer is missing: then it cannot know, and leaves that record alone. */
+  /** Writes until `stop`, or until a request gets no response: the record has one of two states, and is not changed again. */
   async function write(pick: (min: number, max: number) => number) {
     while (!stopped) {
       const history = pick(1, 4) === 1 ? await createRootKey() : await createKey();
@@ -97,7 +97,7 @@ export async function openLedger(call: Call) {
     history.steps.push(step);
     const { status } = await send(history, change);
     if (status !== 200) {
-      // Refusals have no place here: either it was answered, or nobody was there to answer.
+      // The only failures are no response and 503; no request is refused for its content.
       expect([0, 503]).toContain(status);
       return false;
     }
@@ -118,7 +118,7 @@ export async function openLedger(call: Call) {
     return call('keys.deleteKey', { keyId: id });
   }
 
-  /** What the store has, asked through the front door. */
+  /** Reads the stored data through the API. */
   async function observe(ask: Call): Promise<(history: History) => Promise<Parts>> {
     const period = { start: Date.now() - 3 * 3_600_000, end: Date.now() + 3_600_000, granularity: 'day' } as const;
     const usage = await ask('analytics.getVerifications', { apiId, ...period, groupBy: ['keyId', 'outcome'] });
@@ -128,7 +128,7 @@ export async function openLedger(call: Call) {
       expect(row.spentCredits).toBe(row.count);
       counted.set(row.keyId!, (counted.get(row.keyId!) ?? 0) + row.count);
     }
-    // The totals of the API are counted beside those of its keys, in the same step.
+    // The totals of the API are counted in the same step as those of its keys.
     const total = await ask('analytics.getVerifications', { apiId, ...period, groupBy: [] });
     const sum = (rows: readonly { count: number }[]) => rows.reduce((all, { count }) => all + count, 0);
     expect(sum(total.data)).toBe(sum(usage.data));
@@ -169,7 +169,7 @@ export async function openLedger(call: Call) {
       const found = await ask('keys.getKey', { keyId: id });
       expect(found.status).toBe(listed.has(id) ? 200 : 404);
       parts.exists = found.status === 200;
-      // Asked for nothing, it says what is left; what this counts is counted after the usage was read.
+      // Cost 0, so the response has the balance and the units left. This call is counted after the usage was read.
       const looked = await ask('keys.verifyKey', {
         key: secret,
         credits: { cost: 0 },
@@ -190,7 +190,7 @@ export async function openLedger(call: Call) {
   return {
     acknowledged: () => acknowledged,
 
-    /** Starts `count` writers; the answer stops them. */
+    /** Starts `count` writers. The function that it returns stops them. */
     start(count: number, pickOf: (writer: number) => (min: number, max: number) => number) {
       stopped = false;
       const writers = Array.from({ length: count }, (_, writer) => write(pickOf(writer)));
@@ -200,14 +200,14 @@ export async function openLedger(call: Call) {
       };
     },
 
-    /** Fails where a record is not as one of its steps left it. `faultAtMs`: performance.now() at the fault. */
+    /** Fails if a record has a state that none of its steps leaves. `faultAtMs`: performance.now() at the fault. */
     async settle(ask: Call, faultAtMs: number): Promise<LedgerResult> {
       const partsOf = await observe(ask);
       const result = { acknowledged, lostVerifications: 0, lostChanges: 0, lostMs: 0, records: histories.length };
       for (const history of histories) {
         const found = await partsOf(history);
         const known = [before(), ...history.steps.map((_, index) => partsAfter(history, index + 1))];
-        // Two steps never leave a record alike, so there is one or none.
+        // No two steps leave the same state, so at most one matches.
         const taken = known.findIndex((parts) => isAlike(parts, found));
         expect(taken, `half applied: ${JSON.stringify({ found, known: known.slice(-3) })}`).toBeGreaterThanOrEqual(0);
         for (const { change, atMs } of history.steps.slice(taken)) {
@@ -229,7 +229,7 @@ function partsAfter({ kind, steps }: History, count: number): Parts {
   const times = (change: Change) => taken.filter((each) => each === change).length;
   const verified = times('verify');
   const audited = taken.length - verified;
-  // Of what is gone, the usage and the audit events tell.
+  // A deleted record still has its usage and its audit events.
   if (times('delete') > 0) return { ...before(), counted: verified, audited };
   if (kind === 'rootKey') return { ...before(), exists: true, renamed: times('rename'), audited };
   const charged = { charged: verified, counted: verified, limited: verified };

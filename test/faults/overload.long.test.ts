@@ -1,6 +1,5 @@
-// More comes than can be served. Redis is slowed down, so that little is much, and requests come at three times the rate
-// that is served, whatever becomes of the earlier ones. Answers are told apart by what they cost the caller: served, in
-// bounded time, or refused at once.
+// Overload. Redis is slowed down, so that a few requests are too many. Requests arrive at three times the rate that is
+// served, without waiting for responses. Each must be served in bounded time, or refused at once.
 
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Answered } from '../support/client.ts';
@@ -9,9 +8,9 @@ import { atRate, percentile, type Rig, startRig } from './rig.ts';
 
 const inFlightMax = 50;
 const redisTimeoutMs = 2000;
-/** How long Redis stands still, again and again: what it may do at once, `inFlightMax`, is then what it does in that time. */
+/** Redis sleeps this long again and again. Between two sleeps it serves the requests in flight, at most `inFlightMax`. */
 const standstillMs = 150;
-/** For the machine, which does other things as well. */
+/** Tolerance for other load of the machine. */
 const slackMs = 400;
 
 let rig: Rig;
@@ -29,7 +28,7 @@ afterEach(() => rig.stop());
 
 const credits = 1_000_000_000;
 
-/** Answers how to end it. */
+/** Returns a function that ends it. */
 function slowRedis() {
   let stopped = false;
   async function run() {
@@ -44,7 +43,7 @@ function slowRedis() {
 
 type Call = () => Promise<Answered>;
 
-/** How many a second are served when as many callers as may be under way each wait for their answer. */
+/** Requests served per second when `inFlightMax` callers each wait for their response. */
 async function servedPerSecond(call: Call, seconds: number): Promise<number> {
   const until = performance.now() + seconds * 1000;
   let served = 0;
@@ -70,7 +69,7 @@ test.each([
   ['verifications', verify],
   ['management requests', create],
 ])(
-  'three times the %s that can be served: the rest is refused at once, and all is well at once',
+  'three times the %s that can be served: the rest is refused at once, and afterwards all are served',
   async (what, call) => {
     let charged = 0;
     const counted: Call = async () => {
@@ -89,12 +88,12 @@ test.each([
     const well = sortOut(await atRate(50, 1, counted));
 
     expect(others).toEqual([]);
-    // Served as many as without the excess, none of them after its time.
+    // As many are served as without the overload, each before the timeout.
     expect(served.length).toBeGreaterThan(0.5 * 10 * rate);
-    // A management request asks Redis twice after its turn has come: for the root key, and for what it does.
+    // A management request has two round trips to Redis after it has waited: for the root key, and for its script.
     const afterWaiting = call === verify ? 0 : 2 * standstillMs;
     expect(percentile(served, 99)).toBeLessThan(redisTimeoutMs + afterWaiting + slackMs);
-    // Refused without waiting for Redis, which is away for longer than that nearly all the time.
+    // Refused without waiting for Redis, which nearly always sleeps for longer than that.
     expect(refused.length).toBeGreaterThan(10 * rate);
     expect(percentile(refused, 50)).toBeLessThan(standstillMs / 3);
     expect(memoryAfter).toBeLessThan(memoryBefore + 30);

@@ -1,10 +1,10 @@
-// Libraries that are loaded into a Redis before its own: a clock that jumps, and a disk that loses what was not synced.
+// Libraries that are preloaded into a Redis (LD_PRELOAD): a clock that jumps, and a disk that loses data that was not synced.
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Whether there is a C compiler, for what is preloaded into a Redis. */
+/** Whether there is a C compiler to build them. */
 export const compiles = spawnSync('cc', ['--version']).status === 0;
 
 /** Compiles `<name>.c` to a library in `dir`. */
@@ -20,9 +20,9 @@ export function preload(name: 'fsync' | 'clock', dir: string): string | undefine
 }
 
 /**
- * What a Redis has on its disk, as against what it has written: the loss of power that a kill is not. `env` goes to the Redis;
- * `losePower`, once it is killed, takes from its append-only file what had not reached the disk, and answers how many bytes
- * that was. Undefined where there is no C compiler.
+ * Simulates a power failure, which unlike a kill also loses data that Redis has written but not synced. Start Redis with
+ * `env`. After it was killed, `losePower` cuts the append-only file back to the synced bytes, and returns how many bytes were
+ * lost. Undefined without a C compiler.
  */
 export function watchDisk(dir: string) {
   const library = preload('fsync', dir);
@@ -44,7 +44,7 @@ export function watchDisk(dir: string) {
   };
 }
 
-/** The append-only file that a Redis is writing to. */
+/** The append-only file to which a Redis writes. */
 export function incrementalFile(dir: string): string {
   const names = readdirSync(join(dir, 'appendonlydir')).filter((name) => name.endsWith('.incr.aof'));
   return join(dir, 'appendonlydir', names.sort((a, b) => a.localeCompare(b, 'en', { numeric: true })).at(-1)!);

@@ -1,5 +1,5 @@
-// Faults of Redis, made for real on a redis-server of this file's own: every request is answered, in time and in the
-// envelope, nothing is charged twice or half, and all is well again by itself when Redis is.
+// Real faults of a redis-server that this file starts. Every request gets a response in time and in the envelope, nothing is
+// charged twice or in part, and the server recovers without intervention when Redis does.
 
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,13 +22,13 @@ import { report } from './report.ts';
 import { sendTimed, type Timed } from './timed.ts';
 
 const commandTimeoutMs = 500;
-/** What an answer may take beyond the command timeout, on a machine that does other things as well. */
+/** Tolerance for the time of a response beyond the command timeout, for other load of the machine. */
 const slackMs = 400;
 const credits = 1_000_000;
 
 let dir: string;
 let redis: ChildProcess;
-/** Beside the store, to make faults with. */
+/** A connection of the test, to cause faults. */
 let admin: Redis;
 let store: Store;
 let answer: Handler;
@@ -55,7 +55,7 @@ beforeEach(async () => {
     },
   );
 
-  // What is tested is impatient; a busy machine must not keep it from being set up.
+  // The tested timeout is short, so the set-up uses a longer one.
   const patient = await openStore({ ...testSettings, url });
   const { workspaceId } = await patient.workspaces.create('faults');
   const root = createRootKeyString(workspaceId);
@@ -95,7 +95,7 @@ const slowest = (responses: Timed[]) => ms(Math.max(...responses.map(({ tookMs }
 
 const verify = () => send('keys.verifyKey', { key });
 
-/** A refusal for want of the store: 503 in the envelope, with Retry-After, in time. */
+/** A refusal because Redis is unavailable: 503 in the envelope, with Retry-After, in time. */
 function expectUnavailable(response: Timed) {
   expect(response.status).toBe(503);
   expect(JSON.parse(response.body)).toMatchObject({ error: { type: '/errors/store_unavailable', status: 503 } });
@@ -103,14 +103,14 @@ function expectUnavailable(response: Timed) {
   expect(response.tookMs).toBeLessThan(commandTimeoutMs + slackMs);
 }
 
-/** Answers how long it took, in milliseconds. */
+/** Returns the time until it resolves, in milliseconds. */
 async function untilWell(withinMs: number): Promise<number> {
   const startedAt = performance.now();
   await vi.waitFor(async () => expect((await verify()).status).toBe(200), { timeout: withinMs, interval: 10 });
   return performance.now() - startedAt;
 }
 
-/** Verifies without pause in several places until `stop` is called; answers all there was to answer. */
+/** Verifies without pause, several at a time, until `stop` is called, which returns all responses. */
 function load() {
   let stopped = false;
   const responses: Timed[] = [];
@@ -144,7 +144,7 @@ test('Redis killed under load: every request gets a response in time, and the fi
     if (response.status === 200) expect(JSON.parse(response.body).data.code).toBe('VALID');
     else expectUnavailable(response);
   }
-  // What was answered was charged; what was refused may have been, once, but for what was in the file nothing is lost.
+  // Each confirmed verification was charged once. A refused one may have been charged, at most once.
   const passed = loaded.responses.filter(({ status }) => status === 200).length;
   const { remaining } = JSON.parse((await send('keys.getKey', { keyId })).body).data.credits;
   expect(credits - remaining).toBeGreaterThanOrEqual(passed);
@@ -190,7 +190,7 @@ test('Redis blocked by a long command of another client: requests are refused at
   const wellMs = await untilWell(1000);
   report({
     order: '2.2',
-    fault: 'Redis held up for a second by somebody else (DEBUG SLEEP)',
+    fault: 'Redis blocked for a second by another client (DEBUG SLEEP)',
     expected: `503 at the command timeout (${ms(commandTimeoutMs)}); well afterwards`,
     measured: `${response.status} after ${ms(response.tookMs)}; first success ${ms(wellMs)} afterwards`,
   });
@@ -202,7 +202,7 @@ test('scripts and functions flushed: they are loaded again without an error to a
     await admin.function('FLUSH');
   }
   await forget();
-  // More than a batch, so that several find it gone at once.
+  // More than a batch, so that several calls miss the scripts at once.
   const verified = await Promise.all(Array.from({ length: 100 }, verify));
   expect(new Set(verified.map(({ status }) => status))).toEqual(new Set([200]));
   expect(JSON.parse((await verify()).body).data.credits).toBe(credits - 101);
@@ -282,7 +282,7 @@ test('Redis flushed while it runs: root keys are unknown, and nothing fails', as
 });
 
 test('Redis refusing authentication: requests are refused, the cause is logged without the password, and they are served when it is accepted', async () => {
-  const password = 'nobody-may-see-this';
+  const password = 'must-not-be-logged';
   const port = await freePort();
   await admin.config('SET', 'port', port, 'requirepass', password);
   const events: string[] = [];
@@ -292,7 +292,7 @@ test('Redis refusing authentication: requests are refused, the cause is logged w
   answer = createPipeline(operations, { store, log, metaBytesMax: 10_240 });
   expect((await verify()).status).toBe(200);
 
-  // The password is changed, and who has the old one is put out.
+  // The password is changed, and clients with the old one are disconnected.
   await admin.config('SET', 'requirepass', 'another');
   await admin.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
   await vi.waitFor(() => expect(events.join()).toContain('WRONGPASS'), { timeout: 5000 });

@@ -1,4 +1,4 @@
-// What a fault program found, one line a fault: `npm run test:faults` gathers the lines into docs/reliability.md.
+// Findings of the fault programs, one line per fault. `npm run test:faults` collects the lines into docs/reliability.md.
 
 import { appendFileSync } from 'node:fs';
 
@@ -6,13 +6,13 @@ import { appendFileSync } from 'node:fs';
 export interface Finding {
   order: string;
   fault: string;
-  /** The promise, as a line that can be false. */
+  /** The promise: a statement that can be false. */
   expected: string;
   /** Figures with their units. */
   measured: string;
 }
 
-/** Call it after the assertions: a row in the page is a promise kept. Without FAULTS_RESULTS (npm test) it says nothing. */
+/** Call it after the assertions, because a row in the page is a kept promise. Without FAULTS_RESULTS (npm test) it does nothing. */
 export function report(finding: Finding): void {
   const file = process.env.FAULTS_RESULTS;
   if (file) appendFileSync(file, `${JSON.stringify(finding)}\n`);

@@ -1,4 +1,4 @@
-// A redis-server and the built server as processes of their own, requests to them from outside, and what both cost.
+// A redis-server and the built server as processes, requests to them, and their use of memory and processor.
 
 import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { build, firstRootKeyOf, portOf, run, runRedis, serverEnv } from '../supp
 
 export type Rig = Awaited<ReturnType<typeof startRig>>;
 
-/** Settings of Redis beyond those it needs, as arguments, and of the server, as variables. */
+/** `redis`: further arguments of redis-server. `env`: settings of the server. */
 export async function startRig({ redis: redisArgs = [] as string[], env = {} as Record<string, string> } = {}) {
   build();
   const dir = mkdtempSync(join(tmpdir(), 'tollgate-rig-'));
@@ -23,7 +23,7 @@ export async function startRig({ redis: redisArgs = [] as string[], env = {} as 
   const { url } = redis;
   const admin = new Redis({ path: redis.socket });
 
-  // What it has to complain of is for everybody to see.
+  // Its standard error is that of this process, so that errors are visible.
   const server = run(process.execPath, ['dist/main.js'], {
     env: serverEnv({ LOG_LEVEL: 'silent', REDIS_URL: url, ...env }),
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -34,7 +34,7 @@ export async function startRig({ redis: redisArgs = [] as string[], env = {} as 
 
   const openBeside = () => openStore({ ...testSettings, url, commandTimeoutMs: 60_000 });
 
-  /** Another workspace's root key, which may do everything there. */
+  /** Creates another workspace. Returns a root key of it with the grant `*`. */
   async function createWorkspace(): Promise<string> {
     const store = await openBeside();
     const { workspaceId } = await store.workspaces.create('another');
@@ -84,13 +84,13 @@ function processOf(child: ChildProcess) {
   };
 }
 
-/** The value that so many of a hundred do not exceed. */
+/** A percentile: `of` percent of the values do not exceed it. */
 export function percentile(values: readonly number[], of: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.ceil((of / 100) * sorted.length) - 1)] ?? Number.NaN;
 }
 
-/** Starts something so many times a second, whatever becomes of it: an open loop. Resolves when all of it has ended. */
+/** Starts calls at a constant rate without waiting for earlier ones (an open loop). Resolves when all have ended. */
 export async function atRate<Result>(
   perSecond: number,
   seconds: number,

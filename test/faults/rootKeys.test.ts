@@ -1,5 +1,5 @@
-// What a root key must not be able to do, for every operation of the registry: reach into another workspace, go on after
-// it was taken back, or give what it does not have.
+// What a root key must not do, for every operation of the registry: reach another workspace, be used after it was revoked, or
+// grant more than it has.
 
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -31,7 +31,7 @@ beforeAll(async () => {
 });
 afterAll(async () => void (await redis.quit()));
 
-/** Everything of a workspace, byte for byte. */
+/** All Redis records of a workspace, as bytes. */
 async function bytesOf(workspaceId: string): Promise<Map<string, string>> {
   const names = (await namesIn(redis))
     .filter((name) => name.toString('latin1').includes(workspaceId))
@@ -40,7 +40,7 @@ async function bytesOf(workspaceId: string): Promise<Map<string, string>> {
   return new Map(names.map((name, index) => [name.toString('latin1'), dumps[index]!.toString('base64')]));
 }
 
-/** Things that were never made, of the same looks. */
+/** Ids in the same format that no record has. */
 function absentThings(): Things {
   const other = (id: string) => `${id.slice(0, -3)}${id.endsWith('zzz') ? 'yyy' : 'zzz'}`;
   return {
@@ -58,7 +58,7 @@ const post = async (name: string, input: unknown, rootKey: string) => {
   return { status, body };
 };
 
-/** The input with one of its mentions of our things, the n-th, made one of `others`; undefined when there are fewer. */
+/** The input with its n-th id of `ours` replaced by that of `others`; undefined when it has fewer. */
 function swapped(input: unknown, ours: Things, others: Things, n: number): unknown {
   let at = 0;
   let found = false;
@@ -72,7 +72,7 @@ function swapped(input: unknown, ours: Things, others: Things, n: number): unkno
   return found ? JSON.parse(text) : undefined;
 }
 
-/** An answer without what differs from call to call: what was asked for, new ids, strings and hashes, and names. */
+/** A response with placeholders for everything that differs between calls: requested ids, new ids, key strings, hashes, names. */
 function masked({ status, body }: { status: number; body: string }, asked: Things) {
   let text = body;
   for (const id of Object.values(asked)) text = text.replaceAll(new RegExp(`\\b${id}(?!\\d)`, 'g'), '<asked>');
@@ -89,7 +89,7 @@ describe('calls with ids of another workspace', () => {
     const before = await bytesOf(theirs.workspaceId);
     const example = exampleOf(name).input;
     for (let n = 0; ; n++) {
-      // Two workspaces alike, as one call may change what the next would find.
+      // Two equal workspaces, as the first call may change the result of the second.
       const answers = await Promise.all(
         [theirThings, absentThings()].map(async (others) => {
           const { rootKey } = await createWorkspace();
@@ -102,7 +102,7 @@ describe('calls with ids of another workspace', () => {
       expect(answers[0], `mention ${n}`).toBe(answers[1]);
       counts.foreign++;
     }
-    // All at once.
+    // All ids at once.
     const [answer, absent] = await Promise.all(
       [theirThings, absentThings()].map(async (others) => {
         const { rootKey } = await createWorkspace();
@@ -177,7 +177,7 @@ describe('a root key that was', () => {
       expect((await takeBack(rootKeyId)).status).toBe(200);
       const refused = await call(name, next, key);
       counts.takenBack++;
-      // What the narrowed one still holds is its own analytics, of which there are none.
+      // A narrowed root key may still read analytics, which have no rows for it.
       if (how === 'narrowed' && name === 'analytics.getVerifications') {
         expect(refused).toMatchObject({ status: 200, data: [] });
       } else if (how === 'narrowed' && name === 'keys.whoami') {
@@ -205,7 +205,7 @@ describe('a root key cannot grant what it lacks', () => {
   });
   const grants = (max: number) => fc.uniqueArray(fc.constantFrom('*', ...some), { minLength: 1, maxLength: max });
 
-  /** The plainest model: each grant is held as it is, for any id, or as everything. */
+  /** A simple model: a grant is held if the root key has it, has it for any id, or has `*`. */
   const holds = (held: readonly string[], grant: string) =>
     held.includes('*') || held.includes(grant) || held.includes(grant.replace(/^(\w+)\.\w+\./, '$1.*.'));
 
@@ -219,7 +219,7 @@ describe('a root key cannot grant what it lacks', () => {
 
         const made = await call('rootKeys.createRootKey', { permissions: given }, caller);
         expect(made.status).toBe(expected);
-        // Nor take it from one that holds it, nor give it to one that holds nothing.
+        // Neither can it change a root key that holds the grant, nor add the grant to another root key.
         const holder = (await call('rootKeys.createRootKey', { permissions: given })).data;
         const changes = { rootKeyId: holder.rootKeyId, name: 'taken over' };
         expect((await call('rootKeys.updateRootKey', changes, caller)).status).toBe(expected);
@@ -239,11 +239,11 @@ describe('a root key cannot grant what it lacks', () => {
 test('the counts of these tests, for docs/reliability.md', () => {
   report({
     order: '12.2',
-    fault: 'root keys used beyond their right: another workspace, taken back, giving what they lack',
+    fault: 'root keys used beyond their grants: in another workspace, after they were revoked, to grant what they lack',
     expected:
-      'another workspace looks absent and stays byte for byte; taken back counts from the next request on; grants never grow',
+      'another workspace looks absent and stays byte for byte; revoking applies from the next request on; grants never grow',
     measured:
-      `${counts.foreign} calls of ${operations.length} operations with ids of another workspace, all answered as for ids that never were; ` +
+      `${counts.foreign} calls of ${operations.length} operations with ids of another workspace, all with the response for unknown ids; ` +
       `${counts.takenBack} calls after deletion, disabling, expiry and narrowing, all refused; ` +
       `${counts.refused} attempts to give more than is held, all refused (${counts.granted} that may)`,
   });

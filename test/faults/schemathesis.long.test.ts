@@ -1,5 +1,5 @@
-// Schemathesis over /openapi.json of a built server, with a root key that may do everything: right and wrong requests to
-// every operation, and every response compared with the document. What it does not check is listed in its configuration
+// Schemathesis over /openapi.json of a built server, with a root key that may do everything: valid and invalid requests to
+// every operation, and every response compared with the document. The checks that are off are listed in its configuration
 // (schemathesis/schemathesis.toml) and in schemathesis/hooks.py, each with a reason.
 
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ interface Report {
   failures: unknown[];
   errors: unknown[];
   running_time: number;
-  /** How many valid requests of an operation were accepted, by phase. */
+  /** Accepted valid requests of an operation, by phase. */
   valid_rates: Record<string, Record<string, { accepted: number }>>;
 }
 
@@ -36,7 +36,7 @@ let dir: string;
 beforeAll(async () => {
   if (missing) return;
   dir = mkdtempSync(join(tmpdir(), 'tollgate-schemathesis-'));
-  // The gateway check works without the header of a root key then, and each line of the log is a failure.
+  // So the gateway check needs no header with a root key. Each line of the log is a failure.
   tollgate = await startTollgate((rootKey) => ({ GATEWAY_ROOT_KEY: rootKey, LOG_LEVEL: 'warn' }));
 }, startMsMax);
 afterAll(async () => {
@@ -45,7 +45,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true });
 });
 
-/** The document, in which each operation's example is of things that exist, and that no other operation removes. */
+/** The document, with examples that name existing records which no other operation removes. */
 async function documentWithThings(): Promise<OpenApiDocument> {
   const document = (await (await fetch(`${tollgate.url}/openapi.json`)).json()) as OpenApiDocument;
   const { call } = openClient(tollgate.url, tollgate.rootKey);
@@ -79,7 +79,7 @@ test.skipIf(missing)(
     const { total, tested } = result.operations;
     expect(result).toMatchObject({ complete: true, failures: [], errors: [] });
     expect(tested).toBe(total);
-    // Nothing is proved by requests that are refused before an operation begins.
+    // Requests that are refused before an operation begins prove nothing.
     const rates = Object.entries(result.valid_rates).filter(([name]) => name.startsWith('POST'));
     const accepted = (phases: Report['valid_rates'][string]) =>
       Object.values(phases).reduce((sum, phase) => sum + phase.accepted, 0);

@@ -1,7 +1,7 @@
-// A whole life with every secret noted, and then a search for them: in the logs at their most talkative, in answers that
-// should not carry them, in all that Redis was ever sent, holds and has written, and in the files it left.
+// Calls every operation, records every secret, and searches for the secrets in: the logs at level trace, responses that must
+// not have them, commands that Redis received, its data and slow log, and its files.
 //
-// What is looked for is the last sixteen characters of each secret, which nothing that may be shown of it contains.
+// The search is for the last sixteen characters of each secret, which the `start` of a key never contains.
 
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
@@ -23,11 +23,11 @@ let redis: RedisClient;
 let monitor: Socket;
 const sentToRedis: Buffer[] = [];
 
-/** Every secret there was, by where it came from. */
+/** Every secret, with its origin. */
 const secrets = new Map<string, string>();
 const answers: { path: string; status: number; text: string }[] = [];
-/** Where a secret is told, this once. */
-const tellers = ['keys.createKey', 'keys.rerollKey', 'rootKeys.createRootKey'];
+/** The operations that return a new secret. */
+const returning = ['keys.createKey', 'keys.rerollKey', 'rootKeys.createRootKey'];
 
 beforeAll(async () => {
   build();
@@ -35,7 +35,7 @@ beforeAll(async () => {
   secrets.set(server.rootKey, 'the first root key');
   const url = (await embeddedUrlIfRunning(server.dataDir))!;
   redis = await connect(url, { commandTimeoutMs: 20_000 });
-  // Everything is slow, and all of it is kept; files are written as they are.
+  // The slow log has every command, and files are not compressed.
   await redis.config('SET', 'slowlog-log-slower-than', '0');
   await redis.config('SET', 'slowlog-max-len', '1000000');
   await redis.config('SET', 'latency-monitor-threshold', '1');
@@ -51,7 +51,7 @@ afterAll(async () => {
   await endAll();
 });
 
-/** Any request at all; what comes of it is kept. */
+/** Sends any request and records the response. */
 async function ask(path: string, { rootKey = server.rootKey, ...init }: RequestInit & { rootKey?: string } = {}) {
   const response = await fetch(`http://127.0.0.1:${server.port}${path}`, {
     method: 'POST',
@@ -66,20 +66,20 @@ async function ask(path: string, { rootKey = server.rootKey, ...init }: RequestI
 async function call<Name extends OperationName>(name: Name, input: InputOf<Name>, as?: string | string[]) {
   const { status, text } = await ask(`/v2/${name}`, { body: JSON.stringify(input), rootKey: as as string });
   const { data, error, meta, pagination } = JSON.parse(text);
-  if (status === 200 && tellers.includes(name)) secrets.set(data.key, name);
+  if (status === 200 && returning.includes(name)) secrets.set(data.key, name);
   const code = error?.type.split('/').at(-1);
   return { status, code, data, error, pagination, requestId: meta.requestId } as Called<OutputOf<Name>>;
 }
 
 const needle = (secret: string) => secret.slice(-16);
 
-/** Which secrets stand in there, by where they came from. */
+/** The origins of the secrets that a text contains. */
 function found(where: string | Buffer, { but = new Set<string>() } = {}): string[] {
   const text = typeof where === 'string' ? where : where.toString('latin1');
   return [...secrets].filter(([secret]) => !but.has(secret) && text.includes(needle(secret))).map(([, from]) => from);
 }
 
-/** Given where an id belongs, they are looked up as ids: Redis was asked for them, and holds nothing of them. */
+/** Secrets that were sent in place of an id. Redis gets them as ids, in commands only. */
 const misplaced = new Set<string>();
 
 test('every operation is called, and its secrets collected', async () => {
@@ -96,7 +96,7 @@ test('every operation is called, and its secrets collected', async () => {
     const { status } = await call(name, exampleOf(name).input(things));
     expect(status, name).toBe(200);
   }
-  // Imported by hash: the string itself was never here.
+  // Imported by hash: the server never had the string.
   const elsewhere = createKeyString({ prefix: 'old', byteLength: 16 }).key;
   secrets.set(elsewhere, 'a key made elsewhere');
   const { apiId } = await makeThings(call, made.rootKey);
@@ -139,7 +139,7 @@ test('secrets in other fields are refused without repeating them', async () => {
     ];
     for (const body of bodies) {
       for (const { name } of operations) {
-        // Garbage of the right kind would be stored as what it says it is, such as a namespace.
+        // Other operations would store the text, for example as the name of a namespace.
         if (
           !/^(keys\.(verify|get|whoami|update|reroll|delete|migrate|create)|apis\.(get|list|delete)|rootKeys)/.test(
             name,
@@ -149,7 +149,7 @@ test('secrets in other fields are refused without repeating them', async () => {
         await ask(`/v2/${name}`, { body });
       }
     }
-    // Read no further than the limit: who is still sending may be cut off before the 413 is there.
+    // A caller that is still sending beyond the limit may be disconnected before it gets the 413.
     await ask('/v2/keys.verifyKey', { body: 'x'.repeat(2_000_000) + secret }).catch(() => {});
     await ask(`/v2/keys.verifyKey?key=${secret}`, { body: '{}' });
     await ask(`/v2/${secret}`, { body: '{}' });
@@ -182,16 +182,16 @@ test('errors of Redis are reported without its commands', async () => {
   };
   const faults = (status: number) => answers.filter((answer) => answer.status === status).length;
 
-  // A timeout: the error of ioredis carries the command.
+  // A timeout: the error of ioredis contains the command.
   const pid = Number(/process_id:(\d+)/.exec(await redis.info('server'))![1]);
   process.kill(pid, 'SIGSTOP');
   await some().finally(() => process.kill(pid, 'SIGCONT'));
   expect(faults(503)).toBeGreaterThan(2);
-  // No room.
+  // Out of memory.
   await redis.config('SET', 'maxmemory', '1');
   await some();
   await redis.config('SET', 'maxmemory', '0');
-  // A record that is not one of ours.
+  // A record of another type.
   const digest = createHash('sha256').update(key).digest().toString('latin1');
   const record = (await namesIn(redis)).find((name) => name.toString('latin1').endsWith(`:k:${digest}`))!;
   await redis.rename(record, 'aside');
@@ -204,7 +204,7 @@ test('errors of Redis are reported without its commands', async () => {
 });
 
 test('no secret is in Redis’s commands, data or slow log', async () => {
-  // Not because nothing was sent: their digests were.
+  // The recording is not empty: it contains the commands with the secrets' digests.
   const sent = Buffer.concat(sentToRedis);
   expect(sent.length).toBeGreaterThan(1_000_000);
   expect(found(sent, { but: misplaced })).toEqual([]);
@@ -269,21 +269,21 @@ test('no secret is in the logs, or in a response other than the one that returns
   expect(server.err).toMatch(/store_unavailable/);
   expect(server.err).toMatch(/WRONGTYPE/);
   expect(found(server.err)).toEqual([]);
-  // Standard output tells the first root key, once, and nothing else.
+  // Standard output has the first root key, once, and no other secret.
   expect(found(server.out)).toEqual(['the first root key']);
   expect(server.out.split(needle(server.rootKey))).toHaveLength(2);
 
   for (const { path, status, text } of answers) {
-    const isTelling = status === 200 && tellers.some((teller) => path === `/v2/${teller}`);
-    expect(found(text), `${path} ${text}`).toHaveLength(isTelling ? 1 : 0);
+    const returnsOne = status === 200 && returning.some((name) => path === `/v2/${name}`);
+    expect(found(text), `${path} ${text}`).toHaveLength(returnsOne ? 1 : 0);
   }
   report({
     order: '12.1',
-    fault: 'every plaintext secret of a whole life looked for',
-    expected: 'in no log, error, file, record or command of Redis; in no answer but the one that tells it',
+    fault: 'every plaintext secret of a run searched for',
+    expected: 'in no log, error, file, record or command of Redis; in no response except the one that returns it',
     measured:
       `${secrets.size} secrets; ${answers.length} answers, ${server.err.length} bytes of log at LOG_LEVEL=trace, ` +
-      `${Buffer.concat(sentToRedis).length} bytes that Redis was sent, ${counts.values} records, ${counts.slow} entries of SLOWLOG ` +
+      `${Buffer.concat(sentToRedis).length} bytes that Redis received, ${counts.values} records, ${counts.slow} entries of SLOWLOG ` +
       `and ${counts.files} files (${counts.fileBytes} bytes) without them`,
   });
 });

@@ -1,4 +1,4 @@
-// Redis Sentinel: a master, its replica and three Sentinels of this file's own, and a master that is lost under load.
+// Redis Sentinel: a master, its replica and three Sentinels, which this file starts. The master is lost under load.
 
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { redisNodes, until } from '../support/redisNodes.ts';

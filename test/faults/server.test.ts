@@ -1,5 +1,5 @@
-// The server killed under load, alone, with its Redis, and one worker of two: what was acknowledged is there afterwards,
-// nothing is half there, and nothing that the dead left is in the way.
+// The server is killed under load: alone, with its Redis, and one worker of two. Acknowledged changes survive, no change is
+// half applied, and files of the killed processes do not prevent the next start.
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -35,7 +35,7 @@ async function startUnderLoad(settings: Record<string, string> = {}) {
     ledger,
     stop,
     server: () => server,
-    /** Answers how long it took until it served. */
+    /** Returns the time until it served, in milliseconds. */
     async startAgain(): Promise<number> {
       const startedAt = performance.now();
       server = await start();
@@ -60,7 +60,7 @@ const isAlive = (pid: number) => {
   }
 };
 
-/** Sockets are all that could be in the way: one of Redis, one of the owner. */
+/** Only sockets could prevent a start: one of Redis, one of the process that owns it. */
 const sockets = (dataDir: string) => readdirSync(join(dataDir, 'redis')).filter((name) => /sock|owner/.test(name));
 
 function expectNothingLost(result: LedgerResult) {

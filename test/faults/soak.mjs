@@ -1,10 +1,11 @@
-// Hours in small: mixed load on the built server with its own Redis, and what it holds at the start and at the end.
+// A soak test: mixed load on the built server with its own Redis. Prints its memory, file descriptors and Redis keys at the
+// start and at the end.
 //
 //   node test/faults/soak.mjs --minutes 30 [--connections 32]
 //
-// The population is steady: a key is deleted for each that is created, identifiers and tags come from a fixed stock. So what
-// grows, grows for no reason, but for the usage of keys that are gone, which is kept: those Redis keys are counted apart.
-// Ends with exit code 1 on any answer that should not have been.
+// The amount of data is constant: a key is deleted for each that is created, and identifiers and tags are from a fixed set.
+// So any growth is a leak, except for the usage of deleted keys, which is kept and counted separately. The exit code is 1 after
+// an unexpected response.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
@@ -22,7 +23,7 @@ if (!(minutes > 0) || !(connections > 0)) throw new Error('--minutes and --conne
 
 const population = 1_000;
 const identifiers = 2_000;
-/** The first tenth fills caches, pools and the audit stream; growth is counted from its end. */
+/** The first tenth of the time fills caches, pools and the audit stream. Growth is measured from its end. */
 const warmUp = minutes / 10;
 
 build();
@@ -72,7 +73,7 @@ async function soak() {
   const any = (list) => list[Math.floor(Math.random() * list.length)];
   let created = population;
 
-  /** Each names itself, does one thing, and answers what came back and what should have. */
+  /** Kinds of requests: weight, name, and a function that sends one and returns the response and the expected status. */
   const mix = [
     [60, 'verify', async (call) => [await call('keys.verifyKey', { key: any(keys).key }), 200]],
     [
@@ -116,7 +117,7 @@ async function soak() {
       2,
       'replace',
       async (call) => {
-        // Nobody else may meet the one that goes.
+        // Removed from the list first, so that no other caller uses a deleted key.
         const [gone] = keys.splice(Math.floor(Math.random() * keys.length), 1);
         await delay(50);
         const answer = await call('keys.deleteKey', { keyId: gone.keyId });

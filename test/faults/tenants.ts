@@ -1,5 +1,5 @@
-// Workspaces under load on several Redis processes, and their books: what callers were told against what the store has
-// afterwards. The real pipeline and scripts on Redis's own clock, without a socket.
+// Workspaces under load on several Redis processes. Compares the counts by the responses that callers got with the stored
+// counts. Uses the real pipeline and scripts, and Redis's own clock, without a socket.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
@@ -12,13 +12,13 @@ import { openStore } from '../../src/store/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { sendTimed, type Timed } from './timed.ts';
 
-/** Beyond what any of these programs spends. */
+/** Credits: more than any of these programs spends. */
 export const granted = 1_000_000;
-/** Below it: they end with exactly this many admitted. */
+/** Units: fewer than any of these programs asks for, so that exactly this many are admitted. */
 export const limit = 300;
 const durationMs = 24 * 3_600_000;
 const check = { namespace: 'calls', identifier: 'somebody', limit, duration: durationMs };
-/** What an answer may take beyond the command timeout, on a machine that does other things as well. */
+/** Tolerance for the time of a response beyond the command timeout, for other load of the machine. */
 const slackMs = 1000;
 
 export interface Tenant {
@@ -31,14 +31,14 @@ export interface Tenant {
   /** Has a limit. */
   limitedKey: string;
   limitedKeyId: string;
-  /** Verifications by the books themselves, which charged nothing but were counted. */
+  /** Verifications at cost 0 that `stored` made: they charged nothing, but were counted. */
   looks: number;
   verified: Timed[];
   limited: Timed[];
   checked: Timed[];
 }
 
-export interface Booked {
+export interface Counts {
   /** Credits, by the balance and by the usage counts. */
   charged: number;
   spent: number;
@@ -88,7 +88,7 @@ export async function openTenants(url: string, commandTimeoutMs: number) {
     };
   }
 
-  /** Asks for this tenant without pause in several places until `stop` is called. */
+  /** Sends requests of this tenant without pause until `stop` is called, `places` at a time. */
   function load(tenant: Tenant, places = 6) {
     const { rootKey, key, limitedKey } = tenant;
     let stopped = false;
@@ -108,8 +108,8 @@ export async function openTenants(url: string, commandTimeoutMs: number) {
     };
   }
 
-  /** What the store says was charged, in all the places where it says so. */
-  async function booked(tenant: Tenant): Promise<Booked> {
+  /** What was charged, by balance, windows and usage counts. */
+  async function stored(tenant: Tenant): Promise<Counts> {
     const { rootKey, keyId, limitedKey, limitedKeyId } = tenant;
     const { credits } = await ok('keys.getKey', rootKey, { keyId });
     const rows: { outcome: string; count: number; spentCredits: number }[] = [];
@@ -134,13 +134,13 @@ export async function openTenants(url: string, commandTimeoutMs: number) {
     ok,
     createTenant,
     load,
-    booked,
+    stored,
     logged: () => logged,
     close: () => store.close(),
   };
 }
 
-/** 200 with an answer that can be right, or 503 in the envelope, in time. Answers how many of each, and the longest. */
+/** Each response is 200 with a possible result, or 503 in the envelope, in time. Returns the number of each, and the longest. */
 export function expectAnswered({ verified, limited, checked }: Tenant, commandTimeoutMs: number) {
   const all = [...verified, ...limited, ...checked];
   for (const { status, body, headers, tookMs } of all) {
@@ -160,8 +160,8 @@ export function expectAnswered({ verified, limited, checked }: Tenant, commandTi
   };
 }
 
-/** The same as the callers were told it: what was answered 503 counts for nothing. */
-export function told({ verified, limited, checked }: Tenant): Booked {
+/** The same counts by the responses that callers got. A response of 503 counts nothing. */
+export function confirmed({ verified, limited, checked }: Tenant): Counts {
   const passed = verified.filter(({ status }) => status === 200).length;
   const admitted = limited.filter(
     ({ status, body }) => status === 200 && JSON.parse(body).data.code === 'VALID',
@@ -170,6 +170,6 @@ export function told({ verified, limited, checked }: Tenant): Booked {
   return { charged: passed, spent: passed, valid: passed + admitted, limited: admitted, checked: allowed };
 }
 
-/** When the first request that was sent after this moment was answered 200. */
+/** The time of the first response of 200 to a request that was sent after this time. */
 export const firstSuccessAfter = (atMs: number, answers: readonly Timed[]): number | undefined =>
   answers.find((answer) => answer.status === 200 && answer.atMs - answer.tookMs >= atMs)?.atMs;

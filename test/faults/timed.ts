@@ -1,11 +1,11 @@
-// Requests to a pipeline, without a socket, and how long they took.
+// Requests to a pipeline without a socket, with the time that each took.
 
 import type { Handler, Response } from '../../src/http/message.ts';
 import { requestTo } from '../support/harness.ts';
 
 export interface Timed extends Response {
   tookMs: number;
-  /** When it came, on performance.now's clock. */
+  /** The time of the response, by performance.now(). */
   atMs: number;
 }
 

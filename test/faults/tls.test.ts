@@ -1,4 +1,4 @@
-// TLS on both sides of the built server: to Redis, and to its callers. Certificates are made here, by openssl.
+// TLS on both sides of the built server: to Redis and to its callers. openssl creates the certificates.
 
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,7 +17,7 @@ import { addressOf, build, firstRootKeyOf, type Program, runServer } from '../su
 import { freePort, redisNodes, until } from '../support/redisNodes.ts';
 import { report } from './report.ts';
 
-// Each of them starts servers, which takes its time on a machine that does other things as well.
+// Each test starts servers, which takes long on a busy machine.
 vi.setConfig({ testTimeout: 90_000 });
 
 const password = 'a pass/word:@';
@@ -46,13 +46,13 @@ function start(settings: Record<string, string>): Program {
   return server;
 }
 
-/** Where it listens, and its first root key. */
+/** The server's port and its first root key. */
 const untilListening = async (server: Program) => ({
   url: await addressOf(server),
   rootKey: await firstRootKeyOf(server),
 });
 
-/** What a server says that does not start. */
+/** The output of a server that does not start. */
 async function refusal(settings: Record<string, string>): Promise<string> {
   const server = start(settings);
   expect(await server.ended).toBe(1);
@@ -61,7 +61,7 @@ async function refusal(settings: Record<string, string>): Promise<string> {
 }
 
 describe('to Redis', () => {
-  /** Speaks TLS and nothing else, without asking clients for a certificate. */
+  /** A Redis with TLS only, which requires no certificate of clients. */
   const words = (port: number) => [
     ...['--port', '0', '--tls-port', String(port), '--tls-auth-clients', 'no'],
     ...['--tls-cert-file', files.certFile, '--tls-key-file', files.keyFile, '--tls-ca-cert-file', files.caFile],
@@ -93,7 +93,7 @@ describe('to Redis', () => {
   const expectUntrusted = (url: string) =>
     expect(openStore({ ...testSettings, url })).rejects.toThrow(/^Cannot reach Redis: .*self-signed.*REDIS_CA_FILE/);
 
-  /** A store by this URL serves with our authority, and without it says what is wrong. */
+  /** A store with this URL works with the test's certificate authority, and without it fails with the reason. */
   async function expectTrustNeeded(url: string) {
     await expectUntrusted(url);
     const store = await openStore({ ...testSettings, url, caFile: files.caFile });
@@ -123,7 +123,7 @@ describe('to Redis', () => {
     await sentinel.admin.call('SENTINEL', 'MONITOR', 'tollgate', '127.0.0.1', master.port, 1);
     const url = `rediss+sentinel://localhost:${sentinel.port}/tollgate`;
     await expectTrustNeeded(url);
-    // Connections given up while they are being made have two errors now and then: neither ends the process.
+    // A connection that is closed while it is being made sometimes has two errors. Neither ends the process.
     for (let round = 0; round < 20; round++) await Promise.all(Array.from({ length: 10 }, () => expectUntrusted(url)));
   });
 });
@@ -131,7 +131,7 @@ describe('to Redis', () => {
 describe('to its callers', () => {
   const settings = () => ({ TLS_CERT_FILE: files.certFile, TLS_KEY_FILE: files.keyFile });
 
-  /** Runs this as a module of its own, with or without our authority among those it trusts. */
+  /** Runs a text as a module in another process, which trusts the test's certificate authority or does not. */
   async function run(module: string, caFile: string | undefined, ...words: string[]): Promise<string> {
     const env = { PATH: process.env.PATH, ...(caFile && { NODE_EXTRA_CA_CERTS: caFile }) };
     const { stdout } = await promisify(execFile)(
@@ -158,7 +158,7 @@ describe('to its callers', () => {
   test.each([
     ['one process', {}],
     ['workers', { WORKERS: '2' }],
-  ])('%s: the SDK and fetch are served over HTTPS, and nobody without it', async (what, more) => {
+  ])('%s: the SDK and fetch are served over HTTPS, and plain HTTP is not served', async (what, more) => {
     const server = start({ ...settings(), ...more });
     const { url, rootKey } = await untilListening(server);
     expect(url).toMatch(/^https:/);
@@ -168,7 +168,7 @@ describe('to its callers', () => {
     const plain = request(url.replace('https:', 'http:')).end();
     const [error] = (await once(plain, 'error')) as [Error & { code: string }];
     expect(['ECONNRESET', 'HPE_INVALID_CONSTANT']).toContain(error.code);
-    // It did nobody else any harm.
+    // Other callers are still served.
     expect(await run(byFetch, files.caFile, `${url}/v2/liveness`)).toBe('200\n');
 
     expect(await server.stop()).toBe(0);
@@ -211,7 +211,7 @@ describe('to its callers', () => {
   test.each([
     ['one process', '1'],
     ['workers', '2'],
-  ])('files that cannot be used are refused at the start, in words: %s', async (_what, WORKERS) => {
+  ])('files that cannot be used are refused at the start, with the reason: %s', async (_what, WORKERS) => {
     const words = await refusal({ ...settings(), TLS_KEY_FILE: join(dir, 'nowhere.pem'), WORKERS });
     expect(words).toMatch(/^tollgate: Cannot use the file in TLS_KEY_FILE: ENOENT.*nowhere\.pem'$/m);
   });

@@ -1,4 +1,4 @@
-// The batch that keeps Redis longest, found by a search. WORST_SECONDS searches longer, SEED from another beginning.
+// A search for the batch that blocks Redis longest. WORST_SECONDS is the length of the search, SEED its random start.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { random } from '../support/random.ts';
@@ -6,7 +6,7 @@ import { report } from './report.ts';
 import { type Rig, startRig } from './rig.ts';
 import { beginnings, changed, described, type Mixture, openWorld } from './worst.ts';
 
-/** A call may keep Redis so long, in milliseconds. */
+/** Limit of a call's time in Redis, in milliseconds. */
 const callMsMax = 30;
 const rounds = Number(process.env.WORST_ROUNDS ?? 150);
 const seed = Number(process.env.SEED ?? 1);
@@ -23,14 +23,14 @@ afterAll(async () => {
   await rig?.stop();
 });
 
-/** The best so far of a search are changed further; the others are forgotten. */
+/** The search changes only the most expensive mixtures found so far. */
 const keptMax = 4;
 
-test('no batch that a search finds keeps Redis for long', async () => {
+test('no batch that a search finds blocks Redis for long', async () => {
   const pick = random(seed);
   const kept: { mixture: Mixture; us: number; calls: number }[] = [];
   async function consider(mixture: Mixture) {
-    // Once tells most of them apart; what may be among the worst is measured again.
+    // One run is enough for most mixtures. One that may be among the most expensive is measured again.
     const first = await world.cost(mixture, 1);
     if (first.us < (kept.at(-1)?.us ?? 0) && kept.length >= keptMax) return;
     kept.push({ mixture, ...(await world.cost(mixture, 5)) });
@@ -49,14 +49,14 @@ test('no batch that a search finds keeps Redis for long', async () => {
       console.log(`round ${round}: ${(kept[0]!.us / 1000).toFixed(1)} ms, ${described(kept[0]!.mixture)}`);
     }
   }
-  // The worst once more, as the least of many: luck is not to fail it.
+  // The most expensive mixture is measured again, as the minimum of many runs, so that no outlier fails the test.
   const [worst] = kept;
   const { us, calls } = await world.cost(worst!.mixture, 10);
   expect(us / 1000, described(worst!.mixture)).toBeLessThan(callMsMax);
   report({
     order: '10.5',
-    fault: `The batch that keeps Redis longest, of ${beginnings.length + rounds} that a search tried`,
-    expected: `no call keeps Redis longer than ${callMsMax} ms`,
+    fault: `The batch that blocks Redis longest, of ${beginnings.length + rounds} that a search tried`,
+    expected: `no call blocks Redis longer than ${callMsMax} ms`,
     measured: `${(us / 1000).toFixed(1)} ms, the longest of ${calls} calls: ${described(worst!.mixture)}`,
   });
 }, 3_600_000);

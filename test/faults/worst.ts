@@ -1,5 +1,6 @@
-// A search for the batch that keeps Redis longest: mixtures of verifications and limit checks under many root keys, changed at
-// random and kept where they cost more. All requests are such as the schemas accept, sent in one turn of the event loop.
+// A search for the batch that blocks Redis longest. It changes mixtures of verifications and limit checks under many root keys
+// at random, and continues with those that cost more. The schemas accept all requests. A mixture is sent in one turn of the
+// event loop.
 
 import type { PresentedRootKey } from '../../src/domain/caller.ts';
 import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
@@ -23,11 +24,11 @@ type Pick = (min: number, max: number) => number;
 const times = <Item>(count: number, make: (index: number) => Item) =>
   Array.from({ length: count }, (_, at) => make(at));
 const hour = 3_600_000;
-/** Keys and root keys of a kind: what a batch reads of one, it reads once. */
+/** Keys and root keys of each kind, so that a batch uses each only once: it would read a record only once. */
 const clones = 24;
-/** Namespaces with as many wildcards as one may have: all that a workspace may have. */
+/** Namespaces with the maximum of wildcards. Together they have the maximum of a workspace. */
 const wildNamespaces = 9;
-/** The most that a check can have to compare. */
+/** The wildcards that take longest to compare. */
 const wildcard = (index: number) => (index < 16 ? `*ab${index}*` : `${'a'.repeat(79)}${index}*`);
 const padded = (text: string, characters: number) => `${text}.`.padEnd(characters, 'x');
 
@@ -46,14 +47,14 @@ type KeyKind = (typeof keyKinds)[number];
 interface Verification {
   kind: 'verify';
   root: (typeof rootKinds)[number];
-  /** Which of the keys or root keys of its kind. */
+  /** The index of the key and the root key among those of their kinds. */
   clone: number;
   key: KeyKind;
   query: keyof typeof queries;
-  /** Limits of its own; new ones every time, or the same again. */
+  /** Number of ad hoc limits. `newLimits`: with new names each time. */
   limits: number;
   newLimits: boolean;
-  /** It also names a limit that does not exist. */
+  /** The request also names a limit that does not exist. */
   missingLimit: boolean;
   tags: number;
 }
@@ -85,7 +86,7 @@ const plain: Verification = {
   tags: 0,
 };
 
-/** Where the search begins: what is known to be expensive, each as often as it goes into one batch. */
+/** The start of the search: requests that are known to be expensive, a full batch of each. */
 export const beginnings: Mixture[] = [
   ...rootKinds.map((root) => uniform({ ...plain, root })),
   ...keyKinds.flatMap((key) => [uniform({ ...plain, key }), uniform({ ...plain, key }, false)]),
@@ -101,7 +102,7 @@ function uniform(item: Verification | Check, cold = true): Mixture {
 }
 
 const oneOf = <Item>(items: readonly Item[], pick: Pick): Item => items[pick(0, items.length - 1)]!;
-/** None, all or some of so many. */
+/** 0, `most`, or a random number between them. */
 const some = (most: number, pick: Pick) => [0, most, pick(0, most)][pick(0, 2)]!;
 
 function randomItem(pick: Pick): Verification | Check {
@@ -128,7 +129,7 @@ function randomItem(pick: Pick): Verification | Check {
   };
 }
 
-/** The mixture with some of its items replaced, or in another order, or with other fields. */
+/** A copy of the mixture with some items replaced, moved, or changed in a field. */
 export function changed({ cold, items }: Mixture, pick: Pick): Mixture {
   const next = [...items];
   for (let change = pick(1, 4); change > 0; change--) {
@@ -139,7 +140,7 @@ export function changed({ cold, items }: Mixture, pick: Pick): Mixture {
     else if (kind === 2 && next.length > 1) next.splice(at, 1);
     else if (kind === 3) next.unshift(next.splice(at, 1)[0]!);
     else {
-      // One field of another random item.
+      // One field takes the value that it has in a random item.
       const other = randomItem(pick);
       const field = oneOf(Object.keys(other), pick);
       if (other.kind === next[at]!.kind) next[at] = { ...next[at]!, [field]: other[field as keyof typeof other] };
@@ -148,7 +149,7 @@ export function changed({ cold, items }: Mixture, pick: Pick): Mixture {
   return { cold: pick(0, 9) === 0 ? !cold : cold, items: next.slice(0, 2 * clones) };
 }
 
-/** A mixture in a line, such as `24 verify(key wide), cold`. */
+/** A mixture as a line of text, such as `24 verify(key wide), cold`. */
 export function described({ cold, items }: Mixture): string {
   const counts = new Map<string, number>();
   for (const { clone: _, ...item } of items) {
@@ -160,7 +161,7 @@ export function described({ cold, items }: Mixture): string {
   return `${[...counts].map(([text, count]) => `${count} ${text}`).join(', ')}${cold ? ', cold' : ''}`;
 }
 
-/** Makes a workspace with all that makes requests expensive; answers what a mixture costs Redis in it. */
+/** Creates a workspace with everything that makes requests expensive. Returns a function that measures mixtures in it. */
 export async function openWorld(rig: Rig) {
   const { ok, url, rootKey } = rig;
   const workspaceId = `ws_${rootKey.split('_')[1]}`;
@@ -190,7 +191,7 @@ export async function openWorld(rig: Rig) {
 
   let took: number[] = [];
   let last: Promise<unknown> = Promise.resolve();
-  /** One call at a time, and the processor time that each takes Redis: what else the machine does is not in it. */
+  /** Runs one call at a time and measures Redis's processor time, which excludes other load of the machine. */
   const measuring = {
     ...scripts,
     runPacked(...call: Parameters<typeof scripts.runPacked>) {
@@ -206,7 +207,7 @@ export async function openWorld(rig: Rig) {
       return reply;
     },
   };
-  /** It has no snapshots. Those of keys with many permissions are read outside of the script, in small steps: here not at all. */
+  /** Without cached snapshots. Slugs of keys with many permissions are not read, as this happens outside of the script. */
   const fresh = () =>
     new Decider({
       ...testSettings,
@@ -218,11 +219,11 @@ export async function openWorld(rig: Rig) {
       now: () => clock.now,
     });
 
-  /** What each call of the mixture took, in microseconds, in order. */
+  /** The time of each call of the mixture, in microseconds, in order. */
   async function once({ cold, items }: Mixture) {
     const decide = fresh();
     took = [];
-    // A snapshot is kept from the second time on.
+    // A snapshot is cached from the second use on.
     for (let warming = cold ? 0 : 2; warming > 0; warming--) await sendAll(decide, items);
     took = [];
     await sendAll(decide, items);
@@ -234,8 +235,8 @@ export async function openWorld(rig: Rig) {
 
   return {
     /**
-     * The longest call of a mixture in microseconds, and how many calls it took. Of each call the least of some runs, which are
-     * alike: the machine does other things as well.
+     * The longest call of a mixture in microseconds, and the number of calls. The time of each call is the minimum of several
+     * equal runs, because of other load of the machine.
      */
     async cost(mixture: Mixture, runs = 3) {
       let least = await once(mixture);
@@ -266,7 +267,7 @@ const limitsFrom = (letter: string) =>
     autoApply: true,
   }));
 
-/** Eight kinds of keys, all but the plain ones with everything that a key and its identity can have. */
+/** Eight kinds of keys. All except the plain ones have large identities, limits or metadata. */
 async function makeKeys(ok: Rig['ok']) {
   for (const role of times(100, Number)) {
     const permissions = times(1000, (index) => (index === 5 ? `w${role}.5` : padded(`w${role}.${index}`, 100)));
@@ -279,7 +280,7 @@ async function makeKeys(ok: Rig['ok']) {
   const fields: Record<KeyKind, Omit<InputOf<'keys.createKey'>, 'apiId'>> = {
     plain: { credits: { remaining: 1e12 } },
     direct: { permissions: times(1000, (index) => padded(`w0.${index}`, 100)), ratelimits, meta },
-    // As many permissions as are answered by their slugs.
+    // The maximum of permissions that the script returns as slugs.
     many: { roles: roles(4), ratelimits, meta },
     wide: { roles: roles(100), ratelimits, meta },
     windows: { ratelimits },
@@ -301,7 +302,7 @@ async function makeKeys(ok: Rig['ok']) {
   return { apiId, keys };
 }
 
-/** Charges the limits of some keys in every slice of their durations with much, so that their windows are as long as they get. */
+/** Charges many units in every slice of the limits' durations, so that the windows have their maximum length. */
 async function fillWindows(store: Store, clock: { now: number }, { workspaceId, keys, roots }: World) {
   const root = presentedOf(workspaceId, roots.all[0]!);
   for (const _ of times(70, Number)) {
@@ -325,7 +326,7 @@ let made = 0;
 const checkVerify = compileInput(verifyKey.input);
 const checkLimit = compileInput(multiLimit.input);
 
-/** The request of an item, checked: what sends it. */
+/** Checks the request of an item against its schema. Returns a function that sends it. */
 function requestOf(item: Verification | Check, world: World): (store: Store) => Promise<string> {
   const { workspaceId, keys, roots } = world;
   const presented = presentedOf(workspaceId, roots[item.root][item.clone]!);

@@ -1,5 +1,5 @@
-// Whoever guesses keys makes the server work no more than whoever has one, and learns nothing from how long it takes. What
-// is measured is processor time, of the server and of Redis, as the clock also tells what else the machine does.
+// A caller that guesses keys causes no more work than one with a valid key, and learns nothing from the time of responses. The
+// test measures processor time of the server and Redis, because wall-clock time includes other load of the machine.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createKeyString, createRootKeyString, workspaceOfRootKey } from '../../src/domain/keyString.ts';
@@ -8,13 +8,13 @@ import { report } from './report.ts';
 import { percentile, type Rig, startRig } from './rig.ts';
 
 const rounds = 50;
-/** Before these: what runs often is compiled anew for a while, each kind's code in its own time. */
+/** Rounds before the measured ones, because V8 still compiles the code of each kind. */
 const warmRounds = 4;
 const perRound = 1600;
 const callers = 16;
-/** Of each kind that exists, as nobody asks for one key over and over. */
+/** Keys of each kind, as real callers do not send the same key again and again. */
 const keysEach = 500;
-/** The typical key of bench/RESULTS.md, or what a verification does of it. */
+/** The typical key of bench/RESULTS.md, without the fields that a verification does not use. */
 const typical = {
   name: 'typical',
   meta: { plan: 'pro', team: 'payments', region: 'eu-west-1', n: 42 },
@@ -22,7 +22,7 @@ const typical = {
   ratelimits: [{ name: 'requests', limit: 1_000_000, duration: 60_000, autoApply: true }],
 };
 
-/** A root key, and the key to verify under it. */
+/** A root key, and the key to verify with it. */
 interface Presented {
   as: string;
   key: string;
@@ -62,9 +62,9 @@ afterAll(() => rig.stop());
 
 const verify = ({ as, key }: Presented): Promise<Answered> => rig.send('keys.verifyKey', JSON.stringify({ key }), as);
 
-/** Processor time of a request in microseconds, of server and Redis together. */
+/** Processor time of a request in microseconds, server and Redis together. */
 async function costUs(present: () => Presented): Promise<number> {
-  // Made before: a caller that is busy making keys asks for fewer at once, and a batch would be smaller for it.
+  // The keys are created before. Otherwise this process would send fewer requests at a time, and batches would be smaller.
   const presented = Array.from({ length: perRound }, present);
   const cpuUs = () => rig.server.cpuUs() + rig.redis.cpuUs();
   const before = cpuUs();
@@ -90,7 +90,7 @@ test('wrong root keys and wrong keys cost no more than right ones, and one wrong
     'key of an API the root key may not see': 'NOT_FOUND',
   });
 
-  // In turns, so that what the machine does besides is spread over all of them.
+  // The kinds alternate, so that other load of the machine affects all of them.
   const costs: Record<string, number[]> = Object.fromEntries(Object.keys(kinds).map((kind) => [kind, []]));
   for (let round = 0; round < warmRounds + rounds; round++) {
     for (const [kind, present] of Object.entries(kinds)) {
@@ -99,16 +99,16 @@ test('wrong root keys and wrong keys cost no more than right ones, and one wrong
     }
   }
   const median = (kind: string) => percentile(costs[kind]!, 50);
-  // Round by round, as the machine is slower in some minutes than in others.
+  // Compared within each round, as the machine is slower in some minutes than in others.
   const toRight = (kind: string) =>
     percentile(
       costs[kind]!.map((cost, round) => cost / costs.right![round]!),
       50,
     );
   const ratios = Object.keys(kinds).map((kind) => [kind, toRight(kind)] as const);
-  // A tenth for what the machine does besides.
+  // 10 % tolerance for other load of the machine.
   for (const [kind, ratio] of ratios) expect(ratio, kind).toBeLessThan(1.1);
-  // Keys that cannot be seen, whatever the reason.
+  // Keys that are reported as NOT_FOUND, for different reasons.
   const unseen = Object.keys(kinds).filter((kind) => statuses[kind] === 'NOT_FOUND');
   for (const kind of unseen) {
     expect(median(kind) / median('unknown key'), kind).toBeGreaterThan(0.75);
@@ -118,7 +118,7 @@ test('wrong root keys and wrong keys cost no more than right ones, and one wrong
   report({
     order: '10.6',
     fault: 'Wrong root keys and wrong keys, as fast as right ones',
-    expected: 'they cost no more than a right one; what cannot be seen costs the same whatever the reason',
+    expected: 'they cost no more than a right one; all keys that are NOT_FOUND cost the same, for whichever reason',
     measured: `a right one ${median('right').toFixed(0)} µs of processor time (server and Redis); ${ratios
       .slice(1)
       .map(([kind, ratio]) => `${kind} ${ratio.toFixed(2)}`)

@@ -1,5 +1,5 @@
-// A request with Transfer-Encoding is the last on its connection, whatever answers it. uWebSockets.js takes the trailers
-// of a chunked body for the next request. Behind a proxy that passes trailers on, they are bytes of another client's choice.
+// A request with Transfer-Encoding is the last on its connection, whichever handler responds. uWebSockets.js parses the
+// trailers of a chunked body as the next request. Behind a proxy that passes trailers on, another client chooses these bytes.
 
 import { connect } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -41,8 +41,8 @@ beforeAll(async () => {
 afterAll(() => server.close());
 
 /**
- * Sends each part in a packet of its own, and `afterwards` when an answer has begun to come. Returns what came until the
- * server closed the connection. Closed with bytes that it has not read, a connection may lose its answer.
+ * Sends each part in a packet of its own, and `afterwards` when the first byte of a response has arrived. Returns everything
+ * received until the server closed the connection. If the server closes it with unread bytes, the response may be lost.
  */
 async function exchange(parts: readonly string[], afterwards = ''): Promise<string> {
   const socket = connect(server.port, '127.0.0.1').setNoDelay();
@@ -69,7 +69,7 @@ const body = (path: string, json: unknown, headers: string[] = []) => {
 };
 type Call = readonly [line: string, headers: readonly string[], text: string];
 
-/** By what answers it. */
+/** Requests by the handler that responds. */
 const calls: [what: string, status: number, call: () => Call][] = [
   ['an operation that decides', 200, () => body('/v2/keys.verifyKey', { key: 'made_up' })],
   ['an operation that manages', 404, () => body('/v2/apis.getApi', { apiId: 'api_none1234' })],
@@ -91,7 +91,7 @@ const calls: [what: string, status: number, call: () => Call][] = [
   ['headers in doubt', 400, () => body('/v2/apis.getApi', {}, ['Content-Type: text/plain'])],
 ];
 
-/** A request that would charge the key, in the place of trailers: a name, a colon and a value, as proxies want them. */
+/** A request that would charge the key, in a form that proxies accept as a trailer: a name, a colon and a value. */
 const trailers = (key: string) => `aax: ${gatewayPath} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${key}\r\n\r\n`;
 
 const forms: [name: string, parts: (before: string, after: string) => string[]][] = [
@@ -108,7 +108,7 @@ describe.each(calls)('answered by %s', (_what, status, call) => {
     const head = [`${line} HTTP/1.1`, 'Host: t', ...headers, 'Transfer-Encoding: chunked'].join('\r\n');
     const before = `${head}\r\n\r\n${text.length.toString(16)}\r\n${text}\r\n0\r\n`;
     const answer = await exchange(parts(before, trailers(key)));
-    // In one packet the connection is closed before there is an answer.
+    // In one packet, the connection is closed before there is a response.
     expect(answersIn(answer).length).toBeLessThanOrEqual(1);
     expect(['', `HTTP/1.1 ${status} `]).toContain(answersIn(answer)[0] ?? '');
     if (answer !== '') expect(answer).toMatch(/^connection: close\r$/im);
@@ -161,7 +161,7 @@ test('an unknown method ends its connection, also at the gateway check', async (
   expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 9 });
 });
 
-test('it is the last on its connection also while the server stops', async () => {
+test('it is also the last on its connection while the server stops', async () => {
   const { key, keyId } = await h.createKey({ credits: { remaining: 9 } });
   isStopping = true;
   const before = 'GET /health/ready HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n';

@@ -1,5 +1,5 @@
-// Many requests at once, through real sockets and on Redis's own clock: what is admitted and what is charged adds up,
-// whether one server answers them or two.
+// Many concurrent requests, through real sockets and on Redis's own clock: the sums of admissions and charges are exact, with
+// one server and with two.
 
 import { pino } from 'pino';
 import Type from 'typebox';
@@ -52,7 +52,7 @@ async function post<Name extends OperationName>(port: number, name: Name, input:
   return { requestId: json.meta.requestId, data: json.data };
 }
 
-/** The same request so many times at once, to the servers in turn. */
+/** Sends the same request this many times at once, to the servers in turn. */
 const together = <Name extends OperationName>(servers: Running[], count: number, name: Name, input: InputOf<Name>) =>
   Promise.all(
     Array.from({ length: count }, (_, index) => post(servers[index % servers.length]!.server.port, name, input)),
@@ -77,7 +77,7 @@ test.each([
   const valid = answers.filter(({ data }) => data.code === 'VALID').map(({ data }) => data);
   expect(valid).toHaveLength(60);
   expect(answers.filter(({ data }) => data.code === 'RATE_LIMITED')).toHaveLength(440);
-  // Each saw a balance of its own, so none was charged twice or for nothing.
+  // Each response has a different balance, so each credit was charged once.
   expect(valid.map(({ credits }) => credits).sort((a, b) => Number(b) - Number(a))).toEqual(
     Array.from({ length: 60 }, (_, index) => 99 - index),
   );
@@ -95,7 +95,7 @@ test.each([1, 2])('%d server(s): of 300 verifications 100 credits pay for 100', 
 
   expect(answers.filter(({ data }) => data.code === 'VALID')).toHaveLength(100);
   expect(answers.filter(({ data }) => data.code === 'USAGE_EXCEEDED')).toHaveLength(200);
-  // What the credits refused, the limit was not charged for.
+  // Verifications that the credits refused did not charge the limit.
   const look = { key, credits: { cost: 0 }, ratelimits: [{ name: 'requests', cost: 0 }] };
   expect((await post(first, 'keys.verifyKey', look)).data).toMatchObject({
     credits: 0,
@@ -155,7 +155,7 @@ test('the balance is never below 0 while many charge and change it concurrently'
 test.each([
   { kind: 'with large bodies', large: 'x'.repeat(32_768), readsMuch: false },
   { kind: 'that may read much', large: 'much', readsMuch: true },
-])('of management requests $kind a workspace has two at work at once, beside its others', async (of) => {
+])('of management requests $kind two of a workspace run at a time, besides its other requests', async (of) => {
   const ends: (() => void)[] = [];
   let working = 0;
   const slowOrSmall = (name: 'test.slow' | 'test.small') => ({

@@ -46,7 +46,7 @@ test('a request that waits too long is rejected, and leaves the queue', async ()
   expect(await next).toBe('next');
 });
 
-test('work that fails passes its place on', async () => {
+test('a request that fails frees its place for the next one', async () => {
   const limiter = new ConcurrencyLimiter({ atOnce: 1, max: 100, waitMs: 10_000 });
   const failing = limiter.run('ws_1', async () => {
     await delay(1);
@@ -58,7 +58,7 @@ test('work that fails passes its place on', async () => {
   expect(await limiter.run('ws_1', async () => 'again')).toBe('again');
 });
 
-/** Starts requests that never end until one is rejected; returns how many were accepted. */
+/** Starts requests that do not end, until one is rejected. Returns the number of accepted ones. */
 async function fill(limiter: ConcurrencyLimiter, workspaceId: string, ends: (() => void)[]): Promise<number> {
   for (let taken = 0; taken < 1000; taken++) {
     const { run, end } = work();
@@ -106,13 +106,13 @@ test('requests that were rejected, failed or timed out free their places', async
   const first = work();
   const running = patient.run('ws_1', first.run);
   for (let round = 0; round < 3; round++) {
-    await expect(patient.run('ws_1', async () => 'in vain')).rejects.toEqual(busy);
+    await expect(patient.run('ws_1', async () => 'not run')).rejects.toEqual(busy);
   }
   first.end();
   await running;
 });
 
-test('serialize lets other work of the event loop run between any two', async () => {
+test('serialize lets the event loop do other work between two functions', async () => {
   const nextTurn = serialize();
   const order: string[] = [];
   const large = [1, 2, 3].map((index) => nextTurn().then(() => order.push(`large ${index}`)));

@@ -1,4 +1,4 @@
-// A cursor that was not made for the list it is sent to is refused with 400, whatever it decodes to.
+// Invalid cursors are refused with 400: those of another list, and those with other content than an id.
 
 import { beforeAll, expect, test } from 'vitest';
 import { type OperationName, operations } from '../../src/operations/index.ts';
@@ -11,7 +11,7 @@ const { ok, send, createKey } = tollgate;
 const base58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
 const encoded = (text: string) => Buffer.from(text).toString('base64url');
 
-/** Of every list: an input, and the length of its ids behind their prefix, or 'stream' for those of a stream. */
+/** For every list: an input, and the length of its ids after their prefix, or 'stream' for ids of a stream. */
 const lists: { operation: OperationName; input: object; prefix: string; length: number | 'stream' }[] = [];
 beforeAll(async () => {
   const { apiId } = await createKey({ externalId: 'ada' });
@@ -38,13 +38,13 @@ test('every operation with a cursor is tested', () => {
 const statusOf = async (operation: OperationName, input: object, cursor: string) =>
   (await send(`/v2/${operation}`, { body: JSON.stringify({ ...input, cursor }) })).status;
 
-/** The name of a list as its cursors carry it. */
+/** The name of a list in its cursors. */
 function nameOf({ operation, input }: (typeof lists)[number]): string {
   const found = operations.find(({ name }) => name === operation)! as { list?: (input: object) => string };
   return found.list!(input);
 }
 
-test('cursors with ids of another kind than the list’s are 400; those with unknown ids of its kind are accepted', async () => {
+test('a cursor with an id in another format is 400; one with an unknown id is accepted', async () => {
   const streams = ['0-1', '1-0', '1700000000000-0', '1700000000000-12', '999999999999999-999999999999999'];
   for (const list of lists) {
     const isStream = list.length === 'stream';

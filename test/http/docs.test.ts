@@ -1,4 +1,4 @@
-// The API reference at /docs: what is served, and, in a real browser, a call made from the page.
+// The API reference at /docs: the served files, and a call from the page in a real browser.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -40,7 +40,7 @@ describe('the pages of /docs', () => {
   test.each([
     ['swagger-ui-bundle.js', 'text/javascript; charset=utf-8'],
     ['swagger-ui.css', 'text/css; charset=utf-8'],
-  ])('%s whole, to be kept for ever under a name with its version', async (file, contentType) => {
+  ])('%s is complete, and may be cached for ever, as its name has the version', async (file, contentType) => {
     const { version } = JSON.parse(readFileSync(resolve('swagger-ui-dist/package.json'), 'utf8'));
     const html = await (await fetch(`${url}/docs`)).text();
     const [path] = new RegExp(`/docs/[^"]*${version}\\.${file.split('.').at(-1)}`).exec(html)!;
@@ -88,7 +88,7 @@ const withoutBrowser = chromiumPath === undefined;
 describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
   let browser: Browser;
   let page: Page;
-  /** What the browser complains of, and every address it asks for. */
+  /** Errors of the browser, and all addresses that it requests. */
   const complaints: string[] = [];
   const asked: string[] = [];
 
@@ -102,7 +102,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
   }, 60_000);
   afterAll(() => browser?.close());
 
-  /** Where the pictures go, to be looked at: SCREENSHOTS=<folder>. */
+  /** A folder for screenshots: SCREENSHOTS=<folder>. */
   async function picture(name: string) {
     const folder = process.env.SCREENSHOTS;
     if (folder) await page.screenshot({ path: `${folder}/docs-${name}.png` });

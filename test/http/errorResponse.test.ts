@@ -28,7 +28,7 @@ test('its media type is problem+json when Accept names it, when the operation de
   const accept = 'text/html, Application/Problem+JSON;q=0.5';
   expect(errorResponse(error, { ...request, accept }).contentType).toBe('application/problem+json');
   expect(errorResponse(error, request, { problemJson: true }).contentType).toBe('application/problem+json');
-  // No code of ours is a 429 yet.
+  // No operation has an error with status 429 yet.
   const tooMany = Object.defineProperty(new ApiError('internal', 'No.'), 'status', { value: 429 });
   expect(errorResponse(tooMany, request).contentType).toBe('application/problem+json');
 });

@@ -1,5 +1,5 @@
-// The examples of /openapi.json are the responses of a real server with a held clock to the documented requests of
-// test/support/examples.ts. The same requests must get the same responses to the letter; `npm run examples` writes
+// The examples of /openapi.json are the responses of a real server with a fixed clock to the requests of
+// test/support/examples.ts. The same requests must get exactly the same responses. `npm run examples` writes
 // src/http/examples.json again.
 
 import { createHash } from 'node:crypto';
@@ -42,7 +42,7 @@ beforeAll(async () => {
     if (key) secrets.push(key);
   }
   document = (await (await fetch(`${url}/openapi.json`)).json()) as OpenApiDocument;
-  // What is asked by GET takes at most headers, those of the gateway check.
+  // Paths for GET have no input except the headers of the gateway check.
   const headers = { authorization: `Bearer ${await keyOf(store, rootKey)}`, [requestHeaders.rootKey]: rootKey };
   for (const [path, { get }] of Object.entries(document.paths)) {
     if (!get) continue;
@@ -62,7 +62,7 @@ async function firstRootKey(store: Store): Promise<string> {
   return key;
 }
 
-/** Another key, as those of the story are gone when it ends. */
+/** Creates another key, because those of the examples are deleted at the end. */
 async function keyOf(store: Store, rootKey: string): Promise<string> {
   const { workspaceId } = new RootKeyReader().read(rootKey);
   const apiId = await store.apis.create(workspaceId, 'gateway', cliActor);
@@ -72,11 +72,11 @@ async function keyOf(store: Store, rootKey: string): Promise<string> {
   return key;
 }
 
-/** Secrets and ids, which no two runs share, by names that tell them apart; nothing of it opens anything. */
+/** Replaces random secrets and ids by constant placeholders, which differ from each other. */
 function withoutChance(text: string, secrets: readonly string[]): string {
   const masked = secrets.map((secret, index) => {
     const prefix = secret.slice(0, secret.indexOf('_') + 1);
-    // Of one length, which in base58 differs by chance.
+    // All placeholders have one length. The length of base58 varies.
     return prefix + `Example${index}`.repeat(8).slice(0, prefix === 'root_' ? 45 : 28);
   });
   const starts = /"start":"(\w+)"/g;
@@ -87,7 +87,7 @@ function withoutChance(text: string, secrets: readonly string[]): string {
       return `"start":"${masked[index]!.slice(0, start.length)}"`;
     });
 
-  // An audit event's id is Redis's own time, which no test holds; a cursor has the id it goes on after within it.
+  // An audit event's id is Redis's real time. A cursor of the list contains such an id.
   const events = new Map<string, string>();
   const withoutEvents = withoutSecrets
     .replace(/"id":"(\d+-\d+)","time":(\d+)/g, (_, id: string, time: string) => {
@@ -112,11 +112,11 @@ function withoutChance(text: string, secrets: readonly string[]): string {
   });
 }
 
-test('the examples are of every operation and every page', () => {
+test('there are examples of every operation and every page', () => {
   const read = Object.values(document.paths).flatMap(({ get }) => get?.operationId ?? []);
   expect(Object.keys(examples).sort()).toEqual([...operations.map(({ name }) => name), ...read].sort());
 });
 
-test('src/http/examples.json holds the responses of a server', async () => {
+test('src/http/examples.json has the responses of a server', async () => {
   await expect(`${JSON.stringify(examples, undefined, 2)}\n`).toMatchFileSnapshot('../../src/http/examples.json');
 });

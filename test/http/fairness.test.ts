@@ -1,5 +1,5 @@
-// What callers can do to one another at the front door: one workspace, a caller without a root key, and callers who name
-// workspaces that do not exist. By order and by held work, never by the clock.
+// How callers can affect each other: one workspace, a caller without a root key, and callers that name workspaces which do not
+// exist. The tests compare order and numbers, never times.
 
 import { pino } from 'pino';
 import Type from 'typebox';
@@ -19,11 +19,11 @@ const log = pino({ level: 'silent' });
 const times = <Item>(count: number, make: (index: number) => Item) =>
   Array.from({ length: count }, (_, index) => make(index));
 const base58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
-/** A root key of a workspace that does not exist, another one for each number. */
+/** A root key of a workspace that does not exist, a different one for each index. */
 const noRootKey = (index: number) =>
   `root_${times(16, (at) => base58[Math.floor(index / 58 ** (at % 4)) % 58]).join('')}_x`;
 
-/** A pipeline with an operation that ends when it is told to, and what is under way of it. */
+/** A pipeline with an operation that the test ends, and the state of its requests. */
 function openHeld(options: { inFlightMax?: number; readsMuch?: true } = {}) {
   const ends: (() => void)[] = [];
   const held = manages({
@@ -55,7 +55,7 @@ function openHeld(options: { inFlightMax?: number; readsMuch?: true } = {}) {
       return response.status;
     });
   let isOver = false;
-  /** Ends what runs, and what runs after it. */
+  /** Ends the running requests, and those that run after them. */
   async function endAll(requests: Promise<number>[]) {
     const all = Promise.all(requests).finally(() => (isOver = true));
     while (!isOver) {
@@ -101,7 +101,7 @@ const large = (text: string) => text.padEnd(32_768);
 test.each([
   ['a decision', 'ratelimits.multiLimit'],
   ['management', 'keys.createKey'],
-])('%s: of a large body the root key comes first, of a small one the body', async (_, operation) => {
+])('%s: the root key is checked before a large body and after a small one', async (_, operation) => {
   const status = async (body: string, rootKey: string) =>
     (await tollgate.send(`/v2/${operation}`, { body, authorization: `Bearer ${rootKey}` })).status;
   for (const wrong of ['{', '[{}]', '{"nonsense":1}']) {
@@ -151,7 +151,7 @@ test('large bodies without a known root key do not delay those of a known caller
   expect([...new Set(await Promise.all(nobodies))].sort()).toEqual([401, 503]);
 });
 
-test('requests that each name another workspace: a known caller goes before them, and finds room', async () => {
+test('a known caller is served before unknown callers that each name another workspace', async () => {
   const { key } = await tollgate.createKey();
   const store = await openStore({ ...testSettings, inFlightMax: 1000, url: testRedisUrl() });
   const answer = createPipeline(operations, { store, log, metaBytesMax: 10_240, inFlightMax: 1000 });
@@ -166,12 +166,12 @@ test('requests that each name another workspace: a known caller goes before them
     [getApi, 404],
   ] as const) {
     const ended: number[] = [];
-    const newcomers = times(1200, (index) => call(noRootKey(index)).then((status) => ended.push(status)));
+    const unknownCallers = times(1200, (index) => call(noRootKey(index)).then((status) => ended.push(status)));
     const known = times(20, () => call(tollgate.rootKey));
     expect(await Promise.all(known)).toEqual(Array(20).fill(expected));
-    // Those at Redis before it, and for management those of the second round trip: 300 to 510. Without shares: 850 and more.
+    // At most the requests at Redis before it, for management those of two round trips: 300 to 510. Without shares 850 or more.
     expect(ended.filter((status) => status === 401).length).toBeLessThan(700);
-    await Promise.all(newcomers);
+    await Promise.all(unknownCallers);
     expect(ended.filter((status) => status === 401).length).toBeGreaterThanOrEqual(850);
     expect(new Set(ended)).toEqual(new Set([401, 503]));
   }

@@ -1,4 +1,4 @@
-// The gateway check on a real socket: what is asked by headers, and told by a status and headers.
+// The gateway check on a real socket: input in headers, result as a status and headers.
 
 import { once } from 'node:events';
 import { Agent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
@@ -15,7 +15,7 @@ import { harness } from '../support/harness.ts';
 const h = harness();
 const bodyBytesMax = 1_000;
 const servers: Server[] = [];
-/** Lines of the log of the servers below. */
+/** Log lines of the servers below. */
 const logged: string[] = [];
 
 async function serve(options: Partial<GatewayOptions> = {}): Promise<Server> {
@@ -33,9 +33,9 @@ async function serve(options: Partial<GatewayOptions> = {}): Promise<Server> {
   return server;
 }
 
-/** Its root key is a setting, and it shows some metadata. */
+/** The root key is a setting; some metadata is returned. */
 let own: Server;
-/** It gets its root key by header, and the key by another than Authorization. */
+/** The root key is in a header, and the key in a header other than Authorization. */
 let open: Server;
 beforeAll(async () => {
   own = await serve({ meta: ['plan', 'seats', 'note', 'tags', 'is_free', 'gone'] });
@@ -47,14 +47,14 @@ interface Answer {
   status: number;
   headers: IncomingMessage['headers'];
   text: string;
-  // biome-ignore lint/suspicious/noExplicitAny: what was answered is for the test to say.
+  // biome-ignore lint/suspicious/noExplicitAny: any response.
   json: any;
 }
 
-/** Everything that was answered to the tests below. */
+/** All responses of the tests below. */
 const answered: IncomingMessage[] = [];
 
-/** With node:http, which sends a header twice when told to, and any method. */
+/** With node:http, which can send a header twice, and any method. */
 async function ask(server: Server, options: RequestOptions & { body?: string | Buffer } = {}): Promise<Answer> {
   const { body, ...rest } = options;
   const request = httpRequest({ host: '127.0.0.1', port: server.port, path: gatewayPath, ...rest });
@@ -101,7 +101,7 @@ describe('the gateway check of a valid key', () => {
       },
       json: { meta: { requestId: expect.stringMatching(/^req_/) }, data: { valid: true, code: 'VALID', keyId } },
     });
-    // A unit leaves a millisecond after its window, or a sixty-fourth of it where the limit is above 64: rounded up.
+    // A unit leaves 1 ms after its window, or a 64th of the duration if the limit is above 64: rounded up to seconds.
     expect(answer.headers.ratelimit).toMatch(/^"requests";r=1;t=61, "tokens";r=999;t=9[12]$/);
     expect(answer.headers).not.toHaveProperty('retry-after');
     expect((await h.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 9 });
@@ -111,7 +111,7 @@ describe('the gateway check of a valid key', () => {
     const [maps, payments] = [await h.createKey(), await h.createKey()];
     const rootKey = await h.createRootKey([`api.${payments.apiId}.verify_key`]);
     const scoped = await serve({ rootKey });
-    // Twice each: the second answer comes from what the server has cached of the key.
+    // Twice each: the second response uses the cached snapshot of the key.
     for (let round = 0; round < 3; round++) {
       for (const { key, apiId } of [maps, payments]) {
         expect((await ask(own, bearer(key))).headers['x-tollgate-api-id']).toBe(apiId);
@@ -209,7 +209,7 @@ describe('the gateway check of a refused key', () => {
     expect(await refusal()).toEqual([403, 'key_disabled', 'DISABLED']);
   });
 
-  test('429 with the seconds after which it passes, and not a second earlier', async () => {
+  test('429 with Retry-After: the next check passes after these seconds, and not a second earlier', async () => {
     const { key, keyId } = await h.createKey({ credits: { remaining: 9 }, ratelimits: [requests] });
     const check = () => ask(own, bearer(key));
     await check();
@@ -305,7 +305,7 @@ describe('metadata as headers', () => {
     expect((await ask(own, bearer(json.data.key))).headers['x-tollgate-meta-seats']).toBe('12345678901234567890.10');
   });
 
-  test('are empty above 1024 characters', async () => {
+  test('are empty if the value would be longer than 1024 characters', async () => {
     expect(await shown({ note: 'x'.repeat(1024), plan: `${'x'.repeat(1020)}é` })).toMatchObject({
       'x-tollgate-meta-note': 'x'.repeat(1024),
       'x-tollgate-meta-plan': '',
@@ -313,7 +313,7 @@ describe('metadata as headers', () => {
   });
 });
 
-test('the name of a limit stays within its quotes', async () => {
+test('the name of a limit cannot end its quotes in a RateLimit header', async () => {
   const name = 'a"b\\c\r\nü';
   const { key } = await h.createKey({ ratelimits: [{ ...requests, name, limit: 2 ** 53 - 1 }] });
   const { headers } = await ask(own, bearer(key));
@@ -333,7 +333,7 @@ describe('the root key of a gateway check', () => {
       'NOT_FOUND',
       'ApiKey header="X-Api-Key"',
     ]);
-    // Authorization is then none of its business.
+    // Authorization is ignored then.
     expect((await ask(open, { headers: { ...headers, authorization: 'Basic YTpi' } })).status).toBe(200);
   });
 
@@ -460,7 +460,7 @@ describe('an invalid header is named', () => {
 });
 
 describe('the body of a gateway check', () => {
-  test('is skipped, whatever its size, and the connection continues', async () => {
+  test('is skipped, at any size, and the connection stays open', async () => {
     const { key } = await h.createKey({ ratelimits: [{ ...requests, limit: 100 }] });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     let sockets = 0;
@@ -496,10 +496,10 @@ test('every response of these tests is described in the OpenAPI document, with i
   const response = await fetch(`http://127.0.0.1:${own.port}/openapi.json`);
   const { responses } = ((await response.json()) as OpenApiDocument).paths[gatewayPath]!.get!;
   const statuses = new Set<string>();
-  // Those of HTTP itself.
+  // Headers of HTTP itself.
   const ofHttp = /^(connection|keep-alive|date|uwebsockets|content-(type|length)|transfer-encoding)$/;
   for (const { statusCode, headers, url } of answered) {
-    if (statusCode === 404) continue; // The path that is not this one.
+    if (statusCode === 404) continue; // The unknown path.
     const described = responses[statusCode!]!;
     expect(described, `${url} ${statusCode}`).toBeDefined();
     expect(Object.keys(described.content)).toContain(headers['content-type']);

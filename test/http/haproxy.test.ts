@@ -1,5 +1,5 @@
-// A real HAProxy in front of a Tollgate as it is run: an attacker and a victim on one connection between the two, which
-// HAProxy shares among its clients. It passes trailers on as they come, which uWebSockets.js takes for a request.
+// A real HAProxy in front of the built server. An attacker and a victim share one connection to the server, as HAProxy reuses
+// its connections. It passes trailers on unchanged, which uWebSockets.js parses as a request.
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { freePort } from '../support/redisNodes.ts';
 
 const hasHaproxy = spawnSync('haproxy', ['-v']).status === 0;
 
-/** Sends each part in a packet of its own, and resolves to what came until the other side closed or said no more. */
+/** Sends each part in a packet of its own. Returns what it received until the connection closed or was silent for 0.5 s. */
 async function exchange(port: number, parts: readonly string[]): Promise<string> {
   const socket = connect(port, '127.0.0.1').setNoDelay();
   let text = '';
@@ -35,7 +35,7 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
   let haproxy: Program;
   let dir: string;
   let port: number;
-  /** Of the attacker: a key with credits, so that whatever is served for it is seen. */
+  /** The attacker's key. It has credits, so that each request that is served for it is visible. */
   let own: { key: string; keyId: string };
 
   beforeAll(async () => {
@@ -77,7 +77,7 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
       `0\r\n${trailers}\r\n`,
     ] as const;
 
-  /** A gateway check, whose body is the beginning of what comes next on the connection. */
+  /** A gateway check whose body is the beginning of the next request on the connection. */
   const check = (bodyBytes: number) =>
     `aax: /v2/gateway/check HTTP/1.1\r\nhost: t\r\nauthorization: Bearer ${own.key}\r\ncontent-length: ${bodyBytes}\r\n`;
 
@@ -90,9 +90,9 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
       }),
     );
 
-  test('a client gets the responses to its own requests, whatever an attacker sends on the same connection', async () => {
+  test('a client gets the responses to its own requests, with an attacker on the same connection', async () => {
     let stopped = false;
-    /** One request after another on a connection that it keeps: each is to be answered NOT_FOUND, with its own name. */
+    /** Sends requests on one connection. Each response must be NOT_FOUND, or an error that contains the request's own name. */
     const victim = (async () => {
       const answers: string[] = [];
       for (let call = 0; !stopped; call++) {
@@ -100,7 +100,7 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
         const response = await fetch(`http://127.0.0.1:${port}/v2/keys.verifyKey`, {
           method: 'POST',
           headers: { authorization: `Bearer ${tollgate.rootKey}`, 'content-type': 'application/json' },
-          // An error repeats the name, so that the answer of another call shows.
+          // An error repeats the name, which identifies the request.
           body: JSON.stringify(call % 2 === 0 ? { key } : { key, [key]: 1 }),
         });
         const text = await response.text();
@@ -128,7 +128,7 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
     expect(answers.match(/HTTP\/1\.1 200 /g)).toHaveLength(2);
   });
 
-  test('a header without a name, behind which uWebSockets.js sees none, does not pass', async () => {
+  test('HAProxy refuses a header without a name, after which uWebSockets.js ignores all headers', async () => {
     const request = 'GET /v2/liveness HTTP/1.1\r\nHost: t\r\n: x\r\nContent-Length: 0\r\n\r\n';
     expect(await exchange(port, [request])).toMatch(/^HTTP\/1\.1 400 Bad request/);
   });

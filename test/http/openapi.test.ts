@@ -1,4 +1,4 @@
-// The OpenAPI document as it is served: valid, complete, and true of what the operations really take and answer.
+// The OpenAPI document: valid, complete, and equal to what the operations accept and return.
 
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
@@ -27,7 +27,7 @@ beforeAll(async () => {
 const operationAt = (path: string): OperationObject => document.paths[path]!.post!;
 const everyOperation = () => Object.values(document.paths).flatMap((path) => Object.values(path));
 
-/** Every value under a name, anywhere in a JSON value. */
+/** All values of a member with this name, anywhere in a JSON value. */
 function valuesOf(name: string, json: unknown): unknown[] {
   if (typeof json !== 'object' || json === null) return [];
   return Object.entries(json).flatMap(([key, value]) => [...(key === name ? [value] : []), ...valuesOf(name, value)]);
@@ -35,7 +35,7 @@ function valuesOf(name: string, json: unknown): unknown[] {
 
 const ajv = new Ajv2020({ strict: true, strictTypes: false, allErrors: true });
 
-/** Whether something is as a schema of the document says. Members that no schema names are a failure too. */
+/** Whether a value matches a schema of the document. Unknown members are a failure too. */
 function checkFor(schema: object): ValidateFunction {
   if (!ajv.getSchema('document')) ajv.addSchema({ $id: 'document', $defs: closed(document.components.schemas) });
   return ajv.compile(closed(schema));
@@ -50,7 +50,7 @@ const closed = (schema: object): object =>
 
 const checks = new Map<string, ValidateFunction>();
 
-/** Holds an answer against what the document says of its path and status. */
+/** Checks a response against the document's description of its path and status. */
 function expectDescribed(path: string, answer: { status: number; contentType: string; json: unknown }) {
   const described = operationAt(path).responses[answer.status]?.content[answer.contentType];
   expect(described, `${path} describes ${answer.status} ${answer.contentType}`).toBeDefined();
@@ -94,7 +94,7 @@ describe('the document', () => {
     expect(JSON.stringify(document)).not.toContain('"documented"');
   });
 
-  test('is valid OpenAPI 3.1, without a reference that leads nowhere', async () => {
+  test('is valid OpenAPI 3.1, without a broken reference', async () => {
     const validator = new Validator();
     expect(await validator.validate(structuredClone(document))).toMatchObject({ valid: true });
     expect(validator.version).toBe('3.1');
@@ -107,18 +107,18 @@ describe('the document', () => {
     }
   });
 
-  test('holds only schemas that are valid JSON Schema 2020-12', () => {
+  test('has only schemas that are valid JSON Schema 2020-12', () => {
     const ajv = new Ajv2020({ strict: true, allowUnionTypes: true });
     const schemas = [...valuesOf('schema', document), ...Object.values(document.components.schemas)] as object[];
     expect(schemas.length).toBeGreaterThan(all.length * 8);
     for (const schema of schemas) {
       expect(ajv.validateSchema(schema), JSON.stringify(schema)).toBe(true);
-      // What TypeBox writes into its schemas stays here.
+      // TypeBox's own members are not in the document.
       expect(JSON.stringify(schema)).not.toMatch(/"~|"\$id"|"static"/);
     }
   });
 
-  test('is read with GET and HEAD only', async () => {
+  test('accepts GET and HEAD only', async () => {
     const { status, headers } = await h.send('/openapi.json', { ...asAnybody, method: 'POST' });
     expect({ status, headers }).toEqual({ status: 405, headers: [['Allow', 'GET, HEAD']] });
   });
@@ -246,7 +246,7 @@ describe('real responses match the document', () => {
 
   test('of every operation', async () => {
     const called = new Set<string>();
-    /** Calls an operation by each of its paths, and answers the data of the last call. */
+    /** Calls an operation by each of its paths. Returns the data of the last call. */
     async function call(name: OperationName, input: object | object[]) {
       called.add(name);
       const { alias } = all.find((operation) => operation.name === name)!;
@@ -408,7 +408,7 @@ describe('real responses match the document', () => {
   });
 });
 
-/** Some input that a schema accepts. */
+/** A random input that a schema accepts. */
 function leastOf(schema: unknown): string {
   interface Schema {
     type?: string;

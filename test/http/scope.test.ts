@@ -1,4 +1,4 @@
-// `scope` of an operation that needs grants of several resources: each must name its own id.
+// `scope` of an operation that needs grants of several resources: each grant must name the id of its resource.
 
 import { pino } from 'pino';
 import Type from 'typebox';

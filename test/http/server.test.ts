@@ -1,4 +1,4 @@
-// http/server.ts on a real socket: what uWebSockets.js lets through, and what the adapter makes of it.
+// http/server.ts on a real socket: which requests uWebSockets.js passes on, and how the server handles them.
 
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -50,11 +50,11 @@ const post = (body: string | Buffer) =>
 
 const head = (...headers: string[]) => `POST /v2/x HTTP/1.1\r\n${['Host: tollgate', ...headers].join('\r\n')}\r\n\r\n`;
 
-/** A connection that shows the bytes. */
+/** A connection that returns the received bytes. */
 async function dial() {
   const socket = connect(server.port, '127.0.0.1').setNoDelay();
   sockets.push(socket);
-  socket.on('error', () => {}); // A reset is one way to see a connection closed.
+  socket.on('error', () => {}); // A connection may be closed by a reset.
   let text = '';
   socket.on('data', (data) => {
     text += data.toString('latin1');
@@ -64,14 +64,14 @@ async function dial() {
 
   return {
     socket,
-    /** Each part in a packet of its own. */
+    /** Sends each part in a packet of its own. */
     async send(...parts: (string | Buffer)[]) {
       for (const part of parts) {
         await new Promise((resolve) => socket.write(part, resolve));
         for (let i = 0; i < 5; i++) await turn();
       }
     },
-    /** The next whole answer. */
+    /** The next complete response. */
     async answer() {
       for (;;) {
         const [, before, bytes] = /^([\s\S]*?content-length: (\d+)[\s\S]*?\r\n\r\n)/i.exec(text) ?? [];
@@ -84,12 +84,12 @@ async function dial() {
         await once(socket, 'data');
       }
     },
-    /** All that came, once the server has closed the connection. */
+    /** Everything received, once the server has closed the connection. */
     closed,
   };
 }
 
-/** An answer the test gives when it likes. */
+/** A response that the test sends later. */
 function held() {
   let release = (_response: Response) => {};
   const answer: Handler = () =>
@@ -144,7 +144,7 @@ test('absent headers, body and query are empty', async () => {
   ]);
 });
 
-test('headers of one request are not seen in the next', async () => {
+test('headers of one request are not in the next', async () => {
   await serve();
   const client = await dial();
   await client.send(head('Authorization: Bearer k', 'Content-Type: a', 'Accept: a', 'Content-Length: 0'));
@@ -154,7 +154,7 @@ test('headers of one request are not seen in the next', async () => {
   expect(answered[1]).toMatchObject({ authorization: '', contentType: '', accept: '' });
 });
 
-test('HEAD is answered with the headers alone, and the connection goes on', async () => {
+test('HEAD gets the headers only, and the connection stays open', async () => {
   await serve(async () => says('{"a":"ż"}'));
   const client = await dial();
   await client.send(
@@ -179,14 +179,14 @@ test('HEAD with a body that is too large is closed too', async () => {
   expect(await client.closed).toMatch(/^HTTP\/1\.1 404 [\s\S]*Connection: close[\s\S]*\r\n\r\n$/i);
 });
 
-test('a body split over packets arrives whole', async () => {
+test('a body split over packets arrives complete', async () => {
   await serve();
   const client = await dial();
   await client.send(head('Content-Length: 9'), 'abc', 'def', 'ghi');
   expect(await client.answer()).toMatch(/\r\n\r\nabcdefghi$/);
 });
 
-test('a chunked body arrives whole, also when it outgrows what was set aside', async () => {
+test('a chunked body arrives complete, also if it is longer than the initial buffer', async () => {
   await serve();
   const client = await dial();
   await client.send(
@@ -258,13 +258,13 @@ test('fetch gets the response to a body far too large', async () => {
   expect([answer.status, await answer.text()]).toEqual([404, 'no such path']);
 });
 
-test('a body that is too large is not read further, however long the response takes', async () => {
+test('a body that is too large is not read further while the response is pending', async () => {
   const { answer, release } = held();
   await serve(answer);
   const client = await dial();
   await client.send(head('Transfer-Encoding: chunked'), `7d0\r\n${'x'.repeat(2_000)}\r\n`);
   await untilAnswering(1);
-  // Far more than the kernel holds for a connection. A server that went on reading would be through in a hundred turns.
+  // More than the kernel buffers for a connection. A server that continued to read would have read it within a hundred turns.
   let swallowed = false;
   client.socket.write(`4000000\r\n${'x'.repeat(0x4000000)}\r\n`, () => {
     swallowed = true;
@@ -283,7 +283,7 @@ describe('the memory for bodies that arrive in several parts', () => {
     head(`Authorization: Bearer ${rootKey}`, `Content-Length: ${length}`);
   const says401 = says('', 401);
 
-  /** Answers 503 to what there was no room for, 401 to a root key that is not one of these, else the length. */
+  /** Responds 503 to a body without room, 401 to an unknown root key, and else with the length of the body. */
   const answer: Handler = async ({ body, authorization }) => {
     if (!Buffer.isBuffer(body)) return says(body, body === 'no_room' ? 503 : 413);
     return rootKeys.includes(authorization.slice('Bearer '.length)) ? says(`${body.length}`) : says401;
@@ -295,7 +295,7 @@ describe('the memory for bodies that arrive in several parts', () => {
     return serve(answer, { bodyBytesMax: longest, arrivingBytesMax, workspaceOf });
   };
 
-  /** A connection that has sent half of a long body, and holds what there is room for. */
+  /** A connection that has sent half of a long body, and so uses memory. */
   async function half(rootKey: string) {
     const client = await dial();
     const before = requests;
@@ -303,7 +303,7 @@ describe('the memory for bodies that arrive in several parts', () => {
     await untilRequest(before + 1);
     return client;
   }
-  /** Sends a body in two parts, and resolves to the status. */
+  /** Sends a body in two parts. Returns the status. */
   async function statusOf(rootKey: string, length: number) {
     const client = await dial();
     await client.send(from(rootKey, length), 'x'.repeat(length - 1));
@@ -319,13 +319,13 @@ describe('the memory for bodies that arrive in several parts', () => {
     for (let made = 0; made < 20; made++) clients.push(await half('unknown'));
     await statusOf(rootKeys[0]!, 10);
     const refused = await Promise.all(clients.map(isRefused));
-    // A half of the memory is two such bodies, as each buffer has room for the whole.
+    // Half of the memory is two such bodies, as each buffer has the full length.
     expect(refused.filter((is) => !is)).toHaveLength(2);
     expect(await statusOf('unknown', 4_000)).toBe(401);
     expect(await statusOf('unknown', longest)).toBe(503);
   });
 
-  test('is given back when a body is whole, refused, or its sender leaves', async () => {
+  test('is freed when a body is complete, refused, or its sender disconnects', async () => {
     await start();
     for (let round = 0; round < 10; round++) {
       expect(await statusOf('unknown', longest)).toBe(401);
@@ -344,7 +344,7 @@ describe('the memory for bodies that arrive in several parts', () => {
     expect(await statusOf('unknown', longest)).toBe(503);
     expect(await statusOf(rootKeys[0]!, longest)).toBe(200);
 
-    // What is left by the first is half of it for the second, which is half of a body here.
+    // The second may use half of what the first leaves, which is half of a body here.
     const held = [await half(rootKeys[0]!), await half(rootKeys[0]!)];
     expect(await statusOf(rootKeys[0]!, longest)).toBe(503);
     expect(await statusOf(rootKeys[1]!, longest / 2)).toBe(200);
@@ -426,7 +426,7 @@ test.each([
   expect(await (await post('still here')).text()).toBe('still here');
 });
 
-test('a request whose body was cut off gets no response, and is not in flight', async () => {
+test('a request whose body was cut off gets no response, and does not count as in flight', async () => {
   await serve();
   const client = await dial();
   await client.send(head('Content-Length: 10'), 'abc');
@@ -462,7 +462,7 @@ describe('a long static response', () => {
   const long: Response = { ...says(body), bytes };
   const request = 'GET / HTTP/1.1\r\nHost: t\r\n\r\n';
 
-  /** A connection that has asked, and reads nothing. */
+  /** A connection that has sent a request and does not read the response. */
   async function ask() {
     const socket = connect(server.port, '127.0.0.1').on('error', () => {});
     sockets.push(socket);
@@ -471,7 +471,7 @@ describe('a long static response', () => {
     return socket;
   }
 
-  test('arrives whole, also where it is read slowly, and the connection goes on', async () => {
+  test('arrives complete, also if it is read slowly, and the connection stays open', async () => {
     await serve(async ({ path }) => (path === '/' ? long : says('short')));
     expect(Buffer.from(await (await fetch(`http://127.0.0.1:${server.port}/`)).arrayBuffer()).equals(bytes)).toBe(true);
     const client = await ask();
@@ -506,7 +506,7 @@ describe('a long static response', () => {
     expect(bodies).toBeLessThan(10);
   });
 
-  test('holds up close() until it is read or its reader leaves', async () => {
+  test('delays close() until it is read or its reader disconnects', async () => {
     await serve(async () => long);
     const client = await ask();
     await untilAnswering(1);
@@ -538,7 +538,7 @@ describe('the last request of a connection', () => {
   const next = 'GET /next HTTP/1.1\r\nHost: t\r\n\r\n';
   const untilClosed = (socket: Socket) => new Promise((resolve) => socket.resume().once('close', resolve));
 
-  // While an answer is in memory because its reader is slow, uWebSockets.js would serve what comes next.
+  // While a response is in memory because its reader is slow, uWebSockets.js would serve the next request.
   test.each([
     ['in chunks, a long answer', [`${chunked}0\r\n\r\n`], {}],
     ['in chunks, a long answer that is always the same', [`${chunked}0\r\n\r\n`], { bytes: Buffer.from(body) }],
@@ -549,7 +549,7 @@ describe('the last request of a connection', () => {
       ['GET /first HTTP/1.1\r\nHost: t\r\n\r\n', `HEAD${chunked.slice(4)}0\r\n\r\n`],
       {},
     ],
-  ])('is followed by none, however slowly its answer is read: %s', async (_what, parts, more) => {
+  ])('is followed by none, also while its response is read slowly: %s', async (_what, parts, more) => {
     const isSecond = parts[0]!.includes('/first');
     const long = isSecond ? '/first' : '/v2/x';
     await serve(async ({ path }) => (path === long ? { ...says(body), ...more } : says('short')));
@@ -563,7 +563,7 @@ describe('the last request of a connection', () => {
     }
     await untilAnswering(isSecond ? 2 : 1);
     socket.write(next);
-    // By the answer to another connection the server has read it, if it reads.
+    // The server would have read the next request before it responds on another connection.
     for (let index = 0; index < 5; index++) await fetch(`http://127.0.0.1:${server.port}/other`);
     await untilClosed(socket);
     expect(answered.map(({ path }) => path).filter((path) => path === '/next')).toEqual([]);
@@ -579,7 +579,7 @@ describe('the last request of a connection', () => {
     expect(text).toBe(body.slice(0, length));
   });
 
-  test('gets an answer without a body, and HEAD the length of one', async () => {
+  test('gets a response without a body, and HEAD the length of one', async () => {
     await serve(async ({ method }) => says(method === 'HEAD' ? '{}' : ''));
     for (const method of ['POST', 'HEAD']) {
       const client = await dial();
@@ -591,7 +591,7 @@ describe('the last request of a connection', () => {
     }
   });
 
-  test('is not in flight once it is answered, or its caller has left', async () => {
+  test('is not in flight after its response, or when its caller has disconnected', async () => {
     const { answer, release } = held();
     await serve(async (request) => (request.path === '/v2/x' ? answer(request) : says('ok')));
     const client = await dial();
@@ -604,8 +604,8 @@ describe('the last request of a connection', () => {
   });
 });
 
-// Not mended here, as the header behind it cannot be seen. nginx, HAProxy and Caddy let no such line pass.
-test('uWebSockets.js sees no header behind one without a name', async () => {
+// Tollgate cannot prevent this, as the headers after it are invisible. nginx, HAProxy and Caddy refuse such a line.
+test('uWebSockets.js ignores all headers after one without a name', async () => {
   await serve();
   const client = await dial();
   await client.send('POST /v2/x HTTP/1.1\r\nHost: t\r\n: x\r\nAuthorization: Bearer a\r\n\r\n');
@@ -622,7 +622,7 @@ test.each([
   ['a control character in a name', 'Transfer-Encoding\x7f: chunked'],
   ['a control character in a value', 'Transfer-Encoding: chunked\x0b'],
   ['two hosts', 'Host: other'],
-])('400, and nothing behind it is served: %s', async (_, line) => {
+])('400, and nothing after it is served: %s', async (_, line) => {
   await serve();
   const client = await dial();
   await client.send(`${head(line)}GET /hidden HTTP/1.1\r\nHost: t\r\n\r\n`);
@@ -637,7 +637,7 @@ test.each([
   ['HTTP/2 without TLS', 'PRI * HTTP/2.0'],
   ['two blanks', 'GET  /v2/x HTTP/1.1'],
   ['a tab', 'GET\t/v2/x\tHTTP/1.1'],
-])('505, and nothing behind it is served: %s', async (_, line) => {
+])('505, and nothing after it is served: %s', async (_, line) => {
   await serve();
   const client = await dial();
   await client.send(`${line}\r\nHost: t\r\n\r\nGET /hidden HTTP/1.1\r\nHost: t\r\n\r\n`);
@@ -668,7 +668,7 @@ test('a connection serves one request after another', async () => {
   }
 });
 
-test('two hundred at once each get their own answer', async () => {
+test('two hundred concurrent requests each get their own response', async () => {
   await serve(async (request) => {
     await turn();
     return says(`${request.requestId} ${request.body}`);

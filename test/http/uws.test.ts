@@ -22,7 +22,7 @@ import { build as buildServer } from '../support/processes.ts';
 const nodeMajor = Number.parseInt(process.versions.node, 10);
 const system = `${process.platform}-${process.arch}`;
 
-/** A program of its own with packages of its own. */
+/** A program with packages of its own. */
 let dir: string;
 let program: string;
 let pins: Record<string, string>;
@@ -35,19 +35,19 @@ beforeEach(() => {
 
 afterEach(() => rmSync(dir, { recursive: true }));
 
-/** The file that this Node loads. */
+/** The build that this Node loads. */
 function realBuild(): string {
   const wrapper = createRequire(import.meta.url).resolve(packagesFor(nodeMajor).at(-1)!);
   return join(dirname(createRequire(wrapper).resolve(`@uwsjs/${system}-${nodeMajor}/package.json`)), 'uws.node');
 }
 
-/** A file in its place: one that is loaded would end this process if it were written to. */
+/** Replaces a file. Writing to a file that is loaded would end this process. */
 function replace(file: string, content: Buffer | string) {
   rmSync(file, { force: true });
   writeFileSync(file, content);
 }
 
-/** Installs a package with its build and pins what the build holds. */
+/** Installs a package with its build and pins the build's contents. */
 function install(packageName: string, version: string, major: number, build: Buffer) {
   const place = join(dir, 'node_modules', packageName);
   const buildPlace = join(place, 'node_modules', '@uwsjs', `${system}-${major}`);
@@ -103,7 +103,7 @@ describe('an installation with a changed build', () => {
   beforeEach(() => {
     for (const name of ['dist', 'lua', 'package.json', 'src/http/examples.json'])
       cpSync(name, join(dir, name), { recursive: true });
-    // Node sees through links: what is to lie elsewhere is a copy.
+    // Node resolves links, so files that must be in another place are copied.
     const isCopied = (name: string) => name.startsWith('uws-') || name === '@uwsjs';
     mkdirSync(join(dir, 'node_modules'));
     for (const name of readdirSync('node_modules')) {
@@ -124,7 +124,7 @@ describe('an installation with a changed build', () => {
     expect([status, stdout]).toEqual([1, '']);
   });
 
-  test('is a fault to doctor', () => {
+  test('is reported by doctor', () => {
     const { status, stdout } = run('dist/cli/index.js', 'doctor');
     expect(stdout).toMatch(new RegExp(`^fault +uWebSockets\\.js +${file} is not loaded`, 'mi'));
     expect(status).toBe(1);

@@ -94,7 +94,7 @@ describe('which bodies are refused with 400', () => {
 
 describe('a long body is validated in steps', () => {
   const pause = () => Promise.resolve();
-  /** So small that a few characters are cut. */
+  /** So small that even short texts are cut. */
   const sizes = fc.record({ structure: fc.nat({ max: 2 }), characters: fc.nat({ max: 4 }) });
   const token = fc.constantFrom(
     ...'{}[],:',
@@ -110,7 +110,7 @@ describe('a long body is validated in steps', () => {
   );
   const tokens = fc.array(token, { maxLength: 12 }).map((parts) => parts.join(''));
   const json = fc.json({ maxDepth: 4, noUnicodeString: false });
-  /** JSON in which some characters are missing or too many. */
+  /** JSON in which some characters are missing or added. */
   const nearly = fc.tuple(json, fc.nat(), fc.nat({ max: 2 }), tokens).map(([text, at, missing, more]) => {
     const place = at % (text.length + 1);
     return text.slice(0, place) + more.slice(0, 2) + text.slice(place + missing);
@@ -126,7 +126,7 @@ describe('a long body is validated in steps', () => {
     }
   };
 
-  test('and read as in one step', async () => {
+  test('with the same result as in one step', async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(json, tokens, nearly), sizes, async (text, size) => {
         const body = Buffer.from(text);
@@ -153,7 +153,7 @@ describe('a long body is validated in steps', () => {
     '[1]]',
     '[[1],[2]',
     '{"a":1[2]}',
-  ])('refuses %s, wherever it is cut', async (text) => {
+  ])('refuses %s, cut at any position', async (text) => {
     for (const characters of [0, 1, 2, 3, 100]) {
       const parse = () => parseLargeBody(Buffer.from(text), pause, { structure: 0, characters });
       await expect(parse()).rejects.toMatchObject({ code: 'invalid_input' });
@@ -179,7 +179,7 @@ describe('a long body is validated in steps', () => {
     expect(error.fields).toMatchObject([{ location: 'body' }]);
   });
 
-  test('the event loop runs between the steps, none of which is long', async () => {
+  test('the event loop runs between the steps, which are all short', async () => {
     const items = Array.from({ length: 40_000 }, (_, index) => `{"${index.toString(36)}":0}`);
     let pauses = 0;
     const { value } = await parseLargeBody(Buffer.from(`{"items":[${items}]}`), async () => void pauses++);
@@ -189,8 +189,8 @@ describe('a long body is validated in steps', () => {
 
   test.each([
     ['an item', (inner: string) => `[${inner}]`],
-    ['what is outside of arrays', (inner: string) => `{"a":${inner}}`],
-  ])('%s has at most so much in it', async (_, around) => {
+    ['the part outside of arrays', (inner: string) => `{"a":${inner}}`],
+  ])('%s has a limited length', async (_, around) => {
     const object = (members: number) => `{${Array.from({ length: members }, (_, index) => `"${index}":0`)}}`;
     const parse = (text: string) => parseLargeBody(Buffer.from(text), pause);
     await parse(around(object(structureMax - 3)));

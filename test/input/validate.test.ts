@@ -46,14 +46,14 @@ describe('which bodies are accepted', () => {
     expect(() => check(input)).not.toThrow();
   });
 
-  test('nothing is put in or changed', () => {
+  test('nothing is added or changed', () => {
     const input = { name: 'a', items: [{ interval: 'daily' }] };
     check(input);
     expect(input).toEqual({ name: 'a', items: [{ interval: 'daily' }] });
   });
 });
 
-describe('what is refused, and where', () => {
+describe('invalid inputs and the location of the error', () => {
   test.each<[unknown, FieldError[]]>([
     [{}, [{ location: 'body.name', message: 'is required' }]],
     [[], [{ location: 'body', message: 'must be object' }]],
@@ -109,7 +109,7 @@ describe('what is refused, and where', () => {
   });
 });
 
-describe('a body that is not small', () => {
+describe('a large body', () => {
   const multi = compileInput(Type.Array(Fields({ name: Type.String(), count: Type.String() }), { maxItems: 10_000 }));
   const fieldsOf = (input: unknown, bytes: number) => {
     try {

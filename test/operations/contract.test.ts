@@ -1,5 +1,5 @@
-// What every operation must do, whatever it is about, read from the registry: a new operation is tested too. What the
-// pipeline decides before it knows the operation is tested on two paths.
+// The rules for every operation, for all operations in the registry, so a new operation is tested too. Rules that the pipeline
+// applies before it knows the operation are tested on two paths.
 
 import { Ajv } from 'ajv';
 import type { TSchema } from 'typebox';
@@ -45,14 +45,14 @@ interface Answered {
   contentType: string;
   headers: Map<string, string>;
   text: string;
-  /** Of an error. */
+  /** The type of an error. */
   code: string | undefined;
   error: ErrorBody;
   data: unknown;
   json: Record<string, unknown>;
 }
 
-/** A whole request: a test gives the parts that it is about. */
+/** The defaults of a request. A test replaces the parts that it tests. */
 async function ask(path: string, request: Partial<Omit<Request, 'body'>> & { body?: unknown } = {}): Promise<Answered> {
   const { body = {}, ...rest } = request;
   const asIs = Buffer.isBuffer(body) || body === 'too_large';
@@ -80,7 +80,7 @@ async function ask(path: string, request: Partial<Omit<Request, 'body'>> & { bod
   };
 }
 
-/** The members of an input object: of the items where the operation takes a list. */
+/** The members of an input object; of its items if the operation takes a list. */
 const fieldsOf = ({ input }: AnyOperation) => {
   const schema = input as { type?: string; items?: unknown; properties?: Record<string, TSchema> };
   const isList = schema.type === 'array';
@@ -102,7 +102,7 @@ const outOf = (code: ErrorCode) => ({ status: errorCatalogue.find((entry) => ent
 
 const bytes = (text: string) => Buffer.from(text);
 
-describe.each([managing, deciding])('what no operation decides, on $path', ({ path, operation }) => {
+describe.each([managing, deciding])('rules before any operation, on $path', ({ path, operation }) => {
   const wrong: never[] = [];
   const { input } = exampleOf(operation.name);
 
@@ -276,7 +276,7 @@ describe.each(paths)('$path', ({ path, operation }) => {
   });
 
   test('200 has the envelope and the data of the schema', async () => {
-    // In a workspace of its own, whose lists have no second page.
+    // In a workspace of its own, whose lists have one page.
     const workspace = await createWorkspace();
     const answered = await ask(path, {
       authorization: `Bearer ${workspace.rootKey}`,
@@ -322,7 +322,7 @@ describe.each(paths)('$path', ({ path, operation }) => {
     const refused = await refuse(tollgate);
     expect(refused).toMatchObject(outOf(refusalOf(operation)));
     const [resource, action] = missing.split('.') as [Resource, string];
-    // The others depend on the record.
+    // The other grants depend on the record.
     if (!operation.needs[resource]?.some((named) => named === action)) return;
     if (refused.status === 403) expect(refused.error.detail).toContain(grantOf(missing));
     const absent = await refuse(await createWorkspace());
@@ -340,14 +340,14 @@ describe.each(paths)('$path', ({ path, operation }) => {
   });
 });
 
-/** The places of nulls in a response, which leaves out what is absent. */
+/** The paths of nulls in a response, which must omit absent members. */
 function nullsIn(value: unknown, at = ''): string[] {
   if (value === null) return [at];
   if (typeof value !== 'object') return [];
   return Object.entries(value as object).flatMap(([name, member]) => nullsIn(member, `${at}.${name}`));
 }
 
-/** Where a response does not match its schema; a member that the schema does not name is a failure too. */
+/** The differences of a response from its schema. Unknown members are a failure too. */
 function failuresOf(output: TSchema, data: unknown): string[] {
   const check = new Ajv({ strict: false, allErrors: true }).compile(closed(output));
   check(data);

@@ -1,5 +1,5 @@
-// Lists of large things: a page ends before its size, and nothing is left out or comes twice. Imports that are too large
-// for one call are refused whole.
+// Lists of large items: a page ends before its size is reached, and no item is missing or duplicate. Imports that are too large
+// for one call are refused completely.
 
 import { describe, expect, test } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';
@@ -14,13 +14,13 @@ const store = () => tollgate.store;
 const times = <Item>(count: number, make: (index: number) => Item) =>
   Array.from({ length: count }, (_, at) => make(at));
 
-/** Sizes of the pages, and that they hold these ids in this order. */
+/** Returns the sizes of the pages, and checks that they have these ids in this order. */
 function sizesOf(pages: string[][], ids: string[]): number[] {
   expect(pages.flat()).toEqual(ids);
   return pages.map(({ length }) => length);
 }
 
-// The time limit is for what hangs: with other load on the machine, a hundred roles of a thousand permissions took 25 s.
+// The timeout is for tests that hang: on a busy machine, a hundred roles of a thousand permissions took 25 s.
 describe('a page ends early', { timeout: 120_000 }, () => {
   test('of keys with 1000 permissions, in an API and of an externalId', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'large' });
@@ -39,12 +39,12 @@ describe('a page ends early', { timeout: 120_000 }, () => {
       expect(Math.max(...sizes)).toBeLessThan(30);
       expect(sizes.length).toBeLessThan(5);
     }
-    // A page that is not large is as long as it is asked to be.
+    // A page of small items has the requested size.
     const small = await readPages((at) => call('apis.listKeys', { apiId, limit: 10, ...at }));
     expect(small.map(({ length }) => length)).toEqual([10, 10, 10]);
   });
 
-  test('after a key of a hundred roles of a thousand permissions, which is shown and verified whole', async () => {
+  test('after a key of a hundred roles of a thousand permissions, which is returned and verified completely', async () => {
     const { rootKey } = await createWorkspace();
     const run = <Name extends OperationName>(name: Name, input: InputOf<Name>) => call(name, input, rootKey);
     const { apiId } = (await run('apis.createApi', { name: 'large' })).data;
@@ -60,7 +60,7 @@ describe('a page ends early', { timeout: 120_000 }, () => {
       expect(permissions).toHaveLength(all.size);
       expect(permissions.every((slug) => all.has(slug))).toBe(true);
     };
-    // In one batch: each is told what was charged.
+    // In one batch: each response has its own balance.
     const verified = await Promise.all([large, plain, large, plain].map(({ key }) => run('keys.verifyKey', { key })));
     expect(verified.map(({ status, data }) => [status, data.code, data.credits])).toEqual([
       [200, 'VALID', 9],
@@ -83,7 +83,7 @@ describe('a page ends early', { timeout: 120_000 }, () => {
     expectAll((await run('keys.verifyKey', { key: large.key })).data.permissions);
   });
 
-  test('never of identities, whose limits are few: they are read in steps', async () => {
+  test('but not for identities with many limits, which are read in steps', async () => {
     const { rootKey } = await createWorkspace();
     const ratelimits = times(50, (index) => ({ name: `limit ${index}`, limit: 1, duration: dayMs }));
     const ids: string[] = [];
@@ -118,7 +118,7 @@ describe('a page ends early', { timeout: 120_000 }, () => {
     }
   });
 
-  test('of roles whose permissions have long names, in bytes; answers of a key leave them out beyond 10 MB', async () => {
+  test('of roles whose permissions have long names, in bytes; responses about a key omit them beyond 10 MB', async () => {
     const { rootKey } = await createWorkspace();
     const run = <Name extends OperationName>(name: Name, input: InputOf<Name>) => call(name, input, rootKey);
     const long = '\u{1f511}'.repeat(512);
@@ -158,7 +158,7 @@ describe('a page ends early', { timeout: 120_000 }, () => {
     const identities = await readPages((at) => call('identities.listIdentities', { ...at }, rootKey));
     expect(identities.flat().map(({ externalId }) => externalId)).toEqual(externalIds);
     for (const page of [...keys, ...identities]) expect(JSON.stringify(page).length).toBeLessThan(10e6);
-    // An export reads in steps too, and leaves nothing out.
+    // An export reads in steps too, and omits nothing.
     const exported: string[] = [];
     let after: string | undefined;
     let largest = 0;
@@ -202,7 +202,7 @@ describe('migrateKeys', () => {
   });
 });
 
-test('a query of many slugs asks what one of few asks', async () => {
+test('a query with many slugs has the same result as with few', async () => {
   const { apiId } = await ok('apis.createApi', { name: 'query' });
   const held = times(40, (index) => `query.${2 * index}.read`);
   await ok('permissions.createRole', { name: 'query', permissions: held.slice(0, 20) });

@@ -1,5 +1,5 @@
-// For every operation: no grant, grants for another id, for exactly its id, for any id, in the other spelling, and the grant
-// of everything. The grants of its example are in test/support/examples.ts; other inputs, and what is special, are below.
+// Every operation with: no grant, grants for another id, for exactly its id, for any id, in the other spelling, and the grant
+// `*`. The grants of its example are in test/support/examples.ts. Other inputs and special cases are below.
 
 import { beforeAll, describe, expect, test } from 'vitest';
 import { actions } from '../../src/domain/grants.ts';
@@ -13,12 +13,12 @@ const tollgate = harness();
 const { call, ok } = tollgate;
 
 interface Row<Name extends OperationName> {
-  /** All the grants that the call needs; those of the example where left out. */
+  /** All the grants that the call needs; those of the example by default. */
   needs?: Need[];
   input?(things: Things): InputOf<Name>;
-  /** What is special about the input, where it is not the example. */
+  /** The difference of the input from the example. */
   what?: string;
-  /** The response to a caller with grants for other ids; `any id only` where no id is enough. */
+  /** The response to a caller with grants for other ids; `any id only` if no grant for an id is enough. */
   elsewhere?: ErrorCode | 'NOT_FOUND' | 'no rows' | 'any id only';
   /** The response to a caller without any grant. */
   refused?: ErrorCode;
@@ -113,7 +113,7 @@ const exceptions: { [Name in OperationName]?: Row<Name>[] } = {
   ],
   'analytics.getVerifications': [{ elsewhere: 'no rows' }],
   'analytics.getRatelimits': [{ elsewhere: 'no rows' }],
-  // A root key grants, changes and deletes only what it holds itself.
+  // A root key grants, changes and deletes only grants that it holds itself.
   'rootKeys.updateRootKey': [
     { what: 'its grants' },
     { what: 'its name', input: ({ rootKeyId }) => ({ rootKeyId, name: 'new' }) },
@@ -126,7 +126,7 @@ const resourceOf = (need: Need) => need.split('.')[0]!;
 
 function rowsOf(name: OperationName) {
   const example = exampleOf(name);
-  // An id is enough where the input names something with such an id.
+  // A grant for an id is enough if the input names a record with such an id.
   const byId = example.elsewhere !== null && scoped.includes(resourceOf(example.needs[0]!));
   return ((exceptions[name] ?? [{}]) as Row<OperationName>[]).map((row) => ({
     needs: example.needs,
@@ -164,21 +164,21 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
   const takesIds = needs.some((need) => scoped.includes(resourceOf(need)));
   const isScoped = takesIds && elsewhere !== 'any id only';
 
-  /** As a root key with these grants, made as callers make them. */
+  /** Calls with a new root key with these grants, created through the API. */
   const callAs = async (grants: string[], things: Things) => {
     const { key } = await ok('rootKeys.createRootKey', { permissions: grants });
     return call(name, input(things), key);
   };
   const things = () => makeThings(call, tollgate.rootKey);
 
-  /** That the call was permitted: some operations answer with 200 what they do not let one see. */
+  /** Checks that the call was permitted. Some operations respond with 200 but omit data that the caller may not read. */
   function expectPermitted(answer: Awaited<ReturnType<typeof callAs>>) {
     expect(answer.status, answer.error?.detail).toBe(200);
     if (elsewhere === 'NOT_FOUND') expect(answer.data).toMatchObject({ valid: true, code: 'VALID' });
     if (elsewhere === 'no rows') expect(answer.data).not.toEqual([]);
   }
 
-  test.each(needs)('every grant there is but %s is not enough', async (missing) => {
+  test.each(needs)('all other grants without %s are not enough', async (missing) => {
     const grants = grantsFor(everyNeed.filter((need) => need !== missing));
     expect(await callAs(grants, await things())).toMatchObject(
       refused ? { status: 404, code: refused } : { status: 403, code: 'insufficient_permissions' },
@@ -217,7 +217,7 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
   });
 });
 
-test('what is stored has one spelling, and an id in a resource that has none is refused', async () => {
+test('stored grants have one spelling, and an id in a resource that has none is refused', async () => {
   const { rootKeyId } = await ok('rootKeys.createRootKey', {
     permissions: ['apis.*.read_api', 'api.*.read_api', `ratelimits.${others.namespaceId}.limit`],
   });

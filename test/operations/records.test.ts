@@ -1,5 +1,5 @@
-// RECORDS_MAX: a workspace has at most so many records of all kinds together, whichever operation makes them, also when many
-// are made at once. What is counted is what there is.
+// RECORDS_MAX: the maximum of records of all kinds together in a workspace, for every operation that creates some, also
+// concurrently. The counts must equal the number of records.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
@@ -25,7 +25,7 @@ const times = <Item>(count: number, make: (index: number) => Item) =>
   Array.from({ length: count }, (_, at) => make(at));
 const limit = (namespace: string) => ({ namespace, identifier: 'a', limit: 1000, duration: 1000 });
 
-/** Records by what lies in Redis: the names of keys, and the lengths of lists. */
+/** The number of records in Redis: by the names of keys, and the lengths of lists. */
 async function recordsOf(workspaceId: string): Promise<number> {
   const workspace = workspaceKey(workspaceId);
   const keys = await namesLike(redis, `${workspace}:k:*`);
@@ -38,7 +38,7 @@ async function recordsOf(workspaceId: string): Promise<number> {
   return sizes.reduce((sum, size) => sum + size, keys.length);
 }
 
-/** A workspace with an API, a key, a role of one permission, a namespace and its root key: six records and then `more`. */
+/** A workspace with an API, a key, a role of one permission, a namespace and its root key: six records, and room for `more`. */
 async function workspaceOf(records: number) {
   const { workspaceId, rootKey } = await createWorkspace();
   const run = <Name extends OperationName>(name: Name, input: InputOf<Name>) => call(name, input, rootKey);
@@ -54,7 +54,7 @@ async function workspaceOf(records: number) {
 }
 type Made = Awaited<ReturnType<typeof workspaceOf>>;
 
-/** Of each operation that makes records: a call, and how many it makes. */
+/** For each operation that creates records: a call, and the number of records that it creates. */
 const making: Record<string, [OperationName, (made: Made) => object, number]> = {
   createApi: ['apis.createApi', () => ({ name: 'another' }), 1],
   createKey: ['keys.createKey', ({ apiId }) => ({ apiId }), 1],
@@ -140,7 +140,7 @@ test('a deleted key is counted until its record is removed: immediately, after t
   const [key] = (await run('apis.listKeys', { apiId })).data;
   await run('keys.deleteKey', { keyId: key!.keyId, permanent: true });
   expect([await more(), await more()]).toEqual([200, 403]);
-  // The API is gone at once, its two keys with the sweeper.
+  // The record of the API is removed at once, its two keys by the sweeper.
   await run('apis.deleteApi', { apiId });
   const room = async () => recordsMax - (await recordsOf(workspaceId));
   expect(await room()).toBe(1);
@@ -177,7 +177,7 @@ test('a workspace from before the count is counted at its next creation', async 
   await run('ratelimits.setOverride', { ...limit('second'), identifier: 'b' });
   expect(await recordsOf(workspaceId)).toBe(recordsMax - 3);
   await redis.hdel(workspaceKey(workspaceId), 'key_records', 'override_records');
-  // What goes before that is not counted twice.
+  // A record that is deleted before the first count is not subtracted from it.
   await run('keys.deleteKey', { keyId, permanent: true });
   await run('ratelimits.deleteOverride', { namespace: 'first', identifier: '*' });
   const answers = await Promise.all(times(8, () => run('keys.createKey', { apiId })));
@@ -190,7 +190,7 @@ test('a new workspace has one record, its root key', async () => {
   expect(await tollgate.store.sweep.count(workspaceId)).toBe(1);
 });
 
-test('the sweeper counts what an earlier version made', async () => {
+test('the sweeper counts the records of an earlier version', async () => {
   const { run, apiId, workspaceId } = await workspaceOf(10);
   await run('keys.createKey', { apiId });
   await run('ratelimits.setOverride', { ...limit('counted'), identifier: 'a' });

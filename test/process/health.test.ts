@@ -1,5 +1,4 @@
-// Whether requests should be sent here: asked of real servers whose Redis is killed, stopped and made to forget, and
-// that are told to stop.
+// Readiness and liveness, of real servers whose Redis is killed, is stopped and loses its scripts, and that get signals.
 
 import { connect } from 'node:net';
 import { Redis } from 'ioredis';
@@ -10,14 +9,14 @@ import { build, openRedisProcess, type Server, startServer } from '../support/pr
 
 const waiting = { timeout: 30_000, interval: 10 };
 const timeoutMs = 500;
-/** What an answer may take beyond Redis's timeout, on a machine that does other things as well. */
+/** Tolerance for the time of a response beyond Redis's timeout, for other load of the machine. */
 const slackMs = 1500;
 
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
 let admin: Redis;
 const servers: Server[] = [];
 
-// Each test starts processes, which takes long on a machine that does other things as well.
+// Each test starts processes, which takes long on a busy machine.
 vi.setConfig({ testTimeout: 60_000 });
 
 beforeAll(build, 120_000);
@@ -25,7 +24,7 @@ beforeAll(async () => {
   redis = await openRedisProcess();
   admin = new Redis({ path: redis.socket, retryStrategy: () => 20 });
   admin.on('error', () => {});
-  // Otherwise a server makes one when it starts, and ends when it cannot.
+  // Without a workspace a server creates one when it starts, and ends if it cannot.
   const store = await openStore({ ...testSettings, url: redis.url });
   await store.workspaces.create('health');
   await store.close();
@@ -55,7 +54,7 @@ async function ask({ url }: Server, path: string, method = 'GET') {
 const untilReady = (server: Server) =>
   vi.waitFor(async () => expect(await ask(server, '/health/ready')).toMatchObject({ status: 200 }), waiting);
 
-/** 503 in the envelope and in time, with these words. */
+/** The response is 503 in the envelope, in time, with this reason. */
 async function expectNotReady(server: Server, detail: string, code = 'store_unavailable') {
   const answer = await ask(server, '/health/ready');
   expect(answer).toMatchObject({ status: 503, error: { detail, type: `/errors/${code}` } });
@@ -71,7 +70,7 @@ const scriptCalls = async () =>
     ]),
   );
 
-test('/health/ready has the reason in time, whatever Redis does, and recovers by itself; /health/live always passes', async () => {
+test('/health/ready has the reason in time, with any fault of Redis, and recovers by itself; /health/live always passes', async () => {
   const server = await start();
   const alive = { status: 200, data: { alive: true } };
   expect(await ask(server, '/health/live')).toMatchObject(alive);
@@ -107,7 +106,7 @@ test('scripts that Redis has lost are loaded again before /health/ready passes',
   expect(all).toBeGreaterThan(15);
   await admin.script('FLUSH');
   expect(await held()).toBe(0);
-  // An answer stands for a moment; what is asked after that moment is told by Redis.
+  // The result of a check is cached for a moment. After that, Redis is asked again.
   await vi.waitFor(async () => {
     await untilReady(server);
     expect(await held()).toBe(all);
@@ -131,7 +130,7 @@ test('thousands of health requests send Redis a few commands', async () => {
   expect(load).toBe(0);
 });
 
-/** How soon a server ends after a signal, in ms. */
+/** The time until a server ends after a signal, in ms. */
 async function endAfter(server: Server, signal: NodeJS.Signals): Promise<number> {
   const startedAt = performance.now();
   expect(await server.stop(signal)).toBe(0);
@@ -144,7 +143,7 @@ test.each(['1', '2'])(
     const drainMs = 3000;
     const server = await start({ WORKERS: workers, DRAIN_MS: `${drainMs}` });
     await untilReady(server);
-    // A connection from before, of a client that keeps it.
+    // A connection that a client opened before the signal and keeps open.
     const kept = connect(Number(new URL(server.url).port), '127.0.0.1');
     let answers = '';
     kept.on('data', (bytes) => (answers += bytes));
@@ -154,7 +153,7 @@ test.each(['1', '2'])(
 
     const ended = endAfter(server, 'SIGTERM');
     await vi.waitFor(() => expectNotReady(server, 'The server is shutting down.', 'shutting_down'), waiting);
-    // What still comes is served, and told not to come back on this connection.
+    // Further requests are served, and their responses close the connection.
     expect(await ask(server, '/v2/liveness')).toMatchObject({ status: 200 });
     answers = '';
     kept.write('GET /v2/liveness HTTP/1.1\r\nHost: a\r\n\r\n');

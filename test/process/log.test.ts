@@ -1,5 +1,5 @@
-// The log of real servers whose standard error nobody reads, or that cannot be written to, and under a flood of requests
-// that anybody can send.
+// The log of real servers: standard error that is not read or cannot be written to, and floods of requests that any caller can
+// send.
 
 import { spawnSync } from 'node:child_process';
 import { closeSync, constants, mkdtempSync, openSync, readFileSync, readSync, rmSync } from 'node:fs';
@@ -42,7 +42,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true });
 });
 
-/** A server whose standard error is this file descriptor. */
+/** A server with this file descriptor as standard error. */
 function start(stderr: number | 'pipe', settings: Record<string, string> = {}) {
   const env = serverEnv({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '10000', ...settings });
   const server = run(process.execPath, ['dist/main.js'], { env, stdio: ['ignore', 'pipe', stderr] });
@@ -50,7 +50,7 @@ function start(stderr: number | 'pipe', settings: Record<string, string> = {}) {
   return server;
 }
 
-/** Sends so many requests, 20 at a time, and resolves to how many were answered how. */
+/** Sends this many requests, 20 at a time. Returns the number of responses by status. */
 async function flood(server: Program, calls: number, path: string, headers: Record<string, string>, body = '') {
   const url = await addressOf(server);
   const agent = new Agent({ keepAlive: true, maxSockets: 20 });
@@ -84,7 +84,7 @@ const linesOf = (text: string) =>
 const rssOf = ({ child }: Program) =>
   Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))![1]) * 1024;
 
-/** Both ends of a pipe that does not wait for the other. */
+/** Both ends of a pipe, opened without waiting. */
 function openPipe(name: string) {
   const path = join(dir, name);
   spawnSync('mkfifo', [path]);
@@ -93,7 +93,7 @@ function openPipe(name: string) {
   return { readEnd, writeEnd };
 }
 
-/** What can be read without waiting. */
+/** Everything that can be read without waiting. */
 function readAll(fd: number): string {
   const buffer = Buffer.alloc(65_536);
   let text = '';
@@ -108,10 +108,10 @@ function readAll(fd: number): string {
   }
 }
 
-/** More than it keeps of a log that is not read: 1 MB of lines of 200 bytes and more. */
+/** More lines than the server keeps of a log that is not read: 1 MB, in lines of 200 bytes or more. */
 const calls = 6_000;
 
-test('nobody reads standard error: requests are served, memory is bounded, dropped lines are counted, and a signal stops the server', async () => {
+test('standard error is not read: requests are served, memory is bounded, dropped lines are counted, and a signal stops the server', async () => {
   const { readEnd, writeEnd } = openPipe('stopped');
   const server = start(writeEnd);
   closeSync(writeEnd);
@@ -169,7 +169,7 @@ test('the last lines are written when the server stops', async () => {
   expect(linesOf(server.err).filter(({ status }) => status === 404)).toHaveLength(50);
 });
 
-/** Sums the lines of a kind, with those they stand for, and checks that there was one a second. */
+/** The number of log lines of a status, with the omitted ones. Checks that there was one a second. */
 function countLines(server: Program, status: number, seconds: number) {
   const lines = linesOf(server.err).filter((line) => line.status === status);
   expect(lines.length).toBeGreaterThan(0);
@@ -201,7 +201,7 @@ test('gateway checks without a root key are one line a second, with their number
   await vi.waitFor(() => expect(countLines(server, 500, seconds)).toBe(2_000), waiting);
 });
 
-test('while Redis is away there is a line a second, of operations and of gateway checks, with their number', async () => {
+test('while Redis is unavailable there is one line a second, of operations and of gateway checks, with their number', async () => {
   const server = start('pipe', { GATEWAY_ROOT_KEY: rootKey, REDIS_TIMEOUT_MS: '1000' });
   expect(await getApi(server, 1)).toEqual({ 404: 1 });
   redis.signal('SIGSTOP');

@@ -11,12 +11,12 @@ import { build, type Program, portOf, runRedis, runServer } from '../support/pro
 
 const waiting = { timeout: 10_000, interval: 20 };
 
-// Tests are concurrent: most of their time they wait for a process.
+// Tests are concurrent, because most of the time they wait for a process.
 vi.setConfig({ testTimeout: 60_000, maxConcurrency: 4 });
 
 beforeAll(build, 120_000);
 
-/** A data directory of this test, and servers on it that are stopped when the test ends. */
+/** A data directory for this test, and servers on it that are stopped when the test ends. */
 function open({ onTestFinished }: TestContext) {
   const dataDir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
   const servers: Program[] = [];
@@ -34,7 +34,7 @@ function open({ onTestFinished }: TestContext) {
   };
 }
 
-const firstRootKey = /^This is the first root key\. It is shown once: (root_\w+)$/m;
+const firstRootKey = /^This is the first root key\. It is printed only once: (root_\w+)$/m;
 
 test.concurrent('an empty store gets a first root key, which works, is printed once and is in no log', async (context) => {
   const { start } = open(context);
@@ -86,14 +86,14 @@ test.concurrent('a signal in the middle of the start leaves no Redis behind', as
   expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
 });
 
-/** Sends the first half of a request, then a signal; answers when the server has begun to stop. */
+/** Sends the first half of a request, then a signal. Resolves when the server has begun to stop. */
 async function interruptRequest(server: Program, signal: NodeJS.Signals) {
   const port = await portOf(server);
   const client = connect(port, '127.0.0.1').on('error', () => {});
   let answer = '';
   client.on('data', (bytes) => (answer += bytes));
   await send(client, 'POST /v2/keys.verifyKey HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{');
-  // Answered on another connection: the half is read by now.
+  // A response on another connection shows that the first half has been read.
   await fetch(`http://127.0.0.1:${port}/`);
   server.child.kill(signal);
   await vi.waitFor(() => expect(reachable(port)).resolves.toBe(false), waiting);
@@ -209,8 +209,8 @@ test.concurrent('with several workers a killed one is replaced, and the port sta
   expect(await reachable(port)).toBe(false);
 });
 
-describe('a Redis that goes while the second worker starts', () => {
-  /** Behind a relay that refuses connections: it is asked only once there are two workers, when only the second has none. */
+describe('a Redis that becomes unreachable while the second worker starts', () => {
+  /** Starts a server whose Redis is behind a relay. The relay refuses connections only while there are two workers. */
   async function openRelay(context: TestContext) {
     const { dataDir, start } = open(context);
     const redis = await runRedis(dataDir);
@@ -253,14 +253,14 @@ describe('a Redis that goes while the second worker starts', () => {
     expect(await server.stop()).toBe(0);
   }
 
-  test.concurrent('away for that worker only: it is started again, while the first one serves', async (context) => {
+  test.concurrent('unreachable for that worker only: it is started again, while the first one serves', async (context) => {
     const relay = await openRelay(context);
     relay.refuses = () => relay.refused === 0;
     await expectServesAndStops(relay);
     expect(relay.server.out).toMatch(firstRootKey);
   });
 
-  test.concurrent('away for all of them: the server waits for it, and reports that it created no root key', async (context) => {
+  test.concurrent('unreachable for all of them: the server waits for it, and reports that it created no root key', async (context) => {
     const relay = await openRelay(context);
     relay.refuses = () => {
       for (const client of relay.clients) client.destroy();
@@ -287,7 +287,7 @@ test.concurrent('workers of a server that was killed end by themselves', async (
   const port = await portOf(server);
   server.child.kill('SIGKILL');
   await vi.waitFor(() => expect(reachable(port)).resolves.toBe(false), waiting);
-  // The Redis that it left ends with the next.
+  // Its Redis is still running. The next server stops it.
   await portOf(start());
 });
 
@@ -298,7 +298,7 @@ test.concurrent('a request that never ends keeps no worker alive after the first
   const client = connect(await portOf(server), '127.0.0.1').on('error', () => {});
   await send(client, 'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n');
   await once(client, 'data');
-  // A slower one would be closed, sooner or later than the server gives up.
+  // Sent fast enough that the connection is not closed as too slow.
   const goOn = setInterval(() => client.write(`2000\r\n${'x'.repeat(0x2000)}\r\n`), 200);
   const workers = workersOf(server);
   try {
@@ -325,7 +325,7 @@ test.concurrent('a worker that cannot be started is tried again until it can, an
   const { dataDir, start } = open(context);
   const node = join(dataDir, 'node');
   symlinkSync(process.execPath, node);
-  // Workers are run by what the first process takes for Node: a link that the test can take away.
+  // The first process starts workers with what it takes for Node, which here is a link that the test can remove.
   const preload = `data:text/javascript,process.execPath = ${JSON.stringify(node)}`;
   const server = start({ WORKERS: '2', LOG_LEVEL: 'error' }, ['--import', preload, 'dist/main.js']);
   await portOf(server);

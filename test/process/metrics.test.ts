@@ -1,5 +1,5 @@
-// What the server counts, asked of real servers on a Redis of this file's own: the figures are the calls made, they add up
-// over processes, and no caller can make a label.
+// The metrics of real servers on a Redis that this file starts: the figures match the calls, they are added up over processes,
+// and no caller can create a label.
 
 import { execFileSync } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -22,11 +22,11 @@ const timeoutMs = 1000;
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
 let rootKey: string;
 let workspaceId: string;
-/** Unlimited; with one credit; unknown to anybody. */
+/** An unlimited key, one with one credit, and an unknown one. */
 const keys = { plain: '', oneCredit: '', unknown: createKeyString({ byteLength: 16 }).key };
 const servers: Server[] = [];
 
-// Each test starts processes, which takes long on a machine that does other things as well.
+// Each test starts processes, which takes long on a busy machine.
 vi.setConfig({ testTimeout: 60_000 });
 
 beforeAll(build, 120_000);
@@ -70,10 +70,10 @@ async function send({ url }: Server, path: string, body: unknown, request: Reque
 
 const verify = (server: Server, key = keys.plain) => send(server, '/v2/keys.verifyKey', { key });
 
-/** When a server was last asked. It answers the same text for a second. */
+/** The time of a server's last scrape. Within a second it returns the same text. */
 const scrapedAt = new WeakMap<Server, number>();
 
-/** All that a server tells, and the value of one series of it: not older than this call. */
+/** All metrics of a server, at the time of this call, with a function that returns one value. */
 async function scrape(server: Server) {
   await delay((scrapedAt.get(server) ?? 0) + 1_001 - performance.now());
   const response = await fetch(server.metricsUrl ?? `${server.url}/metrics`);
@@ -88,7 +88,7 @@ async function scrape(server: Server) {
     text,
     series,
     types,
-    /** The sum of the series with these labels; 0 where there is none. */
+    /** The sum of the series with these labels; 0 without any. */
     of: (name: string, labels: Series['labels'] = {}) =>
       series.filter(matches(name, labels)).reduce((sum, { value }) => sum + value, 0),
   };
@@ -155,7 +155,7 @@ test('the counts are the calls made, in requests, outcomes and every histogram',
     const labels = { operation: name };
     expect(of('request_duration_seconds_count', labels), name).toBe(of('requests_total', labels));
   }
-  // What went to Redis: 28 verifications and 3 limit checks, in batches, each a round trip.
+  // Sent to Redis: 28 verifications and 3 limit checks, in batches, each a round trip.
   expect(of('batch_size_sum')).toBe(31);
   expect(of('batch_size_count')).toBe(of('redis_duration_seconds_count', { script: 'decide' }));
   expect(of('batch_size_count')).toBeLessThan(31);
@@ -170,7 +170,7 @@ test('the counts are the calls made, in requests, outcomes and every histogram',
   expect(of('redis_failures_total')).toBe(0);
   expect(of('requests_in_flight')).toBe(0);
 
-  // Every histogram is one: its buckets rise, and the last is its count.
+  // Every histogram is valid: its buckets increase, and the last one is its count.
   for (const name of [...types].filter(([, type]) => type === 'histogram').map(([each]) => each)) {
     const counts = series.filter((each) => each.name === `${name}_count`);
     expect(counts.length, name).toBeGreaterThan(0);
@@ -187,7 +187,7 @@ test('the counts are the calls made, in requests, outcomes and every histogram',
     }
   }
 
-  // On a port of their own they are on that port only, with nothing beside them.
+  // With a port of their own, metrics are on that port only, and nothing else is.
   expect((await fetch(`${server.url}/metrics`)).status).toBe(404);
   expect((await fetch(new URL('/health/live', server.metricsUrl))).status).toBe(404);
   expect((await fetch(server.metricsUrl!, { method: 'POST' })).status).toBe(404);
@@ -239,7 +239,7 @@ test('no request adds a label, and no secret is in the metrics', async () => {
       else expect(allowed[label] ?? `${name} may not have the label ${label}`).toContain(value);
     }
   }
-  // The first calls of three operations bring their histograms and statuses, and nothing else brings anything.
+  // The first calls of three operations add their histograms and statuses. Other calls add no series.
   const ours = series.filter((each) => each.name.startsWith('tollgate_'));
   expect(ours.filter(({ labels }) => labels.operation === 'unknown' && labels.status === '404')).toEqual([
     expect.objectContaining({ value: weird.length + 50 }),
@@ -254,7 +254,7 @@ test('waiting, failing and refused requests are in the metrics', async () => {
   expect((await verify(server)).status).toBe(200);
   redis.signal('SIGSTOP');
   const calls = Array.from({ length: 10 }, () => verify(server));
-  // The answer of Redis to an earlier check may still be valid.
+  // The result of an earlier check of Redis may still be cached.
   const stopped = vi.waitFor(async () => {
     const scraped = await scrape(server);
     expect(scraped.of('redis_up')).toBe(0);
@@ -266,7 +266,7 @@ test('waiting, failing and refused requests are in the metrics', async () => {
   expect((await stopped).of('redis_up')).toBe(0);
 
   const { of } = await scrape(server);
-  // Six at once, four when they had waited long enough, in one batch.
+  // Six were refused at once; four when they had waited for the timeout, in one batch.
   expect(of('overload_refusals_total')).toBe(6);
   expect(of('redis_failures_total')).toBeGreaterThanOrEqual(1);
   expect(of('redis_failures_total')).toBeLessThanOrEqual(4);
@@ -291,7 +291,7 @@ test('a killed Redis and its return are in the metrics; meanwhile the sweeper fa
   expect((await scrape(server)).of('redis_reconnects_total')).toBe(1);
 });
 
-/** Verifies over a connection each, so that the kernel spreads them over the workers. */
+/** Verifies with a new connection each time, so that the kernel distributes them over the workers. */
 function verifySpread(server: Server, calls: number) {
   const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json', connection: 'close' };
   const verifyAlone = () => send(server, '/v2/keys.verifyKey', { key: keys.plain }, { headers });
@@ -343,7 +343,7 @@ test.each(['1', '2'])('many concurrent scrapes compute the text once a second, W
   const texts = new Set<string>();
   const startedAt = performance.now();
   let asked = 0;
-  // Each over a connection of its own, so that every worker is asked. The CPU time in it makes each text another.
+  // Each has a connection of its own, so that every worker is asked. Each computed text differs, because it has the CPU time.
   const scrapers = Array.from({ length: 10 }, async () => {
     while (performance.now() - startedAt < 2_500) {
       const response = await fetch(`${server.url}/metrics`, { headers: { connection: 'close' } });

@@ -1,5 +1,5 @@
-// What deploy/ says of metrics, against what a real server tells: every name and label that the dashboard and the alerts
-// use is in a scrape, and both files have the shape that Grafana and Prometheus read.
+// Compares deploy/ with a real scrape: it has every name and label that the dashboard and the alerts use. Both files have the
+// format that Grafana and Prometheus read.
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -57,7 +57,7 @@ beforeAll(async () => {
   const server = await startServer({ REDIS_URL: redis.url, METRICS_PORT: '0', LOG_LEVEL: 'silent' });
   const authorization = `Bearer ${await firstRootKeyOf(server)}`;
   const headers = { authorization, 'content-type': 'application/json' };
-  // One call of each kind, as some series are there only once they have something to tell.
+  // One call of each kind, as some series exist only after the first call.
   for (const [operation, body] of [
     ['keys.verifyKey', { key: 'unknown' }],
     ['ratelimits.limit', { namespace: 'a', identifier: 'b', limit: 1, duration: 1000 }],
@@ -69,7 +69,7 @@ beforeAll(async () => {
     });
     expect(response.status).toBe(200);
   }
-  // The gateway check, as the documents recommend it: it has a name of its own.
+  // A gateway check as the documents recommend it, which is an operation of its own in the metrics.
   const checked = await fetch(`${server.url}/v2/gateway/check`, {
     headers: { authorization: 'Bearer unknown', 'x-tollgate-root-key': authorization.slice('Bearer '.length) },
   });
@@ -80,7 +80,7 @@ beforeAll(async () => {
 });
 afterAll(() => expect(series.length).toBeGreaterThan(100));
 
-/** What Prometheus itself says of each target, and the labels it gives everything. */
+/** Prometheus's own metrics of each target, and the labels that it adds to all series. */
 const ofPrometheus = { names: ['up'], labels: ['job', 'instance'] };
 const functions = ['rate', 'increase', 'sum', 'min', 'max', 'absent', 'histogram_quantile', 'vector'];
 const words = ['by', 'or', 'and', 'unless'];
@@ -90,7 +90,7 @@ interface Use {
   matchers: { label: string; operator: string; value: string }[];
 }
 
-/** The metrics that an expression of PromQL names, with their matchers, and the labels it groups by. Throws what it does not know. */
+/** The metrics in a PromQL expression, with their matchers, and its grouping labels. Throws for an unknown name. */
 function usesOf(expr: string): { uses: Use[]; grouped: string[] } {
   const uses: Use[] = [];
   const grouped: string[] = [];
@@ -108,7 +108,7 @@ function usesOf(expr: string): { uses: Use[]; grouped: string[] } {
     const isCall = /^\s*(\(|by )/.test(expr.slice(token.lastIndex));
     if (isCall) expect(functions, expr).toContain(word);
     else if (!words.includes(word)) {
-      // A counter is read through the range it rises in, a gauge as it is.
+      // A counter is read by its increase, a gauge directly.
       const rises = /_(total|bucket|sum|count)$/.test(word);
       expect(range !== undefined, `${word} in ${expr}`).toBe(rises);
       uses.push({
@@ -137,7 +137,7 @@ function expectKnown(expr: string) {
         found.flatMap((each) => Object.keys(each.labels)),
         `${label} of ${name}`,
       ).toContain(label);
-      // A pattern of statuses may match nothing yet; a list of names may not.
+      // A pattern of statuses may match nothing yet. A list of names must match.
       const values = operator === '=' ? [value] : operator === '=~' && value.includes('|') ? value.split('|') : [];
       expect(
         found.map((each) => each.labels[label]),
@@ -175,7 +175,7 @@ describe('the check of expressions finds errors', () => {
 const panels = dashboard.panels.filter(({ type }) => type !== 'row');
 
 describe('the dashboard', () => {
-  test('is one that Grafana imports: ids, places and data sources', () => {
+  test('can be imported by Grafana: ids, positions and data sources', () => {
     expect(dashboard).toMatchObject({ title: 'Tollgate', uid: 'tollgate', schemaVersion: expect.any(Number) });
     expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
     const taken = new Set<string>();
@@ -197,7 +197,7 @@ describe('the dashboard', () => {
     }
   });
 
-  test('its variables are those its expressions use, and they come from a metric there is', () => {
+  test('its variables are those that its expressions use, from an existing metric', () => {
     const { list } = dashboard.templating;
     const used = new Set(
       [...JSON.stringify(dashboard).matchAll(/\$\{?(\w+)\}?/g)]
@@ -219,12 +219,12 @@ describe('the dashboard', () => {
     (_title, expr) => expectKnown(expr),
   );
 
-  test('shows every metric of ours', () => {
-    const shown = panels.flatMap(({ targets }) =>
+  test('has every metric of Tollgate', () => {
+    const used = panels.flatMap(({ targets }) =>
       targets!.flatMap(({ expr }) => usesOf(expr).uses.map(({ name }) => name)),
     );
     const families = [...types.keys()].filter((name) => name.startsWith('tollgate_'));
-    const missing = families.filter((name) => !shown.some((each) => each.replace(/_(bucket|sum|count)$/, '') === name));
+    const missing = families.filter((name) => !used.some((each) => each.replace(/_(bucket|sum|count)$/, '') === name));
     expect(missing).toEqual([]);
   });
 });
@@ -241,20 +241,20 @@ describe('the alerts', () => {
       for (const text of Object.values(annotations)) expect(text).toMatch(/.{10,}\.$/);
       for (const [, label] of annotations.description.matchAll(/\$labels\.(\w+)/g))
         expect(ofPrometheus.labels).toContain(label);
-      // Each speaks of the servers that prometheus.yaml names.
+      // Each alert selects the job of prometheus.yaml.
       for (const { matchers } of usesOf(expr).uses) {
         expect(matchers).toContainEqual({ label: 'job', operator: '=', value: 'tollgate' });
       }
     },
   );
 
-  test('each has a name of its own', () => {
+  test('all names differ', () => {
     expect(alerts.length).toBeGreaterThan(5);
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length);
   });
 });
 
-test("Prometheus's configuration names the job and the rules that are there", () => {
+test("Prometheus's configuration names the existing job and rules", () => {
   expect(prometheus.scrape_configs).toHaveLength(1);
   expect(prometheus.scrape_configs[0]).toMatchObject({
     job_name: 'tollgate',
@@ -279,7 +279,7 @@ describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
     promtool('check', 'config', resolve('deploy/prometheus/prometheus.yaml'));
   });
 
-  /** So many requests a minute, of which those with an `le` of 0.05 are fast. */
+  /** Requests per minute by `le`: those with an `le` of 0.05 are fast. */
   const requests = (operation: string, of: Record<string, number>) =>
     Object.entries(of).map(([le, perMinute]) => ({
       series: `tollgate_request_duration_seconds_bucket{job="tollgate", instance="a", operation="${operation}", le="${le}"}`,
@@ -321,7 +321,7 @@ describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
     ]);
   });
 
-  test('5xx responses is a share, and 0 where there are none or no requests at all', () => {
+  test('the panel of 5xx responses is a share, and 0 without any, also without requests', () => {
     const is = (value: number) => [
       { expr: exprOf('5xx responses'), eval_time: '20m', exp_samples: [{ labels: '{}', value }] },
     ];

@@ -1,4 +1,4 @@
-// An SDK of another language: a program that calls it as its standard input says, with a JSON line for each call.
+// An SDK of another language: a program that reads calls from its standard input, and prints a JSON line for each.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,11 +12,11 @@ interface Answer {
 }
 
 export interface Driver extends Sdk {
-  /** Every method of the SDK, as `keys.createKey`. */
+  /** All methods of the SDK, such as `keys.createKey`. */
   methods(): Promise<string[]>;
 }
 
-/** Starts the program. It answers one line after another. */
+/** Starts the program. It responds to the lines in order. */
 export function startDriver(command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Driver {
   const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'pipe'], env: { PATH: process.env.PATH, ...env } });
   const waiting: { resolve(answer: Answer): void; reject(reason: Error): void }[] = [];

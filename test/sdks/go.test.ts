@@ -22,7 +22,7 @@ const go = (args: readonly string[], timeout: number) =>
     env: { ...process.env, GOFLAGS: '-mod=mod', GOWORK: 'off', GOTOOLCHAIN: 'local' },
   });
 
-/** Copies the program to a folder of its own, as Go writes go.sum, and downloads the module; returns why it could not. */
+/** Copies the program to another folder, as Go writes go.sum, and downloads the module. Returns the reason if it failed. */
 function prepare(): string | undefined {
   mkdirSync(folder, { recursive: true });
   for (const name of files) cpSync(join(source, name), join(folder, name));
@@ -41,7 +41,7 @@ describe.skipIf(missing)(`the Go SDK${missing ? ` (SKIPPED: ${missing})` : ''}`,
       if (status !== 0) throw new Error(`go build: ${error?.message ?? stderr}`);
       return startDriver(join(folder, 'driver'), [serverUrl]);
     },
-    // It has no null for what can be left out, so it cannot send some of the inputs.
+    // It has no null for optional fields, so it cannot send some of the inputs.
     unsendable: true,
   });
 });

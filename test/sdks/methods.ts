@@ -1,5 +1,5 @@
-// What the SDKs of Unkey are called with and what they return, one line a method: the same table for every language. The
-// methods and the types of their inputs are those of `@unkey/api`.
+// The inputs and results of the methods of Unkey's SDKs, one line per method: the same table for every language. The methods
+// and the types of their inputs are those of `@unkey/api`.
 
 import { createHash } from 'node:crypto';
 import type { Unkey } from '@unkey/api';
@@ -22,7 +22,7 @@ type InputOf<M extends Method> = M extends `${infer S extends keyof Services}.${
 export const foreignMethods = ['analytics.getGatewayRequests', 'analytics.getRuntimeLogs'] as const;
 export type Ours = Exclude<Method, (typeof foreignMethods)[number]>;
 
-/** Calls a method and returns the `data` of its response, whatever its type. */
+/** Calls a method and returns the `data` of its response. */
 // biome-ignore lint/suspicious/noExplicitAny: each language returns what its SDK read
 export type Call = <M extends Ours>(method: M, input: InputOf<M>) => Promise<any>;
 
@@ -34,7 +34,7 @@ const limit = { name: 'requests', limit: 10, duration: 60_000, autoApply: true }
 type Made = 'apiId' | 'identityId' | 'permissionId' | 'roleId' | 'keyId' | 'key' | 'overrideId';
 export type Things = Awaited<ReturnType<typeof makeThings>>;
 
-/** Creates one of everything through the SDK, under names that no other test uses. */
+/** Creates one record of each kind through the SDK, under names that no other test uses. */
 export async function makeThings(call: Call) {
   const name = fresh();
   const identity = { externalId: name, meta: { plan: 'pro' }, ratelimits: [limit] };
@@ -91,15 +91,15 @@ const recordOf = (things: Things) => ({
 const permissionsOf = (...slugs: string[]) => slugs.map((slug) => expect.objectContaining({ id: id('perm'), slug }));
 const checkOf = ({ name }: Things) => ({ namespace: name, identifier: 'bob', limit: 2, duration: 1000 });
 
-/** A hash of a key that nobody else has. */
+/** A hash of a key that no other test uses. */
 const newHash = () => createHash('sha256').update(fresh()).digest('base64');
 const hash = newHash();
 
 export interface Line<M extends Method> {
-  /** What it is called with, and the `data` that comes back; without `answers` it is refused. */
+  /** The input, and the `data` of the response; without `answers` it is refused. */
   input(things: Things): InputOf<M>;
   answers?(things: Things): unknown;
-  /** Changes of the input that make it wrong: 400, and absent: 404, and taken: 409. */
+  /** Changes of the input that cause errors. wrong: 400, absent: 404, taken: 409. */
   wrong: Partial<Record<string, unknown>> | unknown[];
   absent?: Partial<Record<string, unknown>> | unknown[];
   taken?(things: Things): InputOf<M>;
@@ -395,10 +395,10 @@ export const methods: { [M in Ours]: Line<M> } = {
   'analytics.getRatelimits': { input: () => ({ query: 'SELECT 1' }), wrong: {} },
 };
 
-/** How many items a list gets beside the one that `makeThings` created. */
+/** The number of items in a list besides the one that `makeThings` created. */
 export const more = [1, 2, 3, 4];
 
-/** The lists, which the SDKs read page by page: what adds items with these names, and the input that lists just them. */
+/** The lists, which the SDKs read page by page: a function that adds items, and the input that lists only these. */
 export const lists: [
   Ours,
   (call: Call, things: Things, name: string) => Promise<unknown>,

@@ -1,4 +1,4 @@
-// Every method of the Python SDK, `unkey.py`, where there are Python and pip, and its packages are here or can be downloaded.
+// Every method of the Python SDK, `unkey.py`, if Python and pip are installed, and its packages are here or can be downloaded.
 
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
@@ -25,7 +25,7 @@ const open = async (serverUrl: string) => {
 };
 
 describe.skipIf(missing)(`the Python SDK${missing ? ` (SKIPPED: ${missing})` : ''}`, () => {
-  test('Tollgate has its methods but for those that docs/moving.md names', async () => {
+  test('Tollgate has all its methods except those that docs/moving.md names', async () => {
     const sdk = await open('http://127.0.0.1:9');
     const found = (await sdk.methods()).filter((method) => !foreignServices.includes(method.split('.')[0]!));
     await sdk.close();

@@ -1,5 +1,5 @@
-// The promise to people who come with the official SDK: they change `serverURL` and nothing else. A real `@unkey/api`
-// against a real socket; the SDK checks every answer against its own schemas and throws when one does not fit.
+// The promise to users of the official SDK: they change `serverURL` and nothing else. A real `@unkey/api` against a real
+// socket. The SDK checks every response against its own schemas, and throws if one does not match.
 
 import { Unkey } from '@unkey/api';
 import * as errors from '@unkey/api/models/errors';
@@ -79,11 +79,11 @@ describe('keys', () => {
     permissions: ['documents.read', 'documents.write'],
   };
 
-  test('createKey, getKey, whoami: all there is to a key', async () => {
+  test('createKey, getKey, whoami: all fields of a key', async () => {
     const { keyId, key } = await newKey(full);
     expect(key).toMatch(/^sdk_/);
     const { data } = await unkey.keys.getKey({ keyId });
-    // Of what it does not know, such as apiId, the SDK shows nothing.
+    // The SDK omits fields that it does not know, such as apiId.
     expect(data).toEqual({
       keyId,
       start: key.slice(0, 8),
@@ -100,7 +100,7 @@ describe('keys', () => {
     expect((await unkey.keys.whoami({ key })).data).toEqual(data);
   });
 
-  test('verifyKey: every answer', async () => {
+  test('verifyKey: every outcome', async () => {
     const { keyId, key } = await newKey(full);
     const { data } = await unkey.keys.verifyKey({
       key,
@@ -337,7 +337,7 @@ describe('errors are the SDK\u2019s own', () => {
     expect(error).toBeInstanceOf(errors.ConflictErrorResponse);
   });
 
-  test('412, for which verifyKey has no type: the general one', async () => {
+  test('412, for which verifyKey has no type: the general error', async () => {
     const { key } = await newKey();
     const error = await caught(unkey.keys.verifyKey({ key, ratelimits: [{ name: 'nowhere' }] }));
     expect(error).toBeInstanceOf(errors.APIError);

@@ -1,5 +1,5 @@
-// The tests of an SDK of Unkey, in whatever language: every method of methods.ts works and throws its own typed errors,
-// with nothing changed but the address of the server.
+// The tests of an SDK of Unkey in any language: every method of methods.ts works and throws its own typed errors, and only the
+// address of the server is changed.
 
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, type TestContext, test } from 'vitest';
@@ -22,7 +22,7 @@ import {
 
 /** One SDK, whose clients send to one server. */
 export interface Sdk {
-  /** Calls a method and returns the bodies of its responses: of a list, when `all`, one a page. Rejects with an SdkError. */
+  /** Calls a method. Returns the bodies of its responses: of a list, if `all`, one per page. Rejects with an SdkError. */
   call(rootKey: string, method: string, input: unknown, all?: boolean): Promise<ResponseBody[]>;
   close(): unknown;
 }
@@ -32,11 +32,11 @@ export interface ResponseBody {
   data?: unknown;
 }
 
-/** What an SDK threw. */
+/** The error that an SDK threw. */
 export class SdkError extends Error {
   /** The class of the SDK's error. All SDKs have the same classes, as they are generated from one document. */
   readonly type: string;
-  /** What the SDK decoded of the response; its text where the error has no type of its own. */
+  /** The response as the SDK decoded it; its text if the error has no type of its own. */
   readonly body: unknown;
   readonly status: number | undefined;
 
@@ -58,7 +58,7 @@ const typed = {
 
 interface Options {
   open(serverUrl: string): Promise<Sdk>;
-  /** Inputs that this SDK cannot send as they are in the table, such as those of `keys.updateKey 200`; true: any. */
+  /** Tests whose input this SDK cannot send, such as `keys.updateKey 200`. `true`: it may be any of them. */
   unsendable?: readonly string[] | true;
 }
 
@@ -99,7 +99,7 @@ export function sdkTests({ open, unsendable = [] }: Options) {
     return data;
   };
 
-  /** Settles like the call, but skips the test where the SDK cannot send this input. */
+  /** Settles like the call, but skips the test if the SDK cannot send this input. */
   async function sending<T>(context: TestContext, name: string, input: unknown, result: Promise<T>): Promise<T> {
     received = undefined;
     const [{ status }] = await Promise.allSettled([result]);
@@ -148,8 +148,7 @@ export function sdkTests({ open, unsendable = [] }: Options) {
     });
 
     test('401', async (context) => {
-      // A request that is refused for every caller is refused before the root key is looked up, unless the header
-      // is malformed.
+      // A method without `answers` refuses all input, before the root key is looked up. Only a malformed header gets 401 there.
       for (const rootKey of answers ? ['nonsense', unknown] : ['no root key']) {
         expectTyped(await refusal(context, rootKey, method, line.input(shared)), 401);
       }
@@ -158,7 +157,7 @@ export function sdkTests({ open, unsendable = [] }: Options) {
     if (answers)
       test('403', async (context) => {
         const error = await refusal(context, weak, method, line.input(shared));
-        // Without the right to read keys the caller does not learn that this one exists.
+        // Without the right to read keys the caller is not informed that this one exists.
         expectTyped(error, method === 'keys.whoami' ? 404 : 403);
       });
 

@@ -1,4 +1,4 @@
-// Every method of `@unkey/api`. stories.test.ts has what several of them do together.
+// Every method of `@unkey/api`, one by one. stories.test.ts has sequences of calls.
 
 import { Unkey } from '@unkey/api';
 import { UnkeyError } from '@unkey/api/models/errors';
@@ -19,7 +19,7 @@ async function open(serverURL: string): Promise<Sdk> {
     const [service, procedure] = method.split('.') as [string, string];
     const client = (new Unkey({ rootKey, serverURL }) as unknown as Services)[service]!;
     const answer = await client[procedure]!(input);
-    // A list is an iterator of its pages, the first of which has the members of an answer.
+    // A list is an iterator of its pages, the first of which has the members of a response.
     if (!(Symbol.asyncIterator in Object(answer))) yield answer as ResponseBody;
     else
       for await (const { result } of answer as AsyncIterable<{ result: ResponseBody }>) {

@@ -1,4 +1,4 @@
-// What grows without a bound is removed and read in bounded steps: no single command of Redis, and no script, does all of it.
+// Anything that can grow without a bound is removed and read in bounded steps: no single command or script does all of it.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
@@ -14,7 +14,7 @@ import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
 import { openRedisProcess } from '../support/processes.ts';
 
-// A Redis of its own, as its statistics of commands are looked at.
+// A redis-server of this file, because the tests read its command statistics.
 let server: Awaited<ReturnType<typeof openRedisProcess>>;
 let redis: RedisClient;
 beforeAll(async () => {
@@ -29,7 +29,7 @@ afterAll(async () => {
 const tollgate = harness(() => server.url);
 const { ok, call, createKey, createWorkspace, clock } = tollgate;
 
-/** `count` notes of keys that were deleted so long ago that nothing is kept of their usage. */
+/** Adds `count` notes of keys that were deleted so long ago that no usage of them is kept. */
 const oldNotes = (count: number): string[] => {
   const hour = Math.floor((clock.now - testSettings.usageRetentionMs - 60 * dayMs) / hourMs);
   return Array.from({ length: count }, (_, at) => [`${hour}`, `${at}`.padStart(24, 'x')]).flat();
@@ -67,7 +67,7 @@ test('workspaces are listed in steps, in order, and none is missed', async () =>
   expect(listed.find(({ workspaceId }) => workspaceId === made[1000])).toMatchObject({ name: 'many 1000' });
 });
 
-test('a namespace that several checks of one call use for the first time is made once', async () => {
+test('a namespace that several checks of one call use for the first time is created once', async () => {
   const { workspaceId, rootKey } = await createWorkspace();
   const check = { namespace: 'new', limit: 10, duration: 60_000 };
   const checks = ['a', 'b'].map((identifier) => ({ ...check, identifier }));
@@ -75,7 +75,7 @@ test('a namespace that several checks of one call use for the first time is made
   expect(await redis.hvals(namespaceNamesKey(workspaceKey(workspaceId)))).toEqual(['new']);
 });
 
-/** How often each command ran while `act` did. */
+/** The number of calls of each command while `act` ran. */
 async function commandsDuring(act: () => Promise<unknown>): Promise<Record<string, number>> {
   await redis.config('RESETSTAT');
   await act();
@@ -87,7 +87,7 @@ async function commandsDuring(act: () => Promise<unknown>): Promise<Record<strin
   return commands;
 }
 
-/** A 16 character id that is none of ours, in order. */
+/** An unused id of 16 characters, in ascending order. */
 const fakeId = (at: number) => `zzzzzzzz${String(at + 1e7).replaceAll('0', 'z')}`;
 
 describe('analytics', () => {
@@ -144,7 +144,7 @@ describe('analytics', () => {
   test('APIs are listed in steps, and none is missed', async () => {
     const { rootKey } = await createWorkspace();
     const apiIds: string[] = [];
-    // Some at a time: more wait too long for their turn on a busy machine.
+    // A few at a time, because a busy machine would refuse requests that wait too long.
     while (apiIds.length < 1100) {
       const made = Array.from({ length: 50 }, () => call('apis.createApi', { name: 'one of many' }, rootKey));
       apiIds.push(...(await Promise.all(made)).map(({ data }) => data.apiId));
@@ -159,14 +159,14 @@ describe('analytics', () => {
     );
   });
 
-  test('an answer of more than 10 MB is refused while it is added up', async () => {
+  test('a response of more than 10 MB is refused while it is added up', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const { apiId } = (await call('apis.createApi', { name: 'long tags' }, rootKey)).data;
     const { keyId } = (await call('keys.createKey', { apiId }, rootKey)).data;
     const day = `${Math.floor(hour() / 24)}`;
     const record = tagUsageKey(workspaceKey(workspaceId), apiId, day);
     const head = `${String(hour() % 24).padStart(2, '0')}1${keyId.slice(4)}\0`;
-    // Four bytes a character in UTF-8, as many as a tag may have: 2 KB each.
+    // Tags of the maximum length in characters of four bytes: 2 KB each.
     const tag = (at: number) => `${at}`.padEnd(6, '-') + '\u{1f511}'.repeat(506);
     const write = async (from: number, to: number) => {
       for (let first = from; first < to; first += 500) {
@@ -185,7 +185,7 @@ describe('analytics', () => {
     expect(beyond).toMatchObject({ status: 400, code: 'invalid_input' });
     expect(beyond.error.detail).toMatch(/more than 10 MB/);
     expect(process.memoryUsage().rss - before).toBeLessThan(150e6);
-    // Of the same counts, one row.
+    // The same counts as one row.
     const summed = await call('analytics.getVerifications', { tag: tag(7) }, rootKey);
     expect(summed.data).toEqual([expect.objectContaining({ count: 1 })]);
   });
@@ -194,7 +194,7 @@ describe('analytics', () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const { apiId } = (await call('apis.createApi', { name: 'long history' }, rootKey)).data;
     const { keyId } = (await call('keys.createKey', { apiId }, rootKey)).data;
-    // An hour each time that the key changes its identity within an hour.
+    // The key changes its identity each time, so its hour is written again each time.
     const month = new Date(clock.now).toISOString().slice(0, 7).replace('-', '');
     const record = `${workspaceKey(workspaceId)}:uk:${keyId.slice(4)}:${month}`;
     const entry = Buffer.concat([Buffer.from([0, 0, 0, 0, 1, 0, 0, 0, 1, 255]), Buffer.alloc(255, 'e')]);

@@ -1,4 +1,4 @@
-// The circuit breaker, with a real Redis that hangs (SIGSTOP: its connections stay) and goes on.
+// The circuit breaker, with a real Redis that hangs (SIGSTOP: its connections stay open) and continues.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
@@ -29,7 +29,7 @@ afterEach(async () => {
   await redis.close();
 });
 
-/** How a check with a made-up root key ends: `unauthorized` is Redis's own decision. */
+/** The result of a check with a made-up root key: `unauthorized` means that Redis decided. */
 async function check(workspaceId = 'ws_1', of = store): Promise<{ code: string; ms: number }> {
   const startedAt = performance.now();
   const rootKey = { ...presented('no root key'), workspaceId };
@@ -41,7 +41,7 @@ async function check(workspaceId = 'ws_1', of = store): Promise<{ code: string; 
   return { code, ms: performance.now() - startedAt };
 }
 
-/** Stops Redis and resolves when requests are refused at once. */
+/** Stops Redis. Resolves when requests are refused at once. */
 async function openBreaker() {
   redis.signal('SIGSTOP');
   expect((await check()).ms).toBeGreaterThan(commandTimeoutMs / 2);
@@ -71,7 +71,7 @@ test('a Redis that hangs delays requests by one and a half command timeouts; the
 
   redis.signal('SIGCONT');
   await vi.waitFor(async () => expect((await check()).code).toBe('unauthorized'), { timeout: 1_000, interval: 10 });
-  // The 20 of the beginning were one batch; the 50 never reached Redis.
+  // The first 20 were one batch. The 50 were not sent to Redis.
   expect(Number(await callsOf(admin)) - before).toBeLessThan(10);
   for (let request = 0; request < 50; request++) expect((await check()).code).toBe('unauthorized');
   expect(events).toEqual([
@@ -80,14 +80,14 @@ test('a Redis that hangs delays requests by one and a half command timeouts; the
   ]);
 });
 
-test('the first request after a hang is served, also if none came meanwhile', async () => {
+test('the first request after a hang is served, also if there were none meanwhile', async () => {
   await openBreaker();
   redis.signal('SIGCONT');
   await vi.waitFor(() => expect(events.at(-1)).toMatch(/replies again/), { timeout: 1_000 });
   expect((await check()).code).toBe('unauthorized');
 });
 
-test('a server that was stalled itself does not refuse later requests', async () => {
+test('a server that was itself stopped for a while does not refuse later requests', async () => {
   const during = check();
   await new Promise(setImmediate);
   const startedAt = performance.now();
@@ -99,7 +99,7 @@ test('a server that was stalled itself does not refuse later requests', async ()
   expect(events).toEqual([]);
 });
 
-test('a Redis that is killed while it hangs, and started again, is used again', async () => {
+test('a Redis that is killed while it hangs is used again after its restart', async () => {
   await openBreaker();
   await redis.kill();
   expect((await check()).code).toBe('store_unavailable');
@@ -107,7 +107,7 @@ test('a Redis that is killed while it hangs, and started again, is used again', 
   await vi.waitFor(async () => expect((await check()).code).toBe('unauthorized'), { timeout: 3_000, interval: 20 });
 });
 
-test('a store is closed while the breaker is open, and probes no more', async () => {
+test('a store can be closed while the breaker is open, and then sends no probes', async () => {
   const other = await open(redis.url);
   redis.signal('SIGSTOP');
   await check('ws_1', other);

@@ -1,4 +1,4 @@
-// Data of a form that this version does not read is refused, rather than half of it found.
+// Data of an unsupported version is refused, because a part of it would not be found.
 
 import { afterAll, afterEach, expect, test } from 'vitest';
 import { checkDataVersion } from '../../src/store/dataVersion.ts';
@@ -46,11 +46,11 @@ test('data of an older version without a version number is recognised by its lis
   expect(await redis.get(dataVersionKey)).toBe('2');
 });
 
-test('a later version reads data without a number as the form it was written in', async () => {
+test('a later version reads data without a number as the version it was written by', async () => {
   const reads = '3';
   await redis.flushdb();
   const { workspaceId } = await h.store.workspaces.create('old');
-  // Without a key the lists do not show it: it is one of the two that were ever unwritten.
+  // Without a key the lists do not tell versions 1 and 2 apart. The server then assumes 2.
   await expect(checkDataVersion(redis, reads)).rejects.toThrow(/version 2, .* reads version 3/);
 
   const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };

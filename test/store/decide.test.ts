@@ -1,4 +1,4 @@
-// A batch and its reply: what becomes of items that a call leaves undecided, and of a reply that cannot be read.
+// Batches and their replies: items that a call leaves undecided, and replies that cannot be read.
 
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -18,7 +18,7 @@ import { loadScripts } from '../../src/store/scripts.ts';
 import { harness, testSettings } from '../support/harness.ts';
 import { openRedisProcess } from '../support/processes.ts';
 
-// Of its own: a function of Redis is replaced, which other files must not run into.
+// A redis-server of this file, because the tests replace a function that other test files use.
 let own: Awaited<ReturnType<typeof openRedisProcess>>;
 beforeAll(async () => {
   own = await openRedisProcess();
@@ -47,7 +47,7 @@ const present = (rootKey: string): PresentedRootKey => ({
   digestText: digestTextOf(rootKey),
 });
 
-/** A decide that holds no snapshot yet, as a server that has just started. */
+/** A decider without cached snapshots, as in a server that has just started. */
 async function open(options: Partial<DecideOptions> = {}) {
   const observe = {
     ran: () => void calls++,
@@ -70,7 +70,7 @@ async function open(options: Partial<DecideOptions> = {}) {
 const verify = (key: string, extras: object = {}, root = presented) =>
   decide.verify(root, { digest: digestTextOf(key), cost: 1, ...extras });
 
-describe('a batch of much work', () => {
+describe('a batch with much work', () => {
   test('is decided in several calls: every item once, each for its own caller', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'test' });
     await ok('permissions.createRole', {
@@ -87,7 +87,7 @@ describe('a batch of much work', () => {
     expect(verified.map(({ snapshot }) => /"name":"([^"]*)"/.exec(snapshot!.fields)![1])).toEqual(
       keys.map((_, index) => `key ${index}`),
     );
-    // Each has 100 KB to show: 24 of these in one call would be 40 ms of Redis.
+    // Each has a snapshot of 100 KB. 24 of these in one call would take Redis 40 ms.
     expect(calls).toBeGreaterThan(5);
     for (const [index, { keyId }] of keys.entries()) {
       expect(verified[index]).toMatchObject({ outcome: 'VALID', credits: 9, atMs: app.clock.now });
@@ -141,8 +141,8 @@ describe('a broken record', () => {
 });
 
 /**
- * Redis's own function with its reply damaged: `damage` is Lua that changes `reply`. All answers stay with whom they are for,
- * or are errors.
+ * Loads the library with a damaged reply: `damage` is Lua that changes `reply`. Every caller must get its own result or an
+ * error.
  */
 async function damaged(damage: string) {
   const { source, library } = assemble('decide');
@@ -158,7 +158,7 @@ async function damaged(damage: string) {
 describe('a reply that cannot be read', () => {
   afterEach(async () => void (await redis.function('LOAD', 'REPLACE', assemble('decide').source)));
 
-  /** Replaces byte `at` (from 0) of the packed answers, counted from the first answer's first byte. */
+  /** Replaces byte `at` (from 0) of the packed results, counted from the first byte of the first result. */
   const setByte = (answers: number, at: number, byte: number) =>
     `local at = ${7 + 2 * answers + at}
      reply[1] = string.sub(reply[1], 1, at) .. string.char(${byte}) .. string.sub(reply[1], at + 2)`;
@@ -191,7 +191,7 @@ describe('a reply that cannot be read', () => {
     ['is of another outcome', 0, outcomes.length],
     ['is a refusal', 0, 20],
     ['is that of a limit check', 0, 10],
-  ])('an answer that %s is its own caller’s error, and nobody else’s', async (_what, at, byte) => {
+  ])('a result that %s is an error of its caller only', async (_what, at, byte) => {
     const keys = await three();
     await damaged(setByte(3, at, byte));
     const settled = await Promise.allSettled(keys.map(({ key }) => verify(key)));
@@ -200,7 +200,7 @@ describe('a reply that cannot be read', () => {
 
   test('a snapshot that cannot be read is not given to another caller', async () => {
     const keys = await three();
-    // The second asks for the same key: its snapshot came with the answer that cannot be read.
+    // The second caller verifies the same key: its snapshot came with the result that cannot be read.
     const asked = [keys[0], keys[0], keys[1], keys[2]].map(({ key }) => key);
     await damaged(setByte(4, 0, 200));
     const settled = await Promise.allSettled(asked.map((key) => verify(key)));
@@ -218,7 +218,7 @@ describe('a reply that cannot be read', () => {
     ['one snapshot too few', 'reply[#reply] = nil'],
     ['one snapshot too many', `reply[#reply + 1] = reply[4]`],
     ['half of it', 'reply[1] = string.sub(reply[1], 1, #reply[1] / 2)'],
-  ])('with %s nobody is answered', async (_what, damage) => {
+  ])('with %s all requests fail', async (_what, damage) => {
     const keys = await three();
     await damaged(damage);
     const settled = await Promise.allSettled(keys.map(({ key }) => verify(key)));

@@ -1,4 +1,4 @@
-// TOLLGATE_DURABLE=1 on real servers: what it refuses, and what it does when its Redis stops keeping the promise.
+// TOLLGATE_DURABLE=1 on real servers: what it refuses, and changes while Redis does not sync to its disk.
 
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -20,7 +20,7 @@ test('every writing script waits for the disk, except verification, background w
   const writes = /redis[._]call\(\s*'(SET|HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|DEL|UNLINK|RPUSH|XADD)'/;
   const waitedFor = changingScripts();
   const others = scriptNames.filter((name) => !waitedFor.has(name) && writes.test(assemble(name).source));
-  // The workspace is waited for with the entry in the list of all workspaces, which is written after it.
+  // The server waits for the workspace together with the entry in the list of all workspaces, which is written after it.
   expect(others).toEqual([
     'decide',
     'leases/deactivate',
@@ -52,7 +52,7 @@ test.skipIf(newRedis !== undefined)('without a new enough Redis on the PATH, its
   );
 });
 
-describe.skipIf(!newRedis)('on a Redis that knows WAITAOF', () => {
+describe.skipIf(!newRedis)('on a Redis with WAITAOF', () => {
   test.each([
     ['off', 'its append-only file is off (appendonly no).'],
     ['everysec', 'its appendfsync is everysec; it must be always.'],
@@ -77,7 +77,7 @@ describe.skipIf(!newRedis)('on a Redis that knows WAITAOF', () => {
     const { apiId } = (await call('apis.createApi', { name: 'durable' })).data;
     const { key, keyId } = (await call('keys.createKey', { apiId })).data;
 
-    // From now on nothing says that the disk has it.
+    // From now on Redis does not confirm that the data is on the disk.
     await redis.admin.config('SET', 'appendfsync', 'no');
     let refused = false;
     const change = call('keys.updateKey', { keyId, name: 'new' }).then((answer) => {
@@ -88,7 +88,7 @@ describe.skipIf(!newRedis)('on a Redis that knows WAITAOF', () => {
     expect((await call('keys.getKey', { keyId })).status).toBe(200);
     expect(refused).toBe(false);
     expect(await change).toMatchObject({ status: 503, code: 'store_unavailable' });
-    // The answer may be here before the line of the log.
+    // The response may arrive before the log line.
     await vi.waitFor(() => expect(server.err).toContain('WAITAOF: Redis did not write to its disk in time'));
 
     await redis.admin.config('SET', 'appendonly', 'no');

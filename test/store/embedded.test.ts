@@ -1,4 +1,4 @@
-// Real redis-server processes in temporary directories; an owner that is killed is a process of its own.
+// Real redis-server processes in temporary directories. An owner that is killed is a separate process.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
@@ -65,7 +65,7 @@ async function ask<T>(url: string, question: (redis: Redis) => Promise<T>): Prom
 const pidOf = async (url: string) =>
   Number(/process_id:(\d+)/.exec(await ask(url, (redis) => redis.info('server')))![1]);
 
-/** Another process that starts the Redis of this test's directory and then waits to be killed. */
+/** A process that starts the Redis of this test's directory and then waits to be killed. */
 async function startOwner(): Promise<{ owner: ChildProcess; url: string }> {
   const program = `
     import { runnerImport } from 'vite';
@@ -82,7 +82,7 @@ async function startOwner(): Promise<{ owner: ChildProcess; url: string }> {
 
 const configFile = () => join(dataDir, 'redis', 'redis.conf');
 
-/** From now on Redis cannot be run: its configuration cannot be written. */
+/** From now on Redis does not start: its configuration cannot be written. */
 function blockConfig() {
   rmSync(configFile());
   mkdirSync(configFile());
@@ -159,19 +159,19 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect(modeOf(join(dataDir, 'redis', 'redis.conf'))).toBe('600');
   });
 
-  test('has a process group of its own, so that Ctrl-C in a terminal passes it by', async () => {
+  test('has a process group of its own, so that Ctrl-C in a terminal does not signal it', async () => {
     const pid = await pidOf((await start()).url);
     expect(() => process.kill(-pid, 0)).not.toThrow();
   });
 
-  test('is found by other processes', async () => {
+  test('other processes can find it', async () => {
     expect(await embeddedUrlIfRunning(join(dataDir, 'nothing'))).toBeUndefined();
     expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
     const { url } = await start();
     expect(await embeddedUrlIfRunning(dataDir)).toBe(url);
   });
 
-  test('refuses a second owner, names the first, and leaves its Redis alone', async () => {
+  test('refuses a second owner, names the first, and does not affect its Redis', async () => {
     const { url } = await start();
     const pid = await pidOf(url);
 
@@ -196,14 +196,14 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     const events: string[] = [];
     const redis = await start({ onEvent: (message) => events.push(message) });
 
-    // Where the machine is busy it may also be met while it loads.
-    const told = events.filter((event) => !event.includes('is loading its data'));
-    expect(told).toEqual([expect.stringContaining('earlier Tollgate')]);
+    // On a busy machine the orphan may still be loading its data.
+    const reported = events.filter((event) => !event.includes('is loading its data'));
+    expect(reported).toEqual([expect.stringContaining('earlier Tollgate')]);
     expect(await pidOf(redis.url)).not.toBe(orphan);
     expect(await ask(redis.url, (client) => client.get('written'))).toBe('to the orphan');
   });
 
-  test('an orphan in the middle of a script is no obstacle', async () => {
+  test('an orphan that runs a script does not prevent a start', async () => {
     const { owner, url } = await startOwner();
     await ask(url, (redis) => redis.config('SET', 'lua-time-limit', '10'));
     await kill(owner);
@@ -218,7 +218,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect(await ask(redis.url, (client) => client.exists('half'))).toBe(0);
   });
 
-  test('what both leave behind when both are killed is no obstacle', async () => {
+  test('files of a killed owner and its killed Redis do not prevent a start', async () => {
     const { owner, url } = await startOwner();
     const pid = await pidOf(url);
     await kill(owner);
@@ -241,7 +241,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect(await ask(url, (redis) => redis.get('name'))).toBe('Tollgate');
   });
 
-  test('a Redis that cannot be run for a while is tried until it can', async () => {
+  test('a Redis that cannot be started for a while is tried until it starts', async () => {
     const events: string[] = [];
     const { url } = await start({ onEvent: (message) => events.push(message) });
     blockConfig();
@@ -256,7 +256,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     expect(await ask(url, (redis) => redis.ping())).toBe('PONG');
   });
 
-  test('a Redis that cannot be run is no obstacle to stop', async () => {
+  test('a Redis that cannot be started does not prevent stop()', async () => {
     const events: string[] = [];
     const redis = await start({ onEvent: (message) => events.push(message) });
     blockConfig();
@@ -286,7 +286,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
     }
   });
 
-  test('a directory with spaces and quotes in its name is fine', async () => {
+  test('a directory with spaces and quotes in its name works', async () => {
     const { url } = await start({ dataDir: join(dataDir, 'a "b" \'c\'') });
     expect(await ask(url, (redis) => redis.ping())).toBe('PONG');
   });
@@ -302,7 +302,7 @@ describe.skipIf(!installed)('the embedded Redis', () => {
   });
 });
 
-test('without a server program, the error has what to do', async () => {
+test('without a server program, the error states what to do', async () => {
   await expect(start({ binary: '/nowhere/redis-server' })).rejects.toThrow(
     'Tollgate needs /nowhere/redis-server 7.0 or later on the PATH. Install one, or set REDIS_URL',
   );

@@ -1,4 +1,4 @@
-// What `tollgate inspect` reads of a key, with windows whose contents are known because the clock is held.
+// The data that `tollgate inspect` reads of a key, with windows whose contents are known because the clock is fixed.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
@@ -63,7 +63,7 @@ test('a new key has its state, no counts and an empty window', async () => {
   });
 });
 
-test('by digest it is the same as by id', async () => {
+test('reading by digest returns the same as by id', async () => {
   const { key, keyId } = await createKey({ ratelimits: [minute] });
   await verify(key);
   expect(await app.store.keys.inspect(app.workspaceId, { digest: digestOf(key) })).toEqual(
@@ -97,13 +97,13 @@ test('flags, expiry, balance, refill, last use and the counts of this hour', asy
   });
   expect(fields.direct).toMatch(/^,\d+,$/);
   expect(fields.start).toBe(key.slice(0, 4));
-  // What is stored, and not what a request would make of it.
+  // The stored data, without the changes that a request would apply.
   clock.advance(6 * dayMs);
   expect((await inspect(keyId)).state).toMatchObject({ balance: 2, refill: { due: Date.UTC(2026, 0, 20) } });
 });
 
 describe('a window', () => {
-  test('of a small limit has a slice for each millisecond, and what counts of it now', async () => {
+  test('of a small limit has a slice for each millisecond, and the units that count now', async () => {
     const { key, keyId } = await createKey({ ratelimits: [minute] });
     const start = clock.now;
     for (let times = 0; times < 3; times++) await verify(key);
@@ -122,7 +122,7 @@ describe('a window', () => {
         { end: start + 30_001, units: 4, counts: true },
       ],
     });
-    // The millisecond in which the first leaves.
+    // The millisecond in which the first unit leaves.
     clock.now = start + 60_001;
     expect(await windowNow()).toMatchObject({
       sum: 7,
@@ -161,7 +161,7 @@ describe('a window', () => {
     });
   });
 
-  test('that a clock charged that was ahead says so, and counts', async () => {
+  test('that was charged while the clock was ahead is marked, and counts', async () => {
     const { key, keyId } = await createKey({ ratelimits: [minute] });
     await verify(key);
     clock.advance(-dayMs);
@@ -223,7 +223,7 @@ describe('an identity', () => {
     });
   });
 
-  test('that was deleted is named, also when another has its externalId', async () => {
+  test('that was deleted is reported, also when another has its externalId', async () => {
     const { keyId } = await createKey({ externalId: 'gone' });
     const before = (await inspect(keyId)).identity!;
     await ok('identities.deleteIdentity', { identity: 'gone' });
@@ -256,7 +256,7 @@ describe('usage history', () => {
     await redis.set(nameOf(`uk:${keyId.slice(4)}:202601`), Buffer.alloc(512 * 1024 + 1));
     const { history } = await inspect(keyId);
     await redis.set(nameOf(`uk:${keyId.slice(4)}:202601`), Buffer.alloc(512 * 1024));
-    // Hours of 6 bytes, in which nothing was counted.
+    // Hours of 6 bytes without counts.
     expect((await inspect(keyId)).history[0]!.hours).toHaveLength(Math.floor((512 * 1024) / 6));
     expect(history.map(({ month, bytes, hours }) => [month, bytes, hours.map(({ hour }) => hour)])).toEqual([
       ['202601', 512 * 1024 + 1, []],
@@ -267,7 +267,7 @@ describe('usage history', () => {
   });
 });
 
-describe('a key that is not there', () => {
+describe('a key that does not exist', () => {
   test('unknown', async () => {
     for (const key of [{ keyId: `key_${'1'.repeat(24)}` }, { digest: digestOf('no such key') }])
       expect(await app.store.keys.inspect(app.workspaceId, key)).toEqual({ outcome: 'unknown' });
@@ -284,7 +284,7 @@ describe('a key that is not there', () => {
     );
   });
 
-  test('of a deleted API it is there until the sweeper removes it', async () => {
+  test('a key of a deleted API is found until the sweeper removes it', async () => {
     const { keyId, apiId } = await createKey();
     await ok('apis.deleteApi', { apiId });
     expect(await inspect(keyId)).toMatchObject({ keyId, api: undefined, state: { flags: ['enabled'] } });
@@ -301,12 +301,12 @@ describe('bytes that cannot be decoded', () => {
     const state = change(await stateOf(key));
     await redis.hset(recordOf(key), 'state', state);
     const inspection = await inspect(keyId);
-    // Other keys of the workspace are inspected, deleted and swept as before.
+    // The sweeper, the deletion and the inspection of other keys of the workspace still work.
     await redis.del(recordOf(key));
     return { inspection, state };
   }
 
-  test('a state that was cut off is shown as hex, whatever its length', async () => {
+  test('a state that was cut off is returned as hex, at any length', async () => {
     const { key, keyId } = await createKey({ externalId: 'cut', ratelimits: [minute] });
     await verify(key);
     const whole = await stateOf(key);
@@ -338,7 +338,7 @@ describe('bytes that cannot be decoded', () => {
     await redis.hset(recordOf(key), 'state', whole);
   });
 
-  test('the state of an identity that was cut off, whatever its length', async () => {
+  test('the state of an identity that was cut off, at any length', async () => {
     const { key, keyId } = await createKey({ externalId: 'halved' });
     await ok('identities.updateIdentity', { identity: 'halved', ratelimits: [minute] });
     await verify(key);
@@ -400,7 +400,7 @@ describe('bytes that cannot be decoded', () => {
     ['kind', 0, 0, 9],
     ['entries', 13, 0, 2],
     ['sum', 15, 14, 2],
-  ])('a window whose %s does not fit is shown as hex, and the rest decoded', async (field, offset, at, byte) => {
+  ])('a window whose %s does not fit is returned as hex, and the rest is decoded', async (field, offset, at, byte) => {
     let window: Buffer = Buffer.alloc(0);
     const { inspection } = await damaged((bytes) => {
       const windowAt = limitAt + 39 + 33 + 'second'.length;
@@ -413,7 +413,7 @@ describe('bytes that cannot be decoded', () => {
     expect(second!.window).toMatchObject({ counted: 1 });
   });
 
-  test('of very many bytes the first 64 KB are shown', async () => {
+  test('of very many bytes the first 64 KB are returned', async () => {
     const { inspection } = await damaged((bytes) => Buffer.concat([bytes, Buffer.alloc(70_000, 1)]));
     expect(inspection.fault!.bytes).toBeGreaterThan(70_000);
     expect(inspection.fault!.hex).toHaveLength(2 * 64 * 1024);

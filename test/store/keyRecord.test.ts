@@ -1,4 +1,4 @@
-// What a key's record leaves out, as most keys have it alike: the time that its id has, and the usual length of a string.
+// Common values that a key's record omits: the creation time that is in the id, and the default length of a key string.
 
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -27,7 +27,7 @@ const exported = async (digest: Buffer) =>
     key.digest.equals(digest),
   );
 
-/** A key that is brought from elsewhere. */
+/** A key that is imported. */
 async function bring(of: { created?: number; keptId?: string; byteLength?: number }) {
   const digest = randomBytes(32);
   const keys = [{ digest, start: '', ...of }];
@@ -37,18 +37,18 @@ async function bring(of: { created?: number; keptId?: string; byteLength?: numbe
 }
 
 describe('the successor of a rerolled key', () => {
-  /** What a successor has of its own, or not at all. */
+  /** Fields that a successor does not copy, with the reason. */
   const notCopied = {
-    state: 'of its own id and version, with limits that have counted nothing',
-    start: 'of its own string',
-    created: 'of its own',
-    updated: 'it was not yet',
-    migration: 'it was made here',
+    state: 'its own id and version, and limits with empty windows',
+    start: 'its own string',
+    created: 'its own',
+    updated: 'it was not updated yet',
+    migration: 'it was created here',
   };
   const names = async (digest: Buffer) =>
     redis.hkeys(Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digest]));
 
-  test('has every field of the old key but for those that are named here', async () => {
+  test('has every field of the old key except the ones listed above', async () => {
     const entry = keyspace.find(({ name }) => name === ':k:<digest>')!;
     await ok('permissions.createRole', { name: 'copied' });
     const { key, keyId } = await createKey({
@@ -61,7 +61,7 @@ describe('the successor of a rerolled key', () => {
       permissions: ['may.be.copied'],
     });
     const copied = entry.fields!.filter((field) => !(field in notCopied));
-    // A field that keyspace.ts has and this key does not is for whoever added it to put above or into reroll.lua.
+    // If this fails after a field was added to keyspace.ts: copy the field in reroll.lua, or add it to `notCopied`.
     expect((await names(digestOf(key))).sort()).toEqual([...copied, 'start', 'state'].sort());
     const successor = await ok('keys.rerollKey', { keyId, expiration: 0 });
     expect((await names(digestOf(successor.key))).sort()).toEqual([...copied, 'start', 'state'].sort());
@@ -82,7 +82,7 @@ describe('when it was created', () => {
     expect(await createdAt(keyId)).toBe(clock.now - 5);
   });
 
-  test('is what the clock said, also once it had stepped back', async () => {
+  test('is the time by the clock, also after it stepped back', async () => {
     const { keyId } = await createKey({ apiId });
     clock.advance(-hourMs);
     const back = clock.now;
@@ -97,7 +97,7 @@ describe('when it was created', () => {
     expect(await createdAt(keyId)).toBe(clock.now);
   });
 
-  test('is what an import says, with a new id or the one it had', async () => {
+  test('is the time in an import, with a new id or with the imported one', async () => {
     const { keyId } = await createKey({ apiId });
     await ok('keys.deleteKey', { keyId, permanent: true });
     for (const [brought, created] of [
@@ -115,7 +115,7 @@ describe('when it was created', () => {
     expect(await createdAt(keyId)).toBe(madeAt);
     expect(await field(kept.digest, 'created')).toBeNull();
     await ok('keys.deleteKey', { keyId, permanent: true });
-    // Without a time it is made now, whatever its id says.
+    // Without a time in the import it is now, for any id.
     await bring({ keptId: keyId });
     expect(await createdAt(keyId)).toBe(clock.now);
   });
@@ -143,7 +143,7 @@ describe('how many random bytes its string has', () => {
     expect(Math.abs(successor.key.length - key.length)).toBeLessThan(3);
   });
 
-  test('unknown is not the default, and its successor has that', async () => {
+  test('an unknown length is not the default, but its successor has the default', async () => {
     const { digest, keyId } = await bring({});
     expect((await exported(digest))!.byteLength).toBeUndefined();
     const successor = await ok('keys.rerollKey', { keyId, expiration: 0 });

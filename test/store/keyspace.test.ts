@@ -1,4 +1,4 @@
-// src/store/keyspace.ts says what there is in Redis. Here is a bit of everything, and then a look at what is there.
+// Compares src/store/keyspace.ts with the records in Redis after every operation was called.
 
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -11,7 +11,7 @@ import { testRedisUrl } from '../support/redis.ts';
 let redis: RedisClient;
 beforeAll(async () => {
   redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
-  // The database of this worker, which runs one test file at a time: other files leave what is theirs.
+  // The database of this vitest worker, which runs one test file at a time, so that no other file adds records.
   await redis.flushdb();
 });
 afterAll(async () => void (await redis.quit()));
@@ -36,7 +36,7 @@ test('every key in Redis after all operations is in keyspace.ts, and all of thos
   await check();
   await cleanUp();
   await check();
-  // `tg:setup` is there for the moment in which the first workspace is made.
+  // `tg:setup` exists only while the first workspace is created.
   expect(entryNames.filter((name) => !seen.has(name))).toEqual([setupKey]);
 });
 
@@ -97,7 +97,7 @@ async function aBitOfEverything() {
   await ok('apis.deleteApi', { apiId: doomed.apiId });
 }
 
-/** What removes things leaves nothing else behind either. */
+/** Deletes records and runs the sweeper, which must not leave unknown records either. */
 async function cleanUp() {
   await ok('ratelimits.deleteOverride', { namespace: 'email', identifier: 'alice' });
   await ok('ratelimits.deleteOverride', { namespace: 'email', identifier: 'alice*' });

@@ -1,5 +1,5 @@
-// src/store/layout.ts: its example is what Lua packs, stored bytes change only with the version of the data, and there is room in
-// the library for more.
+// src/store/layout.ts: its example is what Lua packs, stored bytes change only with the version of the data, and the library
+// stays below the limits of Lua.
 
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
@@ -11,7 +11,7 @@ import { snippets } from '../support/snippet.ts';
 
 const snippet = snippets();
 
-/** What is stored, made by the functions that store it. The key is the example of layout.ts. */
+/** Stored records, created by the functions that store them. The key is the example of layout.ts. */
 const make = `
   local window = new_window({ 1763596805257 }, { 3 }, 1)
   local limits = { { limit = 10, duration = 60000, auto = true, id = 'LimitId123456789', name = 'minute', window = window } }
@@ -47,7 +47,7 @@ test('the example in the comment of layout.ts is what Lua packs', async () => {
   expect([...rows].map(([, hex]) => hex!.replaceAll(' ', '')).join('')).toBe((await stored()).key);
 });
 
-/** By the version of the data that they belong to. */
+/** Golden bytes by the version of the data. */
 const golden: Record<number, Awaited<ReturnType<typeof stored>>> = {
   2: {
     key:
@@ -73,7 +73,7 @@ test('stored bytes change only with dataVersion', async () => {
 test('Lua has room for more: 45 upvalues of 60 in a function, 180 locals of 200 in the library', async () => {
   const { source } = assemble('decide');
   const names = Array.from({ length: 20 }, (_, index) => `room_${index}`);
-  // A function that names a local of the file has one more upvalue, whether or not the name is ever reached.
+  // A function that uses a local of the file has one more upvalue, even if that code never runs.
   const uses = `if false then local _ = ${names.slice(0, 15).join(', ')} end`;
   const [head, ...lines] = source.split('\n');
   const declared = `local ${names.join(', ')}`;
@@ -81,10 +81,10 @@ test('Lua has room for more: 45 upvalues of 60 in a function, 180 locals of 200 
   expect(crowded.filter((line) => line.endsWith(uses)).length).toBeGreaterThan(40);
   const load = (text: string) => snippet.redis.function('LOAD', 'REPLACE', text);
   const library = /name=(\w+)/.exec(head!)![1]!;
-  // Not by the prefix of libraries that a store removes when it opens, as those of other test files do meanwhile.
+  // The name lacks the prefix of Tollgate's libraries, because a store that opens removes unused libraries with that prefix.
   const other = (text: string) => text.replaceAll(library, `room_${library}`);
   await expect(load(other([head, declared, ...crowded].join('\n')))).resolves.toBe(`room_${library}`);
-  // Half as many again do not fit: the test measures what it says.
+  // Half as many again exceed the limits, so the test does measure them.
   const many = Array.from({ length: 60 }, (_, index) => `room_${index}`).join(', ');
   const full = [
     head,
@@ -144,7 +144,7 @@ const everything = struct({
   tail: rest,
 });
 
-test('what is written is read again, to the last byte', () => {
+test('written structures are read again, to the last byte', () => {
   const safe = fc.maxSafeNat();
   fc.assert(
     fc.property(

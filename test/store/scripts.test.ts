@@ -1,4 +1,4 @@
-// The loader of lua/: what is included is there once, and every error is told by our files and lines.
+// The loader of lua/: an include is inserted once, and every error has our files and lines.
 
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
@@ -12,7 +12,7 @@ import { snippets } from '../support/snippet.ts';
 const h = harness();
 const lua = snippets();
 
-/** Files of a made-up lua/. */
+/** Files of an invented lua/. */
 const from = (files: Record<string, string>) => (path: string) => {
   const text = files[path];
   if (text === undefined) throw new Error(`no ${path}`);
@@ -20,7 +20,7 @@ const from = (files: Record<string, string>) => (path: string) => {
 };
 
 describe('assemble', () => {
-  test('puts an include where it is named first, once', () => {
+  test('inserts an include where it is first named, once', () => {
     const read = from({
       script: '-- Script.\n-- @include "include/a"\n-- @include "include/b"\nreturn a + b',
       'include/a': 'local a = 1',
@@ -46,7 +46,7 @@ describe('assemble', () => {
     '  -- @include "include/a"',
     '-- @include include/a',
     '-- @include "include/a" and more',
-  ])('leaves a line that is no include as it is: %s', (line) => {
+  ])('does not change a line that is no include: %s', (line) => {
     expect(assemble('script', from({ script: line })).source).toBe(line);
   });
 

@@ -1,4 +1,4 @@
-// The cache of snapshots by itself. That no response is stale is tested with keys.verifyKey.
+// The cache of snapshots alone. The tests of keys.verifyKey show that no response is stale.
 
 import { expect, test } from 'vitest';
 import { digestTextOf } from '../../src/domain/keyString.ts';
@@ -7,7 +7,7 @@ import { SnapshotCache, type VersionedSnapshot } from '../../src/store/snapshots
 const workspaceId = 'ws_1';
 const digestOf = (index: number) => digestTextOf(`${index}`);
 
-/** Of a key with this name and so many limits. */
+/** The snapshot of a key with this name and number of limits. */
 const versioned = (version: number, name: string, limits = 0): VersionedSnapshot => ({
   version: `version ${version}`,
   snapshot: {
@@ -59,13 +59,13 @@ test('a snapshot of one workspace is not found by another that has the same key'
   expect(cache.find('ws_1', digestOf(1))).toBeUndefined();
 });
 
-test('hardly any key that is used once is cached, whatever their number', () => {
+test('very few of the keys that are used once are cached, for any number of keys', () => {
   const cache = new SnapshotCache();
   const many = 300_000;
   for (let index = 0; index < many; index++) cache.add(workspaceId, digestOf(index), versioned(1, 'once'), undefined);
   let cached = 0;
   for (let index = 0; index < many; index++) if (cache.find(workspaceId, digestOf(index))) cached++;
-  // Those whose digests end like that of another.
+  // The few that are cached: the last bits of their digests are those of another key.
   expect(cached / many).toBeLessThan(0.1);
 });
 

@@ -19,7 +19,7 @@ interface Sent {
   fail(error: Error): void;
 }
 
-/** WorkspaceQueues whose batches are answered by hand. */
+/** WorkspaceQueues whose batches the test settles. */
 function open({ inFlightMax = 1000, newcomersAtOnce = 1000 } = {}) {
   const sent: Sent[] = [];
   const overloaded = vi.fn();
@@ -40,8 +40,8 @@ function open({ inFlightMax = 1000, newcomersAtOnce = 1000 } = {}) {
     return batch;
   };
   const counts = () => sent.map(({ workspaceId, batch }) => `${workspaceId}${batch.count}`).join(' ');
-  const joinAsNewcomer = (workspaceId: string) => join(workspaceId, 1, false);
-  return { queues, sent, overloaded, join, joinAsNewcomer, counts };
+  const joinAsUnknown = (workspaceId: string) => join(workspaceId, 1, false);
+  return { queues, sent, overloaded, join, joinAsUnknown, counts };
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
@@ -62,7 +62,7 @@ test('requests of one turn are a batch per workspace, and a full one does not wa
   expect(counts()).toBe('a2 b1 b3 b1');
 });
 
-test('beyond the work that a workspace may have at Redis its batches wait for an answer, others do not', async () => {
+test('batches beyond the maximum of work that a workspace has at Redis wait for a reply, those of others do not', async () => {
   const { queues, join, counts, sent } = open();
   for (let index = 0; index < 11; index++) join('a');
   await turn();
@@ -84,7 +84,7 @@ test('beyond the work that a workspace may have at Redis its batches wait for an
   expect(queues.inFlight).toBe(0);
 });
 
-test('an expensive request counts as the work it is', async () => {
+test('an expensive request counts with its weight', async () => {
   const { join, counts } = open();
   join('a', 50);
   join('a');
@@ -132,7 +132,7 @@ test('a request that waited for a command timeout is refused, not sent', async (
   expect(queues.inFlight).toBe(4);
 });
 
-test('beyond the room there is requests are refused at once, and one workspace alone does not take all of it', async () => {
+test('requests beyond IN_FLIGHT_MAX are refused at once, and one workspace cannot take all places', async () => {
   const { queues, join, sent, overloaded } = open({ inFlightMax: 90 });
   const joins = (workspaceId: string) => {
     for (let taken = 0; ; taken++) {
@@ -156,18 +156,18 @@ test('beyond the room there is requests are refused at once, and one workspace a
   expect(joins('c')).toBe(80);
 });
 
-test('the last room is for workspaces with nothing in progress', () => {
+test('the last places are for workspaces with nothing in progress', () => {
   const { join } = open({ inFlightMax: 1 });
   join('a');
   expect(() => join('b')).toThrow('overloaded');
 });
 
-describe('newcomers', () => {
+describe('unknown callers', () => {
   const names = (count: number) => Array.from({ length: count }, (_, index) => `n${index} `);
 
-  test('of ever new workspaces have a few batches at Redis, in order; a known caller waits for none of them', async () => {
-    const { queues, join, joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 2 });
-    for (const name of names(5)) joinAsNewcomer(name);
+  test('that each name another workspace have a few batches at Redis, in order; a known caller waits for none', async () => {
+    const { queues, join, joinAsUnknown, sent, counts } = open({ newcomersAtOnce: 2 });
+    for (const name of names(5)) joinAsUnknown(name);
     await turn();
     expect(counts()).toBe('n0 1 n1 1');
     join('a');
@@ -185,26 +185,26 @@ describe('newcomers', () => {
     expect(queues.inFlight).toBe(0);
   });
 
-  test('take no room from known callers', () => {
-    const { join, joinAsNewcomer } = open({ inFlightMax: 90 });
-    for (const name of names(90)) joinAsNewcomer(name);
-    expect(() => joinAsNewcomer('one more')).toThrow('overloaded');
+  test('take no places of known callers', () => {
+    const { join, joinAsUnknown } = open({ inFlightMax: 90 });
+    for (const name of names(90)) joinAsUnknown(name);
+    expect(() => joinAsUnknown('one more')).toThrow('overloaded');
     for (let count = 0; count < 80; count++) join('a');
   });
 
-  test('of the workspace of a known caller go in batches of their own', async () => {
-    const { join, joinAsNewcomer, counts } = open({ newcomersAtOnce: 1 });
-    joinAsNewcomer('b');
-    joinAsNewcomer('a');
+  test('have batches of their own, also in the workspace of a known caller', async () => {
+    const { join, joinAsUnknown, counts } = open({ newcomersAtOnce: 1 });
+    joinAsUnknown('b');
+    joinAsUnknown('a');
     for (let count = 0; count < 4; count++) join('a');
     await turn();
     expect(counts()).toBe('a3 b1 a1');
   });
 
-  test('of one name gather in batches, and let another one go between', async () => {
-    const { joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 1 });
-    for (let count = 0; count < 7; count++) joinAsNewcomer('a');
-    joinAsNewcomer('b');
+  test('of one workspace share batches, and those of another workspace are sent in between', async () => {
+    const { joinAsUnknown, sent, counts } = open({ newcomersAtOnce: 1 });
+    for (let count = 0; count < 7; count++) joinAsUnknown('a');
+    joinAsUnknown('b');
     await turn();
     expect(counts()).toBe('a3');
     for (const expected of ['a3 a3', 'a3 a3 b1', 'a3 a3 b1 a1']) {
@@ -214,14 +214,14 @@ describe('newcomers', () => {
     }
   });
 
-  test('all learn at once that Redis cannot serve, and others go on afterwards', async () => {
-    const { queues, joinAsNewcomer, sent, counts } = open({ newcomersAtOnce: 2 });
-    const batches = names(5).map((name) => joinAsNewcomer(name));
+  test('all fail at once when Redis is unavailable, and later ones are sent again', async () => {
+    const { queues, joinAsUnknown, sent, counts } = open({ newcomersAtOnce: 2 });
+    const batches = names(5).map((name) => joinAsUnknown(name));
     await turn();
     sent[0]!.fail(unavailable);
     await turn();
     expect(batches.map(({ failed }) => failed)).toEqual([unavailable, undefined, ...Array(3).fill(unavailable)]);
-    joinAsNewcomer('c');
+    joinAsUnknown('c');
     await turn();
     expect(counts()).toBe('n0 1 n1 1 c1');
     for (const { answer } of sent) answer();

@@ -1,10 +1,10 @@
-// Random inputs made from a schema: right ones, ones with a single thing wrong, and garbage. All of them are JSON texts,
-// as not all that is wrong can be said by a value (1e400, a member that comes twice).
+// Random inputs from a schema: valid ones, ones with a single fault, and garbage. They are JSON texts, because some faults
+// cannot be expressed by a value (1e400, a duplicate member).
 
 import fc from 'fast-check';
 import type { TSchema } from 'typebox';
 
-/** What schemas of operations say. */
+/** The part of JSON Schema that operations use. */
 interface Schema {
   type?: string | string[];
   enum?: unknown[];
@@ -21,7 +21,7 @@ interface Schema {
   maximum?: number;
 }
 
-/** By the name of a member, what is drawn beside or instead of its own values: how else would it meet what there is? */
+/** Values by the name of a member, used besides or instead of random ones, so that inputs name existing records. */
 export type Hints = Record<string, (own: fc.Arbitrary<unknown>) => fc.Arbitrary<unknown>>;
 
 const characters = [
@@ -50,7 +50,7 @@ const words = [
   'tg:{ws_1}',
 ];
 
-/** Most are short; some are as long as they may be. Lengths count characters, as schemas do. */
+/** Most are short; some have the maximum length. Lengths are in characters, as in schemas. */
 function strings({ minLength = 0, maxLength = 1000, pattern }: Schema): fc.Arbitrary<string> {
   const fits = (text: string) => [...text].length >= minLength && [...text].length <= maxLength;
   const unit = fc.constantFrom(...(pattern ? unitsOf(pattern) : [...characters, ...controls]));
@@ -64,15 +64,15 @@ function strings({ minLength = 0, maxLength = 1000, pattern }: Schema): fc.Arbit
   );
 }
 
-/** The characters of a pattern such as `^[a-z0-9_]+$`, the only kind that schemas here have. */
+/** The characters that a pattern such as `^[a-z0-9_]+$` allows. The schemas have no other kind of pattern. */
 function unitsOf(pattern: string): string[] {
   const kind = /^\^(\[.+\])\+\$$/.exec(pattern)?.[1];
-  if (!kind) throw new Error(`the pattern ${pattern} is of another kind`);
+  if (!kind) throw new Error(`the pattern ${pattern} is of an unknown kind`);
   const one = new RegExp(kind);
   return Array.from({ length: 95 }, (_, index) => String.fromCharCode(32 + index)).filter((c) => one.test(c));
 }
 
-/** Mostly small ones, so that limits and credits are met; also the bounds, and what lies between. */
+/** Mostly small ones, so that limits and credits are used up; also the bounds, and any between them. */
 function integers({ minimum = Number.MIN_SAFE_INTEGER, maximum = Number.MAX_SAFE_INTEGER }: Schema) {
   return fc.oneof(
     { weight: 6, arbitrary: fc.integer({ min: minimum, max: Math.min(maximum, Math.max(minimum, 0) + 10) }) },
@@ -110,7 +110,7 @@ function valuesOf(schema: Schema, hints: Hints): fc.Arbitrary<unknown> {
   }
 }
 
-/** Most are short; of what is small to write, some are as long as they may be. */
+/** Most are short. Lists with small items sometimes have the maximum length. */
 function lists({ minItems = 0, maxItems = 20, items }: Schema, item: fc.Arbitrary<unknown>) {
   const isSmall = items?.type === 'string';
   const few = fc.array(item, { minLength: minItems, maxLength: Math.min(maxItems, minItems + 3), size: 'max' });
@@ -132,18 +132,18 @@ const metadata = fc.oneof(
   fc.constant({ long: 'x'.repeat(10_000) }),
 );
 
-// One thing wrong.
+// Inputs with a single fault.
 
-/** What JSON.stringify cannot write, by a string that stands for it. */
+/** A placeholder for JSON that JSON.stringify cannot write. */
 const raw = (text: string) => `<raw ${text}>`;
 const withRaw = (json: string) => json.replace(/"<raw ([^">]*)>"/g, (_whole, text: string) => text);
 
 const absent = Symbol('absent');
 
-/** Not String(), which asks a member `toString` for it. */
+/** Not String(), which would call a member `toString` of the value. */
 const textOf = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value));
 
-/** What a value becomes. */
+/** Changes of a value. */
 const changes: readonly ((value: unknown) => unknown)[] = [
   () => absent,
   (value) => [value],
@@ -161,7 +161,7 @@ const changes: readonly ((value: unknown) => unknown)[] = [
   ),
 ];
 
-/** Every member and item of a value, by what holds it. */
+/** All members and items of a value, each as its parent and name. */
 function places(value: unknown): [parent: Record<string, unknown>, name: string][] {
   if (typeof value !== 'object' || value === null) return [];
   const parent = value as Record<string, unknown>;

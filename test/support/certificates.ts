@@ -1,4 +1,4 @@
-// Certificates of our own, made by openssl in a directory given: an authority, and a server's signed by it.
+// Certificates that openssl creates in a directory: one of an authority, and one of a server that the authority signed.
 
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -7,14 +7,14 @@ import { join } from 'node:path';
 export const passphrase = 'correct horse';
 
 export interface Certificates {
-  /** Whom a client is to trust. */
+  /** The authority's certificate, for clients. */
   caFile: string;
-  /** Good for localhost and 127.0.0.1. */
+  /** Valid for localhost and 127.0.0.1. */
   certFile: string;
   keyFile: string;
   /** The same key, encrypted with `passphrase`. */
   encryptedKeyFile: string;
-  /** A key of its own, of no certificate. */
+  /** A private key that belongs to no certificate. */
   otherKeyFile: string;
 }
 

@@ -10,10 +10,10 @@ export const chromiumPath: string | undefined = names
   .map((name) => spawnSync('sh', ['-c', `command -v ${name}`], { encoding: 'utf8' }).stdout.trim())
   .find((path) => path !== '');
 
-/** Headless. It reaches nothing but this machine: a page that wants more fails. */
+/** Headless. It can only connect to this machine: a page that loads anything else fails. */
 export const startChromium = (): Promise<Browser> =>
   chromium.launch({
     executablePath: chromiumPath,
-    // Run by root, as on CI, it refuses its sandbox.
+    // Chromium does not start with its sandbox as root, as on CI.
     args: ['--no-sandbox', '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1'],
   });

@@ -11,7 +11,7 @@ export interface Outcome {
 }
 
 const words = (args: readonly string[]) => ['dist/cli/index.js', ...args];
-/** Nothing of this process's environment goes in but the PATH. */
+/** Of this process's environment it gets only the PATH. */
 const options = (env: Record<string, string>) => ({ env: { PATH: process.env.PATH, ...env } });
 
 export const spawnCli = (args: readonly string[], env: Record<string, string>): ChildProcessWithoutNullStreams =>

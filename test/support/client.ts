@@ -22,9 +22,9 @@ export interface Called<Data> extends Answered {
 
 export type Client = ReturnType<typeof openClient>;
 
-/** `url` may change from call to call, as that of a server that is started again does. */
+/** `url` may differ between calls, because a server that is started again has another one. */
 export function openClient(url: string | (() => string), rootKey: string) {
-  // Idle connections are left before the server closes them, which would meet a request on its way.
+  // The client closes idle connections before the server does, which could lose a request that is on its way.
   const agent = new Agent({ keepAlive: true, timeout: 5_000 });
   const close = () => agent.destroy();
   atEnd(close);

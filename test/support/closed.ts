@@ -1,6 +1,6 @@
 import type { TSchema } from 'typebox';
 
-/** The schema of an answer, which then refuses members that it does not name. */
+/** A copy of a response's schema that refuses unknown members. */
 export const closed = (output: TSchema): object =>
   JSON.parse(JSON.stringify(output), (_name, value) =>
     value?.type === 'object' && value.properties && value.additionalProperties === undefined

@@ -1,9 +1,9 @@
-// A sliding-window log with sub-windows in its plainest form: nothing is ever merged or packed, and all of it is added up
-// each time. What lua/include/window.lua must agree with.
+// The model of lua/include/window.lua: a sliding-window log with sub-windows, as simple as possible. No entries are merged or
+// packed, and all are added up each time.
 
 export interface Admitted {
   units: number;
-  /** The end of the sub-window that they fall into; they count for one duration from there. */
+  /** The end of their sub-window. The units count until one duration after it. */
   end: number;
 }
 
@@ -18,7 +18,10 @@ export class Counter {
     this.duration = duration;
   }
 
-  /** What counts now. What a clock that was ahead has charged counts for a duration and a sub-window from the first look after it stepped back. */
+  /**
+   * The entries that count now. Entries in the future, from before the clock stepped back, count for a duration and a
+   * sub-window from the first call after the step.
+   */
   counted(now: number): Admitted[] {
     const latest = now + Math.floor(this.duration / 64);
     for (const admitted of this.live) admitted.end = Math.min(admitted.end, latest);
@@ -29,11 +32,11 @@ export class Counter {
     return unitsOf(this.counted(now));
   }
 
-  /** Returns what was added; nothing at cost 0. */
+  /** Returns the new entry; undefined at cost 0. */
   charge(now: number, limit: number, units: number): Admitted | undefined {
     if (units === 0) return undefined;
     const subWindow = limit <= 64 ? 1 : Math.floor(this.duration / 64);
-    // What no longer counts does not come back when the clock steps back.
+    // Entries that no longer count are removed, so that they do not count again when the clock steps back.
     this.live = this.counted(now);
     const end = Math.max(Math.floor(now / subWindow) * subWindow + subWindow, this.live.at(-1)?.end ?? 0);
     const admitted = { units, end };

@@ -1,5 +1,5 @@
-// What the tests of the whole registry know of each operation. A new operation does not compile until it has its entry.
-// `Things` are the records that the calls name, created again for every call, as some calls delete them.
+// One entry per operation, for the tests of the whole registry. A new operation does not compile without its entry.
+// `Things` are the records that the calls name. They are created again for every call, as some calls delete them.
 
 import { randomBytes } from 'node:crypto';
 import { expect } from 'vitest';
@@ -48,7 +48,7 @@ export async function makeThings(call: Call, rootKey: string) {
     roles: [name],
     permissions: [`${name}.direct`],
   });
-  // Counters and usage to be kept, moved and read.
+  // Counters and usage, for calls that keep, move or read them.
   await ok('keys.verifyKey', { key, ratelimits: [{ name: 'tokens', cost: 2 }], tags: ['old'] });
   const { rootKeyId } = await ok('rootKeys.createRootKey', { permissions: ['api.*.read_api'] });
   const override = { namespace: name, identifier: name };
@@ -106,15 +106,15 @@ const emails = 'email.send';
 export type Need = { [R in Resource]: `${R}.${Action<R>}` }[Resource];
 
 export interface Example<Name extends OperationName> {
-  /** Succeeds, and uses all that the operation takes. */
+  /** A valid input with all members of the operation. */
   input(things: Things): InputOf<Name>;
   /** The grants that this input needs, all of them. Inputs that need others are in permissionTable.test.ts. */
   needs: Need[];
-  /** The error when the ids in `input` are those of another workspace; null when it names none, or that is no error. */
+  /** The error for ids of another workspace in `input`; null if `input` has no ids, or if these are no error. */
   elsewhere: ErrorCode | null;
   /** The resource that its audit event names; null for an operation that changes nothing. */
   changes: ((things: Things, data: OutputOf<Name>) => [type: string, id: string]) | null;
-  /** The request in the API reference. Together, in this order, these are the story of a small company. */
+  /** The request in the API reference. In the order of this file, they use one set of records of a small company. */
   documented(made: Made): InputOf<Name>;
 }
 
@@ -520,5 +520,5 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
   },
 };
 
-/** One entry, for a caller that does not know which operation it is about. */
+/** The entry of an operation whose name is not known to the compiler. */
 export const exampleOf = (name: string): Example<OperationName> => examples[name as OperationName] as never;

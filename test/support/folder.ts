@@ -1,4 +1,4 @@
-// A folder that is Tollgate's but for what it holds as data, in which commands of the documents run as they are written.
+// A folder with the program files of the repository and without its data, in which tests run commands of the documents.
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
@@ -11,13 +11,13 @@ const linked = 'bin dist lua node_modules package-lock.json package.json src tsc
   ' ',
 );
 
-/** The blocks of a language on a page: shell commands unless another is named. */
+/** The code blocks of a language on a page; shell commands by default. */
 export const blocksOf = (page: string, language = 'sh'): string[] =>
   [...readFileSync(page, 'utf8').matchAll(/^```(\w+)\n([\s\S]*?)^```$/gm)].flatMap(([, of, text]) =>
     of === language ? text! : [],
   );
 
-/** `make` and `remove` it around all tests of a file. */
+/** Open it before all tests of a file, and close it after them. */
 export function openFolder() {
   const path = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
   build();
@@ -28,7 +28,7 @@ export function openFolder() {
   return {
     path,
 
-    /** Runs commands as a reader does who stops at the first that fails. */
+    /** Runs commands until the first that fails. */
     run(commands: string, more: Record<string, string> = {}): string {
       const { status, stdout, stderr } = spawnSync('sh', ['-ec', commands], {
         cwd: path,
@@ -39,7 +39,7 @@ export function openFolder() {
       return stdout;
     },
 
-    /** Starts a server as a page says, and answers when it listens. */
+    /** Starts a server by a command of a page; resolves when it listens. */
     async serve(command: string) {
       const words = ['-c', `exec ${command.trim().replace(/^((?:\w+=\S+ )+)/, 'env $1')}`];
       const server = run('sh', words, { cwd: path, env: env({}), detached: true });

@@ -1,5 +1,5 @@
-// The front door without a socket: the real pipeline, scripts and Redis, a workspace of its own, and a clock that the
-// test holds. `call` is the one function through which tests reach the API.
+// The API without a socket: the real pipeline, scripts and Redis, a new workspace, and a clock that the test sets. Tests use
+// the API through the function `call`.
 
 import { pino } from 'pino';
 import type { Static } from 'typebox';
@@ -13,7 +13,7 @@ import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store, type StoreOptions } from '../../src/store/store.ts';
 import { testRedisUrl } from './redis.ts';
 
-// Tables, which the compiler fills once; to find an operation by its name for each call took it half of its time.
+// Mapped types, which the compiler computes once. Finding an operation by its name for each call took half of its time.
 type Named = { [Operation in Operations[number] as Operation['name']]: Operation };
 type Inputs = { [Name in OperationName]: Static<Named[Name]['input']> };
 type Outputs = { [Name in OperationName]: Static<Named[Name]['output']> };
@@ -76,7 +76,7 @@ export type RequestParts = Partial<Omit<Request, 'body'>> & { body?: string | Bu
 /** Operations that read counts or balances. */
 const isRead = /\/v2\/(analytics|\w+\.(get|list|whoami))/;
 
-/** A request as a socket hands it to the pipeline: a POST of `{}` with this root key, but for the parts that are given. */
+/** A request as the server passes it to the pipeline: a POST of `{}` with this root key, except for the given parts. */
 export const requestTo = (path: string, rootKey: string, parts: RequestParts = {}): Request => ({
   method: 'POST',
   path,
@@ -89,7 +89,7 @@ export const requestTo = (path: string, rootKey: string, parts: RequestParts = {
   body: Buffer.from(parts.body ?? '{}'),
 });
 
-/** Call in the body of a test file. Everything it answers is usable inside tests; `url` is asked for before the first. */
+/** Call it at the top level of a test file. Its result can be used inside tests. `url` is called before the first test. */
 export function harness(url: () => string = testRedisUrl, settings: Partial<StoreOptions> = {}) {
   const clock = {
     now: startMs,
@@ -128,7 +128,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     return { workspaceId, rootKey: await createRootKey(['*'], workspaceId) };
   }
 
-  /** A root key string with these grants, made beside the API. */
+  /** Creates a root key with these grants in the store, without the API. Returns its string. */
   async function createRootKey(
     permissions: string[],
     workspaceId = state.workspaceId,
@@ -159,7 +159,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     return ended;
   }
 
-  /** A request as given, but for what is left out. */
+  /** Sends a request. Omitted parts have defaults. */
   async function send(path: string, parts: RequestParts = {}) {
     await endLeases(path);
     const requestId = createId('req', clock.now);
@@ -167,7 +167,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     return { ...response, json: response.contentType.includes('json') ? JSON.parse(response.body) : undefined };
   }
 
-  /** Calls an operation as the workspace's first root key, or as `as`: a root key string, or grants to make one of. */
+  /** Calls an operation with the workspace's first root key, or with `as`: a root key string, or the grants of a new one. */
   async function call<Name extends OperationName>(
     name: Name,
     input: InputOf<Name>,
@@ -234,7 +234,7 @@ export const logOfCauses = (causes: Map<string, string>) =>
     },
   );
 
-/** Adds the causes to the message of a test that fails. They are those of its own requests only. */
+/** Adds the causes of a failed test's requests to its message. */
 export function printCauses(causes: Map<string, string>): void {
   beforeEach(() => causes.clear());
   afterEach(({ task }) => {

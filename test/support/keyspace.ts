@@ -1,4 +1,4 @@
-// What there is in Redis, held against what src/store/keyspace.ts says there is.
+// Compares the records in Redis with src/store/keyspace.ts.
 
 import { dataVersionKey, type KeyspaceEntry, keyspace, setupKey, workspacesKey } from '../../src/store/keyspace.ts';
 import type { RedisClient } from '../../src/store/redis.ts';
@@ -34,10 +34,10 @@ const outside: (KeyspaceEntry & { pattern: RegExp })[] = [
 ];
 const entries = [...outside, ...keyspace.map((entry) => ({ ...entry, pattern: patternOf(entry) }))];
 
-/** The names of everything there may be. */
+/** The names of all entries, with placeholders. */
 export const entryNames: readonly string[] = entries.map(({ name }) => name);
 
-/** Every name in the database. */
+/** All names in the database. */
 export async function namesIn(redis: RedisClient): Promise<Buffer[]> {
   const names: Buffer[] = [];
   let cursor = '0';
@@ -49,7 +49,7 @@ export async function namesIn(redis: RedisClient): Promise<Buffer[]> {
   return names;
 }
 
-/** What is in Redis: the entries it is of, and what is wrong, such as a name that is of none or a type that is not the entry's. */
+/** The entries that have records in Redis, and the faults, such as a name without an entry or a type other than the entry's. */
 export async function survey(redis: RedisClient): Promise<{ seen: Set<string>; wrong: string[] }> {
   const seen = new Set<string>();
   const wrong: string[] = [];
@@ -67,12 +67,12 @@ export async function survey(redis: RedisClient): Promise<{ seen: Set<string>; w
       if (entry.fields) {
         for (const field of await redis.hkeys(bytes)) if (!entry.fields.includes(field)) says(`has a field ${field}`);
       }
-      // Such lists are read by their members (BYLEX), which needs one score for all.
+      // Lists that are read by member (BYLEX) need the same score for all members.
       const isLexical = / in order: /.test(entry.holds);
       if (isLexical && (await redis.zcount(bytes, '-inf', '+inf')) !== (await redis.zcount(bytes, 0, 0)))
         says('has a score that is not 0');
       const mayStay = !entry.expires || entry.expires.startsWith('once ');
-      // -1 is never.
+      // A TTL of -1 is never.
       if (ttl === -1 ? !mayStay : !entry.expires) says(`expires in ${ttl} ms: should ${entry.expires ?? 'never'}`);
     }),
   );

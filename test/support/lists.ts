@@ -26,7 +26,7 @@ export async function readPages<Item>(
   return pages;
 }
 
-/** What is almost `cursor`, or was made by someone who guessed how cursors look. */
+/** Invalid cursors: changed versions of `cursor`, and ones that a caller might construct. */
 export function brokenCursors(cursor: string, id: string): string[] {
   const encoded = (text: string) => Buffer.from(text).toString('base64url');
   const list = Buffer.from(cursor, 'base64url').toString().split(' ')[0]!;

@@ -1,8 +1,8 @@
-// Bodies of any length that cost as much as they can to read: texts that are right JSON and, mostly, wrong input.
+// Bodies of any length that are as expensive to parse as possible. They are valid JSON and, mostly, invalid input.
 
 import { hash } from './examples.ts';
 
-/** So many characters of a value made of parts, which may depend on their places. */
+/** A value of at most this many characters, made of parts that may depend on their index. */
 function filled(characters: number, begin: string, part: (index: number) => string, end: string, comma = ','): string {
   const parts: string[] = [];
   let left = characters - begin.length - end.length;
@@ -25,7 +25,7 @@ const nested = (open: string, inner: string, close: string) => (characters: numb
   return open.repeat(depth) + inner + close.repeat(depth);
 };
 
-/** Values of so many bytes, by what they are made of. */
+/** Functions that make a value of a given number of bytes, by the kind of value. */
 export const longValues: Record<string, (bytes: number) => string> = {
   'items {}': items(() => '{}'),
   'items []': items(() => '[]'),
@@ -47,11 +47,11 @@ export const longValues: Record<string, (bytes: number) => string> = {
   'white space': (characters) => `${' '.repeat(characters - 2)}{}`,
 };
 
-/** The input with a long value in place of one member, and a long value alone. */
+/** The input with a long value as one member. */
 export const withLongValue = (input: object, member: string, value: string): string =>
   JSON.stringify({ ...input, [member]: '@long@' }).replace('"@long@"', () => value);
 
-/** Imports that keys.migrateKeys takes, as long as a body may be, with metadata that costs the most to read. */
+/** Valid inputs of keys.migrateKeys with the maximum body size, and metadata that is expensive to parse. */
 export function longImports(apiId: string, bytes: number): Record<string, string> {
   const begin = `{"migrationId":"long","apiId":"${apiId}","keys":[`;
   let keys = 0;

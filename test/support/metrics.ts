@@ -1,4 +1,4 @@
-// What a server tells Prometheus.
+// The metrics of a server.
 
 export interface Series {
   name: string;
@@ -6,7 +6,7 @@ export interface Series {
   value: number;
 }
 
-/** Prometheus's text, read strictly: a line that is not of its format is an error. */
+/** Parses Prometheus's text format. A line in another format is an error. */
 export function readMetrics(text: string): { series: Series[]; types: Map<string, string> } {
   const series: Series[] = [];
   const types = new Map<string, string>();

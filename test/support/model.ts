@@ -1,6 +1,6 @@
-// docs/contract.md as the plainest program that keeps it: arrays that are searched from end to end, and logs in which nothing
-// is ever merged or thrown away. It knows no Redis, no packing, no cache and no batch. Each method answers the `data`
-// that the operation of its name must answer, or throws the code of the error it must answer instead.
+// A model of docs/contract.md, as simple as possible: arrays that are searched from end to end, and logs whose entries are
+// never merged. It has no Redis, no packing, no cache and no batches. Each method is named like an operation. It returns the
+// `data` that the operation must return, or throws the code of its error.
 
 import type { ErrorCode } from '../../src/errors.ts';
 import { Counter } from './counter.ts';
@@ -18,7 +18,7 @@ const refuse = (code: ErrorCode): never => {
   throw new Refusal(code);
 };
 
-/** An id, or a key string, that the server makes. The first answer that holds it says what it is, and every later one must repeat it. */
+/** An id or key string that the server creates. Its value is taken from the first response that has it; later ones must match. */
 export class Id {
   value: string | undefined;
   readonly pattern: RegExp;
@@ -104,7 +104,7 @@ export class Key extends Owner {
   createdAt = 0;
   updatedAt: number | undefined;
   lastUsedAt: number | undefined;
-  /** Undefined is unlimited. */
+  /** Undefined for an unlimited key. */
   balance: number | undefined;
   refill: Refill | undefined;
   limits: Limit[] = [];
@@ -197,7 +197,7 @@ const expiresMax = 4_102_444_800_000;
 const unique = <Item>(items: readonly Item[]): Item[] => [...new Set(items)];
 const isEmpty = (meta: object) => Object.keys(meta).length === 0;
 
-/** The first refill moment after `now` (docs/contract.md §14). */
+/** The time of the first refill after `now` (docs/contract.md §14). */
 function refillAfter(now: number, { interval, refillDay = 1 }: RefillInput): number {
   const moments: number[] = [];
   const date = new Date(now);
@@ -212,7 +212,7 @@ function refillAfter(now: number, { interval, refillDay = 1 }: RefillInput): num
   return moments.find((moment) => moment > now)!;
 }
 
-/** Does a permission that is held cover one that is asked for (docs/contract.md §7)? */
+/** Whether a permission of a key covers one of a query (docs/contract.md §7). */
 const covers = (held: string, asked: string): boolean =>
   held === asked || (held.endsWith('.*') && asked.startsWith(held.slice(0, -1)));
 
@@ -247,7 +247,7 @@ export class Model {
     this.keyRetentionMs = keyRetentionMs;
   }
 
-  /** Moments to come at which units leave a counter, in no order. */
+  /** Future times at which units leave a counter, in no order. */
   leaving(): number[] {
     const owners: Owner[] = [...this.keys, ...this.identities, ...this.namespaces];
     const moments = owners
@@ -256,7 +256,7 @@ export class Model {
     return moments.filter((moment) => moment >= this.now);
   }
 
-  // What the contract says in several places.
+  // Rules that several operations share.
 
   #liveKey(find: (key: Key) => boolean): Key {
     return this.keys.find((key) => key.state === 'live' && !key.api.deleted && find(key)) ?? refuse('key_not_found');
@@ -322,14 +322,14 @@ export class Model {
     });
   }
 
-  /** A refill further away than two periods was put off by a clock that was ahead. */
+  /** A refill more than two periods in the future was scheduled while the clock was ahead. It is scheduled again. */
   #settleRefill({ refill }: Key) {
     if (!refill) return;
     const periodsMs = (refill.interval === 'daily' ? 2 : 62) * dayMs;
     if (refill.due - this.now > periodsMs) refill.due = refillAfter(this.now, refill);
   }
 
-  /** A refill that has come due counts from its moment on, whoever comes by. */
+  /** Applies a refill that is due. */
   #refill(key: Key) {
     if (!key.refill || this.now < key.refill.due) return;
     key.balance = key.refill.amount;
@@ -343,18 +343,18 @@ export class Model {
   #slugsOf = (key: Key): string[] =>
     unique([...key.permissions, ...key.roles.flatMap((role) => role.permissions)].map(({ slug }) => slug));
 
-  // How things are shown (docs/contract.md §4). What is undefined is left out.
+  // The records of docs/contract.md §4. Undefined members are omitted.
 
-  #showRefill = (refill: RefillInput | undefined) =>
+  #refillRecord = (refill: RefillInput | undefined) =>
     refill && {
       interval: refill.interval,
       amount: refill.amount,
       refillDay: refill.interval === 'monthly' ? (refill.refillDay ?? 1) : undefined,
     };
 
-  #showIdentity = ({ id, externalId, meta, limits }: Identity) => ({ id, externalId, meta, ratelimits: limits });
+  #identityRecord = ({ id, externalId, meta, limits }: Identity) => ({ id, externalId, meta, ratelimits: limits });
 
-  #showKey(key: Key) {
+  #keyRecord(key: Key) {
     const due = key.refill && this.now >= key.refill.due;
     const remaining = due ? key.refill!.amount : key.balance;
     const permissions = this.#slugsOf(key);
@@ -373,8 +373,8 @@ export class Model {
       lastUsedAt: key.lastUsedAt,
       permissions: permissions.length > 0 ? permissions : undefined,
       roles: key.roles.length > 0 ? key.roles.map(({ name }) => name) : undefined,
-      credits: remaining === undefined ? undefined : { remaining, refill: this.#showRefill(key.refill) },
-      identity: key.identity && this.#showIdentity(key.identity),
+      credits: remaining === undefined ? undefined : { remaining, refill: this.#refillRecord(key.refill) },
+      identity: key.identity && this.#identityRecord(key.identity),
       ratelimits: key.limits.length > 0 ? key.limits : undefined,
     };
   }
@@ -401,7 +401,7 @@ export class Model {
     return this.keys
       .filter((key) => key.api === api && key.state === 'live')
       .filter((key) => externalId === undefined || key.identity?.externalId === externalId)
-      .map((key) => this.#showKey(key));
+      .map((key) => this.#keyRecord(key));
   }
 
   #newKey(api: Api, input: NewKeyInput): Key {
@@ -430,7 +430,7 @@ export class Model {
     return this.#newKey(api, input);
   }
 
-  /** Imports by secret; answers the keys made, undefined for a secret that exists. */
+  /** Imports keys by secret. Returns the new keys, undefined for a secret that exists. */
   migrateKeys(apiId: string, inputs: readonly (NewKeyInput & { secret: string })[]): (Key | undefined)[] {
     for (const { credits, ratelimits } of inputs) {
       this.#checkCredits(credits);
@@ -447,8 +447,8 @@ export class Model {
     });
   }
 
-  getKey = (keyId: string) => this.#showKey(this.keyById(keyId));
-  whoami = (secret: string) => this.#showKey(this.#liveKey((key) => key.secret === secret));
+  getKey = (keyId: string) => this.#keyRecord(this.keyById(keyId));
+  whoami = (secret: string) => this.#keyRecord(this.#liveKey((key) => key.secret === secret));
 
   updateKey(keyId: string, changes: KeyChanges) {
     const { credits } = changes;
@@ -493,7 +493,7 @@ export class Model {
     else key.balance = value ?? undefined;
     if (key.balance === undefined) key.refill = undefined;
     key.updatedAt = this.now;
-    return { remaining: key.balance ?? null, refill: this.#showRefill(key.refill) };
+    return { remaining: key.balance ?? null, refill: this.#refillRecord(key.refill) };
   }
 
   deleteKey(keyId: string, permanent: boolean) {
@@ -541,7 +541,7 @@ export class Model {
     return key.roles;
   }
 
-  /** `caller`: whether it may verify keys of an API; undefined when it may verify none at all. */
+  /** `caller`: whether the root key may verify keys of an API; undefined if it may verify no keys at all. */
   verifyKey(
     input: VerifyInput,
     query: Query | 'malformed' | undefined,
@@ -563,12 +563,12 @@ export class Model {
     else if (key.expires !== undefined && this.now >= key.expires) code = 'EXPIRED';
     else if (query !== undefined && !holds(query, slugs)) code = 'INSUFFICIENT_PERMISSIONS';
 
-    let checked: { shown: object; counter: Counter; limit: number; cost: number; exceeded: boolean }[] = [];
+    let checked: { reported: object; counter: Counter; limit: number; cost: number; exceeded: boolean }[] = [];
     if (code === 'VALID') {
       checked = this.#selected(key, items).map(({ id, limit, owner, cost }) => {
         const counter = owner.counter(limit.name, limit.duration);
         const exceeded = counter.used(this.now) + cost > limit.limit;
-        return { shown: { ...limit, id }, counter, limit: limit.limit, cost, exceeded };
+        return { reported: { ...limit, id }, counter, limit: limit.limit, cost, exceeded };
       });
       this.#settleRefill(key);
       this.#refill(key);
@@ -588,8 +588,8 @@ export class Model {
       key.lastUsedAt = this.now;
     }
     this.verifications.push({ time: this.now, key, externalId: key.identity?.externalId, outcome: code, spentCredits });
-    const ratelimits = checked.map(({ shown, counter, limit, cost, exceeded }) => ({
-      ...shown,
+    const ratelimits = checked.map(({ reported, counter, limit, cost, exceeded }) => ({
+      ...reported,
       exceeded,
       remaining: Math.max(0, limit - counter.used(this.now)),
       reset: exceeded ? counter.deniedReset(this.now, limit, cost) : counter.admittedReset(this.now),
@@ -605,12 +605,12 @@ export class Model {
       credits: key.balance,
       permissions: slugs.length > 0 ? slugs : undefined,
       roles: key.roles.length > 0 ? key.roles.map(({ name }) => name) : undefined,
-      identity: key.identity && this.#showIdentity(key.identity),
+      identity: key.identity && this.#identityRecord(key.identity),
       ratelimits: ratelimits.length > 0 ? ratelimits : undefined,
     };
   }
 
-  /** The limits that a verification takes part in, each with what it costs (docs/contract.md §6). */
+  /** The limits that a verification checks, each with its cost (docs/contract.md §6). */
   #selected(key: Key, items: NonNullable<VerifyInput['ratelimits']>) {
     type Selected = { id: Id | ''; limit: Required<LimitInput>; owner: Owner; cost: number };
     const selected: Selected[] = [];
@@ -647,21 +647,21 @@ export class Model {
     return { identityId: identity.id };
   }
 
-  getIdentity = (ref: string) => this.#showIdentity(this.#identity(ref));
+  getIdentity = (ref: string) => this.#identityRecord(this.#identity(ref));
 
   listIdentities = (search = '') =>
     this.identities
       .filter(({ id, externalId }) =>
         [id.value ?? '', externalId].some((text) => text.toLowerCase().includes(search.toLowerCase())),
       )
-      .map((identity) => this.#showIdentity(identity));
+      .map((identity) => this.#identityRecord(identity));
 
   updateIdentity(ref: string, meta?: object, ratelimits?: LimitInput[]) {
     this.#checkLimits(ratelimits);
     const identity = this.#identity(ref);
     if (meta) identity.meta = meta;
     if (ratelimits) identity.limits = this.#limitsFrom(ratelimits, identity.limits);
-    return this.#showIdentity(identity);
+    return this.#identityRecord(identity);
   }
 
   deleteIdentity(ref: string) {
@@ -748,7 +748,7 @@ export class Model {
       identifier,
       limit,
       remaining: Math.max(0, limit - counter.used(this.now)),
-      // Earlier items of the call that fit are asked for together with this one.
+      // This item must fit together with the earlier items of the call that fit.
       reset: passed ? counter.admittedReset(this.now) : counter.deniedReset(this.now, limit, before + cost),
       passed,
       overrideId: override?.overrideId,
@@ -803,7 +803,7 @@ export class Model {
     return {};
   }
 
-  // What happens in the background shows nowhere but in what may be imported.
+  // The sweeper's work is visible in one way only: a hash can be imported again once its key is erased.
 
   sweep() {
     for (const key of this.keys) {
@@ -813,7 +813,7 @@ export class Model {
     }
   }
 
-  /** Verifications of an API since then, by day, key, externalId and outcome, in no order. */
+  /** Verifications of an API since a time, by day, key, externalId and outcome, in no order. */
   usage(apiId: string, since: number) {
     const rows = new Map<string, { count: number; spentCredits: number }>();
     for (const { time, key, externalId, outcome, spentCredits } of this.verifications) {

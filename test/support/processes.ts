@@ -1,4 +1,4 @@
-// Programs as they are run, each a process of its own that can be heard and stopped: above all the built server, and Redis.
+// Programs as processes whose output tests read and which they stop: mainly the built server, and Redis.
 
 import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,18 +9,18 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 
-/** A machine that does other things as well may take long to start a process. */
+/** A busy machine may take long to start a process. */
 const patienceMs = 60_000;
 
-/** Compiles what has changed. Once a file, before its first process: a build is not for a test that waits. */
+/** Compiles changed files. Call it once per test file, before the first process, so that no test waits for the build. */
 export const build = (): void => void spawnSync(process.execPath, ['bin/tollgate.mjs', '--help'], { stdio: 'ignore' });
 
 const toEnd: (() => unknown)[] = [];
 
-/** Has `endAll` run this, before what was started earlier is ended. */
+/** Registers a function for `endAll`, which calls the last registered first. */
 export const atEnd = (end: () => unknown): void => void toEnd.push(end);
 
-/** For afterEach: ends what was started, the last first, and removes its files. */
+/** For afterEach: stops the started processes, the last first, and removes their files. */
 export async function endAll(): Promise<void> {
   while (toEnd.length > 0) await toEnd.pop()!();
 }
@@ -33,21 +33,21 @@ export function temporaryDir(): string {
 
 export interface Program {
   child: ChildProcess;
-  /** All that it has written so far, to standard output and to standard error. */
+  /** What it has written so far to standard output and to standard error. */
   out: string;
   err: string;
-  /** Both of them. */
+  /** Both together. */
   printed(): string;
-  /** Resolves with what a pattern finds in its standard output; rejects with all it printed when it ends before. */
+  /** Resolves with the match of a pattern in its standard output; rejects with its output if it ends before. */
   prints(pattern: RegExp): Promise<RegExpExecArray>;
   hasEnded(): boolean;
-  /** Resolves when it has ended and all it printed is here: with its exit code, or null when a signal ended it. */
+  /** Resolves when it has ended and its output is complete: with its exit code, or null if a signal ended it. */
   ended: Promise<number | null>;
   /** Sends it a signal, if it has not ended, and resolves like `ended`. */
   stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
-/** Its standard input is empty unless `stdio` says otherwise. */
+/** Its standard input is empty unless `stdio` is given. */
 export function run(command: string, args: readonly string[], options: SpawnOptions = {}): Program {
   const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], ...options });
   let isOver = false;
@@ -76,7 +76,7 @@ export function run(command: string, args: readonly string[], options: SpawnOpti
     hasEnded,
     ended,
     stop(signal = 'SIGTERM') {
-      // Who is detached leads a group: as with Ctrl-C in a terminal, npm has the signal and so has the server below it.
+      // A detached process leads a group. As with Ctrl-C in a terminal, npm and the server below it both get the signal.
       if (!hasEnded()) process.kill(options.detached ? -child.pid! : child.pid!, signal);
       return ended;
     },
@@ -86,14 +86,14 @@ export function run(command: string, args: readonly string[], options: SpawnOpti
   return program;
 }
 
-/** Nothing of this process's environment goes in but the PATH; the port is any free one unless it is named. */
+/** Of this process's environment it has only the PATH. The port is any free one unless given. */
 export const serverEnv = (settings: Record<string, string>) => ({ PATH: process.env.PATH, PORT: '0', ...settings });
 
 /** The built server with these settings. */
 export const runServer = (settings: Record<string, string>, words: readonly string[] = ['dist/main.js']): Program =>
   run(process.execPath, words, { env: serverEnv(settings) });
 
-/** Where a program that listens on a port the system chose says it does. */
+/** The address that a program prints when it listens. */
 export const addressOf = async (program: Program): Promise<string> =>
   (await program.prints(/listens on (https?:\S+)\n/))[1]!;
 
@@ -102,13 +102,13 @@ export const portOf = async (program: Program): Promise<number> =>
 
 /** The first root key, which a server prints when its store was empty. */
 export const firstRootKeyOf = async (server: Program): Promise<string> =>
-  (await server.prints(/shown once: (root_\w+)\n/))[1]!;
+  (await server.prints(/printed only once: (root_\w+)\n/))[1]!;
 
 export interface Server extends Program {
-  /** Where it serves, `http://127.0.0.1:1234`. */
+  /** Its address, `http://127.0.0.1:1234`. */
   url: string;
   port: number;
-  /** Where its metrics are, if on a port of their own. */
+  /** The address of its metrics, if they have a port of their own. */
   metricsUrl: string | undefined;
   /** The root key that it prints when its store was empty. */
   firstRootKey(): Promise<string>;
@@ -124,13 +124,13 @@ export async function startServer(settings: Record<string, string>): Promise<Ser
   return Object.assign(server, { url, port: Number(new URL(url).port), metricsUrl, firstRootKey });
 }
 
-/** A server for tests of faults: it logs errors only, and is patient with Redis unless `settings` say otherwise. */
+/** A server for tests of faults: it logs errors only and has a long timeout for Redis, unless `settings` has others. */
 export const startTollgate = (settings: Record<string, string>) =>
   startServer({ LOG_LEVEL: 'error', REDIS_TIMEOUT_MS: '5000', ...settings });
 
 export type Alone = Awaited<ReturnType<typeof startAlone>>;
 
-/** The built server as operators run it, on an embedded Redis in a directory of its own; `umask` as a shell takes it. */
+/** The built server as operators run it, on an embedded Redis in a new directory; `umask` in octal, as in a shell. */
 export async function startAlone(settings: Record<string, string> = {}, { umask }: { umask?: string } = {}) {
   const dataDir = join(temporaryDir(), 'data');
   const env = serverEnv({ TOLLGATE_DATA_DIR: dataDir, ...settings });
@@ -146,7 +146,7 @@ export async function startAlone(settings: Record<string, string> = {}, { umask 
     dataDir,
     /** Resident memory, in bytes. */
     memory: () => 1024 * Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'utf8'))![1]),
-    /** The command line beside the server: what it prints. */
+    /** Runs the command line on the same Redis. Returns its output. */
     cli(...args: string[]): string {
       const words = ['dist/cli/index.js', ...args];
       const { stdout, stderr, status } = spawnSync(process.execPath, words, { env, encoding: 'utf8' });
@@ -156,7 +156,7 @@ export async function startAlone(settings: Record<string, string> = {}, { umask 
   });
 }
 
-/** The file of a socket is there a moment before anybody listens on it. */
+/** The file of a socket exists shortly before its process listens. */
 async function reaches(path: string): Promise<boolean> {
   const socket = connect(path);
   try {
@@ -169,7 +169,7 @@ async function reaches(path: string): Promise<boolean> {
   }
 }
 
-/** A redis-server on a socket in a directory that outlives it, with these words of configuration; resolves when it listens. */
+/** A redis-server on a socket in `dir`, which it does not remove, with these arguments; resolves when it listens. */
 export async function runRedis(
   dir: string,
   words: readonly string[] = [],
@@ -186,7 +186,7 @@ export async function runRedis(
   return Object.assign(redis, { socket, url: `unix:${socket}` });
 }
 
-/** The first redis-server or valkey-server on the PATH that knows WAITAOF, if any. */
+/** redis-server or valkey-server on the PATH, the first that has WAITAOF; undefined without one. */
 export const findNewRedis = (): string | undefined =>
   ['redis-server', 'valkey-server'].find((name) => {
     const version = / v=(\d+\.\d+)/.exec(spawnSync(name, ['--version'], { encoding: 'utf8' }).stdout ?? '')?.[1];
@@ -194,16 +194,16 @@ export const findNewRedis = (): string | undefined =>
   });
 
 export interface RedisOptions {
-  /** The program; `redis-server` unless named. */
+  /** The program; `redis-server` by default. */
   program?: string;
-  /** appendfsync, or no append-only file at all. */
+  /** The setting appendfsync, or `off` for no append-only file. */
   fsync?: 'always' | 'everysec' | 'no' | 'off';
   env?: Record<string, string>;
 }
 
 export type RedisProcess = Awaited<ReturnType<typeof startRedis>>;
 
-/** A Redis on a socket in a directory that outlives it. */
+/** A Redis on a socket in `dir`, which it does not remove. */
 export async function startRedis(
   dir: string,
   { program = 'redis-server', fsync = 'everysec', env }: RedisOptions = {},
@@ -221,7 +221,7 @@ export async function startRedis(
       () => true,
       () => false,
     );
-  while (!(await isLoaded())) await delay(10); // It refuses while it loads.
+  while (!(await isLoaded())) await delay(10); // It refuses commands while it loads its data.
   return Object.assign(redis, { admin });
 }
 

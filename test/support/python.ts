@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } 
 import { join, resolve } from 'node:path';
 
 export interface Python {
-  /** The arguments that start Python with the packages and no others. */
+  /** The arguments that start Python with these packages only. */
   args: readonly string[];
   env: { PYTHONPATH: string };
 }
@@ -14,7 +14,7 @@ export interface Python {
 const cache = resolve('node_modules/.cache/tollgate');
 const installMsMax = 180_000;
 
-/** Python with the packages of a requirements file, or why there is none. */
+/** Python with the packages of a requirements file, or the reason why it is missing. */
 export function pythonWith(requirements: string): Python | { missing: string } {
   const version = spawnSync('python3', ['-m', 'pip', '--version'], { encoding: 'utf8' });
   if (version.status !== 0) return { missing: `there is no python3 with pip: ${reasonOf(version)}` };
@@ -39,7 +39,7 @@ export function pythonWith(requirements: string): Python | { missing: string } {
       rmSync(unfinished, { recursive: true });
       return { missing: `pip could not install ${requirements}: ${reasonOf(install)}` };
     }
-    // Another test may have installed the same meanwhile.
+    // Another test may have installed the same packages meanwhile.
     if (existsSync(folder)) rmSync(unfinished, { recursive: true });
     else renameSync(unfinished, folder);
   }

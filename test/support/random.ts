@@ -1,8 +1,8 @@
-// Random choices that a seed brings back: SEED=<n> npx vitest run <file> replays a failure.
+// Random choices that a seed repeats: SEED=<n> npx vitest run <file> replays a failure.
 
 export const seed = Number(process.env.SEED ?? Date.now() % 1e6);
 
-/** A function that picks a whole number between two, both included (mulberry32). */
+/** A function that returns a random integer from min to max, both included (mulberry32). */
 export function random(seed: number): (min: number, max: number) => number {
   let state = seed;
   return (min, max) => {

@@ -1,6 +1,6 @@
 // One private Redis for the whole run: a redis-server or valkey-server from the PATH on a Unix socket in a temporary
-// directory, or else a container. It keeps nothing. No test touches a Redis that was not started here.
-// With TEST_REDIS=cluster it is a Cluster, for tests that keep to a workspace of their own.
+// directory, or else a container. It has no persistence. No test uses a Redis that was not started by the tests.
+// With TEST_REDIS=cluster it is a Cluster, for tests that use a single workspace.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,16 +14,16 @@ import { databases } from './redisUrl.ts';
 
 export { testRedisUrl } from './redisUrl.ts';
 
-/** What the embedded server sets for the compact encodings, and no persistence. */
+/** The embedded Redis's settings for compact encodings, and no persistence. */
 const settings = `--save "" --appendonly no --databases ${databases} --hash-max-listpack-value 16384`;
 
-/** Every name that matches, wherever in a Cluster it lies. */
+/** All names that match, on all nodes of a Cluster. */
 export async function namesLike(redis: RedisClient | Cluster, pattern: string): Promise<Buffer[]> {
   const nodes = redis instanceof Cluster ? redis.nodes('master') : [redis];
   return (await Promise.all(nodes.map((node) => node.keysBuffer(pattern)))).flat();
 }
 
-/** vitest's globalSetup: what it returns is run at the end. */
+/** vitest's globalSetup: vitest calls the returned function at the end. */
 export default async function setup(project: TestProject) {
   const binary = ['redis-server', 'valkey-server'].find((name) => spawnSync(name, ['--version']).status === 0);
   const { url, stop } =

@@ -1,5 +1,5 @@
-// Redis as it is run by several processes: nodes on free ports of 127.0.0.1, made into a Cluster or watched by Sentinels.
-// Everything lies in one temporary directory and is gone after `stop`.
+// Several Redis processes on free ports of 127.0.0.1, as a Cluster, or as master and replica with Sentinels. All files are in
+// one temporary directory, which `stop` removes.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,16 +13,16 @@ import { Redis, type RedisOptions } from 'ioredis';
 export interface RedisNode {
   port: number;
   process: ChildProcess;
-  /** To make faults with; never gives up. */
+  /** A connection to cause faults; it reconnects without end. */
   admin: Redis;
-  /** Runs it again after its end, on what it left. */
+  /** Starts it again after its end, on the same files. */
   restart(): void;
 }
 
 /** A master otherwise waits five seconds for more replicas that want its data. */
 const quickSync = ['--repl-diskless-sync-delay', '0'];
 
-/** A port that was free a moment ago. */
+/** A port that was free when this resolved. */
 export async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');
@@ -32,7 +32,7 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** Asks again until `isSo` answers true; rejects after `withinMs`. */
+/** Calls `isSo` again and again until it returns true; rejects after `withinMs`. */
 export async function until(what: string, withinMs: number, isSo: () => Promise<boolean>): Promise<void> {
   const startedAt = performance.now();
   while (!(await isSo().catch(() => false))) {
@@ -42,23 +42,23 @@ export async function until(what: string, withinMs: number, isSo: () => Promise<
 }
 
 /**
- * Resolves when so many replicas have what is written to the master. Redis calls a replica online, and its link up, up to a
- * second before it sends it the first write; one made master meanwhile is empty.
+ * Resolves when `replicas` replicas have the writes of the master. Redis reports a replica as online up to a second before it
+ * sends the first write. A replica that is promoted within that time is empty.
  */
 function replicated({ admin }: RedisNode, replicas: number): Promise<void> {
   return until('writes reach the replicas', 20_000, async () => {
-    // A write that needs no slot and leaves nothing.
+    // A write that needs no slot and leaves no data.
     await admin.call('FUNCTION', 'FLUSH');
     return (await admin.wait(replicas, 1000)) === replicas;
   });
 }
 
-/** Where a test's processes live: each is stopped by `stop`, whatever it was started for. */
+/** Starts Redis processes for a test. `stop` stops all of them. */
 export function redisNodes() {
   const dir = mkdtempSync(join(tmpdir(), 'tollgate-nodes-'));
   const nodes: RedisNode[] = [];
 
-  /** `redis-server` with these words of configuration; another port when somebody took ours meanwhile. */
+  /** `redis-server` with these arguments. It tries another port if its port has been taken meanwhile. */
   async function startNode(
     configuration: (port: number) => Promise<string[]> | string[] = () => [],
     connection: (port: number) => RedisOptions = (port) => ({ port }),
@@ -67,7 +67,7 @@ export function redisNodes() {
       const port = await freePort();
       const home = mkdtempSync(join(dir, 'node-'));
       const words = ['--bind', '127.0.0.1', '--dir', home, '--save', '', ...(await configuration(port))];
-      // A Sentinel writes to its configuration, and so has to have one as a file.
+      // A Sentinel writes to its configuration, so it needs one in a file.
       const file = join(home, 'node.conf');
       writeFileSync(file, '');
       const run = () => spawn('redis-server', [file, '--port', String(port), ...words], { stdio: 'ignore' });
@@ -93,7 +93,7 @@ export function redisNodes() {
     throw new Error('redis-server does not start.');
   }
 
-  /** A Cluster of three masters, each with so many replicas. `replicas` follow the masters, in their order. */
+  /** A Cluster of three masters, each with `replicasEach` replicas. `replicas` are in the order of their masters. */
   async function startCluster({ replicasEach = 0, nodeTimeoutMs = 2000, configuration = [] as string[] } = {}) {
     const count = 3 * (1 + replicasEach);
     const started = await Promise.all(
@@ -103,7 +103,7 @@ export function redisNodes() {
           'yes',
           '--cluster-node-timeout',
           String(nodeTimeoutMs),
-          // Otherwise the port and 10000, which may be beyond the last one.
+          // The default is the port + 10000, which may be above 65535.
           '--cluster-port',
           String(await freePort()),
           ...quickSync,

@@ -1,5 +1,5 @@
-// What comments and documents refer to: paths, pages, sections, anchors, and scripts of package.json. Compared with what
-// exists.
+// References of comments and documents: paths, pages, sections, anchors, and scripts of package.json. Finds those to
+// something that does not exist.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
@@ -24,7 +24,7 @@ export interface Reference {
   text: string;
 }
 
-/** The references of a file that lead nowhere. `files` are all files of the repository. */
+/** The references of a file to something that does not exist. `files` are all files of the repository. */
 export function brokenReferences(file: string, files: readonly string[], text = textOf(file)): Reference[] {
   const isPage = file.endsWith('.md');
   const broken: Reference[] = [];
@@ -71,7 +71,7 @@ const fileName = new RegExp(
   'g',
 );
 
-/** Paths below the folders of the repository, each with its anchor. One with a placeholder counts up to it. */
+/** Paths below the folders of the repository, each with its anchor. A path with a placeholder is cut off before it. */
 function* pathsIn(text: string): Generator<[path: string, anchor?: string]> {
   const pattern = new RegExp(`(?<![\\w/.@-])((?:${folders})/[\\w./-]*)(?:#([\\w-]+))?([<*…{]?)`, 'g');
   for (const { 1: found, 2: anchor, 3: placeholder } of text.matchAll(pattern)) {
@@ -83,7 +83,7 @@ function* pathsIn(text: string): Generator<[path: string, anchor?: string]> {
 const isThere = (path: string, files: readonly string[]) =>
   files.some((file) => file === path || file.startsWith(`${path.replace(/\/$/, '')}/`));
 
-/** The anchors of a page, made of its headings as GitHub makes them. */
+/** The anchors that GitHub makes of a page's headings. */
 const anchorsOf = (page: string) =>
   [...textOf(page).matchAll(/^#+ (.+)$/gm)].map((match) =>
     match[1]!

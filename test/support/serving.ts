@@ -1,4 +1,4 @@
-// A server on a real socket in this process, for tests that hold its clock.
+// A server on a real socket in this process, for tests that set its clock.
 
 import { pino } from 'pino';
 import { loadConfig } from '../../src/config.ts';
@@ -7,7 +7,7 @@ import { Metrics } from '../../src/metrics.ts';
 import { serve } from '../../src/serve.ts';
 import type { Store } from '../../src/store/store.ts';
 
-/** On a free port of 127.0.0.1, as an empty environment sets it up, and silent. */
+/** On a free port of 127.0.0.1, with the default settings and without a log. */
 export async function serveStore(store: Store): Promise<Server & { url: string }> {
   const log = pino({ level: 'silent' });
   const metrics = new Metrics();

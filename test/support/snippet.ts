@@ -1,4 +1,4 @@
-// Lua of a few lines on top of the includes, run as it stands in the run's Redis: how the tests reach what scripts share.
+// Runs a few lines of Lua with includes in the tests' Redis, so that tests can call functions that scripts share.
 
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll } from 'vitest';
@@ -8,7 +8,7 @@ import { testRedisUrl } from './redis.ts';
 
 const lua = (path: string) => readFileSync(new URL(`../../lua/${path}.lua`, import.meta.url), 'utf8');
 
-/** Call in the body of a test file. */
+/** Call it at the top level of a test file. */
 export function snippets() {
   const state = {} as { redis: RedisClient };
   beforeAll(async () => {
@@ -21,7 +21,7 @@ export function snippets() {
       return state.redis;
     },
 
-    /** Runs `body`, which sees the includes, KEYS[1] (a workspace's name) and ARGV. */
+    /** Runs `body`, which can use the includes, KEYS[1] (a workspace's name) and ARGV. */
     async run(
       includes: readonly string[],
       body: string,
@@ -33,7 +33,7 @@ export function snippets() {
       try {
         return await state.redis.eval(script.source, 1, workspace, ...args);
       } catch (cause) {
-        // Not with its cause, which would print the whole script.
+        // Without its cause, which would print the whole script.
         throw new Error(locate(script, (cause as Error).message));
       }
     },

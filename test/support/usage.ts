@@ -1,4 +1,4 @@
-// Histories of keys, as lua/include/usage.lua writes them, for tests that cannot wait until they came about.
+// Usage histories of keys in the format of lua/include/usage.lua, for tests that cannot wait until the server writes them.
 
 import { workspaceKey } from '../../src/store/keyspace.ts';
 import { outcomesCounted } from '../../src/store/layout.ts';
@@ -16,7 +16,7 @@ function hourEntry(hour: number): Buffer {
 
 const monthOf = (hour: number) => new Date(hour * 3_600_000).toISOString().slice(0, 7).replace('-', '');
 
-/** The records that hold these hours (since 1970) of a key. */
+/** The records of these hours (since 1970) of a key. */
 export function keyRecordsOf(workspaceId: string, keyId: string, hours: readonly number[]) {
   const months = new Map<string, number[]>();
   for (const hour of hours) {

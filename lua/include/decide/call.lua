@@ -1,11 +1,11 @@
--- The arguments of a call of decide, and what its items share. Only begin_call and add_work change these variables; the files named
--- below fill the tables.
+-- The arguments of a call of decide, and the data that its items share. Only begin_call and add_work change these variables; the
+-- files named below fill the tables.
 
 -- @include "include/names"
 
 -- The arguments, see the header of lua/decide.lua.
 local call_workspace, call_retention, call_digests, call_items
--- The beginning of the names of key records.
+-- The prefix of the names of key records.
 local call_key_records
 local call_bounds, call_tags_max, call_tag_bytes_max, call_identifiers_max, call_records_max
 -- The time in milliseconds; its hour and day since 1970, and its hour of the day (`00` to `23`).

@@ -1,4 +1,4 @@
--- Limits of a verification: which apply, whether they pass, and what is charged.
+-- Limits of a verification: finds those that apply, checks them, and charges them.
 --
 -- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The variables and
 -- tables here are used again for every item, because a table for each limit of each verification would be most of the work.
@@ -172,7 +172,7 @@ local function check_limits(requested)
   end
 end
 
--- Checks limits and balance of a verification that nothing else refuses. Returns its outcome; nil and a refusal; or nil when
+-- Checks limits and balance of a verification that no earlier check refused. Returns its outcome; nil and a refusal; or nil when
 -- windows have to be settled first.
 local function check_limits_and_balance(requested, is_affordable)
   charge_allowed, charge_exceeded = is_affordable, false

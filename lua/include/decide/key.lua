@@ -15,7 +15,7 @@ local key_limits_at, key_tail_at
 local key_linked_id, key_external_id = '', ''
 -- The state of the identity, nil when there is none.
 local key_identity
--- {state, name, meta} and {state, meta}: read together with the states where the server has no snapshot.
+-- {state, name, meta} and {state, meta}: read together with the states if the server has no snapshot.
 local key_display, key_identity_display
 
 -- The flags of a state by their number. Each table is created once, which saves 7 % of Redis's instructions per verification
@@ -29,7 +29,7 @@ local function flags_of(number)
   return flags
 end
 
--- Where a state has the id of its identity.
+-- The position of the identity's id in a state.
 local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
 
 -- Loads a key by its digest. `has_snapshot`: the server has a snapshot, of any version. Returns false when there is no such key, or

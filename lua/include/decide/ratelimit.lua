@@ -23,9 +23,9 @@ local function cache_namespace(name, namespace)
   return namespace
 end
 
--- The counter of a check, from `counters` by name: {name, before (its bytes in Redis), bytes (to write), duration, asked (cost of the
--- checks so far that fit)} and, after a check, total, first_live and oldest of window_charge. In a namespace that `is_new`
--- there is nothing to read.
+-- The counter of a check, from `counters` by name: {name, before (its bytes in Redis), bytes (to write), duration, asked (cost of
+-- the checks so far that fit)} and, after a check, total, first_live and oldest of window_charge. Nothing is read for a namespace
+-- that `is_new`.
 local function counter_of(counters, namespace, check, is_new)
   local name = window_at(call_workspace, namespace.id16, window_member(check.duration, check.identifier))
   local counter = counters[name]
@@ -46,8 +46,8 @@ local function counter_of(counters, namespace, check, is_new)
   return counter
 end
 
--- Refuses a root key without `limits_all` that may not check limits of a namespace, or one that may not create it when it does not
--- exist (nil). Returns a refusal or nil.
+-- Refuses a root key without `limits_all` that may not check limits of a namespace, or that may not create a namespace that does
+-- not exist (nil). Returns a refusal or nil.
 local function refused_namespace(root, name, namespace)
   if not namespace then
     if string.sub(name, 1, 5) == 'rlns_' then return refuse('namespace_not_found', name) end
@@ -76,7 +76,7 @@ local function read_checks(position, count, root)
     if not namespace and not missing[namespace_name] then
       missing[namespace_name], missing[#missing + 1] = true, namespace_name
     end
-    -- With all fields from the start, because a table that grows is allocated again.
+    -- Created with all fields, because Lua allocates a table again when it grows.
     checks[index] = {
       cost = cost,
       limit = limit,

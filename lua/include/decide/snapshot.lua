@@ -1,5 +1,5 @@
 -- The snapshot of a key: the cacheable part of a verification, returned only when the server's version is out of date. With more
--- keys than a server caches these are most verifications, so it is packed as one string.
+-- keys than a server caches, most verifications return one, so it is packed as one string.
 
 -- @include "include/decide/call"
 -- @include "include/decide/key"

@@ -14,8 +14,8 @@ local function add_total(record, field, amount, bounded_by)
   fields[field] = (fields[field] or 0) + amount
 end
 
--- Removes counts of identifiers that are new today and exceed the limit; returns their number. It uses the replies of commands that
--- write, because nothing is read after the first write.
+-- Removes new counts of identifiers beyond the limit of the day; returns their number. It uses the replies of commands that write,
+-- because nothing is read after the first write.
 local function bound_identifiers(record, fields, identifiers)
   local new, count = {}, 0
   for _, field in ipairs(fields) do
@@ -45,8 +45,8 @@ local function bound_identifiers(record, fields, identifiers)
   return left_out
 end
 
--- Adds the totals of this call to a record. Counts by tag that are new today and exceed the limit are left out, with the credits of
--- their fields. Returns the number of counts by identifier and by tag that were left out.
+-- Adds the totals of this call to a record. New counts by tag beyond the limit of the day are left out, with the credits of their
+-- fields. Returns the number of counts by identifier and by tag that were left out.
 local function write_total(record, fields, bounded_by)
   local new, tags, spent = {}, bounded_by and bounded_by.tags, bounded_by and bounded_by.spent or {}
   local tags_left_out = 0

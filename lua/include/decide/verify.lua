@@ -13,7 +13,7 @@
 -- @include "include/names"
 -- @include "include/usage"
 
--- The request of a verification: what it asks for besides its key. Shared: treat as immutable.
+-- The request of a verification without its key. Cached and shared: treat as immutable.
 local function request_of(text)
   local request = memo[text]
   if not request then
@@ -35,7 +35,7 @@ local function refilled(digest, balance, due)
   return balance, due
 end
 
--- The outcome without limits and balance.
+-- The outcome by the checks before those of limits and balance.
 local function precheck(request, text)
   if not key_flags.enabled then return DISABLED end
   if call_now >= key_expires then return EXPIRED end
@@ -90,7 +90,7 @@ local function verify(position, last, root_index)
   local dependencies = key_identity and string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH) or ''
   if flags.permissions then dependencies = dependencies .. rbac_version() end
   if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then
-    -- Once per call: otherwise many verifications of a key that is not cached would each return its snapshot.
+    -- Returned once per call. Otherwise many verifications of a key that is not cached would each return its snapshot.
     is_sent = api.snapshots[digest]
     if not is_sent then snapshot = pack_snapshot(dependencies) end
   end

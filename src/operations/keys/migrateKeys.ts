@@ -5,7 +5,7 @@ import { invalid, metaText } from '../rules.ts';
 import { ApiId, Fields } from '../schemas.ts';
 import { checkNewKey, newKeyFields, newKeyOf, newKeyRefused } from './newKey.ts';
 
-/** One script imports all keys of a call while other requests wait. This many permissions, roles and limits take it tens of ms. */
+/** Maximum permissions, roles and limits of a call. One script imports them in tens of ms, while all other requests wait. */
 const partsMax = 10_000;
 const slugsMax = 1000;
 

@@ -81,7 +81,7 @@ export const verifyKey = decides({
     verify(input, rootKey, store).then((verified) => printVerified(verified, input.ratelimits)),
 });
 
-/** Decides; used by the gateway check as well. Throws synchronously for what a schema cannot express. */
+/** Verifies a key, also for the gateway check. Throws synchronously if input breaks a rule that the schema cannot express. */
 export function verify(
   { key, permissions, credits, ratelimits, tags }: Static<typeof input>,
   rootKey: PresentedRootKey,
@@ -123,7 +123,7 @@ function checkRatelimits(ratelimits: NamedLimits) {
   }
 }
 
-/** Prints a verification around the text of the snapshot, which was printed when its version was first used. */
+/** Prints a response. The text of its snapshot was printed when the snapshot's version was first used. */
 function printVerified(
   { outcome, snapshot, credits, ratelimits }: Verified,
   requested: NamedLimits | undefined,

@@ -33,7 +33,7 @@ export async function readAll<Item, Reply>(
   return replies;
 }
 
-/** The members of a sorted set, in no order; some may come twice. */
+/** The members of a sorted set, in no order. Some may be repeated. */
 export async function* membersOf(redis: RedisClient, list: string): AsyncGenerator<Buffer> {
   let cursor = '0';
   do {

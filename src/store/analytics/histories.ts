@@ -16,7 +16,7 @@ const keysMax = 50_000;
 const hoursMax = 2_000_000;
 /** Months of keys that one script reads. */
 const monthsStep = 200;
-/** Bytes that one script reads: the server adds them up in some milliseconds. A month of a key has up to 57 KB. */
+/** Bytes that one script reads, which the server adds up in a few milliseconds. A month of a key has up to 57 KB. */
 const bytesStep = 32_768;
 
 /** Counts of verifications by key and externalId. */
@@ -70,7 +70,7 @@ async function* historiesOf(
   }
 }
 
-/** The keys (without `key_`) that may have counts of a query, deleted ones included; of all APIs when it names an identity. */
+/** The keys (without `key_`) that a query may count, including deleted ones. With an identity, keys of all APIs. */
 async function keysOf(
   context: StoreContext,
   workspaceId: string,
@@ -93,7 +93,7 @@ async function keysOf(
   return [...keys];
 }
 
-/** The keys of an identity and of deleted identities with its externalId, and keys that once were theirs. */
+/** The present and former keys of all identities with this externalId, including deleted identities. */
 async function keysOfIdentity(context: StoreContext, workspaceId: string, externalId: string): Promise<string[]> {
   const { redis, scripts } = context;
   const keys = new Set<string>();
@@ -109,7 +109,7 @@ async function keysOfIdentity(context: StoreContext, workspaceId: string, extern
       after = next;
     }
   }
-  // First, so that an identity that is deleted meanwhile is among the former ones.
+  // The existing identity is read first. If it is deleted meanwhile, it is in the list that is read next.
   await addKeysOf('');
   const identities: string[] = [];
   const former = formerMembersKey(workspaceKey(workspaceId), externalId);
@@ -122,7 +122,7 @@ async function keysOfIdentity(context: StoreContext, workspaceId: string, extern
   return [...keys];
 }
 
-/** Refuses the query when more is taken than there is. */
+/** Counts the keys that a query reads, and refuses the query beyond a maximum. */
 class Limit {
   #left: number;
 
@@ -135,15 +135,15 @@ class Limit {
     if (this.#left < 0) throw tooMuch();
   }
 
-  /** Before they are read. */
+  /** Counts the members of a list. Called before they are read. */
   async takeMembers({ redis }: StoreContext, list: string) {
     this.take(await orStoreError(redis.zcard(list)));
   }
 }
 
 /**
- * The hours of a history, as usage_entry of lua/include/usage.lua packs them, each with the offset at which it ends. `counted` is by
- * outcome, in the order of `outcomes`.
+ * The hours of a history, as usage_entry of lua/include/usage.lua packs them, each with the offset of its end. `counted` has the
+ * counts in the order of `outcomes`.
  */
 export function* readHistory(history: Buffer) {
   for (let at = 0; at < history.length; ) {

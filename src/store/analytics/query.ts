@@ -40,7 +40,7 @@ export interface NamespaceCount {
   blocked: number;
 }
 
-/** Receives the counts of a query one by one, in no order. An hour may come in several parts. */
+/** Receives the counts of a query one by one, in no order. The counts of an hour may be in several parts. */
 export type Visit<Count> = (count: Count) => void;
 
 /** Limit of records that a query reads: totals of a day, months of a key, counts by tag. */

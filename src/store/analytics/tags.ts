@@ -41,7 +41,7 @@ export async function countByTag(
   }
 }
 
-/** A count, or credits spent: these have a field of their own, whose name has `s` before that of the count. */
+/** A count, or spent credits. Credits are in another field, whose name is that of the count after an `s`. */
 function readTagCount(apiId: string, day: string, name: Buffer, amount: number): UsageCount {
   const isSpent = name[0] === 's'.charCodeAt(0);
   const { hourOfDay, outcome, key24, externalId, tag } = tagField.read(new Reader(isSpent ? name.subarray(1) : name));

@@ -21,10 +21,10 @@ import {
 const totalsStep = 50;
 
 interface DayTotals {
-  /** Of the id, in `ids`. */
+  /** The index of the id in `ids`. */
   index: number;
   day: string;
-  /** By field. */
+  /** Counts by field. */
   counts: Map<string, number>;
 }
 

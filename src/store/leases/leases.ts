@@ -237,7 +237,9 @@ export class Leases {
    * left is settled.
    */
   async recall(workspaceId?: string, numbers?: ReadonlySet<number>): Promise<void> {
-    const holders = [...this.#holders.values()].filter((holder) => (workspaceId ?? holder.workspaceId) === holder.workspaceId);
+    const holders = [...this.#holders.values()].filter(
+      (holder) => (workspaceId ?? holder.workspaceId) === holder.workspaceId,
+    );
     await Promise.all(holders.map((holder) => this.#recall(holder, numbers)));
   }
 

@@ -23,7 +23,6 @@ interface RecallOptions {
   recall: (workspaceId: string, numbers: ReadonlySet<number> | undefined) => Promise<void>;
 }
 
-
 interface Waiting {
   sessions: Set<string>;
   finish: () => void;

@@ -3,7 +3,7 @@
 import schemathesis
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-# What a refusal says, and why JSON Schema does not say it.
+# A part of the error's text for each rule, and the reason why JSON Schema cannot state the rule.
 RULES = {
     "is not a cursor of this list": "a cursor is opaque",
     "permissions_query_syntax": "a permission query is a language",
@@ -31,8 +31,8 @@ def valid_data_is_accepted(ctx, response, case):
 
 @schemathesis.hook
 def filter_case(context, case):
-    # Headers that the document does not name are the end user's, which a gateway may pass on: they are never refused.
+    # Unknown headers are never refused, because a gateway may pass on those of the end user.
     if "x-schemathesis-unknown-property" in case.headers:
         return False
-    # An empty header is one that is left out, as the description says.
+    # An empty header counts as absent, as the description states.
     return case.path != "/v2/gateway/check" or "" not in case.headers.values()

@@ -1,4 +1,4 @@
-// lua/include/calendar.lua against the calendar of JavaScript, which knows nothing of it.
+// Compares lua/include/calendar.lua with JavaScript's calendar.
 
 import { expect, test } from 'vitest';
 import { snippets } from '../../support/snippet.ts';
@@ -7,7 +7,7 @@ const { run } = snippets();
 const dayMs = 86_400_000;
 const years = Array.from({ length: 2100 - 1970 + 1 }, (_, index) => 1970 + index);
 
-/** Answers refill_after for each pair of a moment and a refill day. */
+/** Returns refill_after for each pair of a time and a refill day. */
 const refillsAfter = (pairs: readonly (readonly [now: number, refillDay: number])[]) =>
   run(
     ['clock', 'calendar'],
@@ -21,7 +21,7 @@ const refillsAfter = (pairs: readonly (readonly [now: number, refillDay: number]
 const refillMoment = (year: number, month: number, refillDay: number) =>
   Date.UTC(year, month, Math.min(refillDay, new Date(Date.UTC(year, month + 1, 0)).getUTCDate()));
 
-/** The plainest answer: the first of the refill moments, month by month, that lies ahead. */
+/** The model: the first refill time in the future, searched month by month. */
 function expected(now: number, refillDay: number): number {
   const date = new Date(now);
   const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()];
@@ -66,7 +66,7 @@ test.each([
   expect(await refillsAfter([[Date.parse(now), refillDay]])).toEqual([Date.parse(due)]);
 });
 
-test('every day lies in its year and month, and every month begins on its day', async () => {
+test('every day is in its year and month, and every month begins on its day', async () => {
   for (const year of years) {
     const days: number[] = [];
     for (let at = Date.UTC(year, 0, 1); at < Date.UTC(year + 1, 0, 1); at += dayMs) days.push(at / dayMs);

@@ -1,5 +1,5 @@
-// lua/include/counters.lua: what counts for a key or an identity beside its record is bounded in number and in time, and goes
-// with its owner.
+// lua/include/counters.lua: the counters next to the record of a key or an identity are limited in number and expire, and they
+// are removed with their owner.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { workspaceKey } from '../../../src/store/keyspace.ts';
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(async () => void (await redis.quit()));
 
-/** Counters of this owner, and the list of them: their names below the workspace. */
+/** The counters of an owner and their list, by their names after the workspace. */
 const countersOf = async (id: string) => {
   const workspace = workspaceKey(tollgate.workspaceId);
   const owner = id.slice(id.indexOf('_') + 1);
@@ -27,7 +27,7 @@ const countersOf = async (id: string) => {
 };
 const adHoc = (from: number, count: number, duration = hourMs) =>
   Array.from({ length: count }, (_, index) => ({ name: `limit ${from + index}`, limit: 5, duration }));
-/** Counters of its own for a key: these many, made by as few requests as can be. */
+/** Charges this many ad hoc counters of a key, with as few requests as possible. */
 async function charge(key: string, count: number) {
   for (let from = 0; from < count; from += 50) {
     const answer = await ok('keys.verifyKey', { key, ratelimits: adHoc(from, Math.min(50, count - from)) });
@@ -45,7 +45,7 @@ describe('counters are removed', () => {
     const other = await createKey({ apiId });
     await charge(key, 3);
     await charge(other.key, 1);
-    // Off the key, and waiting for its limit to come back.
+    // Removed from the key. Its counter is kept in case the limit is added again.
     await ok('keys.updateKey', { keyId, ratelimits: null });
     expect(await countersOf(keyId)).toHaveLength(3 + 1 + 1);
     await ok('keys.deleteKey', { keyId, permanent });
@@ -74,17 +74,17 @@ describe('counters are removed', () => {
     const steps = [await left()];
     while (await tollgate.store.sweep.purge(tollgate.workspaceId)) steps.push(await left());
     expect(await left()).toBe(0);
-    // Two keys each, three times; all of them are no more than a key may have and one more key.
+    // Two keys in each of three steps. Together they have one counter more than a key may have.
     expect(steps).toEqual([3005, 3 * 601, 601]);
   });
 
-  test('by themselves, a minute and a 64th after the last charge could have left; their list a day later', async () => {
+  test('by expiry, a minute after the last charge leaves at the latest; their list a day later', async () => {
     const { keyId, key } = await createKey({
       ratelimits: [{ name: 'long', limit: 5, duration: 1000 * dayMs, autoApply: true }],
     });
     await ok('keys.verifyKey', { key, ratelimits: adHoc(0, 1, 30 * dayMs) });
     await ok('keys.verifyKey', { key, ratelimits: adHoc(1, 1) });
-    // A counter that waits for a limit of years waits no longer than one of a month.
+    // A counter that is kept for a limit of years expires like one of a month.
     await ok('keys.updateKey', { keyId, ratelimits: [] });
     const workspace = workspaceKey(tollgate.workspaceId);
     const ttls = await Promise.all((await countersOf(keyId)).map((name) => redis.pttl(`${workspace}:${name}`)));
@@ -105,7 +105,7 @@ describe('counters are removed', () => {
     const asked = { key, ratelimits: adHoc(0, 1, 30 * dayMs) };
     await ok('keys.verifyKey', asked);
     const list = `${workspaceKey(tollgate.workspaceId)}:wo:${keyId.slice(4)}`;
-    // As if a month had passed for Redis, nearly.
+    // Sets the expiry as if nearly a month had passed for Redis.
     await redis.pexpire(list, 2000);
     await ok('keys.verifyKey', asked);
     expect(await redis.pttl(list)).toBeGreaterThan(30 * dayMs);
@@ -113,7 +113,7 @@ describe('counters are removed', () => {
 });
 
 describe('a key has at most a thousand counters', () => {
-  test('one more is refused by the field, and nothing is charged; those there are count on', async () => {
+  test('one more is refused by its field, and nothing is charged; existing ones still count', async () => {
     const { keyId, key } = await createKey({ credits: { remaining: 100 } });
     await charge(key, 1000);
     const before = await ok('keys.getKey', { keyId });
@@ -128,7 +128,7 @@ describe('a key has at most a thousand counters', () => {
     ]);
     expect(await ok('keys.getKey', { keyId })).toEqual(before);
     expect((await ok('keys.verifyKey', { key, ratelimits: adHoc(0, 1) })).ratelimits).toMatchObject([{ remaining: 3 }]);
-    // To look needs no counter.
+    // A check at cost 0 needs no counter.
     const look = adHoc(1000, 1).map((limit) => ({ ...limit, cost: 0 }));
     expect((await ok('keys.verifyKey', { key, ratelimits: look })).ratelimits).toMatchObject([{ remaining: 5 }]);
     expect(await countersOf(keyId)).toHaveLength(1000 + 1);
@@ -148,13 +148,13 @@ describe('a key has at most a thousand counters', () => {
       }
       return false;
     };
-    // All but that one are there by Redis's clock, which has not moved on.
+    // By Redis's own clock, which the test does not set, only that one has expired.
     clock.advance(2 * hourMs);
     expect(await made()).toBe(true);
     expect((await call('keys.verifyKey', { key, ratelimits: adHoc(1001, 1) })).status).toBe(400);
   });
 
-  test('a limit that is taken off a key which has as many is forgotten', async () => {
+  test('the counter of a limit that is removed from a key with a thousand counters is not kept', async () => {
     const { keyId, key } = await createKey({
       ratelimits: [{ name: 'own', limit: 50, duration: 1000, autoApply: true }],
     });

@@ -25,7 +25,7 @@ const newApi = async () => (await ok('apis.createApi', { name: 'test' })).apiId;
 const idOf = async (externalId: string) => (await ok('identities.getIdentity', { identity: externalId })).id;
 const remove = (keyId: string, permanent = false) => ok('keys.deleteKey', { keyId, permanent });
 
-/** The ids that all pages of an identity's keys in an API hold, one after the other. */
+/** The ids on all pages of an identity's keys in an API, in order. */
 async function list(apiId: string, externalId: string, limit = 100): Promise<string[]> {
   const keyIds: string[] = [];
   let cursor: string | undefined;
@@ -39,7 +39,7 @@ async function list(apiId: string, externalId: string, limit = 100): Promise<str
   return keyIds;
 }
 
-/** The key in the record of an identity, and those in its list. */
+/** The key in an identity's record, and the keys in its list. */
 async function layout(externalId: string, identityId: string) {
   const workspace = workspaceKey(app.workspaceId);
   const [inRecord, inList] = await Promise.all([
@@ -51,7 +51,7 @@ async function layout(externalId: string, identityId: string) {
 }
 
 describe('where an identity’s keys are stored', () => {
-  test('the first in the record, others in the list, and each stays where it is', async () => {
+  test('the first in the record, others in the list, and none moves', async () => {
     const [externalId, apiId] = [newName(), await newApi()];
     const first = await createKey({ apiId, externalId });
     const identityId = await idOf(externalId);
@@ -89,7 +89,7 @@ describe('where an identity’s keys are stored', () => {
     await ok('keys.updateKey', { keyId, externalId: other });
     expect(await layout(one, await idOf(one))).toEqual({ record: undefined, list: [] });
     expect(await layout(other, await idOf(other))).toEqual({ record: keyId, list: [] });
-    // The same link again does not make it twice.
+    // A second link to the same identity adds no entry.
     await ok('keys.updateKey', { keyId, externalId: other });
     expect(await layout(other, await idOf(other))).toEqual({ record: keyId, list: [] });
     await ok('keys.updateKey', { keyId, externalId: null });
@@ -109,7 +109,7 @@ describe('where an identity’s keys are stored', () => {
     }
   });
 
-  test('a key of a deleted identity takes nothing from the one that has its name now', async () => {
+  test('a key of a deleted identity does not affect a new identity with the same externalId', async () => {
     const [externalId, apiId] = [newName(), await newApi()];
     const old = await createKey({ apiId, externalId });
     const oldId = await idOf(externalId);
@@ -130,7 +130,7 @@ describe('listed by externalId', () => {
       if (index % 2 === 0) await createKey({ apiId: other, externalId });
       clock.advance(index % 2);
     }
-    // Whichever key has left comes back into the record, before, among or after those in the list.
+    // A key that was unlinked gets into the record again, before, among or after those in the list.
     for (const keyId of keyIds) {
       const { record } = await layout(externalId, await idOf(externalId));
       if (record !== keyId) {
@@ -147,14 +147,14 @@ describe('listed by externalId', () => {
 });
 
 describe('usage by externalId', () => {
-  /** Of each of its keys, in order, how often it was verified. */
+  /** The number of verifications of each of its keys, in order. */
   async function usageOf(externalId: string) {
     const [start, end] = [clock.now - hourMs, clock.now + hourMs];
     const counts = await ok('analytics.getVerifications', { externalId, groupBy: ['keyId'], start, end });
     return counts.map(({ keyId, count }) => [keyId!, count] as const).sort();
   }
 
-  test.each([1, 2])('of %i keys, while the identity is there, deleted, and made anew', async (count) => {
+  test.each([1, 2])('of %i keys, while the identity exists, is deleted, and is created again', async (count) => {
     const [externalId, apiId] = [newName(), await newApi()];
     const keyIds: string[] = [];
     for (let index = 0; index < count; index++) {
@@ -177,7 +177,7 @@ test(`no key is lost, listed twice or in two identities (SEED=${seed})`, async (
   const oneOf = <Item>(items: readonly Item[]): Item => items[pick(0, items.length - 1)]!;
   const people = [newName(), newName(), newName()];
   const apiIds = [await newApi(), await newApi()];
-  /** The keys there are, and whose they are. */
+  /** The existing keys, with their identities. */
   const keys = new Map<string, { apiId: string; externalId: string | undefined }>();
 
   for (let step = 0; step < 150; step++) {

@@ -1,4 +1,4 @@
-// lua/include/ids.lua: what must hold of ids and versions however the clock behaves.
+// lua/include/ids.lua: the rules for ids and versions, for any behaviour of the clock.
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -16,7 +16,7 @@ interface Take {
 }
 
 let workspaces = 0;
-/** Takes stamps again and again in a fresh workspace whose sequence starts at `sequence`. */
+/** Takes many stamps in a new workspace whose sequence starts at `sequence`. */
 async function take(sequence: number, takes: readonly Take[]) {
   const workspace = `tg:{ids${process.env.VITEST_POOL_ID}_${++workspaces}}`;
   const [ids, versions] = (await run(
@@ -38,7 +38,7 @@ async function take(sequence: number, takes: readonly Take[]) {
   return { ids, versions };
 }
 
-/** A clock that mostly creeps on, and at times jumps ahead or back. */
+/** A clock that mostly advances slowly, and sometimes jumps ahead or back. */
 const histories = fc
   .array(
     fc.record({
@@ -59,7 +59,7 @@ const histories = fc
     });
   });
 
-/** Where a workspace's sequence may start (store/workspaces.ts), with the places where its lower digits roll over. */
+/** Start values of a workspace's sequence (src/store/workspaces.ts), including those just before the lower digits roll over. */
 const sequences = fc.oneof(
   fc.integer({ min: 0, max: 2 ** 46 }),
   fc.integer({ min: 1, max: 2 ** 14 }).map((n) => n * 65_536 - 3),
@@ -80,7 +80,7 @@ test('ids ascend with creation and versions never repeat, also when the clock st
   );
 });
 
-test('no version repeats while the clock stands still or is behind, however many are taken', async () => {
+test('no version repeats while the clock stops or is behind, for any number of versions', async () => {
   for (const sequence of [0, 65_530]) {
     const takes = Array.from({ length: 280 }, (_, index) => ({ now: noonMs - index, ids: 0, versions: 500 }));
     const { versions } = await take(sequence, takes);
@@ -96,7 +96,7 @@ test('the first half of an id is the time of its creation, in base58', async () 
   expect(ids.map(timeOf)).toEqual([noonMs, noonMs]);
 });
 
-/** Ids packed and unpacked again, and the time in each; false where there is none. */
+/** Packs ids and unpacks them again, with the time in each; false for a text that is no id. */
 async function pack(ids: readonly string[]) {
   const hex = `string.gsub(packed, '.', function(c) return string.format('%02x', string.byte(c)) end)`;
   return (await run(
@@ -112,7 +112,7 @@ async function pack(ids: readonly string[]) {
   )) as [hex: string, unpacked: string, time: string][];
 }
 
-test('an id packed in twelve bytes sorts as it does itself, and is read by both sides', async () => {
+test('an id packed in twelve bytes sorts like the id, and TypeScript and Lua read it', async () => {
   const anyId = fc.string({ unit: fc.constantFrom(...base58), minLength: 16, maxLength: 16 });
   await fc.assert(
     fc.asyncProperty(fc.array(anyId, { minLength: 2, maxLength: 50 }), async (some) => {

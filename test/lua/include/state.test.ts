@@ -1,5 +1,5 @@
-// lua/include/state.lua and replace_limits: what is packed is read back to the last bit, and replacing a key's limits
-// loses no id and no count.
+// lua/include/state.lua and replace_limits: packed values are read back exactly, and replacing a key's limits loses no id and
+// no count.
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -10,7 +10,7 @@ const { run } = snippets();
 const includes = ['state', 'limits'];
 
 const hex = (text: string) => Buffer.from(text, 'latin1').toString('hex');
-/** Bytes travel as hex: cjson wants text. */
+/** Bytes are passed as hex, because cjson needs text. */
 const bytesOfHex = `local function bytes(hex) return (string.gsub(hex, '..', function(c) return string.char(tonumber(c, 16)) end)) end
   local function hex(bytes) return (string.gsub(bytes, '.', function(c) return string.format('%02x', string.byte(c)) end)) end`;
 
@@ -48,7 +48,7 @@ const states = fc.record({
   limits,
 });
 
-/** Strings as hex and numbers as decimal text, which is what the snippets take and answer. */
+/** Strings as hex and numbers as decimal text, as the snippets expect and return them. */
 const asText = (value: unknown): unknown => {
   if (typeof value === 'string') return hex(value);
   if (typeof value === 'number') return String(value);
@@ -114,7 +114,7 @@ test('an identity is read as it was packed', async () => {
   );
 });
 
-/** One list of limits after another; between two of them some counters are charged: they get a window of their own. */
+/** Replaces the limits several times, and charges some counters in between: these get a window. */
 const replacements = fc.array(
   fc.record({
     wanted: fc.uniqueArray(
@@ -133,7 +133,7 @@ const replacements = fc.array(
 
 let workspaces = 0;
 
-test('replacing limits keeps the id of a name, and the count of a name and duration, also of one that was away', async () => {
+test('replacing limits keeps the id of a name, and the count of a name and duration, also of one that was removed meanwhile', async () => {
   await fc.assert(
     fc.asyncProperty(replacements, async (steps) => {
       const found = (await run(

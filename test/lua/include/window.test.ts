@@ -1,5 +1,5 @@
-// lua/include/window.lua, as ratelimits.limit and keys.verifyKey use it, against the plainest sliding-window log.
-// A failure prints its seed and the smallest history that fails.
+// lua/include/window.lua, through ratelimits.limit and keys.verifyKey, compared with a simple sliding-window log. A failure
+// prints its seed and the smallest history that fails.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -21,17 +21,17 @@ interface Answer {
 }
 
 interface Charged extends Admitted {
-  /** How far the clock had moved forward, in all, when this was charged. */
+  /** The total forward movement of the clock when this was charged. */
   at: number;
-  /** The same at the last look that followed a step back: from there on it may count for a whole duration. */
+  /** The same at the first check after the last step back. From there on it may count for a whole duration. */
   since: number;
 }
 
-/** A counter that also keeps what no longer counts, for the promise, in which no sub-window appears. */
+/** A counter that also keeps entries that no longer count, to check the promise, which does not mention sub-windows. */
 class Log extends Counter {
   readonly charges: Charged[] = [];
   #now = Number.NEGATIVE_INFINITY;
-  /** How far the clock has moved forward, in all: the one time that a step back does not turn back. */
+  /** The total forward movement of the clock. A step back does not decrease it. */
   #moved = 0;
 
   override counted(now: number): Admitted[] {
@@ -51,7 +51,7 @@ class Log extends Counter {
     return this.used(now) + cost <= limit;
   }
 
-  /** The response to a check that was decided. */
+  /** The response to a check with this decision. */
   response(now: number, limit: number, cost: number, passed: boolean): Answer {
     const reset = passed ? this.admittedReset(now) : this.deniedReset(now, limit, cost);
     return { passed, remaining: Math.max(0, limit - this.used(now)), reset };
@@ -63,12 +63,12 @@ class Log extends Counter {
     return this.response(now, limit, cost, passed);
   }
 
-  /** While the clock moves on by the duration, no more than the limit is admitted. */
+  /** While the clock advances by the duration, at most the limit is admitted. */
   expectNeverMoreThan(limit: number) {
     for (let first = 0; first < this.charges.length; first++) {
       let units = 0;
       for (let last = first; last < this.charges.length; last++) {
-        // Both moments are cut to milliseconds, so the interval may be a fraction shorter than it looks.
+        // Both times are cut off to milliseconds, so the real interval may be a fraction longer.
         if (this.charges[last]!.at - this.charges[first]!.at > this.duration) break;
         units += this.charges[last]!.units;
         if (units > limit) expect({ first, last, units }).toEqual({ first, last, units: `at most ${limit}` });
@@ -76,7 +76,7 @@ class Log extends Counter {
     }
   }
 
-  /** Units that must count now by the promise, and units that may. */
+  /** The units that must count now by the promise, and the units that may count. */
   mustCount(now: number): [atLeast: number, atMost: number] {
     const late = Math.max(1, this.duration / 64);
     this.counted(now);
@@ -89,7 +89,7 @@ class Log extends Counter {
 }
 
 let runs = 0;
-/** Identifiers nobody has used. */
+/** Unused identifiers. */
 const fresh = (count: number) => {
   runs++;
   return Array.from({ length: count }, (_, index) => `run ${runs} identifier ${index}`);
@@ -103,7 +103,7 @@ async function limit(identifier: string, durationMs: number, most: number, cost:
   return { passed, remaining: checks[0]!.remaining, reset: checks[0]!.resetAtMs };
 }
 
-/** Bytes of the one string that holds a counter. */
+/** The bytes of the string that contains a counter. */
 async function storedBytes(identifier: string, duration: number): Promise<number> {
   const workspace = workspaceKey(h.workspaceId);
   const bytes = await lua.run(
@@ -132,7 +132,7 @@ const anyLimit = fc.oneof(
   fc.integer({ min: 1, max: 1000 }),
   fc.constantFrom(64, 65, 1e9, Number.MAX_SAFE_INTEGER),
 );
-/** Units, or eighths of the limit (nine are too many). Values and not functions, so that a failure prints them. */
+/** Units, or eighths of the limit (nine are too many). Values instead of functions, so that a failure prints them. */
 const costs = fc.oneof(
   fc.record({ units: fc.integer({ min: 0, max: 3 }) }),
   fc.record({ eighths: fc.integer({ min: 0, max: 9 }) }),
@@ -141,7 +141,7 @@ type Cost = { units: number } | { eighths: number };
 const costOf = (cost: Cost, most: number) =>
   'units' in cost ? cost.units : Math.min(Math.floor((most / 8) * cost.eighths), Number.MAX_SAFE_INTEGER);
 
-/** How far the clock moves from one step to the next: a share of the duration, and milliseconds. */
+/** How far the clock advances between two steps: a share of the duration, and milliseconds. */
 const steps = (back: boolean) => {
   const ms = (min: number, max: number) => fc.record({ share: fc.constant(0), ms: fc.integer({ min, max }) });
   const share = (min: number, max: number) =>
@@ -150,7 +150,7 @@ const steps = (back: boolean) => {
     { weight: 3, arbitrary: ms(0, 2) },
     { weight: 4, arbitrary: share(0, 1 / 16) },
     { weight: 2, arbitrary: share(0, 1.1) },
-    // Right at the edges of the interval.
+    // Exactly at the ends of the interval.
     { weight: 2, arbitrary: fc.record({ share: fc.constant(1), ms: fc.integer({ min: -1, max: 2 }) }) },
     { weight: back ? 2 : 0, arbitrary: share(-1.1, 0) },
     { weight: back ? 1 : 0, arbitrary: ms(-3, -1) },
@@ -159,7 +159,7 @@ const steps = (back: boolean) => {
 const stepMs = ({ share, ms }: { share: number; ms: number }, duration: number) => Math.round(share * duration) + ms;
 
 const identifiers = 10;
-/** Ten counters live through the same times, each with its own limits and costs: a round trip takes them all along. */
+/** Ten counters with different limits and costs share the times of a history, so that one round trip checks all of them. */
 const histories = (limits: fc.Arbitrary<number[]>) =>
   fc.boolean().chain((back) =>
     fc.record({
@@ -186,7 +186,7 @@ interface Check {
   answer: Answer;
 }
 
-/** Lives through a history, holding every answer against the log; `also` sees it beside what had to count before. */
+/** Runs a history and compares every response with the log. `also` gets each response and the units that had to count before. */
 async function live(
   { duration, limits, steps }: History,
   also: (check: Check, used: [atLeast: number, atMost: number]) => void = () => {},
@@ -276,7 +276,7 @@ describe('the window’s promise', () => {
 });
 
 describe('memory of a window', () => {
-  // As many entries as can be: 64 single units, then the many slices of a large limit, and so on for three durations.
+  // The maximum of entries: 64 single units, then the many slices of a large limit, and so on for three durations.
   test.each([1000, 1063, 64_000, 2_592_000_000])('a counter of %i ms stays below 2 KB', async (duration) => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
@@ -308,7 +308,7 @@ describe('memory of a window', () => {
       }
       bytes.push(await storedBytes(name, hourMs));
     }
-    // Beside the slices: kind, base and step, and the units in all.
+    // Besides the slices: kind, base and step, and the sum of units.
     expect(bytes).toEqual([13 + 2 * 64 + 7, 13 + 4 * 65 + 7]);
   });
 
@@ -325,7 +325,7 @@ describe('memory of a window', () => {
 describe('window examples', () => {
   const check = (name: string, most: number, cost: number) => limit(name, 1000, most, cost);
 
-  test('a small limit is exact to the millisecond: a unit taken at 0 is back at 1001', async () => {
+  test('a small limit is exact to the millisecond: a unit charged at 0 is available again at 1001', async () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
     expect(await check(name, 1, 1)).toEqual({ passed: true, remaining: 0, reset: startMs + 1001 });
@@ -358,14 +358,14 @@ describe('window examples', () => {
     expect(await check(name, 10, 11)).toEqual({ passed: false, remaining: 10, reset: startMs + 1000 });
   });
 
-  test('a clock that steps back opens nothing; what was charged ahead of it counts for one duration from then', async () => {
+  test('a clock that steps back opens no limit; units charged in the future count for one duration from then', async () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
     await check(name, 3, 2);
     clock.now = startMs - hourMs;
     const open = clock.now + 1000 + 15;
     expect(await check(name, 3, 2)).toEqual({ passed: false, remaining: 1, reset: open });
-    // That was a refusal; the moment does not move along with the clock.
+    // This check was refused. The end of the entry does not move with the clock.
     clock.advance(10);
     expect(await check(name, 3, 2)).toEqual({ passed: false, remaining: 1, reset: open });
     expect(await check(name, 3, 1)).toEqual({ passed: true, remaining: 0, reset: open });
@@ -375,7 +375,7 @@ describe('window examples', () => {
     expect(await check(name, 3, 3)).toMatchObject({ passed: true, remaining: 0 });
   });
 
-  test('a clock that was ahead for a moment shuts no limit for longer than its duration', async () => {
+  test('a clock that was ahead for a moment closes no limit for longer than its duration', async () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
     clock.advance(hourMs);
@@ -383,7 +383,7 @@ describe('window examples', () => {
     clock.now = startMs + 30;
     let admitted = 0;
     for (; clock.now < startMs + 8000; clock.advance(20)) admitted += (await check(name, 5, 1)).passed ? 1 : 0;
-    // Four beside the one of the other time, and then five for each 1001 ms that follow on the first.
+    // Four besides the one from the future, and then five for each 1001 ms after the first.
     expect(admitted).toBe(4 + 7 * 5);
   });
 
@@ -399,7 +399,7 @@ describe('window examples', () => {
     expect(await limit(name, duration, 1000, 1000)).toMatchObject({ passed: true });
   });
 
-  test('the longest duration there is ends at the largest safe integer', async () => {
+  test('the longest duration ends at the largest safe integer', async () => {
     clock.now = startMs;
     const [name] = fresh(1) as [string];
     const longest = Number.MAX_SAFE_INTEGER;
@@ -422,11 +422,11 @@ describe('window examples', () => {
 
 describe('in the state of keys and identities', () => {
   const duration = 6400;
-  /** Two limits of each key, two that its identity shares among keys, and one that only requests give. */
+  /** Limits: two of each key, two of its identity, which keys share, and one ad hoc. */
   const names = ['small', 'large', 'shared', 'each', 'extra'] as const;
   const owned = fc.record({
     mosts: fc.tuple(anyLimit, anyLimit, anyLimit, anyLimit, anyLimit),
-    /** What a request may give `small` instead of its own limit, for that call. */
+    /** The limit and duration of a request for `small`, instead of the key's own. */
     other: anyLimit,
     steps: fc.array(
       fc.record({
@@ -444,7 +444,7 @@ describe('in the state of keys and identities', () => {
     ),
   });
 
-  test('every limit of a verification is charged or none, and keys share what their identity carries', async () => {
+  test('every limit of a verification is charged or none, and keys share the limits of their identity', async () => {
     const { apiId } = await h.ok('apis.createApi', { name: 'window' });
     let identities = 0;
     await fc.assert(
@@ -467,7 +467,7 @@ describe('in the state of keys and identities', () => {
           clock.advance(stepMs(step, duration));
           const asked = checks.map(({ which, costsOf, smallIsOther }) => {
             const limits = mosts.map((most, index) => (index === 0 && smallIsOther ? other : most));
-            // `each` applies by itself, at cost 1.
+            // `each` has autoApply, so it is checked at cost 1.
             const costs = costsOf.map((cost, index) => (names[index] === 'each' ? 1 : costOf(cost, limits[index]!)));
             return { which, limits, costs, smallIsOther };
           });
@@ -512,7 +512,7 @@ describe('in the state of keys and identities', () => {
     );
   });
 
-  /** Gives an identity the limits `shared` and `each`, beside the API. */
+  /** Gives an identity the limits `shared` and `each` in the store, without the API. */
   const shareLimits = (externalId: string, shared: number, each: number) =>
     lua.run(
       ['clock', 'names', 'state'],

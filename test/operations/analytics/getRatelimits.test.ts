@@ -1,4 +1,4 @@
-// Every limit check is counted, once: compared with a plain tally of all that was answered.
+// Every limit check is counted once: compares the counts with a simple tally of all responses.
 
 import { beforeAll, describe, expect, test } from 'vitest';
 import { dayMs, harness, hourMs, type InputOf, testSettings } from '../../support/harness.ts';
@@ -86,12 +86,12 @@ beforeAll(async () => {
     const time = clock.now;
     if (pick(0, 2) > 0) {
       const one = check();
-      // By name or by id is the same namespace.
+      // Its name and its id mean the same namespace.
       const named = { ...one, namespace: pick(0, 1) ? one.namespace : idOf.get(one.namespace)! };
       const { success } = await ok('ratelimits.limit', named);
       log.push({ time, namespace: one.namespace, identifier: one.identifier, passed: success });
     } else {
-      // All of a call pass, or all are blocked: nothing of it was let through.
+      // All checks of a call pass, or all count as blocked.
       const some = Array.from({ length: pick(1, 4) }, check);
       const { passed } = await ok('ratelimits.multiLimit', some);
       for (const { namespace, identifier } of some) log.push({ time, namespace, identifier, passed });
@@ -227,7 +227,7 @@ describe('analytics.getRatelimits: the limit of identifiers per namespace and da
     for (let from = 0; from < identifiersMax - 1; from += 99) {
       await ok('ratelimits.multiLimit', checks('many', from, Math.min(99, identifiersMax - 1 - from)));
     }
-    // One of these finds room, in one batch with those that do not.
+    // One of these is counted separately, in the same batch as others that are not.
     const last = checks('many', identifiersMax - 1, 1)[0]!;
     await ok('ratelimits.limit', last);
     const beyond = checks('many', identifiersMax, 3);
@@ -243,13 +243,13 @@ describe('analytics.getRatelimits: the limit of identifiers per namespace and da
     expect(await countOf(last.identifier)).toBe(1);
     for (const { identifier } of beyond) expect(await countOf(identifier)).toBe(0);
 
-    // Those that are counted are so in every hour of the day, passed and blocked.
+    // Identifiers that are counted separately are so in every hour of the day, passed and blocked.
     clock.advance(hourMs);
     for (let time = 0; time < 6; time++) await ok('ratelimits.limit', last);
     await ok('ratelimits.limit', beyond[0]!);
     expect(await countOf(last.identifier)).toBe(7);
     expect(await countOf(beyond[0]!.identifier)).toBe(0);
-    // Another namespace, and another day, have room of their own.
+    // Another namespace, and another day, have their own limit.
     await ok('ratelimits.limit', { ...beyond[0]!, namespace: 'other' });
     expect(await ok('analytics.getRatelimits', { namespace: 'other', identifier: beyond[0]!.identifier })).toHaveLength(
       1,

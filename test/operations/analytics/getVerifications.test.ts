@@ -1,5 +1,5 @@
-// Every verification of a known key is counted, once: the counts are compared with a plain tally of all that was
-// answered, over random histories in which the clock is held.
+// Every verification of a known key is counted once: compares the counts with a simple tally of all responses, over random
+// histories with a fixed clock.
 
 import { beforeAll, describe, expect, test } from 'vitest';
 import { outcomes as allOutcomes } from '../../../src/domain/verification.ts';
@@ -15,7 +15,7 @@ const { call, ok, clock, createKey, createRootKey, createWorkspace } = tollgate;
 type Query = InputOf<'analytics.getVerifications'>;
 type Group = NonNullable<Query['groupBy']>[number];
 
-/** A verification as it was answered. */
+/** A verification and its response. */
 interface Verification {
   time: number;
   apiId: string;
@@ -32,7 +32,7 @@ const bucketOf = (time: number, granularity: string): number => {
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), granularity === 'day' ? date.getUTCDate() : 1);
 };
 
-/** The rows that a query owes, counted one by one, in no order. */
+/** The rows that a query must return, counted one by one, in no order. */
 function tally(log: readonly Verification[], query: Query): object[] {
   const { granularity = 'hour', groupBy = ['outcome'], end = clock.now + 1 } = query;
   const start = query.start ?? end - dayMs;
@@ -71,7 +71,7 @@ async function expectTally(log: readonly Verification[], query: Query, as?: stri
   return rows.length;
 }
 
-/** Verifies and writes down what was answered. */
+/** Verifies and records the response. */
 function logger() {
   const log: Verification[] = [];
   return {
@@ -172,7 +172,7 @@ describe('analytics.getVerifications: random histories', () => {
   beforeAll(async () => {
     for (const name of ['first', 'second', 'third']) apis.push((await ok('apis.createApi', { name })).apiId);
     for (let index = 0; index < 6; index++) await addKey();
-    // Whatever chance brings, each outcome is there.
+    // Each outcome occurs in every history.
     const apiId = apis[0]!;
     const limits = [{ name: 'requests', limit: 1, duration: hourMs, autoApply: true }];
     for (const [key, input] of [
@@ -201,7 +201,7 @@ describe('analytics.getVerifications: random histories', () => {
     outcomes = new Set(log.map(({ outcome }) => outcome));
   });
 
-  /** Rows of this long back, in buckets that are not too many. */
+  /** A period that ends now, with a granularity that gives not too many buckets. */
   const period = (granularity: string): Partial<Query> => {
     const end = clock.now + 1 - (pick(0, 1) && pick(0, 40 * dayMs));
     const hours = { hour: 24 * 41, day: 24 * 90, month: 24 * 120 }[granularity]!;
@@ -353,7 +353,7 @@ describe('analytics.getVerifications: single cases', () => {
       await expectTally(log, { ...query, groupBy: ['externalId', 'outcome'] });
       await expectTally(log, query);
     }
-    // What had no identity is a row without the field.
+    // Verifications without an identity are a row without the field.
     expect(await ok('analytics.getVerifications', { keyId: key.keyId, groupBy: ['externalId'] })).toContainEqual({
       time: clock.now - (clock.now % hourMs),
       count: 2,
@@ -390,7 +390,7 @@ describe('analytics.getVerifications: single cases', () => {
     const key = await createKey();
     const tags = Array.from({ length: testSettings.tagsMax + 15 }, (_, index) => `tag ${index}`);
     for (let first = 0; first < tags.length; first += 20) await verify(key, { tags: tags.slice(first, first + 20) });
-    // The last call brought fifteen that found no room, in their order.
+    // The last call had fifteen tags beyond the limit. They are dropped in the order of the call.
     const counted = log.map((one) => ({
       ...one,
       tags: one.tags.filter((tag) => tags.indexOf(tag) < testSettings.tagsMax),
@@ -399,7 +399,7 @@ describe('analytics.getVerifications: single cases', () => {
     await verify(key, { tags: ['tag 3', 'one more', 'tag 4', 'tag 3'] });
     counted.push({ ...log.at(-1)!, tags: ['tag 3', 'tag 4'] });
     await expectTally(counted, { apiId: key.apiId, groupBy: ['tag'] });
-    // The verifications themselves are all counted, and another API has room of its own.
+    // All verifications are counted, and another API has its own limit.
     await expectTally(log, { apiId: key.apiId });
     const other = logger();
     const otherKey = await createKey();
@@ -429,7 +429,7 @@ describe('analytics.getVerifications: single cases', () => {
     expect(await sums()).toEqual([room, 3 * room]);
     await ok('keys.verifyKey', { key: first.key, tags, credits: { cost: 4 } });
     expect(await sums()).toEqual([room + 20, 3 * room + 80]);
-    // The verifications themselves are all counted, by key as well.
+    // All verifications are counted, also by key.
     for (const groupBy of [[], ['keyId' as const]]) {
       const rows = await ok('analytics.getVerifications', { ...query, groupBy });
       expect(rows.reduce((total, { count }) => total + count, 0)).toBe(keys.length + 1);
@@ -438,7 +438,7 @@ describe('analytics.getVerifications: single cases', () => {
     const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
     expect(await redis.memory('USAGE', record, 'SAMPLES', 0)).toBeLessThan(1.25 * testSettings.tagBytesMax);
     await redis.quit();
-    // The next day has room.
+    // The next day has its own limit.
     clock.advance(dayMs);
     await ok('keys.verifyKey', { key: keys.at(-1)!.key, tags: ['one'] });
     expect(await ok('analytics.getVerifications', { apiId, start: clock.now, groupBy: ['tag'] })).toMatchObject([
@@ -455,7 +455,7 @@ describe('analytics.getVerifications: single cases', () => {
       { keyId: `key_${'1'.repeat(24)}` },
       { externalId: 'nobody' },
       { tag: 'nothing' },
-      // The same key under another API, or another's name.
+      // The same key with another API, or with another key's externalId.
       { apiId: (await ok('apis.createApi', { name: 'other' })).apiId, keyId: key.keyId },
       { keyId: key.keyId, externalId: 'nobody' },
     ];
@@ -515,7 +515,7 @@ describe('analytics.getVerifications: 400', () => {
     [{ start: day, end: day + 1000 * hourMs + 1 }, false],
     [{ start: day, end: day + 1000 * dayMs, granularity: 'day' }, true],
     [{ start: day, end: day + 1000 * dayMs + 1, granularity: 'day' }, false],
-    // A thousand days of which the first and the last are begun make one more bucket.
+    // A thousand days, of which the first and the last are incomplete, are one bucket more.
     [{ start: day + dayMs / 2, end: day + dayMs / 2 + 1000 * dayMs, granularity: 'day' }, false],
     [{ start: Date.UTC(2000, 0, 1), end: Date.UTC(2083, 4, 1), granularity: 'month' }, true],
     [{ start: Date.UTC(2000, 0, 1), end: Date.UTC(2083, 4, 1) + 1, granularity: 'month' }, false],

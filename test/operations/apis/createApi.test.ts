@@ -4,7 +4,7 @@ import { harness } from '../../support/harness.ts';
 const { call, ok } = harness();
 
 describe('apis.createApi: 200', () => {
-  test('creates an API that can be read and given keys immediately', async () => {
+  test('creates an API, which can be read, and in which keys can be created, immediately', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'payments' });
     expect(apiId).toMatch(/^api_[1-9A-HJ-NP-Za-km-z]{16}$/);
     expect(await ok('apis.getApi', { apiId })).toEqual({ id: apiId, name: 'payments' });
@@ -40,7 +40,7 @@ describe('apis.createApi: 400', () => {
     'ab',
     '',
     'a'.repeat(257),
-    // Lengths are counted in characters, of which each is two UTF-16 units.
+    // Lengths are in characters, here of two UTF-16 units each.
     '\u{1f511}'.repeat(2),
     '\u{1f511}'.repeat(257),
   ])('the name %j', async (name) => {

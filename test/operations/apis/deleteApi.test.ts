@@ -1,4 +1,4 @@
-// What is removed behind it, and in what steps, is in test/sweeper.test.ts.
+// test/sweeper.test.ts has the removal of its records.
 
 import { describe, expect, test } from 'vitest';
 import { harness } from '../../support/harness.ts';

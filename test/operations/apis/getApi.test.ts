@@ -35,7 +35,7 @@ describe('apis.getApi: 400', () => {
     const { status, error } = await call('apis.getApi', { apiId });
     expect(status).toBe(400);
     expect(error.errors.map(({ location }) => location)).toEqual(
-      // What is too short and of other characters fails twice.
+      // An id that is too short and has other characters fails twice.
       expect.arrayContaining(['body.apiId']),
     );
   });

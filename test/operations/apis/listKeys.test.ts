@@ -5,7 +5,7 @@ const { call, ok, createKey, createWorkspace, clock } = harness();
 
 const newApi = async () => (await ok('apis.createApi', { name: 'listed' })).apiId;
 
-/** Ids of `count` keys, in order of creation, not all of one millisecond. */
+/** Ids of `count` keys, in order of creation, created in several milliseconds. */
 async function createKeys(apiId: string, count: number, input: Omit<InputOf<'keys.createKey'>, 'apiId'> = {}) {
   const keyIds: string[] = [];
   for (let index = 0; index < count; index++) {
@@ -89,7 +89,7 @@ describe('apis.listKeys: 200', () => {
     const created: string[] = [];
     const deleted: string[] = [];
     const pages = await listAll({ apiId, limit: 4 }, async (page) => {
-      // Some behind the cursor, the key the cursor stands on, and some ahead.
+      // Some before the cursor, the key at the cursor, and some after it.
       for (const index of [page * 4 - 4, page * 4 - 1, page * 4 + 1]) {
         const keyId = keyIds[index];
         if (!keyId) continue;

@@ -17,14 +17,14 @@ async function allEvents(rootKey: string): Promise<Events> {
   return (await readPages<Events[number]>((at) => call('audit.listEvents', at, rootKey) as never)).flat();
 }
 
-/** A workspace, and its root key's own id. */
+/** A workspace, and the id of its own root key. */
 async function newWorkspace() {
   const { rootKey } = await createWorkspace();
   const { rootKeyId } = (await call('rootKeys.listRootKeys', {}, rootKey)).data[0]!;
   return { rootKey, rootKeyId };
 }
 
-/** Makes this many events, each a millisecond after the other, and answers their request ids. */
+/** Creates this many events, one millisecond apart. Returns their request ids. */
 async function makeEvents(rootKey: string, count: number): Promise<string[]> {
   const requests: string[] = [];
   for (let index = 0; index < count; index++) {
@@ -167,7 +167,7 @@ test('audit.listEvents: the oldest events beyond the setting are deleted, and a 
     await make(150);
     const { pagination } = await call('audit.listEvents', { limit: 1 }, rootKey);
     await make(800);
-    // Redis lets go of whole nodes of a hundred.
+    // Redis removes whole nodes of a hundred entries.
     const events = await allEvents(rootKey);
     expect(events.length).toBeGreaterThanOrEqual(200);
     expect(events.length).toBeLessThanOrEqual(300);

@@ -6,7 +6,7 @@ const { call, ok, send, createKey, createWorkspace } = harness();
 const get = (identity: string) => ok('identities.getIdentity', { identity });
 
 describe('identities.createIdentity: 200', () => {
-  test('returns an id under which it can be read as it was given', async () => {
+  test('returns an id that reads the same fields', async () => {
     const given = {
       externalId: 'user_1',
       meta: { b: 1, a: [null, { c: 'ü' }] },

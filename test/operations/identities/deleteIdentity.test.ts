@@ -8,7 +8,7 @@ const elsewhere = harness();
 const requests = { name: 'requests', limit: 1, duration: 60_000, autoApply: true };
 let made = 0;
 
-/** An identity that no other test has, with a key that both servers have seen. */
+/** An identity that no other test uses, with a key that both servers have cached. */
 async function newIdentity() {
   const externalId = `user.${++made}`;
   const { identityId } = await ok('identities.createIdentity', { externalId, meta: { a: 1 } });
@@ -22,7 +22,7 @@ async function newIdentity() {
 
 describe('identities.deleteIdentity: 200', () => {
   test.each(['identityId', 'externalId'] as const)(
-    'by its %s, and it is found by neither id nor name afterwards',
+    'deletes it by its %s; afterwards both its id and its externalId are unknown',
     async (by) => {
       const identity = await newIdentity();
       expect(await ok('identities.deleteIdentity', { identity: identity[by] })).toEqual({});
@@ -81,7 +81,7 @@ describe('identities.deleteIdentity: 200', () => {
       }
       expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('externalId');
       expect(await ok('apis.listKeys', { apiId, externalId })).toEqual([]);
-      // Linked anew by name it is the new one's, whose counters begin at nothing.
+      // A key that is linked again belongs to the new identity, whose counters are empty.
       await ok('keys.updateKey', { keyId, externalId });
       expect(await ok('keys.verifyKey', { key })).toMatchObject({
         code: 'VALID',
@@ -92,7 +92,7 @@ describe('identities.deleteIdentity: 200', () => {
     },
   );
 
-  test('nor is one that is created with a new key', async () => {
+  test('an identity that is created with a new key has no old keys either', async () => {
     const { identityId, externalId, key, apiId } = await newIdentity();
     await ok('identities.deleteIdentity', { identity: externalId });
     const second = await createKey({ apiId, externalId });
@@ -112,7 +112,7 @@ describe('identities.deleteIdentity: 200', () => {
     expect(await ok('keys.verifyKey', { key: successor.key })).not.toHaveProperty('identity');
   });
 
-  test('counters of its limits do not come back with its name', async () => {
+  test('a new identity with its externalId does not get its counters', async () => {
     const { externalId, key, keyId } = await newIdentity();
     await ok('keys.verifyKey', { key });
     await ok('identities.deleteIdentity', { identity: externalId });
@@ -123,7 +123,7 @@ describe('identities.deleteIdentity: 200', () => {
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'RATE_LIMITED' });
   });
 
-  test('a limit of the key that shadowed one of its limits goes on', async () => {
+  test('a limit of the key that hid one of its limits keeps its count', async () => {
     const { externalId, key, keyId } = await newIdentity();
     await ok('keys.updateKey', { keyId, ratelimits: [{ ...requests, limit: 2 }] });
     await ok('keys.verifyKey', { key });
@@ -159,7 +159,7 @@ describe('identities.deleteIdentity: errors', () => {
     expect(success).toMatchObject({ status: 200, contentType: 'application/json' });
   });
 
-  test('other operations respond with it only for Accept', async () => {
+  test('other operations respond with application/problem+json only if Accept names it', async () => {
     const answer = await send('/v2/identities.getIdentity', { body: body('unknown') });
     expect(answer).toMatchObject({ status: 404, contentType: 'application/json' });
     const accept = 'application/problem+json';

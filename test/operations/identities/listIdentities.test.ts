@@ -10,7 +10,7 @@ beforeEach(async () => {
   ({ rootKey, workspaceId } = await createWorkspace());
 });
 
-/** externalIds of `count` identities, in order of creation, not all of one millisecond. */
+/** externalIds of `count` identities, in order of creation, created in several milliseconds. */
 async function create(count: number, prefix = 'user') {
   const externalIds: string[] = [];
   for (let index = 0; index < count; index++) {
@@ -69,7 +69,7 @@ describe('identities.listIdentities: 200', () => {
     const deleted: string[] = [];
     const created: string[] = [];
     const pages = await listAll({ limit: 4 }, async (page) => {
-      // Some behind the cursor, the one the cursor stands on, and some ahead.
+      // Some before the cursor, the one at the cursor, and some after it.
       for (const index of [page * 4 - 4, page * 4 - 1, page * 4 + 1]) {
         const identity = externalIds[index];
         if (!identity) continue;

@@ -8,7 +8,7 @@ const elsewhere = harness();
 let made = 0;
 type Limits = NonNullable<InputOf<'identities.updateIdentity'>['ratelimits']>;
 
-/** An identity that no other test has, with two keys. */
+/** An identity that no other test uses, with two keys. */
 async function newIdentity(input: { meta?: Record<string, unknown>; ratelimits?: Limits } = {}) {
   const externalId = `user.${++made}`;
   const { identityId } = await ok('identities.createIdentity', { externalId, ...input });
@@ -20,7 +20,7 @@ const perMinute = (name: string, limit: number, autoApply = true) => ({ name, li
 const get = (identity: string) => ok('identities.getIdentity', { identity });
 const update = (identity: string, changes: Omit<InputOf<'identities.updateIdentity'>, 'identity'>) =>
   ok('identities.updateIdentity', { identity, ...changes });
-/** What remains of each limit, charging nothing. */
+/** The remaining units of each limit, by a verification at cost 0. */
 async function look(key: string, ...names: string[]) {
   const ratelimits = names.map((name) => ({ name, cost: 0 }));
   const answer = await ok('keys.verifyKey', { key, ratelimits });
@@ -94,7 +94,7 @@ describe('identities.updateIdentity: limits of an identity are replaced by name'
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID' });
   });
 
-  test('another duration is another counter; the old counter is kept for when the duration comes back', async () => {
+  test('another duration is another counter; the old counter is kept for when the duration is set again', async () => {
     const { identityId, key, other } = await newIdentity({ ratelimits: [perMinute('requests', 5)] });
     const { id } = (await get(identityId)).ratelimits[0]!;
     await ok('keys.verifyKey', { key });
@@ -158,7 +158,7 @@ describe('identities.updateIdentity: limits of an identity', () => {
       expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID', ratelimits: [{ limit: 10 }] });
     }
     expect(await look(other, 'requests')).toEqual([2]);
-    // A new limit of the identity is shadowed at once as well, whatever its duration.
+    // A new limit of the identity is hidden at once as well, with any duration.
     await update(identityId, { ratelimits: [{ ...perMinute('requests', 1), duration: 1000 }] });
     expect(await look(key, 'requests')).toEqual([6]);
     await ok('keys.updateKey', { keyId, ratelimits: [] });
@@ -166,13 +166,13 @@ describe('identities.updateIdentity: limits of an identity', () => {
     expect(await look(other, 'requests')).toEqual([0]);
   });
 
-  test('50 of them, 50 of the key and 50 of the call are all charged, each on its counter', async () => {
+  test('50 of the identity, 50 of the key and 50 of the call are all charged, each on its counter', async () => {
     const fifty = (prefix: string) => Array.from({ length: 50 }, (_, index) => perMinute(`${prefix}.${index}`, 9));
     const { key, other, keyId } = await newIdentity({ ratelimits: fifty('identity') });
     await ok('keys.updateKey', { keyId, ratelimits: fifty('key') });
-    // Some by name, in an order of their own.
+    // Some by name, in another order.
     const named = [40, 3, 17].flatMap((index) => [`identity.${index}`, `key.${index}`]);
-    // One is on the counter of a limit of the key, which lies before others that are charged.
+    // One uses the counter of a limit of the key, which is stored before others that are charged.
     const adHoc = [...fifty('call').slice(0, 43), perMinute('key.5', 9)];
     const ratelimits = [
       ...named.map((name) => ({ name, cost: 3 })),

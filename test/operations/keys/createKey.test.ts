@@ -126,7 +126,7 @@ describe('keys.createKey: 200: the key string', () => {
     return { body, checksum, ending: key.slice(-6) };
   }
 
-  test('is 16 random bytes in base58 and a checksum of what precedes it', async () => {
+  test('is 16 random bytes in base58 and a checksum of the text before it', async () => {
     const { key } = await createKey({ apiId });
     const { body, checksum, ending } = parse(key);
     expect(base58.decode(body)).toHaveLength(16);
@@ -189,7 +189,7 @@ describe('keys.createKey: bounds', () => {
   const refill = { interval: 'daily', amount: 1 };
   const most = Number.MAX_SAFE_INTEGER;
   const properties = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`p${i}`, i]));
-  /** Metadata of so many bytes as JSON. */
+  /** Metadata of this many bytes as JSON. */
   const metaOf = (bytes: number) => ({ a: 'x'.repeat(bytes - '{"a":""}'.length) });
   const many = <T>(count: number, item: (i: number) => T) => Array.from({ length: count }, (_, i) => item(i));
 
@@ -217,7 +217,7 @@ describe('keys.createKey: bounds', () => {
     ['a permission of 100, of every character', { permissions: ['aZ9_:.*-'.padEnd(100, 'x')] }],
     ['1000 permissions', { permissions: many(1000, (i) => `bulk.${i}`) }],
     ['recoverable: false', { recoverable: false }],
-  ])('takes %s and answers it', async (_title, input) => {
+  ])('accepts %s and returns it', async (_title, input) => {
     const answer = await create(input);
     expect(answer.status).toBe(200);
     const { recoverable: _, ...expected } = input as { recoverable?: boolean };
@@ -337,7 +337,7 @@ describe('keys.createKey: permissions of the caller', () => {
   test.each([
     ['create_key', 'api.*.read_key'],
     ['create_key for this API', 'api.api_other.create_key'],
-  ])('403 without %s, naming both that would do', async (_, grant) => {
+  ])('403 without %s, naming both grants of which one is enough', async (_, grant) => {
     const answer = await create({}, [grant]);
     expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
     expect(answer.error.detail).toContain(`api.*.create_key or api.${apiId}.create_key`);

@@ -184,7 +184,7 @@ describe('keys.migrateKeys: hashes that exist', () => {
   test('a role, permission or identity named by only such a key is not created', async () => {
     const { hash, apiId } = await migrate();
     const keys = [{ hash, externalId: 'never.made', permissions: ['never.made'] }];
-    // Nor is the right to make it asked for.
+    // The right to create it is not needed either.
     const answer = await call('keys.migrateKeys', { migrationId: 'none', apiId, keys }, ['api.*.create_key']);
     expect(answer).toMatchObject({ status: 200, data: { migrated: [], failed: [hash] } });
     expect((await call('identities.getIdentity', { identity: 'never.made' })).status).toBe(404);

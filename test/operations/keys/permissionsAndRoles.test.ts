@@ -1,4 +1,4 @@
-// The six operations that add, remove and set the permissions and the roles of a key: one table, as they differ in little.
+// The six operations that add, remove and set the permissions and the roles of a key, in one table, as they are similar.
 
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { ErrorCode } from '../../../src/errors.ts';
@@ -10,7 +10,7 @@ const letters = ['a', 'b', 'c', 'd'] as const;
 const verify = (key: string, permissions?: string) =>
   ok('keys.verifyKey', { key, ...(permissions !== undefined && { permissions }) });
 
-/** A role of the table has one permission, so that both kinds answer the same queries. */
+/** A role of the table has one permission, so that both kinds have the same results of queries. */
 const queryOf = (letter: string) => `${letter}.read`;
 
 const kinds = {
@@ -38,7 +38,7 @@ const kinds = {
   },
 };
 
-/** Letters of what a key has, of what the request names, and of what the key has then. */
+/** Letters for: what the key has before, the list in the request, what the key has after. */
 type Letters = [before: string, asked: string, after: string];
 const changes: Record<'add' | 'remove' | 'set', [Letters, ...Letters[]]> = {
   add: [
@@ -208,7 +208,7 @@ describe.each(operations)('$name', (operation) => {
 });
 
 describe.each(operations.filter(({ mode }) => mode === 'set'))('$name', ({ name, field, nameOf }) => {
-  test('concurrent calls leave one of their lists whole', async () => {
+  test('concurrent calls leave one of their lists complete', async () => {
     const { keyId } = await createKey();
     const lists = ['ab', 'cad', 'd'].map((text) => [...text].map(nameOf));
     await Promise.all(lists.map((list) => ok(name, { keyId, [field]: list } as never)));
@@ -216,7 +216,7 @@ describe.each(operations.filter(({ mode }) => mode === 'set'))('$name', ({ name,
   });
 });
 
-describe.each(operations.filter(({ mode }) => mode === 'add'))('the most $field of a key', (operation) => {
+describe.each(operations.filter(({ mode }) => mode === 'add'))('the maximum of $field of a key', (operation) => {
   const { name, field, max, nameOf, get } = operation;
   const full = (prefix: string) => many(max, `${field}.${prefix}`);
   const add = (keyId: string, list: string[]) => call(name, { keyId, [field]: list } as never);
@@ -341,7 +341,7 @@ describe('permissions of a key and permissions of its roles', () => {
     expect(await verify(key, query)).toMatchObject({ valid });
   });
 
-  test('1000 of a role and 1000 of its own', async () => {
+  test('1000 permissions of a role and 1000 of its own', async () => {
     await ok('permissions.createRole', { name: 'thousand', permissions: many(1000, 'role') });
     const { keyId, key } = await createKey({ roles: ['thousand'] });
     expect(await ok('keys.addPermissions', { keyId, permissions: many(1000, 'own') })).toHaveLength(1000);

@@ -59,7 +59,7 @@ describe('keys.rerollKey: the new key', () => {
     expect(new Set(ids).size).toBe(4);
   });
 
-  test('has as many random bytes, also after another reroll', async () => {
+  test('has the same number of random bytes, also after another reroll', async () => {
     const old = await newKey({ byteLength: 64 });
     const first = await reroll(old.keyId, 0);
     const second = await reroll(first.keyId, 0);

@@ -36,7 +36,7 @@ const update = (keyId: string, changes: object, as?: string | string[]) =>
 const read = (keyId: string) => ok('keys.getKey', { keyId });
 const verify = (key: string, extras: object = {}) => ok('keys.verifyKey', { key, ...extras });
 
-/** The record after these changes of a key that has everything, and before. */
+/** The record of a key with all fields, before and after these changes. */
 async function changed(changes: object, input: object = everything) {
   const { keyId, key } = await newKey(input);
   const before = await read(keyId);
@@ -51,7 +51,7 @@ async function changed(changes: object, input: object = everything) {
 const without = (record: object, ...names: string[]) =>
   Object.fromEntries(Object.entries(record).filter(([name]) => !names.includes(name)));
 
-describe('keys.updateKey: fields that are left out stay', () => {
+describe('keys.updateKey: omitted fields stay', () => {
   test('all of them, for an empty update', async () => {
     const { before, after } = await changed({});
     expect(after).toEqual(before);
@@ -73,7 +73,7 @@ describe('keys.updateKey: fields that are left out stay', () => {
       { roles: ['viewer', 'viewer'] },
       { roles: ['viewer'], permissions: ['documents.read', 'documents.write'] },
     ],
-  ])('all but %s, when that is given', async (_field, changes, shown = changes) => {
+  ])('all but %s, when only that is given', async (_field, changes, shown = changes) => {
     const { before, after } = await changed(changes);
     expect(after).toEqual({ ...before, ...shown });
   });
@@ -270,7 +270,7 @@ describe('keys.updateKey: limits', () => {
     expect(await remaining(key)).toBe(2);
   });
 
-  test('another duration is another counter under the same id; the old counter is kept for when it comes back', async () => {
+  test('another duration is another counter under the same id; the old counter is kept for when it is set again', async () => {
     const { key, keyId } = await newKey({ ratelimits: [requests] });
     const { id } = (await read(keyId)).ratelimits![0]!;
     await charge(key, 3);
@@ -501,7 +501,7 @@ describe('keys.updateKey: refusals', () => {
     expect(await read(keyId)).not.toHaveProperty('name');
   });
 
-  test('404 for a role that does not exist; nothing changes, no permission and no identity is made', async () => {
+  test('404 for a role that does not exist; nothing changes, no permission and no identity is created', async () => {
     const { keyId } = await newKey(everything);
     const before = await read(keyId);
     const answer = await update(keyId, {

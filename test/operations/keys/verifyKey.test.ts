@@ -33,7 +33,7 @@ const look = (key: string, ...names: string[]) =>
 
 const perMinute = (name: string, limit: number, autoApply = false) => ({ name, limit, duration: minuteMs, autoApply });
 
-describe('keys.verifyKey: the answer', () => {
+describe('keys.verifyKey: the response', () => {
   test('of a key without fields has its ids only', async () => {
     const { keyId, key } = await createKey({ apiId });
     expect(await verify(key)).toEqual({ valid: true, code: 'VALID', keyId, enabled: true });
@@ -210,7 +210,7 @@ describe('keys.verifyKey: permissions of the caller', () => {
 });
 
 describe('keys.verifyKey: the order of checks', () => {
-  // A request that fails every check; each line mends what the line before failed on.
+  // A request that fails every check. Each row corrects what fails in the row before.
   const mends: [string, NewKey, Extras][] = [
     ['DISABLED', {}, {}],
     ['EXPIRED', { enabled: true }, {}],
@@ -240,7 +240,7 @@ describe('keys.verifyKey: the order of checks', () => {
     expect(answer.status).toBe(code === 'precondition_failed' ? 412 : 200);
   });
 
-  test('expires is over when its millisecond begins', async () => {
+  test('a key is expired from the first moment of its millisecond', async () => {
     const key = await newKey({ expires: startMs + 1000 });
     clock.advance(999);
     expect(await verify(key)).toMatchObject({ code: 'VALID' });
@@ -297,7 +297,7 @@ describe('keys.verifyKey: 400', () => {
     ['a tag of 513', { tags: ['a', 'x'.repeat(513)] }, 'body.tags[1]'],
     ['a migrationId of 257', { migrationId: 'x'.repeat(257) }, 'body.migrationId'],
     ['a null migrationId', { migrationId: null }, 'body.migrationId'],
-  ])('for %s, whatever the key', async (_title, input, location) => {
+  ])('for %s, with any key', async (_title, input, location) => {
     const answer = await tryVerify('unknown', input);
     expect(answer).toMatchObject({ status: 400, code: 'invalid_input' });
     expect(answer.error.errors.map((error) => error.location)).toContain(location);
@@ -358,7 +358,7 @@ describe('keys.verifyKey: credits', () => {
     expect(await verify(key, { credits: { cost: 2 } })).toMatchObject({ valid: true, credits: 0 });
   });
 
-  test('never go below 0: what costs more than is left is refused and leaves it', async () => {
+  test('never go below 0: a cost above the balance is refused and charges nothing', async () => {
     const key = await newKey({ credits: { remaining: 5 } });
     const answer = await verify(key, { credits: { cost: 6 } });
     expect(answer).toMatchObject({ valid: false, code: 'USAGE_EXCEEDED', credits: 5 });
@@ -371,7 +371,7 @@ describe('keys.verifyKey: credits', () => {
     expect(await verify(key, { credits: { cost: 0 } })).toMatchObject({ valid: true, credits: 0 });
   });
 
-  test('of an unlimited key are neither charged nor shown', async () => {
+  test('of an unlimited key are neither charged nor returned', async () => {
     const answer = await verify(await newKey(), { credits: { cost: 1e12 } });
     expect(answer.valid).toBe(true);
     expect(answer).not.toHaveProperty('credits');
@@ -405,7 +405,7 @@ describe('keys.verifyKey: charged together or not at all', () => {
     });
   });
 
-  test('a limit that is exceeded leaves the other limit and the balance', async () => {
+  test('a limit that is exceeded does not charge the other limit and the balance', async () => {
     const key = await newKey(both);
     const answer = await verify(key, { ratelimits: [{ name: 'small', cost: 3 }] });
     expect(answer).toMatchObject({
@@ -419,7 +419,7 @@ describe('keys.verifyKey: charged together or not at all', () => {
     expect(await look(key, 'small', 'large')).toMatchObject(untouched);
   });
 
-  test('a balance that is too low leaves the limits', async () => {
+  test('a balance that is too low does not charge the limits', async () => {
     const key = await newKey(both);
     const answer = await verify(key, { credits: { cost: 4 } });
     expect(answer).toMatchObject({ code: 'USAGE_EXCEEDED', credits: 3 });
@@ -434,7 +434,7 @@ describe('keys.verifyKey: charged together or not at all', () => {
     ['DISABLED', { enabled: false }, {}],
     ['EXPIRED', { expires: 1 }, {}],
     ['INSUFFICIENT_PERMISSIONS', {}, { permissions: 'documents.read' }],
-  ])('%s leaves all of it', async (code, changes, extras) => {
+  ])('%s charges nothing', async (code, changes, extras) => {
     const { key, keyId } = await createKey({ apiId, ...both });
     await ok('keys.updateKey', { keyId, ...changes });
     expect(await verify(key, { ...extras, ratelimits: [{ name: 'small', cost: 2 }] })).toMatchObject({ code });
@@ -442,7 +442,7 @@ describe('keys.verifyKey: charged together or not at all', () => {
     expect(await look(key, 'small', 'large')).toMatchObject(untouched);
   });
 
-  test('an ad hoc limit that is exceeded leaves the others, and is left by them', async () => {
+  test('an exceeded ad hoc limit does not charge the others, and the other way round', async () => {
     const key = await newKey(both);
     const adHoc = { name: 'burst', limit: 5, duration: 1000 };
     expect(await verify(key, { ratelimits: [{ ...adHoc, cost: 6 }] })).toMatchObject({ code: 'RATE_LIMITED' });
@@ -461,12 +461,12 @@ describe('keys.verifyKey: which limits are checked', () => {
     expect((await look(key, 'named')).ratelimits).toMatchObject([{ name: 'named', remaining: 5 }, { name: 'auto' }]);
   });
 
-  test('no ratelimits are answered where none is checked', async () => {
+  test('the response has no ratelimits if none is checked', async () => {
     const key = await newKey({ ratelimits: [perMinute('named', 5)] });
     expect(await verify(key)).not.toHaveProperty('ratelimits');
   });
 
-  test('every named one, at cost 1 unless it says otherwise', async () => {
+  test('every named one, at cost 1 by default', async () => {
     const key = await newKey({ ratelimits: [perMinute('one', 5), perMinute('two', 5), perMinute('three', 5)] });
     const answer = await verify(key, { ratelimits: [{ name: 'three', cost: 4 }, { name: 'one' }] });
     expect(answer.ratelimits).toHaveLength(2);
@@ -534,7 +534,7 @@ describe('keys.verifyKey: ad hoc limits', () => {
     expect(await verify(key, { ratelimits: [adHoc] })).toMatchObject({ code: 'RATE_LIMITED' });
   });
 
-  test('are for one call: the key does not have them afterwards', async () => {
+  test('apply to one call: the key does not have them afterwards', async () => {
     const { key, keyId } = await createKey({ apiId });
     await verify(key, { ratelimits: [adHoc] });
     expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('ratelimits');
@@ -551,7 +551,7 @@ describe('keys.verifyKey: ad hoc limits', () => {
     expect(longer.ratelimits).toMatchObject([{ remaining: 2 }]);
   });
 
-  test('are counted for each key on its own, also below one identity', async () => {
+  test('are counted for each key on its own, also with one identity', async () => {
     const [one, two] = [await newKey({ externalId: 'shared' }), await newKey({ externalId: 'shared' })];
     await verify(one, { ratelimits: [{ ...adHoc, cost: 3 }] });
     expect((await verify(two, { ratelimits: [adHoc] })).ratelimits).toMatchObject([{ remaining: 2 }]);
@@ -607,7 +607,7 @@ describe('keys.verifyKey: ad hoc limits', () => {
 });
 
 describe('keys.verifyKey: remaining and reset', () => {
-  /** What a unit taken now may be late in leaving, at most. */
+  /** The latest time at which a unit that is charged now must be available again. */
   const latest = (duration: number) => clock.now + duration + Math.max(1, duration / 64);
   const at = async (key: string, cost: number) =>
     (await verify(key, { ratelimits: [{ name: 'requests', cost }] })).ratelimits![0]!;
@@ -646,7 +646,7 @@ describe('keys.verifyKey: remaining and reset', () => {
       await at(key, quarter);
       clock.advance(3000);
     }
-    // Three quarters are taken, 3 s apart; three at once fit when two of them have left.
+    // Three quarters are charged, 3 s apart. Three quarters at once fit when two of them have left.
     const denied = await at(key, 3 * quarter);
     expect(denied).toMatchObject({ exceeded: true, remaining: quarter });
     clock.now = denied.reset - 1;
@@ -683,7 +683,7 @@ describe('keys.verifyKey: remaining and reset', () => {
     expect(await at(key, 10)).toMatchObject({ exceeded: false });
   });
 
-  test('a limit that another limit stopped returns its own values', async () => {
+  test('a limit that would pass when another fails returns its own values', async () => {
     const key = await newKey({ ratelimits: [perMinute('requests', 5, true), perMinute('exports', 1)] });
     const first = await verify(key, { ratelimits: [{ name: 'exports' }] });
     clock.advance(1000);
@@ -793,7 +793,7 @@ describe('keys.verifyKey: the permission query', () => {
     expect([await holds('one.read'), await holds('two.read')]).toEqual([true, true]);
     await ok('keys.setPermissions', { keyId, permissions: [] });
     expect([await holds('one.read'), await holds('two.read')]).toEqual([false, true]);
-    // A slug that did not exist when it was asked for, and then does, is deleted, and does again.
+    // A slug of the query is created after the query was used, then deleted, and created again.
     await ok('permissions.createPermission', { name: 'New', slug: 'new.read' });
     expect(await holds('new.read')).toBe(false);
     await ok('keys.addPermissions', { keyId, permissions: ['new.read'] });
@@ -806,7 +806,7 @@ describe('keys.verifyKey: the permission query', () => {
     expect(await holds('two.read')).toBe(false);
   });
 
-  test('is answered for each workspace by its own permissions, which have the same numbers', async () => {
+  test('is evaluated for each workspace with its own permissions, which have the same numbers', async () => {
     const [granted, other] = await Promise.all(
       ['mine.read', 'theirs.read'].map(async (slug) => {
         const { rootKey } = await createWorkspace();
@@ -884,7 +884,7 @@ describe('keys.verifyKey: metadata is returned as the text that was sent', () =>
 });
 
 describe('keys.verifyKey: roles', () => {
-  test('are answered with what they permit, each permission once, and count in the query', async () => {
+  test('are returned with their permissions, each permission once, and count in the query', async () => {
     await ok('permissions.createRole', { name: 'editor', permissions: ['pages.read', 'pages.write'] });
     const key = await newKey({ permissions: ['pages.read', 'pages.list'], roles: ['editor', 'editor'] });
     const answer = await verify(key, { permissions: 'pages.write AND pages.list' });
@@ -892,7 +892,7 @@ describe('keys.verifyKey: roles', () => {
     expect(answer.permissions?.toSorted()).toEqual(['pages.list', 'pages.read', 'pages.write']);
   });
 
-  test('of thousands of permissions are answered with each of them once, to all who ask at once', async () => {
+  test('of thousands of permissions are returned with each of them once, to all concurrent callers', async () => {
     const slugs = (role: number) => Array.from({ length: 1000 }, (_, index) => `many.${role * 900 + index}`);
     const roles = Array.from({ length: 7 }, (_, role) => `many ${role}`);
     for (const [role, name] of roles.entries()) await ok('permissions.createRole', { name, permissions: slugs(role) });
@@ -920,7 +920,7 @@ describe('keys.verifyKey: roles', () => {
 
 describe('keys.verifyKey: identity', () => {
   let count = 0;
-  /** An identity with these limits, of a name of its own. */
+  /** Creates an identity with these limits. Returns its externalId. */
   async function withLimits(ratelimits: ReturnType<typeof perMinute>[], meta = {}) {
     const externalId = `holder_${++count}`;
     await ok('identities.createIdentity', { externalId, meta, ratelimits });
@@ -953,7 +953,7 @@ describe('keys.verifyKey: identity', () => {
     expect((await verify(other)).ratelimits).toMatchObject([{ limit: 3, remaining: 2 }]);
   });
 
-  test('the limit of the key wins also without autoApply: then none of the name is checked by itself', async () => {
+  test('the limit of the key wins also without autoApply: then no limit of that name is checked automatically', async () => {
     const externalId = await withLimits([perMinute('requests', 3, true)]);
     const key = await newKey({ externalId, ratelimits: [perMinute('requests', 9)] });
     expect(await verify(key)).not.toHaveProperty('ratelimits');
@@ -991,7 +991,7 @@ describe('keys.verifyKey: identity', () => {
       { id: '', name: 'asked', limit: 9, remaining: 5 },
     ]);
     expect(answer.ratelimits).toHaveLength(3);
-    // What only looks at a limit of the request is a use of the identity's.
+    // An ad hoc limit at cost 0 also charges the identity's limit of that name.
     await verify(key, { ratelimits: [{ ...adHoc, cost: 0 }] });
     await verify(other);
     const refused = await verify(key, { ratelimits: [adHoc] });
@@ -1004,7 +1004,7 @@ describe('keys.verifyKey: identity', () => {
     });
   });
 
-  test('an ad hoc limit replaces the limit of the key, which hides that of the identity as ever', async () => {
+  test('an ad hoc limit replaces the limit of the key, which still hides that of the identity', async () => {
     const externalId = await withLimits([perMinute('requests', 3, true)]);
     const key = await newKey({ externalId, ratelimits: [perMinute('requests', 2, true)] });
     for (let time = 0; time < 5; time++) {
@@ -1021,14 +1021,14 @@ describe('keys.verifyKey: identity', () => {
     expect(answers.filter(({ valid }) => valid)).toHaveLength(30);
   });
 
-  test('its metadata and limits are answered with it', async () => {
+  test('its metadata and limits are in the response', async () => {
     const externalId = await withLimits([perMinute('shared', 5)], { plan: 'pro' });
     expect(await verify(await newKey({ externalId }))).toMatchObject({
       identity: { externalId, meta: { plan: 'pro' }, ratelimits: [perMinute('shared', 5)] },
     });
   });
 
-  test('a change of it is seen by the next verification', async () => {
+  test('a change of it applies to the next verification', async () => {
     const externalId = await withLimits([perMinute('shared', 5, true)], { plan: 'pro' });
     const key = await newKey({ externalId });
     await verify(key);
@@ -1047,20 +1047,23 @@ describe('keys.verifyKey: identity', () => {
   test.each([
     ['verified in between', true],
     ['not verified in between', false],
-  ])('once deleted it is off the key, and a new one of its name is not on it: %s', async (_title, verified) => {
-    const externalId = await withLimits([perMinute('shared', 1, true)]);
-    const { key, keyId } = await createKey({ apiId, externalId });
-    await verify(key);
-    const bare = { valid: true, code: 'VALID', keyId, enabled: true };
-    await ok('identities.deleteIdentity', { identity: externalId });
-    if (verified) expect(await verify(key)).toEqual(bare);
-    await ok('identities.createIdentity', { externalId, ratelimits: [perMinute('shared', 1, true)] });
-    expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('externalId');
-    expect(await verify(key)).toEqual(bare);
-    expect(await verify(key)).toEqual(bare);
-  });
+  ])(
+    'a deleted identity is removed from the key, and a new one of its name is not linked to it: %s',
+    async (_title, verified) => {
+      const externalId = await withLimits([perMinute('shared', 1, true)]);
+      const { key, keyId } = await createKey({ apiId, externalId });
+      await verify(key);
+      const bare = { valid: true, code: 'VALID', keyId, enabled: true };
+      await ok('identities.deleteIdentity', { identity: externalId });
+      if (verified) expect(await verify(key)).toEqual(bare);
+      await ok('identities.createIdentity', { externalId, ratelimits: [perMinute('shared', 1, true)] });
+      expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('externalId');
+      expect(await verify(key)).toEqual(bare);
+      expect(await verify(key)).toEqual(bare);
+    },
+  );
 
-  test('keys of one externalId answer the same identity', async () => {
+  test('keys of one externalId return the same identity', async () => {
     const [one, two] = [
       await verify(await newKey({ externalId: 'bob' })),
       await verify(await newKey({ externalId: 'bob' })),
@@ -1069,7 +1072,7 @@ describe('keys.verifyKey: identity', () => {
     expect(two.identity).toEqual(one.identity);
   });
 
-  test('a key without externalId answers none', async () => {
+  test('a key without externalId returns none', async () => {
     expect(await verify(await newKey())).not.toHaveProperty('identity');
   });
 });
@@ -1095,7 +1098,7 @@ describe('keys.verifyKey: refill', () => {
     ['monthly, on the 30th in a leap February', monthly(30), at(2028, 2, 1), at(2028, 2, 29)],
     ['monthly, on the 31st after February', monthly(31), at(2026, 2, 28), at(2026, 3, 31)],
     ['monthly, on the 29th of a February without it', monthly(29), at(2026, 2, 28, 1), at(2026, 3, 29)],
-  ])('%s: seen to the millisecond', async (_title, refill, createdAt, due) => {
+  ])('%s: exact to the millisecond', async (_title, refill, createdAt, due) => {
     clock.now = createdAt;
     const { key, keyId } = await createKey({ apiId, credits: { remaining: 2, refill } as never });
     clock.now = due - 1;
@@ -1136,7 +1139,7 @@ describe('keys.verifyKey: refill', () => {
   test.each<[string, NewKey]>([
     ['disabled', { enabled: false }],
     ['expired', { expires: 1 }],
-  ])('reaches %s keys too', async (_title, input) => {
+  ])('applies to %s keys too', async (_title, input) => {
     const key = await newKey({ ...input, credits: { remaining: 0, refill: { interval: 'daily', amount: 9 } } });
     clock.advance(dayMs);
     expect(await verify(key)).toMatchObject({ valid: false, credits: 9 });
@@ -1151,7 +1154,7 @@ describe('keys.verifyKey: refill', () => {
     expect(await verify(key)).toMatchObject({ code: 'USAGE_EXCEEDED', credits: 0 });
   });
 
-  test('by the sweeper and by verification is one', async () => {
+  test('is applied once, by the sweeper or by a verification', async () => {
     const key = await newKey({ credits: { remaining: 0, refill: { interval: 'daily', amount: 9 } } });
     clock.advance(dayMs);
     await verify(key, { credits: { cost: 5 } });
@@ -1170,7 +1173,7 @@ describe('keys.verifyKey: one turn of the event loop', () => {
     expect(await look(key, 'requests')).toMatchObject({ credits: 40, ratelimits: [{ remaining: 0 }] });
   });
 
-  test('each answer is its own: many keys, costs and refusals at once', async () => {
+  test('each response is its own: many keys, costs and refusals at once', async () => {
     const keys = await Promise.all(
       Array.from({ length: 40 }, (_, i) => newKey({ name: `key ${i}`, credits: { remaining: i } })),
     );
@@ -1189,7 +1192,7 @@ describe('keys.verifyKey: one turn of the event loop', () => {
     }
   });
 
-  test('an update between two verifications is seen by the second', async () => {
+  test('an update between two verifications applies to the second', async () => {
     const { key, keyId } = await createKey({ apiId, name: 'before' });
     await hold(key);
     const [, , after] = await Promise.all([
@@ -1255,7 +1258,7 @@ test('keys.verifyKey: a change by another server applies on this one, which has 
 });
 
 describe('keys.verifyKey: a clock that was ahead for a moment', () => {
-  test('shuts no limit for longer than its duration: of the key, of its identity, or of the request', async () => {
+  test('closes no limit for longer than its duration: of the key, of its identity, or of the request', async () => {
     const limits = (name: string) => [{ name, limit: 5, duration: 1000, autoApply: true }];
     await ok('identities.createIdentity', { externalId: 'ahead', ratelimits: limits('shared') });
     const ratelimits = [...limits('own'), { name: 'other', limit: 5, duration: 60_000 }];
@@ -1282,7 +1285,7 @@ describe('keys.verifyKey: a clock that was ahead for a moment', () => {
     }
   });
 
-  test('a batch that meets it decides each of its verifications once', async () => {
+  test('a batch in which it is detected decides each of its verifications once', async () => {
     const { key } = await createKey({
       apiId,
       ratelimits: [{ name: 'own', limit: 5, duration: 1000, autoApply: true }],
@@ -1297,7 +1300,7 @@ describe('keys.verifyKey: a clock that was ahead for a moment', () => {
   test.each([
     ['daily', { interval: 'daily' as const, amount: 10 }, dayMs],
     ['monthly', { interval: 'monthly' as const, amount: 10 }, 31 * dayMs],
-  ])('puts a %s refill off by one period at most', async (_interval, refill, periodMs) => {
+  ])('delays a %s refill by one period at most', async (_interval, refill, periodMs) => {
     const { key } = await createKey({ apiId, credits: { remaining: 100, refill } });
     const before = clock.now;
     clock.advance(4000 * dayMs);
@@ -1307,7 +1310,7 @@ describe('keys.verifyKey: a clock that was ahead for a moment', () => {
     clock.advance(periodMs);
     expect(await verify(key)).toMatchObject({ credits: 9 });
     clock.advance(-periodMs);
-    // Midnight passes again, and the refill does not.
+    // Midnight passes again, and nothing is refilled.
     expect(await verify(key)).toMatchObject({ credits: 8 });
     clock.advance(periodMs);
     expect(await verify(key)).toMatchObject({ credits: 7 });

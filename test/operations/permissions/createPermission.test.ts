@@ -6,7 +6,7 @@ const { call, ok, createKey } = harness();
 const get = (permission: string) => ok('permissions.getPermission', { permission });
 
 describe('permissions.createPermission: 200', () => {
-  test('returns an id under which it can be read as it was given', async () => {
+  test('returns an id that reads the same fields', async () => {
     const given = { name: 'Read documents', slug: 'documents.read', description: 'All of them.' };
     const { permissionId, ...rest } = await ok('permissions.createPermission', given);
     expect(permissionId).toMatch(/^perm_[1-9A-HJ-NP-Za-km-z]{16,}$/);
@@ -19,12 +19,12 @@ describe('permissions.createPermission: 200', () => {
     expect(await get(permissionId)).toEqual({ id: permissionId, name: 'Plain', slug: 'plain' });
   });
 
-  test.each(['abc', 's'.repeat(100), 'a:b.c-d_e.*', '***', '123', '...'])('takes the slug %s', async (slug) => {
+  test.each(['abc', 's'.repeat(100), 'a:b.c-d_e.*', '***', '123', '...'])('accepts the slug %s', async (slug) => {
     await ok('permissions.createPermission', { name: 'n', slug });
     expect((await get(slug)).slug).toBe(slug);
   });
 
-  test.each(['x', '😀'.repeat(512), '"\\\0\u2028 é', ' '])('takes any name: %j', async (name) => {
+  test.each(['x', '😀'.repeat(512), '"\\\0\u2028 é', ' '])('accepts any name: %j', async (name) => {
     const slug = `named.${Buffer.from(name.slice(0, 4)).toString('hex')}`;
     await ok('permissions.createPermission', { name, slug, description: name });
     expect(await get(slug)).toMatchObject({ name, description: name });

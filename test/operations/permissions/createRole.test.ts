@@ -6,7 +6,7 @@ const { call, ok, createKey } = harness();
 const get = (role: string) => ok('permissions.getRole', { role });
 const slugsOf = async (role: string) => (await get(role)).permissions.map(({ slug }) => slug);
 
-/** Nothing was made: neither the role nor the permission it named. */
+/** Checks that neither the role nor the permission in the request was created. */
 async function expectNothing(name: string, slug: string) {
   expect((await call('permissions.getRole', { role: name })).status).toBe(404);
   expect((await call('permissions.getPermission', { permission: slug })).status).toBe(404);
@@ -14,7 +14,7 @@ async function expectNothing(name: string, slug: string) {
 }
 
 describe('permissions.createRole: 200', () => {
-  test('returns an id under which it can be read as it was given', async () => {
+  test('returns an id that reads the same fields', async () => {
     const { permissionId } = await ok('permissions.createPermission', { name: 'Read', slug: 'documents.read' });
     const { roleId, ...rest } = await ok('permissions.createRole', {
       name: 'Editor of documents',
@@ -39,7 +39,7 @@ describe('permissions.createRole: 200', () => {
     expect(await get('plain')).toEqual({ id: roleId, name: 'plain', permissions: [] });
   });
 
-  test.each(['x', '😀'.repeat(100), '"\\\0\u2028 é', ' ', 'a,b', '17'])('takes any name: %j', async (name) => {
+  test.each(['x', '😀'.repeat(100), '"\\\0\u2028 é', ' ', 'a,b', '17'])('accepts any name: %j', async (name) => {
     await ok('permissions.createRole', { name });
     expect((await get(name)).name).toBe(name);
     const { key } = await createKey({ roles: [name] });

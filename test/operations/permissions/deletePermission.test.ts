@@ -6,13 +6,13 @@ const { call, ok, createKey, createWorkspace } = app;
 const elsewhere = harness();
 
 let made = 0;
-/** A slug no other test has. */
+/** A slug that no other test uses. */
 const fresh = () => `documents${++made}.read`;
 
 const verify = (key: string, permissions?: string) =>
   ok('keys.verifyKey', { key, ...(permissions !== undefined && { permissions }) });
 
-/** A key whose text both servers have seen, and have in their caches. */
+/** A key whose snapshot both servers have cached. */
 async function seenKey(input: Omit<InputOf<'keys.createKey'>, 'apiId'>) {
   const created = await createKey(input);
   for (const server of [app, elsewhere]) {
@@ -79,7 +79,7 @@ describe('permissions.deletePermission: 200', () => {
       expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('permissions');
     }
     expect((await ok('permissions.getRole', { role })).permissions).toEqual([]);
-    // Given anew it counts again, once.
+    // When it is given to the key again, it counts again, once.
     expect(await ok('keys.addPermissions', { keyId: direct.keyId, permissions: [slug] })).toHaveLength(1);
     expect(await verify(direct.key, slug)).toMatchObject({ valid: true, permissions: [slug] });
   });

@@ -6,7 +6,7 @@ const { call, ok, createKey, createWorkspace } = app;
 const elsewhere = harness();
 
 let made = 0;
-/** A role of one permission, neither of which another test has. */
+/** A role with one permission, which no other test uses. */
 async function newRole() {
   const [name, slug] = [`role ${++made}`, `documents${made}.read`];
   const { roleId } = await ok('permissions.createRole', { name, permissions: [slug] });
@@ -16,7 +16,7 @@ async function newRole() {
 const verify = (key: string, permissions?: string) =>
   ok('keys.verifyKey', { key, ...(permissions !== undefined && { permissions }) });
 
-/** A key whose text both servers have seen, and have in their caches. */
+/** A key whose snapshot both servers have cached. */
 async function seenKey(input: Omit<InputOf<'keys.createKey'>, 'apiId'>) {
   const created = await createKey(input);
   for (const server of [app, elsewhere]) {
@@ -83,7 +83,7 @@ describe('permissions.deleteRole: 200', () => {
     expect(answer).toMatchObject({ valid: false, code: 'INSUFFICIENT_PERMISSIONS' });
     expect(answer).not.toHaveProperty('roles');
     expect(await ok('keys.getKey', { keyId })).not.toHaveProperty('roles');
-    // Given anew it counts again.
+    // When it is given to the key again, it counts again.
     expect(await ok('keys.addRoles', { keyId, roles: [name] })).toMatchObject([{ id: again.roleId }]);
     expect(await verify(key, slug)).toMatchObject({ valid: true, roles: [name] });
   });

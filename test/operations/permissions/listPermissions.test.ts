@@ -9,7 +9,7 @@ beforeEach(async () => {
   ({ rootKey } = await createWorkspace());
 });
 
-/** Slugs of `count` permissions, in order of creation, not all of one millisecond. */
+/** Slugs of `count` permissions, in order of creation, created in several milliseconds. */
 async function create(count: number, prefix = 'slug') {
   const slugs: string[] = [];
   for (let index = 0; index < count; index++) {
@@ -72,7 +72,7 @@ describe('permissions.listPermissions: 200', () => {
     const deleted: string[] = [];
     const created: string[] = [];
     const pages = await listAll({ limit: 4 }, async (page) => {
-      // Some behind the cursor, the one the cursor stands on, and some ahead.
+      // Some before the cursor, the one at the cursor, and some after it.
       for (const index of [page * 4 - 4, page * 4 - 1, page * 4 + 1]) {
         const permission = slugs[index];
         if (!permission) continue;

@@ -6,7 +6,7 @@ const { call, ok, createKey, createWorkspace } = app;
 const elsewhere = harness();
 
 let made = 0;
-/** A role that no other test has, and a key of it that both servers have seen. */
+/** A role that no other test uses, and a key with it that both servers have cached. */
 async function newRole(permissions: string[]) {
   const name = `role ${++made}`;
   const { roleId } = await ok('permissions.createRole', { name, permissions });
@@ -54,7 +54,7 @@ describe('permissions.setRolePermissions: 200', () => {
     expect(await ok('keys.verifyKey', { key, permissions: 'a.read' })).toMatchObject({ valid: true });
   });
 
-  test('creates those that do not exist; duplicates count once', async () => {
+  test('creates permissions that do not exist; duplicates count once', async () => {
     const { roleId } = await newRole([]);
     const permissions = [`new.${made}`, 'a.read', `new.${made}`, 'a.read'];
     expect(slugs(await ok('permissions.setRolePermissions', { roleId, permissions }))).toEqual(permissions.slice(0, 2));

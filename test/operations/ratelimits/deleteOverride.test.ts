@@ -4,7 +4,7 @@ import { harness } from '../../support/harness.ts';
 const { call, ok, createWorkspace, send } = harness();
 let namespaces = 0;
 
-/** A namespace with overrides for `alice` and all that begins with `a`. */
+/** A namespace with overrides for `alice` and for every identifier that begins with `a`. */
 async function withOverrides() {
   const namespace = `deleted ${++namespaces}`;
   for (const [identifier, limit] of [
@@ -19,7 +19,7 @@ async function withOverrides() {
   return { namespace, namespaceId, limitOf };
 }
 
-test('ratelimits.deleteOverride: 200: applies from the next check on, and the override is found nowhere', async () => {
+test('ratelimits.deleteOverride: 200: applies from the next check on, and the override does not exist any more', async () => {
   const { namespace, limitOf } = await withOverrides();
   expect(await ok('ratelimits.deleteOverride', { namespace, identifier: 'alice' })).toEqual({});
   expect(await limitOf('alice')).toBe(2);

@@ -20,7 +20,7 @@ test('ratelimits.getOverride: 200: returns every field, by the name or the id of
       const body = JSON.stringify({ namespace, identifier: 'alice' });
       const { status, json } = await send(`/v2/${path}.getOverride`, { body });
       expect(status).toBe(200);
-      // The name, also when asked by id.
+      // The name, also if the request has the id.
       expect(json.data).toEqual({ ...override, overrideId, namespaceId, createdAt });
       expect(namespaceId).toMatch(/^rlns_[1-9A-HJ-NP-Za-km-z]{16}$/);
     }

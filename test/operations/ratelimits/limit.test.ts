@@ -1,4 +1,4 @@
-// The window itself is compared with a model in test/lua; here is what a caller sees of it.
+// test/lua compares the window with a model. This file tests what a caller sees of it.
 
 import { describe, expect, test } from 'vitest';
 import { createRootKeyString } from '../../../src/domain/keyString.ts';
@@ -12,7 +12,7 @@ const { call, ok, createRootKey, createWorkspace, clock } = tollgate;
 const minute = 60_000;
 let identifiers = 0;
 
-/** A counter that nothing else charges. */
+/** A counter that no other test charges. */
 const fresh = (more: Partial<InputOf<'ratelimits.limit'>> = {}) => ({
   namespace: 'email',
   identifier: `user_${++identifiers}`,
@@ -21,7 +21,7 @@ const fresh = (more: Partial<InputOf<'ratelimits.limit'>> = {}) => ({
   ...more,
 });
 
-/** The id of a namespace, which a limit check does not tell: read beside the API. */
+/** The id of a namespace from the store, because a limit check does not return it. */
 async function idOf(namespace: string): Promise<string> {
   const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
   const id = await redis.hget(`tg:{${tollgate.workspaceId}}:ns`, namespace);
@@ -39,7 +39,7 @@ describe('ratelimits.limit: 200', () => {
       answers.push(await ok('ratelimits.limit', request));
       clock.advance(10);
     }
-    // A small limit keeps time to the millisecond: capacity is back one millisecond after `duration` at the latest.
+    // A small limit is exact to the millisecond: a unit is available again at most 1 ms after `duration`.
     const reset = start + minute + 1;
     expect(answers).toEqual([
       { success: true, limit: 2, remaining: 1, reset },
@@ -53,7 +53,7 @@ describe('ratelimits.limit: 200', () => {
     await ok('ratelimits.limit', request);
     clock.advance(minute - 1);
     await ok('ratelimits.limit', request);
-    // A moment later an aligned window would admit two.
+    // Fixed windows would admit two a moment later.
     clock.advance(2);
     expect(await ok('ratelimits.limit', request)).toMatchObject({ success: true, remaining: 0 });
     const refused = await ok('ratelimits.limit', request);
@@ -99,7 +99,7 @@ describe('ratelimits.limit: 200', () => {
     expect(await ok('ratelimits.limit', look)).toEqual({ success: true, limit: 2, remaining: 2, reset: clock.now });
   });
 
-  test('a cost above the limit is never admitted, however empty the window', async () => {
+  test('a cost above the limit is never admitted, also by an empty window', async () => {
     const request = fresh({ cost: 3 });
     const refused = { success: false, limit: 2, remaining: 2, reset: clock.now + minute };
     expect(await ok('ratelimits.limit', request)).toEqual(refused);
@@ -107,7 +107,7 @@ describe('ratelimits.limit: 200', () => {
     expect(await ok('ratelimits.limit', { ...request, cost: 2 })).toMatchObject({ success: true });
   });
 
-  test('the largest limit and cost there are', async () => {
+  test('the largest limit and cost', async () => {
     const request = fresh({ limit: Number.MAX_SAFE_INTEGER });
     expect(await ok('ratelimits.limit', { ...request, cost: Number.MAX_SAFE_INTEGER - 1 })).toMatchObject({
       success: true,
@@ -235,7 +235,7 @@ describe('ratelimits.limit: 403', () => {
     error: { detail: expect.stringContaining(needed) },
   });
 
-  test('a grant for one namespace admits to that one only, by name and by id', async () => {
+  test('a grant for one namespace is for that one only, by name and by id', async () => {
     for (const namespace of ['mine', 'theirs']) await ok('ratelimits.limit', fresh({ namespace }));
     const [mine, theirs] = [await idOf('mine'), await idOf('theirs')];
     const rootKey = await createRootKey([`ratelimit.${mine}.limit`]);
@@ -286,12 +286,12 @@ describe('ratelimits.limit: 404', () => {
       const answer = await call('ratelimits.limit', fresh({ namespace }));
       expect(answer).toMatchObject({ status: 404, code: 'namespace_not_found' });
     }
-    // Not so without the right to any namespace at all.
+    // A caller without a grant for any namespace gets another error.
     const answer = await call('ratelimits.limit', fresh({ namespace: 'rlns_unknown' }), ['api.*.read_api']);
     expect(answer).toMatchObject({ status: 403, code: 'insufficient_permissions' });
   });
 
-  test('a name that only begins like an id is a name', async () => {
+  test('a name that begins like an id is a name', async () => {
     for (const namespace of ['rlns', 'RLNS_a', ' rlns_a']) {
       expect((await call('ratelimits.limit', fresh({ namespace }))).status).toBe(200);
     }

@@ -15,7 +15,7 @@ async function withOverrides(count: number, namespace = `listed ${++namespaces}`
   return { namespace, identifiers };
 }
 
-/** The items of a page by the singular path, whose `data` is the bare list. */
+/** The items of a page by the singular path, whose `data` is the list. */
 const page = async (input: { namespace: string; limit?: number; cursor?: string }) => {
   const { status, json } = await send('/v2/ratelimit.listOverrides', { body: JSON.stringify(input) });
   return { status, data: json.data as { identifier: string; overrideId: string }[], pagination: json.pagination };
@@ -48,7 +48,7 @@ describe('ratelimits.listOverrides: 200', () => {
     const pages = await readPages((at) => page({ namespace, ...at }));
     expect(pages.map((items) => items.length)).toEqual([10, 2]);
     expect(pages.flat().map(({ identifier }) => identifier)).toEqual(identifiers);
-    // A page that is just full says so.
+    // The last page has the page size, and still no cursor.
     const full = await page({ namespace, limit: 12 });
     expect(full).toMatchObject({ data: { length: 12 }, pagination: { hasMore: false } });
   });

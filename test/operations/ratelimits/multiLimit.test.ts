@@ -1,4 +1,4 @@
-// Single checks are tested in limit.test.ts; here is what several in one call owe each other.
+// limit.test.ts tests single checks. This file tests several checks in one call.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -10,7 +10,7 @@ const minute = 60_000;
 type Check = InputOf<'ratelimits.limit'>;
 let identifiers = 0;
 
-/** A counter that nothing else charges. */
+/** A counter that no other test charges. */
 const fresh = (more: Partial<Check> = {}): Check => ({
   namespace: 'email',
   identifier: `user_${++identifiers}`,
@@ -99,10 +99,10 @@ describe('ratelimits.multiLimit: a call of which one check fails', () => {
       ],
     };
     expect(await ok('ratelimits.multiLimit', [fits, full, alsoFits])).toEqual(answer);
-    // Again the same: nothing was taken.
+    // The same again: nothing was charged.
     expect(await ok('ratelimits.multiLimit', [fits, full, alsoFits])).toEqual(answer);
     expect(await look(alsoFits)).toMatchObject({ remaining: 3 });
-    // Once the one in the way passes, all do.
+    // Once the failing check passes, all do.
     clock.advance(minute);
     expect(await ok('ratelimits.multiLimit', [fits, full, alsoFits])).toMatchObject({ passed: true });
     expect(await look(alsoFits)).toMatchObject({ remaining: 0 });
@@ -119,7 +119,7 @@ describe('ratelimits.multiLimit: a call of which one check fails', () => {
     for (const check of checks) expect(await look(check)).toMatchObject({ remaining: 2 });
   });
 
-  test('a blocked identifier fails the whole call, even at cost 0', async () => {
+  test('a blocked identifier refuses the whole call, even at cost 0', async () => {
     const [blocked, other] = [fresh({ cost: 0 }), fresh()];
     await ok('ratelimits.setOverride', {
       namespace: 'email',
@@ -263,7 +263,7 @@ describe('ratelimits.multiLimit: several checks of one counter', () => {
               'ratelimits.multiLimit',
               asked.map(({ counter, cost }) => ({ ...checks[counter]!, cost })),
             );
-          /** The place of the first that is refused. */
+          /** The index of the first check that is refused. */
           const stuck = ({ limits }: Awaited<ReturnType<typeof call>>) => limits.findIndex(({ passed }) => !passed);
           let refused = await call();
           while (!refused.passed) {
@@ -272,7 +272,7 @@ describe('ratelimits.multiLimit: several checks of one counter', () => {
             const together = asked.slice(0, stuck(refused) + 1);
             const { counter } = together.at(-1)!;
             const units = together.filter((one) => one.counter === counter).reduce((sum, { cost }) => sum + cost, 0);
-            // Not a millisecond late, and never early; what never fits says so.
+            // Exact to the millisecond. If they never fit together, `reset` is one duration from now.
             if (units > checks[counter]!.limit) {
               expect(reset).toBe(clock.now + minute);
               return;
@@ -307,7 +307,7 @@ describe('ratelimits.multiLimit: several checks of one counter', () => {
     });
   });
 
-  test('of many concurrent calls exactly the limit is admitted, in whole calls', async () => {
+  test('of many concurrent calls exactly the limit is admitted, all or nothing for each call', async () => {
     const [one, two] = [fresh({ limit: 20 }), fresh({ limit: 30 })];
     const calls = Array.from({ length: 60 }, () => ok('ratelimits.multiLimit', [one, { ...two, cost: 2 }]));
     expect((await Promise.all(calls)).filter(({ passed }) => passed)).toHaveLength(15);

@@ -1,4 +1,4 @@
-// Setting an override, and which override counts: both are seen through the limit checks that follow.
+// Setting an override, and which override applies, as the limit checks that follow show.
 
 import { describe, expect, test } from 'vitest';
 import { workspaceKey } from '../../../src/store/keyspace.ts';
@@ -17,7 +17,7 @@ const freshNamespace = () => `overrides ${++namespaces}`;
 const set = async (namespace: string, identifier: string, limit: number, duration = minute) =>
   (await ok('ratelimits.setOverride', { namespace, identifier, limit, duration })).overrideId;
 
-/** A look as a caller takes it who knows of no override: at most 1000 in an hour. */
+/** A check by a caller that does not know the override: at most 1000 in an hour. */
 const look = (namespace: string, identifier: string) =>
   ok('ratelimits.limit', { namespace, identifier, limit: 1000, duration: 60 * minute, cost: 0 });
 
@@ -42,7 +42,7 @@ describe('ratelimits.setOverride: 200', () => {
     await ok('ratelimits.limit', request);
     const refused = await ok('ratelimits.limit', { ...request, limit: 1 });
     expect(refused).toEqual({ success: false, limit: 2, remaining: 0, reset, overrideId });
-    // Nobody else's.
+    // Not another identifier's.
     expect(await ok('ratelimits.limit', { ...request, identifier: 'bob' })).not.toHaveProperty('overrideId');
   });
 
@@ -174,7 +174,7 @@ describe('ratelimits.setOverride: which override applies', () => {
     await set(namespace, 'a*', 1);
     await set(namespace, '*b', 2);
     expect(await look(namespace, 'ab')).toMatchObject({ limit: 1 });
-    // Changing it does not make it younger.
+    // A changed override keeps its age.
     await set(namespace, 'a*', 3);
     expect(await look(namespace, 'ab')).toMatchObject({ limit: 3 });
     await ok('ratelimits.deleteOverride', { namespace, identifier: 'a*' });
@@ -211,9 +211,9 @@ describe('ratelimits.setOverride: which override applies', () => {
     expect(await look(namespace, identifier)).toMatchObject({ limit: isMatch ? 1 : 1000 });
   });
 
-  test(`is the same as that of a plain model, for random overrides (seed ${seed})`, async () => {
+  test(`is the same as that of a simple model, for random overrides (seed ${seed})`, async () => {
     const pick = random(seed);
-    // Of two letters texts repeat and overlap themselves.
+    // Texts of two letters repeat and overlap each other.
     const alphabets = [
       ['a', 'b', '*'],
       ['a', 'b', '.', '*', '%', '\u00fc', '\u{1f511}'],
@@ -221,7 +221,7 @@ describe('ratelimits.setOverride: which override applies', () => {
     let characters = alphabets[0]!;
     const text = (max: number) =>
       Array.from({ length: pick(1, max) }, () => characters[pick(0, characters.length - 1)]!).join('');
-    // `*` is any run of characters, and everything else stands for itself.
+    // `*` is any run of characters, and every other character matches itself.
     const matches = (pattern: string, identifier: string) =>
       new RegExp(
         `^${pattern
@@ -305,7 +305,7 @@ describe('ratelimits.setOverride: 400', () => {
     await ok('ratelimits.deleteOverride', { namespace, identifier: '0*' });
     expect((await call('ratelimits.setOverride', oneMore)).status).toBe(200);
 
-    // It is the stars that cost a check its time.
+    // The time of a check depends on the number of stars.
     const many = freshNamespace();
     await set(many, 'a*'.repeat(255), 1);
     const two = { ...oneMore, namespace: many, identifier: '*x*' };
@@ -323,7 +323,7 @@ describe('ratelimits.setOverride: 400', () => {
     await setHere('first*', 'two');
     const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
     try {
-      // As if there were so many: to set them takes a while.
+      // Sets the counter only, because creating so many takes a while.
       expect(await redis.hget(workspaceKey(workspaceId), 'wildcards')).toBe('2');
       await redis.hset(workspaceKey(workspaceId), 'wildcards', 2000);
     } finally {
@@ -387,7 +387,7 @@ describe('ratelimits.setOverride: 403', () => {
     expect((await call('ratelimits.setOverride', request, ['ratelimit.*.set_override'])).status).toBe(200);
   });
 
-  test('a grant for one namespace is one for that only, by name and by id', async () => {
+  test('a grant for one namespace is for that one only, by name and by id', async () => {
     const [mine, theirs] = [freshNamespace(), freshNamespace()];
     for (const namespace of [mine, theirs]) await set(namespace, 'a', 1);
     const [mineId, theirsId] = [await idOf(mine, 'a'), await idOf(theirs, 'a')];

@@ -56,7 +56,7 @@ describe('rootKeys.createRootKey: 200', () => {
   });
 
   test('64 KiB of grants and not a byte more, in either spelling', async () => {
-    // With the line breaks around it, a grant of 255 bytes is 256, and there is one line break more.
+    // With line breaks, a grant of 255 bytes is 256, and there is one line break more.
     const grant = (index: number, bytes: number) =>
       `api.api_${index}_`.padEnd(bytes - '.read_key'.length, 'x').concat('.read_key');
     const full = Array.from({ length: 256 }, (_, index) => grant(index, index === 0 ? 254 : 255));
@@ -74,11 +74,11 @@ describe('rootKeys.createRootKey: 200', () => {
         { location: 'body.permissions', message: expect.stringContaining('65536 bytes') },
       ]);
     }
-    // What is there twice is stored once.
+    // A duplicate grant is stored once.
     expect((await call('rootKeys.createRootKey', { permissions: [...full, ...full] })).status).toBe(200);
   });
 
-  test('a root key from before that bound works, and its other fields can be changed', async () => {
+  test('a root key that is older than that limit works, and its other fields can be changed', async () => {
     const grants = Array.from({ length: 1000 }, (_, index) => `api.api_${index}${'x'.repeat(240)}.read_key`);
     const key = await tollgate.createRootKey([...grants, 'api.*.create_api']);
     expect((await call('apis.createApi', { name: 'new' }, key)).status).toBe(200);

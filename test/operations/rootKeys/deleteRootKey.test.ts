@@ -66,7 +66,7 @@ describe('rootKeys.deleteRootKey: 412', () => {
     expect((await call('rootKeys.deleteRootKey', last, second.key)).status).toBe(412);
   });
 
-  test('of two that delete each other at the same time, one stays', async () => {
+  test('of two that delete each other concurrently, one stays', async () => {
     const { rootKey } = await createWorkspace();
     const second = (await call('rootKeys.createRootKey', { permissions: ['*'] }, rootKey)).data;
     const [first] = (await call('rootKeys.listRootKeys', {}, rootKey)).data;
@@ -74,7 +74,7 @@ describe('rootKeys.deleteRootKey: 412', () => {
       call('rootKeys.deleteRootKey', { rootKeyId: first!.rootKeyId }, second.key),
       call('rootKeys.deleteRootKey', { rootKeyId: second.rootKeyId }, rootKey),
     ]);
-    // The one that was deleted first is unknown by the time of its own request.
+    // The one that was deleted first is unknown when its own request is processed.
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 401]);
   });
 });

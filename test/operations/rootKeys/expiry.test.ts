@@ -1,5 +1,5 @@
-// A root key that expires gives nobody more than it holds, for no longer than it holds it: not to a new root key, not to
-// another, and not to itself. What it can do to one that outlasts it is take away.
+// A root key that expires grants no more than it holds, and for no longer than it lasts: not to a new root key, not to
+// another, and not to itself. A root key that lasts longer it can only narrow.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -36,7 +36,7 @@ describe('rootKeys: createRootKey by one that expires', () => {
 });
 
 describe('rootKeys: updateRootKey by one that expires', () => {
-  /** Of one that lasts: what may be done to it, and what may not. */
+  /** Permitted changes of a root key that lasts longer. */
   const narrowing: Changes[] = [
     {},
     { name: 'renamed' },
@@ -66,7 +66,7 @@ describe('rootKeys: updateRootKey by one that expires', () => {
     expect((await ok('rootKeys.listRootKeys', {})).find((each) => each.rootKeyId === rootKeyId)).toEqual(before);
   });
 
-  test('nor enabled, nor made to last longer; what ends no later than the caller can be all of that', async () => {
+  test('one that lasts can be neither enabled nor extended; one that ends no later than the caller can be both', async () => {
     const caller = await expiring();
     const disabled = await make(lasting);
     await ok('rootKeys.updateRootKey', { rootKeyId: disabled.rootKeyId, enabled: false });
@@ -83,14 +83,14 @@ describe('rootKeys: updateRootKey by one that expires', () => {
     }
   });
 
-  test('itself: not longer, not for ever; shorter it can', async () => {
+  test('itself: it cannot extend its expiry or remove it, only shorten it', async () => {
     const self = await make(['*'], { expires: end });
     const change = (changes: Changes) =>
       call('rootKeys.updateRootKey', { rootKeyId: self.rootKeyId, ...changes }, self.key);
     expect((await change({ expires: null })).status).toBe(403);
     expect((await change({ expires: end + 1 })).status).toBe(403);
     expect((await change({ expires: end - 1 })).status).toBe(200);
-    // And not back.
+    // It cannot extend it again either.
     expect((await change({ expires: end })).status).toBe(403);
   });
 });
@@ -112,7 +112,7 @@ test('rootKeys: it can delete and disable one that lasts, but not the last that 
   }
 });
 
-describe('rootKeys: the root key of a request that has waited counts as it is when the change is made', () => {
+describe('rootKeys: a request that has waited is checked with the root key as it is when the change is made', () => {
   const changesOf = (rootKeyId: string) =>
     [
       ['rootKeys.createRootKey', { permissions: ['*'] }],
@@ -134,7 +134,7 @@ describe('rootKeys: the root key of a request that has waited counts as it is wh
       const target = await make(['api.*.read_api']);
       const caller = await make(['*']);
       const [operation, input] = changesOf(target.rootKeyId)[which]!;
-      // What the pipeline found before the request had its turn, and what the operation then asks of the store.
+      // The caller that the pipeline found before the request waited, and the store's functions that the operation then calls.
       const actor = { rootKeyId: caller.rootKeyId, operation, requestId: 'req' };
       await takeBack(caller.rootKeyId);
       const { rootKeys } = tollgate.store;
@@ -152,7 +152,7 @@ describe('rootKeys: the root key of a request that has waited counts as it is wh
   });
 });
 
-test(`rootKeys: whatever expiring root keys do, no root key can do more after their end than before (seed ${seed})`, async () => {
+test(`rootKeys: with any actions of expiring root keys, no root key has more grants after their end than before (seed ${seed})`, async () => {
   type Listed = OutputOf<'rootKeys.listRootKeys'>[number];
   const grants = ['api.*.read_api', 'api.api_a.read_api', 'audit.*.read_audit', '*'];
   const times = [end - 2, end - 1, end, end + 1, end + 2];
@@ -175,7 +175,7 @@ test(`rootKeys: whatever expiring root keys do, no root key can do more after th
     { minLength: 1, maxLength: 6 },
   );
   const counts = { done: 0, refused: 0 };
-  // Beside the API, as any root key may be disabled.
+  // Through the store, because any root key may be disabled.
   const list = async (of: string): Promise<Listed[]> =>
     (await tollgate.store.rootKeys.list(of, { count: 100 })).rootKeys;
   await fc.assert(

@@ -68,7 +68,7 @@ describe('rootKeys.listRootKeys: 200', () => {
       pages.push(data.map((row) => row.rootKeyId));
       cursor = pagination.cursor;
       if (pages.length === 1) {
-        // The one the cursor stands on, and one ahead.
+        // The one at the cursor, and one after it.
         await call('rootKeys.deleteRootKey', { rootKeyId: rootKeyIds[1]! }, rootKey);
         await call('rootKeys.deleteRootKey', { rootKeyId: rootKeyIds[4]! }, rootKey);
         rootKeyIds.push(await create());

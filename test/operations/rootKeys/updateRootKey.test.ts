@@ -178,7 +178,7 @@ describe('rootKeys.updateRootKey: 412: a change that leaves no root key with eve
     async (changes) => {
       const { rootKey } = await createWorkspace();
       const others = { permissions: ['*'], expires: clock.now + 60_000 };
-      await call('rootKeys.createRootKey', others, rootKey); // It ends, so it does not count.
+      await call('rootKeys.createRootKey', others, rootKey); // It expires, so it does not count.
       const disabled = (await call('rootKeys.createRootKey', { permissions: ['*'] }, rootKey)).data;
       await call('rootKeys.updateRootKey', { rootKeyId: disabled.rootKeyId, enabled: false }, rootKey);
       const [before] = (await call('rootKeys.listRootKeys', {}, rootKey)).data;
@@ -188,7 +188,7 @@ describe('rootKeys.updateRootKey: 412: a change that leaves no root key with eve
       expect(refused).toMatchObject({ status: 412, code: 'precondition_failed' });
       expect((await call('rootKeys.listRootKeys', {}, rootKey)).data[0]).toEqual(before);
 
-      // With another that counts, it may.
+      // With another one that counts, it may be changed.
       await call('rootKeys.updateRootKey', { rootKeyId: disabled.rootKeyId, enabled: true }, rootKey);
       expect((await call('rootKeys.updateRootKey', { rootKeyId, ...changes }, rootKey)).status).toBe(200);
     },

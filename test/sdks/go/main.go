@@ -1,5 +1,5 @@
-// Calls the Go SDK of Unkey as its standard input says: a JSON line in, a JSON line out. Methods are found by their names,
-// so that the table of the TypeScript SDK serves for this one too.
+// Calls the Go SDK of Unkey: reads a call as a JSON line from standard input, and prints its result as a JSON line. Methods
+// are found by name, so that the table of the TypeScript SDK can be used for this SDK too.
 package main
 
 import (
@@ -71,7 +71,7 @@ func methods(client *unkey.Unkey) []string {
 	return names
 }
 
-// find returns the method of a name such as keys.createKey, whatever the case of its letters.
+// find returns the method with a name such as keys.createKey, in any case.
 func find(client *unkey.Unkey, name string) (reflect.Value, bool) {
 	serviceName, methodName, _ := strings.Cut(name, ".")
 	service := reflect.ValueOf(client).Elem().FieldByNameFunc(func(name string) bool {
@@ -88,7 +88,7 @@ func find(client *unkey.Unkey, name string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
-// call runs a method, and reads a list to its end when all pages are asked for.
+// call runs a method. If all pages are requested, it reads a list to its end.
 func call(client *unkey.Unkey, asked question) (answered answer) {
 	run, ok := find(client, asked.Method)
 	if !ok {
@@ -133,7 +133,7 @@ func failureOf(err error) *failure {
 	if value.Kind() != reflect.Struct {
 		return failed
 	}
-	// The general error has the text of the body; the others are what was decoded of it.
+	// The general error has the body as text; the other errors have the decoded body.
 	if status := value.FieldByName("StatusCode"); status.IsValid() {
 		failed.Status = int(status.Int())
 		failed.Body = fmt.Sprint(value.FieldByName("Body"))

@@ -1,4 +1,4 @@
-"""Calls the Python SDK of Unkey as its standard input says: a JSON line in, a JSON line out."""
+"""Calls the Python SDK of Unkey: reads a call as a JSON line from standard input, and prints its result as a JSON line."""
 
 import inspect
 import json
@@ -24,7 +24,7 @@ def method_of(client, method):
 
 
 def bodies_of(run, value, read_all):
-    """The bodies of all pages of a list, or of the one response."""
+    """The bodies of all pages of a list, or of the only response."""
     if "request" in inspect.signature(run).parameters:
         response = run(request=value)
     else:
@@ -58,11 +58,11 @@ def call(root_key, method, value, read_all):
 
 
 def methods():
-    """Every method of every service, by its name in the table."""
+    """All methods of all services, by their names in the table."""
     client = client_of("any")
     for service in type(client).__annotations__:
         for name, _ in inspect.getmembers(getattr(client, service), inspect.ismethod):
-            # What is inherited belongs to every service.
+            # Inherited members are not methods of the service.
             if name in vars(type(getattr(client, service))) and not name.startswith("_") and not name.endswith("_async"):
                 yield f"{service}.{camel(name)}"
 
