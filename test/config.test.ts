@@ -18,6 +18,8 @@ test('an empty environment gives the defaults', () => {
     durable: false,
     redisTimeoutMs: 1000,
     inFlightMax: 4096,
+    leaseMs: 0,
+    leaseCredits: false,
     manageAtOnce: 8,
     bodyBytesMax: 1_048_576,
     metaBytesMax: 10_240,

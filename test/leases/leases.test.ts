@@ -24,7 +24,9 @@ const observe = {
     counts.granted++;
     counts.units += units;
   },
-  returned: (units: number) => void (counts.returned += units),
+  returned(units: number) {
+    counts.returned += units;
+  },
 };
 afterEach(() => void Object.assign(counts, { decided: 0, granted: 0, units: 0, returned: 0 }));
 

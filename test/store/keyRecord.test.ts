@@ -44,6 +44,7 @@ describe('the successor of a rerolled key', () => {
     created: 'its own',
     updated: 'it was not updated yet',
     migration: 'it was created here',
+    leases: 'servers hold none of it',
   };
   const names = async (digest: Buffer) =>
     redis.hkeys(Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digest]));

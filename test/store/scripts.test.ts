@@ -30,6 +30,7 @@ describe('assemble', () => {
       name: 'script',
       source: '-- Script.\nlocal a = 1\nlocal b = a\nreturn a + b',
       lines: ['lua/script.lua:1', 'lua/include/a.lua:1', 'lua/include/b.lua:2', 'lua/script.lua:4'],
+      isChange: false,
     });
   });
 
