@@ -164,7 +164,8 @@ export class Decider {
     const { leases } = this.leasing;
     const cached = this.#snapshots.find(workspaceId, digest);
     const isAccepted = this.#options.accepted.has(rootKey);
-    const ask = isAccepted ? leases.ask(leased) : undefined;
+    // After a recall none is asked for: the lease would be recalled by the next request.
+    const ask = isAccepted && attempt === 1 ? leases.ask(leased) : undefined;
     return new Promise((resolve, reject) => {
       const settle = (answer: Answer, snapshots: SnapshotsOfBatch) => {
         const grant = ask && readGranted(answer);

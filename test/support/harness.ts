@@ -73,9 +73,6 @@ const leaseSettings = { leaseMs, leaseCredits: leaseMs > 0, leaseAfter: 2 };
 
 export type RequestParts = Partial<Omit<Request, 'body'>> & { body?: string | Buffer };
 
-/** Operations that read counts or balances. */
-const isRead = /\/v2\/(analytics|\w+\.(get|list|whoami))/;
-
 /** A request as the server passes it to the pipeline: a POST of `{}` with this root key, except for the given parts. */
 export const requestTo = (path: string, rootKey: string, parts: RequestParts = {}): Request => ({
   method: 'POST',
@@ -148,20 +145,21 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     return key;
   }
 
-  // With leases (TEST_LEASE_MS): they end when the clock is set forward, and a read sees what they left once they are settled.
-  // Here both happen before the next request, not a quarter of a term later.
-  let leasedAt = clock.now;
+  // With leases (TEST_LEASE_MS): they end when the clock is set forward, and other requests see what they left once they are
+  // settled. Here both happen before the next request, not a quarter of a term later.
+  let leasedBy = '';
   let ended: Promise<void> | undefined;
-  function endLeases(path: string): Promise<void> | undefined {
-    if (clock.now === leasedAt && !isRead.test(path)) return ended;
-    leasedAt = clock.now;
-    ended = leaseMs === 0 ? undefined : endAllLeases();
+  function endLeases(path: string, { body, authorization }: RequestParts): Promise<void> | undefined {
+    const request = `${clock.now} ${path} ${authorization} ${body}`;
+    if (leaseMs === 0 || request === leasedBy) return ended;
+    leasedBy = request;
+    ended = endAllLeases();
     return ended;
   }
 
   /** Sends a request. Omitted parts have defaults. */
   async function send(path: string, parts: RequestParts = {}) {
-    await endLeases(path);
+    await endLeases(path, parts);
     const requestId = createId('req', clock.now);
     const response = await state.answer(requestTo(path, state.rootKey, { requestId, ...parts }));
     return { ...response, json: response.contentType.includes('json') ? JSON.parse(response.body) : undefined };

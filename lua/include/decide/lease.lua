@@ -10,6 +10,7 @@
 -- @include "include/decide/leased"
 -- @include "include/decide/snapshot"
 -- @include "include/decide/tags"
+-- @include "include/decide/totals"
 -- @include "include/decide/verify"
 -- @include "include/names"
 -- @include "include/usage"
@@ -19,8 +20,8 @@
 local LEASES_MAX, SESSIONS_MAX = 32, 64
 -- A shorter lease would end before its answer arrives.
 local TERM_MIN = 4
--- A time by the clock of Redis becomes a duration by the clock of a server, which may be 1 % slower.
-local DRIFT = 1.01
+-- The milliseconds until `ends`, by a clock that may be 1 % slower than that of Redis, whose time is rounded down.
+local function term_until(ends) return math.floor((ends - call_now - 1) / 1.01) end
 -- A lease of units leaves room for this many of its size for each session, so that no session is refused while another one has
 -- units left.
 local LEASES_LEFT = 4
@@ -106,7 +107,7 @@ local function lease_units(cost, requested, wanted, number, term)
     if not lease_exceeds and check_limits_by(leased_charge, requested, false) and not lease_exceeds then break end
     units = math.floor(units / 2)
   end
-  term = math.min(term, math.floor(lease_slice_left / DRIFT))
+  term = math.min(term, term_until(call_now + lease_slice_left))
   if units == 0 or term < TERM_MIN then return 0, 0 end
 
   lease_times = units
@@ -129,7 +130,7 @@ end
 local function term_of(outcome, root)
   local ends = call_now + session_term
   if root.expires then ends = math.min(ends, root.expires) end
-  if outcome == NOT_FOUND then return math.floor((ends - call_now) / DRIFT) end
+  if outcome == NOT_FOUND then return term_until(ends) end
   if key_expires > call_now then ends = math.min(ends, key_expires) end
   local _, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled and refill_due > call_now then ends = math.min(ends, refill_due) end
@@ -139,7 +140,7 @@ local function term_of(outcome, root)
       if charge_results[at + 2] == 1 then ends = math.min(ends, charge_results[at + 4]) end
     end
   end
-  return math.floor((ends - call_now) / DRIFT)
+  return term_until(ends)
 end
 
 -- Grants a lease of a decision that was just made; `position` and `last` are those of its VERIFY_ITEM. Returns its units and its
@@ -149,6 +150,8 @@ local function grant(outcome, position, last, root, wanted, number)
   register()
   -- The state as the verification has written it.
   if session_count > SESSIONS_MAX or outcome ~= NOT_FOUND and not read_key(digest, true) then return 0, 0 end
+  -- It was sent before the connection was lost, and the session no longer waits for it.
+  if number <= session_granted then return 0, 0 end
   local units, term = 0, term_of(outcome, root)
   if outcome == VALID and (charge_count > 0 or key_flags.limited) then
     if key_flags.limited and session_credits == 0 then return 0, 0 end
@@ -200,14 +203,14 @@ local function give_back(leases, lease_at, used, requested, cost)
   return is_changed and check_limits_by(leased_return, requested, true), balance
 end
 
--- Counts decisions in the history of the key, because the key was deleted since, or has another identity.
-local function count_former(external_id, count, outcome, spent)
+-- Counts decisions in the history of the key, because the key was deleted since, has another identity, or another hour began.
+local function count_former(external_id, hour, count, outcome, spent)
   local counts = {}
   for number = 1, OUTCOMES_COUNTED do
     counts[number] = number == outcome and count or 0
   end
   counts[OUTCOMES_COUNTED + 1] = spent
-  flush_usage(call_workspace, key24(), external_id, struct.pack(USAGE, call_hour, unpack(counts)), call_retention)
+  flush_usage(call_workspace, key24(), external_id, struct.pack(USAGE, hour, unpack(counts)), call_retention)
 end
 
 -- Removes a lease from the record of a key or an identity.
@@ -252,6 +255,14 @@ local function settle_key(number, count, outcome, used, cost, used_at, requested
   if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_retention) end
 end
 
+-- Counts decisions in the totals of the API of the key.
+local function count_for_api(hour, count, outcome, spent)
+  local record = api_usage(call_workspace, key_api8, string.format('%d', hour / 24))
+  local field = string.format('%02d', hour % 24) .. outcome
+  add_total(record, field, count)
+  if spent > 0 then add_total(record, 's' .. field, spent) end
+end
+
 -- Counts what a session decided by itself about one key, and gives back what it did not use of a lease. `position` is that of a
 -- TALLY; returns the position after it.
 local function settle_tally(position)
@@ -264,14 +275,15 @@ local function settle_tally(position)
   request = request ~= '' and request_of(request)
   local spent = outcome == VALID and key_flags.limited and count * cost or 0
   local tags = count > 0 and request and request.tags and counted_tags(request.tags, key_api8)
-  local is_former = not is_live or external_id ~= key_external_id
-  if count > 0 and is_former then count_former(external_id, count, outcome, spent) end
+  local used_at = call_now - age
+  local hour = math.floor(used_at / HOUR_MS)
+  local is_former = not is_live or external_id ~= key_external_id or hour ~= call_hour
+  if count > 0 and is_former then count_former(external_id, hour, count, outcome, spent) end
   if is_live then
-    local counted = is_former and 0 or count
-    settle_key(number, counted, outcome, used, cost, call_now - age, request and request.limits)
+    settle_key(number, is_former and 0 or count, outcome, used, cost, used_at, request and request.limits)
   end
   if tags then count_tags(tags, key24(), external_id, outcome, spent, count) end
-  key_api.counts[outcome], key_api.spent = key_api.counts[outcome] + count, key_api.spent + spent
+  if count > 0 then count_for_api(hour, count, outcome, spent) end
   return position
 end
 

@@ -253,6 +253,12 @@ export class Leases {
     await this.#settleAll(holder);
   }
 
+  /** Redis has this process in the registry of a workspace, perhaps because it forgot that it had left. So it leaves again. */
+  registered(workspaceId: string) {
+    this.#holderOf(workspaceId).isRegistered = true;
+    this.#tick();
+  }
+
   /** Takes back all leases, for the end of the process. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);

@@ -66,7 +66,10 @@ export class Leasing {
     this.#recalls = new Recalls({
       redis,
       session: this.#session,
-      recall: (workspaceId, numbers) => this.leases.recall(workspaceId, numbers),
+      recall: (workspaceId, numbers) => {
+        this.leases.registered(workspaceId);
+        return this.leases.recall(workspaceId, numbers);
+      },
     });
     this.changes = new Changes({
       session: this.#session,
