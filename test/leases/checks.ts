@@ -63,6 +63,8 @@ export class Checks implements Witness {
   write = 0;
   private readonly lost: [number, number][] = [];
   private segment = 0;
+  private scripts = 0;
+  private scriptAt = 0;
   /** Whether the connection that sent the script is lost. */
   isFromDead = false;
   private faultAt = -1;
@@ -122,14 +124,15 @@ export class Checks implements Witness {
   }
 
   /** Never wrongly refused: no unit of the key is out, other than of a session that was killed, paused, slow or disconnected. */
-  refused(index: number) {
+  refused(index: number, by: string) {
     const key = this.key(index);
     for (const [id, grant] of this.grants) {
       if (grant.key !== index || grant.isBurnt || this.isLost(grant.write)) continue;
       const out = grant.count - grant.used - this.returnsOf(grant);
       const counts = key.limit && grant.sliceEnd + key.limit.duration > this.world.redisNow;
       const charged = key.credits !== undefined && grant.era === this.balances[index]!.era;
-      const faultAt = Math.max(this.faultAt, this.keyFaultAt[index]!, this.world.faultUntil(grant.session));
+      const faults = [grant.session, by].map((session) => this.world.faultUntil(session));
+      const faultAt = Math.max(this.faultAt, this.keyFaultAt[index]!, ...faults);
       if (out > 0 && (counts || charged) && faultAt < grant.at) broken('Refused while units are out', { id, out });
     }
   }
@@ -155,6 +158,9 @@ export class Checks implements Witness {
 
   /** Credits are never negative; what was granted is charged or left. */
   afterScript() {
+    this.scripts = this.world.now === this.scriptAt ? this.scripts + 1 : 0;
+    this.scriptAt = this.world.now;
+    if (this.scripts > 500) broken('Redis is asked without end', { at: this.scriptAt });
     for (const [index, { credits, window }] of this.world.redis.keys.entries()) {
       if (window.some(({ units }) => units < 0)) broken('A window entry is negative', { index, window });
       if (credits === undefined) continue;

@@ -33,6 +33,8 @@ export const rules = {
   endsWithSlice: true,
   /** A term by Redis's clock is shortened by the drift. */
   driftOfTerm: true,
+  /** A term by Redis's clock is shortened by what whole milliseconds may hide. */
+  millisecondOver: true,
   /** A change waits longer than a term by the drift. */
   driftOfChange: true,
   /** A change that was applied soon after a connect waits until a term after the connect, as Redis may have forgotten the registry. */
@@ -45,6 +47,8 @@ export const rules = {
   ownNumbers: true,
   /** A settlement counts once. */
   countOnce: true,
+  /** What waited for a recall of units asks for no lease. */
+  noLeaseAfterRecall: true,
   /** After a recall of units, the entries that were recalled are removed, answered or not. */
   removeRecalled: true,
   /** A recalled session returns the grants that are in flight. */
@@ -173,7 +177,7 @@ export type Script = Ask | Settlement | Change | Removal | Leave;
 /** What the checks must know about a script run; no part of the protocol. */
 export interface Witness {
   charged(key: number, count: number, session: string, number: number | undefined): void;
-  refused(key: number): void;
+  refused(key: number, session: string): void;
   returned(key: number, session: string, number: number, count: number): void;
   counted(settlement: Settlement): void;
   /** The balance was set, or `added` was added to it. */
@@ -189,7 +193,8 @@ function windowTotal(key: Key, now: number, { rules }: Setting, witness: Witness
   const { duration } = key.limit!;
   const latest = now + Math.floor(duration / 64);
   if (key.window.some(({ end }) => end > latest)) {
-    key.window = key.window.map(({ end, units }) => ({ end: Math.min(end, latest), units }));
+    const late = key.window.filter(({ end }) => end >= latest).reduce((sum, { units }) => sum + units, 0);
+    key.window = [...key.window.filter(({ end }) => end < latest), { end: latest, units: late }];
     if (rules.stepClears) key.leases = [];
     witness.windowAdapted(index);
   }
@@ -230,7 +235,7 @@ export function decide(state: RedisState, now: number, ask: Ask, setting: Settin
     if (key.leases.length > 0 && setting.rules.recallUnits) {
       return { outcome: 'RECALL', from: key.leases.map(({ session, number }) => ({ session, number })) };
     }
-    witness.refused(ask.key);
+    witness.refused(ask.key, ask.session);
   }
   if (outcome === 'VALID') charge(key, now, 1);
   if (outcome === 'VALID') witness.charged(ask.key, 1, ask.session, undefined);
@@ -282,7 +287,8 @@ function grantOf(
       ends.push(now - (now % slice) + slice);
     }
   }
-  const left = Math.min(...ends) - now;
+  // Redis's time is whole milliseconds: up to one of them is over.
+  const left = Math.min(...ends) - now - (rules.millisecondOver ? 1 : 0);
   const shortened = Math.min(term, rules.driftOfTerm ? Math.floor(left / drift) : left);
   if (shortened <= 0) return undefined;
   if (count !== undefined) {

@@ -106,7 +106,8 @@ export class Session {
   private ask(verification: Verification, recalled: Ask['recalled']) {
     const { key } = verification;
     const isAsked = [...this.asks.values()].some((ask) => ask.key === key);
-    const wanted = isAsked ? 0 : verification.wanted;
+    const mayAsk = !isAsked && (verification.recalls === 0 || !this.env.setting.rules.noLeaseAfterRecall);
+    const wanted = mayAsk ? verification.wanted : 0;
     const number = ++this.number;
     const sentAt = this.env.clock();
     const asked = { key, isDropped: false };
@@ -277,12 +278,12 @@ export class Session {
 
   /** Redis would refuse while units are out: they are recalled, and Redis decides again without the recalled entries. */
   private recallUnits(verification: Verification, from: Ask['recalled'], isAgain: boolean) {
+    verification.recalls++;
     const others = this.recalled.get(verification.key);
     if (others && !isAgain) {
       others.push(verification);
       return;
     }
-    verification.recalls++;
     this.recalled.set(verification.key, others ?? []);
     const sessions = new Set(from.map(({ session }) => session));
     this.recall(sessions, this.env.setting.term * drift, verification.key, () => this.ask(verification, from));

@@ -21,7 +21,7 @@ export type Step =
   | { do: 'verify'; server: number; key: number; times: number; wanted: number }
   | { do: 'change'; server: number; key: number; mutation: Mutation }
   | { do: 'wait'; ms: number }
-  | { do: 'waitUntil'; what: 'leaseEnds' | 'sliceEnds' | 'unitsFree' | 'refill' }
+  | { do: 'waitUntil'; what: 'leaseEnds' | 'sliceEnds' | 'unitsFree' | 'refill' | 'settled' }
   | { do: 'pause' | 'resume' | 'kill'; server: number }
   | { do: 'disconnect'; server: number; arrivesAfter: number | undefined }
   | { do: 'restartRedis'; lost: number }
@@ -61,7 +61,7 @@ class Server implements Environment {
   faultUntil = -1;
   readonly missed: (() => void)[] = [];
   readonly id: string;
-  private readonly rate: number;
+  readonly rate: number;
   private readonly world: World;
 
   constructor(world: World, id: string, rate: number) {
@@ -141,6 +141,7 @@ export class World implements Observed {
   private readonly all = new Map<string, Server>();
   private delays = 0;
   private steppedMs = 0;
+  private settlements = 0;
   private isEnding = false;
   private lastLine = '';
   private repeated = 0;
@@ -201,9 +202,9 @@ export class World implements Observed {
     this.queue.splice(index, 0, { at, run });
   }
 
-  advance(ms: number) {
+  advance(ms: number, most = Infinity) {
     const until = this.now + ms;
-    while (this.queue.length > 0 && this.queue[0]!.at <= until) {
+    for (let count = 0; count < most && this.queue.length > 0 && this.queue[0]!.at <= until; count++) {
       const { at, run } = this.queue.shift()!;
       this.now = Math.max(this.now, at);
       run();
@@ -299,6 +300,7 @@ export class World implements Observed {
         return decision;
       }
       case 'settle':
+        this.settlements++;
         return settle(redis, script, setting, checks);
       case 'change': {
         const registry = change(redis, script, checks.write, setting, checks);
@@ -332,6 +334,7 @@ export class World implements Observed {
       case 'wait':
         return this.advance(step.ms);
       case 'waitUntil':
+        if (step.what === 'settled') return this.advanceToSettlement();
         return this.advance(Math.max(0, this.momentOf(step.what)));
       case 'pause':
         server!.isPaused = true;
@@ -361,16 +364,27 @@ export class World implements Observed {
     server.handle(() => server.session.change({ kind: 'change', key, mutation }));
   }
 
+  /** Until Redis has run the next settlement, and its reply is on its way. */
+  private advanceToSettlement() {
+    const until = this.now + this.setting.term;
+    const { settlements } = this;
+    while (this.settlements === settlements && this.now < until) {
+      this.advance(Math.min(Math.max((this.queue[0]?.at ?? until) - this.now, 0), until - this.now), 1);
+    }
+  }
+
   /** Milliseconds until something ends. */
   private momentOf(what: (Step & { do: 'waitUntil' })['what']): number {
     const [key] = this.redis.keys;
     const [redisRate] = this.scenario.rates;
-    const now = this.redisNow;
+    const now = startMs + this.now * redisRate! + this.steppedMs;
     if (what === 'leaseEnds') {
-      const ends = this.servers.flatMap((server) => [...server.session.leases.values()].map((lease) => lease.ends - server.clock()));
-      return Math.min(...ends.filter((left) => left > 0), this.setting.term);
+      const ends = this.servers.flatMap((server) => [...server.session.leases.values()].map((lease) => (lease.ends - server.clock()) / server.rate),
+      );
+      // The last moment of the lease.
+      return Math.min(...ends.filter((left) => left > 0), this.setting.term) - 0.001;
     }
-    if (what === 'refill') return (key?.refill?.at ?? now) - now;
+    if (what === 'refill') return ((key?.refill?.at ?? now) - now) / redisRate!;
     if (!key?.limit) return 0;
     const slice = Math.floor(key.limit.duration / 64);
     const at = what === 'sliceEnds' ? now - (now % slice) + slice : (key.window[0]?.end ?? 0) + key.limit.duration;
