@@ -23,7 +23,7 @@ export type Step =
   | { do: 'wait'; ms: number }
   | { do: 'waitUntil'; what: 'leaseEnds' | 'sliceEnds' | 'unitsFree' | 'refill' | 'settled' }
   | { do: 'pause' | 'resume' | 'kill'; server: number }
-  | { do: 'disconnect'; server: number; arrivesAfter: number | undefined }
+  | { do: 'disconnect'; server: number; arrivesAfter: number | undefined; reconnectsAfter: number }
   | { do: 'restartRedis'; lost: number }
   | { do: 'stepClock'; ms: number };
 
@@ -38,8 +38,8 @@ export interface Scenario {
   steps: Step[];
 }
 
-/** A delay of pub/sub messages that are lost. On a connection, it is slow. */
-export const lostDelay = 150;
+/** In place of a delay: a pub/sub message is lost. On a connection it arrives at once. */
+export const lostDelay = -1;
 /** A message that takes longer is a fault: nothing is promised about refusals. */
 const promptMs = 5;
 /** Redis's time at the start, divisible by all slices. */
@@ -98,12 +98,12 @@ class Server implements Environment {
   }
 
   /** The process sees that its connection is lost, and connects again. */
-  disconnected() {
+  disconnected(reconnectsAfter: number) {
     const { connection } = this;
     this.session.isConnected = false;
     this.connection = undefined;
     for (const { onLost } of connection?.inFlight ?? []) onLost();
-    this.world.at(this.world.now + this.world.delay(), () => this.handle(() => this.connect()));
+    this.world.at(this.world.now + reconnectsAfter, () => this.handle(() => this.connect()));
   }
 
   send(script: Script, onReply: (reply: unknown) => void, onLost: () => void) {
@@ -252,7 +252,7 @@ export class World implements Observed {
   }
 
   private arrival(server: Server, earliest: number): number {
-    const arrival = Math.max(this.now + this.delay(), earliest);
+    const arrival = Math.max(this.now + Math.max(0, this.delay()), earliest);
     if (arrival - this.now > promptMs) server.fault(arrival);
     return arrival;
   }
@@ -344,7 +344,7 @@ export class World implements Observed {
       case 'kill':
         return this.kill(server!);
       case 'disconnect':
-        return this.disconnect(server!, step.arrivesAfter);
+        return this.disconnect(server!, step.reconnectsAfter, step.arrivesAfter);
       case 'restartRedis':
         return this.restartRedis(step.lost);
       case 'stepClock':
@@ -407,7 +407,7 @@ export class World implements Observed {
   }
 
   /** What was sent arrives later, or never. Replies are lost. */
-  private disconnect(server: Server, arrivesAfter: number | undefined) {
+  private disconnect(server: Server, reconnectsAfter: number, arrivesAfter: number | undefined) {
     const { connection } = server;
     if (!connection?.isOpen) return;
     connection.isOpen = false;
@@ -416,7 +416,7 @@ export class World implements Observed {
       message.isLost = true;
       if (arrivesAfter !== undefined && !message.isSent) this.at(this.now + arrivesAfter, message.run);
     }
-    server.handle(() => server.disconnected());
+    server.handle(() => server.disconnected(reconnectsAfter));
   }
 
   private restartRedis(lost: number) {
@@ -424,7 +424,7 @@ export class World implements Observed {
     if (kept) this.redis = copyOf(kept.state);
     this.history.length = 0;
     this.checks.restarted(kept?.write ?? this.checks.write);
-    for (const server of this.servers) this.disconnect(server, undefined);
+    for (const server of this.servers) this.disconnect(server, Math.max(0, this.delay()), undefined);
   }
 
   /** All faults end. */
