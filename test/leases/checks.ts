@@ -3,7 +3,16 @@
 // What is lost with Redis's last writes is not promised: a charge that was lost does not count, a change that was lost was not made.
 // A step forward of Redis's clock is time that has passed: windows start again, and what was out at the step is admitted on top.
 // A step back costs nothing.
-import { type Change, drift, type Key, type RedisState, type Setting, type Settlement, settleEvery, type Witness } from './model.ts';
+import {
+  type Change,
+  drift,
+  type Key,
+  type RedisState,
+  type Setting,
+  type Settlement,
+  settleEvery,
+  type Witness,
+} from './model.ts';
 import type { Lease, Session, Verification } from './session.ts';
 
 interface Granted {
@@ -47,6 +56,8 @@ export interface Observed {
   /** Redis's clock as if it had never been stepped. */
   readonly redisElapsed: number;
   readonly redis: RedisState;
+  /** Leases of a key by which a session would decide a moment later. */
+  leasesOf(key: number): Lease[];
   /** Until when a session was paused, disconnected, slow or killed. */
   faultUntil(session: string): number;
 }
@@ -166,7 +177,8 @@ export class Checks implements Witness {
       if (credits === undefined) continue;
       if (credits < 0) broken('Credits are negative', { index, credits });
       const expected = this.balances[index]!.credits;
-      if (credits !== expected) broken('Credits left are not what was granted less what was charged', { index, credits, expected });
+      if (credits !== expected)
+        broken('Credits left are not what was granted less what was charged', { index, credits, expected });
     }
   }
 
@@ -176,16 +188,38 @@ export class Checks implements Witness {
     const { key: index, begun, recalls } = verification;
     const waited = this.world.now - begun;
     const isPrompt = this.world.faultUntil(server) < begun && this.faultAt < begun;
-    if (isPrompt && waited > this.world.setting.term * drift + 50) broken('A verification waits longer', { index, waited, recalls });
+    if (isPrompt && waited > this.world.setting.term * drift + 50)
+      broken('A verification waits longer', { index, waited, recalls });
     for (const change of this.floors) {
       if (change.key === index && change.answeredAt + rounding < begun && version < change.write) {
-        broken('A verification that began after a change was answered sees the old state', { version, change, by: lease });
+        broken('A verification that began after a change was answered sees the old state', {
+          version,
+          change,
+          by: lease,
+        });
       }
     }
     if (!lease) return;
     this.usageBySession.set(lease.session, (this.usageBySession.get(lease.session) ?? 0) + 1);
     if (lease.count !== undefined) this.spend(index, lease);
     else this.checkRefusal(index, outcome, lease);
+  }
+
+  /** A lease ends, at `end` by Redis's clock, before what it relies on does. */
+  accepted(lease: Lease, end: number) {
+    const { expires, refill, limit, credits, window } = this.key(lease.key);
+    if (this.faultAt >= 0) return;
+    const grant = this.grants.get(`${lease.session}/${lease.number}`);
+    const isValid = lease.outcome === 'VALID';
+    const reliesOn = {
+      slice: limit && lease.count !== undefined ? grant!.sliceEnd : Infinity,
+      expiry: (isValid && expires) || Infinity,
+      refill: ((isValid || lease.outcome === 'USAGE_EXCEEDED') && credits !== undefined && refill?.at) || Infinity,
+      units:
+        lease.outcome === 'RATE_LIMITED' ? Math.min(...window.map((entry) => entry.end)) + limit!.duration : Infinity,
+    };
+    if (end > Math.min(...Object.values(reliesOn)) + rounding)
+      broken('A lease outlasts what it relies on', { lease, end, reliesOn });
   }
 
   private spend(index: number, { session, number }: Lease) {
@@ -205,7 +239,9 @@ export class Checks implements Witness {
     if (!config) return;
     const admitted = this.admissions[index]!;
     admitted.push({ at, segment, write, units: cost, limit });
-    const inView = admitted.filter((one) => one.at > at - config.duration && one.segment === segment && !this.isLost(one.write));
+    const inView = admitted.filter(
+      (one) => one.at > at - config.duration && one.segment === segment && !this.isLost(one.write),
+    );
     const sum = inView.reduce((total, { units }) => total + units, 0);
     const most = Math.max(...inView.map((one) => one.limit));
     if (sum > most) broken('Admitted more than the limit', { index, sum, limit: most, from: inView[0]!.at, to: at });
@@ -217,7 +253,8 @@ export class Checks implements Witness {
     const key = this.key(index);
     if (key.version !== lease.version || this.faultAt >= 0) return;
     const now = this.world.redisNow;
-    if (outcome === 'VALID' && key.expires !== undefined && now >= key.expires) broken('VALID after the expiry', { index });
+    if (outcome === 'VALID' && key.expires !== undefined && now >= key.expires)
+      broken('VALID after the expiry', { index });
     if (outcome === 'RATE_LIMITED') {
       const { limit, duration } = key.limit!;
       const total = key.window.reduce((sum, { end, units }) => sum + (end + duration > now ? units : 0), 0);
@@ -244,8 +281,13 @@ export class Checks implements Witness {
     change.answeredAt = this.world.now;
     const waited = change.answeredAt - change.repliedAt;
     const isPrompt = this.world.faultUntil(server) < change.repliedAt;
-    if (isPrompt && waited > this.world.setting.term * drift + rounding) broken('A change waits longer', { change, waited });
-    if (!this.isLost(change.write)) this.floors.push(change);
+    if (isPrompt && waited > this.world.setting.term * drift + rounding)
+      broken('A change waits longer', { change, waited });
+    if (this.isLost(change.write)) return;
+    this.floors.push(change);
+    // What the next verification would use.
+    const stale = this.world.leasesOf(change.key).find((lease) => lease.version < change.write);
+    if (stale) broken('A lease of the old state outlives the answer to a change', { change, stale });
   }
 
   // ---- Faults
@@ -259,7 +301,8 @@ export class Checks implements Witness {
   restarted(kept: number) {
     this.lost.push([kept, this.write]);
     this.faultAt = this.world.now;
-    for (const change of [...this.floors]) if (this.isLost(change.write)) this.floors.splice(this.floors.indexOf(change), 1);
+    for (const change of [...this.floors])
+      if (this.isLost(change.write)) this.floors.splice(this.floors.indexOf(change), 1);
     for (const [index, { credits, leases }] of this.world.redis.keys.entries()) {
       const era = this.balances[index]!.era + 1;
       this.balances[index] = { era, credits: credits ?? 0 };
@@ -275,7 +318,8 @@ export class Checks implements Witness {
     const oldest = Math.min(...session.tallies.map(({ since }) => since));
     const allowed = this.world.setting.term * settleEvery + rounding;
     if (session.settlement || this.world.faultUntil(session.id) >= 0) return;
-    if (clock - oldest > allowed) broken('A tally is older than a quarter of a term', { session: session.id, age: clock - oldest });
+    if (clock - oldest > allowed)
+      broken('A tally is older than a quarter of a term', { session: session.id, age: clock - oldest });
   }
 
   /** After all leases ended: every decision is counted once, and nothing is left in Redis of sessions that live. */
@@ -284,9 +328,12 @@ export class Checks implements Witness {
       const settled = this.settled.filter((one) => one.session === session);
       const counted = settled.reduce((sum, { count }) => sum + count, 0);
       const kept = settled.reduce((sum, { count, write }) => sum + (this.isLost(write) ? 0 : count), 0);
-      if (kept > used || (live.has(session) && counted < used)) broken('Usage is not what was answered', { session, kept, counted, used });
+      if (kept > used || (live.has(session) && counted < used))
+        broken('Usage is not what was answered', { session, kept, counted, used });
     }
-    const usage = this.world.redis.usage.flatMap((counts) => Object.values(counts)).reduce((sum, count) => sum + count, 0);
+    const usage = this.world.redis.usage
+      .flatMap((counts) => Object.values(counts))
+      .reduce((sum, count) => sum + count, 0);
     const kept = this.settled.filter(({ write }) => !this.isLost(write)).reduce((sum, { count }) => sum + count, 0);
     const byRedis = this.decisions.filter((write) => !this.isLost(write)).length;
     if (usage !== kept + byRedis) broken('Usage in Redis is not what was counted', { usage, kept, byRedis });

@@ -47,8 +47,6 @@ export const rules = {
   ownNumbers: true,
   /** A settlement counts once. */
   countOnce: true,
-  /** What waited for a recall of units asks for no lease. */
-  noLeaseAfterRecall: true,
   /** After a recall of units, the entries that were recalled are removed, answered or not. */
   removeRecalled: true,
   /** A recalled session returns the grants that are in flight. */

@@ -13,11 +13,12 @@ export interface Environment {
   publish(to: string, message: Message): void;
   decided(verification: Verification, outcome: Outcome, version: number, by: Lease | undefined): void;
   failed(verification: Verification): void;
+  accepted(lease: Lease): void;
   answered(change: Change): void;
 }
 
 export type Message =
-  | { kind: 'recall'; id: string; replyTo: string; /** One key's units, or everything for a change. */ key?: number }
+  | { kind: 'recall'; id: string; replyTo: string /** One key's units, or everything for a change. */; key?: number }
   | { kind: 'ack'; id: string; session: string };
 
 export interface Verification {
@@ -106,8 +107,7 @@ export class Session {
   private ask(verification: Verification, recalled: Ask['recalled']) {
     const { key } = verification;
     const isAsked = [...this.asks.values()].some((ask) => ask.key === key);
-    const mayAsk = !isAsked && (verification.recalls === 0 || !this.env.setting.rules.noLeaseAfterRecall);
-    const wanted = mayAsk ? verification.wanted : 0;
+    const wanted = isAsked ? 0 : verification.wanted;
     const number = ++this.number;
     const sentAt = this.env.clock();
     const asked = { key, isDropped: false };
@@ -136,7 +136,8 @@ export class Session {
     isDropped: boolean,
   ) {
     const { key } = verification;
-    if (grant) this.accept({ session: this.id, key, outcome, version, ends: 0, used: 0, ...grant }, grant, sentAt, isDropped);
+    if (grant)
+      this.accept({ session: this.id, key, outcome, version, ends: 0, used: 0, ...grant }, grant, sentAt, isDropped);
     this.env.decided(verification, outcome, version, undefined);
   }
 
@@ -150,6 +151,7 @@ export class Session {
     this.retire(lease.key);
     lease.ends = (rules.clockBeforeAsk ? sentAt : this.env.clock()) + term;
     this.leases.set(lease.key, lease);
+    this.env.accepted(lease);
   }
 
   // ---- Settle
@@ -219,7 +221,8 @@ export class Session {
   private leaveIfIdle() {
     const { setting } = this.env;
     const isBusy = this.leases.size + this.asks.size + this.returns.length + this.tallies.length > 0 || this.settlement;
-    if (!this.isRegistered || !this.isConnected || isBusy || this.env.clock() - this.busyAt < setting.term * idleTerms) return;
+    if (!this.isRegistered || !this.isConnected || isBusy || this.env.clock() - this.busyAt < setting.term * idleTerms)
+      return;
     const message: Leave = { kind: 'leave', session: this.id, granted: this.number };
     this.isRegistered = false;
     this.env.send(
@@ -241,7 +244,7 @@ export class Session {
     this.isRegistered = true;
     if (!rules.dropFirst) {
       ack();
-      return this.env.after(1, () => this.drop(message.key));
+      return this.env.after(20, () => this.drop(message.key));
     }
     this.drop(message.key);
     if (message.key !== undefined && rules.settleBeforeAck) this.whenSettled(ack);
@@ -317,7 +320,12 @@ export class Session {
     const started = this.env.clock();
     const finish = (late: Set<string>) => {
       const sessions = [...late].map((session) => ({ session, granted: others.get(session)!.granted }));
-      if (sessions.length > 0) this.env.send({ kind: 'remove', sessions } satisfies Removal, () => {}, () => {});
+      if (sessions.length > 0)
+        this.env.send(
+          { kind: 'remove', sessions } satisfies Removal,
+          () => {},
+          () => {},
+        );
       const left = started + waitAfterConnect - this.env.clock();
       if (left > 0) this.env.after(left, answer);
       else answer();

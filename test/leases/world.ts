@@ -15,7 +15,7 @@ import {
   type Setting,
   settle,
 } from './model.ts';
-import { type Environment, type Message, Session, type Verification } from './session.ts';
+import { type Environment, type Lease, type Message, Session, type Verification } from './session.ts';
 
 export type Step =
   | { do: 'verify'; server: number; key: number; times: number; wanted: number }
@@ -114,12 +114,19 @@ class Server implements Environment {
     this.world.publish(this, to, message);
   }
 
-  decided(verification: Verification, outcome: string, version: number, lease: Parameters<Environment['decided']>[3]) {
-    this.world.note(() => `${this.id} key ${verification.key}: ${outcome}${lease ? ` by lease ${lease.number}` : ''} (version ${version})`);
+  decided(verification: Verification, outcome: string, version: number, lease: Lease | undefined) {
+    this.world.note(
+      () =>
+        `${this.id} key ${verification.key}: ${outcome}${lease ? ` by lease ${lease.number}` : ''} (version ${version})`,
+    );
     this.world.checks.decided(verification, outcome, version, lease, this.id);
   }
 
   failed() {}
+
+  accepted(lease: Lease) {
+    this.world.checks.accepted(lease, this.world.redisElapsedAt(lease.ends / this.rate));
+  }
 
   answered(change: Change) {
     this.world.note(() => `${this.id} answers ${JSON.stringify(change.mutation)} of key ${change.key}`);
@@ -169,7 +176,11 @@ export class World implements Observed {
   }
 
   get redisElapsed() {
-    return Math.floor(startMs + this.now * this.scenario.rates[0]!);
+    return Math.floor(this.redisElapsedAt(this.now));
+  }
+
+  redisElapsedAt(time: number) {
+    return startMs + time * this.scenario.rates[0]!;
   }
 
   get redisNow() {
@@ -179,6 +190,14 @@ export class World implements Observed {
   faultUntil(session: string) {
     const server = this.all.get(session)!;
     return server.isPaused || server.isKilled || !server.connection?.isOpen ? Infinity : server.faultUntil;
+  }
+
+  leasesOf(key: number) {
+    return this.servers.flatMap((server) => {
+      const lease = server.session.leases.get(key);
+      const isUsable = lease && server.clock() + 0.001 < lease.ends && lease.used < (lease.count ?? Infinity);
+      return isUsable ? [lease] : [];
+    });
   }
 
   note(text: () => string) {
@@ -231,10 +250,12 @@ export class World implements Observed {
       this.checks.isFromDead = !connection.isOpen;
       const reply = this.runScript(server, script);
       connection.repliedAt = this.arrival(server, connection.repliedAt);
-      this.at(connection.repliedAt, () => this.reply(server, connection, message, () => {
-        if (script.kind === 'change') this.checks.replied(script);
-        onReply(reply);
-      }));
+      this.at(connection.repliedAt, () =>
+        this.reply(server, connection, message, () => {
+          if (script.kind === 'change') this.checks.replied(script);
+          onReply(reply);
+        }),
+      );
     };
     connection.arrivedAt = this.arrival(server, connection.arrivedAt);
     this.at(connection.arrivedAt, () => {
@@ -242,7 +263,12 @@ export class World implements Observed {
     });
   }
 
-  private reply(server: Server, connection: Connection, message: Parameters<Connection['inFlight']['add']>[0], run: () => void) {
+  private reply(
+    server: Server,
+    connection: Connection,
+    message: Parameters<Connection['inFlight']['add']>[0],
+    run: () => void,
+  ) {
     if (!connection.isOpen) return;
     server.handle(() => {
       if (server.connection !== connection) return;
@@ -286,7 +312,10 @@ export class World implements Observed {
     this.history.push({ write: this.checks.write++, state: copyOf(this.redis) });
     if (this.history.length > 20) this.history.shift();
     const reply = this.replyOf(script);
-    this.note(() => `Redis ${JSON.stringify(script)} of ${server.id} -> ${JSON.stringify(reply instanceof Map ? [...reply] : reply)}`);
+    this.note(
+      () =>
+        `Redis ${JSON.stringify(script)} of ${server.id} -> ${JSON.stringify(reply instanceof Map ? [...reply] : reply)}`,
+    );
     this.checks.afterScript();
     return reply;
   }
@@ -379,7 +408,8 @@ export class World implements Observed {
     const [redisRate] = this.scenario.rates;
     const now = startMs + this.now * redisRate! + this.steppedMs;
     if (what === 'leaseEnds') {
-      const ends = this.servers.flatMap((server) => [...server.session.leases.values()].map((lease) => (lease.ends - server.clock()) / server.rate),
+      const ends = this.servers.flatMap((server) =>
+        [...server.session.leases.values()].map((lease) => (lease.ends - server.clock()) / server.rate),
       );
       // The last moment of the lease.
       return Math.min(...ends.filter((left) => left > 0), this.setting.term) - 0.001;
@@ -420,7 +450,7 @@ export class World implements Observed {
   }
 
   private restartRedis(lost: number) {
-    const kept = lost === 0 ? undefined : this.history.at(-lost) ?? this.history[0];
+    const kept = lost === 0 ? undefined : (this.history.at(-lost) ?? this.history[0]);
     if (kept) this.redis = copyOf(kept.state);
     this.history.length = 0;
     this.checks.restarted(kept?.write ?? this.checks.write);
