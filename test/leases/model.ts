@@ -7,6 +7,16 @@
 //   session   a lease ends `term` after the moment before its request was sent
 //   changer   waits 1.01 terms, from after its change was applied
 //   Redis     shortens a term to 1/1.01 of what is left, by its own clock, until a slice ends, units become free, a refill or an expiry
+//
+// What faults cost, and no more:
+//
+//   a killed or paused session   its units stay charged; a killed one's tallies, at most a quarter of a term old, are not counted
+//   a lost connection            units that Redis grants to it afterwards stay charged
+//   Redis loses its last writes  the charges, changes and settlements among them; leases on lost charges are used until they end
+//   Redis's clock steps forward  windows start again, as without leases; units out at the step are admitted on top
+//   Redis's clock steps back     nothing
+//
+// Not in the model: identities, several limits of a key, servers whose terms differ, deletion of registry entries with term 0.
 
 /** Longest time between two settlements of a session, in terms. */
 export const settleEvery = 1 / 4;
