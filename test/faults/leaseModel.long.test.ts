@@ -1,0 +1,14 @@
+// The model of leases (test/leases/model.ts) in many more random scenarios than `npm test` has time for. FC_RUNS sets their number.
+import { expect, test } from 'vitest';
+import { failureOf, type ThemeName, themes } from '../leases/explore.ts';
+
+const numRuns = Number(process.env.FC_RUNS ?? 20_000);
+
+test.each(Object.keys(themes) as ThemeName[])(
+  'the protocol of leases keeps its promises: %s',
+  { timeout: 120_000 + 20 * numRuns },
+  (theme) => {
+    const failure = failureOf(theme, numRuns, undefined);
+    if (failure) expect.fail(failure);
+  },
+);

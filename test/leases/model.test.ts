@@ -1,0 +1,50 @@
+// The model of leases (model.ts) keeps its promises in random scenarios, and does not without any one of its rules.
+// FC_RUNS and SEED choose another number of runs and another seed.
+import { expect, test } from 'vitest';
+import { explore, failureOf, type ThemeName, themes } from './explore.ts';
+import { type Rules, rules } from './model.ts';
+
+const numRuns = Number(process.env.FC_RUNS ?? 600);
+const seed = process.env.SEED === undefined ? undefined : Number(process.env.SEED);
+const timeout = 60_000 + 20 * numRuns;
+
+test.each(Object.keys(themes) as ThemeName[])('the protocol keeps its promises: %s', { timeout }, (theme) => {
+  const failure = failureOf(theme, numRuns, seed);
+  if (failure) expect.fail(failure);
+});
+
+/** The theme in which a mutant is found, and the promises that it breaks. */
+const mutants: { [Rule in keyof Rules]: [ThemeName, RegExp] } = {
+  epoch: ['changes', /old state|spent and given back/],
+  dropFirst: ['changes', /old state/],
+  compareBeforeRemoval: ['changes', /old state/],
+  removalKeepsNumbers: ['settlements', /Usage is not/],
+  setClears: ['balances', /Credits left are not/],
+  refillClears: ['balances', /Credits left are not/],
+  endsWithSlice: ['slices', /outlasts|more than the limit/],
+  driftOfTerm: ['slices', /outlasts/],
+  millisecondOver: ['terms', /outlasts/],
+  driftOfChange: ['changes', /old state/],
+  waitAfterConnect: ['restarts', /old state/],
+  clockBeforeAsk: ['changes', /old state|outlasts/],
+  wholeTerm: ['changes', /old state/],
+  ownNumbers: ['everything', /units are out|idle session are out|outlasts|spent and given back/],
+  countOnce: ['settlements', /Usage is not/],
+  removeRecalled: ['recalls', /without end|idle session/],
+  returnInFlight: ['recalls', /units are out/],
+  recallUnits: ['recalls', /units are out/],
+  settleBeforeAck: ['recalls', /units are out/],
+  stepClears: ['clocks', /entry is negative|more than the limit/],
+};
+
+// The seed is fixed, so that it is known that the runs are enough.
+test.each(Object.keys(mutants) as (keyof Rules)[])('without %s the protocol is broken', { timeout }, (rule) => {
+  const [theme, promise] = mutants[rule];
+  const { failed, errorInstance } = explore(
+    theme,
+    { ...rules, [rule]: false },
+    { numRuns: 4_000, seed: seed ?? 2, endOnFailure: true },
+  );
+  expect(failed, 'a run failed').toBe(true);
+  expect((errorInstance as Error).message).toMatch(promise);
+});

@@ -1,0 +1,387 @@
+// The protocol of leases as a state machine. This file is its documentation: what Redis stores, what each script does, and what
+// a session (one server process in one workspace) does. test/leases/world.ts runs it with clocks, a network and faults, and checks
+// its promises. Each rule that a promise depends on has a name in `Rules`; without it the model breaks (model.test.ts).
+//
+// Clocks are never compared. Each side measures a duration on its own monotonic clock, and any two clocks drift by at most 1 %:
+//
+//   session   a lease ends `term` after the moment before its request was sent
+//   changer   waits 1.01 terms, from after its change was applied
+//   Redis     shortens a term to 1/1.01 of what is left, by its own clock, until a slice ends, units become free, a refill or an expiry
+//
+// What faults cost, and no more:
+//
+//   a killed or paused session   its units stay charged; a killed one's tallies, at most a quarter of a term old, are not counted
+//   a lost connection            units that Redis grants to it afterwards stay charged
+//   Redis loses its last writes  the charges, changes and settlements among them; leases on lost charges are used until they end
+//   Redis's clock steps forward  windows start again, as without leases; units out at the step are admitted on top
+//   Redis's clock steps back     nothing
+//
+// Not in the model: identities, several limits of a key, servers whose terms differ, deletion of registry entries with term 0.
+
+/** Longest time between two settlements of a session, in terms. */
+export const settleEvery = 1 / 4;
+/** Two clocks differ by at most this factor. */
+export const drift = 1.01;
+/** A session leaves the registry after this many terms without work: longer than a request can be buffered for a dead connection. */
+export const idleTerms = 8;
+
+/** The rules of the protocol. A mutant switches one off. */
+export const rules = {
+  /** A grant in flight when its session drops its leases is not used. */
+  epoch: true,
+  /** A recalled session drops its leases before it acknowledges. */
+  dropFirst: true,
+  /** A session without answer is removed from the registry only if it was granted nothing since. */
+  compareBeforeRemoval: true,
+  /** A removed session keeps its numbers in the registry until it cannot repeat a settlement. */
+  removalKeepsNumbers: true,
+  /** Nothing of an old balance is given back after the balance was set. */
+  setClears: true,
+  /** A refill sets the balance, too. */
+  refillClears: true,
+  /** No unit lease lasts longer than the slice in which its units were charged. */
+  endsWithSlice: true,
+  /** A term by Redis's clock is shortened by the drift. */
+  driftOfTerm: true,
+  /** A term by Redis's clock is shortened by what whole milliseconds may hide. */
+  millisecondOver: true,
+  /** A change waits longer than a term by the drift. */
+  driftOfChange: true,
+  /** A change that was applied soon after a connect waits until a term after the connect, as Redis may have forgotten the registry. */
+  waitAfterConnect: true,
+  /** A lease is measured from before its request was sent. */
+  clockBeforeAsk: true,
+  /** The registry stores the session's term, not the shorter one of its last lease. */
+  wholeTerm: true,
+  /** The session numbers its grants; Redis does not. */
+  ownNumbers: true,
+  /** A settlement counts once. */
+  countOnce: true,
+  /** After a recall of units, the entries that were recalled are removed, answered or not. */
+  removeRecalled: true,
+  /** A recalled session returns the grants that are in flight. */
+  returnInFlight: true,
+  /** Units that are out are recalled before a request is refused. */
+  recallUnits: true,
+  /** A recall of units is acknowledged when they are settled. */
+  settleBeforeAck: true,
+  /** When a counter is adapted to a step back of the clock, nothing is given back to it. */
+  stepClears: true,
+};
+export type Rules = typeof rules;
+
+/** What one run is about, chosen by the exploration. */
+export interface Setting {
+  rules: Rules;
+  /** LEASE_MS. */
+  term: number;
+  /** A grant leaves this many times its units for each session. Cost only: no promise depends on it. */
+  reserve: number;
+}
+
+// ---- Redis
+
+export type Outcome = 'VALID' | 'DISABLED' | 'EXPIRED' | 'RATE_LIMITED' | 'USAGE_EXCEEDED';
+
+export interface Limit {
+  limit: number;
+  duration: number;
+}
+
+/** Units of one key that a session may spend: in the key's record while they are out. */
+export interface UnitsOut {
+  session: string;
+  number: number;
+  /** Decisions charged in advance. */
+  count: number;
+  /** End of the window entry that was charged. */
+  sliceEnd: number;
+  limit: Limit | undefined;
+}
+
+export interface Key {
+  version: number;
+  enabled: boolean;
+  /** Window units of a verification. */
+  cost: number;
+  limit?: Limit | undefined;
+  window: { end: number; units: number }[];
+  /** Each verification spends one credit. */
+  credits?: number | undefined;
+  refill?: { at: number; every: number; amount: number } | undefined;
+  expires?: number | undefined;
+  leases: UnitsOut[];
+}
+
+/** An entry of the registry. Term 0: removed; the numbers stay. */
+export interface Registered {
+  term: number;
+  granted: number;
+  settled: number;
+  removedAt: number;
+}
+
+export interface RedisState {
+  keys: Key[];
+  registry: Map<string, Registered>;
+  usage: Record<string, number>[];
+}
+
+export interface Ask {
+  kind: 'decide';
+  session: string;
+  key: number;
+  /** Decisions wanted as a lease, 0 for none. */
+  wanted: number;
+  number: number;
+  /** Entries that were recalled and waited for. */
+  recalled: { session: string; number: number }[];
+}
+
+export interface Grant {
+  number: number;
+  /** Undefined for a read lease. */
+  count: number | undefined;
+  term: number;
+}
+
+export type Decision =
+  | { outcome: Outcome; version: number; grant: Grant | undefined }
+  | { outcome: 'RECALL'; from: { session: string; number: number }[] };
+
+export interface Settlement {
+  kind: 'settle';
+  session: string;
+  number: number;
+  returns: { key: number; number: number; used: number }[];
+  tallies: { key: number; outcome: Outcome; count: number; since: number }[];
+}
+
+export type Mutation =
+  | { set: 'enabled'; value: boolean }
+  | { set: 'credits'; value: number }
+  | { set: 'moreCredits'; value: number }
+  | { set: 'limit'; value: number };
+
+export interface Change {
+  kind: 'change';
+  key: number;
+  mutation: Mutation;
+}
+
+export interface Removal {
+  kind: 'remove';
+  sessions: { session: string; granted: number }[];
+}
+
+export interface Leave {
+  kind: 'leave';
+  session: string;
+  granted: number;
+}
+
+export type Script = Ask | Settlement | Change | Removal | Leave;
+
+/** What the checks must know about a script run; no part of the protocol. */
+export interface Witness {
+  charged(key: number, count: number, session: string, number: number | undefined): void;
+  refused(key: number, session: string): void;
+  returned(key: number, session: string, number: number, count: number): void;
+  counted(settlement: Settlement): void;
+  /** The balance was set, or `added` was added to it. */
+  balanceSet(key: number, added?: number): void;
+  windowAdapted(key: number): void;
+}
+
+/** The slice in which a charge at `now` counts (lua/include/window.lua). */
+const sliceOf = ({ limit, duration }: Limit) => (limit <= 64 ? 1 : Math.floor(duration / 64));
+
+/** Units that count at `now`. Drops the entries that no longer do, and adapts the others to a step back of the clock. */
+function windowTotal(key: Key, now: number, { rules }: Setting, witness: Witness, index: number): number {
+  const { duration } = key.limit!;
+  const latest = now + Math.floor(duration / 64);
+  if (key.window.some(({ end }) => end > latest)) {
+    const late = key.window.filter(({ end }) => end >= latest).reduce((sum, { units }) => sum + units, 0);
+    key.window = [...key.window.filter(({ end }) => end < latest), { end: latest, units: late }];
+    if (rules.stepClears) key.leases = [];
+    witness.windowAdapted(index);
+  }
+  key.window = key.window.filter(({ end }) => end + duration > now);
+  return key.window.reduce((total, { units }) => total + units, 0);
+}
+
+function chargeWindow(key: Key, now: number, units: number): number {
+  const slice = sliceOf(key.limit!);
+  const sliceEnd = now - (now % slice) + slice;
+  const newest = key.window.at(-1);
+  if (newest && newest.end >= sliceEnd) {
+    newest.units += units;
+    return newest.end;
+  }
+  key.window.push({ end: sliceEnd, units });
+  return sliceEnd;
+}
+
+function refill(key: Key, now: number, { rules }: Setting, witness: Witness, index: number) {
+  if (!key.refill || now < key.refill.at || key.credits === undefined) return;
+  key.credits = key.refill.amount;
+  while (key.refill.at <= now) key.refill = { ...key.refill, at: key.refill.at + key.refill.every };
+  if (rules.refillClears) key.leases = [];
+  witness.balanceSet(index);
+}
+
+/** Verifies a key, charges it, and grants a lease if one is wanted. */
+export function decide(state: RedisState, now: number, ask: Ask, setting: Setting, witness: Witness): Decision {
+  const key = state.keys[ask.key]!;
+  refill(key, now, setting, witness, ask.key);
+  if (setting.rules.removeRecalled) {
+    key.leases = key.leases.filter((out) => !ask.recalled.some((one) => isSame(one, out)));
+  }
+  const total = key.limit ? windowTotal(key, now, setting, witness, ask.key) : 0;
+  const outcome = outcomeOf(key, now, total);
+  if (outcome === 'RATE_LIMITED' || outcome === 'USAGE_EXCEEDED') {
+    if (key.leases.length > 0 && setting.rules.recallUnits) {
+      return { outcome: 'RECALL', from: key.leases.map(({ session, number }) => ({ session, number })) };
+    }
+    witness.refused(ask.key, ask.session);
+  }
+  if (outcome === 'VALID') charge(key, now, 1);
+  if (outcome === 'VALID') witness.charged(ask.key, 1, ask.session, undefined);
+  const usage = state.usage[ask.key]!;
+  usage[outcome] = (usage[outcome] ?? 0) + 1;
+  const grant = ask.wanted > 0 ? grantOf(state, key, now, ask, outcome, setting, witness) : undefined;
+  return { outcome, version: key.version, grant };
+}
+
+const isSame = (one: { session: string; number: number }, other: { session: string; number: number }) =>
+  one.session === other.session && one.number === other.number;
+
+function outcomeOf(key: Key, now: number, total: number): Outcome {
+  if (!key.enabled) return 'DISABLED';
+  if (key.expires !== undefined && now >= key.expires) return 'EXPIRED';
+  if (key.limit && total + key.cost > key.limit.limit) return 'RATE_LIMITED';
+  if (key.credits !== undefined && key.credits < 1) return 'USAGE_EXCEEDED';
+  return 'VALID';
+}
+
+function charge(key: Key, now: number, count: number): number {
+  if (key.credits !== undefined) key.credits -= count;
+  return key.limit ? chargeWindow(key, now, count * key.cost) : 0;
+}
+
+/** The grant after an ordinary decision, at Redis's time `now`. Writes the registry. */
+function grantOf(
+  state: RedisState,
+  key: Key,
+  now: number,
+  ask: Ask,
+  outcome: Outcome,
+  setting: Setting,
+  witness: Witness,
+): Grant | undefined {
+  const { rules, term, reserve } = setting;
+  const entry = state.registry.get(ask.session) ?? { term: 0, granted: 0, settled: 0, removedAt: 0 };
+  const number = rules.ownNumbers ? ask.number : entry.granted + 1;
+  const ends: number[] = [];
+  let count: number | undefined;
+  if (key.expires !== undefined && outcome !== 'EXPIRED' && outcome !== 'DISABLED') ends.push(key.expires);
+  if (key.refill && (outcome === 'VALID' || outcome === 'USAGE_EXCEEDED')) ends.push(key.refill.at);
+  if (outcome === 'RATE_LIMITED') ends.push(Math.min(...key.window.map(({ end }) => end)) + key.limit!.duration);
+  if (outcome === 'VALID' && (key.limit || key.credits !== undefined)) {
+    count = unitsOf(state, key, ask.wanted, reserve);
+    if (count === 0) return undefined;
+    if (key.limit && rules.endsWithSlice) {
+      const slice = sliceOf(key.limit);
+      ends.push(now - (now % slice) + slice);
+    }
+  }
+  // Redis's time is whole milliseconds: up to one of them is over.
+  const left = Math.min(...ends) - now - (rules.millisecondOver ? 1 : 0);
+  const shortened = Math.min(term, rules.driftOfTerm ? Math.floor(left / drift) : left);
+  if (shortened <= 0) return undefined;
+  if (count !== undefined) {
+    const sliceEnd = charge(key, now, count);
+    key.leases.push({ session: ask.session, number, count, sliceEnd, limit: key.limit });
+    witness.charged(ask.key, count, ask.session, number);
+  }
+  state.registry.set(ask.session, { ...entry, term: rules.wholeTerm ? term : shortened, granted: number });
+  return { number, count, term: shortened };
+}
+
+/** The largest half, quarter, ... of `wanted` that leaves the reserve to every session. */
+function unitsOf(state: RedisState, key: Key, wanted: number, reserve: number): number {
+  if (key.limit && key.limit.limit <= 64) return 0;
+  const sessions = new Set([...state.registry].filter(([, { term }]) => term > 0).map(([session]) => session)).size + 1;
+  const windowLeft = key.limit ? key.limit.limit - key.window.reduce((sum, { units }) => sum + units, 0) : Infinity;
+  const decisionsLeft = Math.min(windowLeft / key.cost, key.credits ?? Infinity);
+  let count = wanted;
+  while (count > 0 && reserve * sessions * count > decisionsLeft) count = Math.floor(count / 2);
+  return count;
+}
+
+/** Counts tallies and takes units back, once for each number of a session. */
+export function settle(state: RedisState, settlement: Settlement, { rules }: Setting, witness: Witness) {
+  const entry = state.registry.get(settlement.session) ?? { term: 0, granted: 0, settled: 0, removedAt: 0 };
+  if (rules.countOnce && settlement.number <= entry.settled) return;
+  state.registry.set(settlement.session, { ...entry, settled: settlement.number });
+  for (const { key, outcome, count } of settlement.tallies) {
+    const usage = state.usage[key]!;
+    usage[outcome] = (usage[outcome] ?? 0) + count;
+  }
+  for (const { key: index, number, used } of settlement.returns) {
+    const key = state.keys[index]!;
+    const out = key.leases.find((one) => isSame(one, { session: settlement.session, number }));
+    if (!out) continue;
+    key.leases = key.leases.filter((one) => one !== out);
+    giveBack(key, out, out.count - used);
+    witness.returned(index, settlement.session, number, out.count - used);
+  }
+  witness.counted(settlement);
+}
+
+/** Window units go back only to the entry in which they were charged, and only under the same limit. */
+function giveBack(key: Key, out: UnitsOut, count: number) {
+  if (key.credits !== undefined) key.credits += count;
+  if (out.limit?.limit !== key.limit?.limit || out.limit?.duration !== key.limit?.duration) return;
+  const entry = key.window.find(({ end }) => end === out.sliceEnd);
+  if (entry) entry.units -= count * key.cost;
+}
+
+/** Applies a change, which gives the key a new version; returns the registry. */
+export function change(
+  state: RedisState,
+  { key: index, mutation }: Change,
+  version: number,
+  { rules }: Setting,
+  witness: Witness,
+) {
+  const key = state.keys[index]!;
+  key.version = version;
+  if (mutation.set === 'enabled') key.enabled = mutation.value;
+  if (mutation.set === 'limit' && key.limit) key.limit = { ...key.limit, limit: mutation.value };
+  if (mutation.set === 'moreCredits' && key.credits !== undefined) {
+    key.credits += mutation.value;
+    witness.balanceSet(index, mutation.value);
+  }
+  if (mutation.set === 'credits' && key.credits !== undefined) {
+    key.credits = mutation.value;
+    if (rules.setClears) key.leases = [];
+    witness.balanceSet(index);
+  }
+  return new Map([...state.registry].filter(([, { term }]) => term > 0));
+}
+
+/** Removes sessions that did not answer a recall. */
+export function remove(state: RedisState, now: number, { sessions }: Removal, { rules }: Setting) {
+  for (const { session, granted } of sessions) {
+    const entry = state.registry.get(session);
+    if (!entry || (rules.compareBeforeRemoval && entry.granted !== granted)) continue;
+    if (rules.removalKeepsNumbers) state.registry.set(session, { ...entry, term: 0, removedAt: now });
+    else state.registry.delete(session);
+  }
+}
+
+/** An idle session leaves the registry, unless it was granted something that it does not know of. */
+export function leave(state: RedisState, { session, granted }: Leave) {
+  if ((state.registry.get(session)?.granted ?? 0) <= granted) state.registry.delete(session);
+}

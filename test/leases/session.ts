@@ -1,0 +1,336 @@
+// What a session does: it decides by its leases, asks Redis, settles, answers recalls, and makes changes. Its environment (world.ts)
+// gives it a monotonic clock, timers that run late while the process is paused, and a connection that may be lost.
+import type { Ask, Change, Decision, Grant, Leave, Outcome, Removal, Script, Setting, Settlement } from './model.ts';
+import { drift, idleTerms, type Registered, settleEvery } from './model.ts';
+
+export interface Environment {
+  readonly setting: Setting;
+  clock(): number;
+  after(ms: number, run: () => void): void;
+  /** Sends a script on the connection, in order. Calls one of the two: with the reply, or when the connection is lost. */
+  send(script: Script, onReply: (reply: unknown) => void, onLost: () => void): void;
+  /** Publishes through Redis. The message may be lost. */
+  publish(to: string, message: Message): void;
+  decided(verification: Verification, outcome: Outcome, version: number, by: Lease | undefined): void;
+  failed(verification: Verification): void;
+  accepted(lease: Lease): void;
+  answered(change: Change): void;
+}
+
+export type Message =
+  | { kind: 'recall'; id: string; replyTo: string /** One key's units, or everything for a change. */; key?: number }
+  | { kind: 'ack'; id: string; session: string };
+
+export interface Verification {
+  key: number;
+  wanted: number;
+  begun: number;
+  recalls: number;
+}
+
+export interface Lease {
+  session: string;
+  key: number;
+  number: number;
+  outcome: Outcome;
+  version: number;
+  /** By the session's clock. */
+  ends: number;
+  /** Undefined for a read lease. */
+  count: number | undefined;
+  used: number;
+}
+
+interface Waiting {
+  pending: Set<string>;
+  finish: () => void;
+}
+
+export class Session {
+  readonly id: string;
+  readonly leases = new Map<number, Lease>();
+  private readonly env: Environment;
+  private number = 0;
+  /** Asks that may grant a lease, by number. A dropped one grants nothing. */
+  private readonly asks = new Map<number, { key: number; isDropped: boolean }>();
+  returns: Settlement['returns'] = [];
+  tallies: Settlement['tallies'] = [];
+  settlement: Settlement | undefined;
+  private settlements = 0;
+  private isRegistered = false;
+  private busyAt = 0;
+  private readonly afterSettlement: { number: number; run: () => void }[] = [];
+  /** Verifications that wait for the recall of their key's units. */
+  private readonly recalled = new Map<number, Verification[]>();
+  private readonly waits = new Map<string, Waiting>();
+  private waitNumber = 0;
+  private connectedAt = 0;
+  isConnected = false;
+
+  constructor(id: string, env: Environment) {
+    this.id = id;
+    this.env = env;
+    this.tick();
+  }
+
+  connected() {
+    this.isConnected = true;
+    this.connectedAt = this.env.clock();
+    // Redis may have lost that this session left, or run what an earlier connection sent.
+    this.isRegistered = true;
+    this.busyAt = this.connectedAt;
+    if (this.settlement) this.transmit(this.settlement);
+  }
+
+  // ---- Decide
+
+  verify(verification: Verification) {
+    const lease = this.leases.get(verification.key);
+    if (lease && this.env.clock() < lease.ends && (lease.count === undefined || lease.used < lease.count)) {
+      lease.used++;
+      this.tally(lease);
+      this.env.decided(verification, lease.outcome, lease.version, lease);
+      return;
+    }
+    const others = this.recalled.get(verification.key);
+    if (others) others.push(verification);
+    else this.ask(verification, []);
+  }
+
+  private tally({ key, outcome }: Lease) {
+    this.busyAt = this.env.clock();
+    const known = this.tallies.find((one) => one.key === key && one.outcome === outcome);
+    if (known) known.count++;
+    else this.tallies.push({ key, outcome, count: 1, since: this.env.clock() });
+  }
+
+  private ask(verification: Verification, recalled: Ask['recalled']) {
+    const { key } = verification;
+    const isAsked = [...this.asks.values()].some((ask) => ask.key === key);
+    const wanted = isAsked ? 0 : verification.wanted;
+    const number = ++this.number;
+    const sentAt = this.env.clock();
+    const asked = { key, isDropped: false };
+    if (wanted > 0) this.asks.set(number, asked);
+    this.busyAt = sentAt;
+    const onReply = (reply: unknown) => {
+      this.asks.delete(number);
+      const decision = reply as Decision;
+      if (decision.outcome === 'RECALL') return this.recallUnits(verification, decision.from, recalled.length > 0);
+      this.decidedByRedis(verification, decision, sentAt, asked.isDropped);
+      if (recalled.length > 0) this.resume(key);
+    };
+    const onLost = () => {
+      // Redis may have granted it, or may still do so.
+      if (this.asks.delete(number) && !asked.isDropped) this.returns.push({ key, number, used: 0 });
+      this.env.failed(verification);
+      if (recalled.length > 0) this.resume(key);
+    };
+    this.env.send({ kind: 'decide', session: this.id, key, wanted, number, recalled }, onReply, onLost);
+  }
+
+  private decidedByRedis(
+    verification: Verification,
+    { outcome, version, grant }: Exclude<Decision, { outcome: 'RECALL' }>,
+    sentAt: number,
+    isDropped: boolean,
+  ) {
+    const { key } = verification;
+    if (grant)
+      this.accept({ session: this.id, key, outcome, version, ends: 0, used: 0, ...grant }, grant, sentAt, isDropped);
+    this.env.decided(verification, outcome, version, undefined);
+  }
+
+  private accept(lease: Lease, { term }: Grant, sentAt: number, isDropped: boolean) {
+    const { rules } = this.env.setting;
+    this.isRegistered = true;
+    if (isDropped && rules.epoch) {
+      if (!rules.returnInFlight) this.giveUp(lease);
+      return;
+    }
+    this.retire(lease.key);
+    lease.ends = (rules.clockBeforeAsk ? sentAt : this.env.clock()) + term;
+    this.leases.set(lease.key, lease);
+    this.env.accepted(lease);
+  }
+
+  // ---- Settle
+
+  /** Every quarter of a term. */
+  private tick() {
+    const { term } = this.env.setting;
+    for (const lease of [...this.leases.values()]) if (this.env.clock() >= lease.ends) this.retire(lease.key);
+    this.settle();
+    this.leaveIfIdle();
+    this.env.after(term * settleEvery, () => this.tick());
+  }
+
+  private retire(key: number) {
+    const lease = this.leases.get(key);
+    this.leases.delete(key);
+    if (lease) this.giveUp(lease);
+  }
+
+  private giveUp({ key, number, count, used }: Lease) {
+    if (count !== undefined) this.returns.push({ key, number, used });
+  }
+
+  /** Ends leases at once: those of a key, or all. */
+  private drop(key?: number) {
+    for (const lease of [...this.leases.values()]) if (key === undefined || lease.key === key) this.retire(lease.key);
+    for (const [number, asked] of this.asks) {
+      if (asked.isDropped || (key !== undefined && asked.key !== key)) continue;
+      asked.isDropped = true;
+      if (this.env.setting.rules.returnInFlight) this.returns.push({ key: asked.key, number, used: 0 });
+    }
+  }
+
+  private settle() {
+    if (this.settlement || !this.isConnected || (this.returns.length === 0 && this.tallies.length === 0)) return;
+    this.settlement = {
+      kind: 'settle',
+      session: this.id,
+      number: ++this.settlements,
+      returns: this.returns,
+      tallies: this.tallies,
+    };
+    [this.returns, this.tallies] = [[], []];
+    this.isRegistered = true;
+    this.transmit(this.settlement);
+  }
+
+  /** One settlement is in flight at a time. It is sent again after a lost connection, as Redis counts a number once. */
+  private transmit(settlement: Settlement) {
+    const onReply = () => {
+      if (this.settlement !== settlement) return;
+      this.settlement = undefined;
+      this.busyAt = this.env.clock();
+      for (const next of this.afterSettlement.splice(0)) this.whenSettled(next.run, next.number);
+    };
+    this.env.send(settlement, onReply, () => {});
+  }
+
+  /** Runs when everything that was given up until now is settled. */
+  private whenSettled(run: () => void, number = this.settlements + (this.returns.length > 0 ? 1 : 0)) {
+    this.settle();
+    const settled = this.settlement ? this.settlement.number - 1 : this.settlements;
+    if (number <= settled) run();
+    else this.afterSettlement.push({ number, run });
+  }
+
+  private leaveIfIdle() {
+    const { setting } = this.env;
+    const isBusy = this.leases.size + this.asks.size + this.returns.length + this.tallies.length > 0 || this.settlement;
+    if (!this.isRegistered || !this.isConnected || isBusy || this.env.clock() - this.busyAt < setting.term * idleTerms)
+      return;
+    const message: Leave = { kind: 'leave', session: this.id, granted: this.number };
+    this.isRegistered = false;
+    this.env.send(
+      message,
+      () => {},
+      () => {
+        this.isRegistered = true;
+      },
+    );
+  }
+
+  // ---- Recall
+
+  receive(message: Message) {
+    const { rules } = this.env.setting;
+    if (message.kind === 'ack') return this.acknowledged(message.id, message.session);
+    const ack = () => this.env.publish(message.replyTo, { kind: 'ack', id: message.id, session: this.id });
+    // Whoever recalls knows of an entry of this session, even if the session does not.
+    this.isRegistered = true;
+    if (!rules.dropFirst) {
+      ack();
+      return this.env.after(20, () => this.drop(message.key));
+    }
+    this.drop(message.key);
+    if (message.key !== undefined && rules.settleBeforeAck) this.whenSettled(ack);
+    else ack();
+    this.settle();
+  }
+
+  private acknowledged(id: string, session: string) {
+    const wait = this.waits.get(id);
+    wait?.pending.delete(session);
+    if (wait?.pending.size === 0) wait.finish();
+  }
+
+  /** Recalls from other sessions and continues when all acknowledged, or after `ms`. `finish` gets those that did not. */
+  private recall(sessions: Iterable<string>, ms: number, key: number | undefined, finish: (late: Set<string>) => void) {
+    const id = `${this.id}.${++this.waitNumber}`;
+    const pending = new Set(sessions);
+    const done = () => {
+      if (this.waits.delete(id)) finish(pending);
+    };
+    this.waits.set(id, { pending, finish: done });
+    for (const session of pending) {
+      if (session === this.id) continue;
+      this.env.publish(session, { kind: 'recall', id, replyTo: this.id, ...(key !== undefined && { key }) });
+    }
+    if (pending.delete(this.id)) {
+      this.drop(key);
+      pending.add(this.id);
+      this.whenSettled(() => this.acknowledged(id, this.id));
+    }
+    if (pending.size === 0) done();
+    else this.env.after(ms, done);
+  }
+
+  /** Redis would refuse while units are out: they are recalled, and Redis decides again without the recalled entries. */
+  private recallUnits(verification: Verification, from: Ask['recalled'], isAgain: boolean) {
+    verification.recalls++;
+    const others = this.recalled.get(verification.key);
+    if (others && !isAgain) {
+      others.push(verification);
+      return;
+    }
+    this.recalled.set(verification.key, others ?? []);
+    const sessions = new Set(from.map(({ session }) => session));
+    this.recall(sessions, this.env.setting.term * drift, verification.key, () => this.ask(verification, from));
+  }
+
+  private resume(key: number) {
+    const waiting = this.recalled.get(key);
+    this.recalled.delete(key);
+    for (const verification of waiting ?? []) this.verify(verification);
+  }
+
+  // ---- Change
+
+  change(change: Change) {
+    this.env.send(
+      change,
+      (registry) => this.applied(change, registry as Map<string, Registered>),
+      () => {},
+    );
+  }
+
+  private applied(change: Change, registry: Map<string, Registered>) {
+    const { term, rules } = this.env.setting;
+    this.drop();
+    this.settle();
+    const factor = rules.driftOfChange ? drift : 1;
+    const others = new Map([...registry].filter(([session]) => session !== this.id));
+    const sinceConnect = this.env.clock() - this.connectedAt;
+    const waitAfterConnect = rules.waitAfterConnect ? Math.max(0, term * factor - sinceConnect) : 0;
+    const answer = () => this.env.answered(change);
+    const started = this.env.clock();
+    const finish = (late: Set<string>) => {
+      const sessions = [...late].map((session) => ({ session, granted: others.get(session)!.granted }));
+      if (sessions.length > 0)
+        this.env.send(
+          { kind: 'remove', sessions } satisfies Removal,
+          () => {},
+          () => {},
+        );
+      const left = started + waitAfterConnect - this.env.clock();
+      if (left > 0) this.env.after(left, answer);
+      else answer();
+    };
+    const longest = Math.max(0, ...[...others.values()].map((entry) => entry.term));
+    this.recall(others.keys(), longest * factor, undefined, finish);
+  }
+}
