@@ -133,6 +133,7 @@ export class Leases {
   #held = 0;
   #lastNumber = 0;
   #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   constructor(options: LeaseOptions) {
     this.#options = options;
@@ -261,6 +262,7 @@ export class Leases {
 
   /** Takes back all leases, for the end of the process. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.recall().catch(() => {});
     await Promise.all([...this.#holders.values()].map((holder) => this.#leave(holder)));
@@ -375,7 +377,7 @@ export class Leases {
 
   /** Starts the timer that settles, if it does not run. */
   #tick() {
-    if (this.#timer) return;
+    if (this.#timer || this.#isClosed) return;
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       for (const holder of this.#holders.values()) this.#turn(holder);
