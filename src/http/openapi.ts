@@ -6,10 +6,10 @@ import { actions, type Resource } from '../domain/grants.ts';
 import { outcomeErrors } from '../domain/verification.ts';
 import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
+import { KeyRecord } from '../operations/keys/keyFields.ts';
 import {
   costMax,
   Identity,
-  KeyRecord,
   Override,
   Permission,
   Ratelimit,
