@@ -41,6 +41,7 @@
 // Fields that every verification changes are at the end. Redis's Lua hashes each byte of every string that it creates, so the new
 // state is made of one part of the old state and a few new bytes.
 
+import { JsonText } from '../domain/json.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
 import {
@@ -134,18 +135,29 @@ const keyDecides = struct({
   linkBytes: uint(2),
 });
 
+/** How a value is stored as text. */
+export interface TextForm<Given, Read> {
+  write(value: Given): string;
+  read(stored: string): Read;
+}
+
+const plainText: TextForm<string, string> = { write: (text) => text, read: (stored) => stored };
+/** Given as JSON text. */
+const jsonText: TextForm<string, JsonText> = { write: (text) => text, read: (stored) => new JsonText(stored) };
+
 interface KeyRecordField {
   display: boolean;
   given: boolean;
   updated: boolean;
   copied: boolean;
   flag: (typeof keyFlags)[number] | undefined;
+  value?: TextForm<never, unknown>;
 }
 
 /**
  * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in records.ts). The
  * script that creates a key stores its `given` fields. updateKey stores `updated` fields. rerollKey copies `copied` fields.
- * `flag` is set in the state of a key that has the field.
+ * `flag` is set in the state of a key that has the field. `value` converts what callers of the store give and get (keyValues.ts).
  */
 export const keyRecordFields = {
   /** The beginning of its string. */
@@ -153,12 +165,11 @@ export const keyRecordFields = {
   /** Unix milliseconds; missing if it is the time in the id. */
   created: { display: true, given: false, updated: false, copied: false, flag: undefined },
   updated: { display: true, given: false, updated: false, copied: false, flag: undefined },
-  prefix: { display: true, given: true, updated: false, copied: true, flag: undefined },
+  prefix: { display: true, given: true, updated: false, copied: true, flag: undefined, value: plainText },
   /** Random bytes of its string; missing for the default number, 0 if unknown. */
   bytes: { display: true, given: true, updated: false, copied: true, flag: undefined },
-  name: { display: true, given: true, updated: true, copied: true, flag: undefined },
-  /** JSON. */
-  meta: { display: true, given: true, updated: true, copied: true, flag: undefined },
+  name: { display: true, given: true, updated: true, copied: true, flag: undefined, value: plainText },
+  meta: { display: true, given: true, updated: true, copied: true, flag: undefined, value: jsonText },
   /** Numbers of its own permissions, `,3,17,`. */
   direct: { display: false, given: true, updated: false, copied: true, flag: 'direct' },
   /** Numbers of its roles. */
