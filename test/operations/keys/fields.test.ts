@@ -2,6 +2,7 @@
 // test/support/keyExamples.ts.
 
 import { createHash, randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { keyLine, readLine } from '../../../src/cli/keyLines.ts';
 import { cliActor } from '../../../src/store/rootKeys.ts';
@@ -143,4 +144,30 @@ test.each(
   const answer = await call('keys.verifyKey', { key: 'unknown', [name]: value } as never);
   expect(answer.status).toBe(400);
   expect(answer.error.errors[0]?.location).toBe(`body.${name}${below}`);
+});
+
+describe('docs/contract.md §6', () => {
+  const contract = readFileSync('docs/contract.md', 'utf8');
+
+  test('lists the fields of a key', () => {
+    const [, list] = /^\*\*Fields of a key\*\*: `([^`]+)`/m.exec(contract)!;
+    expect(list!.split(/\s+/).map((field) => /^\w+/.exec(field)![0])).toEqual(expect.arrayContaining(fieldNames));
+    expect(list!.split(/\s+/)).toHaveLength(fieldNames.length);
+  });
+
+  test('states for each what null does in updateKey', () => {
+    const [, table] = /^\| Field \| omitted \| null \| value \|\n\|[-|]+\n((?:\|.*\n)+)/m.exec(contract)!;
+    const rows = table!.split('\n').map((row) => row.split('|')[1]?.trim() ?? '');
+    expect(
+      rows
+        .flatMap((row) => row.split(', '))
+        .filter((name) => /^\w+$/.test(name))
+        .sort(),
+    ).toEqual([...fieldNames].sort());
+  });
+
+  test('lists the inputs of a verification', () => {
+    const [, inputs] = /^\*\*verifyKey\*\*: ([\s\S]+?)The checks run/m.exec(contract)!;
+    for (const name of Object.keys(inputExamples)) expect(inputs).toMatch(new RegExp(`\`${name}\\b`));
+  });
 });
