@@ -21,12 +21,12 @@ const forms = Object.entries(keyRecordFields).flatMap(([name, field]) =>
   'value' in field ? [[name, field.value as TextForm<unknown, unknown>] as const] : [],
 );
 
-/** The given values as text. */
-export function textsOf(values: GivenValues | UpdatedValues): Record<string, string | null> {
-  const texts: Record<string, string | null> = {};
+/** The given values as text, except null. */
+export function textsOf(values: GivenValues | UpdatedValues): Record<string, string> {
+  const texts: Record<string, string> = {};
   for (const [name, { write }] of forms) {
     const value: unknown = values[name as keyof typeof values];
-    if (value !== undefined) texts[name] = value === null ? null : write(value);
+    if (value !== undefined && value !== null) texts[name] = write(value);
   }
   return texts;
 }

@@ -194,14 +194,15 @@ export const keyLive = struct({
   /** Unix milliseconds; 0 if it was never used. */
   lastUsed: uint(6),
 });
+export const usageCount = uint(4);
 /** The counts of one hour, in the state of a key until the next hour. Only VALID verifications spend credits. */
-export const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, 4), spent: uint(7) });
+export const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, usageCount.bytes), spent: uint(7) });
 /** Both, as a verification reads them: it nearly always counts a VALID and does not change the other counts. */
 const keyTail = struct({
   ...keyLive.fields,
   hour: usage.fields.hour,
-  valid: uint(4),
-  refusals: counts(outcomesCounted - 1, 4),
+  valid: usageCount,
+  refusals: counts(outcomesCounted - 1, usageCount.bytes),
   spent: usage.fields.spent,
 });
 
@@ -213,7 +214,6 @@ const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
  * were spent, `usageEntryEnd`. `bits` has a bit for each outcome, from the lowest, and the next one for credits.
  */
 export const usageEntryHead = struct({ hour: uint(4), bits: uint(1) });
-export const usageCount = uint(4);
 export const usageSpent = uint(7);
 /** The externalId at that time, or ''. */
 export const usageEntryEnd = struct({ externalId: text(1) });
@@ -330,6 +330,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   KEY_LIVE: { of: keyLive },
   KEY_TAIL: { of: keyTail, merged: ['refusals'] },
   USAGE: { of: usage },
+  COUNT: { of: struct({ count: usageCount }) },
   LINK: { of: link },
   LIMIT_HEAD: { of: struct(limitHead) },
   WINDOW_BYTES: { of: windowBytes },
@@ -393,7 +394,9 @@ function literalsOf(): Map<string, string> {
     LIMIT_ID_LENGTH: 16,
     IDENTITY_LIMITS_AT: identityHead.bytes + 1,
     NO_USAGE: zeros(usage.bytes),
-    NO_REFUSALS: zeros(4 * (outcomesCounted - 1)),
+    NO_REFUSALS: zeros(usageCount.bytes * (outcomesCounted - 1)),
+    // The first outcome after VALID.
+    FIRST_REFUSAL: 2,
     KEY_RECORD_FIELDS: fieldNames(),
     KEY_DISPLAY_FIELDS: fieldNames('display'),
     KEY_GIVEN_FIELDS: fieldNames('given'),
