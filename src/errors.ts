@@ -1,7 +1,17 @@
+import { type OutcomeErrorCode, outcomeErrors } from './domain/verification.ts';
+
 /**
  * Every error a caller can receive. A code determines its status. Codes are public and stable: `type` in an error
  * response ends in one (docs/contract.md §2). Details are sentences for people and may change.
  */
+
+type Entry = readonly [status: number, title: string, meaning: string];
+
+/** The errors of the gateway check. */
+const ofOutcomes = Object.fromEntries(
+  Object.values(outcomeErrors).map(({ code, status, title, meaning }) => [code, [status, title, meaning]]),
+) as unknown as Record<OutcomeErrorCode, Entry>;
+
 const catalogue = {
   invalid_input: [
     400,
@@ -19,10 +29,7 @@ const catalogue = {
     'The HTTP request is ambiguous, for example because it repeats a header that must be unique. The connection is closed.',
   ],
   unauthorized: [401, 'Unauthorized', 'The Authorization header is missing or malformed, or the root key is unknown.'],
-  invalid_key: [401, 'Invalid key', 'Gateway check: the key header is missing or the key is unknown.'],
-  key_disabled: [403, 'Key disabled', 'Gateway check: the key is disabled.'],
-  key_expired: [403, 'Key expired', 'Gateway check: the key has expired.'],
-  key_lacks_permission: [403, 'Key lacks permission', 'Gateway check: the key does not satisfy the permission query.'],
+  ...ofOutcomes,
   root_key_disabled: [403, 'Root key disabled', 'The root key is disabled.'],
   root_key_expired: [403, 'Root key expired', 'The root key has expired.'],
   insufficient_permissions: [
@@ -71,12 +78,6 @@ const catalogue = {
   ],
   body_too_large: [413, 'Body too large', 'The request body is longer than this server accepts.'],
   unsupported_media_type: [415, 'Unsupported media type', 'The request body must be application/json.'],
-  rate_limited: [
-    429,
-    'Rate limited',
-    'A rate limit of the key is exceeded. `Retry-After` gives the seconds to wait, and `RateLimit` names the limit.',
-  ],
-  usage_exceeded: [429, 'Usage exceeded', 'The key has too few credits left. Retrying helps only after a refill.'],
   gateway_misconfigured: [
     500,
     'Gateway misconfigured',
@@ -93,7 +94,7 @@ const catalogue = {
     'Shutting down',
     'The server is shutting down. `/health/ready` reports this so that load balancers stop sending requests.',
   ],
-} as const satisfies Record<string, readonly [status: number, title: string, meaning: string]>;
+} as const satisfies Record<string, Entry>;
 
 export type ErrorCode = keyof typeof catalogue;
 
@@ -104,11 +105,13 @@ export interface FieldError {
   fix?: string;
 }
 
-/** For the error pages and the OpenAPI document. */
-export const errorCatalogue = (Object.keys(catalogue) as ErrorCode[]).map((code) => {
-  const [status, title, meaning] = catalogue[code];
-  return { code, status: status as number, title: title as string, meaning: meaning as string };
-});
+/** For the error pages and the OpenAPI document, by status. */
+export const errorCatalogue = (Object.keys(catalogue) as ErrorCode[])
+  .map((code) => {
+    const [status, title, meaning]: Entry = catalogue[code];
+    return { code, status, title, meaning };
+  })
+  .sort((one, other) => one.status - other.status);
 
 /**
  * An error response. `detail` is sent to the caller, `cause` only to the log. It has no stack: capturing one costs as much

@@ -11,6 +11,7 @@ import { expect, test } from 'vitest';
 import { errorCatalogue } from '../src/errors.ts';
 import type { OperationName } from '../src/operations/index.ts';
 import { dayMs, endAllLeases, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
+import { fieldExamples, inputExamples } from './support/keyExamples.ts';
 import {
   type CheckInput,
   Id,
@@ -207,7 +208,21 @@ const recent = <Item>(items: readonly Item[], n: number): Item | undefined =>
 const mostly = <Item>(items: readonly Item[], isLive: (item: Item) => boolean, n: number): Item | undefined =>
   recent(n < 10 ? items.filter(isLive) : items, n) ?? recent(items, n);
 
+/** Fields and inputs without a generator below have the values of their examples, so that the model is asked about new ones. */
+const exampleFields = (withRemoval: boolean) =>
+  Object.fromEntries(
+    Object.entries(fieldExamples).map(([name, { values, removed }]) => [
+      name,
+      rarely(one<unknown>(...values, ...(withRemoval ? [removed] : []))),
+    ]),
+  ) as Record<never, never>;
+const { permissions: _query, credits: _cost, ratelimits: _items, tags: _, migrationId: _id, ...others } = inputExamples;
+const exampleInputs = Object.fromEntries(
+  Object.entries<{ values: readonly unknown[] }>(others).map(([name, { values }]) => [name, maybe(one(...values))]),
+) as Record<never, never>;
+
 const newKey = fc.record({
+  ...exampleFields(false),
   prefix: rarely(one('pk', 'sk_live')),
   name: maybe(one('first', 'second')),
   externalId: maybe(one(...externalIds)),
@@ -227,6 +242,7 @@ const newKey = fc.record({
 });
 
 const keyChanges = fc.record({
+  ...exampleFields(true),
   name: rarely(one(null, 'renamed')),
   externalId: maybe(one(null, ...externalIds)),
   meta: rarely(fc.oneof(fc.constant(null), meta)),
@@ -300,6 +316,7 @@ const items = fc.oneof(
 );
 
 const verification = fc.record({
+  ...exampleInputs,
   key: nth,
   caller: fc.oneof(
     { weight: 10, arbitrary: fc.constant('full' as const) },
@@ -373,8 +390,12 @@ async function createsKey(world: World, name: 'keys.createKey' | 'keys.rerollKey
   if (key && data) remember(key, data as never);
 }
 
-function verify(world: World, { key, caller, cost, query, items: ratelimits = [] }: Of<typeof verification>) {
+function verify(
+  world: World,
+  { key, caller, cost, query, items: ratelimits = [], ...examples }: Of<typeof verification>,
+) {
   const input = {
+    ...examples,
     key: secretOf(world, key),
     ...(cost !== undefined && { credits: { cost } }),
     ...(ratelimits.length > 0 && { ratelimits }),

@@ -3,9 +3,8 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API, key, identity, permission and role records and their lists, the refill queue, the audit stream
--- ARGV[1]  request    JSON {apiId, migrationId, mayCreatePermissions, dryRun, keys: [{prefix, bytes, start, name, meta (JSON
---                     text), externalId, expires, enabled, remaining, refill, ratelimits, roles, permissions, and in an
---                     import keptId, created, updated, lastUsed}]}; fields may be absent
+-- ARGV[1]  request    JSON of CreateKeys (src/store/keys.ts). Its keys have no digest, `bytes` instead of byteLength, and the
+--                     values of keyRecordFields as text
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
 -- ARGV[3]  actor      JSON, see include/audit
 -- ARGV[4]  now_ms     '' for Redis's clock

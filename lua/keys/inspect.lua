@@ -134,18 +134,17 @@ local function state_reply(state)
   for name in pairs(FLAGS) do
     if state[name] then flags[#flags + 1] = name end
   end
-  return named({
+  local reply = {
     version = version_reply(state.version),
     flags = flags,
-    expires = state.expires,
-    refillAmount = state.refill_amount,
-    refillDay = state.refill_day,
-    refillDue = state.refill_due,
-    balance = state.balance,
-    lastUsed = state.last_used,
     usage = usage,
     limits = limits_reply(state.limits),
-  })
+  }
+  -- Every number of the state, by its name in Lua.
+  for name, value in pairs(state) do
+    if type(value) == 'number' then reply[name] = value end
+  end
+  return named(reply)
 end
 
 -- {month, bytes, history, …}, this month first. A history that is too long is returned as ''.

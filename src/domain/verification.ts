@@ -2,18 +2,74 @@
 
 import type { JsonText } from './json.ts';
 
-/** Their order gives the numbers that Lua uses, from 1. It is not the order of the checks. */
-export const outcomes = [
-  'VALID',
-  'DISABLED',
-  'EXPIRED',
-  'INSUFFICIENT_PERMISSIONS',
-  'RATE_LIMITED',
-  'USAGE_EXCEEDED',
-  'NOT_FOUND',
-] as const;
+interface OutcomeError {
+  code: string;
+  status: number;
+  title: string;
+  /** For the page of the error and the API reference. */
+  meaning: string;
+  /** For the client of the gateway. */
+  detail: string;
+}
 
-export type Outcome = (typeof outcomes)[number];
+/**
+ * The outcomes other than VALID, each with the error that the gateway check responds with. Their order gives the numbers that Lua
+ * uses, from 2. It is not the order of the checks.
+ */
+export const outcomeErrors = {
+  DISABLED: {
+    code: 'key_disabled',
+    status: 403,
+    title: 'Key disabled',
+    meaning: 'Gateway check: the key is disabled.',
+    detail: 'The key is disabled.',
+  },
+  EXPIRED: {
+    code: 'key_expired',
+    status: 403,
+    title: 'Key expired',
+    meaning: 'Gateway check: the key has expired.',
+    detail: 'The key has expired.',
+  },
+  INSUFFICIENT_PERMISSIONS: {
+    code: 'key_lacks_permission',
+    status: 403,
+    title: 'Key lacks permission',
+    meaning: 'Gateway check: the key does not satisfy the permission query.',
+    detail: 'The key lacks a permission that the request requires.',
+  },
+  RATE_LIMITED: {
+    code: 'rate_limited',
+    status: 429,
+    title: 'Rate limited',
+    meaning:
+      'A rate limit of the key is exceeded. `Retry-After` gives the seconds to wait, and `RateLimit` names the limit.',
+    detail: 'A limit is exceeded: ',
+  },
+  USAGE_EXCEEDED: {
+    code: 'usage_exceeded',
+    status: 429,
+    title: 'Usage exceeded',
+    meaning: 'The key has too few credits left. Retrying helps only after a refill.',
+    detail: 'The key has too few credits left.',
+  },
+  NOT_FOUND: {
+    code: 'invalid_key',
+    status: 401,
+    title: 'Invalid key',
+    meaning: 'Gateway check: the key header is missing or the key is unknown.',
+    detail: 'The key is unknown.',
+  },
+} as const satisfies Record<string, OutcomeError>;
+
+type RefusedOutcome = keyof typeof outcomeErrors;
+
+export type OutcomeErrorCode = (typeof outcomeErrors)[RefusedOutcome]['code'];
+
+export type Outcome = 'VALID' | RefusedOutcome;
+
+/** Their numbers in Lua are their places here, from 1. */
+export const outcomes: readonly Outcome[] = ['VALID', ...(Object.keys(outcomeErrors) as RefusedOutcome[])];
 
 /** A configured limit. */
 export interface Ratelimit {

@@ -9,7 +9,7 @@ import type { Logger } from 'pino';
 import type { Static } from 'typebox';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { memberTextsOf } from '../domain/json.ts';
-import { keyIdOf, metaOf, type Outcome } from '../domain/verification.ts';
+import { keyIdOf, metaOf, outcomeErrors } from '../domain/verification.ts';
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
@@ -69,21 +69,6 @@ interface CheckedLimit {
   resetAtMs: number;
 }
 type Headers = (readonly [name: string, value: string])[];
-
-const refusals: Record<Exclude<Outcome, 'VALID'>, { code: ErrorCode; detail: string }> = {
-  NOT_FOUND: { code: 'invalid_key', detail: 'The key is unknown.' },
-  DISABLED: { code: 'key_disabled', detail: 'The key is disabled.' },
-  EXPIRED: { code: 'key_expired', detail: 'The key has expired.' },
-  INSUFFICIENT_PERMISSIONS: {
-    code: 'key_lacks_permission',
-    detail: 'The key lacks a permission that the request requires.',
-  },
-  RATE_LIMITED: { code: 'rate_limited', detail: 'A limit is exceeded: ' },
-  USAGE_EXCEEDED: { code: 'usage_exceeded', detail: 'The key has too few credits left.' },
-};
-
-/** The errors of the gateway check for outcomes other than VALID. */
-export const outcomeErrors: readonly ErrorCode[] = Object.values(refusals).map(({ code }) => code);
 
 /** Errors of a root key that Redis does not accept. */
 const rootKeyErrors: readonly ErrorCode[] = [
@@ -191,10 +176,15 @@ class Gateway {
     };
   }
 
-  #refuseVerified(request: HeadRequest, outcome: keyof typeof refusals, verified: Verified, input: Input): Response {
+  #refuseVerified(
+    request: HeadRequest,
+    outcome: keyof typeof outcomeErrors,
+    verified: Verified,
+    input: Input,
+  ): Response {
     const limits = checkedLimits(verified, input);
     const headers = verifiedHeaders(verified, limits);
-    const { detail } = refusals[outcome];
+    const { detail } = outcomeErrors[outcome];
     if (outcome !== 'RATE_LIMITED') return this.#refuse(request, outcome, detail, headers);
     const exceeded = limits.filter((limit) => limit.exceeded);
     const names = exceeded.map(({ name }) => JSON.stringify(name)).join(', ');
@@ -202,8 +192,8 @@ class Gateway {
     return this.#refuse(request, outcome, `${detail}${names}.`, headers);
   }
 
-  #refuse(request: HeadRequest, outcome: keyof typeof refusals, detail: string, headers: Headers): Response {
-    const response = errorResponse(new ApiError(refusals[outcome].code, detail), request);
+  #refuse(request: HeadRequest, outcome: keyof typeof outcomeErrors, detail: string, headers: Headers): Response {
+    const response = errorResponse(new ApiError(outcomeErrors[outcome].code, detail), request);
     const scheme = this.#isBearer ? 'Bearer' : `ApiKey header="${this.#keyHeader}"`;
     const challenge = outcome === 'NOT_FOUND' ? [['WWW-Authenticate', scheme] as const] : [];
     return {

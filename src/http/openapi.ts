@@ -3,12 +3,13 @@
 import { readFileSync } from 'node:fs';
 import type { TSchema } from 'typebox';
 import { actions, type Resource } from '../domain/grants.ts';
+import { outcomeErrors } from '../domain/verification.ts';
 import { ApiError, type ErrorCode, errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
+import { KeyRecord } from '../operations/keys/keyFields.ts';
 import {
   costMax,
   Identity,
-  KeyRecord,
   Override,
   Permission,
   Ratelimit,
@@ -16,7 +17,7 @@ import {
   Role,
   VerifiedRatelimit,
 } from '../operations/schemas.ts';
-import { gatewayPath, outcomeErrors, requestHeaders, responseHeaders } from './gateway.ts';
+import { gatewayPath, requestHeaders, responseHeaders } from './gateway.ts';
 
 /** Any object of the document, and JSON Schema 2020-12. */
 type Json = { [member: string]: unknown };
@@ -398,7 +399,7 @@ const gatewayErrors: readonly ErrorCode[] = [
   'invalid_input',
   'permissions_query_syntax',
   'malformed_request',
-  ...outcomeErrors,
+  ...Object.values(outcomeErrors).map(({ code }) => code),
   'precondition_failed',
   'gateway_misconfigured',
   'internal',

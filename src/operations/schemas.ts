@@ -52,7 +52,7 @@ export const Meta = Type.Record(Type.String(), Type.Unknown(), {
   description: 'Any JSON object. Every verification returns it unchanged.',
 });
 /** Metadata in a response. */
-const MetaText = Type.Unsafe<JsonText>({
+export const MetaText = Type.Unsafe<JsonText>({
   type: 'object',
   additionalProperties: true,
   description: 'The JSON object that was stored.',
@@ -138,37 +138,11 @@ const RefillRule = Type.Object({
   refillDay: Type.Optional(Type.Integer()),
 });
 
-const Credits = Type.Object({ remaining: Type.Integer(), refill: Type.Optional(RefillRule) });
+export const Credits = Type.Object({ remaining: Type.Integer(), refill: Type.Optional(RefillRule) });
 /** `remaining: null` means unlimited. It is the only null in responses. */
 export const CreditsOrUnlimited = Type.Object({
   remaining: Nullable(Type.Integer()),
   refill: Type.Optional(RefillRule),
-});
-
-export const KeyRecord = Type.Object({
-  keyId: Type.String(),
-  apiId: Type.String(),
-  start: Type.String({ description: 'First characters of the key string, to recognise it by.' }),
-  enabled: Type.Boolean(),
-  createdAt: Type.Integer(),
-  prefix: Type.Optional(Type.String()),
-  name: Type.Optional(Type.String()),
-  externalId: Type.Optional(Type.String()),
-  meta: Type.Optional(MetaText),
-  expires: Type.Optional(Type.Integer()),
-  updatedAt: Type.Optional(Type.Integer()),
-  lastUsedAt: Type.Optional(Type.Integer({ description: 'Time of the last VALID verification in Unix milliseconds.' })),
-  permissions: Type.Optional(
-    Type.Unsafe<readonly string[] | JsonText>({
-      type: 'array',
-      items: { type: 'string' },
-      description: 'Direct permissions and the permissions of its roles.',
-    }),
-  ),
-  roles: Type.Optional(Type.Array(Type.String())),
-  credits: Type.Optional(Credits),
-  identity: Type.Optional(Identity),
-  ratelimits: Type.Optional(Type.Array(Ratelimit)),
 });
 
 export const VerifiedRatelimit = Type.Object({

@@ -99,8 +99,15 @@ const requestText = ({ query, ratelimits, tags }: VerifyRequest): Buffer =>
     ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
     : noRequest;
 
+/** The names of the lists in a request. */
+type ListName = {
+  [Name in keyof VerifyRequest]-?: NonNullable<VerifyRequest[Name]> extends readonly unknown[] ? Name : never;
+}[keyof VerifyRequest];
+/** A list that is not weighed does not compile. */
+type AllWeighed<Names> = Record<Exclude<ListName, Names>, never>;
+
 /** A plain verification weighs 1; each limit, part of a query and tag weighs a quarter of it. */
-const weightOf = ({ query, ratelimits, tags }: VerifyRequest): number =>
+const weightOf = ({ query, ratelimits, tags }: VerifyRequest & AllWeighed<'query' | 'ratelimits' | 'tags'>): number =>
   1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
 
 /** What a verification charges to each limit of its answer. */

@@ -169,11 +169,11 @@ interface StateReply {
   flags: string[];
   version: VersionReply;
   expires: number;
-  refillAmount: number;
-  refillDay: number;
-  refillDue: number;
+  refill_amount: number;
+  refill_day: number;
+  refill_due: number;
   balance: number;
-  lastUsed: number;
+  last_used: number;
   usage: number[];
   limits: Reply[];
 }
@@ -293,7 +293,7 @@ function readState(reply: Reply, now: number): InspectedState {
   const state = fromNamed<StateReply>(reply);
   const [hour, ...counted] = state.usage as [number, ...number[]];
   const spent = counted.pop()!;
-  const { refillAmount: amount, refillDay, refillDue: due } = state;
+  const { refill_amount: amount, refill_day: refillDay, refill_due: due } = state;
   const flags = keyFlags.filter((flag) => state.flags.includes(flag));
   return {
     version: readVersion(state.version),
@@ -308,7 +308,7 @@ function readState(reply: Reply, now: number): InspectedState {
         }
       : undefined,
     balance: flags.includes('limited') ? state.balance : undefined,
-    lastUsed: state.lastUsed === 0 ? undefined : state.lastUsed,
+    lastUsed: state.last_used === 0 ? undefined : state.last_used,
     usage: hour === 0 ? undefined : usageOf(hour, counted, spent),
     limits: state.limits.map((limit) => readLimit(limit, now)),
   };

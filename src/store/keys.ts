@@ -4,6 +4,7 @@ import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength } from '../domain/keyString.ts';
 import type { StoreContext } from './context.ts';
 import { type Inspected, readInspection } from './inspection.ts';
+import { type GivenValues, textsOf, type UpdatedValues } from './keyValues.ts';
 import type { PageOf } from './pages.ts';
 import { fromNamed, type KeyRecord, type KeyReply, type Refill, readKey, readRefill } from './records.ts';
 import { printedSlugsOf } from './slugs.ts';
@@ -22,16 +23,13 @@ export interface NewLimit {
   autoApply?: boolean;
 }
 
-export interface NewKey {
+/** Besides the values that the record stores as text. */
+export interface NewKey extends GivenValues {
   digest: Buffer;
   start: string;
-  prefix?: string | undefined;
   /** Number of random bytes in its string, used for its successor; undefined when unknown, as for imported keys. */
   byteLength?: number | undefined;
-  name?: string | undefined;
   externalId?: string | undefined;
-  /** JSON text. */
-  meta?: string | undefined;
   enabled?: boolean | undefined;
   expires?: number | undefined;
   /** Undefined is unlimited. */
@@ -72,11 +70,8 @@ export interface ExportedKey extends KeyRecord {
 }
 
 /** Null removes a value; an absent field is unchanged (docs/contract.md §6). */
-export interface KeyChanges {
-  name?: string | null | undefined;
+export interface KeyChanges extends UpdatedValues {
   externalId?: string | null | undefined;
-  /** JSON text. */
-  meta?: string | null | undefined;
   expires?: number | null | undefined;
   credits?: { remaining?: number | null | undefined; refill?: Refill | null | undefined } | null | undefined;
   enabled?: boolean | undefined;
@@ -188,7 +183,11 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       const digests = Buffer.concat(keys.map((key) => key.digest));
       const text = JSON.stringify({
         ...rest,
-        keys: keys.map(({ digest: _digest, byteLength, ...key }) => ({ ...key, bytes: bytesOf(byteLength) })),
+        keys: keys.map(({ digest: _digest, byteLength, ...key }) => ({
+          ...key,
+          ...textsOf(key),
+          bytes: bytesOf(byteLength),
+        })),
       });
       const [outcome, ...answer] = (await scripts.run('keys/create', workspaceId, [
         text,
@@ -208,7 +207,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       mayCreatePermissions: boolean,
       actor: Actor,
     ): Promise<Updated> {
-      const text = JSON.stringify({ ...changes, keyId, mayCreatePermissions, usageRetentionMs });
+      const text = JSON.stringify({ ...changes, ...textsOf(changes), keyId, mayCreatePermissions, usageRetentionMs });
       const [outcome, name] = (await scripts.run('keys/update', workspaceId, [text, actorText(actor), now()])) as [
         string,
         string?,

@@ -41,6 +41,7 @@
 // Fields that every verification changes are at the end. Redis's Lua hashes each byte of every string that it creates, so the new
 // state is made of one part of the old state and a few new bytes.
 
+import { JsonText } from '../domain/json.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
 import {
@@ -137,18 +138,29 @@ const keyDecides = struct({
   linkBytes: uint(2),
 });
 
+/** How a value is stored as text. */
+export interface TextForm<Given, Read> {
+  write(value: Given): string;
+  read(stored: string): Read;
+}
+
+const plainText: TextForm<string, string> = { write: (text) => text, read: (stored) => stored };
+/** Given as JSON text. */
+const jsonText: TextForm<string, JsonText> = { write: (text) => text, read: (stored) => new JsonText(stored) };
+
 interface KeyRecordField {
   display: boolean;
   given: boolean;
   updated: boolean;
   copied: boolean;
   flag: (typeof keyFlags)[number] | undefined;
+  value?: TextForm<never, unknown>;
 }
 
 /**
  * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in records.ts). The
  * script that creates a key stores its `given` fields. updateKey stores `updated` fields. rerollKey copies `copied` fields.
- * `flag` is set in the state of a key that has the field.
+ * `flag` is set in the state of a key that has the field. `value` converts what callers of the store give and get (keyValues.ts).
  */
 export const keyRecordFields = {
   /** The beginning of its string. */
@@ -156,12 +168,11 @@ export const keyRecordFields = {
   /** Unix milliseconds; missing if it is the time in the id. */
   created: { display: true, given: false, updated: false, copied: false, flag: undefined },
   updated: { display: true, given: false, updated: false, copied: false, flag: undefined },
-  prefix: { display: true, given: true, updated: false, copied: true, flag: undefined },
+  prefix: { display: true, given: true, updated: false, copied: true, flag: undefined, value: plainText },
   /** Random bytes of its string; missing for the default number, 0 if unknown. */
   bytes: { display: true, given: true, updated: false, copied: true, flag: undefined },
-  name: { display: true, given: true, updated: true, copied: true, flag: undefined },
-  /** JSON. */
-  meta: { display: true, given: true, updated: true, copied: true, flag: undefined },
+  name: { display: true, given: true, updated: true, copied: true, flag: undefined, value: plainText },
+  meta: { display: true, given: true, updated: true, copied: true, flag: undefined, value: jsonText },
   /** Numbers of its own permissions, `,3,17,`. */
   direct: { display: false, given: true, updated: false, copied: true, flag: 'direct' },
   /** Numbers of its roles. */
@@ -186,14 +197,15 @@ export const keyLive = struct({
   /** Unix milliseconds; 0 if it was never used. */
   lastUsed: uint(6),
 });
+export const usageCount = uint(4);
 /** The counts of one hour, in the state of a key until the next hour. Only VALID verifications spend credits. */
-export const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, 4), spent: uint(7) });
+export const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, usageCount.bytes), spent: uint(7) });
 /** Both, as a verification reads them: it nearly always counts a VALID and does not change the other counts. */
 const keyTail = struct({
   ...keyLive.fields,
   hour: usage.fields.hour,
-  valid: uint(4),
-  refusals: counts(outcomesCounted - 1, 4),
+  valid: usageCount,
+  refusals: counts(outcomesCounted - 1, usageCount.bytes),
   spent: usage.fields.spent,
 });
 
@@ -205,7 +217,6 @@ const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
  * were spent, `usageEntryEnd`. `bits` has a bit for each outcome, from the lowest, and the next one for credits.
  */
 export const usageEntryHead = struct({ hour: uint(4), bits: uint(1) });
-export const usageCount = uint(4);
 export const usageSpent = uint(7);
 /** The externalId at that time, or ''. */
 export const usageEntryEnd = struct({ externalId: text(1) });
@@ -397,6 +408,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   KEY_LIVE: { of: keyLive },
   KEY_TAIL: { of: keyTail, merged: ['refusals'] },
   USAGE: { of: usage },
+  COUNT: { of: struct({ count: usageCount }) },
   LINK: { of: link },
   LIMIT_HEAD: { of: struct(limitHead) },
   WINDOW_BYTES: { of: windowBytes },
@@ -469,7 +481,9 @@ function literalsOf(): Map<string, string> {
     LIMIT_ID_LENGTH: 16,
     IDENTITY_LIMITS_AT: identityHead.bytes + 1,
     NO_USAGE: zeros(usage.bytes),
-    NO_REFUSALS: zeros(4 * (outcomesCounted - 1)),
+    NO_REFUSALS: zeros(usageCount.bytes * (outcomesCounted - 1)),
+    // The first outcome after VALID.
+    FIRST_REFUSAL: 2,
     KEY_RECORD_FIELDS: fieldNames(),
     KEY_DISPLAY_FIELDS: fieldNames('display'),
     KEY_GIVEN_FIELDS: fieldNames('given'),

@@ -2,6 +2,7 @@
 
 import { JsonText } from '../domain/json.ts';
 import type { Ratelimit } from '../domain/verification.ts';
+import { type DisplayedValues, valuesOf } from './keyValues.ts';
 import type { keyRecordFields } from './layout.ts';
 
 export interface Refill {
@@ -22,16 +23,13 @@ export interface Identity {
   ratelimits: Ratelimit[];
 }
 
-export interface KeyRecord {
+export interface KeyRecord extends DisplayedValues {
   keyId: string;
   apiId: string;
   start: string;
   enabled: boolean;
   createdAt: number;
-  prefix?: string;
-  name?: string;
   externalId?: string;
-  meta?: JsonText;
   expires?: number;
   updatedAt?: number;
   lastUsedAt?: number;
@@ -135,9 +133,7 @@ export function readKey(reply: KeyReply, permissions?: JsonText): KeyRecord {
     start: reply.start,
     enabled: reply.enabled === 1,
     createdAt: Number(reply.created),
-    ...(reply.prefix !== undefined && { prefix: reply.prefix }),
-    ...(reply.name !== undefined && { name: reply.name }),
-    ...(reply.meta !== undefined && { meta: new JsonText(reply.meta) }),
+    ...valuesOf(reply),
     ...(expires !== undefined && { expires }),
     ...(updatedAt !== undefined && { updatedAt }),
     ...(lastUsedAt !== undefined && { lastUsedAt }),

@@ -5,12 +5,14 @@ import { Agent, request as httpRequest, type IncomingMessage, type RequestOption
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createId } from '../../src/domain/keyString.ts';
+import { outcomeErrors } from '../../src/domain/verification.ts';
 import { createGateway, type GatewayOptions, gatewayPath } from '../../src/http/gateway.ts';
 import type { OpenApiDocument } from '../../src/http/openapi.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { listen, type Server } from '../../src/http/server.ts';
 import { operations } from '../../src/operations/index.ts';
 import { harness } from '../support/harness.ts';
+import { outcomeExamples } from '../support/keyExamples.ts';
 
 const h = harness();
 const bodyBytesMax = 1_000;
@@ -208,6 +210,24 @@ describe('the gateway check of a refused key', () => {
     await h.ok('keys.updateKey', { keyId, enabled: false });
     expect(await refusal()).toEqual([403, 'key_disabled', 'DISABLED']);
   });
+
+  test.each(Object.entries(outcomeErrors).filter(([outcome]) => outcome !== 'NOT_FOUND'))(
+    'the status and the error of its own: %s',
+    async (outcome, { status, code, detail }) => {
+      const { key: fields, request } = outcomeExamples[outcome as keyof typeof outcomeExamples];
+      const { key } = await h.createKey(fields);
+      const { permissions, ratelimits } = request;
+      const answer = await ask(
+        own,
+        bearer(key, {
+          ...(permissions && { 'x-tollgate-permissions': permissions }),
+          ...(ratelimits && { 'x-tollgate-limits': ratelimits.map(({ name, cost }) => `${name}=${cost}`).join() }),
+        }),
+      );
+      expect(refused(answer)).toEqual([status, code, outcome]);
+      expect(answer.json.error.detail).toContain(detail);
+    },
+  );
 
   test('429 with Retry-After: the next check passes after these seconds, and not a second earlier', async () => {
     const { key, keyId } = await h.createKey({ credits: { remaining: 9 }, ratelimits: [requests] });

@@ -134,15 +134,8 @@ test('the counts are the calls made, in requests, outcomes and every histogram',
   const outcomeCounts = Object.fromEntries(
     outcomes.map((outcome) => [outcome, of('verifications_total', { outcome })]),
   );
-  expect(outcomeCounts).toEqual({
-    VALID: 21,
-    USAGE_EXCEEDED: 3,
-    NOT_FOUND: 4,
-    DISABLED: 0,
-    EXPIRED: 0,
-    INSUFFICIENT_PERMISSIONS: 0,
-    RATE_LIMITED: 0,
-  });
+  const none = Object.fromEntries(outcomes.map((outcome) => [outcome, 0]));
+  expect(outcomeCounts).toEqual({ ...none, VALID: 21, USAGE_EXCEEDED: 3, NOT_FOUND: 4 });
   expect([of('limit_checks_total', { result: 'passed' }), of('limit_checks_total', { result: 'blocked' })]).toEqual([
     2, 1,
   ]);

@@ -7,6 +7,7 @@ import { keyspace, workspaceKey } from '../../src/store/keyspace.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { harness, hourMs } from '../support/harness.ts';
+import { keyWithAll, makeExampleRoles } from '../support/keyExamples.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
 const app = harness();
@@ -51,16 +52,8 @@ describe('the successor of a rerolled key', () => {
 
   test('has every field of the old key except the ones listed above', async () => {
     const entry = keyspace.find(({ name }) => name === ':k:<digest>')!;
-    await ok('permissions.createRole', { name: 'copied' });
-    const { key, keyId } = await createKey({
-      apiId,
-      prefix: 'pk',
-      byteLength: 20,
-      name: 'copied',
-      meta: { a: 1 },
-      roles: ['copied'],
-      permissions: ['may.be.copied'],
-    });
+    await makeExampleRoles(ok);
+    const { key, keyId } = await createKey({ apiId, prefix: 'pk', byteLength: 20, ...keyWithAll(0) });
     const copied = entry.fields!.filter((field) => !(field in notCopied));
     // If this fails after a field was added to keyspace.ts: copy the field in reroll.lua, or add it to `notCopied`.
     expect((await names(digestOf(key))).sort()).toEqual([...copied, 'start', 'state'].sort());

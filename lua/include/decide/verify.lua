@@ -47,9 +47,11 @@ end
 
 -- The packed counts of an hour's refusals, with `more` of this outcome.
 local function more_refusals(refusals, outcome, more)
-  local at = 4 * (outcome - DISABLED)
-  local count = struct.unpack('>I4', refusals, at + 1)
-  return string.sub(refusals, 1, at) .. struct.pack('>I4', count + more) .. string.sub(refusals, at + 5)
+  local at = COUNT_LENGTH * (outcome - FIRST_REFUSAL)
+  local count = struct.unpack(COUNT, refusals, at + 1)
+  return string.sub(refusals, 1, at)
+    .. struct.pack(COUNT, count + more)
+    .. string.sub(refusals, at + (COUNT_LENGTH + 1))
 end
 
 -- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of the key if

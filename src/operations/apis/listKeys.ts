@@ -1,7 +1,8 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
+import { KeyRecord } from '../keys/keyFields.ts';
 import { apiNotFound, invalid } from '../rules.ts';
-import { ApiId, Cursor, ExternalId, Fields, KeyRecord, PageSize, Plaintext } from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, PageSize, Plaintext } from '../schemas.ts';
 
 export const listKeys = manages({
   name: 'apis.listKeys',

@@ -3,7 +3,8 @@ import { createKeyString, defaultByteLength, digestOf } from '../../domain/keySt
 import { manages } from '../../operation.ts';
 import { invalid, metaText } from '../rules.ts';
 import { ApiId, Fields, Int, Plaintext } from '../schemas.ts';
-import { checkNewKey, newKeyFields, newKeyOf, newKeyRefused } from './newKey.ts';
+import { checkKeyFields, newKeyFields } from './keyFields.ts';
+import { newKeyOf, newKeyRefused } from './newKey.ts';
 
 export const createKey = manages({
   name: 'keys.createKey',
@@ -30,7 +31,7 @@ export const createKey = manages({
     if (input.recoverable) {
       throw invalid('body.recoverable', 'cannot be true: the plaintext of a key is never stored');
     }
-    checkNewKey(input, 'body');
+    checkKeyFields(input, 'body');
     metaText(input.meta, context, 'meta');
   },
 

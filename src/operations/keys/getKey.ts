@@ -1,8 +1,9 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { invalid } from '../rules.ts';
-import { Fields, KeyId, KeyRecord, Plaintext } from '../schemas.ts';
+import { Fields, KeyId, Plaintext } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
+import { KeyRecord } from './keyFields.ts';
 
 export const getKey = manages({
   name: 'keys.getKey',

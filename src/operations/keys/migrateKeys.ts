@@ -3,7 +3,8 @@ import { manages } from '../../operation.ts';
 import type { NewKey } from '../../store/keys.ts';
 import { invalid, metaText } from '../rules.ts';
 import { ApiId, Fields } from '../schemas.ts';
-import { checkNewKey, newKeyFields, newKeyOf, newKeyRefused } from './newKey.ts';
+import { checkKeyFields, newKeyFields } from './keyFields.ts';
+import { type Exactly, newKeyOf, newKeyRefused } from './newKey.ts';
 
 /** Maximum permissions, roles and limits of a call. One script imports them in tens of ms, while all other requests wait. */
 const partsMax = 10_000;
@@ -21,24 +22,32 @@ export const IssuedKey = Fields({
   ...newKeyFields,
 });
 
-/** Counts the permissions, roles and limits of a key, which determine the time to import it. */
-const partsOf = ({ ratelimits, roles, permissions }: Static<typeof IssuedKey>): number =>
-  (ratelimits?.length ?? 0) + (roles?.length ?? 0) + (permissions?.length ?? 0);
+const lists = Object.entries(newKeyFields)
+  .flatMap(([name, schema]) => ('items' in schema ? [name] : []))
+  .join(', ');
+
+type IssuedKey = Static<typeof IssuedKey>;
+
+/** Counts the items of all lists of a key (permissions, roles, limits), which determine the time to import it. */
+const partsOf = (key: IssuedKey): number =>
+  Object.values(key).reduce<number>((sum, value) => sum + (Array.isArray(value) ? value.length : 0), 0);
 
 /** Checks an issued key for what its schema cannot express, except `meta`. `at` is its location in the input. */
-export function checkIssuedKey({ hash, ...fields }: Static<typeof IssuedKey>, at: string) {
+export function checkIssuedKey({ hash, ...fields }: IssuedKey, at: string) {
   const digest = Buffer.from(hash, 'base64');
   if (digest.length !== 32 || digest.toString('base64') !== hash)
     throw invalid(`${at}.hash`, 'is not the base64 of 32 bytes');
-  checkNewKey(fields, at);
+  checkKeyFields(fields, at);
 }
 
 /** Returns an issued key as the store expects it. `meta` is JSON text. */
-export const issuedKey = ({ hash, ...fields }: Static<typeof IssuedKey>, meta: string | null | undefined): NewKey => ({
-  ...newKeyOf(fields, meta),
-  digest: Buffer.from(hash, 'base64'),
-  start: '',
-});
+export function issuedKey<Input extends IssuedKey>(
+  input: Exactly<Input, IssuedKey>,
+  meta: string | null | undefined,
+): NewKey {
+  const { hash, ...fields }: IssuedKey = input;
+  return { ...newKeyOf(fields, meta), digest: Buffer.from(hash, 'base64'), start: '' };
+}
 
 export const migrateKeys = manages({
   name: 'keys.migrateKeys',
@@ -77,7 +86,7 @@ export const migrateKeys = manages({
     if (parts > partsMax) {
       throw invalid(
         'body.keys',
-        `have ${parts} permissions, roles and limits in total; the maximum for one call is ${partsMax}`,
+        `have ${parts} items in their lists (${lists}); the maximum for one call is ${partsMax}`,
         split,
       );
     }

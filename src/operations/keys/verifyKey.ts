@@ -56,7 +56,8 @@ const input = Fields({
 /** Which optional fields are present depends on the key and the outcome. */
 const output = Type.Object({
   valid: Type.Boolean(),
-  code: Type.Enum([...outcomes, 'FORBIDDEN']),
+  // FORBIDDEN is a code of Unkey's.
+  code: Type.Enum([...new Set([...outcomes, 'FORBIDDEN'])]),
   keyId: Type.Optional(Type.String()),
   enabled: Type.Optional(Type.Boolean()),
   name: Type.Optional(Type.String()),

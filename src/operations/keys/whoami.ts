@@ -1,8 +1,9 @@
 import { digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
 import { keyNotFound } from '../rules.ts';
-import { Fields, KeyRecord, KeyString } from '../schemas.ts';
+import { Fields, KeyString } from '../schemas.ts';
 import { type FoundKey, scopeOfKey } from './keyById.ts';
+import { KeyRecord } from './keyFields.ts';
 
 export const whoami = manages({
   name: 'keys.whoami',

@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { outcomes as allOutcomes } from '../../../src/domain/verification.ts';
 import { connect } from '../../../src/store/redis.ts';
 import { dayMs, harness, hourMs, type InputOf, testSettings } from '../../support/harness.ts';
+import { outcomeExamples } from '../../support/keyExamples.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 import { keyRecordsOf } from '../../support/usage.ts';
@@ -174,16 +175,10 @@ describe('analytics.getVerifications: random histories', () => {
     for (let index = 0; index < 6; index++) await addKey();
     // Each outcome occurs in every history.
     const apiId = apis[0]!;
-    const limits = [{ name: 'requests', limit: 1, duration: hourMs, autoApply: true }];
-    for (const [key, input] of [
-      [await createKey({ apiId, enabled: false }), {}],
-      [await createKey({ apiId, expires: 0 }), { tags: ['eu'] }],
-      [await createKey({ apiId, credits: { remaining: 0 } }), { tags: ['eu', 'us'] }],
-      [await createKey({ apiId }), { permissions: 'nobody.has.this' }],
-      [await createKey({ apiId, ratelimits: limits }), {}],
-    ] as const) {
-      for (let times = 0; times < 2; times++)
-        await verify({ ...key, limited: false }, { ...input, tags: [...(input.tags ?? [])] });
+    for (const [index, example] of Object.values(outcomeExamples).entries()) {
+      const made = await createKey({ apiId, ...example.key });
+      const input = { ...example.request, tags: tags.slice(0, index % 3) };
+      for (let times = 0; times < 2; times++) await verify({ ...made, limited: false }, input);
     }
     const start = clock.now;
     // Well within the retention of ninety days.

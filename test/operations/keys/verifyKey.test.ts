@@ -1,5 +1,8 @@
+import { readFileSync } from 'node:fs';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Outcome, outcomes } from '../../../src/domain/verification.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
+import { combined, earlyRefusals, outcomeExamples, repairOf } from '../../support/keyExamples.ts';
 
 const app = harness();
 /** A second server on the same Redis: its own connection and cache. */
@@ -96,23 +99,20 @@ describe('keys.verifyKey: the response', () => {
     expect(await verify('unknown')).toEqual({ valid: false, code: 'NOT_FOUND' });
   });
 
-  test.each<[string, NewKey, Extras]>([
-    ['DISABLED', { enabled: false }, {}],
-    ['EXPIRED', { expires: 1 }, {}],
-    ['INSUFFICIENT_PERMISSIONS', {}, { permissions: 'documents.read' }],
-    ['USAGE_EXCEEDED', {}, { credits: { cost: 8 } }],
-  ])('a refusal with %s still has the fields and the identity of the key', async (code, input, extras) => {
-    const key = await newKey({
-      name: 'Alice',
-      meta: { a: 1 },
-      externalId: 'alice',
-      credits: { remaining: 7 },
-      ...input,
-    });
-    const answer = await verify(key, extras);
-    expect(answer).toMatchObject({ valid: false, code, name: 'Alice', meta: { a: 1 }, credits: 7 });
-    expect(answer.identity?.externalId).toBe('alice');
-    expect(answer).not.toHaveProperty('ratelimits');
+  test.each(earlyRefusals)(
+    'a refusal with %s still has the fields and the identity of the key',
+    async (code, example) => {
+      const fields = { name: 'Alice', meta: { a: 1 }, externalId: 'alice', credits: { remaining: 7 } };
+      const answer = await verify(await newKey({ ...fields, ...example.key }), example.request);
+      expect(answer).toMatchObject({ valid: false, code, name: 'Alice', meta: { a: 1 }, credits: 7 });
+      expect(answer.identity?.externalId).toBe('alice');
+      expect(answer).not.toHaveProperty('ratelimits');
+    },
+  );
+
+  test('a refusal with USAGE_EXCEEDED still has the balance', async () => {
+    const answer = await verify(await newKey({ name: 'Alice', credits: { remaining: 7 } }), { credits: { cost: 8 } });
+    expect(answer).toMatchObject({ valid: false, code: 'USAGE_EXCEEDED', name: 'Alice', credits: 7 });
   });
 
   test('accepts any characters in the key string, and a content type with a charset', async () => {
@@ -238,6 +238,28 @@ describe('keys.verifyKey: the order of checks', () => {
     const answer = await tryVerify(await newKey(input), extras);
     expect(answer.data ? answer.data.code : answer.code).toBe(code);
     expect(answer.status).toBe(code === 'precondition_failed' ? 412 : 200);
+  });
+
+  // From the contract, which is normative.
+  const order = [...readFileSync('docs/contract.md', 'utf8').matchAll(/^\| \d \| .* \| `([A-Z_]+)`[^|]* \|$/gm)].map(
+    ([, code]) => code as Outcome,
+  );
+
+  test('is in docs/contract.md §6 for each outcome', () => {
+    expect([...order].sort()).toEqual([...outcomes].sort());
+    expect([order[0], order.at(-1)]).toEqual(['NOT_FOUND', 'VALID']);
+  });
+
+  const refusals = order.slice(1, -1) as (keyof typeof outcomeExamples)[];
+  const pairs = refusals.flatMap((first, index) => refusals.slice(index + 1).map((second) => [first, second] as const));
+  test.each(pairs)('%s comes before %s', async (first, second) => {
+    const { key, request } = combined(outcomeExamples[first], outcomeExamples[second]);
+    expect(await verify(await newKey(key), request)).toMatchObject({ code: first });
+  });
+
+  test.each(refusals)('%s: its example', async (code) => {
+    const { key, request } = outcomeExamples[code];
+    expect(await verify(await newKey(key), request)).toMatchObject({ valid: false, code });
   });
 
   test('a key is expired from the first moment of its millisecond', async () => {
@@ -430,15 +452,12 @@ describe('keys.verifyKey: charged together or not at all', () => {
     expect(await look(key, 'small', 'large')).toMatchObject(untouched);
   });
 
-  test.each<[string, object, Extras]>([
-    ['DISABLED', { enabled: false }, {}],
-    ['EXPIRED', { expires: 1 }, {}],
-    ['INSUFFICIENT_PERMISSIONS', {}, { permissions: 'documents.read' }],
-  ])('%s charges nothing', async (code, changes, extras) => {
+  test.each(earlyRefusals)('%s charges nothing', async (code, example) => {
     const { key, keyId } = await createKey({ apiId, ...both });
-    await ok('keys.updateKey', { keyId, ...changes });
-    expect(await verify(key, { ...extras, ratelimits: [{ name: 'small', cost: 2 }] })).toMatchObject({ code });
-    await ok('keys.updateKey', { keyId, enabled: true, expires: null });
+    await ok('keys.updateKey', { keyId, ...example.key });
+    const request = { ...example.request, ratelimits: [{ name: 'small', cost: 2 }] };
+    expect(await verify(key, request)).toMatchObject({ code });
+    await ok('keys.updateKey', { keyId, ...repairOf(example) });
     expect(await look(key, 'small', 'large')).toMatchObject(untouched);
   });
 

@@ -1,0 +1,85 @@
+// The fields of a key, as callers send and read them.
+
+import Type, { type Static } from 'typebox';
+import type { JsonText } from '../../domain/json.ts';
+import { checkCredits, checkNamesOnce } from '../rules.ts';
+import {
+  CreditChanges,
+  Credits,
+  Expires,
+  ExternalId,
+  Fields,
+  Identity,
+  KeyName,
+  Meta,
+  MetaText,
+  NewCredits,
+  Nullable,
+  Ratelimit,
+  Ratelimits,
+  RoleName,
+  Slug,
+} from '../schemas.ts';
+
+/** In keys.createKey, keys.migrateKeys and imports. */
+export const newKeyFields = {
+  name: Type.Optional(KeyName),
+  externalId: Type.Optional(ExternalId),
+  meta: Type.Optional(Meta),
+  roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
+  permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
+  expires: Type.Optional(Expires),
+  enabled: Type.Optional(Type.Boolean({ default: true })),
+  credits: Type.Optional(NewCredits),
+  ratelimits: Type.Optional(Ratelimits),
+};
+
+/** In keys.updateKey: an omitted field is unchanged, and null removes a value. */
+export const changedKeyFields = {
+  name: Type.Optional(Nullable(KeyName)),
+  externalId: Type.Optional(Nullable(ExternalId)),
+  meta: Type.Optional(Nullable(Meta)),
+  expires: Type.Optional(Nullable(Expires)),
+  credits: Type.Optional(Nullable(CreditChanges)),
+  ratelimits: Type.Optional(Nullable(Ratelimits)),
+  enabled: Type.Optional(Type.Boolean()),
+  roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
+  permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
+} satisfies Record<keyof typeof newKeyFields, unknown>;
+
+export const KeyRecord = Type.Object({
+  keyId: Type.String(),
+  apiId: Type.String(),
+  start: Type.String({ description: 'First characters of the key string, to recognise it by.' }),
+  enabled: Type.Boolean(),
+  createdAt: Type.Integer(),
+  prefix: Type.Optional(Type.String()),
+  name: Type.Optional(Type.String()),
+  externalId: Type.Optional(Type.String()),
+  meta: Type.Optional(MetaText),
+  expires: Type.Optional(Type.Integer()),
+  updatedAt: Type.Optional(Type.Integer()),
+  lastUsedAt: Type.Optional(Type.Integer({ description: 'Time of the last VALID verification in Unix milliseconds.' })),
+  permissions: Type.Optional(
+    Type.Unsafe<readonly string[] | JsonText>({
+      type: 'array',
+      items: { type: 'string' },
+      description: 'Direct permissions and the permissions of its roles.',
+    }),
+  ),
+  roles: Type.Optional(Type.Array(Type.String())),
+  credits: Type.Optional(Credits),
+  identity: Type.Optional(Identity),
+  ratelimits: Type.Optional(Type.Array(Ratelimit)),
+});
+
+const New = Fields(newKeyFields);
+const Changed = Fields(changedKeyFields);
+export type NewKeyInput = Static<typeof New>;
+type ChangedKeyInput = Static<typeof Changed>;
+
+/** Checks what the schemas cannot express, except `meta`. `at` is the location of the fields in the input. */
+export function checkKeyFields({ credits, ratelimits }: NewKeyInput | ChangedKeyInput, at: string) {
+  checkCredits(credits, `${at}.credits`);
+  checkNamesOnce(ratelimits, `${at}.ratelimits`);
+}

@@ -1,0 +1,136 @@
+// Examples of every field of a key, every input and every outcome of a verification. A new one does not compile until it has its
+// examples; then the tests of all operations, of the import, of usage, of metrics and of the gateway check cover it, and
+// test/model.test.ts generates it.
+
+import { expect } from 'vitest';
+import type { Outcome } from '../../src/domain/verification.ts';
+import type { newKeyFields } from '../../src/operations/keys/keyFields.ts';
+import type { InputOf, OutputOf } from './harness.ts';
+
+export type NewKeyInput = Omit<InputOf<'keys.migrateKeys'>['keys'][number], 'hash'>;
+type KeyChanges = Omit<InputOf<'keys.updateKey'>, 'keyId'>;
+type KeyRecord = OutputOf<'keys.getKey'>;
+type FieldName = keyof typeof newKeyFields;
+
+interface FieldExample<Name extends FieldName> {
+  /** Two values that differ. */
+  values: readonly [Value<Name>, Value<Name>];
+  /** The fields of the key's record, if they are not this field with its value. */
+  record?: (value: Value<Name>) => { [Field in keyof KeyRecord]?: unknown };
+  /** The value that updateKey takes to remove it, or for the default. */
+  removed: KeyChanges[Name];
+  /** Values that createKey, migrateKeys, updateKey and imports refuse, and the location of the error below the field. */
+  invalid: readonly (readonly [value: unknown, below?: string])[];
+}
+type Value<Name extends FieldName> = NonNullable<NewKeyInput[Name]>;
+
+const hourMs = 3_600_000;
+const limit = { name: 'requests', limit: 5, duration: hourMs };
+const withId = (each: object) => ({ id: expect.stringMatching(/^rl_/), autoApply: false, ...each });
+
+export const fieldExamples: { [Name in FieldName]: FieldExample<Name> } = {
+  name: { values: ['Ada', 'Café 😀'], removed: null, invalid: [[''], ['x'.repeat(256)], [1]] },
+  externalId: {
+    values: ['ada', 'user_1.x-Y'],
+    record: (externalId) => ({ externalId, identity: expect.objectContaining({ externalId }) }),
+    removed: null,
+    invalid: [[''], ['a b'], ['x'.repeat(256)]],
+  },
+  meta: { values: [{ plan: 'pro' }, { '10': 1, '2': [null] }], removed: null, invalid: [['text'], [[]]] },
+  roles: { values: [['editor'], ['viewer', 'editor']], removed: [], invalid: [[[''], '[0]'], [null]] },
+  permissions: { values: [['documents.read'], ['pages.*']], removed: [], invalid: [[['a b'], '[0]'], [null]] },
+  expires: { values: [0, 4_102_444_800_000], removed: null, invalid: [[-1], [1.5], [4_102_444_800_001]] },
+  enabled: { values: [false, true], removed: true, invalid: [[null], [1]] },
+  credits: {
+    values: [{ remaining: 3 }, { remaining: 9, refill: { interval: 'monthly', amount: 5, refillDay: 31 } }],
+    removed: null,
+    invalid: [
+      [{ remaining: -1 }, '.remaining'],
+      [{ remaining: null, refill: { interval: 'daily', amount: 1 } }, '.refill'],
+    ],
+  },
+  ratelimits: {
+    values: [[limit], [{ ...limit, name: 'tokens', autoApply: true }]],
+    record: (limits) => ({ ratelimits: limits.map(withId) }),
+    removed: null,
+    invalid: [
+      [[{ ...limit, duration: 999 }], '[0].duration'],
+      [[limit, limit], '[1].name'],
+    ],
+  },
+};
+
+export const fieldNames = Object.keys(fieldExamples) as FieldName[];
+
+/** A key with every field. `choice` is the number of the value. */
+export const keyWithAll = (choice: 0 | 1): NewKeyInput =>
+  Object.fromEntries(Object.entries(fieldExamples).map(([name, { values }]) => [name, values[choice]]));
+
+/** What a record has of these fields. */
+export const recordOf = (input: NewKeyInput): object =>
+  Object.assign({}, ...fieldNames.map((name) => (input[name] === undefined ? {} : recordOfField(name, input[name]))));
+
+function recordOfField<Name extends FieldName>(name: Name, value: Value<Name>): object {
+  const { record } = fieldExamples[name];
+  return record ? record(value) : { [name]: value };
+}
+
+type VerifyInput = Omit<InputOf<'keys.verifyKey'>, 'key'>;
+
+interface InputExample<Name extends keyof VerifyInput> {
+  values: readonly NonNullable<VerifyInput[Name]>[];
+  invalid: readonly (readonly [value: unknown, below?: string])[];
+}
+
+export const inputExamples: { [Name in keyof Required<VerifyInput>]: InputExample<Name> } = {
+  permissions: { values: ['documents.read'], invalid: [[''], ['x'.repeat(1001)], ['a AND']] },
+  credits: { values: [{ cost: 0 }], invalid: [[{ cost: -1 }, '.cost'], [null]] },
+  ratelimits: {
+    values: [[{ name: 'own', limit: 5, duration: hourMs }]],
+    invalid: [
+      [[{ name: 'own', limit: 5 }], '[0].duration'],
+      [[{ name: 'own' }, { name: 'own' }], '[1].name'],
+    ],
+  },
+  tags: { values: [['eu', 'us']], invalid: [[[''], '[0]'], [Array.from({ length: 21 }, String)]] },
+  migrationId: { values: ['m1'], invalid: [['x'.repeat(257)]] },
+};
+
+interface OutcomeExample {
+  key: NewKeyInput;
+  request: VerifyInput;
+}
+
+/** A key and a request for each outcome of a known key. Two of them can be combined. */
+export const outcomeExamples: Record<Exclude<Outcome, 'NOT_FOUND'>, OutcomeExample> = {
+  VALID: { key: {}, request: {} },
+  DISABLED: { key: { enabled: false }, request: {} },
+  EXPIRED: { key: { expires: 0 }, request: {} },
+  INSUFFICIENT_PERMISSIONS: { key: {}, request: { permissions: 'not.held' } },
+  RATE_LIMITED: {
+    key: { ratelimits: [{ name: 'limited', limit: 1, duration: hourMs }] },
+    request: { ratelimits: [{ name: 'limited', cost: 2 }] },
+  },
+  USAGE_EXCEEDED: { key: { credits: { remaining: 0 } }, request: {} },
+};
+
+export const combined = (...examples: readonly OutcomeExample[]): OutcomeExample => ({
+  key: Object.assign({}, ...examples.map(({ key }) => key)),
+  request: Object.assign({}, ...examples.map(({ request }) => request)),
+});
+
+/** Outcomes that are decided before limits and credits: all of a key's other values are as they would be with VALID. */
+export const earlyRefusals = Object.entries(outcomeExamples).filter(
+  ([outcome]) => !['VALID', 'RATE_LIMITED', 'USAGE_EXCEEDED'].includes(outcome),
+);
+
+/** The changes that repair a key whose fields cause a refusal. */
+export const repairOf = ({ key }: OutcomeExample): KeyChanges =>
+  Object.fromEntries((Object.keys(key) as FieldName[]).map((name) => [name, fieldExamples[name].removed]));
+
+type Create = (operation: 'permissions.createRole', input: { name: string }) => Promise<unknown>;
+
+/** Creates the roles that the examples of `roles` name. */
+export async function makeExampleRoles(create: Create) {
+  for (const name of ['editor', 'viewer']) await create('permissions.createRole', { name });
+}
