@@ -366,7 +366,8 @@ function literalsOf(): Map<string, string> {
   }
   for (const [index, outcome] of outcomes.entries()) literals.set(outcome, String(index + 1));
   for (const [index, kind] of itemKinds.entries()) literals.set(`ITEM_${upper(kind)}`, String(index + 1));
-  for (const [index, owner] of limitOwners.entries()) literals.set(`PLACES_OF_${upper(owner)}`, String(index * placesOfOwner));
+  for (const [index, owner] of limitOwners.entries())
+    literals.set(`PLACES_OF_${upper(owner)}`, String(index * placesOfOwner));
   const flagged = Object.entries(keyRecordFields).flatMap(([name, { flag }]) =>
     flag ? [[name, `'${flag}'`] as const] : [],
   );
