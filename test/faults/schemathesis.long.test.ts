@@ -37,7 +37,7 @@ beforeAll(async () => {
   if (missing) return;
   dir = mkdtempSync(join(tmpdir(), 'tollgate-schemathesis-'));
   // The gateway check works without the header of a root key then, and each line of the log is a failure.
-  tollgate = await startTollgate((rootKey) => ({ GATEWAY_ROOT_KEY: rootKey, LOG_LEVEL: 'warn' }));
+  tollgate = await startTollgate(({ rootKey }) => ({ GATEWAY_ROOT_KEY: rootKey, LOG_LEVEL: 'warn' }));
 }, startMsMax);
 afterAll(async () => {
   if (missing) return;
