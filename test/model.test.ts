@@ -494,8 +494,10 @@ const kinds: [weight: number, kind: Kind][] = [
   [5, step('clock back', one(1, 15, 1000, hourMs, 30 * hourMs), async (world, ms) => moveTo(world, clock.now - ms))],
   [
     5,
-    step('clock to midnight', nearby, async (world, ms) =>
-      await moveTo(world, (Math.floor(clock.now / dayMs) + 1) * dayMs + ms),
+    step(
+      'clock to midnight',
+      nearby,
+      async (world, ms) => await moveTo(world, (Math.floor(clock.now / dayMs) + 1) * dayMs + ms),
     ),
   ],
   [

@@ -1,11 +1,11 @@
 // The lines of `tollgate export` and `import`: JSON objects whose `kind` defaults to key. A line has the fields of the
 // operation that creates such a record, and in addition its id and dates.
 
-import Type, { type Static, type TSchema } from 'typebox';
+import type { Static, TSchema } from 'typebox';
 import { JsonText, memberText, print } from '../domain/json.ts';
 import { timeMax } from '../domain/time.ts';
 import { parseBody } from '../input/body.ts';
-import { compileInput } from '../input/validate.ts';
+import { compileInputLater } from '../input/validate.ts';
 import type { Context } from '../operation.ts';
 import { createApi } from '../operations/apis/createApi.ts';
 import { createIdentity } from '../operations/identities/createIdentity.ts';
@@ -20,6 +20,7 @@ import type { NewIdentity } from '../store/identities.ts';
 import type { ExportedKey, NewKey } from '../store/keys.ts';
 import type { Permission, Role } from '../store/rbac.ts';
 import type { Identity, KeyRecord } from '../store/records.ts';
+import Type from '../typebox.ts';
 
 /** In order of dependence, which is the order of an export, and of creation during an import. */
 export const kinds = ['permission', 'role', 'api', 'identity', 'key'] as const;
@@ -55,7 +56,7 @@ const schemas = {
   key: KeyLine,
 } as const satisfies Record<Kind, TSchema>;
 
-const checks = Object.fromEntries(kinds.map((kind) => [kind, compileInput(schemas[kind])])) as Record<
+const checks = Object.fromEntries(kinds.map((kind) => [kind, compileInputLater(schemas[kind])])) as Record<
   Kind,
   (input: unknown) => void
 >;
