@@ -1,5 +1,5 @@
 // Measures the bytes of Redis per key, by differences of its used_memory. They include all records and indexes, but no buffers of
-// connections and of the append-only file. Also measures requests/s with few keys and with many. Does not measure the memory of
+// connections and of the append-only file. Also measures requests/s with few keys and with many, without and with leases. Does not measure the memory of
 // the server.
 import { setTimeout as delay } from 'node:timers/promises';
 import { generator, generatorNote, openLoad } from './support/load.mjs';
@@ -105,20 +105,7 @@ async function compareSpeed(large, largeRootKey) {
   await seed.createApi({ count: few, fieldsOf: typicalOfOne });
   await seed.close();
 
-  const smallServer = await startTollgate({ redis: small });
-  const largeServer = await startTollgate({ redis: large });
-  const loads = [
-    { what: `${number(few)} keys`, server: smallServer, rootKey: seed.rootKey, count: few },
-    { what: `${number(many)} keys`, server: largeServer, rootKey: largeRootKey, count: many },
-    { what: `${number(few)} of ${number(many)} keys`, server: largeServer, rootKey: largeRootKey, count: few },
-    { what: `${number(many)} keys, skewed`, server: largeServer, rootKey: largeRootKey, count: many, skewed: true },
-  ];
-  for (const each of loads) {
-    const { server, rootKey, count, skewed } = each;
-    each.load = openLoad({ url: server.url, path: '/v2/keys.verifyKey', rootKey, bodies: verifyBodies(count, skewed) });
-    each.runs = [];
-    if (!options.quick) await each.load({ connections: 64, seconds: 2 });
-  }
+  const loads = await openLoads({ small, smallRootKey: seed.rootKey, large, largeRootKey });
   for (let round = 1; round <= rounds; round++) {
     for (const { what, server, load, runs } of loads) {
       progress(`round ${round} of ${rounds}, ${what}`);
@@ -128,21 +115,66 @@ async function compareSpeed(large, largeRootKey) {
       runs.push({ perSecond: requests / result.seconds, server: serverCpu / requests, redis: redisCpu / requests });
     }
   }
-  const ratioOf = ({ runs }) => median(runs.map((each, round) => each.perSecond / loads[0].runs[round].perSecond));
-  const rows = loads.map(({ what, runs }, index) => [
-    what,
-    number(median(runs.map(({ perSecond }) => perSecond))),
-    number(median(runs.map(({ server }) => server * 1e6))),
-    number(median(runs.map(({ redis }) => redis * 1e6))),
-    number(ratioOf(loads[index])),
+  return speedOf(loads);
+}
+
+/** Each load runs without leases, and then with them. */
+async function openLoads({ small, smallRootKey, large, largeRootKey }) {
+  const settings = [{ LEASE_MS: '0' }, { LEASE_MS: '100', LEASE_CREDITS: '1' }];
+  const serversOf = (redis) => Promise.all(settings.map((env) => startTollgate({ redis, env })));
+  const onSmall = { servers: await serversOf(small), rootKey: smallRootKey };
+  const onLarge = { servers: await serversOf(large), rootKey: largeRootKey };
+  const kinds = [
+    { what: `${number(few)} keys`, ...onSmall, count: few },
+    { what: `${number(many)} keys`, ...onLarge, count: many },
+    { what: `${number(few)} of ${number(many)} keys`, ...onLarge, count: few },
+    { what: `${number(many)} keys, skewed`, ...onLarge, count: many, skewed: true },
+  ];
+  const loads = kinds.flatMap(({ servers, rootKey, count, skewed, what }) =>
+    servers.map((server, index) => ({
+      what,
+      server,
+      leaseMs: settings[index].LEASE_MS,
+      load: openLoad({ url: server.url, path: '/v2/keys.verifyKey', rootKey, bodies: verifyBodies(count, skewed) }),
+      runs: [],
+    })),
+  );
+  for (const { load } of options.quick ? [] : loads) await load({ connections: 64, seconds: 2 });
+  return loads;
+}
+
+/** The median of the rounds' ratios. */
+const ratioOf = (load, base) => median(load.runs.map((each, round) => each.perSecond / base.runs[round].perSecond));
+
+function speedOf(loads) {
+  const plain = loads.filter(({ leaseMs }) => leaseMs === '0');
+  const plainOf = ({ what }) => plain.find((each) => each.what === what);
+  const rows = loads.map((each) => [
+    each.what,
+    each.leaseMs,
+    number(median(each.runs.map(({ perSecond }) => perSecond))),
+    number(median(each.runs.map(({ server }) => server * 1e6))),
+    number(median(each.runs.map(({ redis }) => redis * 1e6))),
+    number(ratioOf(each, each.leaseMs === '0' ? loads[0] : loads[1])),
+    each.leaseMs === '0' ? '–' : number(ratioOf(each, plainOf(each))),
   ]);
-  const head = ['requests for', 'requests/s', 'server CPU µs', 'Redis CPU µs', `relative to ${number(few)} keys`];
+  const head = [
+    'requests for',
+    'LEASE_MS',
+    'requests/s',
+    'server CPU µs',
+    'Redis CPU µs',
+    `relative to ${number(few)} keys`,
+    '/ LEASE_MS=0',
+  ];
   const note =
     `keys.verifyKey, 64 connections, medians of ${rounds} interleaved rounds of ${seconds} s. Every key is equally frequent; ` +
-    `skewed: the n-th most frequent key has 1/n of the requests of the first. Load: ${generator}${generatorNote}.`;
-  const [, manyKeysAtRandom, manyKeysStored, manyKeysSkewed] = loads.map(ratioOf);
+    'skewed: the n-th most frequent key has 1/n of the requests of the first. With leases also `LEASE_CREDITS=1`. ' +
+    `Load: ${generator}${generatorNote}.`;
+  const [, manyKeysAtRandom, manyKeysStored, manyKeysSkewed] = plain.map((each) => ratioOf(each, plain[0]));
+  const leasesOfColdKeys = ratioOf(loads[3], loads[2]);
   return {
-    reached: { manyKeysStored, manyKeysSkewed, manyKeysAtRandom },
+    reached: { manyKeysStored, manyKeysSkewed, manyKeysAtRandom, leasesOfColdKeys },
     rows,
     markdown: `${table(head, rows)}\n\n${note}`,
   };

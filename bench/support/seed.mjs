@@ -20,13 +20,18 @@ export const verifyBodies = (count, skewed = false) => ({
   skewed,
 });
 
-/** Opens the store on a Redis with default settings, and creates a workspace if the Redis is empty. */
+/** Opens the store on a Redis with default settings but without leases, and creates a workspace if the Redis is empty. */
 export async function openSeed(redis) {
-  const store = await openStore({ ...storeSettings(loadConfig({})), commandTimeoutMs: 60_000, url: redis.url });
+  const store = await openStore({
+    ...storeSettings(loadConfig({ LEASE_MS: '0' })),
+    commandTimeoutMs: 60_000,
+    url: redis.url,
+  });
   // Also when the bench fails before it closes the store: an open store tries forever to reach a stopped Redis.
   atEnd(() => store.close());
   const { workspaceId, rootKey } = await store.workspaces.createFirst('bench');
-  const presented = { workspaceId, digest: digestOf(rootKey) };
+  const digest = digestOf(rootKey);
+  const presented = { workspaceId, digest, digestText: digest.toString('latin1') };
 
   return {
     store,

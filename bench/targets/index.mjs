@@ -2,10 +2,19 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { createKeyString } from '../../dist/domain/keyString.js';
+import { farAway } from '../support/distance.mjs';
 import { startRedis, startTarget, startTollgate } from '../support/processes.mjs';
+import { openSeed } from '../support/seed.mjs';
 import { credits, limit, meta, name } from './typicalKey.mjs';
 
 const verifyPath = '/v2/keys.verifyKey';
+/** Leases of the default length, and none. */
+const leases = { LEASE_MS: '100' };
+const noLeases = { LEASE_MS: '0' };
+/** All requests are for one key, so its limit has to last for them. */
+const hotLimit = { ...limit, limit: 1e9 };
+/** Added to the round trips to a Redis on another machine. */
+const farMs = 1;
 
 export async function post({ url, path, rootKey }, body) {
   const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
@@ -15,7 +24,7 @@ export async function post({ url, path, rootKey }, body) {
 
 /**
  * `open(count)` starts a target with `count` keys or identifiers and returns {url, pid, redis, path, rootKey, bodies, check}.
- * `check` throws when a response is wrong.
+ * `check` throws when a response is wrong. `without` names the target that does the same without leases.
  */
 export const targets = {
   bare: {
@@ -34,17 +43,31 @@ export const targets = {
     },
   },
   tollgate: {
-    does: 'keys.verifyKey: credits, one limit, metadata of 60 bytes',
-    async open(count, env) {
-      const server = await startTollgate({ env });
-      const bodies = await createKeys(server, count, {
-        name,
-        meta,
-        credits: { remaining: credits },
-        ratelimits: [limit],
-      });
-      return checked({ ...server, path: verifyPath, bodies }, { charges: true });
-    },
+    does: 'keys.verifyKey: credits, one limit, metadata of 60 bytes; all requests are decided by Redis (`LEASE_MS=0`)',
+    open: (count, env) => openTypical(count, { ...noLeases, ...env }),
+  },
+  'tollgate-1000': {
+    does: 'the same 1,000 keys, decided locally where possible (`LEASE_MS=100`, `LEASE_CREDITS=1`)',
+    without: 'tollgate',
+    open: (count) => openTypical(count, { ...leases, LEASE_CREDITS: '1' }),
+  },
+  'tollgate-hot': {
+    does: 'one key with a limit in all requests, `LEASE_MS=0`',
+    open: () => openHot(noLeases),
+  },
+  'tollgate-leases': {
+    does: 'the same, `LEASE_MS=100`',
+    without: 'tollgate-hot',
+    open: () => openHot(leases),
+  },
+  'tollgate-hot-far': {
+    does: `as \`tollgate-hot\`; a proxy adds ${farMs} ms to each round trip to Redis`,
+    open: () => openHot(noLeases, { isFar: true }),
+  },
+  'tollgate-leases-far': {
+    does: `as \`tollgate-leases\`; a proxy adds ${farMs} ms to each round trip to Redis`,
+    without: 'tollgate-hot-far',
+    open: () => openHot(leases, { isFar: true }),
   },
   'tollgate-heavy': {
     does: 'keys.verifyKey: 5 limits, 20 direct permissions, 2 roles of 10, a query of 3 slugs, metadata of 3 KB',
@@ -73,10 +96,31 @@ async function createKeys(server, count, fields, extras = {}) {
   const { apiId } = await call('apis.createApi', { name: 'bench' });
   const bodies = [];
   while (bodies.length < count) {
-    const made = Array.from({ length: 25 }, () => call('keys.createKey', { apiId, ...fields }));
+    const made = Array.from({ length: Math.min(25, count - bodies.length) }, () =>
+      call('keys.createKey', { apiId, ...fields }),
+    );
     bodies.push(...(await Promise.all(made)).map(({ key }) => JSON.stringify({ key, ...extras })));
   }
   return bodies;
+}
+
+/** Tollgate with `count` typical keys. */
+async function openTypical(count, env) {
+  const server = await startTollgate({ env });
+  const fields = { name, meta, credits: { remaining: credits }, ratelimits: [limit] };
+  const bodies = await createKeys(server, count, fields);
+  return checked({ ...server, path: verifyPath, bodies }, { charges: true });
+}
+
+/** Tollgate with one key that has a limit and no credits. */
+async function openHot(env, { isFar = false } = {}) {
+  const near = await startRedis();
+  const { rootKey, close } = await openSeed(near);
+  await close();
+  const redis = isFar ? await farAway(near, farMs) : near;
+  const server = { ...(await startTollgate({ redis, env })), rootKey };
+  const bodies = await createKeys(server, 1, { name, meta, ratelimits: [hotLimit] });
+  return checked({ ...server, path: verifyPath, bodies }, { charges: true, limit: hotLimit });
 }
 
 const caller = (server) => async (operation, input) => {
@@ -86,7 +130,7 @@ const caller = (server) => async (operation, input) => {
 };
 
 async function openHeavy(count) {
-  const server = await startTollgate();
+  const server = await startTollgate({ env: noLeases });
   const call = caller(server);
   for (const role of ['editor', 'billing']) {
     const permissions = Array.from({ length: 10 }, (_, index) => `${role}.${index}.read`);
@@ -119,7 +163,7 @@ async function openHeavy(count) {
 }
 
 async function openLimit(count) {
-  const server = await startTollgate();
+  const server = await startTollgate({ env: noLeases });
   const { limit: units, duration } = limit;
   const bodies = Array.from({ length: count }, (_, index) =>
     JSON.stringify({ namespace: 'bench', identifier: `user_${index + 1000}`, limit: units, duration }),
@@ -165,7 +209,7 @@ async function openPeer(file, count) {
 }
 
 /** Adds a check that the target verifies the typical key. With `charges` it must also charge the key, and refuse unknown keys. */
-function checked(target, { charges = false } = {}) {
+function checked(target, { charges = false, limit: expected = limit } = {}) {
   return {
     ...target,
     async check() {
@@ -177,12 +221,12 @@ function checked(target, { charges = false } = {}) {
       ok(data.keyId.startsWith('key_'));
       deepEqual([data.enabled, data.name, data.meta], [true, name, meta]);
       const [window] = data.ratelimits;
-      deepEqual([window.name, window.limit, window.duration], [limit.name, limit.limit, limit.duration]);
+      deepEqual([window.name, window.limit, window.duration], [expected.name, expected.limit, expected.duration]);
       ok(window.id.startsWith('rl_') && window.autoApply && !window.exceeded && window.reset > 0);
       if (!charges) return;
 
       const { data: second } = await post(target, target.bodies[0]);
-      equal(second.credits, data.credits - 1);
+      equal(second.credits, data.credits === undefined ? undefined : data.credits - 1);
       ok(second.ratelimits[0].remaining < window.remaining || second.ratelimits[0].reset > window.reset);
       equal((await post({ ...target, rootKey: `${target.rootKey}x` }, target.bodies[0])).status, 401);
       equal((await post(target, bodyOf('unknown'))).data.code, 'NOT_FOUND');
