@@ -8,7 +8,7 @@
 //            and for how long (`granted`). A decision that charges nothing (a key without limits and credits, or a refusal) is
 //            leased without units.
 //   decide   The same request (root key, key, cost and text) is decided here (`decide`) until the lease ends or its units are
-//            used. What was decided is tallied.
+//            used. What was decided is tallied. When a quarter is left, one request asks for the next lease.
 //   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used (`settle`).
 //   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back (`recall`):
 //            they end at once, also those whose grant is on its way, and the recall is answered when they are settled.
@@ -75,6 +75,9 @@ interface Lease {
   number: number;
   wanted: number;
   endsAt: number;
+  /** From then on, the next request asks for another one. */
+  renewsAt: number;
+  isRenewing: boolean;
   units: number;
   left: number;
   /** Decisions, and those since the last settlement. */
@@ -123,7 +126,9 @@ const settlementsPerTerm = 4;
 const idleTerms = 10;
 const none = Buffer.alloc(0);
 /** Counters of how often requests were decided in this term, by the last bits of the key's digest. */
-const heatSize = 4096;
+const heatSize = 65_536;
+/** A lease is renewed when this part of its term or of its units is left. */
+const renewedPart = 0.25;
 
 export class Leases {
   readonly #options: LeaseOptions;
@@ -149,6 +154,11 @@ export class Leases {
       this.#end(holder, lease);
       return undefined;
     }
+    // One request renews it, while others are decided here.
+    if (!lease.isRenewing && lease.decided >= this.#options.after && (now >= lease.renewsAt || isNearlyUsed(lease))) {
+      lease.isRenewing = true;
+      return undefined;
+    }
     lease.left--;
     lease.decided++;
     lease.count++;
@@ -160,9 +170,12 @@ export class Leases {
   /** What to ask for with this request, which is sent to Redis; undefined for nothing. */
   ask(request: LeasedRequest): Ask | undefined {
     const now = this.#options.nowMs();
-    const hot = this.#holders.get(request.workspaceId)?.hot.get(request.digest);
+    if (this.#options.termMs === 0) return undefined;
+    const known = this.#holders.get(request.workspaceId);
+    const renewed = known && find(known, request);
+    const hot = known?.hot.get(request.digest);
     const decided = this.#decidedInTerm(request.digest, now);
-    if (decided < this.#options.after && !hot) return undefined;
+    if (decided < this.#options.after && !hot && !renewed?.isRenewing) return undefined;
     if (this.#held >= leasesMax || !this.#options.mayAsk()) return undefined;
     const holder = this.#holderOf(request.workspaceId);
     for (const ask of holder.asks.values()) if (isSame(ask.request, request)) return undefined;
@@ -171,7 +184,8 @@ export class Leases {
     const done = new Promise<void>((resolve) => (finish = resolve));
     // A number of a session is never used again, also not after a restart of Redis.
     const number = ++this.#lastNumber;
-    const ask = { request, wanted: hot?.wanted ?? 2 * decided, number, askedAt: now, isRecalled: false, done, finish };
+    const wanted = (renewed && wantedNext(renewed)) ?? hot?.wanted ?? 2 * decided;
+    const ask = { request, wanted, number, askedAt: now, isRecalled: false, done, finish };
     holder.asks.set(number, ask);
     this.#tick();
     return ask;
@@ -186,6 +200,8 @@ export class Leases {
       number: units > 0 ? number : 0,
       wanted,
       endsAt: askedAt + term,
+      renewsAt: askedAt + (1 - renewedPart) * term,
+      isRenewing: false,
       units,
       left: units,
       decided: 0,
@@ -196,6 +212,8 @@ export class Leases {
       costs,
     };
     if (term > 0 && !isRecalled) {
+      const renewed = find(holder, request);
+      if (renewed) this.#end(holder, renewed);
       const others = holder.byDigest.get(request.digest);
       if (others) others.push(lease);
       else holder.byDigest.set(request.digest, [lease]);
@@ -274,7 +292,7 @@ export class Leases {
       this.#heat.fill(0);
       this.#heatSince = now;
     }
-    const at = ((digest.charCodeAt(30) << 8) | digest.charCodeAt(31)) % heatSize;
+    const at = (digest.charCodeAt(30) << 8) | digest.charCodeAt(31);
     return this.#heat[at]! < 255 ? ++this.#heat[at]! : 255;
   }
 
@@ -294,14 +312,8 @@ export class Leases {
     if (others.length > 0) holder.byDigest.set(digest, others);
     else holder.byDigest.delete(digest);
     this.#held--;
-    const { units, left, wanted, number } = lease;
-    // Slow start: twice as much after all was used, half after less than half was.
-    const next = left === 0 ? Math.min(2 * wanted, unitsMax) : left > units / 2 ? Math.ceil(wanted / 2) : wanted;
     if (lease.decided >= this.#options.after) {
-      holder.hot.set(digest, {
-        wanted: number > 0 ? next : wanted,
-        until: this.#options.nowMs() + 2 * this.#options.termMs,
-      });
+      holder.hot.set(digest, { wanted: wantedNext(lease), until: this.#options.nowMs() + 2 * this.#options.termMs });
     }
     this.#return(holder, lease);
   }
@@ -404,6 +416,16 @@ function find(holder: Holder, request: LeasedRequest): Lease | undefined {
   if (!leases) return undefined;
   for (const lease of leases) if (isSame(lease.request, request)) return lease;
   return undefined;
+}
+
+const isNearlyUsed = ({ number, left, units }: Lease): boolean => number > 0 && left <= units * renewedPart;
+
+/** Slow start: twice as much as before when nearly all was used, half as much when less than half was. */
+function wantedNext(lease: Lease): number {
+  const { number, wanted, left, units } = lease;
+  if (number === 0) return wanted;
+  if (isNearlyUsed(lease)) return Math.min(2 * wanted, unitsMax);
+  return left > units / 2 ? Math.ceil(wanted / 2) : wanted;
 }
 
 /** The answer to the last decision of a lease: each one has charged what the first one did. */
