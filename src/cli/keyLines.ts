@@ -5,7 +5,7 @@ import Type, { type Static, type TSchema } from 'typebox';
 import { JsonText, memberText, print } from '../domain/json.ts';
 import { timeMax } from '../domain/time.ts';
 import { parseBody } from '../input/body.ts';
-import { compileInput } from '../input/validate.ts';
+import { compileInputLater } from '../input/validate.ts';
 import type { Context } from '../operation.ts';
 import { createApi } from '../operations/apis/createApi.ts';
 import { createIdentity } from '../operations/identities/createIdentity.ts';
@@ -55,7 +55,7 @@ const schemas = {
   key: KeyLine,
 } as const satisfies Record<Kind, TSchema>;
 
-const checks = Object.fromEntries(kinds.map((kind) => [kind, compileInput(schemas[kind])])) as Record<
+const checks = Object.fromEntries(kinds.map((kind) => [kind, compileInputLater(schemas[kind])])) as Record<
   Kind,
   (input: unknown) => void
 >;

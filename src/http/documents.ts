@@ -27,14 +27,19 @@ function ok(contentType: string, body: string): Response {
 
 /** Returns a function that returns the document of a path, for any method; undefined if there is none. */
 export function createDocuments(operations: readonly AnyOperation[]): (request: Request) => Response | undefined {
-  const reference = JSON.stringify(openApi(operations, { version }));
-  const documents = new Map<string, Response>([
-    ...errorDocuments,
-    ...docs,
-    ['/openapi.json', { ...ok('application/json', reference), bytes: Buffer.from(reference) }],
-  ]);
-  return ({ path, requestId }) =>
-    path === '/v2/liveness'
-      ? ok('application/json', `{"meta":{"requestId":"${requestId}"},"data":{"message":"Tollgate is alive."}}`)
-      : documents.get(path);
+  const documents = new Map<string, Response>([...errorDocuments, ...docs]);
+  // Made by the first request, as it would delay the start.
+  let reference: Response | undefined;
+  return ({ path, requestId }) => {
+    if (path === '/v2/liveness')
+      return ok('application/json', `{"meta":{"requestId":"${requestId}"},"data":{"message":"Tollgate is alive."}}`);
+    if (path !== '/openapi.json') return documents.get(path);
+    reference ??= referenceOf(operations);
+    return reference;
+  };
+}
+
+function referenceOf(operations: readonly AnyOperation[]): Response {
+  const text = JSON.stringify(openApi(operations, { version }));
+  return { ...ok('application/json', text), bytes: Buffer.from(text) };
 }

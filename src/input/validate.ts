@@ -37,6 +37,15 @@ export function compileInput(schema: TSchema): CheckInput {
   };
 }
 
+/** The same, but compiled by the first check. Compiling the schemas of all operations takes 0.2 s. */
+export function compileInputLater(schema: TSchema): CheckInput {
+  let check: CheckInput | undefined;
+  return (input, bodyBytes) => {
+    check ??= compileInput(schema);
+    check(input, bodyBytes);
+  };
+}
+
 /** Converts `/ratelimits/0/name` to `body.ratelimits[0].name`. */
 const locationOf = (pointer: string): string =>
   pointer

@@ -4,13 +4,17 @@
 
 import { ApiError } from '../errors.ts';
 import { workspaceKey } from './keyspace.ts';
-import { assemble, scriptNames } from './luaSource.ts';
+import { allScripts } from './luaSource.ts';
 import { type ConnectOptions, connect, orStoreError, type RedisClient } from './redis.ts';
 import { loadScripts, type Scripts } from './scripts.ts';
 
 /** The scripts of changes: those that write to the audit stream. */
 export const changingScripts = (): ReadonlySet<string> =>
-  new Set(scriptNames.filter((name) => assemble(name).lines.some((line) => line.startsWith('lua/include/audit.lua:'))));
+  new Set(
+    [...allScripts().values()]
+      .filter(({ lines }) => lines.some((line) => line.startsWith('lua/include/audit.lua:')))
+      .map(({ name }) => name),
+  );
 
 export interface Durable {
   /** The scripts; those of changes return when the change is on disk. */

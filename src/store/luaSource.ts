@@ -35,73 +35,140 @@ export const scriptNames = readdirSync(root, { recursive: true, encoding: 'utf8'
 
 const declaration = /^local (?:function (\w+)|([\w, ]+?)(?: =|$))/;
 
-interface Line {
-  text: string;
-  /** `lua/include/window.lua:4` */
-  from: string;
+/** Consecutive lines of a file: a declaration of an include, or the lines up to the next declaration. */
+interface Part {
+  /** `lua/include/window.lua` */
+  file: string;
+  lines: readonly string[];
+  /** `lua/include/window.lua:4` for each line. */
+  places: readonly string[];
+  /** The names that the declaration makes. A script that uses none of them does not need the part. */
+  declares: readonly string[];
+  words: ReadonlySet<string>;
+  /** The lines with literals instead of names in capitals. */
+  source: string;
 }
 
-export function assemble(name: string, read = (path: string) => readFileSync(`${root}${path}.lua`, 'utf8')): Script {
-  const lines = withoutUnused(included(name, read));
-  checkStructures(lines);
-  const isLibrary = lines[0]!.text.startsWith('#!lua name=');
-  const texts = (isLibrary ? inBlocks(lines) : lines).map(({ text }) => withLiterals(text, isLibrary));
-  const script: Script = { name, source: texts.join('\n'), lines: lines.map(({ from }) => from) };
-  return isLibrary ? asLibrary(script) : script;
+/** What a file consists of, in order: parts, and the paths of its includes. */
+type File = readonly (Part | string)[];
+
+type Read = (path: string) => string;
+const readLua: Read = (path) => readFileSync(`${root}${path}.lua`, 'utf8');
+
+let scripts: ReadonlyMap<string, Script> | undefined;
+
+/** All scripts by name. They are assembled once per process. */
+export function allScripts(): ReadonlyMap<string, Script> {
+  if (!scripts) {
+    const open = fileReader(readLua);
+    scripts = new Map(scriptNames.map((name) => [name, assembleFrom(name, open)]));
+  }
+  return scripts;
 }
 
-/** The lines of a script and its includes. Each include is inserted once, in the place of the first line that names it. */
-function included(name: string, read: (path: string) => string): Line[] {
-  const lines: Line[] = [];
+export const assemble = (name: string, read = readLua): Script => assembleFrom(name, fileReader(read));
+
+function assembleFrom(name: string, open: (path: string) => File): Script {
+  const parts = withoutUnused(included(name, open));
+  const lines = parts.flatMap(({ places }) => places);
+  if (parts[0]!.lines[0]!.startsWith('#!lua name='))
+    return asLibrary({ name, source: withLiterals(inBlocks(parts), localised), lines });
+  return { name, source: parts.map(({ source }) => source).join('\n'), lines };
+}
+
+/** Returns a function that reads and checks a file once, as most includes are part of most scripts. */
+function fileReader(read: Read): (path: string) => File {
+  const files = new Map<string, File>();
+  return (path) => {
+    let file = files.get(path);
+    if (!file) {
+      const text = read(path);
+      checkStructures(text, `lua/${path}.lua`);
+      file = partsOf(text.split('\n'), path);
+      files.set(path, file);
+    }
+    return file;
+  };
+}
+
+function partsOf(lines: readonly string[], path: string): File {
+  const found: (Part | string)[] = [];
+  let from = 0;
+  const endAt = (to: number, declares: readonly string[] = []) => {
+    if (to > from) found.push(partOf(path, lines.slice(from, to), from + 1, declares));
+    from = to;
+  };
+  for (let at = 0; at < lines.length; at++) {
+    const text = lines[at]!;
+    const include = /^-- @include "(.+)"$/.exec(text)?.[1];
+    const declares = path.startsWith('include/') ? declaredBy(text) : [];
+    if (include !== undefined) {
+      endAt(at);
+      found.push(include);
+      from = at + 1;
+    } else if (declares.length > 0) {
+      endAt(at);
+      const closing = closingOf(text);
+      while (closing !== '' && at < lines.length && lines[at] !== closing) at++;
+      endAt(at + 1, declares);
+    }
+  }
+  endAt(lines.length);
+  return found;
+}
+
+function partOf(path: string, lines: readonly string[], first: number, declares: readonly string[]): Part {
+  const words = new Set<string>();
+  const source = withLiterals(lines.join('\n'), new Map(), words);
+  const file = `lua/${path}.lua`;
+  const places = lines.map((_, index) => `${file}:${first + index}`);
+  return { file, lines, places, declares, words, source };
+}
+
+/** The names of the declaration that begins with this line, if one does. */
+function declaredBy(text: string): readonly string[] {
+  const [, name, names] = declaration.exec(text) ?? [];
+  return name ? [name] : (names?.split(', ') ?? []);
+}
+
+/** The parts of a script and its includes. Each include is inserted once, in the place of the first line that names it. */
+function included(name: string, open: (path: string) => File): Part[] {
+  const parts: Part[] = [];
   const seen = new Set<string>();
 
   function append(path: string, from: readonly string[]) {
     const chain = [...from, path];
-    for (const [index, text] of read(path).split('\n').entries()) {
-      const include = /^-- @include "(.+)"$/.exec(text)?.[1];
-      if (include === undefined) {
-        lines.push({ text, from: `lua/${path}.lua:${index + 1}` });
-      } else if (chain.includes(include)) {
-        throw new Error(`lua: ${[...chain, include].join(' includes ')}`);
-      } else if (!seen.has(include)) {
-        seen.add(include);
-        append(include, chain);
+    for (const part of open(path)) {
+      if (typeof part !== 'string') {
+        parts.push(part);
+      } else if (chain.includes(part)) {
+        throw new Error(`lua: ${[...chain, part].join(' includes ')}`);
+      } else if (!seen.has(part)) {
+        seen.add(part);
+        append(part, chain);
       }
     }
   }
 
   append(name, []);
-  return lines;
+  return parts;
 }
 
 /**
  * Removes the functions and constants of includes that the script does not use, because a script creates its functions again with
  * every call, and because Lua allows 200 locals.
  */
-function withoutUnused(lines: readonly Line[]): Line[] {
-  // The line numbers of each function and constant of an include that no line used yet.
-  const unused = new Map<string, number[]>();
-  const used: number[] = [];
-  let within: number[] | undefined;
-  let closing = '';
-  for (const [at, { text, from }] of lines.entries()) {
-    const declared = declaration.exec(text);
-    if (declared && from.startsWith('lua/include/')) {
-      within = [];
-      for (const name of (declared[1] ?? declared[2])!.split(', ')) unused.set(name, within);
-      closing = closingOf(text);
-    }
-    (within ?? used).push(at);
-    if (closing === '' || text === closing) within = undefined;
-  }
-  // The list grows during the loop.
-  for (const at of used) {
-    for (const word of wordsIn(lines[at]!.text)) {
-      used.push(...(unused.get(word) ?? []));
-      unused.delete(word);
+function withoutUnused(parts: readonly Part[]): Part[] {
+  const declaring = new Map(parts.flatMap((part) => part.declares.map((name) => [name, part] as const)));
+  const used = new Set(parts.filter(({ declares }) => declares.length === 0));
+  // The set grows during the loop.
+  for (const { words } of used) {
+    for (const word of words) {
+      const part = declaring.get(word);
+      if (part) used.add(part);
     }
   }
-  return [...new Set(used)].sort((a, b) => a - b).map((at) => lines[at]!);
+  return parts.filter((part) => used.has(part));
 }
 
 /** The last line of a declaration that begins with this line; '' when it is this line. It relies on the format of StyLua. */
@@ -114,42 +181,33 @@ function closingOf(text: string): string {
  * Puts each include into a block, and declares only the names that other files use outside of it, because Lua allows 200 locals
  * at a time. The block begins in the place of the include's first comment or blank line, and ends in that of its last line.
  */
-function inBlocks(lines: readonly Line[]): Line[] {
-  const fileOf = ({ from }: Line) => from.slice(0, from.lastIndexOf(':'));
-  const wordsOf = new Map<string, Set<string>>();
-  for (const line of lines) {
-    const words = wordsOf.get(fileOf(line)) ?? new Set();
-    for (const word of wordsIn(line.text)) words.add(word);
-    wordsOf.set(fileOf(line), words);
+function inBlocks(parts: readonly Part[]): string {
+  const filesWith = new Map<string, Set<string>>();
+  for (const { file, words } of parts) {
+    for (const word of words) filesWith.set(word, (filesWith.get(word) ?? new Set()).add(file));
   }
-  const isUsedElsewhere = (name: string, file: string) =>
-    [...wordsOf].some(([other, words]) => other !== file && words.has(name));
+  const isExported = ({ declares }: Part) => declares.some((name) => filesWith.get(name)!.size > 1);
 
-  const result = [...lines];
-  for (let from = 0, to = 0; from < lines.length; from = to) {
-    const file = fileOf(lines[from]!);
-    while (to < lines.length && fileOf(lines[to]!) === file) to++;
-    if (!file.startsWith('lua/include/')) continue;
-    const exported: string[] = [];
-    for (let at = from; at < to; at++) {
-      const { text } = lines[at]!;
-      const [, name, names] = declaration.exec(text) ?? [];
-      const declared = name ? [name] : (names?.split(', ') ?? []);
-      if (!declared.some((each) => isUsedElsewhere(each, file))) continue;
-      exported.push(...declared);
-      // `local` is before the block. A declaration without a value needs nothing else.
-      result[at] = { ...lines[at]!, text: name || text.includes('=') ? text.slice('local '.length) : '' };
+  const lines: string[] = [];
+  for (let from = 0, to = 0; from < parts.length; from = to) {
+    while (to < parts.length && parts[to]!.file === parts[from]!.file) to++;
+    const block = parts.slice(from, to);
+    const exported = block.filter(isExported).flatMap(({ declares }) => declares);
+    const texts = block.flatMap((part) => (isExported(part) ? assigned(part.lines) : part.lines));
+    if (exported.length > 0) {
+      texts[0] = `local ${exported.join(', ')} do`;
+      texts[texts.length - 1] = 'end';
     }
-    if (exported.length === 0) continue;
-    result[from] = { ...lines[from]!, text: `local ${exported.join(', ')} do` };
-    result[to - 1] = { ...lines[to - 1]!, text: 'end' };
+    lines.push(...texts);
   }
-  return result;
+  return lines.join('\n');
 }
 
-/** The names in a line, without its strings and comment. */
-const wordsIn = (text: string): string[] =>
-  text.replace(/--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"/g, ' ').match(/\w+/g) ?? [];
+/** A declaration whose `local` is before the block. Without a value it needs nothing else. */
+function assigned([head, ...rest]: readonly string[]): readonly string[] {
+  const hasValue = head!.startsWith('local function') || head!.includes('=');
+  return [hasValue ? head!.slice('local '.length) : '', ...rest];
+}
 
 const token = /--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_][\w.]*/g;
 
@@ -157,26 +215,31 @@ const token = /--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_][\w.]*/g;
  * The globals that a library calls most. Looking them up was a twentieth of a verification, because a library's globals are behind
  * another table. So each gets a local name, which is set by the first call, because they do not exist while it is loaded.
  */
-const localised = [
-  'redis.call',
-  'struct.pack',
-  'struct.unpack',
-  'string.byte',
-  'string.sub',
-  'table.concat',
-  'math.floor',
-  'ipairs',
-  'pairs',
-  'tonumber',
-  'unpack',
-];
-const localNameOf = (name: string): string => `local_${name.replace('.', '_')}`;
+const localised = new Map(
+  [
+    'redis.call',
+    'struct.pack',
+    'struct.unpack',
+    'string.byte',
+    'string.sub',
+    'table.concat',
+    'math.floor',
+    'ipairs',
+    'pairs',
+    'tonumber',
+    'unpack',
+  ].map((name) => [name, `local_${name.replace('.', '_')}`]),
+);
 
-/** A line with literals instead of names in capitals; in a library also with local names for `localised`. */
-function withLiterals(line: string, isLibrary: boolean): string {
-  return line.replace(token, (word) => {
-    if (isLibrary && localised.includes(word)) return localNameOf(word);
-    return luaLiterals.get(word) ?? word;
+/**
+ * Replaces names outside of comments and strings: names in capitals by literals, and those of `names`. Adds all names to
+ * `words`, those with points as several.
+ */
+function withLiterals(text: string, names: ReadonlyMap<string, string>, words = new Set<string>()): string {
+  return text.replace(token, (name) => {
+    if (!/^\w/.test(name)) return name;
+    for (const word of name.split('.')) words.add(word);
+    return names.get(name) ?? luaLiterals.get(name) ?? name;
   });
 }
 
@@ -184,12 +247,12 @@ function withLiterals(line: string, isLibrary: boolean): string {
 function asLibrary(script: Script): Script {
   const version = createHash('sha1').update(script.source).digest('hex').slice(0, 16);
   const library = `${libraryPrefix}${script.name}_${version}`;
-  const locals = localised.map(localNameOf);
+  const locals = [...localised.values()];
   const source = script.source
     .replace(`name=${script.name}\n`, `name=${library}\nlocal ${locals} `)
     .replace(
       /register_function\('\w+', (.+)\)$/m,
-      `register_function('${library}', function(...) if not ${locals[0]} then ${locals} = ${localised} end return ($1)(...) end)`,
+      `register_function('${library}', function(...) if not ${locals[0]} then ${locals} = ${[...localised.keys()]} end return ($1)(...) end)`,
     );
   return { ...script, source, library };
 }
@@ -201,15 +264,14 @@ export const locate = (script: Script, message: string): string =>
     (place, line: string) => script.lines[Number(line) - 1] ?? place,
   );
 
-const unpacking = /((?:[\w.]+\s*,\s*)*[\w.]+)\s*=\s*struct\.unpack\(\s*([A-Z]\w*)/g;
+const unpacking = /\b((?:[\w.]+\s*,\s*)*[\w.]+)\s*=\s*struct\.unpack\(\s*([A-Z]\w*)/g;
 const packing = /struct\.pack\(\s*(?:\w+ and )?([A-Z]\w*)/g;
 
 /** Throws if a declared structure is unpacked into other names than its fields, or packed from another number of values. */
-function checkStructures(lines: readonly Line[]) {
-  const source = lines.map(({ text }) => text.replace(/--.*/, '')).join('\n');
+function checkStructures(text: string, file: string) {
+  const source = text.replace(/--.*/g, '');
   const fail = (at: number, problem: string) => {
-    const { from } = lines[source.slice(0, at).split('\n').length - 1]!;
-    throw new Error(`${from}: ${problem} (src/store/layout.ts)`);
+    throw new Error(`${file}:${source.slice(0, at).split('\n').length}: ${problem} (src/store/layout.ts)`);
   };
   for (const { 0: text, 1: names, 2: struct, index } of source.matchAll(unpacking)) {
     const fields = luaSignatures.get(struct!)?.map(({ name }) => name);

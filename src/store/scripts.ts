@@ -7,7 +7,7 @@ import { Cluster, type Redis } from 'ioredis';
 import { ApiError } from '../errors.ts';
 import type { Breaker } from './breaker.ts';
 import { absentKey } from './keyspace.ts';
-import { assemble, libraryPrefix, locate, type Script, scriptNames } from './luaSource.ts';
+import { allScripts, libraryPrefix, locate, type Script } from './luaSource.ts';
 import type { StoreObserver } from './observer.ts';
 import { type RedisClient, storeError } from './redis.ts';
 
@@ -30,7 +30,7 @@ export async function loadScripts(
   observe?: StoreObserver,
   breaker?: Breaker,
 ): Promise<Scripts> {
-  const scripts = new Map(scriptNames.map((name) => [name, assemble(name)]));
+  const scripts = allScripts();
   const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
   const digests = new Map<string, Script>();
   // A script that does not compile stops the server here, not a request later.
