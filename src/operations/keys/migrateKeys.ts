@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import { manages } from '../../operation.ts';
 import type { NewKey } from '../../store/keys.ts';
+import Type from '../../typebox.ts';
 import { invalid, metaText } from '../rules.ts';
 import { ApiId, Fields } from '../schemas.ts';
 import { checkNewKey, newKeyFields, newKeyOf, newKeyRefused } from './newKey.ts';

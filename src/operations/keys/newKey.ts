@@ -1,9 +1,10 @@
 // The fields of a new key that keys.createKey and keys.migrateKeys share: in the input, and for the store.
 
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import type { ApiError } from '../../errors.ts';
 import type { NewKey } from '../../store/keys.ts';
 import type { Store } from '../../store/store.ts';
+import Type from '../../typebox.ts';
 import { apiNotFound, checkCredits, checkNamesOnce, mayNotCreate, roleNotFound } from '../rules.ts';
 import { Expires, ExternalId, Fields, KeyName, Meta, NewCredits, Ratelimits, RoleName, Slug } from '../schemas.ts';
 

@@ -1,6 +1,7 @@
-import Type, { type Static } from 'typebox';
+import type { Static } from 'typebox';
 import { manages } from '../../operation.ts';
 import type { KeyChanges } from '../../store/keys.ts';
+import Type from '../../typebox.ts';
 import { checkCredits, checkNamesOnce, invalid, keyNotFound, mayNotCreate, metaText, roleNotFound } from '../rules.ts';
 import {
   CreditChanges,
