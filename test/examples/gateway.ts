@@ -12,6 +12,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
+import { cliActor, type RootKeyRecord } from '../../src/store/rootKeys.ts';
 import type { InputOf } from '../support/harness.ts';
 import type { Program } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
@@ -334,11 +336,13 @@ export function describeGateway(name: string, example: GatewayExample) {
     }
 
     beforeAll(async () => {
-      tollgate = await startTollgate(async (_, ok) => {
-        apiId = (await ok('apis.createApi', { name })).apiId;
-        const created = await ok('rootKeys.createRootKey', { permissions: [`api.${apiId}.verify_key`] });
-        gatewayRootKeyId = created.rootKeyId;
-        return { GATEWAY_ROOT_KEY: created.key, GATEWAY_META: 'plan', LOG_LEVEL: 'trace' };
+      tollgate = await startTollgate(async ({ workspaceId, store }) => {
+        apiId = await store.apis.create(workspaceId, name, cliActor);
+        const { key, start } = createRootKeyString(workspaceId);
+        const permissions = [`api.${apiId}.verify_key`];
+        const record = { digest: digestOf(key), start, permissions };
+        gatewayRootKeyId = ((await store.rootKeys.create(workspaceId, record, cliActor)) as RootKeyRecord).rootKeyId;
+        return { GATEWAY_ROOT_KEY: key, GATEWAY_META: 'plan', LOG_LEVEL: 'trace' };
       });
       api.listen(0, '127.0.0.1');
       await once(api, 'listening');

@@ -3,29 +3,34 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Client, openClient } from '../support/client.ts';
-import { addressOf, build, firstRootKeyOf, runRedis, runServer } from '../support/processes.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { openClient } from '../support/client.ts';
+import { testSettings } from '../support/harness.ts';
+import { addressOf, build, runRedis, runServer } from '../support/processes.ts';
 
 /** The timeout of a hook that starts a Tollgate. It builds first, at the same time as other tests. */
 export const startMsMax = 180_000;
 
+interface First {
+  workspaceId: string;
+  rootKey: string;
+  store: Store;
+}
+
 /** A built server with a workspace and a root key, on its own redis-server. */
 export async function startTollgate(
-  env: (rootKey: string, ok: Ok) => Promise<Record<string, string>> | Record<string, string> = () => ({}),
+  env: (first: First) => Promise<Record<string, string>> | Record<string, string> = () => ({}),
 ) {
   build();
   const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
   const redis = await runRedis(dir);
 
-  const serve = (more: Record<string, string>) => runServer({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '500', ...more });
-  // The first run prints the first root key, which the settings of the second run use.
-  const first = serve({});
-  const rootKey = await firstRootKeyOf(first);
-  const client = openClient(await addressOf(first), rootKey);
-  const settings = await env(rootKey, client.ok);
-  client.close();
-  await first.stop();
-  const server = serve(settings);
+  // Made without a server, as its settings may have the root key.
+  const store = await openStore({ ...testSettings, url: redis.url });
+  const { workspaceId, rootKey } = (await store.workspaces.createFirst('default'))!;
+  const settings = await env({ workspaceId, rootKey, store });
+  await store.close();
+  const server = runServer({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '500', ...settings });
   const url = await addressOf(server);
 
   return {
@@ -43,7 +48,5 @@ export async function startTollgate(
     },
   };
 }
-
-type Ok = Client['ok'];
 
 export type Tollgate = Awaited<ReturnType<typeof startTollgate>>;

@@ -37,7 +37,7 @@ beforeAll(async () => {
   if (missing) return;
   dir = mkdtempSync(join(tmpdir(), 'tollgate-schemathesis-'));
   // So the gateway check needs no header with a root key. Each line of the log is a failure.
-  tollgate = await startTollgate((rootKey) => ({ GATEWAY_ROOT_KEY: rootKey, LOG_LEVEL: 'warn' }));
+  tollgate = await startTollgate(({ rootKey }) => ({ GATEWAY_ROOT_KEY: rootKey, LOG_LEVEL: 'warn' }));
 }, startMsMax);
 afterAll(async () => {
   if (missing) return;

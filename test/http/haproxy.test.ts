@@ -39,7 +39,7 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
   let own: { key: string; keyId: string };
 
   beforeAll(async () => {
-    tollgate = await startTollgate((rootKey) => ({ GATEWAY_ROOT_KEY: rootKey, LOG_LEVEL: 'warn' }));
+    tollgate = await startTollgate(({ rootKey }) => ({ GATEWAY_ROOT_KEY: rootKey, LOG_LEVEL: 'warn' }));
     const { apiId } = await tollgate.ok('apis.createApi', { name: 'haproxy' });
     own = await tollgate.ok('keys.createKey', { apiId, credits: { remaining: 1_000_000 } });
     dir = mkdtempSync(join(tmpdir(), 'tollgate-haproxy-'));

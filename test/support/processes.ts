@@ -13,7 +13,7 @@ import { Redis } from 'ioredis';
 const patienceMs = 60_000;
 
 /** Compiles changed files. Call it once per test file, before the first process, so that no test waits for the build. */
-export const build = (): void => void spawnSync(process.execPath, ['bin/tollgate.mjs', '--help'], { stdio: 'ignore' });
+export { build } from '../../bin/prepare.mjs';
 
 const toEnd: (() => unknown)[] = [];
 
