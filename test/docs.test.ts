@@ -6,7 +6,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { makeCertificates } from './support/certificates.ts';
-import { blocksOf, openFolder } from './support/folder.ts';
+import { blocksOf, openFolder, withNpm } from './support/folder.ts';
 import { pythonWith } from './support/python.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
@@ -30,7 +30,7 @@ async function call(operation: string, body: object): Promise<Record<string, str
 
 beforeAll(async () => {
   folder = openFolder();
-  server = await folder.serve('npm start');
+  server = await folder.serve('npm start', withNpm);
   rootKey = await server.firstRootKey();
   workspaceId = rootKey.replace(/^root_(\w{16})_.*/, 'ws_$1');
 });
@@ -62,6 +62,10 @@ test.skipIf('missing' in python)("moving.md's Python", () => {
   const args = [...python.args, '-c', program!.replaceAll('http://127.0.0.1:8080', server.url)];
   const env = { PATH: process.env.PATH, ...python.env, ROOT_KEY: rootKey };
   expect(spawnSync('python3', args, { env, encoding: 'utf8' })).toMatchObject({ stdout: 'True\n', stderr: '' });
+});
+
+test('npx runs the command line in this folder', () => {
+  expect(folder.run('npx tollgate --help', withNpm)).toMatch(/^Usage: tollgate /);
 });
 
 test('running.md: the command line', async () => {

@@ -1,15 +1,27 @@
 // A folder with the program files of the repository and without its data, in which tests run commands of the documents.
 
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { delimiter, join, resolve } from 'node:path';
 import { expect } from 'vitest';
 import { addressOf, build, firstRootKeyOf, type Program, run } from './processes.ts';
 
 const linked = 'bin dist lua node_modules package-lock.json package.json src tsconfig.json tsconfig.build.json'.split(
   ' ',
 );
+
+/**
+ * Stand-ins for npm and npx, which take a second of processor time for each command. test/docs.test.ts runs one command with each
+ * real program.
+ */
+const shims = {
+  npm: '[ "$*" = start ] && exec node bin/start.mjs',
+  npx: '[ "$1" = tollgate ] && shift && exec node bin/tollgate.mjs "$@"',
+};
+
+/** For `run` and `serve`: the commands find the real npm and npx. */
+export const withNpm = { PATH: process.env.PATH! };
 
 /** The code blocks of a language on a page; shell commands by default. */
 export const blocksOf = (page: string, language = 'sh'): string[] =>
@@ -22,8 +34,13 @@ export function openFolder() {
   const path = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
   build();
   for (const name of linked) symlinkSync(resolve(name), join(path, name));
+  const programs = join(path, 'programs');
+  mkdirSync(programs);
+  for (const [name, line] of Object.entries(shims))
+    writeFileSync(join(programs, name), `#!/bin/sh\n${line}\necho "$0 $*: use withNpm" >&2\nexit 1\n`, { mode: 0o755 });
+  const PATH = `${programs}${delimiter}${process.env.PATH}`;
   const servers: Program[] = [];
-  const env = (more: Record<string, string>) => ({ PATH: process.env.PATH, HOME: path, PORT: '0', ...more });
+  const env = (more: Record<string, string>) => ({ PATH, HOME: path, PORT: '0', ...more });
 
   return {
     path,
@@ -40,9 +57,9 @@ export function openFolder() {
     },
 
     /** Starts a server by a command of a page; resolves when it listens. */
-    async serve(command: string) {
+    async serve(command: string, more: Record<string, string> = {}) {
       const words = ['-c', `exec ${command.trim().replace(/^((?:\w+=\S+ )+)/, 'env $1')}`];
-      const server = run('sh', words, { cwd: path, env: env({}), detached: true });
+      const server = run('sh', words, { cwd: path, env: env(more), detached: true });
       servers.push(server);
       return Object.assign(server, { url: await addressOf(server), firstRootKey: () => firstRootKeyOf(server) });
     },
