@@ -1,6 +1,9 @@
-// npm run check: all checks before a commit: format and lint (of lua/ too), types, tests. It stops at the first that fails.
+// npm run check: all checks before a commit: format and lint (of lua/ too) and types at the same time, and then the tests if
+// none of these failed.
 // --quick runs only the tests of the folders where most changes are made; other arguments go to vitest.
-import { checkNode, install, root, run, runLocal } from './prepare.mjs';
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { checkNode, install, root, run } from './prepare.mjs';
 
 const args = process.argv.slice(2);
 const isQuick = args.includes('--quick');
@@ -9,8 +12,21 @@ const testArgs = [...args.filter((arg) => arg !== '--quick'), ...(isQuick ? quic
 
 checkNode();
 install({ dev: true });
-process.exitCode =
-  runLocal('biome', ['ci']) ||
-  runLocal('stylua', ['--check', 'lua']) ||
-  runLocal('tsc', ['--noEmit']) ||
-  run(process.execPath, [`${root}/bin/test.mjs`, ...testArgs]);
+const passed = await Promise.all([
+  passes('biome', ['ci']),
+  passes('stylua', ['--check', 'lua']),
+  passes('tsc', ['--noEmit']),
+]);
+process.exitCode = passed.every(Boolean) ? run(process.execPath, [`${root}/bin/test.mjs`, ...testArgs]) : 1;
+
+/** Whether a program of the dependencies ends with 0. Its output is printed at its end, so that outputs do not mix. */
+function passes(name, args) {
+  return new Promise((resolve) => {
+    execFile(join(root, 'node_modules', '.bin', name), args, { cwd: root, maxBuffer: 2 ** 26 }, (error, out, err) => {
+      process.stdout.write(out);
+      process.stderr.write(err);
+      if (error && out === '' && err === '') console.error(`${name}: ${error.message}`);
+      resolve(error === null);
+    });
+  });
+}

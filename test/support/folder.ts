@@ -12,8 +12,8 @@ const linked = 'bin dist lua node_modules package-lock.json package.json src tsc
 );
 
 /**
- * What npm does with the commands of the documents, in its place: npm itself takes a second of processor time for each. Both run
- * with the real one in test/docs.test.ts.
+ * Stand-ins for npm and npx, which take a second of processor time for each command. test/docs.test.ts runs one command with each
+ * real program.
  */
 const shims = {
   npm: '[ "$*" = start ] && exec node bin/start.mjs',
