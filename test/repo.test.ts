@@ -41,8 +41,7 @@ describe('dependencies point one way', () => {
     store: ['domain', 'errors'],
     input: ['domain', 'errors'],
     operation: ['store', 'domain', 'errors'],
-    operations: ['operation', 'typebox', 'store', 'domain', 'errors'],
-    typebox: [],
+    operations: ['operation', 'store', 'domain', 'errors'],
     http: ['operations', 'operation', 'input', 'metrics', 'store', 'domain', 'errors'],
     metrics: ['store', 'domain'],
     channel: [],
@@ -80,15 +79,6 @@ describe('dependencies point one way', () => {
     const users = sources.filter((path) => importsOf(path).some((imported) => name.test(imported)));
     expect(users.filter((path) => !where.test(path))).toEqual([]);
     expect(users.length).toBeGreaterThan(0);
-  });
-
-  test('of development dependencies only types are imported', () => {
-    const { devDependencies } = JSON.parse(read('package.json')) as { devDependencies: object };
-    const loaded = sources.flatMap((path) =>
-      [...read(path).matchAll(/^(?:import|export)(?! type\b)[^;]*? from '([^']+)'/gm)].map(([, name]) => name!),
-    );
-    expect(loaded).toContain('ajv');
-    expect(loaded.filter((name) => name in devDependencies)).toEqual([]);
   });
 
   test.each([

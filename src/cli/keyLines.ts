@@ -1,7 +1,7 @@
 // The lines of `tollgate export` and `import`: JSON objects whose `kind` defaults to key. A line has the fields of the
 // operation that creates such a record, and in addition its id and dates.
 
-import type { Static, TSchema } from 'typebox';
+import Type, { type Static, type TSchema } from 'typebox';
 import { JsonText, memberText, print } from '../domain/json.ts';
 import { timeMax } from '../domain/time.ts';
 import { parseBody } from '../input/body.ts';
@@ -20,7 +20,6 @@ import type { NewIdentity } from '../store/identities.ts';
 import type { ExportedKey, NewKey } from '../store/keys.ts';
 import type { Permission, Role } from '../store/rbac.ts';
 import type { Identity, KeyRecord } from '../store/records.ts';
-import Type from '../typebox.ts';
 
 /** In order of dependence, which is the order of an export, and of creation during an import. */
 export const kinds = ['permission', 'role', 'api', 'identity', 'key'] as const;

@@ -1,10 +1,9 @@
 // Schemas that several operations share (docs/contract.md §4).
 
-import type { Static, TSchema } from 'typebox';
+import Type, { type Static, type TSchema } from 'typebox';
 import { actions } from '../domain/grants.ts';
 import type { JsonText } from '../domain/json.ts';
 import { timeMax } from '../domain/time.ts';
-import Type from '../typebox.ts';
 
 const integerMax = Number.MAX_SAFE_INTEGER;
 

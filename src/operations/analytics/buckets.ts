@@ -1,8 +1,8 @@
 // Time in analytics. Usage is counted by hour and returned by hour, day or month, all in UTC.
 
+import Type from 'typebox';
 import { hourMs, timeMax } from '../../domain/time.ts';
 import { type Period, tooLong } from '../../store/analytics/query.ts';
-import Type from '../../typebox.ts';
 import { invalid } from '../rules.ts';
 import { Int } from '../schemas.ts';
 

@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { Fields, Identifier, NamespaceRef, SqlQuery } from '../schemas.ts';
 import {
   bucketOf,

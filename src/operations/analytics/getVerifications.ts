@@ -1,7 +1,7 @@
+import Type from 'typebox';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
 import type { UsageCount } from '../../store/analytics/query.ts';
-import Type from '../../typebox.ts';
 import { ApiId, ExternalId, Fields, KeyId, SqlQuery, Tag } from '../schemas.ts';
 import {
   bucketOf,

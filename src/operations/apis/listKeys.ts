@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { KeyRecord } from '../keys/keyFields.ts';
 import { apiNotFound, invalid } from '../rules.ts';
 import { ApiId, Cursor, ExternalId, Fields, PageSize, Plaintext } from '../schemas.ts';

@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { Cursor, Fields, PageSize } from '../schemas.ts';
 
 export const listEvents = manages({

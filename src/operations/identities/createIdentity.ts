@@ -1,6 +1,6 @@
+import Type from 'typebox';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { checkNamesOnce, metaText } from '../rules.ts';
 import { ExternalId, Fields, Meta, Ratelimits } from '../schemas.ts';
 

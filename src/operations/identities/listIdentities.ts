@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { Cursor, Fields, Identity, PageSize, Search } from '../schemas.ts';
 
 export const listIdentities = manages({

@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { checkNamesOnce, metaText } from '../rules.ts';
 import { Fields, Identity, IdentityRef, Meta, Ratelimits } from '../schemas.ts';
 import { identityNotFound, loadIdentity, scopeOfIdentity } from './identityByRef.ts';

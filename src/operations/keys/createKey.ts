@@ -1,6 +1,6 @@
+import Type from 'typebox';
 import { createKeyString, defaultByteLength, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { invalid, metaText } from '../rules.ts';
 import { ApiId, Fields, Int, Plaintext } from '../schemas.ts';
 import { checkKeyFields, newKeyFields } from './keyFields.ts';

@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { keyNotFound } from '../rules.ts';
 import { Empty, Fields, KeyId } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';

@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { invalid } from '../rules.ts';
 import { Fields, KeyId, Plaintext } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';

@@ -1,8 +1,8 @@
 // The fields of a key, as callers send and read them.
 
 import type { Static } from 'typebox';
+import Type from 'typebox';
 import type { JsonText } from '../../domain/json.ts';
-import Type from '../../typebox.ts';
 import { checkCredits, checkNamesOnce } from '../rules.ts';
 import {
   CreditChanges,

@@ -1,9 +1,9 @@
 // Shared by keys.addPermissions, removePermissions and setPermissions.
 
+import Type from 'typebox';
 import type { ManageContext } from '../../operation.ts';
 import { permissionsMax } from '../../store/keys.ts';
 import type { Permission as PermissionRecord } from '../../store/rbac.ts';
-import Type from '../../typebox.ts';
 import { invalid, keyNotFound, mayNotCreate, permissionNotFound } from '../rules.ts';
 import { KeyId, Permission, Slug } from '../schemas.ts';
 

@@ -1,9 +1,9 @@
 // Shared by keys.addRoles, removeRoles and setRoles.
 
+import Type from 'typebox';
 import type { ManageContext } from '../../operation.ts';
 import { rolesMax } from '../../store/keys.ts';
 import type { RoleOfKey } from '../../store/rbac.ts';
-import Type from '../../typebox.ts';
 import { invalid, keyNotFound, roleNotFound } from '../rules.ts';
 import { KeyId, Role, RoleName } from '../schemas.ts';
 

@@ -1,7 +1,6 @@
-import type { Static } from 'typebox';
+import Type, { type Static } from 'typebox';
 import { manages } from '../../operation.ts';
 import type { NewKey } from '../../store/keys.ts';
-import Type from '../../typebox.ts';
 import { invalid, metaText } from '../rules.ts';
 import { ApiId, Fields } from '../schemas.ts';
 import { checkKeyFields, newKeyFields } from './keyFields.ts';

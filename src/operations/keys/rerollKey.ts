@@ -1,7 +1,7 @@
+import Type from 'typebox';
 import { createKeyString, digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { keyNotFound } from '../rules.ts';
 import { Fields, Int, KeyId } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';

@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { invalid, keyNotFound } from '../rules.ts';
 import { CreditsOrUnlimited, Fields, Int, KeyId, Nullable } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';

@@ -1,4 +1,4 @@
-import type { Static } from 'typebox';
+import Type, { type Static } from 'typebox';
 import type { PresentedRootKey } from '../../domain/caller.ts';
 import { digestTextOf } from '../../domain/keyString.ts';
 import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
@@ -7,7 +7,6 @@ import { ApiError } from '../../errors.ts';
 import { decides } from '../../operation.ts';
 import type { LimitState, Verified } from '../../store/decideReply.ts';
 import type { Store } from '../../store/store.ts';
-import Type from '../../typebox.ts';
 import { checkNamesOnce, invalid } from '../rules.ts';
 import { CounterDuration, costMax, Fields, Identity, Int, KeyString, Meta, VerifiedRatelimit } from '../schemas.ts';
 

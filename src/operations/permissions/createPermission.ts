@@ -1,6 +1,6 @@
+import Type from 'typebox';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { Description, Fields, Slug } from '../schemas.ts';
 
 export const createPermission = manages({

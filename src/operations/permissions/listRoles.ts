@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { Cursor, Fields, PageSize, Role, Search } from '../schemas.ts';
 
 export const listRoles = manages({

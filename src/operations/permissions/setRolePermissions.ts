@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { mayNotCreate, roleNotFound } from '../rules.ts';
 import { Fields, Permission, RoleRef, Slug } from '../schemas.ts';
 

@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { decides } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { CounterDuration, Fields, Identifier, Int } from '../schemas.ts';
 
 export const LimitCheck = Fields({

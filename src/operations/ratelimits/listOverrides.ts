@@ -1,6 +1,6 @@
+import Type from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { Cursor, Fields, NamespaceRef, Override, PageSize } from '../schemas.ts';
 import { loadNamespace, namespaceNotFound, scopeOfNamespace, showOverride } from './namespaceByRef.ts';
 

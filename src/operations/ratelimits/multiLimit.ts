@@ -1,6 +1,6 @@
+import Type from 'typebox';
 import { print } from '../../domain/json.ts';
 import { decides } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { LimitCheck } from './limit.ts';
 
 export const multiLimit = decides({

@@ -1,7 +1,7 @@
+import Type from 'typebox';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { wildcardsMax, workspaceWildcardsMax } from '../../store/overrides.ts';
-import Type from '../../typebox.ts';
 import { invalid } from '../rules.ts';
 import { CounterDuration, Fields, Identifier, Int, NamespaceRef } from '../schemas.ts';
 import { namespaceNotFound } from './namespaceByRef.ts';

@@ -1,6 +1,6 @@
+import Type from 'typebox';
 import { createRootKeyString, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { Fields, KeyName, RootKeyExpires } from '../schemas.ts';
 import { GrantList, parseGrants, rootKeyRefused } from './grantList.ts';
 

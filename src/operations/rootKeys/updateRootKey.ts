@@ -1,5 +1,5 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import Type from '../../typebox.ts';
 import { Empty, Fields, KeyName, Nullable, RootKeyExpires, RootKeyId } from '../schemas.ts';
 import { GrantList, parseGrants, rootKeyRefused } from './grantList.ts';
 
