@@ -2,11 +2,20 @@
 
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll } from 'vitest';
-import { assemble, locate } from '../../src/store/luaSource.ts';
+import { assemble, locate, type Script } from '../../src/store/luaSource.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { testRedisUrl } from './redis.ts';
 
 const lua = (path: string) => readFileSync(new URL(`../../lua/${path}.lua`, import.meta.url), 'utf8');
+
+/** Assembled snippets by their text, because property tests run one thousands of times. */
+const assembled = new Map<string, Script>();
+
+function scriptOf(text: string): Script {
+  const script = assembled.get(text) ?? assemble('snippet', (path) => (path === 'snippet' ? text : lua(path)));
+  assembled.set(text, script);
+  return script;
+}
 
 /** Call it at the top level of a test file. */
 export function snippets() {
@@ -29,7 +38,7 @@ export function snippets() {
       args: readonly (string | number | Buffer)[],
     ) {
       const text = [...includes.map((name) => `-- @include "include/${name}"`), body].join('\n');
-      const script = assemble('snippet', (path) => (path === 'snippet' ? text : lua(path)));
+      const script = scriptOf(text);
       try {
         return await state.redis.eval(script.source, 1, workspace, ...args);
       } catch (cause) {
