@@ -139,16 +139,21 @@ export async function stopHolder(rig: LeaseRig, stoppedMs: number) {
 }
 
 /** Ends Redis while leases are out, starts it again, and revokes the key as early as possible. */
-export async function restartRedis(rig: LeaseRig, end: () => Promise<unknown>, termMs = leaseMs) {
+export async function restartRedis(
+  rig: LeaseRig,
+  end: () => Promise<unknown>,
+  { termMs = leaseMs, pauseMs = waitMs(termMs) + 150, prepare = async (): Promise<unknown> => undefined } = {},
+) {
   const changer = rig.servers[0]!;
   const { key, keyId } = await rig.newKey();
   const { key: cold } = await rig.newKey();
+  await prepare();
   const load = startLoad(rig.servers, { connections: 4, input: () => ({ key }) });
   await leased(rig.servers);
   await end();
   await rig.redis.ended();
   const endedAt = performance.now();
-  await delay(waitMs(termMs) + 150);
+  await delay(pauseMs);
   const startedAt = performance.now();
   const startedAgain = rig.redis.start();
 
@@ -281,4 +286,26 @@ export async function revokeUnderLoad(
     decided: (await decidedLocally(servers)) - before,
     late: load.shots.filter(({ sentAt }) => sentAt > revokedAt).length,
   };
+}
+
+/** Uses up limits and balances on all servers, 64 connections to each. Returns the figures. */
+export async function exhaustAll(rig: LeaseRig): Promise<string> {
+  const { servers, newKey, ok } = rig;
+  let decided = 0;
+  for (const limit of [300, 300, 5000]) {
+    const { key, keyId } = await newKey({ ratelimits: [(limit === 300 ? perMinute : perTwentyMinutes)(limit)] });
+    const exhausted = await exhaust(servers, { keys: [key], admits: limit });
+    const total = exhausted.shots.length;
+    expect(await rig.usageOf(keyId, total)).toEqual({ VALID: limit, RATE_LIMITED: total - limit });
+    decided += exhausted.decided;
+  }
+  const externalId = `shared_${randomBytes(4).toString('hex')}`;
+  await ok('identities.createIdentity', { externalId, ratelimits: [perTwentyMinutes(2000)] });
+  const keys = [await newKey({ externalId }), await newKey({ externalId })].map(({ key }) => key);
+  decided += (await exhaust(servers, { keys, admits: 2000 })).decided;
+  const { key, keyId } = await newKey({ credits: { remaining: 6000 } });
+  decided += (await exhaust(servers, { keys: [key], admits: 3000, cost: 2 })).decided;
+  expect((await ok('keys.getKey', { keyId })).credits).toMatchObject({ remaining: 0 });
+  expect(decided).toBeGreaterThan(0);
+  return `300 of 300 twice, 5000 of 5000, 2000 of 2000 shared by two keys, 3000 of 6000 credits at cost 2; ${decided} decided without Redis`;
 }

@@ -32,9 +32,9 @@ export interface Shot {
 /** `count` servers with leases on a Redis of their own, or on that of `url`. */
 export async function openLeaseRig(
   count: number,
-  { url, env = {} }: { url?: string; env?: Record<string, string> } = {},
+  { url, env = {}, fsync }: { url?: string; env?: Record<string, string>; fsync?: 'off' } = {},
 ) {
-  const redis = url === undefined ? await openRedis() : undefined;
+  const redis = url === undefined ? await openRedis(fsync) : undefined;
   const redisUrl = url ?? redis!.url;
   let rootKey = '';
   async function start(own: Record<string, string> = {}): Promise<LeaseServer> {
@@ -76,7 +76,7 @@ export async function openLeaseRig(
 }
 
 /** A Redis whose process can be killed and started again on its files, and whose clock can be set. */
-async function openRedis() {
+async function openRedis(fsync: 'off' | undefined) {
   const dir = temporaryDir();
   const file = join(dir, 'clock');
   const setClock = (seconds: number) =>
@@ -84,7 +84,7 @@ async function openRedis() {
   setClock(0);
   const library = preload('clock', dir);
   const env: Record<string, string> = library ? { LD_PRELOAD: library, CLOCK_FILE: file } : {};
-  let process = await startRedis(dir, { env });
+  let process = await startRedis(dir, { env, ...(fsync && { fsync }) });
   return {
     url: process.url,
     admin: process.admin,
@@ -93,7 +93,7 @@ async function openRedis() {
     signal: (signal: NodeJS.Signals) => process.child.kill(signal),
     ended: () => process.ended,
     async start() {
-      process = await startRedis(dir, { env });
+      process = await startRedis(dir, { env, ...(fsync && { fsync }) });
     },
   };
 }

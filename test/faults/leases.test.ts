@@ -9,7 +9,15 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { dayMs, hourMs } from '../support/harness.ts';
 import { build, endAll, run, serverEnv, temporaryDir } from '../support/processes.ts';
-import { exhaust, killHolder, restartRedis, revocables, revokeUnderLoad, stopHolder } from './leaseFaults.ts';
+import {
+  exhaust,
+  exhaustAll,
+  killHolder,
+  restartRedis,
+  revocables,
+  revokeUnderLoad,
+  stopHolder,
+} from './leaseFaults.ts';
 import {
   decidedLocally,
   type LeaseRig,
@@ -17,7 +25,6 @@ import {
   ms,
   openLeaseRig,
   outcomesAfter,
-  perMinute,
   perTwentyMinutes,
   startLoad,
   sumOf,
@@ -102,30 +109,14 @@ test.each([
 );
 
 test('four servers, 64 connections to each: exactly what is allowed, and no refusal before', async () => {
-  const { servers, newKey, ok } = rig;
-  const figures: string[] = [];
-  let decided = 0;
-  for (const limit of [300, 300, 5000]) {
-    const { key, keyId } = await newKey({ ratelimits: [(limit === 300 ? perMinute : perTwentyMinutes)(limit)] });
-    const exhausted = await exhaust(servers, { keys: [key], admits: limit });
-    const total = exhausted.shots.length;
-    expect(await rig.usageOf(keyId, total)).toEqual({ VALID: limit, RATE_LIMITED: total - limit });
-    decided += exhausted.decided;
-    figures.push(`${limit} of ${limit}`);
-  }
-  const externalId = `shared_${randomBytes(4).toString('hex')}`;
-  await ok('identities.createIdentity', { externalId, ratelimits: [perTwentyMinutes(2000)] });
-  const keys = [await newKey({ externalId }), await newKey({ externalId })].map(({ key }) => key);
-  decided += (await exhaust(servers, { keys, admits: 2000 })).decided;
-  const { key, keyId } = await newKey({ credits: { remaining: 6000 } });
-  decided += (await exhaust(servers, { keys: [key], admits: 3000, cost: 2 })).decided;
-  expect((await ok('keys.getKey', { keyId })).credits).toMatchObject({ remaining: 0 });
-  expect(decided).toBeGreaterThan(0);
+  // A server that is slower than a term counts as dead: what it holds is not waited for. So the term is longer here.
+  const patient = await openLeaseRig(4, { env: { LEASE_MS: '500' } });
+  const measured = await exhaustAll(patient);
   report({
     order: '13.5',
-    fault: 'Four servers with leases, 64 connections to each, on one limit and one balance',
+    fault: 'Four servers with leases of 500 ms, 64 connections to each, on one limit and one balance',
     expected: 'exactly what is allowed passes, and nothing that was sent after a refusal; usage = answers',
-    measured: `${figures.join(', ')}, 2000 of 2000 shared by two keys, 3000 of 6000 credits at cost 2; ${decided} decided without Redis`,
+    measured,
   });
 });
 
