@@ -100,7 +100,6 @@ class Holder {
   /** A settlement that is on its way, or that has to be sent again. */
   sending: { settlement: number; tallies: Tally[] } | undefined;
   settling: Promise<void> | undefined;
-  settlements = 0;
   /** By the digest of a key that was decided often by its last lease: how many units to ask for next, and until when that holds. */
   readonly hot = new Map<string, { wanted: number; until: number }>();
   /** Of the last decision by a lease, or grant. */
@@ -137,6 +136,8 @@ export class Leases {
   #heatSince = 0;
   #held = 0;
   #lastNumber = 0;
+  /** Of a settlement. Redis counts a number of a session once, also after this process has left the registry and is back. */
+  #lastSettlement = 0;
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -363,7 +364,7 @@ export class Leases {
       }
       const tallies = holder.tallies.splice(0, talliesMax);
       if (tallies.length === 0) return;
-      holder.sending = { settlement: ++holder.settlements, tallies };
+      holder.sending = { settlement: ++this.#lastSettlement, tallies };
     }
     const { settlement, tallies } = holder.sending;
     await this.#options.settle(holder.workspaceId, settlement, tallies, false);
@@ -382,7 +383,7 @@ export class Leases {
       return;
     }
     holder.isRegistered = false;
-    await this.#options.settle(holder.workspaceId, ++holder.settlements, [], true).catch(() => {
+    await this.#options.settle(holder.workspaceId, ++this.#lastSettlement, [], true).catch(() => {
       holder.isRegistered = true;
     });
   }

@@ -90,7 +90,9 @@ export class Leasing {
 
   /** Takes back the leases of a `leased` refusal, `session.number`; resolves when they were settled, or have ended. */
   async recall(workspaceId: string, names: readonly string[]): Promise<void> {
-    const waitMs = waitFor(this.#options.leaseMs || leaseMsMax);
+    const termMs = this.#options.leaseMs || leaseMsMax;
+    // A process that does not hear of the recall settles a lease within a quarter of a term after its end; the rest is for the way.
+    const waitMs = waitFor(termMs) + termMs / 2;
     const isOwn = (name: string) => name.startsWith(`${this.#session}.`);
     const numberOf = (name: string) => Number(name.slice(name.indexOf('.') + 1));
     const own = names.filter(isOwn);
