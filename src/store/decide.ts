@@ -82,7 +82,7 @@ const workMax = 8 * batchWeightMax;
 const countersMax = 1000;
 
 /** Limit of the calls of unknown callers at Redis: other requests wait for at most this many short scripts. */
-const newcomersAtOnce = 64;
+const unknownAtOnce = 64;
 
 /** Limit of the attempts to decide a request whose refusal depends on leases. Each recalls them, and hardly any new ones are granted. */
 const attemptsMax = 10;
@@ -137,7 +137,7 @@ export class Decider {
       weightMax: batchWeightMax,
       workMax,
       inFlightMax,
-      newcomersAtOnce,
+      unknownAtOnce,
       waitMs: commandTimeoutMs,
       overloaded: () => observe?.overloaded(),
     });

@@ -32,7 +32,7 @@ interface QueueOptions<Batch extends QueuedBatch> {
   /** Limit of waiting requests, and the same again for those of unknown callers. Further requests are refused at once. */
   inFlightMax: number;
   /** Limit of the batches of unknown callers at Redis. */
-  newcomersAtOnce: number;
+  unknownAtOnce: number;
   /** A batch that waited this long is refused instead of sent: its callers no longer wait. */
   waitMs: number;
   /** Called for each request that is refused because too many wait. */
@@ -120,9 +120,9 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   }
 
   #sendWaiting(queue: Queue<Batch>) {
-    const { workMax, waitMs, newcomersAtOnce } = this.#options;
+    const { workMax, waitMs, unknownAtOnce } = this.#options;
     while (queue.work < workMax && queue.waiting.length > 0) {
-      if (queue.group === this.#unknown && this.#unknownAtRedis >= newcomersAtOnce) {
+      if (queue.group === this.#unknown && this.#unknownAtRedis >= unknownAtOnce) {
         this.#waitingUnknown.add(queue);
         return;
       }
@@ -156,7 +156,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   #nextUnknown() {
     this.#unknownAtRedis--;
     for (const queue of this.#waitingUnknown) {
-      if (this.#unknownAtRedis >= this.#options.newcomersAtOnce) return;
+      if (this.#unknownAtRedis >= this.#options.unknownAtOnce) return;
       this.#waitingUnknown.delete(queue);
       this.#sendWaiting(queue);
     }

@@ -20,7 +20,7 @@ interface Sent {
 }
 
 /** WorkspaceQueues whose batches the test settles. */
-function open({ inFlightMax = 1000, newcomersAtOnce = 1000 } = {}) {
+function open({ inFlightMax = 1000, unknownAtOnce = 1000 } = {}) {
   const sent: Sent[] = [];
   const overloaded = vi.fn();
   const queues = new WorkspaceQueues({
@@ -29,7 +29,7 @@ function open({ inFlightMax = 1000, newcomersAtOnce = 1000 } = {}) {
     weightMax: 3,
     workMax: 6,
     inFlightMax,
-    newcomersAtOnce,
+    unknownAtOnce,
     waitMs: 1000,
     overloaded,
   });
@@ -166,7 +166,7 @@ describe('unknown callers', () => {
   const names = (count: number) => Array.from({ length: count }, (_, index) => `n${index} `);
 
   test('that each name another workspace have a few batches at Redis, in order; a known caller waits for none', async () => {
-    const { queues, join, joinAsUnknown, sent, counts } = open({ newcomersAtOnce: 2 });
+    const { queues, join, joinAsUnknown, sent, counts } = open({ unknownAtOnce: 2 });
     for (const name of names(5)) joinAsUnknown(name);
     await turn();
     expect(counts()).toBe('n0 1 n1 1');
@@ -193,7 +193,7 @@ describe('unknown callers', () => {
   });
 
   test('have batches of their own, also in the workspace of a known caller', async () => {
-    const { join, joinAsUnknown, counts } = open({ newcomersAtOnce: 1 });
+    const { join, joinAsUnknown, counts } = open({ unknownAtOnce: 1 });
     joinAsUnknown('b');
     joinAsUnknown('a');
     for (let count = 0; count < 4; count++) join('a');
@@ -202,7 +202,7 @@ describe('unknown callers', () => {
   });
 
   test('of one workspace share batches, and those of another workspace are sent in between', async () => {
-    const { joinAsUnknown, sent, counts } = open({ newcomersAtOnce: 1 });
+    const { joinAsUnknown, sent, counts } = open({ unknownAtOnce: 1 });
     for (let count = 0; count < 7; count++) joinAsUnknown('a');
     joinAsUnknown('b');
     await turn();
@@ -215,7 +215,7 @@ describe('unknown callers', () => {
   });
 
   test('all fail at once when Redis is unavailable, and later ones are sent again', async () => {
-    const { queues, joinAsUnknown, sent, counts } = open({ newcomersAtOnce: 2 });
+    const { queues, joinAsUnknown, sent, counts } = open({ unknownAtOnce: 2 });
     const batches = names(5).map((name) => joinAsUnknown(name));
     await turn();
     sent[0]!.fail(unavailable);
