@@ -5,6 +5,7 @@ const verify = under('operations/keys', 'verifyKey');
 const ratelimits = under('operations/ratelimits', 'limit multiLimit');
 const analytics = under('operations/analytics', 'getVerifications getRatelimits');
 const inspection = ['test/store/inspection.test.ts'];
+const leases = ['test/leases/leases.test.ts'];
 const window = ['test/lua/include/window.test.ts'];
 const keys = under('operations/keys', 'createKey updateKey migrateKeys');
 const state = ['test/lua/include/state.test.ts', 'test/store/layout.test.ts', 'test/store/keyRecord.test.ts'];
@@ -32,7 +33,8 @@ const nearest = [
       ...window,
     ],
   ],
-  [/decide\/charge/, [...verify, ...window, 'test/lua/include/counters.test.ts']],
+  [/decide\/lease|include\/(change|leasedCredits)|leases\/deactivate/, leases],
+  [/decide\/charge/, [...verify, ...window, 'test/lua/include/counters.test.ts', ...leases]],
   [/decide\/verify/, [...verify, ...analytics, 'test/store/snapshots.test.ts', 'test/store/decide.test.ts']],
   [
     /decide\/(apis|totals|tags)/,

@@ -1,6 +1,7 @@
 // Anything that can grow without a bound is removed and read in bounded steps: no single command or script does all of it.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import {
   apisKey,
   formerKeysKey,
@@ -10,7 +11,9 @@ import {
   workspaceKey,
   workspacesKey,
 } from '../../src/store/keyspace.ts';
+import type { StoreObserver } from '../../src/store/observer.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { openStore } from '../../src/store/store.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
 import { openRedisProcess } from '../support/processes.ts';
 
@@ -28,6 +31,8 @@ afterAll(async () => {
 
 const tollgate = harness(() => server.url);
 const { ok, call, createKey, createWorkspace, clock } = tollgate;
+
+const presented = (rootKey: string) => ({ digest: digestOf(rootKey), digestText: digestTextOf(rootKey) });
 
 /** Adds `count` notes of keys that were deleted so long ago that no usage of them is kept. */
 const oldNotes = (count: number): string[] => {
@@ -51,6 +56,35 @@ describe('notes of deleted keys', () => {
     // Each call adds one.
     expect(left).toEqual([151, 52, 3, 4]);
   });
+});
+
+test('a workspace is listed with its name and the time of its creation', async () => {
+  const made = await tollgate.store.workspaces.create('listed');
+  expect((await tollgate.store.workspaces.list()).at(-1)).toEqual(made);
+  expect(made).toMatchObject({ name: 'listed', createdAt: clock.now });
+});
+
+test('an identifier that is counted already is not reported as left out', async () => {
+  const leftOut: number[] = [];
+  const uncounted = { uncounted: (identifiers: number) => leftOut.push(identifiers) } as unknown as StoreObserver;
+  const observe = new Proxy(uncounted, { get: (target, name) => Reflect.get(target, name) ?? (() => {}) });
+  const store = await openStore({
+    ...testSettings,
+    url: server.url,
+    identifiersMax: 1,
+    nowMs: () => clock.now,
+    observe,
+  });
+  const rootKey = { ...presented(tollgate.rootKey), workspaceId: tollgate.workspaceId };
+  const check = (identifier: string, limit: number) =>
+    store.decide.limit(rootKey, [{ namespace: 'counted', identifier, limit, durationMs: 60_000, cost: 1 }]);
+  await check('first', 1);
+  // The same identifier has another count, of blocked checks.
+  await check('first', 1);
+  expect(leftOut).toEqual([]);
+  await check('second', 1);
+  expect(leftOut).toEqual([1]);
+  await store.close();
 });
 
 test('workspaces are listed in steps, in order, and none is missed', async () => {
