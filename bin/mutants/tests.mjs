@@ -136,7 +136,7 @@ const nearest = [
     under('operations/permissions', 'createPermission getPermission listPermissions deletePermission'),
   ],
   [/lua\/roles/, under('operations/permissions', 'createRole getRole listRoles deleteRole setRolePermissions')],
-  [/lua\/(sweep|workspaces)/, ['test/sweeper.test.ts', ...verify, ...analytics]],
+  [/lua\/(sweep|workspaces)/, ['test/sweeper.test.ts', 'test/store/bounded.test.ts', ...verify, ...analytics]],
   [/domain\/verification/, [...under('operations/keys', 'getKey whoami'), ...verify, 'test/http/gateway.test.ts']],
   [/domain\/time/, ['test/config.test.ts', 'test/cli/cli.test.ts', ...keys]],
   [
