@@ -13,6 +13,7 @@ const isolated = [
   'test/cli/{backup,cli,doctor,keyLines}.test.ts',
   'test/faults/**/*.test.ts',
   'test/http/{fairness,server,uws}.test.ts',
+  'test/leases/holder.test.ts',
   'test/process/**/*.test.ts',
   'test/sdks/go.test.ts',
   'test/store/{durable,embedded,workspaceQueues}.test.ts',

@@ -119,6 +119,8 @@ class Holder {
 const leasesMax = 20_000;
 const unitsMax = 4096;
 const talliesMax = 64;
+/** Limit of the text of a request, in bytes: leases keep it, and settlements send it. Longer ones are rare (lua: MEMO_TEXT_MAX). */
+const textMax = 1024;
 /** A settlement is sent this often in a term. */
 const settlementsPerTerm = 4;
 /** A process without leases leaves the registry of a workspace after this many terms. */
@@ -177,7 +179,7 @@ export class Leases {
     const hot = known?.hot.get(request.digest);
     const decided = this.#decidedInTerm(request.digest, now);
     if (decided < this.#options.after && !hot && !renewed?.isRenewing) return undefined;
-    if (this.#held >= leasesMax || !this.#options.mayAsk()) return undefined;
+    if (this.#held >= leasesMax || request.text.length > textMax || !this.#options.mayAsk()) return undefined;
     const holder = this.#holderOf(request.workspaceId);
     for (const ask of holder.asks.values()) if (isSame(ask.request, request)) return undefined;
     holder.isRegistered = true;
@@ -358,10 +360,6 @@ export class Leases {
 
   async #sendSettlement(holder: Holder): Promise<void> {
     if (!holder.sending) {
-      for (const lease of [...holder.byDigest.values()].flat()) {
-        const tally = lease.count > 0 && this.#tallyOf(lease, 0);
-        if (tally) holder.tallies.push(tally);
-      }
       const tallies = holder.tallies.splice(0, talliesMax);
       if (tallies.length === 0) return;
       holder.sending = { settlement: ++this.#lastSettlement, tallies };
@@ -369,6 +367,14 @@ export class Leases {
     const { settlement, tallies } = holder.sending;
     await this.#options.settle(holder.workspaceId, settlement, tallies, false);
     holder.sending = undefined;
+  }
+
+  /** Takes what all leases decided since the last settlement. */
+  #tallyAll(holder: Holder) {
+    for (const lease of [...holder.byDigest.values()].flat()) {
+      const tally = lease.count > 0 && this.#tallyOf(lease, 0);
+      if (tally) holder.tallies.push(tally);
+    }
   }
 
   async #settleAll(holder: Holder): Promise<void> {
@@ -403,8 +409,12 @@ export class Leases {
     const now = nowMs();
     for (const lease of [...holder.byDigest.values()].flat()) if (now >= lease.endsAt) this.#end(holder, lease);
     for (const [digest, { until }] of holder.hot) if (now >= until) holder.hot.delete(digest);
-    // What failed is sent again in the next turn.
-    if (!holder.settling) this.#settle(holder).catch(() => {});
+    if (!holder.settling) {
+      // Not before the last turn is settled, so that what waits is bounded by the number of leases.
+      if (!holder.sending) this.#tallyAll(holder);
+      // What failed is sent again in the next turn.
+      this.#settleAll(holder).catch(() => {});
+    }
     if (now - holder.usedAt > idleTerms * termMs) void this.#leave(holder);
   }
 }

@@ -23,6 +23,9 @@ interface RecallOptions {
   recall: (workspaceId: string, numbers: ReadonlySet<number> | undefined) => Promise<void>;
 }
 
+/** A subscription that failed is tried again after this time. */
+const subscribeAgainMs = 1000;
+
 interface Waiting {
   sessions: Set<string>;
   finish: () => void;
@@ -87,7 +90,8 @@ export class Recalls {
   #listen(): Promise<boolean> {
     this.#subscribed ??= this.#subscribe().catch(() => {
       this.#subscriber?.disconnect();
-      this.#subscribed = undefined;
+      // Not at once: an account without channels is refused each time, and every request asks.
+      setTimeout(() => (this.#subscribed = undefined), subscribeAgainMs).unref();
       return false;
     });
     return this.#subscribed;
