@@ -5,13 +5,13 @@ import { createHash, randomBytes } from 'node:crypto';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { OperationName } from '../src/operations/index.ts';
-import type { StoreObserver } from '../src/store/observer.ts';
 import { connect } from '../src/store/redis.ts';
 import { cliActor } from '../src/store/rootKeys.ts';
 import { openStore, type Store } from '../src/store/store.ts';
 import { startSweeper } from '../src/sweeper.ts';
 import { dayMs, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
 import { namesIn } from './support/keyspace.ts';
+import { observing } from './support/observer.ts';
 import { testRedisUrl } from './support/redis.ts';
 
 const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
@@ -124,22 +124,9 @@ describe('refills', () => {
 
   test('returns for how long the first refill has been due, and 0 when none is', async () => {
     const told: [string, number][] = [];
-    const observe: StoreObserver = {
-      connected() {},
-      ran() {},
-      sent() {},
-      verified() {},
-      limited() {},
-      overloaded() {},
-      uncounted() {},
-      recordsRefused() {},
-      records() {},
-      decided() {},
-      granted() {},
-      returned() {},
-      waited() {},
+    const observe = observing({
       due: (queue, lateMs) => told.push([queue, lateMs]),
-    };
+    });
     const watched = await openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now, observe });
     const { workspaceId } = await createWorkspace();
     const apiId = await watched.apis.create(workspaceId, 'late', cliActor);

@@ -79,6 +79,9 @@ local function new_window(ends, units, step)
   return table.concat(parts)
 end
 
+-- The length of a slice, as window_charge has it too, without a call.
+local function window_slice(limit, duration) return limit <= 64 and 1 or (duration - duration % 64) / 64 end
+
 -- Checks `cost` units at `now` on the counter from `first` to `last` of a packed value, and charges them if they fit and
 -- `may_charge`. Returns nothing when the counter was charged while the clock was ahead: then the caller stores the result of
 -- settled_window and calls again. Otherwise returns

@@ -4,21 +4,11 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { harness, type InputOf } from '../support/harness.ts';
+import { observing } from '../support/observer.ts';
 
 const leaseMs = 100;
 const counts = { decided: 0, granted: 0, units: 0, returned: 0 };
-const observe = {
-  connected() {},
-  ran() {},
-  sent() {},
-  verified() {},
-  limited() {},
-  overloaded() {},
-  uncounted() {},
-  recordsRefused() {},
-  records() {},
-  due() {},
-  waited() {},
+const observe = observing({
   decided: () => void counts.decided++,
   granted(units: number) {
     counts.granted++;
@@ -27,7 +17,7 @@ const observe = {
   returned(units: number) {
     counts.returned += units;
   },
-};
+});
 afterEach(() => void Object.assign(counts, { decided: 0, granted: 0, units: 0, returned: 0 }));
 
 const settings = { leaseMs, leaseCredits: true, leaseAfter: 2, nowMs: () => undefined, leaseClockMs: () => 0, observe };

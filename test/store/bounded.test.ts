@@ -11,10 +11,10 @@ import {
   workspaceKey,
   workspacesKey,
 } from '../../src/store/keyspace.ts';
-import type { StoreObserver } from '../../src/store/observer.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { openStore } from '../../src/store/store.ts';
 import { dayMs, harness, hourMs, testSettings } from '../support/harness.ts';
+import { observing } from '../support/observer.ts';
 import { openRedisProcess } from '../support/processes.ts';
 
 // A redis-server of this file, because the tests read its command statistics.
@@ -66,8 +66,7 @@ test('a workspace is listed with its name and the time of its creation', async (
 
 test('an identifier that is counted already is not reported as left out', async () => {
   const leftOut: number[] = [];
-  const uncounted = { uncounted: (identifiers: number) => leftOut.push(identifiers) } as unknown as StoreObserver;
-  const observe = new Proxy(uncounted, { get: (target, name) => Reflect.get(target, name) ?? (() => {}) });
+  const observe = observing({ uncounted: (identifiers) => void leftOut.push(identifiers) });
   const store = await openStore({
     ...testSettings,
     url: server.url,

@@ -77,7 +77,7 @@ local lease_times, lease_slice_left, lease_exceeds
 
 -- In the place of window_charge: charges `lease_times` decisions at once.
 local function leased_charge(text, first, last, now, limit, duration, cost, may_charge)
-  local slice = limit <= 64 and 1 or (duration - duration % 64) / 64
+  local slice = window_slice(limit, duration)
   lease_slice_left = math.min(lease_slice_left, slice - now % slice)
   local total, first_live, oldest, kept_until, suffix =
     window_charge(text, first, last, now, limit, duration, cost * lease_times, may_charge)
@@ -184,7 +184,7 @@ local return_at
 -- back nothing where that slice no longer exists.
 local function leased_return(text, first, last, now, limit, duration, cost)
   if last < first then return -cost, nil, now end
-  local slice = limit <= 64 and 1 or (duration - duration % 64) / 64
+  local slice = window_slice(limit, duration)
   local kept_until, suffix = window_return(text, first, last, return_at - return_at % slice + slice, cost * lease_times)
   return -cost, nil, now, kept_until, suffix
 end

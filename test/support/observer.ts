@@ -1,0 +1,5 @@
+import type { StoreObserver } from '../../src/store/observer.ts';
+
+/** An observer with these functions; the others do nothing. */
+export const observing = (part: Partial<StoreObserver>): StoreObserver =>
+  new Proxy(part, { get: (target, name) => Reflect.get(target, name) ?? (() => {}) }) as StoreObserver;
