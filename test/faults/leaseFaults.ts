@@ -35,7 +35,7 @@ const timed = async (change: () => Promise<unknown>): Promise<number> => {
   return performance.now() - startedAt;
 };
 
-/** The fastest of several changes: one that waits for nobody, if there is one. */
+/** The fastest of several changes: one that did not have to wait, if there is one. */
 async function fastestChange({ ok }: Client, keyId: string): Promise<number> {
   const times: number[] = [];
   for (let time = 0; time < 10; time++) times.push(await timed(() => ok('keys.updateKey', { keyId, name: `${time}` })));
@@ -210,7 +210,7 @@ export async function exhaust(
   const refusedFrom = Math.min(...shots.filter(isRefusal).map(({ answeredAt }) => answeredAt));
   expect(new Set(shots.map(({ status }) => status))).toEqual(new Set([200]));
   expect(valid(shots).length).toBe(admits);
-  // Whoever was refused before the last unit was used would have been refused wrongly.
+  // A refusal before the last unit was used would be wrong.
   expect(valid(shots).filter(({ sentAt }) => sentAt > refusedFrom)).toEqual([]);
   return { shots, decided: (await decidedLocally(servers)) - before };
 }

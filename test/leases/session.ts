@@ -240,7 +240,7 @@ export class Session {
     const { rules } = this.env.setting;
     if (message.kind === 'ack') return this.acknowledged(message.id, message.session);
     const ack = () => this.env.publish(message.replyTo, { kind: 'ack', id: message.id, session: this.id });
-    // Whoever recalls knows of an entry of this session, even if the session does not.
+    // Redis has an entry of this session, even if the session does not know it.
     this.isRegistered = true;
     if (!rules.dropFirst) {
       ack();
