@@ -17,7 +17,7 @@ type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
 export type Scope = string | undefined | { readonly [R in Resource]?: string };
 
 /** The ids that determine the order of a list: their prefix, or `stream` for the events of a stream. */
-export type ListedIds = 'key' | 'id' | 'perm' | 'role' | 'rlor' | 'root' | 'stream';
+export type ListedIds = 'api' | 'key' | 'id' | 'perm' | 'role' | 'rlns' | 'rlor' | 'root' | 'stream';
 
 export interface Context {
   store: Store;
@@ -54,6 +54,9 @@ interface Described<Name extends string, Input extends TSchema, Output extends T
 export interface Page<Item> {
   items: Item[];
   next: string | undefined;
+  /** Items that were examined for this page, and items of the whole list, if the operation reports them. */
+  looked?: number;
+  total?: number;
 }
 
 /**

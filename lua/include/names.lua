@@ -12,6 +12,7 @@ local function identity_list(workspace) return workspace .. ':identities' end
 local function identity_keys(workspace, identity16) return workspace .. ':ik:' .. identity16 end
 local function namespace_ids(workspace) return workspace .. ':ns' end
 local function namespace_names(workspace) return workspace .. ':nsid' end
+local function namespace_list(workspace) return workspace .. ':nsl' end
 local function overrides(workspace, namespace16) return workspace .. ':ov:' .. namespace16 end
 local function wildcard_overrides(workspace, namespace16) return workspace .. ':ovw:' .. namespace16 end
 local function override_list(workspace, namespace16) return workspace .. ':ovl:' .. namespace16 end

@@ -7,6 +7,7 @@
 local function create_namespace(workspace, name, id16)
   redis.call('HSET', namespace_ids(workspace), name, id16)
   redis.call('HSET', namespace_names(workspace), id16, name)
+  redis.call('ZADD', namespace_list(workspace), 0, id16)
   return { id16 = id16, name = name, exact = false, wild = false }
 end
 

@@ -112,11 +112,7 @@ async function* pagesOf<Item>(
 
 async function allApis(store: Store, workspace: string): Promise<ApiRecord[]> {
   const all: ApiRecord[] = [];
-  for (let more = true; more; ) {
-    const found = await store.apis.list(workspace, { after: all.at(-1)?.id, count: 500 });
-    all.push(...found.apis);
-    more = found.more;
-  }
+  for await (const apis of pagesOf((after) => store.apis.list(workspace, { after, count: 500 }))) all.push(...apis);
   return all;
 }
 

@@ -8,10 +8,12 @@ const idOf = (prefix: string) => new RegExp(`^${prefix}_${base58}{16}$`);
 
 /** The exact format of the ids of each kind. A cursor with another id is rejected without a request to Redis. */
 const idForms: Record<ListedIds, RegExp> = {
+  api: idOf('api'),
   key: new RegExp(`^key_${base58}{24}$`),
   id: idOf('id'),
   perm: idOf('perm'),
   role: idOf('role'),
+  rlns: idOf('rlns'),
   rlor: idOf('rlor'),
   root: idOf('root'),
   // Milliseconds and a number, as in stream ids of Redis, which rejects 0-0 and numbers of more than 64 bits.

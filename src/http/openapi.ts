@@ -178,8 +178,10 @@ const envelopeSchemas = (): Json => ({
     {
       hasMore: { type: 'boolean' },
       cursor: { type: 'string', description: 'Cursor of the next page. Absent on the last page.' },
+      looked: { type: 'integer', description: 'Number of items that were examined for this page. Some lists only.' },
+      total: { type: 'integer', description: 'Number of items in the whole list. Some lists only.' },
     },
-    ['cursor'],
+    ['cursor', 'looked', 'total'],
   ),
   Error: object({ meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody') }),
   ErrorBody: object({

@@ -392,8 +392,14 @@ async function serveDocument(request: Request, document: ServedDocument | undefi
 const isJson = (contentType: string): boolean =>
   contentType === jsonType || /^application\/json *(;.*)?$/i.test(contentType);
 
-function pageBody(list: string, { items, next }: Page<unknown>, wrapItems: string | undefined): string {
+function pageBody(list: string, page: Page<unknown>, wrapItems: string | undefined): string {
+  const { items, next, looked, total } = page;
   const data = print(wrapItems === undefined ? items : { [wrapItems]: items });
-  const pagination = next === undefined ? { hasMore: false } : { hasMore: true, cursor: cursorAfter(list, next) };
+  const pagination = {
+    hasMore: next !== undefined,
+    cursor: next === undefined ? undefined : cursorAfter(list, next),
+    looked,
+    total,
+  };
   return `"data":${data},"pagination":${JSON.stringify(pagination)}`;
 }

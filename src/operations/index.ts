@@ -5,6 +5,7 @@ import { getVerifications } from './analytics/getVerifications.ts';
 import { createApi } from './apis/createApi.ts';
 import { deleteApi } from './apis/deleteApi.ts';
 import { getApi } from './apis/getApi.ts';
+import { listApis } from './apis/listApis.ts';
 import { listKeys } from './apis/listKeys.ts';
 import { listEvents } from './audit/listEvents.ts';
 import { createIdentity } from './identities/createIdentity.ts';
@@ -39,6 +40,7 @@ import { setRolePermissions } from './permissions/setRolePermissions.ts';
 import { deleteOverride } from './ratelimits/deleteOverride.ts';
 import { getOverride } from './ratelimits/getOverride.ts';
 import { limit } from './ratelimits/limit.ts';
+import { listNamespaces } from './ratelimits/listNamespaces.ts';
 import { listOverrides } from './ratelimits/listOverrides.ts';
 import { multiLimit } from './ratelimits/multiLimit.ts';
 import { setOverride } from './ratelimits/setOverride.ts';
@@ -50,6 +52,7 @@ import { updateRootKey } from './rootKeys/updateRootKey.ts';
 export const operations = [
   createApi,
   getApi,
+  listApis,
   listKeys,
   deleteApi,
   createKey,
@@ -69,6 +72,7 @@ export const operations = [
   setRoles,
   limit,
   multiLimit,
+  listNamespaces,
   setOverride,
   getOverride,
   listOverrides,

@@ -168,6 +168,11 @@ export const Cursor = Type.String({
 });
 export const PageSize = (standard: number) => Int({ minimum: 1, maximum: 100, default: standard });
 
+export const Order = Type.Enum(['asc', 'desc'], {
+  default: 'asc',
+  description: 'Order of creation: `asc` is oldest first, `desc` newest first.',
+});
+
 export const Grant = Type.String({
   minLength: 1,
   maxLength: 512,

@@ -2,6 +2,7 @@
 
 import type { Actor } from '../domain/caller.ts';
 import type { StoreContext } from './context.ts';
+import { type LookedPage, type Order, searchPages } from './pages.ts';
 import { fromNamed, type Reply } from './records.ts';
 
 export interface ApiRecord {
@@ -46,14 +47,19 @@ export function openApis({ scripts, now, actorText }: StoreContext) {
       return reply ? { id: apiId, name: fromNamed<{ name: string }>(reply).name } : undefined;
     },
 
-    /** A page in order of creation, after the API with the id `after`. */
+    /** A page in an order of creation, after the API with the id `after`; only those whose id or name contains `search`. */
     async list(
       workspaceId: string,
-      page: { after?: string | undefined; count: number },
-    ): Promise<{ apis: ApiRecord[]; more: boolean }> {
-      const args = [page.after?.slice('api_'.length) ?? '', page.count];
-      const [replies, more] = (await scripts.run('apis/list', workspaceId, args)) as [Reply[], 0 | 1];
-      return { apis: replies.map(readApi), more: more === 1 };
+      page: { after?: string | undefined; count: number; order?: Order; search?: string | undefined },
+    ): Promise<LookedPage<ApiRecord>> {
+      let total = 0;
+      const found = await searchPages(page, async (after, count) => {
+        const args = [after?.slice('api_'.length) ?? '', count, page.order ?? 'asc'];
+        const [replies, more, all] = (await scripts.run('apis/list', workspaceId, args)) as [Reply[], 0 | 1, number];
+        total = all;
+        return { items: replies.map(readApi), more: more === 1 };
+      });
+      return { ...found, total };
     },
 
     /** False when there is no such API. */

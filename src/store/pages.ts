@@ -7,6 +7,17 @@ export interface PageOf<Item> {
   next: string | undefined;
 }
 
+/** The order of creation: oldest or newest first. */
+export type Order = 'asc' | 'desc';
+
+/** A page that reports how far it has looked. */
+export interface LookedPage<Item> extends PageOf<Item> {
+  /** Items that were examined for this page. */
+  looked: number;
+  /** Items of the whole list. */
+  total: number;
+}
+
 const stepMax = 500;
 const itemsMax = 10_000;
 
@@ -20,23 +31,26 @@ interface Searchable {
 export async function searchPages<Item extends Searchable>(
   { after, count, search }: { after?: string | undefined; count: number; search?: string | undefined },
   read: (after: string | undefined, count: number) => Promise<{ items: Item[]; more: boolean }>,
-): Promise<PageOf<Item>> {
+): Promise<PageOf<Item> & { looked: number }> {
   if (search === undefined) {
     const { items, more } = await read(after, count);
-    return { items, next: more ? items.at(-1)?.id : undefined };
+    return { items, next: more ? items.at(-1)?.id : undefined, looked: items.length };
   }
   const wanted = search.toLowerCase();
   const found: Item[] = [];
   let last = after;
-  for (let readCount = 0; readCount < itemsMax; readCount += stepMax) {
+  let looked = 0;
+  while (looked < itemsMax) {
     const { items, more } = await read(last, stepMax);
     for (const [index, item] of items.entries()) {
       last = item.id;
+      looked++;
       const texts = [item.id, item.name, item.slug ?? '', item.description ?? ''];
       if (texts.some((text) => text.toLowerCase().includes(wanted))) found.push(item);
-      if (found.length === count) return { items: found, next: more || index < items.length - 1 ? last : undefined };
+      if (found.length === count)
+        return { items: found, next: more || index < items.length - 1 ? last : undefined, looked };
     }
-    if (!more) return { items: found, next: undefined };
+    if (!more) return { items: found, next: undefined, looked };
   }
-  return { items: found, next: last };
+  return { items: found, next: last, looked };
 }

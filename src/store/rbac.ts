@@ -134,15 +134,16 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
     },
 
     /** A page in order of creation, after the permission with the id `after`; only matches of `search` if that is given. */
-    list(
+    async list(
       workspaceId: string,
       page: { after?: string | undefined; count: number; search?: string | undefined },
     ): Promise<PageOf<Permission>> {
-      return searchPages(page, async (after, count) => {
+      const { items, next } = await searchPages(page, async (after, count) => {
         const args = [after?.slice('perm_'.length) ?? '', count];
         const [replies, more] = (await scripts.run('permissions/list', workspaceId, args)) as [Reply[], 0 | 1];
         return { items: replies.map((reply) => permissionOf(fromNamed(reply))), more: more === 1 };
       });
+      return { items, next };
     },
 
     /** False when there is no such permission. */

@@ -13,6 +13,7 @@ import { openIdentities } from './identities.ts';
 import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
 import { Leasing, type LeasingSettings } from './leases/leasing.ts';
+import { openNamespaces } from './namespaces.ts';
 import type { StoreObserver } from './observer.ts';
 import { openOverrides } from './overrides.ts';
 import { openRbac } from './rbac.ts';
@@ -85,6 +86,7 @@ export async function openStore(options: StoreOptions) {
     apis: openApis(context),
     audit: openAudit(context),
     identities: openIdentities(context),
+    namespaces: openNamespaces(context),
     overrides: openOverrides(context),
     keys: openKeys(context),
     rootKeys,

@@ -61,8 +61,8 @@ async function importInto(workspaceId: string, text: string | Buffer, ...options
 }
 
 const keysIn = async (workspaceId: string) => {
-  const { apis } = await tollgate.store.apis.list(workspaceId, { count: 100 });
-  return apis.reduce((sum, { keyCount }) => sum + keyCount, 0);
+  const { items } = await tollgate.store.apis.list(workspaceId, { count: 100 });
+  return items.reduce((sum, { keyCount }) => sum + keyCount, 0);
 };
 
 const verify = async (key: string, rootKey: string) => {
@@ -533,8 +533,8 @@ describe('with a Redis of its own', () => {
     child.stdin.on('error', () => {});
     child.stdin.write(lines(600));
     await vi.waitFor(async () => {
-      const { apis } = await store.apis.list(workspaceId, { count: 1 });
-      expect(apis[0]!.keyCount).toBe(500);
+      const { items } = await store.apis.list(workspaceId, { count: 1 });
+      expect(items[0]!.keyCount).toBe(500);
     }, waiting);
     await redis.stop();
     child.stdin.end(lines(1000));

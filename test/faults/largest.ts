@@ -163,6 +163,11 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
   },
   'apis.createApi': { '': () => ({ name: 'a'.repeat(255) }) },
   'apis.getApi': { '': ({ apiId }) => ({ apiId }) },
+  'apis.listApis': {
+    '100 APIs': () => ({ limit: listed }),
+    'a search that finds nothing': () => ({ limit: listed, search: 'no such' }),
+  },
+  'ratelimits.listNamespaces': { 'a search that finds nothing': () => ({ limit: listed, search: 'no such' }) },
   'permissions.createPermission': {
     '': () => ({ slug: fresh(), name: 'p'.repeat(512), description: 'd'.repeat(512) }),
   },

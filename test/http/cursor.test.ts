@@ -19,6 +19,9 @@ beforeAll(async () => {
   lists.push(
     { operation: 'apis.listKeys', input: { apiId }, prefix: 'key_', length: 24 },
     { operation: 'apis.listKeys', input: { apiId, externalId: 'ada' }, prefix: 'key_', length: 24 },
+    { operation: 'apis.listApis', input: {}, prefix: 'api_', length: 16 },
+    { operation: 'apis.listApis', input: { order: 'desc', search: 'a' }, prefix: 'api_', length: 16 },
+    { operation: 'ratelimits.listNamespaces', input: {}, prefix: 'rlns_', length: 16 },
     { operation: 'identities.listIdentities', input: {}, prefix: 'id_', length: 16 },
     { operation: 'identities.listIdentities', input: { search: 'a' }, prefix: 'id_', length: 16 },
     { operation: 'permissions.listPermissions', input: {}, prefix: 'perm_', length: 16 },
@@ -65,7 +68,7 @@ test('a cursor with an id in another format is 400; one with an unknown id is ac
       '99999999999999999999999-1',
       '1-99999999999999999999999',
       ...(isStream ? [] : streams),
-      ...['key_', 'id_', 'perm_', 'role_', 'rlor_', 'root_', 'api_', 'x_', ''].flatMap((prefix) =>
+      ...['key_', 'id_', 'perm_', 'role_', 'rlor_', 'rlns_', 'root_', 'api_', 'x_', ''].flatMap((prefix) =>
         Array.from({ length: 30 }, (_, length) => length)
           .filter((length) => prefix !== list.prefix || length !== list.length)
           .map((length) => prefix + '1'.repeat(length)),

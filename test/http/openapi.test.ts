@@ -307,6 +307,8 @@ describe('real responses match the document', () => {
     await call('keys.getKey', { keyId });
     await call('keys.getKey', { keyId: plain.keyId });
     await call('keys.whoami', { key });
+    await call('apis.listApis', { limit: 1, order: 'desc' });
+    await call('ratelimits.listNamespaces', { search: 'nothing' });
     await call('apis.listKeys', { apiId, limit: 1 });
     await call('apis.listKeys', { apiId });
     await call('keys.updateCredits', { keyId, operation: 'increment', value: 5 });

@@ -24,6 +24,7 @@ test('every writing script waits for the disk, except verification, background w
   expect(others).toEqual([
     'decide',
     'leases/deactivate',
+    'namespaces/index',
     'rootKeys/authenticate',
     'sweep/count',
     'sweep/purge',

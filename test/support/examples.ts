@@ -133,6 +133,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: null,
     documented: ({ apiId }) => ({ apiId }),
   },
+  'apis.listApis': {
+    input: ({ name }) => ({ search: name, order: 'desc' }),
+    needs: ['api.read_api'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({ search: 'pay', order: 'desc', limit: 10 }),
+  },
   'permissions.createPermission': {
     input: () => ({ name: 'new', slug: freshName(), description: 'new' }),
     needs: ['rbac.create_permission'],
@@ -399,6 +406,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     elsewhere: 'namespace_not_found',
     changes: (_things, { overrideId }) => ['override', overrideId],
     documented: () => ({ namespace: emails, identifier: 'partner_*', limit: 500, duration: minute }),
+  },
+  'ratelimits.listNamespaces': {
+    input: ({ name }) => ({ search: name, order: 'desc' }),
+    needs: ['ratelimit.read_namespace'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({ order: 'asc', limit: 10 }),
   },
   'ratelimits.getOverride': {
     input: ({ namespaceId, name }) => ({ namespace: namespaceId, identifier: name }),

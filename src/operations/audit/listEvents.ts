@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { Cursor, Fields, PageSize } from '../schemas.ts';
+import { Cursor, Fields, Order, PageSize } from '../schemas.ts';
 
 export const listEvents = manages({
   name: 'audit.listEvents',
@@ -8,7 +8,7 @@ export const listEvents = manages({
   input: Fields({
     limit: Type.Optional(PageSize(100)),
     cursor: Type.Optional(Cursor),
-    order: Type.Optional(Type.Enum(['asc', 'desc'], { default: 'asc' })),
+    order: Type.Optional(Order),
   }),
   output: Type.Array(
     Type.Object({

@@ -1,0 +1,31 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import type { Order as OrderName } from '../../store/pages.ts';
+import { Cursor, Fields, Order, PageSize, Search } from '../schemas.ts';
+
+export const listApis = manages({
+  name: 'apis.listApis',
+  summary: 'List APIs in order of creation, optionally those whose id or name contains a string.',
+  input: Fields({
+    limit: Type.Optional(PageSize(100)),
+    cursor: Type.Optional(Cursor),
+    order: Type.Optional(Order),
+    search: Type.Optional(Search),
+  }),
+  output: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      name: Type.String(),
+      createdAt: Type.Integer(),
+      keyCount: Type.Integer({ description: 'Number of its keys, without deleted ones.' }),
+    }),
+  ),
+  needs: { api: ['read_api'] },
+  scope: () => '*',
+  // A cursor is valid only for the order it came from.
+  list: ({ order = 'asc' }) => `apis-${order}`,
+  listedIds: 'api',
+
+  handle: ({ limit = 100, order = 'asc', search }, { store, caller, after }) =>
+    store.apis.list(caller.workspaceId, { after, count: limit, order: order as OrderName, search }),
+});

@@ -1,0 +1,31 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import type { Order as OrderName } from '../../store/pages.ts';
+import { Cursor, Fields, Order, PageSize, Search } from '../schemas.ts';
+
+export const listNamespaces = manages({
+  name: 'ratelimits.listNamespaces',
+  alias: 'ratelimit.listNamespaces',
+  summary: 'List namespaces in order of creation, optionally those whose id or name contains a string.',
+  input: Fields({
+    limit: Type.Optional(PageSize(100)),
+    cursor: Type.Optional(Cursor),
+    order: Type.Optional(Order),
+    search: Type.Optional(Search),
+  }),
+  output: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      name: Type.String(),
+      createdAt: Type.Integer(),
+      overrideCount: Type.Integer(),
+    }),
+  ),
+  needs: { ratelimit: ['read_namespace'] },
+  scope: () => '*',
+  list: ({ order = 'asc' }) => `namespaces-${order}`,
+  listedIds: 'rlns',
+
+  handle: ({ limit = 100, order = 'asc', search }, { store, caller, after }) =>
+    store.namespaces.list(caller.workspaceId, { after, count: limit, order: order as OrderName, search }),
+});
