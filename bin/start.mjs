@@ -1,5 +1,14 @@
 // npm start: installs and builds what is missing, then becomes the server, so that signals reach it directly.
-import { prepare } from './prepare.mjs';
+import { readFileSync } from 'node:fs';
+import { fail, prepare } from './prepare.mjs';
+
+const [argument] = process.argv.slice(2);
+if (argument === '--version') {
+  console.log(JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version);
+  process.exit();
+}
+if (argument !== undefined)
+  fail(`npm start has no argument ${argument}, only --version. Settings are environment variables: docs/settings.md`);
 
 prepare({ needsRedis: () => !process.env.REDIS_URL });
 

@@ -129,7 +129,7 @@ export const settings = Object.values(table).map(({ variable, default: fallback,
  * Keeps a password in a mistyped URL out of the terminal and the log. The password may be anywhere before the last @, or in the
  * query. Of the text before the @, only a known scheme is printed, because it cannot be a part of the password.
  */
-const withoutCredentials = (text: string) =>
+export const withoutCredentials = (text: string) =>
   text.replace(/^((?:https?|rediss?(?:\+(?:cluster|sentinel))?):\/\/)?.*@/s, '$1…@').replace(/\?.*/s, '?…');
 
 /**

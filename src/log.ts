@@ -21,7 +21,13 @@ export function createLog({ logLevel }: Pick<Config, 'logLevel'>): Logger {
   let movedAt = 0;
 
   const log = pino(
-    { level: logLevel, base: null, serializers: { err } },
+    {
+      level: logLevel,
+      base: null,
+      serializers: { err },
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (level) => ({ level }) },
+    },
     {
       write(line) {
         if (waitingBytes === 0) movedAt = performance.now();

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { loadConfig, sharesMetrics, storeSettings, tlsSettings } from './config.ts';
+import { type Config, loadConfig, sharesMetrics, storeSettings, tlsSettings, withoutCredentials } from './config.ts';
 import { ApiError } from './errors.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, textOf } from './metrics.ts';
@@ -10,6 +10,7 @@ import { openReports, serve, serveMetrics, stopWaitMs } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 import { startSweeper } from './sweeper.ts';
+import { version } from './version.ts';
 import { startWorkers } from './workers.ts';
 
 /** Under npm one Ctrl-C arrives twice, from the terminal and from npm. Only a later signal counts as a second one. */
@@ -19,8 +20,11 @@ const urgentAfterMs = 1_000;
 const closers: (() => Promise<unknown>)[] = [];
 /** Makes load balancers stop sending requests, and waits DRAIN_MS. */
 let drain = async () => {};
+/** Logs the steps of stopping. A server that did not start prints its error only. */
+let logStep: (fields: object, step: string) => void = () => {};
 
 async function start() {
+  const startedAt = performance.now();
   const config = loadConfig();
   const log = createLog(config);
 
@@ -64,12 +68,26 @@ async function start() {
   const metricsServer = await serveMetrics(config, scrape);
   if (metricsServer) closers.unshift(() => metricsServer.close());
 
-  console.log(`Tollgate listens on ${urlOf(host, server.port, tlsSettings(config) && 'https')}`);
-  if (metricsServer) console.log(`Its metrics are at ${urlOf(config.metricsHost, metricsServer.port)}/metrics`);
-  else if (!sharesMetrics(config))
-    log.info(`/metrics is off, because other machines may reach ${host}. Set METRICS_PORT to serve it.`);
+  printPlaces(config, server.port, metricsServer?.port);
   if (config.firstRootKey === 'print') await createFirstRootKey(store, log);
+  log.info({ version, durationMs: msSince(startedAt) }, 'Ready.');
+  logStep = (fields, step) => log.info(fields, step);
 }
+
+/** Prints where the server, its documents, metrics and data are. */
+function printPlaces(config: Config, port: number, metricsPort: number | undefined) {
+  const { host, metricsHost, redisUrl, dataDir } = config;
+  const url = urlOf(host, port, tlsSettings(config) && 'https');
+  const metricsUrl = metricsPort === undefined ? url : urlOf(metricsHost, metricsPort);
+  const areServed = metricsPort !== undefined || sharesMetrics(config);
+  const off = `off, as other machines may reach ${host}. Set METRICS_PORT to serve them.`;
+  console.log(`Tollgate listens on ${url}`);
+  console.log(`API reference: ${url}/docs`);
+  console.log(`Metrics: ${areServed ? `${metricsUrl}/metrics` : off}`);
+  console.log(`Data: ${redisUrl ? `Redis at ${withoutCredentials(redisUrl)}` : dataDir}`);
+}
+
+const msSince = (startedAt: number) => Math.round(performance.now() - startedAt);
 
 const urlOf = (host: string, port: number, scheme = 'http') =>
   `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`;
@@ -92,12 +110,15 @@ const messageOf = (error: Error) => (error.constructor === Error ? error.message
 /** SIGTERM comes from a service manager and drains; after Ctrl-C a person waits. */
 async function stop(signal: NodeJS.Signals) {
   await started;
+  const startedAt = performance.now();
+  logStep({ signal }, 'Draining.');
   if (signal === 'SIGTERM') {
     clearTimeout(deadline);
     await drain();
     startDeadline();
   }
   for (const close of closers) await close();
+  logStep({ durationMs: msSince(startedAt) }, 'Stopped.');
 }
 
 let isStopping = false;

@@ -3,7 +3,9 @@
 
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import { type Outcome, outcomes } from './domain/verification.ts';
+import { dataVersion } from './store/layout.ts';
 import type { StoreObserver } from './store/observer.ts';
+import { version } from './version.ts';
 
 interface Value {
   value: number;
@@ -108,6 +110,8 @@ const histogram = (name: string, help: string, label: string, histograms: Iterab
   );
   return family('histogram', name, help, values);
 };
+
+const build: Value = { value: 1, labels: { version, node: process.versions.node, data_version: dataVersion } };
 
 const single = (value: number): Value[] => [{ value, labels: {} }];
 
@@ -225,6 +229,8 @@ export class Metrics {
 
   report(state: StoreState): Report {
     return [
+      // With `max` the value is 1 with any number of workers.
+      family('gauge', 'build_info', 'Version of Tollgate, of Node, and of the stored data. Always 1.', [build], 'max'),
       family('gauge', 'processes', 'Processes whose metrics are included.', single(1)),
       family(
         'counter',

@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { type Config, sharesMetrics, tlsSettings } from './config.ts';
 import { createId } from './domain/keyString.ts';
+import { CallLog } from './http/callLog.ts';
 import { createGateway, gatewayPath } from './http/gateway.ts';
 import { createPipeline } from './http/pipeline.ts';
 import { createMetricsHandler } from './http/probes.ts';
@@ -36,9 +37,11 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const { store, config, log, port, sharePort, metrics, scrape } = options;
   const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
   let stopping = false;
+  const callLog = new CallLog(log);
   const handler = createPipeline(operations, {
     store,
     log,
+    callLog,
     metaBytesMax,
     manageAtOnce,
     inFlightMax,
@@ -50,6 +53,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const gateway = createGateway({
     store,
     log,
+    callLog,
     metrics,
     keyHeader: config.gatewayKeyHeader,
     rootKey: config.gatewayRootKey,

@@ -14,6 +14,11 @@ interface SweeperOptions {
   onSwept?: (() => void) | undefined;
 }
 
+interface Failure {
+  workspaceId: string;
+  error: unknown;
+}
+
 export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { intervalMs, log, onSwept }: SweeperOptions) {
   let timer: NodeJS.Timeout | undefined;
   let stopped = false;
@@ -21,31 +26,38 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
 
   async function sweep() {
     try {
-      let isWhole = true;
+      const failures: Failure[] = [];
       const isCounting = performance.now() - countedAt >= countEveryMs;
       if (isCounting) countedAt = performance.now();
       for (const workspaceId of await store.workspaces.ids()) {
-        if (!(await sweepWorkspace(workspaceId, isCounting))) isWhole = false;
+        const failure = await sweepWorkspace(workspaceId, isCounting);
+        if (failure) failures.push(failure);
       }
-      if (isWhole && !stopped) onSwept?.();
+      if (stopped) return;
+      if (failures[0]) logFailure(failures[0], failures.length);
+      else onSwept?.();
     } catch (error) {
       if (!stopped) log.error(error, 'A sweep failed. It will be repeated.');
     }
   }
 
-  /** Returns whether every step succeeded. A failure does not affect other workspaces. */
-  async function sweepWorkspace(workspaceId: string, isCounting: boolean): Promise<boolean> {
-    let isOk = true;
+  /** One line for all workspaces, as an outage of Redis fails all of them. */
+  function logFailure({ workspaceId, error }: Failure, workspaces: number) {
+    log.error({ err: error, workspaces }, `The sweep of ${workspaceId} failed. It will be repeated.`);
+  }
+
+  /** Returns the first failure. It affects neither the other steps nor other workspaces. */
+  async function sweepWorkspace(workspaceId: string, isCounting: boolean): Promise<Failure | undefined> {
+    let failure: Failure | undefined;
     const steps = [store.sweep.refill, store.sweep.purge, ...(isCounting ? [store.sweep.count] : [])];
     for (const step of steps) {
       try {
         while (!stopped && (await step(workspaceId)) === true) await new Promise((resolve) => setImmediate(resolve));
       } catch (error) {
-        isOk = false;
-        if (!stopped) log.error(error, `The sweep of ${workspaceId} failed. It will be repeated.`);
+        failure ??= { workspaceId, error };
       }
     }
-    return isOk;
+    return failure;
   }
 
   let running = Promise.resolve();

@@ -42,9 +42,10 @@ describe('dependencies point one way', () => {
     input: ['domain', 'errors'],
     operation: ['store', 'domain', 'errors'],
     operations: ['operation', 'store', 'domain', 'errors'],
-    http: ['operations', 'operation', 'input', 'metrics', 'store', 'domain', 'errors'],
-    metrics: ['store', 'domain'],
+    http: ['operations', 'operation', 'input', 'metrics', 'store', 'domain', 'errors', 'version'],
+    metrics: ['store', 'domain', 'version'],
     channel: [],
+    version: [],
     config: ['domain'],
   };
   const wiring = ['main', 'serve', 'worker', 'workers', 'cli'];

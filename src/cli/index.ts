@@ -5,6 +5,7 @@ import { Command } from 'commander';
 import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { embeddedUrlIfRunning, startEmbedded } from '../store/embedded.ts';
 import { openStore, type Store } from '../store/store.ts';
+import { version } from '../version.ts';
 import type { CommandResult } from './result.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
 import { createWorkspace, listWorkspaces } from './workspaces.ts';
@@ -67,7 +68,10 @@ function messageOf(error: NodeJS.ErrnoException): string {
   return isBug ? error.stack! : error.message;
 }
 
-const program = new Command('tollgate').description('Self-hosted API keys.').showHelpAfterError('Add --help for help.');
+const program = new Command('tollgate')
+  .description('Self-hosted API keys.')
+  .version(version, '-V, --version', 'print the version')
+  .showHelpAfterError('Add --help for help.');
 
 program
   .command('serve')

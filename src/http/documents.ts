@@ -1,14 +1,11 @@
 // The documents that are served with GET and without a root key.
 
-import { readFileSync } from 'node:fs';
 import { errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
+import { version } from '../version.ts';
 import { docs } from './docs.ts';
 import type { Request, Response } from './message.ts';
 import { openApi } from './openapi.ts';
-
-// The path is the same from src/http and dist/http.
-const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
 
 const errorDocuments = errorCatalogue.map(
   ({ code, status, title, meaning }) =>
@@ -21,13 +18,20 @@ const errorDocuments = errorCatalogue.map(
     ] as const,
 );
 
+/** Temporary, as the page behind it may become another. */
+const toDocs: Response = {
+  ...ok('text/plain; charset=utf-8', 'The API reference is at /docs.\n'),
+  status: 302,
+  headers: [['Location', '/docs']],
+};
+
 function ok(contentType: string, body: string): Response {
   return { status: 200, contentType, headers: [], body };
 }
 
 /** Returns a function that returns the document of a path, for any method; undefined if there is none. */
 export function createDocuments(operations: readonly AnyOperation[]): (request: Request) => Response | undefined {
-  const documents = new Map<string, Response>([...errorDocuments, ...docs]);
+  const documents = new Map<string, Response>([['/', toDocs], ...errorDocuments, ...docs]);
   // Made by the first request, as it would delay the start.
   let reference: Response | undefined;
   return ({ path, requestId }) => {

@@ -49,6 +49,8 @@ const keyCharactersMax = 512;
 export interface GatewayOptions {
   store: Store;
   log: Logger;
+  /** See PipelineOptions. */
+  callLog?: CallLog;
   metrics?: Metrics;
   /** The header with the key: after `Bearer` in Authorization; in any other header the whole value. */
   keyHeader: string;
@@ -97,11 +99,12 @@ class Gateway {
   readonly #metaHeaders: readonly string[];
   readonly #checkInput = compileInput(verifyKey.input);
 
-  constructor({ store, log, metrics = new Metrics(), keyHeader, rootKey, meta }: GatewayOptions) {
+  constructor({ store, log, callLog = new CallLog(log), metrics = new Metrics(), ...settings }: GatewayOptions) {
+    const { keyHeader, rootKey, meta } = settings;
     this.#store = store;
     this.#metrics = metrics;
     this.#calls = metrics.callsOf('gateway.check');
-    this.#callLog = new CallLog(log);
+    this.#callLog = callLog;
     this.#keyHeader = keyHeader;
     this.#isBearer = keyHeader.toLowerCase() === 'authorization';
     this.#rootKey = rootKey === '' ? undefined : this.#rootKeys.read(rootKey);

@@ -31,6 +31,8 @@ import { RootKeyReader } from './rootKey.ts';
 interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
   store: Store;
   log: Logger;
+  /** Shared with the gateway check, so that both together log an outage in one line a second. */
+  callLog?: CallLog;
   metaBytesMax: number;
   /** Management requests of a workspace that run at once. */
   manageAtOnce?: number;
@@ -103,11 +105,12 @@ class Pipeline {
   readonly #pause = serialize();
 
   constructor(operations: readonly AnyOperation[], options: PipelineOptions) {
-    const { store, log, metaBytesMax, metrics = new Metrics(), isStopping = () => false, scrape } = options;
+    const { store, log, callLog = new CallLog(log), metaBytesMax, metrics = new Metrics() } = options;
+    const { isStopping = () => false, scrape } = options;
     this.#store = store;
     this.#limits = { metaBytesMax };
     this.#log = log;
-    this.#callLog = new CallLog(log);
+    this.#callLog = callLog;
     this.#metrics = metrics;
     this.#routes = createRoutes(operations, metrics);
     this.#documents = createDocuments(operations);
@@ -288,8 +291,10 @@ class Pipeline {
       ...(error && error.status >= 500 && { cause: causeOf(error) }),
       durationMs: Math.round((performance.now() - startedAt) * 1000) / 1000,
     };
-    if (caller || !error) this.#log[level](line);
-    else this.#callLog.write(kindOf(error, operation), level, line);
+    // While Redis is away, every request of a known caller fails too.
+    const isBounded = error && (!caller || error.status === 503);
+    if (isBounded) this.#callLog.write(kindOf(error, operation), level, line);
+    else this.#log[level](line);
   }
 }
 
@@ -321,7 +326,7 @@ function createLimiters({ manageAtOnce = 8, inFlightMax = 4096, turnWaitMs: wait
 
 type Managing = Extract<AnyOperation, { kind: 'manages' }>;
 
-/** The kind of a log line without a known caller. Bugs have one for each operation, because their causes differ. */
+/** The kind of a bounded log line. Bugs have one for each operation, because their causes differ. */
 const kindOf = ({ status, code }: ApiError, { name }: AnyOperation) =>
   status < 500 ? 'unknown caller' : code === 'internal' ? `${code} ${name}` : code;
 

@@ -1,6 +1,7 @@
 // The command line as a process, on a data directory of its own.
+import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -42,6 +43,14 @@ afterAll(async () => {
   await store.close();
   await redis.stop();
   rmSync(dataDir, { recursive: true });
+});
+
+test('--version prints the version of package.json, also for npm start', async () => {
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
+  expect(await run(['--version'])).toMatchObject({ code: 0, out: `${version}\n`, err: '' });
+  const start = (...words: string[]) => spawnSync(process.execPath, ['bin/start.mjs', ...words], { encoding: 'utf8' });
+  expect(start('--version')).toMatchObject({ status: 0, stdout: `${version}\n`, stderr: '' });
+  expect(start('--port=1')).toMatchObject({ status: 1, stderr: expect.stringContaining('no argument --port=1') });
 });
 
 test('workspace create creates a workspace that workspace list prints', async () => {

@@ -32,6 +32,13 @@ describe('the pages of /docs', () => {
     expect(await response.text()).not.toMatch(/https?:/);
   });
 
+  test('/ redirects to it', async () => {
+    const response = await fetch(url, { redirect: 'manual' });
+    expect([response.status, response.headers.get('location')]).toEqual([302, '/docs']);
+    expect((await fetch(url)).url).toBe(`${url}/docs`);
+    expect((await fetch(url, { method: 'POST' })).status).toBe(405);
+  });
+
   test('/docs/ redirects to it', async () => {
     const response = await fetch(`${url}/docs/`, { redirect: 'manual' });
     expect([response.status, response.headers.get('location')]).toEqual([308, '/docs']);

@@ -213,6 +213,34 @@ test('while Redis is unavailable there is one line a second, of operations and o
     expect(await flood(server, 60, '/v2/gateway/check', bearer)).toEqual({ 503: 60 });
   });
   redis.signal('SIGCONT');
-  // Operations and the gateway check have a line each.
-  await vi.waitFor(() => expect(countLines(server, 503, 2 * seconds + 2)).toBe(180), waiting);
+  await vi.waitFor(() => expect(countLines(server, 503, seconds)).toBe(180), waiting);
+});
+
+test('while Redis refuses writes, changes of known callers are one line a second too', async () => {
+  const server = start('pipe');
+  expect(await getApi(server, 1)).toEqual({ 404: 1 });
+  spawnSync('redis-cli', ['-s', redis.socket, 'replicaof', '127.0.0.1', '1']);
+  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+  const [, seconds] = await timed(async () =>
+    expect(await flood(server, 500, '/v2/apis.createApi', headers, '{"name":"refused"}')).toEqual({ 503: 500 }),
+  );
+  spawnSync('redis-cli', ['-s', redis.socket, 'replicaof', 'no', 'one']);
+  await vi.waitFor(() => expect(countLines(server, 503, seconds)).toBe(500), waiting);
+  expect(linesOf(server.err).find(({ status }) => status === 503)).toMatchObject({
+    rootKeyId: expect.stringMatching(/^root_/),
+  });
+});
+
+test('lines have the time in ISO 8601 and the name of the level, and report when the server is ready, draining and stopped', async () => {
+  const server = start('pipe');
+  await addressOf(server);
+  expect(await server.stop()).toBe(0);
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
+  const time = expect.stringMatching(/^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  const durationMs = expect.any(Number);
+  expect(linesOf(server.err)).toEqual([
+    { level: 'info', time, msg: 'Ready.', version, durationMs },
+    { level: 'info', time, msg: 'Draining.', signal: 'SIGTERM' },
+    { level: 'info', time, msg: 'Stopped.', durationMs },
+  ]);
 });

@@ -2,6 +2,7 @@
 // and no caller can create a label.
 
 import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
@@ -9,6 +10,7 @@ import { createKeyString, createRootKeyString, digestOf } from '../../src/domain
 import { outcomes } from '../../src/domain/verification.ts';
 import { errorCatalogue } from '../../src/errors.ts';
 import { operations } from '../../src/operations/index.ts';
+import { dataVersion } from '../../src/store/layout.ts';
 import { scriptNames } from '../../src/store/luaSource.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore } from '../../src/store/store.ts';
@@ -18,6 +20,7 @@ import { build, openRedisProcess, type Server, startServer } from '../support/pr
 
 const waiting = { timeout: 30_000, interval: 20 };
 const timeoutMs = 1000;
+const { version: packageVersion } = JSON.parse(readFileSync('package.json', 'utf8'));
 
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
 let rootKey: string;
@@ -231,6 +234,9 @@ test('no request adds a label, and no secret is in the metrics', async () => {
     script: scriptNames,
     queue: ['refill', 'purge'],
     by: ['identifier', 'tag'],
+    version: [packageVersion],
+    node: [process.versions.node],
+    data_version: [`${dataVersion}`],
   };
   for (const { name, labels } of series.filter((each) => each.name.startsWith('tollgate_'))) {
     for (const [label, value] of Object.entries(labels)) {
@@ -311,6 +317,10 @@ test('several processes have one sum, and a killed one does not reduce it', asyn
   expect(first.of('request_duration_seconds_count', { operation: 'keys.verifyKey' })).toBe(60);
   expect(first.of('batch_size_sum')).toBe(60);
   expect([first.of('processes'), first.of('redis_up'), first.of('worker_restarts_total')]).toEqual([3, 1, 0]);
+  const build = { version: packageVersion, node: process.versions.node, data_version: `${dataVersion}` };
+  expect(first.series.filter(({ name }) => name === 'tollgate_build_info')).toMatchObject([
+    { labels: build, value: 1 },
+  ]);
 
   const [killed] = workersOf(server);
   process.kill(killed!, 'SIGKILL');
@@ -360,9 +370,9 @@ test.each(['1', '2'])('many concurrent scrapes compute the text once a second, W
   expect((await scrape(server)).of('verifications_total')).toBe(10);
 });
 
-test('no metrics on a port that other machines may reach, and the log has the reason', async () => {
-  const server = await start({ HOST: '0.0.0.0', LOG_LEVEL: 'info' });
+test('no metrics on a port that other machines may reach, and the start prints the reason', async () => {
+  const server = await start({ HOST: '0.0.0.0' });
   const { port } = new URL(server.url);
   expect((await fetch(`http://127.0.0.1:${port}/metrics`)).status).toBe(404);
-  await vi.waitFor(() => expect(server.err).toContain('Set METRICS_PORT to serve it'), waiting);
+  await server.prints(/^Metrics: off, .* Set METRICS_PORT to serve them\.$/m);
 });

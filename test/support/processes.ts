@@ -119,7 +119,7 @@ export async function startServer(settings: Record<string, string>): Promise<Ser
   const server = runServer(settings);
   atEnd(() => server.stop());
   const url = await addressOf(server);
-  const metricsUrl = settings.METRICS_PORT ? (await server.prints(/metrics are at (\S+)\n/))[1] : undefined;
+  const metricsUrl = settings.METRICS_PORT ? (await server.prints(/^Metrics: (http\S+)\n/m))[1] : undefined;
   const firstRootKey = () => firstRootKeyOf(server);
   return Object.assign(server, { url, port: Number(new URL(url).port), metricsUrl, firstRootKey });
 }
