@@ -20,6 +20,7 @@ import {
   readVerified,
   type Verified,
 } from './decideReply.ts';
+import { RepeatedVerification, subjectOf } from './leases/decisions.ts';
 import type { LeasedRequest, LeaseOptions, Tally } from './leases/leases.ts';
 import type { Leasing } from './leases/leasing.ts';
 import type { StoreObserver } from './observer.ts';
@@ -110,14 +111,6 @@ type AllWeighed<Names> = Record<Exclude<ListName, Names>, never>;
 const weightOf = ({ query, ratelimits, tags }: VerifyRequest & AllWeighed<'query' | 'ratelimits' | 'tags'>): number =>
   1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
 
-/** What a verification charges to each limit of its answer. */
-const costsOf = ({ ratelimits, snapshot }: Verified, request: VerifyRequest): number[] =>
-  ratelimits.map(({ of, index }) => {
-    if (of === 'request') return request.ratelimits![index]!.cost;
-    const { name } = (of === 'key' ? snapshot!.keyLimits : snapshot!.identityLimits)[index]!;
-    return request.ratelimits?.find((limit) => limit.name === name && limit.limit === undefined)?.cost ?? 1;
-  });
-
 export class Decider {
   readonly #options: DecideOptions;
   readonly #bounds: string;
@@ -152,7 +145,8 @@ export class Decider {
   verify(rootKey: PresentedRootKey, request: VerifyRequest): Promise<Verified> {
     const { digest, cost } = request;
     const text = requestText(request);
-    const leased = { workspaceId: rootKey.workspaceId, rootDigest: rootKey.digestText, digest, cost, text };
+    const { workspaceId, digestText: rootDigest } = rootKey;
+    const leased: LeasedRequest<Verified> = { workspaceId, rootDigest, about: digest, cost, text };
     const verified = this.leasing.leases.decide(leased);
     if (!verified) return this.#verifyAtRedis(rootKey, request, leased, 1);
     this.#options.observe?.decided();
@@ -163,7 +157,7 @@ export class Decider {
   #verifyAtRedis(
     rootKey: PresentedRootKey,
     request: VerifyRequest,
-    leased: LeasedRequest,
+    leased: LeasedRequest<Verified>,
     attempt: number,
   ): Promise<Verified> {
     const { workspaceId } = rootKey;
@@ -179,7 +173,7 @@ export class Decider {
         const verification = grant ? grant.verification : answer;
         const verified = readVerified(verification);
         if ('reason' in verified) {
-          if (ask) leases.lost(ask);
+          if (ask) leases.lost(ask, subjectOf(leased));
           if (verified.reason !== 'leased') return reject(this.#errorOf(verified, rootKey, request));
           return resolve(this.#verifyAfterRecall(rootKey, request, leased, verified.detail, attempt));
         }
@@ -187,7 +181,10 @@ export class Decider {
         if (!isAccepted) this.#options.accepted.note(rootKey, true);
         const finish = (snapshot: SnapshotText | undefined) => {
           verified.snapshot = snapshot;
-          if (ask && grant) leases.granted(ask, grant.units, grant.term, verified, costsOf(verified, request));
+          if (ask && grant) {
+            const { units, term } = grant;
+            leases.granted(ask, units, term, new RepeatedVerification(verified, leased, request.ratelimits, units > 0));
+          }
           resolve(verified);
         };
         const snapshot = this.#snapshotOf(rootKey, digest, verification, verified, cached, snapshots);
@@ -195,7 +192,7 @@ export class Decider {
         else finish(snapshot);
       };
       const fail = (error: unknown) => {
-        if (ask) leases.lost(ask);
+        if (ask) leases.lost(ask, subjectOf(leased));
         reject(error);
       };
       const values = { digest, cost, cached: cached?.version ?? noVersion, request: leased.text };
@@ -217,12 +214,12 @@ export class Decider {
   async #verifyAfterRecall(
     rootKey: PresentedRootKey,
     request: VerifyRequest,
-    leased: LeasedRequest,
+    leased: LeasedRequest<Verified>,
     leases: string,
     attempt: number,
   ): Promise<Verified> {
     if (attempt === attemptsMax) throw storeError(new Error('The leases of a key changed again and again'));
-    const { workspaceId, digest } = leased;
+    const { workspaceId, about: digest } = leased;
     const id = workspaceId + digest;
     // One recall of a key at a time: the others wait for it.
     let recall = this.#recalls.get(id);

@@ -285,9 +285,8 @@ export const leaseItem = struct({
 });
 /** The beginning of a settle item: its number, which grows with every settlement of the session, and that of the tallies that follow. */
 export const settleItem = struct({ settlement: uint(6), tallies: uint(1) });
-/** What a session decided by itself about one key since its last settlement. */
+/** What a session decided by itself by one lease since its last settlement. */
 export const tally = struct({
-  digest: bytes(32),
   /** The number of a lease of units that is returned; 0 if none is. */
   number: uint(6),
   /** How often `outcome` was decided. */
@@ -295,14 +294,20 @@ export const tally = struct({
   outcome: uint(1),
   /** All decisions by the returned lease. */
   used: uint(2),
-  /** Credits of each decision. */
-  cost: uint(7),
   /** Milliseconds since the last one. */
   age: uint(4),
+  /** TALLIED_KEY. */
+  subject: text(2),
+});
+/** The key that was verified. */
+export const talliedKey = struct({
+  digest: bytes(32),
+  /** Credits of each decision. */
+  cost: uint(7),
   /** Of the identity that the key had then; '' for none. */
   externalId: text(1),
   /** As in VERIFY_ITEM. */
-  request: text(2),
+  request: rest,
 });
 /** Leases of a key or its identity that count as spent, because their sessions did not return them: those of a `leased` refusal. */
 export const forgetItem = struct({ digest: bytes(32), leases: rest });
@@ -425,6 +430,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   LEASE_ITEM: { of: leaseItem },
   SETTLE_ITEM: { of: settleItem },
   TALLY: { of: tally },
+  TALLIED_KEY: { of: talliedKey },
   FORGET_ITEM: { of: forgetItem },
   LEASE_SESSION: { of: leaseSession },
   GRANTED: { of: granted },

@@ -25,15 +25,15 @@ afterEach(() => {
 const requestOf = (name: string, text = ''): LeasedRequest => ({
   workspaceId: 'ws',
   rootDigest: 'root',
-  digest: name.padStart(32, '0'),
+  about: name,
   cost: 1,
   text: Buffer.from(text),
 });
-const verified = { outcome: 'VALID', snapshot: undefined, credits: undefined, ratelimits: [], atMs: 0 } as const;
+const decision = { outcome: 1, subject: Buffer.alloc(0), again: () => true };
 
 test('a quarter of a term settles the decisions of all keys, however many they are', async () => {
   const requests = Array.from({ length: 300 }, (_, index) => requestOf(`${index}`));
-  for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, { ...verified, ratelimits: [] }, []);
+  for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, decision);
   for (let turn = 1; turn <= 4; turn++) {
     for (const request of requests) expect(leases.decide(request) ?? leases.decide(request)).toBeDefined();
     await vi.advanceTimersByTimeAsync(termMs / 4);

@@ -263,16 +263,13 @@ local function count_for_api(hour, count, outcome, spent)
   if spent > 0 then add_total(record, 's' .. field, spent) end
 end
 
--- Counts what a session decided by itself about one key, and gives back what it did not use of a lease. `position` is that of a
--- TALLY; returns the position after it.
-local function settle_tally(position)
-  local digest, number, count, outcome, used, cost, age, external_id, request
-  digest, number, count, outcome, used, cost, age, external_id, request, position =
-    struct.unpack(TALLY, call_items, position)
+-- Counts what a session decided by itself about one key, and gives back what it did not use of a lease. `subject` is a TALLIED_KEY.
+local function settle_verifications(number, count, outcome, used, age, subject)
+  local digest, cost, external_id, fields = struct.unpack(TALLIED_KEY, subject)
   local is_live = read_key(digest, true)
-  if not is_live and redis.call('EXISTS', key_name) == 0 then return position end
+  if not is_live and redis.call('EXISTS', key_name) == 0 then return end
 
-  request = request ~= '' and request_of(request)
+  local request = fields <= #subject and request_of(string.sub(subject, fields))
   local spent = outcome == VALID and key_flags.limited and count * cost or 0
   local tags = count > 0 and request and request.tags and counted_tags(request.tags, key_api8)
   local used_at = call_now - age
@@ -284,7 +281,6 @@ local function settle_tally(position)
   end
   if tags then count_tags(tags, key24(), external_id, outcome, spent, count) end
   if count > 0 then count_for_api(hour, count, outcome, spent) end
-  return position
 end
 
 -- Settles the tallies of a session, once: a settlement that is sent again changes nothing.
@@ -295,7 +291,9 @@ local function settle(position)
   if settlement > session_settled then
     session_settled = settlement
     for _ = 1, tallies do
-      position = settle_tally(position)
+      local number, count, outcome, used, age, subject
+      number, count, outcome, used, age, subject, position = struct.unpack(TALLY, call_items, position)
+      settle_verifications(number, count, outcome, used, age, subject)
     end
     add_work(8 * tallies)
   end

@@ -7,8 +7,8 @@
 //   grant    lua/include/decide/lease.lua decides it as any other, charges units for more of it in advance, and answers how many
 //            and for how long (`granted`). A decision that charges nothing (a key without limits and credits, or a refusal) is
 //            leased without units.
-//   decide   The same request (root key, key, cost and text) is decided here (`decide`) until the lease ends or its units are
-//            used. What was decided is tallied. When a quarter is left, one request asks for the next lease.
+//   decide   The same request is decided here (`decide`) until the lease ends or its units are used. What was decided is tallied.
+//            When a quarter is left, one request asks for the next lease.
 //   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used (`settle`).
 //   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back (`recall`):
 //            they end at once, also those whose grant is on its way, and the recall is answered when they are settled.
@@ -16,8 +16,6 @@
 // A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended here
 // before a change, which waits for the term after it was made, is answered.
 
-import { outcomes } from '../../domain/verification.ts';
-import type { Verified } from '../decideReply.ts';
 import type { tally as tallyStruct } from '../layout.ts';
 import type { Written } from '../struct.ts';
 
@@ -44,14 +42,28 @@ export interface LeaseObserver {
   returned(units: number): void;
 }
 
-/** What is leased: a request of a caller about a key. */
-export interface LeasedRequest {
+/** A request of a caller that may be leased. `Answer` is what it is answered with. */
+export interface LeasedRequest<Answer = unknown> {
   workspaceId: string;
   rootDigest: string;
-  digest: string;
+  /** What it is about: the digest of a key. */
+  about: string;
+  /** Credits. */
   cost: number;
-  /** As in VERIFY_ITEM. */
+  /** The rest of the request, as in VERIFY_ITEM. */
   text: Buffer;
+  /** Never set: only for the compiler. */
+  readonly answer?: Answer;
+}
+
+/** A decision that a lease repeats (src/store/leases/decisions.ts). */
+export interface Decision<Answer> {
+  /** As in TALLY; 0 for one that is not counted. */
+  readonly outcome: number;
+  /** As in TALLY. */
+  readonly subject: Buffer;
+  /** The answer after `times` repetitions, `elapsedMs` after the decision. */
+  again(times: number, elapsedMs: number): Answer;
 }
 
 /** A lease that was asked for, until its answer. */
@@ -85,22 +97,20 @@ interface Lease {
   count: number;
   usedAt: number;
   grantedAt: number;
-  verified: Verified;
-  /** What a decision charges to each limit. */
-  costs: readonly number[];
+  decision: Decision<unknown>;
 }
 
 /** The leases of this process in a workspace. */
 class Holder {
   readonly workspaceId: string;
-  readonly byDigest = new Map<string, Lease[]>();
+  readonly byAbout = new Map<string, Lease[]>();
   readonly asks = new Map<number, PendingAsk>();
   /** Tallies that wait for a settlement. */
   tallies: Tally[] = [];
   /** A settlement that is on its way, or that has to be sent again. */
   sending: { settlement: number; tallies: Tally[] } | undefined;
   settling: Promise<void> | undefined;
-  /** By the digest of a key that was decided often by its last lease: how many units to ask for next, and until when that holds. */
+  /** By what was decided often by its last lease: how many units to ask for next, and until when that holds. */
   readonly hot = new Map<string, { wanted: number; until: number }>();
   /** Of the last decision by a lease, or grant. */
   usedAt = 0;
@@ -111,7 +121,7 @@ class Holder {
   }
 
   get isEmpty(): boolean {
-    return this.byDigest.size + this.asks.size + this.tallies.length + this.hot.size === 0 && !this.sending;
+    return this.byAbout.size + this.asks.size + this.tallies.length + this.hot.size === 0 && !this.sending;
   }
 }
 
@@ -125,8 +135,7 @@ const textMax = 1024;
 const settlementsPerTerm = 4;
 /** A process without leases leaves the registry of a workspace after this many terms. */
 const idleTerms = 10;
-const none = Buffer.alloc(0);
-/** Counters of how often requests were decided in this term, by the last bits of the key's digest. */
+/** Counters of how often requests were decided in this term, by a hash of what they are about. */
 const heatSize = 65_536;
 /** A lease is renewed when this part of its term or of its units is left. */
 const renewedPart = 0.25;
@@ -148,7 +157,7 @@ export class Leases {
   }
 
   /** Decides a request by a lease; undefined when there is none. */
-  decide(request: LeasedRequest): Verified | undefined {
+  decide<Answer>(request: LeasedRequest<Answer>): Answer | undefined {
     const holder = this.#holders.get(request.workspaceId);
     const lease = holder && find(holder, request);
     if (!lease) return undefined;
@@ -167,7 +176,8 @@ export class Leases {
     lease.count++;
     lease.usedAt = now;
     holder.usedAt = now;
-    return again(lease, now);
+    const elapsedMs = Math.max(0, Math.floor(now - lease.grantedAt));
+    return lease.decision.again(lease.decided, elapsedMs) as Answer;
   }
 
   /** What to ask for with this request, which is sent to Redis; undefined for nothing. */
@@ -176,8 +186,8 @@ export class Leases {
     if (this.#options.termMs === 0) return undefined;
     const known = this.#holders.get(request.workspaceId);
     const renewed = known && find(known, request);
-    const hot = known?.hot.get(request.digest);
-    const decided = this.#decidedInTerm(request.digest, now);
+    const hot = known?.hot.get(request.about);
+    const decided = this.#decidedInTerm(request.about, now);
     if (decided < this.#options.after && !hot && !renewed?.isRenewing) return undefined;
     if (this.#held >= leasesMax || request.text.length > textMax || !this.#options.mayAsk()) return undefined;
     const holder = this.#holderOf(request.workspaceId);
@@ -195,7 +205,7 @@ export class Leases {
   }
 
   /** Takes the answer to an ask: a lease of `units` (0 for one without) for `term` ms, or none (`term` 0). */
-  granted(ask: Ask, units: number, term: number, verified: Verified, costs: readonly number[]) {
+  granted(ask: Ask, units: number, term: number, decision: Decision<unknown>) {
     const { request, askedAt, isRecalled, number, wanted } = ask as PendingAsk;
     const holder = this.#holderOf(request.workspaceId);
     const lease = {
@@ -211,15 +221,14 @@ export class Leases {
       count: 0,
       usedAt: askedAt,
       grantedAt: this.#options.nowMs(),
-      verified,
-      costs,
+      decision,
     };
     if (term > 0 && !isRecalled) {
       const renewed = find(holder, request);
       if (renewed) this.#end(holder, renewed);
-      const others = holder.byDigest.get(request.digest);
+      const others = holder.byAbout.get(request.about);
       if (others) others.push(lease);
-      else holder.byDigest.set(request.digest, [lease]);
+      else holder.byAbout.set(request.about, [lease]);
       this.#held++;
       this.#options.observe?.granted(units);
     } else if (units > 0) {
@@ -229,21 +238,10 @@ export class Leases {
     this.finished(ask);
   }
 
-  /** The answer to an ask is lost: a lease of units that was granted is returned. */
-  lost(ask: Ask) {
+  /** The answer to an ask is lost: a lease of units that was granted is returned. `subject` as in TALLY. */
+  lost(ask: Ask, subject: Buffer) {
     const { request, number } = ask as PendingAsk;
-    const { digest, cost, text } = request;
-    this.#holderOf(request.workspaceId).tallies.push({
-      digest,
-      number,
-      count: 0,
-      outcome: 1,
-      used: 0,
-      cost,
-      age: 0,
-      externalId: none,
-      request: text,
-    });
+    this.#holderOf(request.workspaceId).tallies.push({ number, count: 0, outcome: 1, used: 0, age: 0, subject });
     this.finished(ask);
   }
 
@@ -268,7 +266,7 @@ export class Leases {
   async #recall(holder: Holder, numbers: ReadonlySet<number> | undefined): Promise<void> {
     const asks = [...holder.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
     for (const ask of asks) ask.isRecalled = true;
-    for (const lease of [...holder.byDigest.values()].flat()) {
+    for (const lease of [...holder.byAbout.values()].flat()) {
       if (numbers?.has(lease.number) ?? true) this.#end(holder, lease);
     }
     await Promise.all(asks.map(({ done }) => done));
@@ -289,13 +287,13 @@ export class Leases {
     await Promise.all([...this.#holders.values()].map((holder) => this.#leave(holder)));
   }
 
-  /** How often keys like this one were decided in this term, this time included. */
-  #decidedInTerm(digest: string, now: number): number {
+  /** How often this and what has the same hash was decided in this term, this time included. */
+  #decidedInTerm(about: string, now: number): number {
     if (now - this.#heatSince >= this.#options.termMs) {
       this.#heat.fill(0);
       this.#heatSince = now;
     }
-    const at = (digest.charCodeAt(30) << 8) | digest.charCodeAt(31);
+    const at = hashOf(about) & (heatSize - 1);
     return this.#heat[at]! < 255 ? ++this.#heat[at]! : 255;
   }
 
@@ -310,13 +308,13 @@ export class Leases {
 
   /** Ends a lease: what it decided is tallied, and the units that it did not use are returned. */
   #end(holder: Holder, lease: Lease) {
-    const { digest } = lease.request;
-    const others = holder.byDigest.get(digest)!.filter((other) => other !== lease);
-    if (others.length > 0) holder.byDigest.set(digest, others);
-    else holder.byDigest.delete(digest);
+    const { about } = lease.request;
+    const others = holder.byAbout.get(about)!.filter((other) => other !== lease);
+    if (others.length > 0) holder.byAbout.set(about, others);
+    else holder.byAbout.delete(about);
     this.#held--;
     if (lease.decided >= this.#options.after) {
-      holder.hot.set(digest, { wanted: wantedNext(lease), until: this.#options.nowMs() + 2 * this.#options.termMs });
+      holder.hot.set(about, { wanted: wantedNext(lease), until: this.#options.nowMs() + 2 * this.#options.termMs });
     }
     this.#return(holder, lease);
   }
@@ -330,26 +328,13 @@ export class Leases {
 
   /** Takes what a lease decided since the last settlement, and its return (`number`, or 0); undefined when there is nothing to settle. */
   #tallyOf(lease: Lease, number: number): Tally | undefined {
-    const { request, count, decided, usedAt, verified } = lease;
-    const outcome = outcomes.indexOf(verified.outcome) + 1;
-    // There is no key to count for.
-    const isCounted = verified.outcome !== 'NOT_FOUND' && count > 0;
+    const { count, decided, usedAt, decision } = lease;
+    const isCounted = decision.outcome > 0 && count > 0;
     if (!isCounted && number === 0) return undefined;
     lease.count = 0;
     const age = Math.min(Math.max(Math.round(this.#options.nowMs() - usedAt), 0), 2 ** 32 - 1);
-    const { digest, cost, text } = request;
-    const externalId = Buffer.from(verified.snapshot?.externalId ?? '');
-    return {
-      digest,
-      number,
-      count: isCounted ? count : 0,
-      outcome,
-      used: number > 0 ? decided : 0,
-      cost,
-      age,
-      externalId,
-      request: text,
-    };
+    const { outcome, subject } = decision;
+    return { number, count: isCounted ? count : 0, outcome, used: number > 0 ? decided : 0, age, subject };
   }
 
   /** Sends what waits to be settled. Rejects when it is not known whether Redis counted it: then the same is sent again later. */
@@ -371,7 +356,7 @@ export class Leases {
 
   /** Takes what all leases decided since the last settlement. */
   #tallyAll(holder: Holder) {
-    for (const lease of [...holder.byDigest.values()].flat()) {
+    for (const lease of [...holder.byAbout.values()].flat()) {
       const tally = lease.count > 0 && this.#tallyOf(lease, 0);
       if (tally) holder.tallies.push(tally);
     }
@@ -407,8 +392,8 @@ export class Leases {
   #turn(holder: Holder) {
     const { nowMs, termMs } = this.#options;
     const now = nowMs();
-    for (const lease of [...holder.byDigest.values()].flat()) if (now >= lease.endsAt) this.#end(holder, lease);
-    for (const [digest, { until }] of holder.hot) if (now >= until) holder.hot.delete(digest);
+    for (const lease of [...holder.byAbout.values()].flat()) if (now >= lease.endsAt) this.#end(holder, lease);
+    for (const [about, { until }] of holder.hot) if (now >= until) holder.hot.delete(about);
     if (!holder.settling) {
       // Not before the last turn is settled, so that what waits is bounded by the number of leases.
       if (!holder.sending) this.#tallyAll(holder);
@@ -420,10 +405,10 @@ export class Leases {
 }
 
 const isSame = (a: LeasedRequest, b: LeasedRequest): boolean =>
-  a.digest === b.digest && a.cost === b.cost && a.rootDigest === b.rootDigest && a.text.equals(b.text);
+  a.about === b.about && a.cost === b.cost && a.rootDigest === b.rootDigest && a.text.equals(b.text);
 
 function find(holder: Holder, request: LeasedRequest): Lease | undefined {
-  const leases = holder.byDigest.get(request.digest);
+  const leases = holder.byAbout.get(request.about);
   if (!leases) return undefined;
   for (const lease of leases) if (isSame(lease.request, request)) return lease;
   return undefined;
@@ -439,14 +424,9 @@ function wantedNext(lease: Lease): number {
   return left > units / 2 ? Math.ceil(wanted / 2) : wanted;
 }
 
-/** The answer to the last decision of a lease: each one has charged what the first one did. */
-function again({ verified, number, decided, costs, request, grantedAt }: Lease, now: number): Verified {
-  const atMs = verified.atMs + Math.max(0, Math.floor(now - grantedAt));
-  if (number === 0) return { ...verified, atMs };
-  const credits = verified.credits === undefined ? undefined : verified.credits - decided * request.cost;
-  const ratelimits = verified.ratelimits.map((state, index) => ({
-    ...state,
-    remaining: state.remaining - decided * costs[index]!,
-  }));
-  return { ...verified, atMs, credits, ratelimits };
+/** FNV-1a. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return (hash >>> 16) ^ hash;
 }
