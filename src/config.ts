@@ -3,6 +3,8 @@
  * settings with `settings`, so no setting stays undocumented.
  */
 
+import { resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { parseRedisUrl } from './domain/redisUrl.ts';
 import { dayMs } from './domain/time.ts';
 
@@ -30,6 +32,15 @@ const portOrNone: Kind<number | ''> = {
 };
 
 const anyText = (accepts: string): Kind<string> => ({ accepts, parse: (text) => text.trim() || undefined });
+
+/** Tollgate's folder, from src/ and from dist/. */
+const root = fileURLToPath(new URL('..', import.meta.url));
+
+/** A relative path must not depend on the folder that a command is run in: server and command line would use other data. */
+const directory: Kind<string> = {
+  accepts: 'a directory',
+  parse: (text) => (text.trim() === '' ? undefined : resolve(root, text.trim())),
+};
 
 const anyPath: Kind<string> = { accepts: 'a path, or empty', parse: (text) => text };
 
@@ -92,7 +103,7 @@ const table = {
   drainMs: setting('DRAIN_MS', '0', wholeNumber(0, 600_000), 'How long the server keeps serving after SIGTERM while `/health/ready` returns 503, so that load balancers stop sending requests.'),
   redisUrl: setting('REDIS_URL', '', redisUrl, 'Redis to connect to: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master` (`/master` defaults to `/mymaster`). If empty, Tollgate runs its own Redis in `TOLLGATE_DATA_DIR`.'),
   redisCaFile: setting('REDIS_CA_FILE', '', anyPath, 'PEM file of the certificates to trust for TLS to Redis. If empty, those of the system.'),
-  dataDir: setting('TOLLGATE_DATA_DIR', './data', anyText('a directory'), 'Data directory of the embedded Redis. Not used with `REDIS_URL`.'),
+  dataDir: setting('TOLLGATE_DATA_DIR', './data', directory, 'Data directory of the embedded Redis. A relative path is relative to Tollgate\'s folder. Not used with `REDIS_URL`.'),
   durable: setting('TOLLGATE_DURABLE', '0', oneOrZero, '1 acknowledges a change (keys, root keys, credits set by hand, …) only after Redis has written it to disk. Verification never waits. Requires Redis 7.2 or Valkey 8 with `appendfsync always`, and no Cluster; otherwise Tollgate does not start.'),
   redisTimeoutMs: setting('REDIS_TIMEOUT_MS', '1000', wholeNumber(10, 60_000), 'Time to wait for a reply from Redis before responding with 503.'),
   inFlightMax: setting('IN_FLIGHT_MAX', '4096', wholeNumber(1, 1_000_000), 'Verifications and limit checks that may wait for Redis at once, per process. The same number applies to management requests, and again to callers whose root key was not accepted recently. Requests beyond it get a 503 at once.'),

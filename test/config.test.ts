@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { loadConfig, settings, sharesMetrics, storeSettings, tlsSettings } from '../src/config.ts';
 
@@ -14,7 +15,7 @@ test('an empty environment gives the defaults', () => {
     drainMs: 0,
     redisUrl: '',
     redisCaFile: '',
-    dataDir: './data',
+    dataDir: resolve('data'),
     durable: false,
     redisTimeoutMs: 1000,
     inFlightMax: 4096,
@@ -138,6 +139,15 @@ test.each([
   ['redis+cluster://host/3', 'redis+cluster://host/3'],
 ])('an ambiguous URL is refused: %s', (text, reported) => {
   expect(() => loadConfig({ REDIS_URL: text })).toThrow(`Invalid settings:\n  REDIS_URL=${reported} must be `);
+});
+
+test('a relative TOLLGATE_DATA_DIR is relative to the folder of Tollgate, in any working directory', () => {
+  const expected = [resolve('data'), resolve('copy'), '/var/lib/tollgate'];
+  const before = process.cwd();
+  process.chdir('/');
+  const found = [{}, { TOLLGATE_DATA_DIR: 'copy' }, { TOLLGATE_DATA_DIR: '/var/lib/tollgate' }];
+  expect(found.map((env) => loadConfig(env).dataDir)).toEqual(expected);
+  process.chdir(before);
 });
 
 test('GATEWAY_META is a list of names', () => {

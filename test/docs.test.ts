@@ -68,6 +68,14 @@ test('npx runs the command line in this folder', () => {
   expect(folder.run('npx tollgate --help', withNpm)).toMatch(/^Usage: tollgate /);
 });
 
+test('README: a lost root key', async () => {
+  const [block] = blocksOf('README.md').filter((text) => text.includes('root-key create'));
+  const [created] = /^root_\w{16}_\w+$/m.exec(run(block!))!;
+  const headers = { Authorization: `Bearer ${created}`, 'Content-Type': 'application/json' };
+  const request = { method: 'POST', headers, body: '{"name":"again"}' };
+  expect((await fetch(`${server.url}/v2/apis.createApi`, request)).status).toBe(200);
+});
+
 test('running.md: the command line', async () => {
   const [block] = blocksOf('docs/running.md').filter((text) => text.includes('npx tollgate workspace create'));
   const lines = block!.split('\n').filter((line) => line !== '' && line !== 'npx tollgate serve');
@@ -85,6 +93,13 @@ test('running.md: the command line', async () => {
   }
 });
 
+test('running.md: the command line from everywhere', () => {
+  const [block] = blocksOf('docs/running.md').filter((text) => text.includes('ln -sf'));
+  const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
+  expect(run(block!)).toBe(`${version}\n`);
+  expect(folder.run('cd / && "$HOME/.local/bin/tollgate" workspace list')).toContain(`${workspaceId}  `);
+});
+
 test('running.md: HTTPS', async () => {
   const { certFile, keyFile } = makeCertificates(folder.path);
   const [command] = blocksOf('docs/running.md').filter((text) => text.includes('TLS_CERT_FILE'));
@@ -100,7 +115,7 @@ test('running.md: HTTPS', async () => {
 
 test('every command of a page is run by a test, except those for Kubernetes', () => {
   const runWhole = ['backup.md', 'gateways.md', 'limits.md', 'moving.md'];
-  const isRun = (text: string) => text.includes('TLS_CERT_FILE') || text.includes('npx tollgate workspace create');
+  const isRun = (text: string) => ['TLS_CERT_FILE', 'npx tollgate workspace create', 'ln -sf'].some((part) => text.includes(part));
   for (const page of readdirSync('docs').filter((name) => !runWhole.includes(name))) {
     const left = blocksOf(`docs/${page}`).filter((text) => !isRun(text));
     for (const text of left) expect(text, page).toMatch(/^(kubectl (.|\\\n)*\n)+$/);

@@ -1,11 +1,12 @@
 // Checks everything Tollgate depends on, and prints what to change. It changes no settings and no data, and prints no
 // credentials: Redis is named by the address of its node or by its socket only.
 
-import { accessSync, constants, readFileSync, statfsSync, statSync } from 'node:fs';
+import { accessSync, constants, mkdtempSync, readFileSync, rmSync, statfsSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Config, loadConfig, storeSettings } from '../config.ts';
-import { embeddedUrlIfRunning, startEmbedded } from '../store/embedded.ts';
+import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.ts';
 import { scriptNames } from '../store/luaSource.ts';
 import { type RedisFacts, readRedisFacts } from '../store/redisFacts.ts';
 import { openStore } from '../store/store.ts';
@@ -69,9 +70,12 @@ async function checkStore(config: Config): Promise<Finding[]> {
   const findings: Finding[] = [];
   const settings = storeSettings(config);
   let embedded: Awaited<ReturnType<typeof startEmbedded>> | undefined;
+  const isNew = !config.redisUrl && !hasData(config.dataDir);
+  // Without data, the checks of Redis need none: a check must not create the data directory.
+  const dataDir = isNew ? mkdtempSync(join(tmpdir(), 'tollgate-doctor-')) : config.dataDir;
   try {
-    const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
-    if (!runningUrl) embedded = await startEmbedded({ dataDir: config.dataDir });
+    const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(dataDir));
+    if (!runningUrl) embedded = await startEmbedded({ dataDir });
     const url = runningUrl || embedded!.url;
     const nodes = await withTimeout(readRedisFacts(url, settings, Date.now), redisChecksMs + config.redisTimeoutMs);
     findings.push(roundTrip(nodes, config, embedded !== undefined, url));
@@ -81,7 +85,8 @@ async function checkStore(config: Config): Promise<Finding[]> {
       findings.push(...redisChecks.map((check) => named(check(facts))));
     }
     findings.push(await scriptsLoad({ ...settings, url }));
-    if (!config.redisUrl) findings.push(dataDirectory(config.dataDir), disk(config.dataDir, nodes[0]!));
+    if (isNew) findings.push(noDataDirectory(config.dataDir));
+    else if (!config.redisUrl) findings.push(dataDirectory(dataDir), disk(dataDir, nodes[0]!));
   } catch (error) {
     const change = config.redisUrl
       ? 'Check that Redis runs, that REDIS_URL has its address and account, and that no firewall blocks the connection.'
@@ -89,6 +94,7 @@ async function checkStore(config: Config): Promise<Finding[]> {
     findings.push(fault('redis', oneLine(error), change));
   } finally {
     await embedded?.stop();
+    if (isNew) rmSync(dataDir, { recursive: true });
   }
   return findings;
 }
@@ -317,6 +323,13 @@ async function scriptsLoad(settings: Parameters<typeof openStore>[0]): Promise<F
     return fault('scripts', oneLine(error), 'Allow this account to use EVALSHA, SCRIPT LOAD, FCALL and FUNCTION LOAD.');
   }
 }
+
+const noDataDirectory = (dataDir: string): Finding =>
+  unknown(
+    'data directory',
+    `${dataDir} has no data yet`,
+    'The first start of the server creates it. If there is a server: set TOLLGATE_DATA_DIR as for the server.',
+  );
 
 function dataDirectory(dataDir: string): Finding {
   const dir = join(dataDir, 'redis');

@@ -3,12 +3,12 @@
 
 import { Command } from 'commander';
 import { type Config, loadConfig, storeSettings } from '../config.ts';
-import { embeddedUrlIfRunning, startEmbedded } from '../store/embedded.ts';
+import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { version } from '../version.ts';
 import type { CommandResult } from './result.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
-import { createWorkspace, listWorkspaces } from './workspaces.ts';
+import { createWorkspace, listWorkspaces, workspaceOf } from './workspaces.ts';
 
 /** No caller waits for a bulk command, so Redis may take longer to reply. */
 const bulkTimeoutMs = 30_000;
@@ -23,6 +23,7 @@ async function run(
   process.once('SIGINT', () => process.exit(130)).once('SIGTERM', () => process.exit(143));
   const config = loadConfig();
   const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
+  if (!runningUrl && !hasData(config.dataDir)) throw new Error(noData(config.dataDir));
   const embedded = runningUrl ? undefined : await startEmbedded({ dataDir: config.dataDir, durable: config.durable });
   try {
     const settings = storeSettings(config);
@@ -37,6 +38,18 @@ async function run(
     await embedded?.stop();
   }
 }
+
+const noData = (dataDir: string) =>
+  `There is no data of Tollgate in ${dataDir}. Start the server once (npm start), ` +
+  'or set TOLLGATE_DATA_DIR or REDIS_URL to the same value as for the server.';
+
+/** As `run`, for a command on one workspace. */
+const runIn = (
+  options: { json?: true; workspace?: string },
+  command: (store: Store, workspace: string, config: Config) => Promise<CommandResult>,
+  timeoutMs = 0,
+) =>
+  run(options, async (store, config) => command(store, await workspaceOf(store, options.workspace), config), timeoutMs);
 
 async function print({ lines, json, toStderr, failed }: CommandResult, asJson: boolean) {
   const printed = asJson ? [JSON.stringify(json)] : lines;
@@ -82,7 +95,7 @@ program
 
 // Modules that only one command needs are loaded by that command.
 const json = ['--json', 'print JSON'] as const;
-const workspaceOption = ['--workspace <id>', 'the workspace (ws_…)'] as const;
+const workspaceOption = ['--workspace <id>', 'the workspace (ws_…); not needed if there is only one'] as const;
 
 const workspace = program
   .command('workspace')
@@ -107,62 +120,66 @@ const rootKey = program
 rootKey
   .command('create')
   .description('Create a root key and print it. It cannot be printed again.')
-  .requiredOption(...workspaceOption)
+  .option(...workspaceOption)
   .requiredOption('--permission <grant...>', 'grants, such as api.*.verify_key; * grants everything')
   .option('--name <name>', 'a name')
   .option('--expires <when>', 'a date such as 2027-01-31T12:00Z, or a duration from now such as 30d, 12h or 15m')
   .option(...json)
-  .action((options) => run(options, (store) => createRootKey(store, options)));
+  .action((options) => runIn(options, (store, workspace) => createRootKey(store, { ...options, workspace })));
 
 rootKey
   .command('list')
   .description('List the root keys of a workspace.')
-  .requiredOption(...workspaceOption)
+  .option(...workspaceOption)
   .option(...json)
-  .action((options) => run(options, (store) => listRootKeys(store, options)));
+  .action((options) => runIn(options, (store, workspace) => listRootKeys(store, { workspace })));
 
 rootKey
   .command('revoke <rootKeyId>')
   .description('Revoke a root key, effective immediately.')
-  .requiredOption(...workspaceOption)
+  .option(...workspaceOption)
   .option(...json)
-  .action((rootKeyId, options) => run(options, (store) => revokeRootKey(store, { ...options, rootKeyId })));
+  .action((rootKeyId, options) => runIn(options, (store, workspace) => revokeRootKey(store, { workspace, rootKeyId })));
 
 program
   .command('export')
   .description('Write keys and everything they depend on as JSON lines to a new file or standard output.')
   .argument('[file]', 'output file; - is standard output', '-')
-  .requiredOption(...workspaceOption)
+  .option(...workspaceOption)
   .option('--api <id>', 'only the keys of this API (api_…)')
   .option('--resume', 'continue after the last key of the file')
   .option(...json)
   .action(async (file, options) => {
     const { exportKeys } = await import('./exportKeys.ts');
-    await run(options, (store) => exportKeys(store, file, options), bulkTimeoutMs);
+    await runIn(options, (store, workspace) => exportKeys(store, file, { ...options, workspace }), bulkTimeoutMs);
   });
 
 program
   .command('import')
   .description('Create the records of an export. Existing ones are skipped, so an import can be repeated.')
   .argument('<file>', 'file of JSON lines; - is standard input')
-  .requiredOption(...workspaceOption)
+  .option(...workspaceOption)
   .option('--api <id>', 'import all keys into this API (api_…), ignoring the API in their lines')
   .option('--dry-run', 'check every line and change nothing')
   .option(...json)
   .action(async (file, options) => {
     const { importKeys } = await import('./importKeys.ts');
-    await run(options, (store, config) => importKeys(store, config, file, options), bulkTimeoutMs);
+    await runIn(
+      options,
+      (store, workspace, config) => importKeys(store, config, file, { ...options, workspace }),
+      bulkTimeoutMs,
+    );
   });
 
 program
   .command('inspect')
   .description('Print what Redis stores of a key, decoded: its state, windows, counters and usage history.')
   .argument('<key>', 'key id (key_…) or key; - reads it from standard input, so that no process list or history has it')
-  .requiredOption(...workspaceOption)
+  .option(...workspaceOption)
   .option(...json)
   .action(async (key, options) => {
     const { inspect } = await import('./inspect.ts');
-    await run(options, (store) => inspect(store, key, options));
+    await runIn(options, (store, workspace) => inspect(store, key, { workspace }));
   });
 
 program

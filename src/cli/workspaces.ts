@@ -2,6 +2,9 @@ import type { Store } from '../store/store.ts';
 import type { Workspace } from '../store/workspaces.ts';
 import type { CommandResult } from './result.ts';
 
+/** Workspaces that an error lists. */
+const namedMax = 20;
+
 export async function createWorkspace(store: Store, name: string): Promise<CommandResult> {
   if (name.trim() === '' || name.length > 255) throw new Error('A workspace name must have 1 to 255 characters.');
   const workspace = await store.workspaces.create(name);
@@ -21,6 +24,18 @@ export async function listWorkspaces(store: Store): Promise<CommandResult> {
 }
 
 const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
+
+/** The workspace of a command: the one that its option names, or the only one. */
+export async function workspaceOf(store: Store, given: string | undefined): Promise<string> {
+  if (given !== undefined) return given;
+  const all = await store.workspaces.list();
+  const [first, second] = all;
+  if (!first) throw new Error('There is no workspace. `tollgate workspace create <name>` creates one.');
+  if (!second) return first.workspaceId;
+  const named = all.slice(0, namedMax).map(({ workspaceId, name }) => `\n  ${workspaceId}  ${name}`);
+  const more = all.length > namedMax ? '\n  … `tollgate workspace list` prints all of them.' : '';
+  throw new Error(`There are ${all.length} workspaces. Name one with --workspace:${named.join('')}${more}`);
+}
 
 /** Rejects a mistyped id, which would otherwise create a root key of a workspace that does not exist. */
 export async function requireWorkspace(store: Store, workspaceId: string) {

@@ -84,6 +84,9 @@ export async function startEmbedded({
   }
 }
 
+/** Whether an embedded Redis was ever started in a data directory, or a backup was restored into it. */
+export const hasData = (dataDir: string): boolean => existsSync(join(dataDir, 'redis'));
+
 /** The URL of the embedded Redis of a data directory if it runs, for programs other than the server, such as the CLI. */
 export async function embeddedUrlIfRunning(dataDir: string): Promise<string | undefined> {
   if (!existsSync(dataDir)) return undefined;

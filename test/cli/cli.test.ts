@@ -1,9 +1,9 @@
 // The command line as a process, on a data directory of its own.
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { loadConfig, storeSettings } from '../../src/config.ts';
 import { digestOf } from '../../src/domain/keyString.ts';
@@ -186,7 +186,7 @@ describe('root-key', () => {
       ['create', '--workspace', 'ws_1', '--permission', 'api.*.fly'],
       /^tollgate: api\.\*\.fly is not .*\n$/,
     ],
-    ['a missing option', ['create', '--permission', '*'], /^error: required option '--workspace <id>' not specified\n/],
+    ['a missing option', ['create'], /^error: required option '--permission <grant...>' not specified\n/],
   ])('%s is one line on stderr', async (_, args, line) => {
     const { code, out, err } = await run(['root-key', ...args]);
     expect({ code, out }).toEqual({ code: 1, out: '' });
@@ -258,6 +258,7 @@ test('an unreachable Redis is an error, without a wait', async () => {
 
 test('without a running server, it starts the Redis of the data directory for the command', async () => {
   const env = { TOLLGATE_DATA_DIR: join(dataDir, 'other') };
+  await (await startEmbedded({ dataDir: env.TOLLGATE_DATA_DIR })).stop();
   const { out } = await run(['workspace', 'create', 'alone', '--json'], env);
 
   expect(await embeddedUrlIfRunning(env.TOLLGATE_DATA_DIR)).toBeUndefined();
@@ -265,4 +266,56 @@ test('without a running server, it starts the Redis of the data directory for th
   expect(JSON.parse((await run(['workspace', 'list', '--json'], env)).out)).toEqual([
     { ...JSON.parse(out), records: 0 },
   ]);
+});
+
+test('where there is no data, it creates none, and states where it looked', async () => {
+  const env = { TOLLGATE_DATA_DIR: join(dataDir, 'none') };
+  for (const args of [['workspace', 'create', 'first'], ['workspace', 'list'], ['root-key', 'list'], ['export']]) {
+    const { code, err } = await run(args, env);
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringContaining(
+        `tollgate: There is no data of Tollgate in ${env.TOLLGATE_DATA_DIR}. Start the server`,
+      ),
+    });
+  }
+  expect(existsSync(env.TOLLGATE_DATA_DIR)).toBe(false);
+});
+
+test('in any folder it uses the data of the folder of Tollgate', () => {
+  const { stderr, status } = spawnSync(process.execPath, [resolve('bin/tollgate.mjs'), 'workspace', 'list'], {
+    cwd: dataDir,
+    env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: 'no-such-data' },
+    encoding: 'utf8',
+  });
+  expect({ status, stderr }).toMatchObject({
+    status: 1,
+    stderr: expect.stringContaining(` ${resolve('no-such-data')}.`),
+  });
+  expect(readdirSync(dataDir)).not.toContain('no-such-data');
+});
+
+test('--workspace is not needed where there is one; several are listed', async () => {
+  const env = { TOLLGATE_DATA_DIR: join(dataDir, 'single') };
+  const embedded = await startEmbedded({ dataDir: env.TOLLGATE_DATA_DIR });
+  try {
+    expect((await run(['root-key', 'list'], env)).err).toBe(
+      'tollgate: There is no workspace. `tollgate workspace create <name>` creates one.\n',
+    );
+    const { workspaceId } = JSON.parse((await run(['workspace', 'create', 'one', '--json'], env)).out);
+    const created = await run(['root-key', 'create', '--permission', '*', '--json'], env);
+    expect(JSON.parse(created.out).rootKey).toMatch(new RegExp(`^root_${workspaceId.slice('ws_'.length)}_`));
+    expect((await run(['root-key', 'list'], env)).out).toContain(JSON.parse(created.out).rootKeyId);
+    expect((await run(['export'], env)).code).toBe(0);
+    await run(['workspace', 'create', 'two'], env);
+    const { code, err } = await run(['root-key', 'list'], env);
+    expect(code).toBe(1);
+    expect(err).toMatch(
+      new RegExp(
+        `^tollgate: There are 2 workspaces\\. Name one with --workspace:\\n  ${workspaceId}  one\\n  ws_\\w+  two\\n$`,
+      ),
+    );
+  } finally {
+    await embedded.stop();
+  }
 });

@@ -1,6 +1,6 @@
 // `tollgate doctor` as a process. Each test starts a redis-server, set up well or badly on purpose.
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -111,11 +111,23 @@ describe.skipIf(!installed)('with its own Redis', () => {
   });
 
   test('without a server it starts that Redis for the command', async () => {
+    await (await startEmbedded({ dataDir: dir })).stop();
     const { code, find } = await examine({ TOLLGATE_DATA_DIR: dir });
     expect({ code, found: find('redis')!.found }).toEqual({
       code: 0,
       found: expect.stringContaining('started for this check'),
     });
+    expect(find('data directory')!.status).toBe('ok');
+  });
+
+  test('without data it creates none, and reports where it looked', async () => {
+    const dataDir = join(dir, 'none');
+    const { code, find } = await examine({ TOLLGATE_DATA_DIR: dataDir });
+    expect(code).toBe(0);
+    expect(find('data directory')).toMatchObject({ status: 'unknown', found: `${dataDir} has no data yet` });
+    expect(find('redis')!.found).toContain('started for this check');
+    expect(existsSync(dataDir)).toBe(false);
+    expect(readdirSync(tmpdir()).filter((name) => name.startsWith('tollgate-doctor-'))).toEqual([]);
   });
 
   test('a Redis that does not start is a fault with its reason', async () => {

@@ -325,9 +325,9 @@ describe('an error in one line', () => {
     });
   });
 
-  test('no workspace', async () => {
+  test('no workspace, where there are two', async () => {
     const { code, err } = await runCli(['inspect', id], { REDIS_URL: server.url });
-    expect({ code, err }).toMatchObject({ code: 1, err: expect.stringContaining("'--workspace <id>' not specified") });
+    expect({ code, err }).toMatchObject({ code: 1, err: expect.stringContaining('Name one with --workspace:') });
   });
 });
 

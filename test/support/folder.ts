@@ -1,15 +1,15 @@
 // A folder with the program files of the repository and without its data, in which tests run commands of the documents.
 
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { expect } from 'vitest';
 import { addressOf, build, firstRootKeyOf, type Program, run } from './processes.ts';
 
-const linked = 'bin dist lua node_modules package-lock.json package.json src tsconfig.json tsconfig.build.json'.split(
-  ' ',
-);
+const linked = 'lua node_modules package-lock.json package.json src tsconfig.json tsconfig.build.json'.split(' ');
+/** Node takes a module for the file that a link names, and Tollgate finds its folder by its modules. */
+const copied = ['bin', 'dist'];
 
 /**
  * Stand-ins for npm and npx, which take a second of processor time for each command. test/docs.test.ts runs one command with each
@@ -33,6 +33,7 @@ export const blocksOf = (page: string, language = 'sh'): string[] =>
 export function openFolder() {
   const path = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
   build();
+  for (const name of copied) cpSync(resolve(name), join(path, name), { recursive: true, preserveTimestamps: true });
   for (const name of linked) symlinkSync(resolve(name), join(path, name));
   const programs = join(path, 'programs');
   mkdirSync(programs);
