@@ -1,12 +1,16 @@
 /**
- * Every setting: variable, default, meaning. The only reader of process.env. A test compares the documented table of
+ * Every setting: variable, default, meaning. The only reader of process.env. A setting that contains a secret can also be
+ * given as a file, by the variable with `_FILE` (Docker and Kubernetes mount secrets as files). A test compares the documented table of
  * settings with `settings`, so no setting stays undocumented.
  */
 
+import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseRedisUrl } from './domain/redisUrl.ts';
 import { dayMs } from './domain/time.ts';
+
+type Environment = Record<string, string | undefined>;
 
 /** A kind of value. `accepts` follows "must be" in errors. `parse` returns undefined for a value that is not accepted. */
 interface Kind<T> {
@@ -14,6 +18,8 @@ interface Kind<T> {
   parse(text: string): T | undefined;
   /** The value is never printed. */
   secret?: true;
+  /** The value may be read from the file of the variable with `_FILE`. */
+  mayBeFile?: true;
 }
 
 const wholeNumber = (min: number, max: number): Kind<number> => ({
@@ -49,19 +55,21 @@ const oneOrZero: Kind<boolean> = {
   parse: (text) => (text === '1' ? true : text === '0' ? false : undefined),
 };
 
-const anySecret: Kind<string> = { accepts: 'a string', parse: (text) => text, secret: true };
+const anySecret: Kind<string> = { accepts: 'a string', parse: (text) => text, secret: true, mayBeFile: true };
 
 const redisUrl: Kind<string> = {
   accepts:
     'redis://…, rediss://…, unix:/an/absolute/path, redis+cluster://host:port,…, redis+sentinel://host:port,…/master, or empty; ' +
     'with a port from 1 to 65535, a numeric database, and % in a password as %25',
   parse: (text) => (text === '' || parseRedisUrl(text) ? text : undefined),
+  mayBeFile: true,
 };
 
 const rootKey: Kind<string> = {
   accepts: 'a root key, root_…, or empty',
   parse: (text) => (/^(root_[0-9A-Za-z]+_[0-9A-Za-z]+)?$/.test(text.trim()) ? text.trim() : undefined),
   secret: true,
+  mayBeFile: true,
 };
 
 const headerName: Kind<string> = {
@@ -127,14 +135,21 @@ const table = {
   sweepIntervalMs: setting('SWEEP_INTERVAL_MS', '1000', wholeNumber(10, 3_600_000), 'Interval at which due refills and purges are processed. It does not affect the accuracy of refills.'),
 };
 
+type AnySetting = Kind<unknown> & { variable: string; default: string; meaning: string };
+
+const fileOf = (variable: string) => `${variable}_FILE`;
+const fileMeaning = (variable: string) =>
+  `File that contains \`${variable}\`, for example a mounted secret. One newline at its end is ignored. Not together with \`${variable}\`.`;
+
 export type Config = { [Name in keyof typeof table]: NonNullable<ReturnType<(typeof table)[Name]['parse']>> };
 
 /** For the documented table and its test. */
-export const settings = Object.values(table).map(({ variable, default: fallback, meaning }) => ({
-  variable,
-  default: fallback,
-  meaning,
-}));
+export const settings = Object.values(table).flatMap(
+  ({ variable, default: fallback, meaning, ...kind }: AnySetting) => {
+    const own = { variable, default: fallback, meaning };
+    return kind.mayBeFile ? [own, { variable: fileOf(variable), default: '', meaning: fileMeaning(variable) }] : [own];
+  },
+);
 
 /**
  * Keeps a password in a mistyped URL out of the terminal and the log. The password may be anywhere before the last @, or in the
@@ -150,18 +165,42 @@ export const withoutCredentials = (text: string) =>
 export const environmentWith = ({ redisUrl, port }: { redisUrl: string; port: number }): NodeJS.ProcessEnv => ({
   ...process.env,
   REDIS_URL: redisUrl,
+  REDIS_URL_FILE: '',
   PORT: String(port),
 });
 
+function read({ variable, default: fallback, accepts, parse, secret, mayBeFile }: AnySetting, env: Environment) {
+  const file = mayBeFile ? env[fileOf(variable)] : undefined;
+  const text = file ? readSecret(variable, file, env) : env[variable] || fallback;
+  const value = parse(text);
+  if (value !== undefined) return value;
+  if (file) throw new Error(`${fileOf(variable)}=${file}: the content must be ${accepts}`);
+  throw new Error(`${variable}=${secret ? '…' : withoutCredentials(text)} must be ${accepts}`);
+}
+
+function readSecret(variable: string, file: string, env: Environment): string {
+  const name = fileOf(variable);
+  if (env[variable]) throw new Error(`${variable} and ${name} must not be set together`);
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+  } catch (cause) {
+    throw new Error(`${name}=${file} cannot be read: ${(cause as Error).message}`, { cause });
+  }
+  // Without REDIS_URL another Redis would be used, so an empty file must not count as unset.
+  if (text === '') throw new Error(`${name}=${file}: the file is empty`);
+  return text;
+}
+
 /** An empty variable counts as unset. Throws one Error that names every variable whose value is not accepted. */
-export function loadConfig(env: Record<string, string | undefined> = process.env): Config {
+export function loadConfig(env: Environment = process.env): Config {
   const config: Record<string, unknown> = {};
   const wrong: string[] = [];
-  for (const [name, { variable, default: fallback, accepts, parse, secret }] of Object.entries(table)) {
-    const text = env[variable] || fallback;
-    config[name] = parse(text);
-    if (config[name] === undefined) {
-      wrong.push(`  ${variable}=${secret ? '…' : withoutCredentials(text)} must be ${accepts}`);
+  for (const [name, setting] of Object.entries<AnySetting>(table)) {
+    try {
+      config[name] = read(setting, env);
+    } catch (error) {
+      wrong.push(`  ${(error as Error).message}`);
     }
   }
   if (Boolean(config.tlsCertFile) !== Boolean(config.tlsKeyFile)) {

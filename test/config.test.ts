@@ -1,6 +1,8 @@
-import { resolve } from 'node:path';
-import { describe, expect, test } from 'vitest';
-import { loadConfig, settings, sharesMetrics, storeSettings, tlsSettings } from '../src/config.ts';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, describe, expect, test, vi } from 'vitest';
+import { environmentWith, loadConfig, settings, sharesMetrics, storeSettings, tlsSettings } from '../src/config.ts';
 
 test('an empty environment gives the defaults', () => {
   expect(loadConfig({})).toEqual({
@@ -148,6 +150,64 @@ test('a relative TOLLGATE_DATA_DIR is relative to the folder of Tollgate, in any
   const found = [{}, { TOLLGATE_DATA_DIR: 'copy' }, { TOLLGATE_DATA_DIR: '/var/lib/tollgate' }];
   expect(found.map((env) => loadConfig(env).dataDir)).toEqual(expected);
   process.chdir(before);
+});
+
+describe('a secret in a file', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  afterAll(() => rmSync(dir, { recursive: true }));
+  const fileWith = (content: string) => {
+    const file = join(dir, `secret-${Math.random()}`);
+    writeFileSync(file, content);
+    return file;
+  };
+
+  test.each([
+    ['REDIS_URL', 'redisUrl', 'rediss://u:s3cret@cache:6380', '\n'],
+    ['REDIS_URL', 'redisUrl', 'unix:/run/redis.sock', ''],
+    ['GATEWAY_ROOT_KEY', 'gatewayRootKey', 'root_1pA5q5zuJi7UZPFd_abc', '\r\n'],
+    ['TLS_KEY_PASSPHRASE', 'tlsKeyPassphrase', ' s3cret \n', '\n'],
+  ] as const)('%s_FILE: one newline at the end is ignored', (variable, name, value, end) => {
+    expect(loadConfig({ [`${variable}_FILE`]: fileWith(value + end) })[name]).toBe(value);
+  });
+
+  test('all settings that are never printed, and REDIS_URL, have it; no other has', () => {
+    const found = settings.filter(({ variable }) => settings.some((each) => each.variable === `${variable}_FILE`));
+    expect(found.map(({ variable }) => variable)).toEqual(['TLS_KEY_PASSPHRASE', 'REDIS_URL', 'GATEWAY_ROOT_KEY']);
+    expect(loadConfig({ HOST_FILE: fileWith('1.2.3.4') }).host).toBe('127.0.0.1');
+  });
+
+  test('both at once is refused, without the value', () => {
+    const both = { REDIS_URL: 'redis://:s3cret@a', REDIS_URL_FILE: fileWith('redis://b') };
+    expect(() => loadConfig(both)).toThrow(
+      new Error('Invalid settings:\n  REDIS_URL and REDIS_URL_FILE must not be set together'),
+    );
+    expect(loadConfig({ ...both, REDIS_URL: '' }).redisUrl).toBe('redis://b');
+  });
+
+  test.each([
+    ['', 'the file is empty'],
+    ['\n', 'the file is empty'],
+    ['rot_s3cret', 'the content must be a root key, root_…, or empty'],
+  ])('the error names the file, not its content: %j', (content, reason) => {
+    const file = fileWith(content);
+    expect(() => loadConfig({ GATEWAY_ROOT_KEY_FILE: file })).toThrow(
+      new Error(`Invalid settings:\n  GATEWAY_ROOT_KEY_FILE=${file}: ${reason}`),
+    );
+  });
+
+  test('a missing file is refused with its name', () => {
+    expect(() => loadConfig({ REDIS_URL_FILE: '/nowhere/url' })).toThrow(
+      '  REDIS_URL_FILE=/nowhere/url cannot be read: ENOENT',
+    );
+  });
+
+  test('a worker gets the URL of Redis only, and reads the other files itself', () => {
+    vi.stubEnv('REDIS_URL_FILE', fileWith('redis://a'));
+    vi.stubEnv('GATEWAY_ROOT_KEY_FILE', fileWith('root_1pA5q5zuJi7UZPFd_abc'));
+    const env = environmentWith({ redisUrl: 'redis://a', port: 1 });
+    vi.unstubAllEnvs();
+    expect(loadConfig(env)).toMatchObject({ redisUrl: 'redis://a', gatewayRootKey: 'root_1pA5q5zuJi7UZPFd_abc' });
+  });
 });
 
 test('GATEWAY_META is a list of names', () => {
