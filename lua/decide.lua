@@ -9,16 +9,15 @@
 --                      that a namespace counts in a day, records of the workspace (0 is no limit)
 -- ARGV[3]  digests     SHA-256 of each distinct root key of the batch, 32 bytes each
 -- ARGV[4]  items       one after the other: ITEM_HEAD with the index of its root key in digests (from 1), then VERIFY_ITEM or
---                      a number of checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and VERIFY_ITEM, SETTLE_ITEM,
---                      FORGET_ITEM
+--                      a number of checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and one of these, or SETTLE_ITEM
 -- ARGV[5]  session     LEASE_SESSION; '' for a batch without items of leases
 -- ARGV[6]  now_ms      '' for Redis's clock
 -- returns  {answers, number of counts by identifier that were left out, the same by tag, then the snapshots of keys whose version
 --          in VERIFY_ITEM is out of date, in the order of their answers}
 --   answers   BATCH_HEAD, the length of each (2; plus WITH_SNAPSHOT if its snapshot follows), then each:
 --   verify    VERIFIED and each VERIFIED_LIMIT; NOT_FOUND alone (1)
---   lease     GRANTED and the answer to the verification
---   settle, forget  LEASE_DONE (1)
+--   lease     GRANTED and the answer to the item that follows
+--   settle    LEASE_DONE (1)
 --   limit     LIMITED and each LIMITED_CHECK
 --   refused   REFUSED
 --   snapshot  SNAPSHOT, then SNAPSHOT_IDENTITY if the key has an identity. The server caches it by its version, and sends that
@@ -36,6 +35,7 @@
 -- @include "include/decide/call"
 -- @include "include/decide/lease"
 -- @include "include/decide/ratelimit"
+-- @include "include/decide/session"
 -- @include "include/decide/totals"
 -- @include "include/decide/verify"
 
@@ -48,7 +48,6 @@ local deciders = {
   [ITEM_LIMIT] = ratelimit,
   [ITEM_LEASE] = lease,
   [ITEM_SETTLE] = settle,
-  [ITEM_FORGET] = forget,
 }
 
 -- Decides the items of a batch from `batch.position` on. Before an item is decided, `batch.position` is set to the next one, so
@@ -89,9 +88,9 @@ end
 
 local function decide_batch(KEYS, ARGV)
   local workspace, retention, bounds, digests, items = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-  local session, now = ARGV[5], now_ms(ARGV[6])
+  local packed_session, now = ARGV[5], now_ms(ARGV[6])
   begin_call(workspace, retention, bounds, digests, items, now)
-  begin_session(session)
+  begin_session(packed_session)
   local batch = { position = 1, answers = { '' }, lengths = {}, reply = { '', 0, 0 } }
   -- An item that fails gets an answer that states so; the following items are decided.
   while batch.position <= #items and call_work < WORK_MAX do

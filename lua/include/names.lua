@@ -44,6 +44,7 @@ local function audit_stream(workspace) return workspace .. ':audit' end
 local function window_member(duration, name) return string.format('%.0f', duration) .. ':' .. name end
 local function window_at(workspace, owner, member) return workspace .. ':w:' .. owner .. ':' .. member end
 local function window_list(workspace, owner) return workspace .. ':wo:' .. owner end
+local function window_leases(workspace, owner, member) return workspace .. ':wl:' .. owner .. ':' .. member end
 local function api_usage(workspace, api8, day) return workspace .. ':ua:' .. api8 .. ':' .. day end
 local function key_usage(workspace, key24, month) return workspace .. ':uk:' .. key24 .. ':' .. month end
 local function former_keys(workspace, api8) return workspace .. ':uz:' .. api8 end

@@ -79,8 +79,11 @@ local function new_window(ends, units, step)
   return table.concat(parts)
 end
 
--- The length of a slice, as window_charge has it too, without a call.
-local function window_slice(limit, duration) return limit <= 64 and 1 or (duration - duration % 64) / 64 end
+-- The end of the slice at `now`, as window_charge has it too, without a call.
+local function slice_end_at(now, limit, duration)
+  local slice = limit <= 64 and 1 or (duration - duration % 64) / 64
+  return now - now % slice + slice
+end
 
 -- Checks `cost` units at `now` on the counter from `first` to `last` of a packed value, and charges them if they fit and
 -- `may_charge`. Returns nothing when the counter was charged while the clock was ahead: then the caller stores the result of
@@ -137,6 +140,14 @@ local function window_charge(text, first, last, now, limit, duration, cost, may_
   end
   ends[#ends + 1], all_units[#all_units + 1] = base + steps * step, units
   return total, first_live, oldest, first - 1, new_window(ends, all_units, slice)
+end
+
+-- The end of the newest slice of a counter that is not empty.
+local function window_newest(text)
+  local kind = WINDOW_KINDS[string.byte(text)]
+  local _, base, step = struct.unpack(WINDOW_HEAD, text)
+  local steps = struct.unpack(kind.newest, text, #text - kind.newest_bytes + 1)
+  return base + steps * step
 end
 
 -- Takes `units` out of the slice that ends at `slice_end`. Returns `kept_until` and `suffix` as window_charge; nothing when there is no

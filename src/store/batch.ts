@@ -2,7 +2,7 @@
 
 import type { SnapshotText } from '../domain/verification.ts';
 import type { Answer } from './decideReply.ts';
-import { forgetItem, itemHead, itemKinds, leaseItem, limitCheck, settleItem, tally, verifyItem } from './layout.ts';
+import { itemHead, itemKinds, leaseItem, settleItem, tally, verifyItem } from './layout.ts';
 import type { Tally } from './leases/leases.ts';
 import type { Written } from './struct.ts';
 import type { QueuedBatch } from './workspaceQueues.ts';
@@ -22,9 +22,11 @@ const verifyKind = kindOf('verify');
 const limitKind = kindOf('limit');
 const leaseKind = kindOf('lease');
 const settleKind = kindOf('settle');
-const forgetKind = kindOf('forget');
 /** Of items that no root key authorises. */
 const noRoot = Buffer.alloc(32);
+
+/** What a request asks of leases, as in LEASE_ITEM. */
+export type LeasePart = Omit<Written<typeof leaseItem.fields>, 'kind'>;
 
 /** Requests of one workspace that are sent to Redis as one call. */
 export class Batch implements QueuedBatch {
@@ -54,29 +56,22 @@ export class Batch implements QueuedBatch {
     return this.#items.subarray(at, this.#bytes);
   }
 
-  addVerify(root: Buffer, values: Written<typeof verifyItem.fields>, weight: number, waiting: Waiting) {
-    const at = this.#begin(verifyKind, root, verifyItem.size(values), weight, waiting);
-    verifyItem.write(this.#items, at, values);
-  }
-
-  addLimit(root: Buffer, checks: readonly Written<typeof limitCheck.fields>[], waiting: Waiting) {
-    const bytes = checks.reduce((sum, check) => sum + limitCheck.size(check), 1);
-    let at = this.#begin(limitKind, root, bytes, checks.length, waiting);
-    this.#items[at++] = checks.length;
-    for (const check of checks) at = limitCheck.write(this.#items, at, check);
-  }
-
-  /** A verification, which asks for a lease of `wanted` more decisions. */
-  addLease(
+  addVerify(
     root: Buffer,
-    lease: Written<typeof leaseItem.fields>,
     values: Written<typeof verifyItem.fields>,
     weight: number,
     waiting: Waiting,
+    lease?: LeasePart | undefined,
   ) {
-    this.hasLeases = true;
-    const at = this.#begin(leaseKind, root, leaseItem.bytes + verifyItem.size(values), weight, waiting);
-    verifyItem.write(this.#items, leaseItem.write(this.#items, at, lease), values);
+    const at = this.#beginDecision(verifyKind, root, verifyItem.size(values), weight, waiting, lease);
+    verifyItem.write(this.#items, at, values);
+  }
+
+  /** `checks` are `count` LIMIT_CHECKs. */
+  addLimit(root: Buffer, count: number, checks: Buffer, waiting: Waiting, lease?: LeasePart | undefined) {
+    const at = this.#beginDecision(limitKind, root, 1 + checks.length, count, waiting, lease);
+    this.#items[at] = count;
+    checks.copy(this.#items, at + 1);
   }
 
   addSettlement(settlement: number, tallies: readonly Tally[], waiting: Waiting) {
@@ -87,15 +82,20 @@ export class Batch implements QueuedBatch {
     for (const values of tallies) at = tally.write(this.#items, at, values);
   }
 
-  /** `leases` are those of a `leased` refusal. */
-  addForget(digest: string, leases: string, waiting: Waiting) {
+  /** As #begin, for a decision, which may be within a lease item. */
+  #beginDecision(
+    kind: number,
+    root: Buffer,
+    fieldBytes: number,
+    weight: number,
+    waiting: Waiting,
+    lease: LeasePart | undefined,
+  ): number {
+    if (!lease) return this.#begin(kind, root, fieldBytes, weight, waiting);
     this.hasLeases = true;
-    const values = { digest, leases: Buffer.from(leases) };
-    forgetItem.write(
-      this.#items,
-      this.#begin(forgetKind, this.roots[0] ?? noRoot, forgetItem.size(values), 1, waiting),
-      values,
-    );
+    const values = { kind, ...lease };
+    const at = this.#begin(leaseKind, root, leaseItem.size(values) + fieldBytes, weight, waiting);
+    return leaseItem.write(this.#items, at, values);
   }
 
   /** Makes room for an item with `fieldBytes` of fields, and writes its head. Returns the offset of its fields. */

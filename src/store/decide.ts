@@ -7,7 +7,7 @@ import type { PostfixQuery } from '../domain/permissionQuery.ts';
 import type { SnapshotText } from '../domain/verification.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
-import { Batch, type SnapshotsOfBatch, type Waiting } from './batch.ts';
+import { Batch, type LeasePart, type SnapshotsOfBatch, type Waiting } from './batch.ts';
 import {
   type Answer,
   hasSnapshotBefore,
@@ -20,8 +20,16 @@ import {
   readVerified,
   type Verified,
 } from './decideReply.ts';
-import { RepeatedVerification, subjectOf } from './leases/decisions.ts';
-import type { LeasedRequest, LeaseOptions, Tally } from './leases/leases.ts';
+import {
+  checksOf,
+  type LimitCheck,
+  passOf,
+  RepeatedLimits,
+  RepeatedVerification,
+  textOfChecks,
+  validOf,
+} from './leases/decisions.ts';
+import type { Ask, LeasedRequest, LeaseOptions, Tally } from './leases/leases.ts';
 import type { Leasing } from './leases/leasing.ts';
 import type { StoreObserver } from './observer.ts';
 import { storeError, tooManyRecords } from './redis.ts';
@@ -37,14 +45,6 @@ interface VerifyRequest {
   query?: PostfixQuery | undefined;
   ratelimits?: readonly { name: string; cost: number; limit?: number; duration?: number }[] | undefined;
   tags?: readonly string[] | undefined;
-}
-
-interface LimitCheck {
-  namespace: string;
-  identifier: string;
-  limit: number;
-  durationMs: number;
-  cost: number;
 }
 
 export interface DecideOptions {
@@ -89,7 +89,13 @@ const unknownAtOnce = 64;
 const attemptsMax = 10;
 
 /** The text of a plain verification, which names only its key. */
-const noRequest = Buffer.alloc(0);
+const noText = Buffer.alloc(0);
+
+/** Leases that a request has recalled and waited for, `session.number` each, and how often it did so. */
+interface Recalled {
+  leases: string;
+  attempt: number;
+}
 
 const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
   limit === undefined ? [name, cost] : [name, cost, limit, duration];
@@ -98,7 +104,7 @@ const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['r
 const requestText = ({ query, ratelimits, tags }: VerifyRequest): Buffer =>
   query || ratelimits || tags
     ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
-    : noRequest;
+    : noText;
 
 /** The names of the lists in a request. */
 type ListName = {
@@ -117,8 +123,8 @@ export class Decider {
   readonly #snapshots = new SnapshotCache();
   readonly #queues: WorkspaceQueues<Batch>;
   readonly leasing: Leasing;
-  /** Recalls for refusals that are under way, by workspace and digest of the key. */
-  readonly #recalls = new Map<string, Promise<void>>();
+  /** Recalls for refusals that are under way, by workspace and what the request is about: the leases, when they were waited for. */
+  readonly #recalls = new Map<string, Promise<string>>();
 
   constructor(options: DecideOptions) {
     const { tagsMax, tagBytesMax, identifiersMax, recordsMax, inFlightMax, commandTimeoutMs, observe } = options;
@@ -148,7 +154,7 @@ export class Decider {
     const { workspaceId, digestText: rootDigest } = rootKey;
     const leased: LeasedRequest<Verified> = { workspaceId, rootDigest, about: digest, cost, text };
     const verified = this.leasing.leases.decide(leased);
-    if (!verified) return this.#verifyAtRedis(rootKey, request, leased, 1);
+    if (!verified) return this.#verifyAtRedis(rootKey, request, leased);
     this.#options.observe?.decided();
     this.#options.observe?.verified(verified.outcome);
     return Promise.resolve(verified);
@@ -158,24 +164,24 @@ export class Decider {
     rootKey: PresentedRootKey,
     request: VerifyRequest,
     leased: LeasedRequest<Verified>,
-    attempt: number,
+    recalled?: Recalled,
   ): Promise<Verified> {
     const { workspaceId } = rootKey;
     const { digest, cost } = request;
     const { leases } = this.leasing;
     const cached = this.#snapshots.find(workspaceId, digest);
     const isAccepted = this.#options.accepted.has(rootKey);
-    // After a recall none is asked for: the lease would be recalled by the next request.
-    const ask = isAccepted && attempt === 1 ? leases.ask(leased) : undefined;
+    const { ask, lease } = this.#leaseOf(leased, isAccepted, recalled);
     return new Promise((resolve, reject) => {
       const settle = (answer: Answer, snapshots: SnapshotsOfBatch) => {
-        const grant = ask && readGranted(answer);
-        const verification = grant ? grant.verification : answer;
+        const grant = lease && readGranted(answer);
+        const verification = grant ? grant.decision : answer;
         const verified = readVerified(verification);
         if ('reason' in verified) {
-          if (ask) leases.lost(ask, subjectOf(leased));
+          if (ask) leases.lost(ask, validOf(leased));
           if (verified.reason !== 'leased') return reject(this.#errorOf(verified, rootKey, request));
-          return resolve(this.#verifyAfterRecall(rootKey, request, leased, verified.detail, attempt));
+          const again = this.#recall(leased, verified.detail, recalled);
+          return resolve(again.then((recalled) => this.#verifyAtRedis(rootKey, request, leased, recalled)));
         }
         this.#options.observe?.verified(verified.outcome);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);
@@ -192,7 +198,7 @@ export class Decider {
         else finish(snapshot);
       };
       const fail = (error: unknown) => {
-        if (ask) leases.lost(ask, subjectOf(leased));
+        if (ask) leases.lost(ask, validOf(leased));
         reject(error);
       };
       const values = { digest, cost, cached: cached?.version ?? noVersion, request: leased.text };
@@ -200,8 +206,7 @@ export class Decider {
       const waiting = { settle, reject: fail };
       try {
         const batch = this.#queues.join(workspaceId, isAccepted);
-        if (ask) batch.addLease(rootKey.digest, ask, values, weight, waiting);
-        else batch.addVerify(rootKey.digest, values, weight, waiting);
+        batch.addVerify(rootKey.digest, values, weight, waiting, lease);
       } catch (error) {
         // Too many requests wait.
         if (ask) leases.finished(ask);
@@ -210,31 +215,31 @@ export class Decider {
     });
   }
 
-  /** Decides again, when the leases that may turn a refusal into a VALID were returned or have ended. */
-  async #verifyAfterRecall(
-    rootKey: PresentedRootKey,
-    request: VerifyRequest,
-    leased: LeasedRequest<Verified>,
-    leases: string,
-    attempt: number,
-  ): Promise<Verified> {
-    if (attempt === attemptsMax) throw storeError(new Error('The leases of a key changed again and again'));
-    const { workspaceId, about: digest } = leased;
-    const id = workspaceId + digest;
-    // One recall of a key at a time: the others wait for it.
-    let recall = this.#recalls.get(id);
-    if (!recall) {
-      recall = this.#recall(workspaceId, digest, leases).finally(() => this.#recalls.delete(id));
-      this.#recalls.set(id, recall);
-    }
-    await recall;
-    return this.#verifyAtRedis(rootKey, request, leased, attempt + 1);
+  /** What a request asks of leases. After a recall it asks for none, which would be recalled by the next request. */
+  #leaseOf(
+    leased: LeasedRequest,
+    isAccepted: boolean,
+    recalled: Recalled | undefined,
+  ): { ask?: Ask | undefined; lease?: LeasePart } {
+    if (recalled) return { lease: { wanted: 0, number: 0, recalled: Buffer.from(recalled.leases) } };
+    const ask = isAccepted ? this.leasing.leases.ask(leased) : undefined;
+    return ask ? { ask, lease: { wanted: ask.wanted, number: ask.number, recalled: noText } } : {};
   }
 
-  async #recall(workspaceId: string, digest: string, leases: string): Promise<void> {
-    await this.leasing.recall(workspaceId, leases.split(','));
-    // Those that were settled are gone. The units of the others stay charged.
-    await this.#done(workspaceId, (batch, waiting) => batch.addForget(digest, leases, waiting));
+  /** Recalls the leases of a `leased` refusal; resolves when they were returned, or have ended. */
+  async #recall({ workspaceId, about }: LeasedRequest, leases: string, last?: Recalled): Promise<Recalled> {
+    const attempt = (last?.attempt ?? 0) + 1;
+    if (attempt === attemptsMax)
+      throw storeError(new Error('The leases of a limit or balance changed again and again'));
+    const id = workspaceId + about;
+    // One recall for the same thing at a time: the others wait for it.
+    let recall = this.#recalls.get(id);
+    if (!recall) {
+      recall = this.leasing.recall(workspaceId, leases.split(',')).then(() => leases);
+      recall = recall.finally(() => this.#recalls.delete(id));
+      this.#recalls.set(id, recall);
+    }
+    return { attempt, leases: await recall };
   }
 
   #settle(workspaceId: string, settlement: number, tallies: readonly Tally[], leaves: boolean): Promise<void> {
@@ -258,23 +263,58 @@ export class Decider {
 
   /** Charges all checks if all of them pass, otherwise none. */
   limit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Promise<Limited> {
+    const { workspaceId, digestText: rootDigest } = rootKey;
+    const leased: LeasedRequest<Limited> = {
+      workspaceId,
+      rootDigest,
+      about: textOfChecks(checks),
+      cost: 0,
+      text: noText,
+    };
+    const limited = this.leasing.leases.decide(leased);
+    if (!limited) return this.#limitAtRedis(rootKey, checks, leased);
+    this.#options.observe?.decided();
+    this.#options.observe?.limited(limited.passed);
+    return Promise.resolve(limited);
+  }
+
+  #limitAtRedis(
+    rootKey: PresentedRootKey,
+    checks: readonly LimitCheck[],
+    leased: LeasedRequest<Limited>,
+    recalled?: Recalled,
+  ): Promise<Limited> {
+    const { leases } = this.leasing;
     const isAccepted = this.#options.accepted.has(rootKey);
-    const values = checks.map(({ cost, limit, durationMs, namespace, identifier }) => ({
-      cost,
-      limit,
-      duration: durationMs,
-      namespaceName: Buffer.from(namespace),
-      identifier: Buffer.from(identifier),
-    }));
+    const { ask, lease } = this.#leaseOf(leased, isAccepted, recalled);
+    const packed = checksOf(checks);
     return new Promise((resolve, reject) => {
       const settle = (answer: Answer) => {
-        const limited = readLimited(answer);
-        if ('reason' in limited) return reject(this.#errorOf(limited, rootKey));
+        const grant = lease && readGranted(answer);
+        const limited = readLimited(grant ? grant.decision : answer);
+        if ('reason' in limited) {
+          if (ask) leases.lost(ask, passOf(packed));
+          if (limited.reason !== 'leased') return reject(this.#errorOf(limited, rootKey));
+          const again = this.#recall(leased, limited.detail, recalled);
+          return resolve(again.then((recalled) => this.#limitAtRedis(rootKey, checks, leased, recalled)));
+        }
         this.#options.observe?.limited(limited.passed);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);
+        if (ask && grant) leases.granted(ask, grant.units, grant.term, new RepeatedLimits(limited, checks, packed));
         resolve(limited);
       };
-      this.#queues.join(rootKey.workspaceId, isAccepted).addLimit(rootKey.digest, values, { settle, reject });
+      const fail = (error: unknown) => {
+        if (ask) leases.lost(ask, passOf(packed));
+        reject(error);
+      };
+      try {
+        const batch = this.#queues.join(rootKey.workspaceId, isAccepted);
+        batch.addLimit(rootKey.digest, checks.length, packed, { settle, reject: fail }, lease);
+      } catch (error) {
+        // Too many requests wait.
+        if (ask) leases.finished(ask);
+        throw error;
+      }
     });
   }
 

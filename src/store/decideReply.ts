@@ -132,8 +132,8 @@ export function readVerified(answer: Answer): Verified | Refusal {
   return { outcome, snapshot: undefined, credits, ratelimits, atMs };
 }
 
-/** The lease that the answer to a lease item begins with; the answer to its verification follows. Undefined for a refusal without. */
-export function readGranted(answer: Answer): { units: number; term: number; verification: Answer } | undefined {
+/** The lease that the answer to a lease item begins with, and the answer to its decision. Undefined for a refusal without. */
+export function readGranted(answer: Answer): { units: number; term: number; decision: Answer } | undefined {
   const { packed, at, end } = answer;
   // A script that failed answers without. Units are at most 4096, so their first byte is no reason of a refusal.
   if (packed[at]! >= refusedFrom) return undefined;
@@ -141,11 +141,11 @@ export function readGranted(answer: Answer): { units: number; term: number; veri
   return {
     units: readUint(packed, at + granted.at.units, 2),
     term: readUint(packed, at + granted.at.term, 2),
-    verification: { ...answer, at: at + granted.bytes },
+    decision: { ...answer, at: at + granted.bytes },
   };
 }
 
-/** Whether an item that settles or forgets leases was done; otherwise why not. */
+/** Whether an item that settles leases was done; otherwise why not. */
 export const readDone = (answer: Answer): Refusal | undefined =>
   answer.packed[answer.at] === leaseDone && answer.end - answer.at === 1 ? undefined : readRefusal(answer);
 

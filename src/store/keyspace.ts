@@ -116,6 +116,12 @@ export const keyspace: readonly KeyspaceEntry[] = [
     expires: 'a duration and a minute after the last charge',
   },
   {
+    name: ':wl:<owner>:<duration>:<name>',
+    type: 'string',
+    holds: 'leases of units of the window :w of this name, which is of a namespace (lua/include/decide/leased.lua)',
+    expires: 'ten seconds after the last one',
+  },
+  {
     name: ':wo:<owner>',
     type: 'zset',
     holds:

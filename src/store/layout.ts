@@ -78,7 +78,7 @@ if (outcomesCounted > 7) throw new Error('layout: more than 7 outcomes are count
 if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a byte');
 
 /** The kinds of items in a batch, numbered from 1. */
-export const itemKinds = ['verify', 'limit', 'lease', 'settle', 'forget'] as const;
+export const itemKinds = ['verify', 'limit', 'lease', 'settle'] as const;
 /** The owners of a limit of a verification. */
 export const limitOwners = ['key', 'identity', 'request'] as const;
 /** The place of a limit: its index among the limits of its owner, from 1, plus the number of places of earlier owners. */
@@ -102,7 +102,7 @@ export const refusals = [
   'leased',
   'failed',
 ] as const;
-/** The answer to an item that settles or forgets leases. */
+/** The answer to an item that settles leases. */
 export const leaseDone = 12;
 /** Added to the outcome of a verification: the snapshot of the key is that of an earlier answer of the batch. */
 export const snapshotBefore = 128;
@@ -238,17 +238,31 @@ const sessionBytes = 16;
 
 /** The name of a lease of units: the session that has it, and its number there. */
 const leaseName = { session: bytes(sessionBytes), number: uint(6) };
-/** A lease of units in field `leases` of the record of a key, or of an identity whose limits it charged. */
-const leaseEntry = struct({
+/** The beginning of a lease of units, where these are noted. */
+const leaseHead = {
   ...leaseName,
   /** Time of the charge by Redis's clock, Unix milliseconds. */
   at: uint(6),
+  /** 1 once it was recalled, and its session did not return it in time: until it does, its units count as spent. */
+  overdue: uint(1),
   /** Decisions that were charged. */
   units: uint(2),
+};
+/** In field `leases` of the record of a key, or of an identity whose limits it charged. */
+const leaseOfKey = struct({
+  ...leaseHead,
   /** Of the state at that time: a balance that was refilled since gets nothing back. */
   refillDue: uint(6),
   /** Fingerprint of the limits at that time: limits that were changed since get nothing back. */
   limits: bytes(8),
+});
+/** In the record beside a window of a namespace that it charged. */
+const leaseOfWindow = struct({
+  ...leaseHead,
+  /** End of the slice that was charged. */
+  sliceEnd: uint(6),
+  /** Units of the window for each decision. */
+  cost: uint(7),
 });
 /** A session in the registry of its workspace (lua/include/decide/lease.lua). */
 const registered = struct({
@@ -276,12 +290,16 @@ export const verifyItem = struct({
   /** Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. */
   request: rest,
 });
-/** The beginning of a lease item; VERIFY_ITEM follows. */
+/** The beginning of a lease item; VERIFY_ITEM or a limit item follows. */
 export const leaseItem = struct({
-  /** How many more decisions like this one the server asks for. */
+  /** Of the item that follows. */
+  kind: uint(1),
+  /** How many more decisions like this one the server asks for; 0 for none. */
   wanted: uint(2),
   /** The number of the lease, which grows with every lease of the session. */
   number: uint(6),
+  /** The leases of a `leased` refusal, which were recalled: those not returned by now count as spent. */
+  recalled: text(2),
 });
 /** The beginning of a settle item: its number, which grows with every settlement of the session, and that of the tallies that follow. */
 export const settleItem = struct({ settlement: uint(6), tallies: uint(1) });
@@ -309,8 +327,6 @@ export const talliedKey = struct({
   /** As in VERIFY_ITEM. */
   request: rest,
 });
-/** Leases of a key or its identity that count as spent, because their sessions did not return them: those of a `leased` refusal. */
-export const forgetItem = struct({ digest: bytes(32), leases: rest });
 /** The session that sends a batch with leases. */
 export const leaseSession = struct({
   id: bytes(sessionBytes),
@@ -347,7 +363,7 @@ export const verifiedLimit = struct({
   /** Unix milliseconds. */
   reset: uint(7),
 });
-/** The beginning of the answer to a lease item; the answer to the verification follows. */
+/** The beginning of the answer to a lease item; the answer to the decision follows. */
 export const granted = struct({
   /** Decisions of the lease; 0 for a lease without units. */
   units: uint(2),
@@ -425,13 +441,14 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   VERIFY_ITEM: { of: verifyItem },
   LIMIT_CHECK: { of: limitCheck },
   LEASE_NAME: { of: struct(leaseName) },
-  LEASE_ENTRY: { of: leaseEntry },
+  LEASE_HEAD: { of: struct(leaseHead) },
+  LEASE_OF_KEY: { of: leaseOfKey },
+  LEASE_OF_WINDOW: { of: leaseOfWindow },
   REGISTERED: { of: registered },
   LEASE_ITEM: { of: leaseItem },
   SETTLE_ITEM: { of: settleItem },
   TALLY: { of: tally },
   TALLIED_KEY: { of: talliedKey },
-  FORGET_ITEM: { of: forgetItem },
   LEASE_SESSION: { of: leaseSession },
   GRANTED: { of: granted },
   BATCH_HEAD: { of: batchHead },

@@ -19,6 +19,9 @@ local call_totals, call_total_bounds
 -- The work done so far, in units of about a microsecond.
 local call_work
 
+local function day_of(hour) return string.format('%d', hour / 24) end
+local function hour_of_day(hour) return string.format('%02d', hour % 24) end
+
 local function begin_call(workspace, retention, bounds, digests, items, now)
   call_workspace, call_retention, call_digests, call_items, call_now = workspace, retention, digests, items, now
   call_key_records = key_record(workspace, '')
@@ -29,7 +32,7 @@ local function begin_call(workspace, retention, bounds, digests, items, now)
   end
   local hour = math.floor(now / HOUR_MS)
   if hour ~= call_hour then
-    call_hour, call_day, call_hour_of_day = hour, string.format('%d', hour / 24), string.format('%02d', hour % 24)
+    call_hour, call_day, call_hour_of_day = hour, day_of(hour), hour_of_day(hour)
   end
   call_roots, call_apis, call_namespaces, call_totals, call_total_bounds = {}, {}, {}, {}, {}
   call_rbac.version, call_work = false, 0

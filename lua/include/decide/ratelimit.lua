@@ -3,6 +3,7 @@
 
 -- @include "include/clock"
 -- @include "include/decide/call"
+-- @include "include/decide/leased"
 -- @include "include/decide/roots"
 -- @include "include/decide/totals"
 -- @include "include/grants"
@@ -11,6 +12,9 @@
 -- @include "include/overrides"
 -- @include "include/records"
 -- @include "include/window"
+
+-- The checks of the last item that was not refused.
+local item_checks
 
 -- Caches a namespace for this call (false if it does not exist), with the names of its usage records.
 local function cache_namespace(name, namespace)
@@ -142,6 +146,8 @@ local function check_counters(checks)
     if not total then
       local settled = settled_window(counter.bytes, call_now, check.duration)
       redis.call('SET', counter.name, settled, 'PX', window_ttl(check.duration))
+      -- Leases give back units in the slice in which they were charged, which has moved.
+      write_leases_of_window(check, '')
       counter.before, counter.bytes = settled, settled
       total, _, oldest, kept, suffix =
         window_charge(settled, 1, #settled, call_now, limit, check.duration, cost, limit > 0)
@@ -157,6 +163,21 @@ local function check_counters(checks)
     passed = passed and check.fits
   end
   return passed
+end
+
+-- The refusal of checks that units would change that may be returned; nil when there are none.
+local function refused_checks_as_leased(checks)
+  local names = {}
+  for index = 1, #checks do
+    local check = checks[index]
+    -- One that never fits needs no units.
+    if not check.fits and check.limit > 0 and check.together <= check.limit then
+      local leases = leases_of_window(check)
+      local awaited = await_leases(leases, LEASE_OF_WINDOW_LENGTH, names)
+      if awaited ~= leases then write_leases_of_window(check, awaited) end
+    end
+  end
+  return refuse_as_leased(names)
 end
 
 -- Writes the counters if all checks passed; otherwise restores their values from before the checks.
@@ -216,6 +237,11 @@ local function ratelimit(position, _, root_index)
     if refusal then return refusal end
   end
   local passed = check_counters(checks)
+  if not passed then
+    refusal = refused_checks_as_leased(checks)
+    if refusal then return refusal end
+  end
+  item_checks = checks
   write_checked(counters, passed)
 
   local answer = { struct.pack(LIMITED, passed and LIMIT_PASSED or LIMIT_BLOCKED, #checks) }

@@ -46,11 +46,11 @@ export interface LeaseObserver {
 export interface LeasedRequest<Answer = unknown> {
   workspaceId: string;
   rootDigest: string;
-  /** What it is about: the digest of a key. */
+  /** What it is about: the digest of a key, or limit checks with all their values. */
   about: string;
-  /** Credits. */
+  /** Credits of a verification. */
   cost: number;
-  /** The rest of the request, as in VERIFY_ITEM. */
+  /** The rest of a verification, as in VERIFY_ITEM. */
   text: Buffer;
   /** Never set: only for the compiler. */
   readonly answer?: Answer;
@@ -67,7 +67,7 @@ export interface Decision<Answer> {
 }
 
 /** A lease that was asked for, until its answer. */
-interface Ask {
+export interface Ask {
   wanted: number;
   number: number;
   /** Resolves when the answer was processed. */
@@ -189,7 +189,8 @@ export class Leases {
     const hot = known?.hot.get(request.about);
     const decided = this.#decidedInTerm(request.about, now);
     if (decided < this.#options.after && !hot && !renewed?.isRenewing) return undefined;
-    if (this.#held >= leasesMax || request.text.length > textMax || !this.#options.mayAsk()) return undefined;
+    const isLong = request.text.length > textMax || request.about.length > textMax;
+    if (this.#held >= leasesMax || isLong || !this.#options.mayAsk()) return undefined;
     const holder = this.#holderOf(request.workspaceId);
     for (const ask of holder.asks.values()) if (isSame(ask.request, request)) return undefined;
     holder.isRegistered = true;
@@ -238,10 +239,10 @@ export class Leases {
     this.finished(ask);
   }
 
-  /** The answer to an ask is lost: a lease of units that was granted is returned. `subject` as in TALLY. */
-  lost(ask: Ask, subject: Buffer) {
+  /** The answer to an ask is lost: a lease of units that was granted is returned. Units are granted with one outcome only. */
+  lost(ask: Ask, { outcome, subject }: Pick<Decision<unknown>, 'outcome' | 'subject'>) {
     const { request, number } = ask as PendingAsk;
-    this.#holderOf(request.workspaceId).tallies.push({ number, count: 0, outcome: 1, used: 0, age: 0, subject });
+    this.#holderOf(request.workspaceId).tallies.push({ number, count: 0, outcome, used: 0, age: 0, subject });
     this.finished(ask);
   }
 

@@ -1,0 +1,71 @@
+-- The session of a call: a server that may hold leases in this workspace. The registry of a workspace names its sessions: a change
+-- waits for them.
+
+-- @include "include/decide/call"
+-- @include "include/decide/leased"
+-- @include "include/names"
+
+-- Limits of the leases that a record notes, and of the sessions of a workspace.
+local LEASES_MAX, SESSIONS_MAX = 32, 64
+-- A shorter lease would end before its answer arrives.
+local TERM_MIN = 4
+-- A lease of units leaves room for this many of its size for each session, so that no session is refused while another one has
+-- units left.
+local LEASES_LEFT = 4
+
+-- The session of this call: {id (nil for none), term, credits and leaves of LEASE_SESSION}, whether the call `grants` a lease, and,
+-- once the registry `is_read`: `granted` and `settled` of its entry, whether it `may_grant` another lease, and how many units must be
+-- `left` for each one in a lease. The functions in this file change it, and those in lease.lua.
+local session = {}
+
+-- `packed` is a LEASE_SESSION, or '' for a batch without leases.
+local function begin_session(packed)
+  session.id, session.is_read, session.grants = nil, false, false
+  begin_recalled()
+  if packed == '' then return end
+  session.id, session.term, session.credits, session.leaves = struct.unpack(LEASE_SESSION, packed)
+end
+
+-- Reads the entry of the session in the registry, and how many sessions may hold leases, once per call.
+local function register()
+  if session.is_read then return end
+  session.is_read, session.granted, session.settled = true, 0, 0
+  local entries, inactive, count = redis.call('HGETALL', registry(call_workspace)), {}, 1
+  for index = 1, #entries, 2 do
+    local id = entries[index]
+    local term, granted, settled = struct.unpack(REGISTERED, entries[index + 1])
+    if id == session.id then
+      session.granted, session.settled = granted, settled
+    elseif term > 0 then
+      count = count + 1
+    else
+      inactive[#inactive + 1] = id
+    end
+  end
+  session.left, session.may_grant = LEASES_LEFT * count, count <= SESSIONS_MAX
+  -- An inactive session may still send a settlement again, so its entry stays while there is room.
+  if #entries >= 2 * SESSIONS_MAX and #inactive > 0 then
+    redis.call('HDEL', registry(call_workspace), unpack(inactive))
+  end
+end
+
+-- Writes the entry of the session, if it was read.
+local function end_session()
+  if not session.id then return end
+  if session.leaves == 1 and not session.grants then
+    redis.call('HDEL', registry(call_workspace), session.id)
+  elseif session.is_read and session.granted + session.settled > 0 then
+    local entry = struct.pack(REGISTERED, session.term, session.granted, session.settled)
+    redis.call('HSET', registry(call_workspace), session.id, entry)
+  end
+end
+
+-- The term of a lease that must end by `ends`, by a clock that may be 1 % slower than that of Redis, whose time is rounded down; 0
+-- for none.
+local function term_until(ends)
+  local term = math.floor((math.min(ends, call_now + session.term) - call_now - 1) / 1.01)
+  return term >= TERM_MIN and term or 0
+end
+
+-- Whether another lease fits where these are noted, each of `length` bytes.
+local function has_room_for_lease(leases, length) return #leases < LEASES_MAX * length end
