@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { configDefaults, defineConfig } from 'vitest/config';
+import { packDependencies } from './test/support/packed.ts';
 
 /** npm run test:faults: only the fault programs, the long ones too, one at a time so that none disturbs another's figures. */
 const faultsOnly = process.env.FAULTS_RESULTS !== undefined;
@@ -29,7 +30,12 @@ const projects = [
 ];
 const faults = [{ extends: true as const, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } }];
 
+const dependencies = await packDependencies();
+
 export default defineConfig({
+  resolve: {
+    alias: [...dependencies].map(([name, replacement]) => ({ find: new RegExp(`^${name}$`), replacement })),
+  },
   test: {
     projects: faultsOnly ? faults : projects,
     // Lua files are in no module graph: --watch runs everything again when one changes.

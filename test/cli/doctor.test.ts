@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { startEmbedded } from '../../src/store/embedded.ts';
 import { runCli } from '../support/cli.ts';
-import { build, type Program, run } from '../support/processes.ts';
+import { build, cliFile, type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
 
 /** A test runs one process or several, on a machine that may be busy. */
@@ -226,7 +226,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
     ['+5s', 'warning', /^that of Redis is [456]\d\d\d ms behind that of this machine$/],
     ['-2h', 'fault', /^that of Redis is (7200|7199|7201) s ahead of that of this machine$/],
   ])('whose clock differs by %s, it reports the difference', async (offset, status, found) => {
-    const command = ['-f', offset, process.execPath, 'dist/cli/index.js', 'doctor', '--json'];
+    const command = ['-f', offset, process.execPath, cliFile, 'doctor', '--json'];
     const { stdout } = spawnSync('faketime', command, {
       encoding: 'utf8',
       env: { PATH: process.env.PATH, FAKETIME_DONT_FAKE_MONOTONIC: '1', ...at(await startRedis()) },
@@ -277,7 +277,7 @@ test('an unreachable Redis is a fault, without a wait', async () => {
 });
 
 test('a low limit of open files is a warning', () => {
-  const command = `ulimit -n 256; exec ${process.execPath} dist/cli/index.js doctor --json`;
+  const command = `ulimit -n 256; exec ${process.execPath} ${cliFile} doctor --json`;
   const { stdout } = spawnSync('sh', ['-c', command], {
     encoding: 'utf8',
     env: { PATH: process.env.PATH, REDIS_URL: 'redis://127.0.0.1:1' },

@@ -12,7 +12,7 @@ import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { runCli, spawnCli } from '../support/cli.ts';
 import { dayMs, harness, testSettings } from '../support/harness.ts';
-import { build } from '../support/processes.ts';
+import { build, cliFile } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
@@ -560,7 +560,7 @@ describe('progress', () => {
     const { workspaceId } = await createWorkspace();
     const file = newFile();
     writeFileSync(file, input);
-    const command = `${process.execPath} dist/cli/index.js import ${file} --workspace ${workspaceId}`;
+    const command = `${process.execPath} ${cliFile} import ${file} --workspace ${workspaceId}`;
     const { stdout } = spawnSync('script', ['-qec', command, '/dev/null'], {
       encoding: 'utf8',
       env: { PATH: process.env.PATH, TERM: 'xterm', ...env() },

@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { dayMs, hourMs } from '../support/harness.ts';
-import { build, endAll, run, serverEnv, temporaryDir } from '../support/processes.ts';
+import { build, cliFile, endAll, run, serverEnv, temporaryDir } from '../support/processes.ts';
 import {
   exhaust,
   exhaustAll,
@@ -150,7 +150,7 @@ test('a server with LEASE_MS=0, and the command line, among servers with leases'
 
   const env = serverEnv({ REDIS_URL: rig.redisUrl });
   const cli = async (...args: string[]) => {
-    const program = run(process.execPath, ['dist/cli/index.js', ...args], { env });
+    const program = run(process.execPath, [cliFile, ...args], { env });
     expect(await program.ended, program.printed()).toBe(0);
   };
   const workspaceId = `ws_${rootKey.split('_')[1]}`;

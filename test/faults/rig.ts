@@ -11,7 +11,7 @@ import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore } from '../../src/store/store.ts';
 import { openClient } from '../support/client.ts';
 import { testSettings } from '../support/harness.ts';
-import { build, firstRootKeyOf, portOf, run, runRedis, serverEnv } from '../support/processes.ts';
+import { build, firstRootKeyOf, mainFile, portOf, run, runRedis, serverEnv } from '../support/processes.ts';
 
 export type Rig = Awaited<ReturnType<typeof startRig>>;
 
@@ -24,7 +24,7 @@ export async function startRig({ redis: redisArgs = [] as string[], env = {} as 
   const admin = new Redis({ path: redis.socket });
 
   // Its standard error is that of this process, so that errors are visible.
-  const server = run(process.execPath, ['dist/main.js'], {
+  const server = run(process.execPath, [mainFile], {
     env: serverEnv({ LOG_LEVEL: 'silent', REDIS_URL: url, ...env }),
     stdio: ['ignore', 'pipe', 'inherit'],
   });

@@ -11,6 +11,7 @@ import {
   addressOf,
   build,
   firstRootKeyOf,
+  mainFile,
   openRedisProcess,
   type Program,
   run,
@@ -45,7 +46,7 @@ afterAll(async () => {
 /** A server with this file descriptor as standard error. */
 function start(stderr: number | 'pipe', settings: Record<string, string> = {}) {
   const env = serverEnv({ REDIS_URL: redis.url, REDIS_TIMEOUT_MS: '10000', ...settings });
-  const server = run(process.execPath, ['dist/main.js'], { env, stdio: ['ignore', 'pipe', stderr] });
+  const server = run(process.execPath, [mainFile], { env, stdio: ['ignore', 'pipe', stderr] });
   servers.push(server);
   return server;
 }

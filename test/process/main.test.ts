@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, type TestContext, test, vi } from 'vitest';
 import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
-import { build, type Program, portOf, runRedis, runServer } from '../support/processes.ts';
+import { build, cliFile, mainFile, type Program, portOf, runRedis, runServer } from '../support/processes.ts';
 
 const waiting = { timeout: 10_000, interval: 20 };
 
@@ -87,7 +87,7 @@ test.concurrent('FIRST_ROOT_KEY=none creates no root key, for when standard outp
   const { dataDir, start } = open(context);
   const server = start({ FIRST_ROOT_KEY: 'none' });
   await portOf(server);
-  const workspaces = spawnSync(process.execPath, ['dist/cli/index.js', 'workspace', 'list'], {
+  const workspaces = spawnSync(process.execPath, [cliFile, 'workspace', 'list'], {
     env: { PATH: process.env.PATH, TOLLGATE_DATA_DIR: dataDir },
     encoding: 'utf8',
   });
@@ -151,7 +151,7 @@ test.concurrent('requests in flight get their responses before it stops', async 
 
 test.concurrent('also when started by `tollgate serve`', async (context) => {
   const { start } = open(context);
-  const server = start({}, ['dist/cli/index.js', 'serve']);
+  const server = start({}, [cliFile, 'serve']);
   const request = await interruptRequest(server, 'SIGTERM');
   await request.finish();
 
@@ -356,7 +356,7 @@ test.concurrent('a worker that cannot be started is tried again until it can, an
   symlinkSync(process.execPath, node);
   // The first process starts workers with what it takes for Node, which here is a link that the test can remove.
   const preload = `data:text/javascript,process.execPath = ${JSON.stringify(node)}`;
-  const server = start({ WORKERS: '2', LOG_LEVEL: 'error' }, ['--import', preload, 'dist/main.js']);
+  const server = start({ WORKERS: '2', LOG_LEVEL: 'error' }, ['--import', preload, mainFile]);
   await portOf(server);
   const [first] = workersOf(server);
 

@@ -1,7 +1,7 @@
 // The command line as a process, as an operator runs it.
 
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { run } from './processes.ts';
+import { cliFile, run } from './processes.ts';
 
 export interface Outcome {
   /** Null when a signal ended it. */
@@ -10,7 +10,7 @@ export interface Outcome {
   err: string;
 }
 
-const words = (args: readonly string[]) => ['dist/cli/index.js', ...args];
+const words = (args: readonly string[]) => [cliFile, ...args];
 /** Of this process's environment it gets only the PATH. */
 const options = (env: Record<string, string>) => ({ env: { PATH: process.env.PATH, ...env } });
 

@@ -8,12 +8,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
+import { cliFile, mainFile } from './packed.ts';
 
 /** A busy machine may take long to start a process. */
 const patienceMs = 60_000;
 
 /** Compiles changed files. Call it once per test file, before the first process, so that no test waits for the build. */
-export { build } from '../../bin/prepare.mjs';
+export { buildPacked as build, cliFile, mainFile } from './packed.ts';
 
 const toEnd: (() => unknown)[] = [];
 
@@ -90,7 +91,7 @@ export function run(command: string, args: readonly string[], options: SpawnOpti
 export const serverEnv = (settings: Record<string, string>) => ({ PATH: process.env.PATH, PORT: '0', ...settings });
 
 /** The built server with these settings. */
-export const runServer = (settings: Record<string, string>, words: readonly string[] = ['dist/main.js']): Program =>
+export const runServer = (settings: Record<string, string>, words: readonly string[] = [mainFile]): Program =>
   run(process.execPath, words, { env: serverEnv(settings) });
 
 /** The address that a program prints when it listens. */
@@ -135,8 +136,8 @@ export async function startAlone(settings: Record<string, string> = {}, { umask 
   const dataDir = join(temporaryDir(), 'data');
   const env = serverEnv({ TOLLGATE_DATA_DIR: dataDir, ...settings });
   const server = umask
-    ? run('sh', ['-c', `umask ${umask}; exec "$0" dist/main.js`, process.execPath], { env })
-    : run(process.execPath, ['dist/main.js'], { env });
+    ? run('sh', ['-c', `umask ${umask}; exec "$0" ${mainFile}`, process.execPath], { env })
+    : run(process.execPath, [mainFile], { env });
   atEnd(() => server.stop());
   const url = await addressOf(server);
   return Object.assign(server, {
@@ -148,7 +149,7 @@ export async function startAlone(settings: Record<string, string> = {}, { umask 
     memory: () => 1024 * Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'utf8'))![1]),
     /** Runs the command line on the same Redis. Returns its output. */
     cli(...args: string[]): string {
-      const words = ['dist/cli/index.js', ...args];
+      const words = [cliFile, ...args];
       const { stdout, stderr, status } = spawnSync(process.execPath, words, { env, encoding: 'utf8' });
       if (status !== 0) throw new Error(`tollgate ${args.join(' ')}: ${stderr}`);
       return stdout;
