@@ -11,6 +11,7 @@ import { scriptNames } from '../store/luaSource.ts';
 import { type RedisFacts, readRedisFacts } from '../store/redisFacts.ts';
 import { openStore } from '../store/store.ts';
 import type { CommandResult } from './result.ts';
+import type { Terminal } from './terminal.ts';
 
 /** `unknown`: the check was not possible, for example because a managed Redis rejects CONFIG. */
 type Status = 'ok' | 'warning' | 'fault' | 'unknown';
@@ -47,11 +48,11 @@ const openFilesMin = 4096;
 /** Time for the checks of Redis, in addition to the timeout of one command. */
 const redisChecksMs = 4_000;
 
-export async function doctor(): Promise<CommandResult> {
+export async function doctor(env: Terminal['env']): Promise<CommandResult> {
   const findings = [nodeVersion(), await uwsBuild(), openFiles()];
   let config: Config | undefined;
   try {
-    config = loadConfig();
+    config = loadConfig(env);
   } catch (error) {
     findings.push(fault('settings', oneLine(error), 'Correct them and run the command again. Redis was not checked.'));
   }

@@ -8,6 +8,7 @@ import type { Store } from '../store/store.ts';
 import { apiLine, identityLine, type Kind, keyLine, kinds, permissionLine, roleLine } from './keyLines.ts';
 import { type Progress, startProgress } from './progress.ts';
 import type { CommandResult } from './result.ts';
+import type { Terminal } from './terminal.ts';
 import { requireWorkspace } from './workspaces.ts';
 
 interface Export {
@@ -29,6 +30,7 @@ const tailBytes = 4 * 1024 * 1024;
  */
 export async function exportKeys(
   store: Store,
+  { stdout, stderr }: Terminal,
   file: string,
   { workspace, api, resume }: Export,
 ): Promise<CommandResult> {
@@ -41,10 +43,10 @@ export async function exportKeys(
   const counts = Object.fromEntries(kinds.map((kind) => [kind, 0])) as Record<Kind, number>;
   const total = apis.reduce((sum, { keyCount }) => sum + keyCount, 0);
   const output = toStdout ? undefined : await openOutput(file, resume === true);
-  const progress = startProgress('export', total);
+  const progress = startProgress(stderr, 'export', total);
   try {
     const lines = allLines(store, { workspace, apis, after: output?.lastKeyId, counts, progress });
-    const to: Writable = output?.handle.createWriteStream() ?? process.stdout;
+    const to: Writable = output?.handle.createWriteStream() ?? stdout;
     await pipeline(lines, to, { end: !toStdout });
   } finally {
     progress.stop();

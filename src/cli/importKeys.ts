@@ -1,14 +1,6 @@
-import {
-  accessSync,
-  constants,
-  createReadStream,
-  createWriteStream,
-  existsSync,
-  rmSync,
-  statSync,
-  type WriteStream,
-} from 'node:fs';
+import { accessSync, constants, createReadStream, createWriteStream, existsSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
+import type { Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import type { Config } from '../config.ts';
 import { print } from '../domain/json.ts';
@@ -20,6 +12,7 @@ import { formatCounts } from './exportKeys.ts';
 import { type Kind, kinds, knownFields, type LineRecord, readLine } from './keyLines.ts';
 import { startProgress } from './progress.ts';
 import type { CommandResult } from './result.ts';
+import type { Terminal } from './terminal.ts';
 import { requireWorkspace } from './workspaces.ts';
 
 interface Import {
@@ -59,7 +52,12 @@ const newCounts = () => Object.fromEntries(kinds.map((kind) => [kind, 0])) as Re
  * Creates the records of a file (`-` is standard input) with the store functions that the operations use. Existing records
  * are left unchanged, so a second run completes a first one that was interrupted.
  */
-export async function importKeys(store: Store, config: Config, file: string, options: Import): Promise<CommandResult> {
+export async function importKeys(
+  { store, config, terminal }: { store: Store; config: Config; terminal: Terminal },
+  file: string,
+  options: Import,
+): Promise<CommandResult> {
+  const { stdin, stdout, stderr } = terminal;
   const { workspace, api, dryRun } = options;
   await requireWorkspace(store, workspace);
   if (api !== undefined && !(await store.apis.find(workspace, api)))
@@ -67,10 +65,10 @@ export async function importKeys(store: Store, config: Config, file: string, opt
   const fromStdin = file === '-';
   if (!fromStdin) checkReadable(file);
 
-  const rejected = new RejectedLines(fromStdin ? undefined : rejectedFileOf(file));
+  const rejected = new RejectedLines(stdout, fromStdin ? undefined : rejectedFileOf(file));
   const importer = new Importer(store, options);
-  const progress = startProgress(dryRun ? 'check' : 'import', fromStdin ? undefined : statSync(file).size);
-  const input = fromStdin ? process.stdin : createReadStream(file, { highWaterMark: 256 * 1024 });
+  const progress = startProgress(stderr, dryRun ? 'check' : 'import', fromStdin ? undefined : statSync(file).size);
+  const input = fromStdin ? stdin : createReadStream(file, { highWaterMark: 256 * 1024 });
   let doneLines = 0;
   let creating = Promise.resolve();
   async function createRecords({ lines, end }: Step, { entries, rejections }: ReturnType<typeof readLines>) {
@@ -407,10 +405,12 @@ class RejectedLines {
   readonly printed: string[] = [];
   /** The file, once it exists. */
   file: string | undefined;
+  readonly #stdout: Writable;
   readonly #target: string | undefined;
-  #stream: WriteStream | NodeJS.WriteStream | undefined;
+  #stream: Writable | undefined;
 
-  constructor(target: string | undefined) {
+  constructor(stdout: Writable, target: string | undefined) {
+    this.#stdout = stdout;
     this.#target = target;
     if (target !== undefined) rmSync(target, { force: true });
   }
@@ -435,9 +435,9 @@ class RejectedLines {
     });
   }
 
-  #open(): WriteStream | NodeJS.WriteStream {
+  #open(): Writable {
     this.file = this.#target;
-    const stream = this.#target === undefined ? process.stdout : createWriteStream(this.#target, { mode: 0o600 });
+    const stream = this.#target === undefined ? this.#stdout : createWriteStream(this.#target, { mode: 0o600 });
     // The callback of the write reports errors.
     stream.on('error', () => {});
     return stream;
@@ -445,7 +445,7 @@ class RejectedLines {
 
   async end() {
     if (this.file === undefined) return;
-    await finished((this.#stream as WriteStream).end());
+    await finished(this.#stream!.end());
     this.printed.push(`${this.file} has the rejected lines and the reasons.`);
   }
 }

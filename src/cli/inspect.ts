@@ -1,5 +1,6 @@
 // Prints what Redis stores of one key, decoded. A key string is hashed here: it is neither printed nor sent to Redis.
 
+import type { Readable } from 'node:stream';
 import { checksum, digestOf } from '../domain/keyString.ts';
 import type {
   Fault,
@@ -14,6 +15,7 @@ import type {
 } from '../store/inspection.ts';
 import type { Store } from '../store/store.ts';
 import type { CommandResult } from './result.ts';
+import type { Terminal } from './terminal.ts';
 import { requireWorkspace } from './workspaces.ts';
 
 const keyLengthMax = 512;
@@ -26,10 +28,11 @@ const rootKeyPattern = /^root_\w{16}_/;
 /** `text` is a key id, a key string, or `-` to read either from standard input. */
 export async function inspect(
   store: Store,
+  { stdin }: Terminal,
   text: string,
   { workspace }: { workspace: string },
 ): Promise<CommandResult> {
-  const wanted = text === '-' ? await readStandardInput() : text;
+  const wanted = text === '-' ? await readLine(stdin) : text;
   if (wanted === '') throw new Error('The key is empty.');
   if (rootKeyPattern.test(wanted))
     throw new Error('This is a root key. `tollgate root-key list` prints what is stored of root keys.');
@@ -45,9 +48,9 @@ export async function inspect(
   return { lines: linesOf(inspection, workspace), json: inspection, failed: faultsOf(inspection).length > 0 };
 }
 
-async function readStandardInput(): Promise<string> {
+async function readLine(stdin: Readable): Promise<string> {
   let input = '';
-  for await (const chunk of process.stdin.setEncoding('utf8')) {
+  for await (const chunk of stdin.setEncoding('utf8')) {
     input += chunk as string;
     if (input.length > keyLengthMax + 2) break;
   }

@@ -1,6 +1,7 @@
 // Progress of a long command on standard error: a bar on a terminal, otherwise a line every ten seconds.
 
 import { SingleBar } from 'cli-progress';
+import type { Terminal } from './terminal.ts';
 
 const lineEveryMs = 10_000;
 
@@ -11,12 +12,12 @@ export interface Progress {
 }
 
 /** `total` is undefined if it is not known. */
-export function startProgress(task: string, total: number | undefined): Progress {
-  const { isTTY } = process.stderr;
+export function startProgress(stderr: Terminal['stderr'], task: string, total: number | undefined): Progress {
+  const { isTTY } = stderr;
   const counted = '{lines} lines, {duration_formatted}';
   const portion = isTTY ? ' {bar} {percentage} %, {eta_formatted} to go,' : ': {percentage} %,';
   const bar = new SingleBar({
-    stream: process.stderr,
+    stream: stderr,
     format: total === undefined ? `${task}: ${counted}` : `${task}${portion} ${counted}`,
     barCompleteChar: '█',
     barIncompleteChar: '░',

@@ -1,4 +1,4 @@
-// The command line as a process, on a data directory of its own.
+// The command line on a data directory of its own, in this process and as a process.
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { presented } from '../../src/http/rootKey.ts';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/store/embedded.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { runCli, spawnCli } from '../support/cli.ts';
+import { runCli, runCliProcess, spawnCli } from '../support/cli.ts';
 import { build } from '../support/processes.ts';
 
 /** A test runs one process or several, on a machine that may be busy. */
@@ -29,6 +29,23 @@ async function json(...args: string[]) {
   expect(code).toBe(0);
   return JSON.parse(out);
 }
+
+test('as a process: results are on standard output, errors on standard error, and exit codes are 0 and 1', async () => {
+  const ran = (args: string[]) => runCliProcess(args, { TOLLGATE_DATA_DIR: dataDir });
+  const { workspaceId } = await store.workspaces.create('as a process');
+  const listed = await ran(['workspace', 'list']);
+  expect(listed).toEqual({ code: 0, out: expect.stringContaining(`${workspaceId}  `), err: '' });
+  expect(await ran(['root-key', 'list', '--workspace', 'ws_nothing'])).toEqual({
+    code: 1,
+    out: '',
+    err: expect.stringMatching(/^tollgate: There is no workspace ws_nothing\./),
+  });
+  expect(await ran(['inspect'])).toEqual({
+    code: 1,
+    out: '',
+    err: expect.stringMatching(/^error: missing required argument 'key'\n.*Add --help for help/s),
+  });
+});
 
 /** One line of text without control characters. */
 const onlyVisible = /^(?:[\u200c\u200d]|[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}])*\n$/u;

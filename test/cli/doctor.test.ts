@@ -1,11 +1,11 @@
-// `tollgate doctor` as a process. Each test starts a redis-server, set up well or badly on purpose.
+// `tollgate doctor`. Each test starts a redis-server, set up well or badly on purpose.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { startEmbedded } from '../../src/store/embedded.ts';
-import { runCli } from '../support/cli.ts';
+import { runCli, runCliProcess } from '../support/cli.ts';
 import { build, cliFile, type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
 
@@ -68,8 +68,8 @@ async function startRefusing(...rules: string[]): Promise<number> {
   return port;
 }
 
-async function examine(env: Record<string, string>) {
-  const { code, out } = await runCli(['doctor', '--json'], env);
+async function examine(env: Record<string, string>, runDoctor = runCli) {
+  const { code, out } = await runDoctor(['doctor', '--json'], env);
   const findings = JSON.parse(out) as Finding[];
   const of = (status: string) => findings.filter((finding) => finding.status === status).map(({ check }) => check);
   return { code, out, findings, of, find: (check: string) => findings.find((finding) => finding.check === check) };
@@ -81,7 +81,7 @@ describe.skipIf(!installed)('with its own Redis', () => {
   test('with a running server every check passes, with a line each', async () => {
     const redis = await startEmbedded({ dataDir: dir });
     try {
-      const { code, out, err } = await runCli(['doctor'], { TOLLGATE_DATA_DIR: dir });
+      const { code, out, err } = await runCliProcess(['doctor'], { TOLLGATE_DATA_DIR: dir });
       expect({ code, err }).toEqual({ code: 0, err: '' });
       const names = out
         .trimEnd()
@@ -131,7 +131,7 @@ describe.skipIf(!installed)('with its own Redis', () => {
   });
 
   test('a Redis that does not start is a fault with its reason', async () => {
-    const { code, find } = await examine({ TOLLGATE_DATA_DIR: dir, PATH: '/nowhere' });
+    const { code, find } = await examine({ TOLLGATE_DATA_DIR: dir, PATH: '/nowhere' }, runCliProcess);
     expect(code).toBe(1);
     expect(find('redis')).toMatchObject({
       status: 'fault',
@@ -237,7 +237,7 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
 
   test('that is an incomplete Cluster, it does not wait for it', async () => {
     const port = await startRedis(['--cluster-enabled', 'yes']);
-    const { code, find } = await examine({ REDIS_URL: `redis+cluster://127.0.0.1:${port}` });
+    const { code, find } = await examine({ REDIS_URL: `redis+cluster://127.0.0.1:${port}` }, runCliProcess);
     expect(code).toBe(1);
     expect(find('redis')).toMatchObject({ status: 'fault' });
   });

@@ -1,10 +1,10 @@
-// `tollgate inspect` as a process, on a redis-server whose commands are monitored.
+// `tollgate inspect` on a redis-server whose commands are monitored.
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { workspaceKey } from '../../src/store/keyspace.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
-import { runCli } from '../support/cli.ts';
+import { runCli, runCliProcess } from '../support/cli.ts';
 import { dayMs, harness } from '../support/harness.ts';
 import { build, openRedisProcess } from '../support/processes.ts';
 
@@ -163,7 +163,7 @@ test('a key string is read from standard input or the argument, and neither sent
   const { key, keyId } = await createKey({ name: 'secret' });
   const commands = await commandsDuring(async () => {
     for (const outcome of [
-      await run('-', { input: `${key}\r\n` }),
+      await runCliProcess(['inspect', '-', '--workspace', app.workspaceId], { REDIS_URL: server.url }, `${key}\r\n`),
       await run('-', { input: key }),
       await run('-', { input: keyId }),
       await run(key),

@@ -1,4 +1,4 @@
-// `tollgate export` and `import` as processes, on the tests' Redis. The API shows the imported records.
+// `tollgate export` and `import` on the tests' Redis: in this process, and as processes where streams and signals matter. The API shows the imported records.
 import { spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -10,7 +10,7 @@ import { digestOf } from '../../src/domain/keyString.ts';
 import { type EmbeddedRedis, startEmbedded } from '../../src/store/embedded.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { runCli, spawnCli } from '../support/cli.ts';
+import { runCli, runCliProcess, spawnCli } from '../support/cli.ts';
 import { dayMs, harness, testSettings } from '../support/harness.ts';
 import { build, cliFile } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
@@ -151,6 +151,23 @@ describe('a workspace with every kind of record', () => {
     const again = { created: none, existed: all, refused: 0 };
     expect(await importInto(there.workspaceId, exported, '--dry-run')).toEqual(again);
     expect(await importInto(there.workspaceId, exported)).toEqual(again);
+    expect(await exportOf(there.workspaceId)).toBe(exported);
+  });
+
+  test('as processes: the output of an export is the input of an import', async () => {
+    const there = await createWorkspace();
+    const { code, out } = await runCliProcess(['export', '--workspace', tollgate.workspaceId], env());
+    expect({ code, out }).toEqual({ code: 0, out: exported });
+    const into = ['import', '-', '--workspace', there.workspaceId];
+    expect(await runCliProcess(into, env(), out)).toEqual({
+      code: 0,
+      out: '',
+      err: expect.stringContaining('Imported 228 keys'),
+    });
+    expect(await runCliProcess(into, env(), `${out}{}\n`)).toMatchObject({
+      code: 1,
+      out: expect.stringContaining('"errors"'),
+    });
     expect(await exportOf(there.workspaceId)).toBe(exported);
   });
 

@@ -1,6 +1,8 @@
-// The command line as a process, as an operator runs it.
+// The command line: as a process, as an operator runs it, and in the process of the test, which costs a tenth.
 
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { Readable, Writable } from 'node:stream';
+import { runCommandLine } from '../../src/cli/commandLine.ts';
 import { cliFile, run } from './processes.ts';
 
 export interface Outcome {
@@ -17,8 +19,8 @@ const options = (env: Record<string, string>) => ({ env: { PATH: process.env.PAT
 export const spawnCli = (args: readonly string[], env: Record<string, string>): ChildProcessWithoutNullStreams =>
   spawn(process.execPath, words(args), options(env));
 
-/** Runs a command to its end; `input` is its standard input. */
-export async function runCli(
+/** Runs a command as a process to its end; `input` is its standard input. */
+export async function runCliProcess(
   args: readonly string[],
   env: Record<string, string>,
   input: string | Buffer = '',
@@ -28,4 +30,30 @@ export async function runCli(
   command.child.stdin!.on('error', () => {}).end(input);
   const code = await command.ended;
   return { code, out: command.out, err: command.err };
+}
+
+/** Runs a command to its end in this process: for tests of what it prints and changes, not of the process. */
+export async function runCli(
+  args: readonly string[],
+  env: Record<string, string>,
+  input: string | Buffer = '',
+): Promise<Outcome> {
+  const [stdout, stderr] = [new Collector(), new Collector()];
+  const stdin = Readable.from([Buffer.from(input)], { objectMode: false });
+  const terminal = { env: { PATH: process.env.PATH, ...env }, stdin, stdout, stderr, exit() {} };
+  const code = await runCommandLine(args, terminal);
+  return { code, out: stdout.text, err: stderr.text };
+}
+
+class Collector extends Writable {
+  readonly #chunks: Buffer[] = [];
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void) {
+    this.#chunks.push(chunk);
+    done();
+  }
+
+  get text() {
+    return Buffer.concat(this.#chunks).toString();
+  }
 }

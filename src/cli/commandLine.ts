@@ -1,0 +1,175 @@
+// The command line: its commands and options. It starts the server, and has the commands that need no root key. They use the
+// Redis of the server: that of REDIS_URL, or the embedded one, which is started for the command if no server runs.
+
+import { Command, CommanderError } from 'commander';
+import { version } from '../version.ts';
+import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
+import { bulkTimeoutMs, escapeInvisible, Runner } from './runner.ts';
+import type { Terminal } from './terminal.ts';
+import { createWorkspace, listWorkspaces } from './workspaces.ts';
+
+// Modules that only one command needs are loaded by that command.
+const json = ['--json', 'print JSON'] as const;
+const workspaceOption = ['--workspace <id>', 'the workspace (ws_…); not needed if there is only one'] as const;
+
+/** Runs a command. Resolves with the exit code; of `serve` when the server has begun to start. */
+export async function runCommandLine(args: readonly string[], terminal: Terminal): Promise<number> {
+  const runner = new Runner(terminal);
+  try {
+    await programOf(runner).parseAsync(args, { from: 'user' });
+    return runner.exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode;
+    const lines = messageOf(error as Error).split('\n');
+    terminal.stderr.write(`tollgate: ${lines.map(escapeInvisible).join('\n')}\n`);
+    return 1;
+  }
+}
+
+/** Errors for the operator are printed without a stack. A TypeError or RangeError is a bug. */
+function messageOf(error: NodeJS.ErrnoException): string {
+  if (error.code === 'EPIPE') return 'The reader of the output has closed it.';
+  const isBug = error instanceof TypeError || error instanceof RangeError;
+  return isBug ? error.stack! : error.message;
+}
+
+function programOf(runner: Runner): Command {
+  const { stdout, stderr } = runner.terminal;
+  const program = new Command('tollgate')
+    .description('Self-hosted API keys.')
+    .version(version, '-V, --version', 'print the version')
+    .showHelpAfterError('Add --help for help.')
+    .configureOutput({ writeOut: (text) => stdout.write(text), writeErr: (text) => stderr.write(text) })
+    .exitOverride();
+  program
+    .command('serve')
+    .description('Run the server, as `npm start` does.')
+    .action(async () => {
+      await import('../main.ts');
+    });
+  addWorkspace(program, runner);
+  addRootKey(program, runner);
+  addExport(program, runner);
+  addImport(program, runner);
+  addInspect(program, runner);
+  addDoctor(program, runner);
+  return program;
+}
+
+function addWorkspace(program: Command, runner: Runner) {
+  const workspace = program
+    .command('workspace')
+    .description('Manage workspaces. Each has its own APIs, keys and root keys.');
+
+  workspace
+    .command('create <name>')
+    .description('Create a workspace.')
+    .option(...json)
+    .action((name, options) => runner.run(options, (store) => createWorkspace(store, name)));
+
+  workspace
+    .command('list')
+    .description('List the workspaces.')
+    .option(...json)
+    .action((options) => runner.run(options, listWorkspaces));
+}
+
+function addRootKey(program: Command, runner: Runner) {
+  const rootKey = program
+    .command('root-key')
+    .description('Manage root keys, with which callers of the API authenticate.');
+
+  rootKey
+    .command('create')
+    .description('Create a root key and print it. It cannot be printed again.')
+    .option(...workspaceOption)
+    .requiredOption('--permission <grant...>', 'grants, such as api.*.verify_key; * grants everything')
+    .option('--name <name>', 'a name')
+    .option('--expires <when>', 'a date such as 2027-01-31T12:00Z, or a duration from now such as 30d, 12h or 15m')
+    .option(...json)
+    .action((options) => runner.runIn(options, (store, workspace) => createRootKey(store, { ...options, workspace })));
+
+  rootKey
+    .command('list')
+    .description('List the root keys of a workspace.')
+    .option(...workspaceOption)
+    .option(...json)
+    .action((options) => runner.runIn(options, (store, workspace) => listRootKeys(store, { workspace })));
+
+  rootKey
+    .command('revoke <rootKeyId>')
+    .description('Revoke a root key, effective immediately.')
+    .option(...workspaceOption)
+    .option(...json)
+    .action((rootKeyId, options) =>
+      runner.runIn(options, (store, workspace) => revokeRootKey(store, { workspace, rootKeyId })),
+    );
+}
+
+function addExport(program: Command, runner: Runner) {
+  program
+    .command('export')
+    .description('Write keys and everything they depend on as JSON lines to a new file or standard output.')
+    .argument('[file]', 'output file; - is standard output', '-')
+    .option(...workspaceOption)
+    .option('--api <id>', 'only the keys of this API (api_…)')
+    .option('--resume', 'continue after the last key of the file')
+    .option(...json)
+    .action(async (file, options) => {
+      const { exportKeys } = await import('./exportKeys.ts');
+      await runner.runIn(
+        options,
+        (store, workspace) => exportKeys(store, runner.terminal, file, { ...options, workspace }),
+        bulkTimeoutMs,
+      );
+    });
+}
+
+function addImport(program: Command, runner: Runner) {
+  program
+    .command('import')
+    .description('Create the records of an export. Existing ones are skipped, so an import can be repeated.')
+    .argument('<file>', 'file of JSON lines; - is standard input')
+    .option(...workspaceOption)
+    .option('--api <id>', 'import all keys into this API (api_…), ignoring the API in their lines')
+    .option('--dry-run', 'check every line and change nothing')
+    .option(...json)
+    .action(async (file, options) => {
+      const { importKeys } = await import('./importKeys.ts');
+      await runner.runIn(
+        options,
+        (store, workspace, config) =>
+          importKeys({ store, config, terminal: runner.terminal }, file, { ...options, workspace }),
+        bulkTimeoutMs,
+      );
+    });
+}
+
+function addInspect(program: Command, runner: Runner) {
+  program
+    .command('inspect')
+    .description('Print what Redis stores of a key, decoded: its state, windows, counters and usage history.')
+    .argument(
+      '<key>',
+      'key id (key_…) or key; - reads it from standard input, so that no process list or history has it',
+    )
+    .option(...workspaceOption)
+    .option(...json)
+    .action(async (key, options) => {
+      const { inspect } = await import('./inspect.ts');
+      await runner.runIn(options, (store, workspace) => inspect(store, runner.terminal, key, { workspace }));
+    });
+}
+
+function addDoctor(program: Command, runner: Runner) {
+  program
+    .command('doctor')
+    .description('Check Node, Redis and the machine, and print what to change. The exit code is 1 if a check fails.')
+    .option(...json)
+    .action(async ({ json }) => {
+      const { doctor } = await import('./doctor.ts');
+      const { terminal } = runner;
+      // Pending work, for example a connection to a Cluster, must not keep the process alive once the result is written.
+      await runner.print(await doctor(terminal.env), json === true).finally(() => setImmediate(() => terminal.exit()));
+    });
+}

@@ -1,0 +1,91 @@
+// Runs a command on the server's store, and prints its result.
+
+import { type Config, loadConfig, storeSettings } from '../config.ts';
+import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.ts';
+import { openStore, type Store } from '../store/store.ts';
+import type { CommandResult } from './result.ts';
+import type { Terminal } from './terminal.ts';
+import { workspaceOf } from './workspaces.ts';
+
+/** No caller waits for a bulk command, so Redis may take longer to reply. */
+export const bulkTimeoutMs = 30_000;
+
+/** Ends the process through `exit`, which also ends a Redis that was started for the command. */
+const onSignal = (_name: string, number: number) => process.exit(128 + number);
+
+export class Runner {
+  readonly terminal: Terminal;
+  exitCode = 0;
+
+  constructor(terminal: Terminal) {
+    this.terminal = terminal;
+  }
+
+  async run(
+    { json }: { json?: true },
+    command: (store: Store, config: Config) => Promise<CommandResult>,
+    timeoutMs = 0,
+  ): Promise<void> {
+    process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
+    try {
+      const config = loadConfig(this.terminal.env);
+      await withStore(config, timeoutMs, async (store) => this.print(await command(store, config), json === true));
+    } finally {
+      process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+    }
+  }
+
+  /** As `run`, for a command on one workspace. */
+  runIn(
+    options: { json?: true; workspace?: string },
+    command: (store: Store, workspace: string, config: Config) => Promise<CommandResult>,
+    timeoutMs = 0,
+  ): Promise<void> {
+    const inWorkspace = async (store: Store, config: Config) =>
+      command(store, await workspaceOf(store, options.workspace), config);
+    return this.run(options, inWorkspace, timeoutMs);
+  }
+
+  async print({ lines, json, toStderr, failed }: CommandResult, asJson: boolean): Promise<void> {
+    const printed = asJson ? [JSON.stringify(json)] : lines;
+    const output = toStderr ? this.terminal.stderr : this.terminal.stdout;
+    await new Promise<void>((resolve, reject) => {
+      output.write(`${printed.map(escapeInvisible).join('\n')}\n`, (error) => (error ? reject(error) : resolve()));
+    });
+    if (failed) this.exitCode = 1;
+  }
+}
+
+/** Opens the store of the server: that of REDIS_URL, or the embedded one, which is started if no server runs. */
+async function withStore(config: Config, timeoutMs: number, use: (store: Store) => Promise<void>) {
+  const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
+  if (!runningUrl && !hasData(config.dataDir)) throw new Error(noData(config.dataDir));
+  const embedded = runningUrl ? undefined : await startEmbedded({ dataDir: config.dataDir, durable: config.durable });
+  try {
+    const settings = storeSettings(config);
+    const commandTimeoutMs = Math.max(settings.commandTimeoutMs, timeoutMs);
+    const store = await openStore({ ...settings, commandTimeoutMs, url: runningUrl ?? embedded!.url });
+    try {
+      await use(store);
+    } finally {
+      await store.close();
+    }
+  } finally {
+    await embedded?.stop();
+  }
+}
+
+const noData = (dataDir: string) =>
+  `There is no data of Tollgate in ${dataDir}. Start the server once (npm start), ` +
+  'or set TOLLGATE_DATA_DIR or REDIS_URL to the same value as for the server.';
+
+/**
+ * Names come from callers of the API. Control characters, line separators, and characters that reorder or hide text are
+ * printed as JSON escapes. The two joiners stay: scripts and emoji need them.
+ */
+export const escapeInvisible = (line: string) =>
+  line.replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) =>
+    [...Array(character.length).keys()]
+      .map((index) => `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`)
+      .join(''),
+  );
