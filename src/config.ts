@@ -102,7 +102,7 @@ const setting = <T>(variable: string, fallback: string, kind: Kind<T>, meaning: 
 const table = {
   host: setting('HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on. `0.0.0.0` means every IPv4 address of the machine.'),
   port: setting('PORT', '8080', wholeNumber(0, 65_535), 'Port to listen on. 0 lets the system choose one. The address is printed at start.'),
-  tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'PEM file of the TLS certificate, followed by its intermediate certificates. With it, the server accepts HTTPS only. Read at start.'),
+  tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'PEM file of the TLS certificate, followed by its intermediate certificates. With it, the server accepts HTTPS only. Read at start and on SIGHUP, as the key.'),
   tlsKeyFile: setting('TLS_KEY_FILE', '', anyPath, 'PEM file of the private key of the certificate.'),
   tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', anySecret, 'Passphrase of the private key, if it is encrypted.'),
   workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Number of serving processes on the port. A process that ends is restarted.'),
@@ -110,7 +110,7 @@ const table = {
   metricsPort: setting('METRICS_PORT', '', portOrNone, 'Separate port for `/metrics`. If empty, `/metrics` is served on `PORT` if `HOST` is a loopback address (`127.0.0.1`, `::1` or `localhost`), otherwise nowhere. Set it behind a proxy.'),
   drainMs: setting('DRAIN_MS', '0', wholeNumber(0, 600_000), 'How long the server keeps serving after SIGTERM while `/health/ready` returns 503, so that load balancers stop sending requests.'),
   redisUrl: setting('REDIS_URL', '', redisUrl, 'Redis to connect to: `redis://…`, `rediss://…`, `unix:/path`, `redis+cluster://host:port,…` or `redis+sentinel://host:port,…/master` (`/master` defaults to `/mymaster`). If empty, Tollgate runs its own Redis in `TOLLGATE_DATA_DIR`.'),
-  redisCaFile: setting('REDIS_CA_FILE', '', anyPath, 'PEM file of the certificates to trust for TLS to Redis. If empty, those of the system.'),
+  redisCaFile: setting('REDIS_CA_FILE', '', anyPath, 'PEM file of the certificates to trust for TLS to Redis. If empty, those of the system: of `SSL_CERT_FILE`, of the usual place (such as `/etc/ssl/certs/ca-certificates.crt`), or of Node where the system has none. Read at start and on SIGHUP.'),
   dataDir: setting('TOLLGATE_DATA_DIR', './data', directory, 'Data directory of the embedded Redis. A relative path is relative to Tollgate\'s folder. Not used with `REDIS_URL`.'),
   durable: setting('TOLLGATE_DURABLE', '0', oneOrZero, '1 acknowledges a change (keys, root keys, credits set by hand, …) only after Redis has written it to disk. Verification never waits. Requires Redis 7.2 or Valkey 8 with `appendfsync always`, and no Cluster; otherwise Tollgate does not start.'),
   redisTimeoutMs: setting('REDIS_TIMEOUT_MS', '1000', wholeNumber(10, 60_000), 'Time to wait for a reply from Redis before responding with 503.'),
@@ -226,6 +226,8 @@ export const tlsSettings = ({ tlsCertFile, tlsKeyFile, tlsKeyPassphrase }: Confi
 export const storeSettings = (config: Config) => ({
   commandTimeoutMs: config.redisTimeoutMs,
   caFile: config.redisCaFile || undefined,
+  systemCaFile: process.env.SSL_CERT_FILE || undefined,
+  extraCaFile: process.env.NODE_EXTRA_CA_CERTS || undefined,
   keyRetentionMs: config.keyRetentionDays * dayMs,
   auditEventsMax: config.auditEventsMax,
   usageRetentionMs: config.usageRetentionDays * dayMs,

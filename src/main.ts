@@ -1,12 +1,13 @@
 // The server: starts the store and the serving processes, and stops them in reverse order on a signal.
 
 import { setTimeout as delay } from 'node:timers/promises';
+import { isatty } from 'node:tty';
 import type { Logger } from 'pino';
 import { type Config, loadConfig, sharesMetrics, storeSettings, tlsSettings, withoutCredentials } from './config.ts';
 import { ApiError } from './errors.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, textOf } from './metrics.ts';
-import { openReports, serve, serveMetrics, stopWaitMs } from './serve.ts';
+import { openReports, reloadCertificates, serve, serveMetrics, stopWaitMs } from './serve.ts';
 import { startEmbedded } from './store/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 import { startSweeper } from './sweeper.ts';
@@ -20,6 +21,7 @@ const urgentAfterMs = 1_000;
 const closers: (() => Promise<unknown>)[] = [];
 /** Makes load balancers stop sending requests, and waits DRAIN_MS. */
 let drain = async () => {};
+let reload = () => {};
 /** Logs the steps of stopping. A server that did not start prints its error only. */
 let logStep: (fields: object, step: string) => void = () => {};
 
@@ -71,6 +73,7 @@ async function start() {
   printPlaces(config, server.port, metricsServer?.port);
   if (config.firstRootKey === 'print') await createFirstRootKey(store, log);
   log.info({ version, durationMs: msSince(startedAt) }, 'Ready.');
+  reload = () => reloadCertificates([server, store], log);
   logStep = (fields, step) => log.info(fields, step);
 }
 
@@ -149,7 +152,17 @@ function onSignal(signal: NodeJS.Signals) {
   );
 }
 
-process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+const standardFiles = [0, 1, 2];
+const terminals = standardFiles.filter(isatty);
+
+/** SIGHUP asks a service to read its files again. To a program in a terminal it also says that the terminal was closed. */
+function onHangUp() {
+  const isClosed = terminals.length > 0 && !terminals.some(isatty);
+  if (isClosed) onSignal('SIGINT');
+  else if (!isStopping) started.then(() => reload());
+}
+
+process.on('SIGINT', onSignal).on('SIGTERM', onSignal).on('SIGHUP', onHangUp);
 
 const started = start().catch((error) => {
   console.error(`tollgate: ${messageOf(error)}`);

@@ -86,6 +86,22 @@ export async function serve(options: ServeOptions): Promise<Server> {
   };
 }
 
+interface CertificateUser {
+  reloadCertificates(): void;
+}
+
+/** For SIGHUP. Where a file cannot be used, what was read before stays in use. */
+export function reloadCertificates(users: readonly CertificateUser[], log: Logger) {
+  for (const user of users) {
+    try {
+      user.reloadCertificates();
+    } catch (err) {
+      log.error({ err }, 'A certificate could not be read again. The one in use stays.');
+    }
+  }
+  log.info('Certificates were read again.');
+}
+
 /** Serves the metrics on METRICS_PORT; undefined if that is empty. */
 export async function serveMetrics(
   { metricsHost: host, metricsPort: port, bodyBytesMax }: Config,

@@ -7,7 +7,7 @@ import { openChannel } from './channel.ts';
 import { loadConfig, storeSettings } from './config.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, type Scrape } from './metrics.ts';
-import { openReports, serve, stopWaitMs } from './serve.ts';
+import { openReports, reloadCertificates, serve, stopWaitMs } from './serve.ts';
 import { openStore } from './store/store.ts';
 
 const config = loadConfig();
@@ -49,6 +49,7 @@ async function stop() {
 // Ctrl-C reaches every process of the terminal, but the parent process decides when to stop.
 process.on('SIGINT', () => {});
 process.on('SIGTERM', stop);
+process.on('SIGHUP', () => reloadCertificates([server, store], log));
 // The parent process wants this one to end now, or has died, perhaps with the embedded Redis.
 process.on('disconnect', stop);
 

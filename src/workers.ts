@@ -135,6 +135,11 @@ class Workers {
     return [...ended, ...this.#reports.values()];
   }
 
+  /** Each worker reads its files by itself, and logs what is wrong with them. One that is starting reads them anyway. */
+  reloadCertificates() {
+    for (const worker of this.#channels.keys()) worker.kill('SIGHUP');
+  }
+
   /** Each worker drains by itself, for DRAIN_MS. */
   drain() {
     this.#isStopping = true;

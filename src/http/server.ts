@@ -22,7 +22,7 @@ import {
   type Request,
   type Response,
 } from './message.ts';
-import { type HttpRequest, type HttpResponse, uws } from './uws.ts';
+import { type HttpRequest, type HttpResponse, type Uws, uws } from './uws.ts';
 
 export interface ListenOptions {
   host: string;
@@ -55,21 +55,32 @@ export interface Server {
   port: number;
   /** Closes each connection after its next response. */
   drain(): void;
+  /**
+   * Reads the files of TLS again, for new connections; those that are open keep their certificate. Throws if they cannot be
+   * used; nothing changes then.
+   */
+  reloadCertificates(): void;
   /** Stops accepting connections, waits for the requests in flight, then closes every connection. */
   close(): Promise<void>;
 }
 
 export async function listen(options: ListenOptions): Promise<Server> {
   const { host, port, sharePort = false, tls, newRequestId, handler, byHeaders } = options;
-  const app = tls ? secureApp(tls) : uws().App();
   const traffic = new Traffic(options);
-
-  app.any('/*', (native, head) => new Exchange(traffic, native, readHead(head, newRequestId()), handler, true).begin());
-  if (byHeaders) {
-    const handle = (native: HttpResponse, head: HttpRequest) =>
-      new Exchange(traffic, native, readWholeHead(head, newRequestId()), byHeaders.handler, false).begin();
-    app.any(byHeaders.path, handle).any(`${byHeaders.path}/*`, handle);
-  }
+  const createApp = () => {
+    const app = tls ? secureApp(tls) : uws().App();
+    app.any('/*', (native, head) =>
+      new Exchange(traffic, native, readHead(head, newRequestId()), handler, true).begin(),
+    );
+    if (byHeaders) {
+      const handle = (native: HttpResponse, head: HttpRequest) =>
+        new Exchange(traffic, native, readWholeHead(head, newRequestId()), byHeaders.handler, false).begin();
+      app.any(byHeaders.path, handle).any(`${byHeaders.path}/*`, handle);
+    }
+    return app;
+  };
+  const app = createApp();
+  const apps = new Apps(app);
   return new Promise((resolve, reject) => {
     app.listen(host, port, sharePort ? portShared : portExclusive, (socket) => {
       if (!socket) {
@@ -82,10 +93,38 @@ export async function listen(options: ListenOptions): Promise<Server> {
       resolve({
         port: uws().us_socket_local_port(socket),
         drain: () => traffic.drain(),
-        close: () => (closed ??= close(app, socket, traffic)),
+        reloadCertificates: () => tls && apps.replace(createApp()),
+        close: () => (closed ??= close(apps, socket, traffic)),
       });
     });
   });
+}
+
+type App = ReturnType<Uws['SSLApp']>;
+
+/**
+ * The app that listens, and the apps with renewed certificates. The first one listens for good, so that no connection is
+ * refused while certificates change: it hands the connections that it accepts to the last one. uWebSockets.js frees an app
+ * only at the end of the process; one takes 20 KB.
+ */
+class Apps {
+  readonly #all: [App, ...App[]];
+
+  constructor(listening: App) {
+    this.#all = [listening];
+  }
+
+  replace(app: App) {
+    const [listening, ...renewed] = this.#all;
+    const last = renewed.at(-1);
+    listening.addChildAppDescriptor(app.getDescriptor());
+    if (last) listening.removeChildAppDescriptor(last.getDescriptor());
+    this.#all.push(app);
+  }
+
+  close() {
+    for (const app of this.#all) app.close();
+  }
 }
 
 async function close(app: { close(): unknown }, socket: NonNullable<unknown>, traffic: Traffic) {

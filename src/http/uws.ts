@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { uwsPins } from './uwsPins.ts';
 
 // The types of the newer release fit both: in what we use, they differ only in `listen` with host and options.
-type Uws = typeof import('uws-node22-26');
+export type Uws = typeof import('uws-node22-26');
 
 export type { HttpRequest, HttpResponse } from 'uws-node22-26';
 

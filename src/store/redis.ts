@@ -1,13 +1,12 @@
 // The connection to Redis. It fails fast: while the connection is lost, commands fail at once instead of waiting. It never sends
 // a command twice that may have run.
 
-import { X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import tls, { type ConnectionOptions } from 'node:tls';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { type Account, type Address, parseRedisUrl } from '../domain/redisUrl.ts';
 import { ApiError } from '../errors.ts';
 import type { StoreObserver } from './observer.ts';
+import { Trust, type TrustOptions } from './trust.ts';
 
 export type RedisClient = Redis;
 
@@ -20,11 +19,11 @@ type Options = RedisOptions & { replyMapping?: 'legacy' };
 const { connect: connectByTls } = tls;
 tls.connect = ((...args: [ConnectionOptions]) => connectByTls(...args).on('error', () => {})) as typeof tls.connect;
 
-export interface ConnectOptions {
+export interface ConnectOptions extends TrustOptions {
   /** A command without a reply after this time fails, though it may still run. */
   commandTimeoutMs: number;
-  /** A file of certificates to trust, for TLS. */
-  caFile?: string | undefined;
+  /** The certificates to trust for TLS, instead of those of the other options. Several connections may share them. */
+  trust?: Trust | undefined;
   /** Receives a message when the connection is lost or back. */
   onEvent?: ((message: string) => void) | undefined;
   observe?: StoreObserver | undefined;
@@ -34,10 +33,9 @@ export interface ConnectOptions {
  * Connects to a URL (src/domain/redisUrl.ts). Rejects with the cause when Redis cannot be reached. Once connected, it reconnects
  * by itself.
  */
-export async function connect(
-  url: string,
-  { commandTimeoutMs, caFile, onEvent, observe }: ConnectOptions,
-): Promise<RedisClient> {
+export async function connect(url: string, connectOptions: ConnectOptions): Promise<RedisClient> {
+  const { commandTimeoutMs, onEvent, observe } = connectOptions;
+  const trust = connectOptions.trust ?? trustFor(url, connectOptions);
   const options: Options = {
     lazyConnect: true,
     commandTimeout: commandTimeoutMs,
@@ -49,7 +47,14 @@ export async function connect(
     autoResendUnfulfilledCommands: false,
     retryStrategy: backoffMs,
   };
-  if (/^rediss/.test(url)) options.tls = caFile ? { ca: readCertificates(caFile) } : {};
+  // ioredis copies the members for each connection, so each one gets the certificates that are trusted at its time.
+  if (trust) {
+    options.tls = {
+      get secureContext() {
+        return trust.context;
+      },
+    };
+  }
   const { redis, named } = open(url, options);
 
   /** Current errors by address, so that each is reported once, not at every attempt. */
@@ -93,6 +98,10 @@ export async function connect(
   return redis;
 }
 
+/** What a connection to this URL trusts; undefined without TLS. */
+export const trustFor = (url: string, options: TrustOptions): Trust | undefined =>
+  /^rediss/.test(url) ? new Trust(options) : undefined;
+
 /** Rejects with the first error. */
 function untilConnected(redis: Redis): Promise<void> {
   const failed = new Promise<never>((_, reject) => redis.once('error', reject));
@@ -103,27 +112,6 @@ function untilConnected(redis: Redis): Promise<void> {
 async function tryOnce(options: Options): Promise<void> {
   const redis = new Redis({ ...options, retryStrategy: () => null }).on('error', () => {});
   await untilConnected(redis).finally(() => redis.disconnect());
-}
-
-function readCertificates(file: string): string {
-  let pem: string;
-  try {
-    pem = readFileSync(file, 'latin1');
-  } catch (cause) {
-    throw new Error(`The file of REDIS_CA_FILE cannot be read: ${(cause as Error).message}`, { cause });
-  }
-  // TLS accepts a file without certificates, and then trusts nothing.
-  if (!containsCertificate(pem)) throw new Error(`The file of REDIS_CA_FILE contains no certificate: ${file}`);
-  return pem;
-}
-
-function containsCertificate(pem: string): boolean {
-  try {
-    // X509Certificate also reads other formats than PEM; TLS does not.
-    return pem.includes('-----BEGIN') && new X509Certificate(pem).subject !== undefined;
-  } catch {
-    return false;
-  }
 }
 
 const untrusted = /SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)/;

@@ -17,21 +17,20 @@ import { openNamespaces } from './namespaces.ts';
 import type { StoreObserver } from './observer.ts';
 import { openOverrides } from './overrides.ts';
 import { openRbac } from './rbac.ts';
-import { connect, notReady, orStoreError, type RedisClient } from './redis.ts';
+import { connect, notReady, orStoreError, type RedisClient, trustFor } from './redis.ts';
 import { cliActor, openRootKeys } from './rootKeys.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts.ts';
 import { slugsOf } from './slugs.ts';
 import { openSweep } from './sweep.ts';
+import type { Trust, TrustOptions } from './trust.ts';
 import { openWorkspaces } from './workspaces.ts';
 
 /** How long a result of `ready` is used again. */
 const readinessCacheMs = 100;
 
-export interface StoreOptions extends LeasingSettings {
+export interface StoreOptions extends LeasingSettings, TrustOptions {
   url: string;
   commandTimeoutMs: number;
-  /** A PEM file of certificates to trust, for `rediss://`. */
-  caFile?: string | undefined;
   /** How long the record of a deleted key is kept. */
   keyRetentionMs: number;
   usageRetentionMs: number;
@@ -54,7 +53,9 @@ export interface StoreOptions extends LeasingSettings {
   observe?: StoreObserver | undefined;
 }
 
-export async function openStore(options: StoreOptions) {
+export async function openStore(storeOptions: StoreOptions) {
+  const trust = trustFor(storeOptions.url, storeOptions);
+  const options = { ...storeOptions, trust };
   const redis = await connect(options.url, options);
   // Changes run after `leasing` is set.
   const changed: Changed = (workspaceId, holders) => leasing.changes.changed(workspaceId, holders);
@@ -96,6 +97,9 @@ export async function openStore(options: StoreOptions) {
     currentMs: context.currentMs,
     ready: readiness(scripts, options.commandTimeoutMs),
 
+    /** Reads the trusted certificates again, for later connections. Throws if a file cannot be used; nothing changes then. */
+    reloadCertificates: () => trust?.reload(),
+
     async close(): Promise<void> {
       await leasing.close();
       // QUIT waits for the replies to earlier commands; on a lost connection there are none to wait for.
@@ -110,7 +114,7 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 /** Loads the scripts, after the version of the data was checked. */
 async function loadAll(
   redis: RedisClient,
-  options: StoreOptions,
+  options: StoreOptions & { trust: Trust | undefined },
   changed: Changed,
 ): Promise<{ scripts: Scripts; durable?: Durable }> {
   const { url, commandTimeoutMs, observe } = options;

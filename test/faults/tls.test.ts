@@ -1,8 +1,9 @@
 // TLS on both sides of the built server: to Redis and to its callers. openssl creates the certificates.
 
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { Agent, request as secureRequest } from 'node:https';
 import { tmpdir } from 'node:os';
@@ -88,6 +89,36 @@ describe('to Redis', () => {
       expected: 'serves with REDIS_CA_FILE; without it, refuses to start and names the cause',
       measured: `2 workers serve; without: exit code 1, "${/reach Redis: (.*)\n/.exec(untrusted)![1]}"`,
     });
+  });
+
+  test('without REDIS_CA_FILE, an authority in the list of the system is trusted', async () => {
+    const node = await redis.startNode(words, options);
+    const REDIS_URL = `rediss://127.0.0.1:${node.port}`;
+    await untilListening(start({ REDIS_URL, SSL_CERT_FILE: files.caFile }));
+    expect(await refusal({ REDIS_URL })).toContain('set REDIS_CA_FILE');
+  });
+
+  test('SIGHUP reads REDIS_CA_FILE again, for the next connection', async () => {
+    const REDIS_CA_FILE = join(dir, 'trusted.pem');
+    copyFileSync(files.caFile, REDIS_CA_FILE);
+    const node = await redis.startNode(words, options);
+    const server = start({ REDIS_URL: `rediss://127.0.0.1:${node.port}`, REDIS_CA_FILE, WORKERS: '2' });
+    const { url } = await untilListening(server);
+    const isReady = async () => (await fetch(`${url}/health/ready`)).status === 200;
+
+    // Redis gets a certificate of another authority, and loses its connections.
+    const renewed = makeCertificates(mkdtempSync(join(dir, 'renewed-')));
+    const given = { 'tls-cert-file': renewed.certFile, 'tls-key-file': renewed.keyFile };
+    await node.admin.call('CONFIG', 'SET', ...Object.entries(given).flat());
+    await node.admin.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    await until('it trusts no longer', 5000, async () => /set REDIS_CA_FILE/.test(server.err) && !(await isReady()));
+
+    writeFileSync(REDIS_CA_FILE, 'broken');
+    server.child.kill('SIGHUP');
+    await until('the error is logged', 5000, async () => server.err.includes('contains no certificate'));
+    copyFileSync(renewed.caFile, REDIS_CA_FILE);
+    server.child.kill('SIGHUP');
+    await until('it is ready', 5000, isReady);
   });
 
   const expectUntrusted = (url: string) =>
@@ -200,6 +231,95 @@ describe('to its callers', () => {
     expect((await ask('x'.repeat(310_000))).status).toBe(413);
     expect((await ask('and again')).status).toBe(200);
     agent.destroy();
+  });
+
+  describe('SIGHUP reads the certificate again', () => {
+    /** The number of the certificate that a new connection gets, asked by openssl. */
+    const serialOf = (url: string) => {
+      const { host } = new URL(url);
+      const { stdout } = spawnSync('openssl', ['s_client', '-connect', host], { input: '', encoding: 'utf8' });
+      return new X509Certificate(stdout).serialNumber;
+    };
+    const numberIn = (file: string) => new X509Certificate(readFileSync(file)).serialNumber;
+
+    /** A server with files of its own, and a second certificate of the same authority. */
+    async function openRenewable(more: Record<string, string> = {}) {
+      const own = mkdtempSync(join(dir, 'own-'));
+      const renewed = makeCertificates(mkdtempSync(join(dir, 'renewed-')));
+      const use = ({ certFile, keyFile }: Certificates) => {
+        copyFileSync(certFile, join(own, 'server.crt'));
+        copyFileSync(keyFile, join(own, 'server.key'));
+      };
+      use(files);
+      const tls = { TLS_CERT_FILE: join(own, 'server.crt'), TLS_KEY_FILE: join(own, 'server.key') };
+      const server = start({ ...tls, ...more });
+      const url = await addressOf(server);
+      await until('it is ready', 20_000, async () => server.err.includes('"Ready."'));
+      return { server, url, own, renewed, use };
+    }
+    const reloads = (server: Program) => server.err.split('were read again').length - 1;
+
+    test('new connections get the new one; open ones live on, and none is refused meanwhile', async () => {
+      const { server, url, renewed, use } = await openRenewable();
+      expect(serialOf(url)).toBe(numberIn(files.certFile));
+      const agent = new Agent({ rejectUnauthorized: false, keepAlive: true, maxSockets: 1 });
+      const ask = async (by: Agent) => {
+        const asking = secureRequest(`${url}/v2/liveness`, { agent: by }).end();
+        const [response] = await once(asking, 'response');
+        const { serialNumber } = response.socket.getPeerCertificate();
+        response.resume();
+        await once(response, 'end');
+        return { status: response.statusCode, reused: asking.reusedSocket, serialNumber };
+      };
+      expect(await ask(agent)).toMatchObject({ status: 200, reused: false });
+
+      let connections = 0;
+      let isOver = false;
+      const connecting = (async () => {
+        while (!isOver) {
+          const single = new Agent({ rejectUnauthorized: false });
+          expect((await ask(single)).status).toBe(200);
+          connections++;
+        }
+      })();
+      for (let round = 1; round <= 10; round++) {
+        use(round % 2 === 1 ? renewed : files);
+        server.child.kill('SIGHUP');
+        await until('it has read them', 5000, async () => reloads(server) === round);
+        expect(serialOf(url)).toBe(numberIn(round % 2 === 1 ? renewed.certFile : files.certFile));
+      }
+      isOver = true;
+      await connecting;
+      expect(connections).toBeGreaterThan(10);
+      expect(await ask(agent)).toEqual({ status: 200, reused: true, serialNumber: numberIn(files.certFile) });
+      agent.destroy();
+      // Connections of all certificates are closed.
+      expect(await server.stop()).toBe(0);
+    });
+
+    test('files that cannot be used are an error in the log, and the old ones stay', async () => {
+      const { server, url, own, renewed } = await openRenewable();
+      copyFileSync(renewed.certFile, join(own, 'server.crt'));
+      server.child.kill('SIGHUP');
+      await until('the error', 5000, async () =>
+        server.err.includes('does not match the certificate in TLS_CERT_FILE'),
+      );
+      writeFileSync(join(own, 'server.crt'), '');
+      server.child.kill('SIGHUP');
+      await until('the error', 5000, async () => server.err.includes('Cannot use the file in TLS_CERT_FILE'));
+      expect(serialOf(url)).toBe(numberIn(files.certFile));
+      expect(server.hasEnded()).toBe(false);
+    });
+
+    test('every worker does', async () => {
+      const { server, url, renewed, use } = await openRenewable({ WORKERS: '3' });
+      use(renewed);
+      server.child.kill('SIGHUP');
+      // Each of the workers logs it, and the first process.
+      await until('all have', 10_000, async () => reloads(server) === 4);
+      const serials = Array.from({ length: 20 }, () => serialOf(url));
+      expect(new Set(serials)).toEqual(new Set([numberIn(renewed.certFile)]));
+    });
   });
 
   test('a key that is encrypted', async () => {

@@ -1,13 +1,23 @@
 // The server as a process: how it starts, what it prints, how it stops.
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, type TestContext, test, vi } from 'vitest';
 import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
-import { build, cliFile, mainFile, type Program, portOf, runRedis, runServer } from '../support/processes.ts';
+import {
+  build,
+  cliFile,
+  mainFile,
+  type Program,
+  portOf,
+  run,
+  runRedis,
+  runServer,
+  serverEnv,
+} from '../support/processes.ts';
 
 const waiting = { timeout: 10_000, interval: 20 };
 
@@ -179,6 +189,26 @@ test.concurrent('a later signal ends it at once, and its Redis with it', async (
   }, waiting);
   expect(server.err).not.toContain('could not stop within');
   await vi.waitFor(() => expect(embeddedUrlIfRunning(dataDir)).resolves.toBeUndefined(), waiting);
+});
+
+test.concurrent('SIGHUP does not end it, unless its terminal was closed', async (context) => {
+  const { dataDir } = open(context);
+  const log = join(dataDir, 'log');
+  const words = ['-qfec', `exec ${process.execPath} dist/main.js 2> ${log}`, join(dataDir, 'typescript')];
+  const terminal = run('script', words, { env: serverEnv({ TOLLGATE_DATA_DIR: dataDir }) });
+  const logged = () => readFileSync(log, 'utf8');
+  await vi.waitFor(() => expect(logged()).toContain('"Ready."'), waiting);
+  const pid = spawnSync('pgrep', ['-P', String(terminal.child.pid)])
+    .stdout.toString()
+    .trim();
+
+  process.kill(Number(pid), 'SIGHUP');
+  await vi.waitFor(() => expect(logged()).toContain('Certificates were read again.'), waiting);
+  expect(isAlive(pid)).toBe(true);
+  terminal.child.kill('SIGKILL');
+  await vi.waitFor(() => expect(logged()).toContain('"Stopped."'), waiting);
+  await vi.waitFor(() => expect(isAlive(pid)).toBe(false), waiting);
+  expect(await embeddedUrlIfRunning(dataDir)).toBeUndefined();
 });
 
 test.concurrent('a second server on the same data directory is refused', async (context) => {
