@@ -31,7 +31,7 @@ local fault, calls
 local function begin() fault, calls = redis.call('GET', '${fault}'), 0 end
 local function traced_call(command, key, field, ...)
   calls = calls + 1
-  ${isReadOnly ? '' : `redis.call('RPUSH', '${trace}', '${name} ' .. command .. ' ' .. tostring(field))`}
+  ${isReadOnly ? '' : `redis.call('RPUSH', '${trace}', '${name} ' .. command .. ' ' .. tostring(field) .. ' ' .. tostring(key))`}
   if fault == '${name} ' .. calls then error({ err = (calls % 2 == 0 and 'OOM' or 'ERR') .. ' injected' }) end
   if field == nil then return redis.call(command, key) end
   return redis.call(command, key, field, ...)
@@ -122,7 +122,7 @@ interface Workspace {
 async function callWithFault<Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
-  { rootKey }: Workspace,
+  { rootKey, workspaceId }: Workspace,
   where: { command?: number; inScript?: string } = {},
 ) {
   // A library keeps state between calls. It is loaded again, so that all calls do the same.
@@ -134,7 +134,9 @@ async function callWithFault<Name extends OperationName>(
     sent.armed = false;
   });
   await redis.del(fault);
-  return { ...answer, sent: [...sent.names], trace: await redis.lrange(trace, 0, -1) };
+  // With leases, an earlier test may still settle some.
+  const traced = (await redis.lrange(trace, 0, -1)).filter((line) => line.includes(workspaceId));
+  return { ...answer, sent: [...sent.names], trace: traced };
 }
 
 const reads = new Set('HGET HMGET HGETALL HEXISTS GET EXISTS ZRANGE ZCARD SCARD SISMEMBER LINDEX LLEN TIME'.split(' '));

@@ -178,7 +178,8 @@ export class Decider {
         const verification = grant ? grant.decision : answer;
         const verified = readVerified(verification);
         if ('reason' in verified) {
-          if (ask) leases.lost(ask, validOf(leased));
+          // A script that failed may have granted one.
+          if (ask) grant ? leases.finished(ask) : leases.lost(ask, validOf(leased));
           if (verified.reason !== 'leased') return reject(this.#errorOf(verified, rootKey, request));
           const again = this.#recall(leased, verified.detail, recalled);
           return resolve(again.then((recalled) => this.#verifyAtRedis(rootKey, request, leased, recalled)));
@@ -293,7 +294,7 @@ export class Decider {
         const grant = lease && readGranted(answer);
         const limited = readLimited(grant ? grant.decision : answer);
         if ('reason' in limited) {
-          if (ask) leases.lost(ask, passOf(packed));
+          if (ask) grant ? leases.finished(ask) : leases.lost(ask, passOf(packed));
           if (limited.reason !== 'leased') return reject(this.#errorOf(limited, rootKey));
           const again = this.#recall(leased, limited.detail, recalled);
           return resolve(again.then((recalled) => this.#limitAtRedis(rootKey, checks, leased, recalled)));
