@@ -73,7 +73,7 @@ async function compare() {
   reportAll(open);
 }
 
-/** The share of all verifications that a server decided by leases. */
+/** The share of all verifications and limit checks that a server decided by leases. */
 async function localShareOf({ url }) {
   const metrics = await (await fetch(`${url}/metrics`)).text();
   const sumOf = (name) =>
@@ -81,7 +81,7 @@ async function localShareOf({ url }) {
       (sum, [, n]) => sum + Number(n),
       0,
     );
-  return sumOf('local_decisions_total') / sumOf('verifications_total');
+  return sumOf('local_decisions_total') / (sumOf('verifications_total') + sumOf('limit_checks_total'));
 }
 
 const figuresOf = ({ requests, seconds, latency, serverCpu, redisCpu, othersCores }) => ({

@@ -331,7 +331,12 @@ function redisFamilies(counts: Counts, { redisUp, waiting }: StoreState): Family
 function leaseFamilies({ leases, changes }: Counts): Family[] {
   const { decided, granted, units, returned } = leases;
   return [
-    family('counter', 'local_decisions_total', 'Verifications decided without Redis, by a lease.', single(decided)),
+    family(
+      'counter',
+      'local_decisions_total',
+      'Verifications and limit checks decided without Redis, by a lease.',
+      single(decided),
+    ),
     family('counter', 'leases_total', 'Leases granted by Redis.', single(granted)),
     family('counter', 'lease_units_total', 'Decisions that leases of units were granted for.', single(units)),
     family('counter', 'lease_units_returned_total', 'Of these, decisions given back without use.', single(returned)),

@@ -75,7 +75,16 @@ export const targets = {
   },
   'tollgate-limit': {
     does: 'ratelimits.limit: one of 1000 identifiers of a namespace in each request',
-    open: openLimit,
+    open: (count) => openChecks(count, limit, noLeases),
+  },
+  'tollgate-limit-hot': {
+    does: 'ratelimits.limit: one identifier in all requests, `LEASE_MS=0`',
+    open: () => openChecks(1, hotLimit, noLeases),
+  },
+  'tollgate-limit-leases': {
+    does: 'the same, `LEASE_MS=100`',
+    without: 'tollgate-limit-hot',
+    open: () => openChecks(1, hotLimit, leases),
   },
   fastify: {
     does: 'Fastify, ioredis and one Lua script per request: the same work as `tollgate`, written in an afternoon',
@@ -162,9 +171,9 @@ async function openHeavy(count) {
   };
 }
 
-async function openLimit(count) {
-  const server = await startTollgate({ env: noLeases });
-  const { limit: units, duration } = limit;
+/** Checks of `count` identifiers of a namespace. */
+async function openChecks(count, { limit: units, duration }, env) {
+  const server = await startTollgate({ env });
   const bodies = Array.from({ length: count }, (_, index) =>
     JSON.stringify({ namespace: 'bench', identifier: `user_${index + 1000}`, limit: units, duration }),
   );

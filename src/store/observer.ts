@@ -18,7 +18,7 @@ export interface StoreObserver {
   overloaded(): void;
   /** A call was refused because the workspace has its maximum of records. */
   recordsRefused(): void;
-  /** A verification was decided by a lease. */
+  /** A verification or limit checks were decided by a lease. */
   decided(): void;
   /** A lease was granted with this many units; 0 for one without. */
   granted(units: number): void;
