@@ -50,8 +50,10 @@ export async function killHolder(rig: LeaseRig) {
   const limited = await rig.newKey({ ratelimits: [perTwentyMinutes(limit)] });
   const credited = await rig.newKey({ credits: { remaining: credits } });
   const input = (caller: number) => ({ key: caller % 2 === 0 ? limited.key : credited.key });
-  const load = startLoad(all, { connections: 16, input });
+  const load = startLoad(all, { connections: 16, input, isCalm: true });
   await leased([victim]);
+  load.rush();
+  await load.answered(16, performance.now());
   await victim.stop('SIGKILL');
   const killedAt = performance.now();
 
@@ -111,8 +113,10 @@ export async function killHolder(rig: LeaseRig) {
 export async function stopHolder(rig: LeaseRig, stoppedMs: number) {
   const [holder, changer] = rig.servers as [LeaseServer, LeaseServer];
   const { key, keyId } = await rig.newKey({ ratelimits: [perMinute(1_000_000)] });
-  const load = startLoad(rig.servers, { connections: 8, input: () => ({ key }) });
+  const load = startLoad(rig.servers, { connections: 8, input: () => ({ key }), isCalm: true });
   await leased([holder]);
+  load.rush();
+  await load.answered(8, performance.now());
   const stoppedAt = performance.now();
   onTestFinished(() => void holder.child.kill('SIGCONT'));
   holder.child.kill('SIGSTOP');
@@ -148,8 +152,10 @@ export async function restartRedis(
   const { key, keyId } = await rig.newKey();
   const { key: cold } = await rig.newKey();
   await prepare();
-  const load = startLoad(rig.servers, { connections: 4, input: () => ({ key }) });
+  const load = startLoad(rig.servers, { connections: 4, input: () => ({ key }), isCalm: true });
   await leased(rig.servers);
+  load.rush();
+  await load.answered(4, performance.now());
   await end();
   await rig.redis.ended();
   const endedAt = performance.now();
@@ -274,8 +280,10 @@ export async function revokeUnderLoad(
 ) {
   const { input, rootKey, revoke, outcome } = await make(rig);
   const before = await decidedLocally(servers);
-  const load = startLoad(servers, { connections, input: () => input, ...(rootKey && { rootKey }) });
+  const load = startLoad(servers, { connections, input: () => input, isCalm: true, ...(rootKey && { rootKey }) });
   await leased(servers);
+  load.rush();
+  await load.answered(connections, performance.now());
   const changeMs = await timed(() => revoke(by));
   const revokedAt = performance.now();
   await load.answered(connections, revokedAt);

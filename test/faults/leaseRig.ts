@@ -106,14 +106,28 @@ interface LoadOptions {
   rootKey?: string;
   /** A caller that got this answer sends nothing more. */
   endsAt?: (shot: Shot) => boolean;
+  /** Until `rush` is called: two callers of each server, with pauses. A full load would only cost CPU time until leases are out. */
+  isCalm?: boolean;
 }
 
 /** Verifies on these servers without pause, on `connections` to each. */
-export function startLoad(servers: readonly LeaseServer[], { connections, input, rootKey, endsAt }: LoadOptions) {
+export function startLoad(
+  servers: readonly LeaseServer[],
+  { connections, input, rootKey, endsAt, isCalm = false }: LoadOptions,
+) {
   const shots: Shot[] = [];
   let isStopped = false;
+  let rush = () => {};
+  const rushing = new Promise<void>((resolve) => {
+    rush = () => {
+      isCalm = false;
+      resolve();
+    };
+  });
   const caller = async (server: LeaseServer, number: number) => {
+    if (isCalm && number >= 2) await rushing;
     while (!isStopped) {
+      if (isCalm) await delay(5);
       const body = input(number);
       const sentAt = performance.now();
       const { status, data } = await server.client.call('keys.verifyKey', body, rootKey);
@@ -128,20 +142,25 @@ export function startLoad(servers: readonly LeaseServer[], { connections, input,
   );
   const stop = async () => {
     isStopped = true;
+    rush();
     await Promise.all(callers);
   };
   onTestFinished(() => {
     isStopped = true;
+    rush();
   });
   return {
     shots,
+    rush,
     /** Resolves when all callers have ended, by `endsAt`. */
     ended: Promise.all(callers),
     stop,
     /** Resolves when each server has given so many answers to requests that were sent later than `after`. */
     async answered(times: number, after = 0): Promise<void> {
+      // Shots are in the order of their answers.
+      const since = () => shots.slice(shots.findLastIndex(({ answeredAt }) => answeredAt <= after) + 1);
       const enough = (server: LeaseServer) =>
-        shots.filter((shot) => shot.server === server && shot.sentAt > after).length >= times;
+        since().filter((shot) => shot.server === server && shot.sentAt > after).length >= times;
       await vi.waitFor(() => expect(servers.every(enough)).toBe(true), { timeout: 20_000, interval: 10 });
     },
   };
