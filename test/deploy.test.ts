@@ -11,7 +11,7 @@ import { Deployment } from 'kubernetes-models/apps/v1';
 import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2';
 import { PodDisruptionBudget } from 'kubernetes-models/policy/v1';
 import { Secret, Service } from 'kubernetes-models/v1';
-import { describe, expect, test, vi } from 'vitest';
+import { afterAll, describe, expect, test, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { loadConfig, settings } from '../src/config.ts';
 import { run } from './support/processes.ts';
@@ -20,6 +20,7 @@ import { freePort } from './support/redisNodes.ts';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
 const variables = settings.map(({ variable }) => variable);
+const stopSeconds = Number(/stopWaitMs = (\d+)_000/.exec(read('src/serve.ts'))![1]);
 
 describe('the Dockerfile', () => {
   const text = read('Dockerfile');
@@ -143,6 +144,65 @@ describe('compose.yaml', () => {
   });
 });
 
+const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
+
+describe('deploy/systemd', () => {
+  const unit = read('deploy/systemd/tollgate.service');
+  const valuesOf = (name: string) => [...unit.matchAll(new RegExp(`^${name}=(.*)$`, 'gm'))].map((match) => match[1]!);
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  afterAll(() => rmSync(dir, { recursive: true }));
+  /** The output of systemd-analyze for a unit of this text, if it finds a fault. */
+  const faultsOf = (text: string, ...words: string[]) => {
+    const file = join(dir, 'tollgate.service');
+    writeFileSync(file, text);
+    const { status, stdout, stderr } = spawnSync('systemd-analyze', [...words, file], { encoding: 'utf8' });
+    return status === 0 ? stderr : `${stdout}${stderr}`;
+  };
+
+  test.skipIf(!hasSystemd)('systemd accepts the unit, and rates it as running.md states', () => {
+    expect(faultsOf(unit, 'verify', '--man=no')).toBe('');
+    expect(faultsOf(unit.replace('Restart=', 'Restrat='), 'verify', '--man=no')).toContain('Restrat');
+    const rate = ['security', '--offline=true', '--no-pager'];
+    const exposure = spawnSync('systemd-analyze', [...rate, join(root, 'deploy/systemd/tollgate.service')]).stdout;
+    const [, rated] = /exposure level for tollgate.service: ([\d.]+) OK/.exec(exposure.toString())!;
+    expect(read('docs/running.md')).toContain(`rates it ${rated} of 10`);
+  });
+
+  test('it is restarted, and only its first process is asked to stop, with time for it', () => {
+    expect(unit).toContain('\nRestart=always\n');
+    expect(unit).toContain('\nKillMode=mixed\n');
+    expect(unit).toContain('\nExecReload=kill -HUP $MAINPID\n');
+    expect(Number(valuesOf('TimeoutStopSec')[0])).toBeGreaterThan(stopSeconds + 30);
+  });
+
+  test('its settings exist, its data directory is the one that it may write to, and the user and paths match', () => {
+    const env = Object.fromEntries(valuesOf('Environment').map((pair) => pair.split('=')));
+    expect(Object.keys(env).filter((name) => !variables.includes(name))).toEqual(['NODE_ENV']);
+    expect(loadConfig(env)).toMatchObject({
+      firstRootKey: 'none',
+      dataDir: `/var/lib/${valuesOf('StateDirectory')[0]}`,
+    });
+    const [user] = valuesOf('User');
+    expect(read('deploy/systemd/tollgate.sysusers.conf')).toMatch(
+      new RegExp(`^u ${user} - ".*" ${env.TOLLGATE_DATA_DIR}$`, 'm'),
+    );
+    const command = read('deploy/systemd/tollgate');
+    for (const part of [`runuser -u ${user} `, env.TOLLGATE_DATA_DIR!, '/opt/tollgate/dist/cli/index.js'])
+      expect(command).toContain(part);
+    expect(valuesOf('EnvironmentFile')).toEqual([`-${/--env-file=(\S+)/.exec(command)![1]}`]);
+    expect(valuesOf('ExecStart')).toEqual(['node /opt/tollgate/dist/main.js']);
+  });
+
+  test('the example of the settings is accepted, with and without its comments', () => {
+    const lines = read('deploy/tollgate.env.example').split('\n');
+    const given = lines.filter((line) => /^#?[A-Z_]+=/.test(line)).map((line) => line.replace('#', '').split('='));
+    expect(given.length).toBeGreaterThan(4);
+    expect(given.map(([name]) => name).filter((name) => !variables.includes(name!))).toEqual([]);
+    const plain = Object.fromEntries(given.filter(([name]) => !name!.endsWith('_FILE')));
+    expect(() => loadConfig(plain)).not.toThrow();
+  });
+});
+
 describe('deploy/kubernetes', () => {
   // biome-ignore lint/suspicious/noExplicitAny: any field may be read; the schema is what is tested.
   type Manifest = any;
@@ -238,7 +298,6 @@ describe('deploy/kubernetes', () => {
     });
     const { runAsUser, runAsGroup } = pod.securityContext;
     expect(read('Dockerfile')).toContain(`USER ${runAsUser}:${runAsGroup}\n`);
-    const stopSeconds = Number(/stopWaitMs = (\d+)_000/.exec(read('src/serve.ts'))![1]);
     const waitSeconds = Number(container.env.find(({ name }: { name: string }) => name === 'DRAIN_MS').value) / 1000;
     expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(stopSeconds + waitSeconds);
     expect(container.livenessProbe.httpGet.path).toBe('/health/live');
