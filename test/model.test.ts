@@ -10,7 +10,16 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { errorCatalogue } from '../src/errors.ts';
 import type { OperationName } from '../src/operations/index.ts';
-import { dayMs, endAllLeases, harness, hourMs, type InputOf, testSettings } from './support/harness.ts';
+import {
+  type Called,
+  dayMs,
+  endAllLeases,
+  harness,
+  hourMs,
+  type InputOf,
+  type OutputOf,
+  testSettings,
+} from './support/harness.ts';
 import { fieldExamples, inputExamples } from './support/keyExamples.ts';
 import {
   type CheckInput,
@@ -390,29 +399,66 @@ async function createsKey(world: World, name: 'keys.createKey' | 'keys.rerollKey
   if (key && data) remember(key, data as never);
 }
 
-function verify(
-  world: World,
-  { key, caller, cost, query, items: ratelimits = [], ...examples }: Of<typeof verification>,
-) {
+function requestOf(world: World, { key, cost, query, items: ratelimits = [], ...examples }: Of<typeof verification>) {
+  const { caller: _caller, ...others } = examples;
+  const text = query === 'malformed' ? malformedQueries[key % malformedQueries.length] : query && queryText(query);
   const input = {
-    ...examples,
+    ...others,
     key: secretOf(world, key),
     ...(cost !== undefined && { credits: { cost } }),
     ...(ratelimits.length > 0 && { ratelimits }),
   };
-  const text = query === 'malformed' ? malformedQueries[key % malformedQueries.length] : query && queryText(query);
+  return { input, asked: { ...input, ...(text !== undefined && { permissions: text }) } };
+}
+
+function verify(world: World, made: Of<typeof verification>) {
+  const { caller, query } = made;
+  const { input, asked } = requestOf(world, made);
   const may = {
     full: { rootKey: world.rootKey, may: () => true },
     scoped: { rootKey: world.scoped, may: (apiId: string) => apiId === world.firstApiId },
     powerless: { rootKey: world.powerless, may: undefined },
   }[caller];
-  return same(
-    world,
-    'keys.verifyKey',
-    { ...input, ...(text !== undefined && { permissions: text }) },
-    () => world.model.verifyKey(input, query, may.may),
-    may.rootKey,
-  );
+  return same(world, 'keys.verifyKey', asked, () => world.model.verifyKey(input, query, may.may), may.rootKey);
+}
+
+type Explained = OutputOf<'keys.explainKey'>;
+type Verified = OutputOf<'keys.verifyKey'>;
+
+/** Asks for the explanation of a verification, by string and by id, and then verifies: the explanation must be right. */
+async function explainAndVerify(world: World, made: Of<typeof verification>) {
+  const { asked } = requestOf(world, made);
+  const { key, ...request } = asked;
+  const explained = await h.call('keys.explainKey', asked as never, world.rootKey);
+  if (explained.data?.keyId !== undefined && explained.data.code !== 'NOT_FOUND') {
+    const byId = { keyId: explained.data.keyId, ...request };
+    const again = await h.call('keys.explainKey', byId as never, world.rootKey);
+    expect(again.data).toEqual(explained.data);
+  }
+  const verified = await verify(world, made);
+  if (made.caller === 'full') expectExplained(explained, verified as Verified | undefined);
+}
+
+/** `verified` is undefined for a verification that is an error. */
+function expectExplained({ status, data }: Called<Explained>, verified: Verified | undefined) {
+  if (!verified) {
+    if (status === 200) expect(['precondition_failed', 'invalid_input']).toContain(data.code);
+    return;
+  }
+  const { code, rules, charge } = data;
+  expect(code, JSON.stringify(data)).toBe(verified.code);
+  expect(rules.filter(({ result }) => result === 'failed')).toHaveLength(code === 'VALID' ? 0 : 1);
+  const { credits, ratelimits = [] } = verified;
+  const { balance = 0, remaining } = rules.at(-1)!;
+  expect(remaining).toBe(credits);
+  if (credits !== undefined) expect(balance - charge.credits).toBe(credits);
+  const figures = rules.flatMap((rule) => rule.ratelimits ?? []);
+  const asVerified = figures.map(({ of: _of, cost: _cost, used: _used, ...rest }) => rest);
+  if (ratelimits.length > 0) expect(unordered({ ratelimits: asVerified })).toEqual(unordered({ ratelimits }));
+  for (const { limit, used, cost, exceeded, remaining } of figures) {
+    expect(remaining).toBe(Math.max(0, limit - used - (code === 'VALID' ? cost : 0)));
+    expect(exceeded).toBe(used + cost > limit);
+  }
 }
 
 function checkOf({ model }: World, { namespace, byId, ...rest }: Of<typeof check>): CheckInput {
@@ -448,7 +494,7 @@ const createsAKey = step('createKey', fc.tuple(nth, newKey), (world, [api, made]
 });
 
 const kinds: [weight: number, kind: Kind][] = [
-  [30, step('verify', verification, verify)],
+  [30, step('verify', verification, explainAndVerify)],
   [
     10,
     step(

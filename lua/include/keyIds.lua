@@ -5,15 +5,15 @@
 -- @include "include/names"
 
 -- A key (24) as a member of the list of its API's keys: the first 16 of its id, packed, and its digest.
-local function member_of_api(key24, digest) return pack_id(string.sub(key24, 1, 16)) .. digest end
+local function member_of_api(id24, digest) return pack_id(string.sub(id24, 1, 16)) .. digest end
 
 -- The digest of the key with this id, or nil.
 local function digest_of(workspace, key_id)
-  local key24 = string.sub(key_id, 5)
-  if #key24 ~= 24 or string.sub(key_id, 1, 4) ~= 'key_' then return nil end
-  local id = pack_id(string.sub(key24, 1, 16))
+  local id24 = string.sub(key_id, 5)
+  if #id24 ~= 24 or string.sub(key_id, 1, 4) ~= 'key_' then return nil end
+  local id = pack_id(string.sub(id24, 1, 16))
   if not id then return nil end
-  local list = key_list(workspace, string.sub(key24, 17))
+  local list = key_list(workspace, string.sub(id24, 17))
   local member = redis.call('ZRANGE', list, '[' .. id, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
   if member and string.sub(member, 1, PACKED_ID_BYTES) == id then return string.sub(member, PACKED_ID_BYTES + 1) end
 end

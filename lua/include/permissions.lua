@@ -81,9 +81,9 @@ local function grants_of(slug)
   return grants
 end
 
--- Evaluates a query in postfix order: slugs, and the numbers 1 (and) and 2 (or). Also returns the bytes of the lists that were
--- searched.
-local function permits(workspace, query, direct, roles)
+-- Which slugs of a query in postfix order a key has: true or false by position, nil for an operator. Also returns the bytes of the
+-- lists that were searched.
+local function held_slugs(workspace, query, direct, roles)
   local wanted, first_of = {}, {}
   for position, token in ipairs(query) do
     if type(token) == 'string' then
@@ -132,19 +132,26 @@ local function permits(workspace, query, direct, roles)
     end
     return false
   end
-  local stack, top, last = {}, 0, #wanted
+  local held, last = {}, #wanted
   -- Backwards, because the grants of a slug end where those of the next slug begin.
-  local last_of = {}
   for position = #query, 1, -1 do
     if first_of[position] then
-      last_of[position] = last
+      held[position] = has(first_of[position], last)
       last = first_of[position] - 1
     end
   end
+  return held, bytes
+end
+
+-- Evaluates a query in postfix order: slugs, and the numbers 1 (and) and 2 (or). Also returns the bytes of the lists that were
+-- searched.
+local function permits(workspace, query, direct, roles)
+  local held, bytes = held_slugs(workspace, query, direct, roles)
+  local stack, top = {}, 0
   for position, token in ipairs(query) do
-    if first_of[position] then
+    if held[position] ~= nil then
       top = top + 1
-      stack[top] = has(first_of[position], last_of[position])
+      stack[top] = held[position]
     else
       top = top - 1
       if token == 1 then

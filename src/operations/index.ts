@@ -17,6 +17,7 @@ import { addPermissions } from './keys/addPermissions.ts';
 import { addRoles } from './keys/addRoles.ts';
 import { createKey } from './keys/createKey.ts';
 import { deleteKey } from './keys/deleteKey.ts';
+import { explainKey } from './keys/explainKey.ts';
 import { getKey } from './keys/getKey.ts';
 import { migrateKeys } from './keys/migrateKeys.ts';
 import { removePermissions } from './keys/removePermissions.ts';
@@ -57,6 +58,7 @@ export const operations = [
   deleteApi,
   createKey,
   verifyKey,
+  explainKey,
   getKey,
   whoami,
   updateKey,

@@ -37,7 +37,7 @@ import type { Scripts } from './scripts.ts';
 import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './snapshots.ts';
 import { WorkspaceQueues } from './workspaceQueues.ts';
 
-interface VerifyRequest {
+export interface VerifyRequest {
   /** SHA-256 of the key string, one character a byte. */
   digest: string;
   /** Credits. */
@@ -101,7 +101,7 @@ const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['r
   limit === undefined ? [name, cost] : [name, cost, limit, duration];
 
 /** The request of a verification without its key, as JSON in the format of layout.ts. */
-const requestText = ({ query, ratelimits, tags }: VerifyRequest): Buffer =>
+export const requestText = ({ query, ratelimits, tags }: Omit<VerifyRequest, 'digest'>): Buffer =>
   query || ratelimits || tags
     ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
     : noText;

@@ -6,7 +6,7 @@ import type { StoreContext } from './context.ts';
 import { type Inspected, readInspection } from './inspection.ts';
 import { type GivenValues, textsOf, type UpdatedValues } from './keyValues.ts';
 import type { PageOf } from './pages.ts';
-import { fromNamed, type KeyRecord, type KeyReply, type Refill, readKey, readRefill } from './records.ts';
+import { asText, fromNamed, type KeyRecord, type KeyReply, type Refill, readKey, readRefill } from './records.ts';
 import { printedSlugsOf } from './slugs.ts';
 
 /** Limits of the permissions and roles of a key. */
@@ -313,10 +313,4 @@ const bytesOf = (byteLength: number | undefined): number | undefined =>
 function byteLengthOf({ bytes }: KeyReply): number | undefined {
   if (bytes === undefined) return defaultByteLength;
   return bytes === '0' ? undefined : Number(bytes);
-}
-
-/** A packed reply with text instead of Buffers. */
-function asText(reply: unknown): unknown {
-  if (Buffer.isBuffer(reply)) return reply.toString();
-  return Array.isArray(reply) ? reply.map(asText) : reply;
 }

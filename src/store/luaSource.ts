@@ -2,7 +2,8 @@
 //
 //   `-- @include "include/name"`  on a line of its own is replaced by that file, once per script; includes may include others
 //   NAMES_IN_CAPITALS             that src/store/layout.ts declares are replaced by literals
-//   an include                    becomes a block in a library, because Lua allows 200 locals at a time
+//   an include                    becomes a block in a library or dry run, because Lua allows 200 locals at a time
+//   redis.call                    becomes dry_call in a script that includes lua/include/dryRun.lua
 //   struct.pack, struct.unpack    of a declared structure are checked against its fields: names and number of values
 //
 // `lines` has the file and number of each line of an assembled script.
@@ -77,8 +78,13 @@ function assembleFrom(name: string, open: (path: string) => File): Script {
   const lines = parts.flatMap(({ places }) => places);
   if (parts[0]!.lines[0]!.startsWith('#!lua name='))
     return asLibrary({ name, source: withLiterals(inBlocks(parts), localised), lines, isChange });
-  return { name, source: parts.map(({ source }) => source).join('\n'), lines, isChange };
+  // A script that decides without changing anything has all rules, and so more than 200 names of its own.
+  const isDryRun = own.some(({ file }) => file === 'lua/include/dryRun.lua');
+  const source = isDryRun ? withLiterals(inBlocks(parts), dryCalls) : parts.map(({ source }) => source).join('\n');
+  return { name, source, lines, isChange };
 }
+
+const dryCalls = new Map([['redis.call', 'dry_call']]);
 
 /** A script of a change, with what follows every change. The script is a function, because it may return in many places. */
 function asChange(name: string, open: (path: string) => File): Part[] {

@@ -44,6 +44,12 @@ export interface KeyRecord extends DisplayedValues {
 /** A reply as Redis sends it: strings, numbers, and lists of these. */
 export type Reply = string | number | null | Reply[];
 
+/** A packed reply with text instead of Buffers. */
+export function asText(reply: unknown): unknown {
+  if (Buffer.isBuffer(reply)) return reply.toString();
+  return Array.isArray(reply) ? reply.map(asText) : reply;
+}
+
 /** Reads a named reply (lua/include/fields.lua): name, value, …. Fields without a value are missing. */
 export function fromNamed<Fields>(reply: unknown): Fields {
   const flat = reply as Reply[];

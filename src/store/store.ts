@@ -9,6 +9,7 @@ import type { StoreContext } from './context.ts';
 import { checkDataVersion } from './dataVersion.ts';
 import { Decider } from './decide.ts';
 import { type Durable, openDurable } from './durable.ts';
+import { openExplain } from './explain.ts';
 import { openIdentities } from './identities.ts';
 import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
@@ -86,6 +87,7 @@ export async function openStore(storeOptions: StoreOptions) {
     analytics: openAnalytics(context),
     apis: openApis(context),
     audit: openAudit(context),
+    explain: openExplain(context),
     identities: openIdentities(context),
     namespaces: openNamespaces(context),
     overrides: openOverrides(context),

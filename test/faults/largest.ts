@@ -102,6 +102,17 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
       permissions: times(50, () => `w${++made % 100}.`).join(' OR '),
     }),
   },
+  'keys.explainKey': {
+    'a query of 100 slugs, 50 limits of its own': ({ keyId }) => ({
+      keyId,
+      permissions: query,
+      ratelimits: texts(50, 128, 'ad hoc ').map((name) => ({ name, limit: 1e9, duration: day })),
+    }),
+    '100 000 permissions, a query of 50 of them': ({ wide }) => ({
+      key: wide.key,
+      permissions: times(50, () => `w${++made % 100}.`).join(' OR '),
+    }),
+  },
   'ratelimits.limit': { '210 wildcards': () => check(0) },
   'ratelimits.multiLimit': {
     '100 checks, 210 wildcards': () => times(100, check),

@@ -141,7 +141,7 @@ test('secrets in other fields are refused without repeating them', async () => {
       for (const { name } of operations) {
         // Other operations would store the text, for example as the name of a namespace.
         if (
-          !/^(keys\.(verify|get|whoami|update|reroll|delete|migrate|create)|apis\.(get|list|delete)|rootKeys)/.test(
+          !/^(keys\.(verify|get|explain|whoami|update|reroll|delete|migrate|create)|apis\.(get|list|delete)|rootKeys)/.test(
             name,
           )
         )

@@ -306,6 +306,7 @@ describe('real responses match the document', () => {
     await call('keys.verifyKey', { key: plain.key });
     await call('keys.getKey', { keyId });
     await call('keys.getKey', { keyId: plain.keyId });
+    await call('keys.explainKey', { key });
     await call('keys.whoami', { key });
     await call('apis.listApis', { limit: 1, order: 'desc' });
     await call('ratelimits.listNamespaces', { search: 'nothing' });

@@ -19,7 +19,7 @@ interface Row<Name extends OperationName> {
   /** The difference of the input from the example. */
   what?: string;
   /** The response to a caller with grants for other ids; `any id only` if no grant for an id is enough. */
-  elsewhere?: ErrorCode | 'NOT_FOUND' | 'no rows' | 'any id only';
+  elsewhere?: ErrorCode | 'NOT_FOUND' | 'unknown' | 'no rows' | 'any id only';
   /** The response to a caller without any grant. */
   refused?: ErrorCode;
 }
@@ -46,6 +46,7 @@ const exceptions: { [Name in OperationName]?: Row<Name>[] } = {
     },
   ],
   'keys.verifyKey': [{ elsewhere: 'NOT_FOUND' }],
+  'keys.explainKey': [{ elsewhere: 'unknown' }],
   'keys.whoami': [{ elsewhere: 'key_not_found', refused: 'key_not_found' }],
   'keys.updateKey': [
     { what: 'with a new permission' },
@@ -175,6 +176,7 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
   function expectPermitted(answer: Awaited<ReturnType<typeof callAs>>) {
     expect(answer.status, answer.error?.detail).toBe(200);
     if (elsewhere === 'NOT_FOUND') expect(answer.data).toMatchObject({ valid: true, code: 'VALID' });
+    if (elsewhere === 'unknown') expect(answer.data).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
     if (elsewhere === 'no rows') expect(answer.data).not.toEqual([]);
   }
 
@@ -190,6 +192,12 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
     if (elsewhere === 'NOT_FOUND') {
       expect(answer).toMatchObject({ status: 200, data: { valid: false, code: 'NOT_FOUND' } });
       expect(Object.keys(answer.data)).toEqual(['valid', 'code']);
+    } else if (elsewhere === 'unknown') {
+      expect(answer).toMatchObject({
+        status: 200,
+        data: { code: 'NOT_FOUND', rules: [{ reason: 'unknown' }, {}, {}, {}, {}, {}, {}] },
+      });
+      expect(answer.data).not.toHaveProperty('keyId');
     } else if (elsewhere === 'no rows') expect(answer).toMatchObject({ status: 200, data: [] });
     else expect(answer).toMatchObject({ status: elsewhere.endsWith('not_found') ? 404 : 403, code: elsewhere });
   });

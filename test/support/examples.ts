@@ -271,6 +271,26 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       tags: ['path=/v1/answers'],
     }),
   },
+  'keys.explainKey': {
+    input: ({ keyId, name }) => ({
+      keyId,
+      permissions: `${name} AND none`,
+      credits: { cost: 2 },
+      ratelimits: [
+        { name: 'tokens', cost: 3 },
+        { name: 'ad hoc', limit: 5, duration: hour },
+      ],
+      tags: ['old'],
+    }),
+    needs: ['api.read_key'],
+    elsewhere: null,
+    changes: null,
+    documented: ({ keyId }) => ({
+      keyId,
+      permissions: 'documents.read AND (invoices.write OR billing.*)',
+      credits: { cost: 5 },
+    }),
+  },
   'keys.whoami': {
     input: ({ key }) => ({ key }),
     needs: ['api.read_key'],

@@ -36,8 +36,8 @@ const NamedLimit = Fields(
   { documented: { dependentRequired: { limit: ['duration'], duration: ['limit'] } } },
 );
 
-const input = Fields({
-  key: KeyString,
+/** A verification without its key. */
+export const verificationFields = {
   permissions: Type.Optional(
     Type.String({
       minLength: 1,
@@ -51,7 +51,9 @@ const input = Fields({
   ratelimits: Type.Optional(Type.Array(NamedLimit, { maxItems: 50 })),
   tags: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 512 }), { maxItems: 20 })),
   migrationId: Type.Optional(Type.String({ maxLength: 256 })),
-});
+};
+
+const input = Fields({ key: KeyString, ...verificationFields });
 
 /** Which optional fields are present depends on the key and the outcome. */
 const output = Type.Object({
@@ -83,20 +85,19 @@ export const verifyKey = decides({
 });
 
 /** Verifies a key, also for the gateway check. Throws synchronously if input breaks a rule that the schema cannot express. */
-export function verify(
-  { key, permissions, credits, ratelimits, tags }: Static<typeof input>,
-  rootKey: PresentedRootKey,
-  store: Store,
-): Promise<Verified> {
+export const verify = ({ key, ...verification }: Static<typeof input>, rootKey: PresentedRootKey, store: Store) =>
+  store.decide.verify(rootKey, { digest: digestTextOf(key), ...verificationOf(verification) });
+
+/** The request to the store. Throws if the input breaks a rule that the schema cannot express. */
+export function verificationOf({ permissions, credits, ratelimits, tags }: Omit<Static<typeof input>, 'key'>) {
   const query = permissions === undefined ? undefined : parseQuery(permissions);
   if (ratelimits) checkRatelimits(ratelimits);
-  return store.decide.verify(rootKey, {
-    digest: digestTextOf(key),
+  return {
     cost: credits?.cost ?? 1,
     query,
     ratelimits: ratelimits?.map(({ cost = 1, ...rest }) => ({ cost, ...rest })),
     tags,
-  });
+  };
 }
 
 function parseQuery(permissions: string): PostfixQuery {

@@ -1,0 +1,150 @@
+#!lua flags=no-writes
+-- Explain a verification: decide it as lua/decide.lua would, with the figures of every rule, and change nothing.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key, API and identity records, permissions, roles, window counters, former keys
+-- ARGV[1]  key_id     '' for the key of the item
+-- ARGV[2]  item       VERIFY_ITEM. With a key_id its digest is replaced.
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  {Explained of src/store/explain.ts}, then for a key that exists the answer of lua/decide.lua and the snapshot of the key
+
+-- @include "include/dryRun"
+-- @include "include/clock"
+-- @include "include/decide/call"
+-- @include "include/decide/charge"
+-- @include "include/decide/key"
+-- @include "include/decide/leased"
+-- @include "include/decide/verify"
+-- @include "include/fields"
+-- @include "include/keyIds"
+-- @include "include/names"
+-- @include "include/permissions"
+-- @include "include/window"
+
+local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+
+-- Whether a key with this id existed: then it is in the list of deleted keys.
+local function was_deleted(id)
+  local id24 = string.sub(id, 5)
+  return #id24 == 24 and server.call('ZSCORE', former_keys(workspace, string.sub(id24, 17)), id24)
+end
+
+-- The limits that a verification checks, before it charges them: each a list of the fields of VERIFIED_LIMIT, then limit, duration,
+-- cost, and the units that count.
+local function limit_figures(requested)
+  local figures = {}
+  local function noted(text, first, last, at, limit, duration, cost)
+    local total, first_live, oldest = window_charge(text, first, last, at, limit, duration, cost, false)
+    if total then figures[#figures + 1] = { int(limit), int(duration), int(cost), int(total) } end
+    return total, first_live, oldest
+  end
+  check_limits_by(noted, requested, false)
+  for index, figure in ipairs(figures) do
+    local at = 4 * index - 4
+    figures[index] = {
+      charge_results[at + 1],
+      charge_results[at + 2],
+      int(charge_results[at + 3]),
+      int(charge_results[at + 4]),
+      unpack(figure),
+    }
+  end
+  return figures
+end
+
+-- Which slugs of the query the key has: a `1` or `0` for each, in the order of the query.
+local function held_in(query)
+  local direct, roles = '', ''
+  if key_flags.permissions then
+    local stored = dry_call('HMGET', key_name, 'direct', 'roles')
+    direct, roles = stored[1] or '', stored[2] or ''
+  end
+  local held, slugs = held_slugs(workspace, query, direct, roles), {}
+  for position, token in ipairs(query) do
+    if type(token) == 'string' then slugs[#slugs + 1] = held[position] and '1' or '0' end
+  end
+  return table.concat(slugs)
+end
+
+-- The decisions that servers have charged in advance: for the key, and for other keys of its identity.
+local function leased_decisions()
+  local own = recent_leases(server.call('HGET', key_name, 'leases'))
+  local identity = key_identity and identity_record(workspace, key_external_id)
+  local all = recent_leases(identity and server.call('HGET', identity, 'leases'))
+  local decisions, others = 0, 0
+  for position = 1, #own, LEASE_ENTRY_LENGTH do
+    local _, _, _, units, _, _ = struct.unpack(LEASE_ENTRY, own, position)
+    decisions = decisions + units
+  end
+  for position = 1, #all, LEASE_ENTRY_LENGTH do
+    local session, number, _, units, _, _ = struct.unpack(LEASE_ENTRY, all, position)
+    if not find_lease(own, session, number) then others = others + units end
+  end
+  return decisions, others
+end
+
+-- Why read_key found no key.
+local function missing_key()
+  if server.call('EXISTS', key_name) == 0 then return { status = 'unknown' } end
+  local status = key_flags.deleted and 'deleted' or 'api_deleted'
+  return { status = status, keyId = 'key_' .. key24(), apiId = key_api.id }
+end
+
+local function figures_of(digest, request)
+  local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
+  if key_flags.refilled then
+    balance, refill_due = refilled(digest, balance, refill_due)
+  end
+  local decisions, others = leased_decisions()
+  return {
+    status = 'found',
+    keyId = 'key_' .. key24(),
+    apiId = key_api.id,
+    enabled = key_flags.enabled and 1,
+    expires = key_expires < NEVER and int(key_expires),
+    balance = key_flags.limited and int(balance),
+    refillAmount = key_flags.refilled and int(key_refill_amount),
+    refillDay = key_flags.refilled and key_refill_day,
+    refillDue = key_flags.refilled and int(refill_due),
+    held = request and request.query and held_in(request.query),
+    leased = decisions,
+    leasedByOthers = others,
+  }
+end
+
+-- Decides as lua/decide.lua: an item without an answer is decided again, after windows were settled.
+local function decide()
+  local answer, snapshot = verify(1, #call_items, 1)
+  if not answer then
+    answer, snapshot = verify(1, #call_items, 1)
+  end
+  return answer, snapshot
+end
+
+local digest = string.sub(item, 1, 32)
+if key_id ~= '' then
+  digest = digest_of(workspace, key_id)
+  if not digest then return { named({ status = was_deleted(key_id) and 'deleted' or 'unknown', now = int(now) }) } end
+end
+begin_call(workspace, 0, '0 0 0 0', '', digest .. string.sub(item, 33), now)
+-- The caller may read the key. Whether another root key may verify it is not the question.
+call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
+
+if not read_key(digest, false) then
+  local missing = missing_key()
+  missing.now = int(now)
+  return { named(missing) }
+end
+local _, _, _, _, _, fields = struct.unpack(VERIFY_ITEM, item)
+local request = fields <= #item and request_of(string.sub(item, fields)) or nil
+local requested = request and request.limits
+local limits = limit_figures(requested)
+if charge_ahead then
+  write_settled(requested)
+  read_key(digest, false)
+  limits = limit_figures(requested)
+end
+local explained = figures_of(digest, request)
+explained.now, explained.limits = int(now), limits
+local answer, snapshot = decide()
+return { named(explained), answer, snapshot }

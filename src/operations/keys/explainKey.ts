@@ -1,0 +1,255 @@
+import Type, { type Static } from 'typebox';
+import { AND, type PostfixQuery } from '../../domain/permissionQuery.ts';
+import { outcomes } from '../../domain/verification.ts';
+import type { ErrorCode } from '../../errors.ts';
+import { manages } from '../../operation.ts';
+import type { Explanation } from '../../store/explain.ts';
+import { invalid } from '../rules.ts';
+import { Fields, KeyId, KeyString } from '../schemas.ts';
+import { verificationFields, verificationOf } from './verifyKey.ts';
+
+/** The rules in the order of docs/contract.md §6, each with the code of a verification that it refuses. */
+const refusalsByRule = {
+  key: 'NOT_FOUND',
+  enabled: 'DISABLED',
+  expires: 'EXPIRED',
+  permissions: 'INSUFFICIENT_PERMISSIONS',
+  ratelimit_names: 'precondition_failed',
+  ratelimits: 'RATE_LIMITED',
+  credits: 'USAGE_EXCEEDED',
+} as const;
+type Rule = keyof typeof refusalsByRule;
+const ruleNames = Object.keys(refusalsByRule) as Rule[];
+
+/** A new key that would need one counter too many is refused by the rule of limits, with the error of verifyKey. */
+const errorsOfVerifyKey = ['precondition_failed', 'invalid_input'] as const satisfies ErrorCode[];
+
+const LimitFigures = Type.Object({
+  id: Type.String({ description: 'Id of the limit; empty for a limit that the request defined.' }),
+  name: Type.String(),
+  of: Type.Enum(['key', 'identity', 'request'], { description: 'Owner of the limit.' }),
+  limit: Type.Integer(),
+  duration: Type.Integer(),
+  autoApply: Type.Boolean(),
+  cost: Type.Integer({ description: 'Units that the verification would take.' }),
+  used: Type.Integer({ description: 'Units that count now.' }),
+  exceeded: Type.Boolean(),
+  remaining: Type.Integer({
+    description: 'As in the response of the verification. If it does not reach the limits, as of now.',
+  }),
+  reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
+});
+
+const RuleResult = Type.Object({
+  rule: Type.Enum(ruleNames),
+  result: Type.Enum(['passed', 'failed', 'not_reached']),
+  reason: Type.Optional(
+    Type.Enum(['unknown', 'deleted', 'api_deleted', 'too_many_counters'], {
+      description: 'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters.',
+    }),
+  ),
+  expires: Type.Optional(Type.Integer({ description: 'Expiry time in Unix milliseconds.' })),
+  slugs: Type.Optional(
+    Type.Array(Type.Object({ slug: Type.String(), held: Type.Boolean() }), {
+      description: 'The permissions in the query, and whether the key has each.',
+    }),
+  ),
+  missing: Type.Optional(
+    Type.Array(Type.String(), {
+      description: 'Of `permissions`: the parts of the query that are false. Of `ratelimit_names`: the unknown name.',
+    }),
+  ),
+  ratelimits: Type.Optional(Type.Array(LimitFigures, { description: 'All limits that the verification checks.' })),
+  balance: Type.Optional(Type.Integer({ description: 'Credits before the charge. Absent for an unlimited key.' })),
+  cost: Type.Optional(Type.Integer({ description: 'Credits that the verification would take.' })),
+  remaining: Type.Optional(Type.Integer({ description: 'Credits in the response of the verification.' })),
+  refill: Type.Optional(
+    Type.Object({
+      interval: Type.Enum(['daily', 'monthly']),
+      amount: Type.Integer(),
+      refillDay: Type.Optional(Type.Integer()),
+      next: Type.Integer({ description: 'Time of the next refill in Unix milliseconds.' }),
+    }),
+  ),
+});
+type RuleResult = Static<typeof RuleResult>;
+type Figures = Omit<RuleResult, 'rule' | 'result'>;
+
+const output = Type.Object({
+  valid: Type.Boolean(),
+  code: Type.Enum([...outcomes, ...errorsOfVerifyKey], {
+    description: 'Code of the verification, or of the error that it would respond with.',
+  }),
+  time: Type.Integer({ description: 'Time of the decision in Unix milliseconds.' }),
+  keyId: Type.Optional(Type.String()),
+  apiId: Type.Optional(Type.String()),
+  externalId: Type.Optional(Type.String()),
+  rules: Type.Array(RuleResult, { description: 'All rules, in the order in which they are checked.' }),
+  charge: Type.Object(
+    {
+      credits: Type.Integer(),
+      ratelimits: Type.Array(Type.Object({ id: Type.String(), name: Type.String(), cost: Type.Integer() })),
+    },
+    { description: 'What the verification would charge.' },
+  ),
+  leased: Type.Optional(
+    Type.Object(
+      { key: Type.Integer(), identity: Type.Integer() },
+      {
+        description:
+          'Decisions that servers have charged in advance (`LEASE_MS`): by this key, and by other keys of its identity. A verification that would be refused takes what is left of them back first, so it may be VALID.',
+      },
+    ),
+  ),
+});
+type Output = Static<typeof output>;
+type Code = Output['code'];
+
+export const explainKey = manages({
+  name: 'keys.explainKey',
+  summary: 'Explain what a verification would respond, rule by rule. Charges, counts and changes nothing.',
+  input: Fields(
+    { key: Type.Optional(KeyString), keyId: Type.Optional(KeyId), ...verificationFields },
+    { documented: { oneOf: ['key', 'keyId'].map((name) => ({ required: [name], properties: { [name]: {} } })) } },
+  ),
+  output,
+  errors: ['permissions_query_syntax'],
+  needs: { api: ['read_key'] },
+  check({ key, keyId, ...verification }) {
+    if ((key === undefined) === (keyId === undefined)) {
+      throw invalid('body', 'must have either key or keyId', 'Send one of them.');
+    }
+    verificationOf(verification);
+  },
+  // The key of an API that the caller may not read looks unknown, as in a verification.
+  scope: () => undefined,
+
+  async handle({ key, keyId, ...verification }, { store, caller }) {
+    const request = verificationOf(verification);
+    const of = key === undefined ? { keyId: keyId! } : { key };
+    const { tags: _tags, ...decided } = request;
+    const found = await store.explain(caller.workspaceId, of, decided);
+    const isReadable = caller.grants.holds('api', found.apiId ?? '*', 'read_key');
+    if (found.status === 'found' && isReadable) return explained(found, request);
+    const reason = isReadable && found.status !== 'found' ? found.status : 'unknown';
+    const ids = isReadable ? definedOf({ keyId: found.keyId, apiId: found.apiId }) : {};
+    return { ...refusedBy('NOT_FOUND', 'key', { key: { reason } }), time: found.nowMs, ...ids };
+  },
+});
+
+const nothing = () => ({ credits: 0, ratelimits: [] });
+
+type Request = ReturnType<typeof verificationOf>;
+
+function explained(found: Explanation, request: Request): Output {
+  const { nowMs, keyId, apiId, externalId, leased } = found;
+  const [code, rule] = decidedBy(found);
+  const figures = figuresOf(found, request, rule);
+  const decided = rule === undefined ? passed(figures, chargeOf(found, request)) : refusedBy(code, rule, figures);
+  return {
+    ...decided,
+    time: nowMs,
+    keyId,
+    apiId,
+    ...definedOf({ externalId }),
+    ...(leased.key + leased.identity > 0 && { leased }),
+  };
+}
+
+/** The code of the decision, and the rule that refuses; undefined for VALID. */
+function decidedBy({ decision }: Explanation): [Code, Rule | undefined] {
+  if ('reason' in decision) {
+    if (decision.reason === 'limit_not_found') return ['precondition_failed', 'ratelimit_names'];
+    if (decision.reason === 'too_many_counters') return ['invalid_input', 'ratelimits'];
+    throw new Error(`explainKey: unexpected refusal ${decision.reason}: ${decision.detail}`);
+  }
+  const { outcome } = decision;
+  return [outcome, ruleNames.find((rule) => refusalsByRule[rule] === outcome)];
+}
+
+const passed = (figures: FiguresByRule, charge: Output['charge']) => ({
+  valid: true,
+  code: 'VALID' as const,
+  rules: ruleNames.map((rule) => ({ rule, result: 'passed' as const, ...figures[rule] })),
+  charge,
+});
+
+/** The rules before `failed` passed, and those after it were not reached. */
+function refusedBy(code: Code, failed: Rule, figures: FiguresByRule) {
+  const at = ruleNames.indexOf(failed);
+  const resultOf = (index: number) => (index < at ? 'passed' : index === at ? 'failed' : 'not_reached');
+  const rules = ruleNames.map((rule, index) => ({ rule, result: resultOf(index), ...figures[rule] }) as RuleResult);
+  return { valid: false, code, rules, charge: nothing() };
+}
+
+type FiguresByRule = { readonly [Name in Rule]?: Figures };
+
+function figuresOf(found: Explanation, { query, cost }: Request, failed: Rule | undefined): FiguresByRule {
+  const { expires, held, ratelimits, balance, refill, decision } = found;
+  const slugs = query
+    ?.filter((token) => typeof token === 'string')
+    .map((slug, index) => ({ slug, held: held[index]! }));
+  const detail = 'reason' in decision ? decision : undefined;
+  const remaining = 'reason' in decision ? undefined : decision.credits;
+  return {
+    expires: definedOf({ expires }),
+    permissions: {
+      ...definedOf({ slugs }),
+      ...(failed === 'permissions' && { missing: missingParts(query!, held) }),
+    },
+    ratelimit_names: detail?.reason === 'limit_not_found' ? { missing: [detail.detail] } : {},
+    ratelimits: {
+      ...(ratelimits.length > 0 && { ratelimits }),
+      ...(detail?.reason === 'too_many_counters' && { reason: detail.reason }),
+    },
+    credits: balance === undefined ? {} : { balance, cost, ...definedOf({ remaining, refill }) },
+  };
+}
+
+function chargeOf({ balance, ratelimits }: Explanation, { cost }: Request): Output['charge'] {
+  const charged = ratelimits.filter(({ cost }) => cost > 0).map(({ id, name, cost }) => ({ id, name, cost }));
+  return { credits: balance === undefined ? 0 : cost, ratelimits: charged };
+}
+
+interface Part {
+  text: string;
+  isTrue: boolean;
+  isOr: boolean;
+  missing: string[];
+}
+
+/** The parts of a query that are false: of an AND those of its sides, of an OR all of it. */
+function missingParts(query: PostfixQuery, held: readonly boolean[]): string[] {
+  const stack: Part[] = [];
+  let slugs = 0;
+  for (const token of query) {
+    if (typeof token === 'string') {
+      stack.push({ text: token, isTrue: held[slugs++]!, isOr: false, missing: [token] });
+      continue;
+    }
+    const right = stack.pop()!;
+    const left = stack.pop()!;
+    stack.push(token === AND ? bothOf(left, right) : eitherOf(left, right));
+  }
+  return [...new Set(stack[0]!.missing)];
+}
+
+const wrapped = ({ text, isOr }: Part) => (isOr ? `(${text})` : text);
+
+const bothOf = (left: Part, right: Part): Part => ({
+  text: `${wrapped(left)} AND ${wrapped(right)}`,
+  isTrue: left.isTrue && right.isTrue,
+  isOr: false,
+  missing: [left, right].filter(({ isTrue }) => !isTrue).flatMap(({ missing }) => missing),
+});
+
+function eitherOf(left: Part, right: Part): Part {
+  const text = `${left.text} OR ${right.text}`;
+  return { text, isTrue: left.isTrue || right.isTrue, isOr: true, missing: [text] };
+}
+
+/** The members that have a value. */
+const definedOf = <Members extends object>(members: Members) =>
+  Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as {
+    [Name in keyof Members]?: NonNullable<Members[Name]>;
+  };
