@@ -68,17 +68,19 @@ end
 
 -- The decisions that servers have charged in advance: for the key, and for other keys of its identity.
 local function leased_decisions()
-  local own = recent_leases(server.call('HGET', key_name, 'leases'))
-  local identity = key_identity and identity_record(workspace, key_external_id)
-  local all = recent_leases(identity and server.call('HGET', identity, 'leases'))
+  local function leases_in(record)
+    return recent_leases(server.call('HGET', record, 'leases') or '', LEASE_OF_KEY_LENGTH)
+  end
+  local own = leases_in(key_name)
+  local all = key_identity and leases_in(identity_record(workspace, key_external_id)) or ''
   local decisions, others = 0, 0
-  for position = 1, #own, LEASE_ENTRY_LENGTH do
-    local _, _, _, units, _, _ = struct.unpack(LEASE_ENTRY, own, position)
+  for position = 1, #own, LEASE_OF_KEY_LENGTH do
+    local _, _, _, _, units, _, _ = struct.unpack(LEASE_OF_KEY, own, position)
     decisions = decisions + units
   end
-  for position = 1, #all, LEASE_ENTRY_LENGTH do
-    local session, number, _, units, _, _ = struct.unpack(LEASE_ENTRY, all, position)
-    if not find_lease(own, session, number) then others = others + units end
+  for position = 1, #all, LEASE_OF_KEY_LENGTH do
+    local session, number, _, _, units, _, _ = struct.unpack(LEASE_OF_KEY, all, position)
+    if not find_lease(own, LEASE_OF_KEY_LENGTH, session, number) then others = others + units end
   end
   return decisions, others
 end
