@@ -1,48 +1,105 @@
 // examples/middleware: each program, started as its first lines describe, with the built Tollgate.
 
+import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { addressOf, type Program, run } from '../support/processes.ts';
+import { addressOf, run } from '../support/processes.ts';
 import { startMsMax, startTollgate, type Tollgate } from './tollgate.ts';
 
 const programs = readdirSync('examples/middleware');
 
 let tollgate: Tollgate;
 let apiId: string;
+/** In front of Tollgate, so that it can be away while the programs run. */
+let relay: Relay;
+const opened = new Map<string, { closed: Running; open: Running }>();
+
 beforeAll(async () => {
   tollgate = await startTollgate();
   apiId = (await tollgate.ok('apis.createApi', { name: 'examples' })).apiId;
+  relay = await openRelay(Number(new URL(tollgate.url).port));
+  const start = async (name: string) =>
+    opened.set(name, { closed: await startOne(name), open: await startOne(name, { FAIL_OPEN: 'true' }) });
+  await Promise.all(programs.map(start));
 }, startMsMax);
-afterAll(() => tollgate?.stop());
+afterAll(async () => {
+  await Promise.all([...opened.values()].flatMap(({ closed, open }) => [closed.stop(), open.stop()]));
+  relay?.close();
+  await tollgate?.stop();
+});
+
+type Relay = Awaited<ReturnType<typeof openRelay>>;
+
+async function openRelay(to: number) {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    const upstream = connect(to, '127.0.0.1');
+    socket.pipe(upstream).pipe(socket);
+    for (const each of [socket, upstream]) sockets.add(each.on('error', () => {}));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const close = () => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  };
+  return {
+    url: `http://127.0.0.1:${port}`,
+    close,
+    /** Refuses connections while `act` runs. */
+    async away(act: () => Promise<void>) {
+      close();
+      try {
+        await act();
+      } finally {
+        await once(server.listen(port, '127.0.0.1'), 'listening');
+      }
+    },
+  };
+}
+
+type Running = Awaited<ReturnType<typeof startOne>>;
+
+/** A program with a root key of its own. */
+async function startOne(name: string, more: Record<string, string> = {}) {
+  const { key: rootKey, rootKeyId } = await tollgate.ok('rootKeys.createRootKey', { permissions: ['*'] });
+  const env = { TOLLGATE_URL: relay.url, TOLLGATE_ROOT_KEY: rootKey, PORT: '0', PATH: process.env.PATH, ...more };
+  const program = run(process.execPath, [`examples/middleware/${name}`], { env });
+  const address = await addressOf(program);
+  return {
+    rootKey,
+    stop: () => program.stop(),
+    printed: () => program.printed(),
+    /** Tollgate refuses the program's root key while `act` runs. */
+    async refused(act: () => Promise<void>) {
+      await tollgate.ok('rootKeys.updateRootKey', { rootKeyId, enabled: false });
+      try {
+        await act();
+      } finally {
+        await tollgate.ok('rootKeys.updateRootKey', { rootKeyId, enabled: true });
+      }
+    },
+    async ask(authorization?: string) {
+      const response = await fetch(`${address}/api/hello`, { headers: authorization ? { authorization } : {} });
+      const { status, headers } = response;
+      return {
+        status,
+        text: await response.text(),
+        challenge: headers.get('www-authenticate'),
+        retryAfter: headers.get('retry-after'),
+      };
+    },
+  };
+}
 
 test('there are four of them', () => {
   expect(programs.sort()).toEqual(['express.mjs', 'fastify.mjs', 'fetch.mjs', 'hono.mjs']);
 });
 
 describe.each(programs)('%s', (name) => {
-  let program: Program;
-  let address: string;
-
-  async function start(more: Record<string, string> = {}) {
-    const env = { TOLLGATE_URL: tollgate.url, TOLLGATE_ROOT_KEY: tollgate.rootKey, PORT: '0', PATH: process.env.PATH };
-    const started = run(process.execPath, [`examples/middleware/${name}`], { env: { ...env, ...more } });
-    return { started, at: await addressOf(started) };
-  }
-  beforeAll(async () => {
-    ({ started: program, at: address } = await start());
-  });
-  afterAll(() => program.stop());
-
-  const ask = async (authorization?: string, at = address) => {
-    const response = await fetch(`${at}/api/hello`, { headers: authorization ? { authorization } : {} });
-    const { status, headers } = response;
-    return {
-      status,
-      text: await response.text(),
-      challenge: headers.get('www-authenticate'),
-      retryAfter: headers.get('retry-after'),
-    };
-  };
+  const closed = () => opened.get(name)!.closed;
+  const ask = (authorization?: string) => closed().ask(authorization);
   const newKey = async (more: object) => (await tollgate.ok('keys.createKey', { apiId, ...more })).key;
 
   test('a valid key passes, and the program gets its owner', async () => {
@@ -96,58 +153,46 @@ describe.each(programs)('%s', (name) => {
   );
 
   test('failOpen: without Tollgate every request passes unchecked; with a refused root key none does', async () => {
+    const { ask, refused } = opened.get(name)!.open;
     const key = await newKey({});
-    const startOpen = async (more: Record<string, string>) => {
-      const { started, at } = await start({ FAIL_OPEN: 'true', ...more });
-      onTestFinished(async () => void (await started.stop()));
-      return at;
-    };
-    const away = await startOpen({ TOLLGATE_URL: 'http://127.0.0.1:9' });
-    expect(await ask(`Bearer ${key}`, away)).toMatchObject({ status: 200, text: '{"hello":"unchecked"}' });
-    expect(await ask('Bearer made_up', away)).toMatchObject({ status: 200, text: '{"hello":"unchecked"}' });
-    const misconfigured = await startOpen({ TOLLGATE_ROOT_KEY: `${tollgate.rootKey}x` });
-    expect((await ask(`Bearer ${key}`, misconfigured)).status).toBe(503);
-    const well = await startOpen({});
-    expect((await ask('Bearer made_up', well)).status).toBe(401);
-    expect((await ask(`Bearer ${'k'.repeat(7_000)}`, well)).status).not.toBe(200);
-    expect((await ask(`Bearer ${key}`, well)).status).toBe(200);
+    await relay.away(async () => {
+      expect(await ask(`Bearer ${key}`)).toMatchObject({ status: 200, text: '{"hello":"unchecked"}' });
+      expect(await ask('Bearer made_up')).toMatchObject({ status: 200, text: '{"hello":"unchecked"}' });
+    });
+    await refused(async () => expect((await ask(`Bearer ${key}`)).status).toBe(503));
+    expect((await ask('Bearer made_up')).status).toBe(401);
+    expect((await ask(`Bearer ${'k'.repeat(7_000)}`)).status).not.toBe(200);
+    expect((await ask(`Bearer ${key}`)).status).toBe(200);
   });
 
   test('503 without Tollgate or with a refused root key, and the key is not printed', async () => {
+    const { rootKey, refused, printed } = closed();
     const key = await newKey({});
-    const wrong: Record<string, string>[] = [
-      { TOLLGATE_URL: 'http://127.0.0.1:9' },
-      { TOLLGATE_ROOT_KEY: `${tollgate.rootKey}x` },
-    ];
-    for (const env of wrong) {
-      const { started, at } = await start(env);
-      onTestFinished(async () => void (await started.stop()));
-      expect(await ask(`Bearer ${key}`, at)).toMatchObject({ status: 503, retryAfter: '1' });
-      await started.stop();
-      expect(started.printed()).toMatch(/^Tollgate: /m);
-      for (const secret of [key, tollgate.rootKey]) expect(started.printed()).not.toContain(secret);
+    for (const without of [relay.away, refused]) {
+      const before = printed().length;
+      await without(async () => {
+        expect(await ask(`Bearer ${key}`)).toMatchObject({ status: 503, retryAfter: '1' });
+        await vi.waitFor(() => expect(printed().slice(before)).toMatch(/^Tollgate: .*\n/m), {
+          timeout: 5_000,
+          interval: 10,
+        });
+      });
     }
+    for (const secret of [key, rootKey]) expect(printed()).not.toContain(secret);
   });
 });
 
 describe('without Redis', () => {
-  test.each([503, 200])('%i from each program, closed or open, within about a second', async (status) => {
+  test.each([
+    [503, 'closed'],
+    [200, 'open'],
+  ] as const)('%i from each program, %s, within about a second', async (status, which) => {
     const { key } = await tollgate.ok('keys.createKey', { apiId });
-    const env = { TOLLGATE_URL: tollgate.url, TOLLGATE_ROOT_KEY: tollgate.rootKey, PORT: '0', PATH: process.env.PATH };
-    const failOpen = status === 200 ? { FAIL_OPEN: 'true' } : {};
-    const started = programs.map((name) =>
-      run(process.execPath, [`examples/middleware/${name}`], { env: { ...env, ...failOpen } }),
-    );
-    for (const program of started) onTestFinished(async () => void (await program.stop()));
-    const addresses = await Promise.all(started.map(addressOf));
     onTestFinished(() => void tollgate.redis.child.kill('SIGCONT'));
     tollgate.redis.child.kill('SIGSTOP');
-    const answers = await Promise.all(
-      addresses.map((at) => fetch(`${at}/api/hello`, { headers: { authorization: `Bearer ${key}` } })),
-    );
-    expect(answers.map((answer) => answer.status)).toEqual([status, status, status, status]);
+    const answers = await Promise.all(programs.map((name) => opened.get(name)![which].ask(`Bearer ${key}`)));
     const retryAfter = status === 503 ? '1' : null;
-    expect(answers.map(({ headers }) => headers.get('retry-after'))).toEqual(Array(4).fill(retryAfter));
+    expect(answers.map((answer) => [answer.status, answer.retryAfter])).toEqual(Array(4).fill([status, retryAfter]));
     tollgate.redis.child.kill('SIGCONT');
     await vi.waitFor(() => tollgate.ok('apis.getApi', { apiId }), { timeout: 5_000, interval: 50 });
   });
