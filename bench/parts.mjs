@@ -53,7 +53,7 @@ const smallMeta = JSON.stringify(meta);
 const largeMeta = JSON.stringify({ history: Array.from({ length: 30 }, () => 'x'.repeat(90)) });
 /** The operation with a store that returns a fixed result: hashes the key and prints the response. */
 const decide = (verified) => () =>
-  verifyKey.decide({ key }, undefined, { store: { decide: { verify: async () => verified } } });
+  verifyKey.prepare({ key }, undefined, { decide: { prepareVerification: () => () => verified } })();
 
 const parts = {
   'body: parse, 45 bytes': () => parseBody(body),

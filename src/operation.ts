@@ -87,14 +87,18 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
   handle(input: Static<Input>, context: ManageContext, loaded: Loaded): Promise<unknown>;
 }
 
+/** Decides requests that are equal. Returns `data` as text, without a promise if it was decided without Redis. */
+type Decide = () => string | Promise<string>;
+
 /**
- * An operation on the hot path. Its script authenticates and authorises as well as decides, so `decide` gets an unchecked
- * root key. It returns `data` as text, and may throw synchronously.
+ * An operation on the hot path. Its script authenticates and authorises as well as decides, so `prepare` gets an unchecked
+ * root key. It checks rules that a schema cannot express, and throws for input that breaks one. What it returns may be kept to
+ * decide further requests with the same root key and body, so it must not refer to a secret of the input.
  */
 interface Decides<Name extends string, Input extends TSchema, Output extends TSchema>
   extends Described<Name, Input, Output> {
   kind: 'decides';
-  decide(input: Static<Input>, rootKey: PresentedRootKey, context: Context): Promise<string>;
+  prepare(input: Static<Input>, rootKey: PresentedRootKey, store: Store): Decide;
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: the registry has operations of every type.

@@ -57,7 +57,9 @@ export async function openSeed(redis) {
     /** Verifies these keys in one turn of the event loop. All must be VALID. */
     async verify(indices, extras = {}) {
       const requests = indices.map((index) => ({ digest: digestTextOf(keyString(index)), cost: 1, ...extras }));
-      for (const { outcome } of await Promise.all(requests.map((request) => store.decide.verify(presented, request)))) {
+      for (const { outcome } of await Promise.all(
+        requests.map((request) => store.decide.prepareVerification(presented, request)()),
+      )) {
         if (outcome !== 'VALID') throw new Error(`a verification returned ${outcome} instead of VALID`);
       }
     },

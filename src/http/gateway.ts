@@ -13,7 +13,7 @@ import { keyIdOf, metaOf, outcomeErrors } from '../domain/verification.ts';
 import { ApiError, type ErrorCode } from '../errors.ts';
 import { compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
-import { limitOf, verify, verifyKey } from '../operations/keys/verifyKey.ts';
+import { limitOf, prepareVerification, verifyKey } from '../operations/keys/verifyKey.ts';
 import type { Verified } from '../store/decideReply.ts';
 import type { Store } from '../store/store.ts';
 import { CallLog } from './callLog.ts';
@@ -135,7 +135,7 @@ class Gateway {
     if (key === undefined) return this.#refuse(request, 'NOT_FOUND', `The header ${this.#keyHeader} holds no key.`, []);
     const input = readInput(request, key);
     this.#checkInput(input);
-    const verified = await verify(input, rootKey, this.#store);
+    const verified = await prepareVerification(input, rootKey, this.#store)();
     return verified.outcome === 'VALID'
       ? this.#admit(request, verified, input)
       : this.#refuseVerified(request, verified.outcome, verified, input);

@@ -42,8 +42,8 @@ export interface Response {
   bytes?: Buffer;
 }
 
-/** Handles a request. Never rejects. */
-export type Handler = (request: Request) => Promise<Response>;
+/** Handles a request. Never rejects. Returns no promise when it has the response at once, which saves microseconds. */
+export type Handler = (request: Request) => Response | Promise<Response>;
 
 /** Handles a request from its headers. Never rejects. */
-export type HeaderHandler = (request: HeadRequest) => Promise<Response>;
+export type HeaderHandler = (request: HeadRequest) => Response | Promise<Response>;

@@ -121,29 +121,47 @@ class Pipeline {
     this.#limiters = createLimiters(options);
   }
 
-  async respond(request: Request): Promise<Response> {
+  respond(request: Request): Response | Promise<Response> {
     const startedAt = performance.now();
+    this.#metrics.begin();
     const route = this.#routes.get(request.path);
+    const isShort = request.body.length < largeBodyBytes;
+    return route?.operation.kind === 'decides' && isShort
+      ? this.#decide(request, route, route.operation, startedAt)
+      : this.#serve(request, route, startedAt);
+  }
+
+  /** Serves a request of the hot path, without a promise if it is decided without Redis. */
+  #decide(request: Request, route: Route, operation: Deciding, startedAt: number): Response | Promise<Response> {
+    const { calls } = route;
+    const succeed = (data: string) => counted(calls, succeeded(request, `"data":${data}`), startedAt);
+    const fail = (cause: unknown) =>
+      counted(calls, this.#failed(request, route, undefined, cause, startedAt), startedAt);
+    try {
+      const rootKey = this.#readHead(request);
+      const { body } = request as Call['request'];
+      const { value } = parseBody(body);
+      route.check(value, body.length);
+      const data = operation.prepare(value as never, rootKey, this.#store)();
+      return data instanceof Promise ? data.then(succeed, fail) : succeed(data);
+    } catch (cause) {
+      return fail(cause);
+    }
+  }
+
+  async #serve(request: Request, route: Route | undefined, startedAt: number): Promise<Response> {
     const document = route ? undefined : (this.#documents(request) ?? this.#probes.get(request.path));
     const calls = route?.calls ?? (document ? this.#documentCalls : this.#unknownCalls);
-    this.#metrics.begin();
     let call: Call | undefined;
     try {
       if (!route) return counted(calls, await serveDocument(request, document), startedAt);
       const { operation } = route;
       const rootKey = this.#readHead(request);
       call = { request: request as Call['request'], route, rootKey };
-      const { body } = call.request;
-      const isLarge = body.length >= largeBodyBytes;
-      if (operation.kind === 'decides' && !isLarge) {
-        const { text, value } = parseBody(body);
-        route.check(value, body.length);
-        const data = await operation.decide(value as never, rootKey, this.#contextOf(request, text));
-        return counted(calls, succeeded(`{"meta":{"requestId":"${request.requestId}"},"data":${data}}`), startedAt);
-      }
+      const isLarge = request.body.length >= largeBodyBytes;
       const members = await (isLarge ? this.#serveLarge(call) : this.#serveSmall(call));
       if (operation.kind === 'manages') this.#logCall('info', request, operation, 200, startedAt, call.caller);
-      return counted(calls, succeeded(`{"meta":{"requestId":"${request.requestId}"},${members}}`), startedAt);
+      return counted(calls, succeeded(request, members), startedAt);
     } catch (cause) {
       return counted(calls, this.#failed(request, route, call, cause, startedAt), startedAt);
     }
@@ -239,10 +257,11 @@ class Pipeline {
   }
 
   async #run(checked: CheckedCall): Promise<string> {
-    const { call, value, context, list } = checked;
+    const { call, value, list } = checked;
     const { rootKey, route } = call;
     const { operation } = route;
-    if (operation.kind === 'decides') return `"data":${await operation.decide(value as never, rootKey, context)}`;
+    if (operation.kind === 'decides')
+      return `"data":${await operation.prepare(value as never, rootKey, this.#store)()}`;
     const { heavyReads, management } = this.#limiters;
     const manage = () => management.run(rootKey.workspaceId, () => this.#manage(operation, checked));
     const result = await (operation.readsMuch ? heavyReads.run(rootKey.workspaceId, manage) : manage());
@@ -325,6 +344,7 @@ function createLimiters({ manageAtOnce = 8, inFlightMax = 4096, turnWaitMs: wait
 }
 
 type Managing = Extract<AnyOperation, { kind: 'manages' }>;
+type Deciding = Extract<AnyOperation, { kind: 'decides' }>;
 
 /** The kind of a bounded log line. Bugs have one for each operation, because their causes differ. */
 const kindOf = ({ status, code }: ApiError, { name }: AnyOperation) =>
@@ -384,7 +404,15 @@ function counted(calls: Calls, response: Response, startedAt: number): Response 
   return response;
 }
 
-const succeeded = (body: string): Response => ({ status: 200, contentType: jsonType, headers: [], body });
+const noHeaders: Response['headers'] = [];
+
+/** `members` are those of the response other than `meta`, as text. */
+const succeeded = ({ requestId }: Request, members: string): Response => ({
+  status: 200,
+  contentType: jsonType,
+  headers: noHeaders,
+  body: `{"meta":{"requestId":"${requestId}"},${members}}`,
+});
 
 type ServedDocument = Response | ((request: Request) => Promise<Response>);
 

@@ -189,7 +189,7 @@ class Exchange<R extends Request> {
   readonly #traffic: Traffic;
   readonly #native: HttpResponse;
   readonly #request: R;
-  readonly #handler: (request: R) => Promise<Response>;
+  readonly #handler: (request: R) => Response | Promise<Response>;
   readonly #keepsBody: boolean;
   readonly #announcedBytes: number | undefined;
   /** No other request may follow on this connection. */
@@ -202,7 +202,7 @@ class Exchange<R extends Request> {
     traffic: Traffic,
     native: HttpResponse,
     request: R,
-    handler: (request: R) => Promise<Response>,
+    handler: (request: R) => Response | Promise<Response>,
     keepsBody: boolean,
   ) {
     this.#traffic = traffic;
@@ -300,7 +300,9 @@ class Exchange<R extends Request> {
       this.#respond(errorResponse(internalError(cause), this.#request));
     };
     try {
-      this.#handler(this.#request).then((response) => this.#respond(response), respondRejected);
+      const response = this.#handler(this.#request);
+      if (response instanceof Promise) response.then((resolved) => this.#respond(resolved), respondRejected);
+      else this.#respond(response);
     } catch (cause) {
       respondRejected(cause);
     }

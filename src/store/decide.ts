@@ -148,16 +148,19 @@ export class Decider {
     return this.#queues.inFlight;
   }
 
-  verify(rootKey: PresentedRootKey, request: VerifyRequest): Promise<Verified> {
+  /** Returns the function that verifies requests like this one: by a lease, or else at Redis, with a promise. */
+  prepareVerification(rootKey: PresentedRootKey, request: VerifyRequest): () => Verified | Promise<Verified> {
     const { digest, cost } = request;
     const text = requestText(request);
     const { workspaceId, digestText: rootDigest } = rootKey;
     const leased: LeasedRequest<Verified> = { workspaceId, rootDigest, about: digest, cost, text };
-    const verified = this.leasing.leases.decide(leased);
-    if (!verified) return this.#verifyAtRedis(rootKey, request, leased);
-    this.#options.observe?.decided();
-    this.#options.observe?.verified(verified.outcome);
-    return Promise.resolve(verified);
+    return () => {
+      const verified = this.leasing.leases.decide(leased);
+      if (!verified) return this.#verifyAtRedis(rootKey, request, leased);
+      this.#options.observe?.decided();
+      this.#options.observe?.verified(verified.outcome);
+      return verified;
+    };
   }
 
   #verifyAtRedis(

@@ -309,7 +309,7 @@ async function fillWindows(store: Store, clock: { now: number }, { workspaceId, 
     clock.now += Math.ceil((hour + 50) / 64);
     for (const letter of ['k', 'i']) {
       const ratelimits = limitsFrom(letter).map(({ name }) => ({ name, cost: 2 ** 40 }));
-      await Promise.all(keys.windows.map((key) => verifyKey.decide({ key, ratelimits }, root, contextOf(store))));
+      await Promise.all(keys.windows.map((key) => verifyKey.prepare({ key, ratelimits }, root, store)()));
     }
   }
 }
@@ -320,14 +320,12 @@ const presentedOf = (workspaceId: string, rootKey: string): PresentedRootKey => 
   digestText: digestTextOf(rootKey),
 });
 
-const contextOf = (store: Store) => ({ store, requestId: '', limits: { metaBytesMax: 0 }, text: () => undefined });
-
 let made = 0;
 const checkVerify = compileInput(verifyKey.input);
 const checkLimit = compileInput(multiLimit.input);
 
 /** Checks the request of an item against its schema. Returns a function that sends it. */
-function requestOf(item: Verification | Check, world: World): (store: Store) => Promise<string> {
+function requestOf(item: Verification | Check, world: World): (store: Store) => string | Promise<string> {
   const { workspaceId, keys, roots } = world;
   const presented = presentedOf(workspaceId, roots[item.root][item.clone]!);
   if (item.kind === 'limit') {
@@ -347,7 +345,7 @@ function requestOf(item: Verification | Check, world: World): (store: Store) => 
       duration: hour,
     }));
     checkLimit(input);
-    return (store) => multiLimit.decide(input, presented, contextOf(store));
+    return (store) => multiLimit.prepare(input, presented, store)();
   }
   const begin = item.newLimits ? `${++made}.` : '';
   const own = times(item.limits, (index) => ({ name: padded(`${begin}${index}`, 128), limit: 1e9, duration: hour }));
@@ -361,5 +359,5 @@ function requestOf(item: Verification | Check, world: World): (store: Store) => 
     ...(tags.length > 0 && { tags }),
   };
   checkVerify(input);
-  return (store) => verifyKey.decide(input, presented, contextOf(store));
+  return (store) => verifyKey.prepare(input, presented, store)();
 }

@@ -49,11 +49,11 @@ function openHeld(options: { inFlightMax?: number; readsMuch?: true } = {}) {
     turnWaitMs: 60_000,
   });
   const refused: string[] = [];
-  const send = (rootKey: string, body = '{}') =>
-    answer(requestTo('/v2/test.held', rootKey, { body })).then((response) => {
-      if (response.status !== 200) refused.push(JSON.parse(response.body).error.type);
-      return response.status;
-    });
+  async function send(rootKey: string, body = '{}') {
+    const response = await answer(requestTo('/v2/test.held', rootKey, { body }));
+    if (response.status !== 200) refused.push(JSON.parse(response.body).error.type);
+    return response.status;
+  }
   let isOver = false;
   /** Ends the running requests, and those that run after them. */
   async function endAll(requests: Promise<number>[]) {

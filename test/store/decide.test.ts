@@ -67,8 +67,8 @@ async function open(options: Partial<DecideOptions> = {}) {
   });
 }
 
-const verify = (key: string, extras: object = {}, root = presented) =>
-  decide.verify(root, { digest: digestTextOf(key), cost: 1, ...extras });
+const verify = async (key: string, extras: object = {}, root = presented) =>
+  decide.prepareVerification(root, { digest: digestTextOf(key), cost: 1, ...extras })();
 
 describe('a batch with much work', () => {
   test('is decided in several calls: every item once, each for its own caller', async () => {

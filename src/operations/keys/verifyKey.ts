@@ -80,13 +80,24 @@ export const verifyKey = decides({
   errors: ['permissions_query_syntax', 'precondition_failed'],
   needs: { api: ['verify_key'] },
 
-  decide: (input, rootKey, { store }) =>
-    verify(input, rootKey, store).then((verified) => printVerified(verified, input.ratelimits)),
+  prepare(input, rootKey, store) {
+    const verify = prepareVerification(input, rootKey, store);
+    const { ratelimits } = input;
+    const printed = (verified: Verified) => printVerified(verified, ratelimits);
+    return () => {
+      const verified = verify();
+      return verified instanceof Promise ? verified.then(printed) : printed(verified);
+    };
+  },
 });
 
-/** Verifies a key, also for the gateway check. Throws synchronously if input breaks a rule that the schema cannot express. */
-export const verify = ({ key, ...verification }: Static<typeof input>, rootKey: PresentedRootKey, store: Store) =>
-  store.decide.verify(rootKey, { digest: digestTextOf(key), ...verificationOf(verification) });
+/** Prepares a verification, also for the gateway check. Throws if input breaks a rule that the schema cannot express. */
+export const prepareVerification = (
+  { key, ...verification }: Static<typeof input>,
+  rootKey: PresentedRootKey,
+  store: Store,
+): (() => Verified | Promise<Verified>) =>
+  store.decide.prepareVerification(rootKey, { digest: digestTextOf(key), ...verificationOf(verification) });
 
 /** The request to the store. Throws if the input breaks a rule that the schema cannot express. */
 export function verificationOf({ permissions, credits, ratelimits, tags }: Omit<Static<typeof input>, 'key'>) {

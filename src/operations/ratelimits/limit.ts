@@ -37,12 +37,13 @@ export const limit = decides({
   errors: ['namespace_not_found', 'too_many_records'],
   needs: { ratelimit: ['limit'] },
 
-  async decide({ namespace, identifier, limit, duration, cost = 1 }, rootKey, { store }) {
-    const { passed, checks } = await store.decide.limit(rootKey, [
-      { namespace, identifier, limit, durationMs: duration, cost },
-    ]);
-    const { remaining, resetAtMs, overrideId, limit: effective } = checks[0]!;
-    const override = overrideId === undefined ? '' : `,"overrideId":"${overrideId}"`;
-    return `{"success":${passed},"limit":${effective},"remaining":${remaining},"reset":${resetAtMs}${override}}`;
+  prepare({ namespace, identifier, limit, duration, cost = 1 }, rootKey, store) {
+    const check = { namespace, identifier, limit, durationMs: duration, cost };
+    return async () => {
+      const { passed, checks } = await store.decide.limit(rootKey, [check]);
+      const { remaining, resetAtMs, overrideId, limit: effective } = checks[0]!;
+      const override = overrideId === undefined ? '' : `,"overrideId":"${overrideId}"`;
+      return `{"success":${passed},"limit":${effective},"remaining":${remaining},"reset":${resetAtMs}${override}}`;
+    };
   },
 });

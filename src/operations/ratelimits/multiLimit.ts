@@ -26,13 +26,15 @@ export const multiLimit = decides({
   errors: ['namespace_not_found', 'too_many_records'],
   needs: { ratelimit: ['limit'] },
 
-  async decide(input, rootKey, { store }) {
+  prepare(input, rootKey, store) {
     const checks = input.map(({ duration, cost = 1, ...check }) => ({ ...check, durationMs: duration, cost }));
-    const result = await store.decide.limit(rootKey, checks);
-    const limits = result.checks.map(({ limit, remaining, resetAtMs, passed, overrideId }, index) => {
-      const { namespace, identifier } = input[index]!;
-      return { namespace, identifier, limit, remaining, reset: resetAtMs, passed, overrideId };
-    });
-    return print({ passed: result.passed, limits });
+    return async () => {
+      const result = await store.decide.limit(rootKey, checks);
+      const limits = result.checks.map(({ limit, remaining, resetAtMs, passed, overrideId }, index) => {
+        const { namespace, identifier } = checks[index]!;
+        return { namespace, identifier, limit, remaining, reset: resetAtMs, passed, overrideId };
+      });
+      return print({ passed: result.passed, limits });
+    };
   },
 });
