@@ -88,7 +88,7 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
 }
 
 /** Decides requests that are equal. Returns `data` as text, without a promise if it was decided without Redis. */
-type Decide = () => string | Promise<string>;
+export type Decide = () => string | Promise<string>;
 
 /**
  * An operation on the hot path. Its script authenticates and authorises as well as decides, so `prepare` gets an unchecked

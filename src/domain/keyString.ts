@@ -18,6 +18,18 @@ function base58Number(number: number, width: number): string {
   return text.padStart(width, '1');
 }
 
+/** All numbers of two base58 digits as text. */
+const pairs = Array.from({ length: 58 ** 2 }, (_, number) => base58Number(number, 2));
+
+/** As base58Number of width 8, for a number below 58^8. Eight times as fast, because each request has an id. */
+function base58Of8(number: number): string {
+  const high = Math.floor(number / 58 ** 4);
+  const low = number - high * 58 ** 4;
+  const first = Math.floor(high / 58 ** 2);
+  const third = Math.floor(low / 58 ** 2);
+  return pairs[first]! + pairs[high - first * 58 ** 2] + pairs[third] + pairs[low - third * 58 ** 2];
+}
+
 /** Returns the last six characters of a key string: the CRC-32 of everything before them. */
 export const checksum = (text: string): string => base58Number(crc32(text), 6);
 
@@ -60,7 +72,7 @@ export function workspaceOfRootKey(key: string): string | undefined {
 export const digestOf = (key: string | Buffer): Buffer => hash('sha256', key, 'buffer');
 
 /** The digest with one character per byte: this takes half the time, and is a key of a Map. */
-export const digestTextOf = (key: string): string => hash('sha256', key, 'binary');
+export const digestTextOf = (key: string | Buffer): string => hash('sha256', key, 'binary');
 
 /** Random bytes for many ids, because fetching six bytes costs as much as fetching thousands. */
 const pool = Buffer.alloc(6 * 1024);
@@ -77,16 +89,16 @@ function randomNumber(): number {
 
 /** Returns the sixteen characters of an id from its twelve bytes in a list of keys, see lua/include/ids.lua. */
 export const unpackId = (packed: Buffer): string =>
-  base58Number(packed.readUIntBE(0, 6), 8) + base58Number(packed.readUIntBE(6, 6), 8);
+  base58Of8(packed.readUIntBE(0, 6)) + base58Of8(packed.readUIntBE(6, 6));
 
 /** The current millisecond in base58, shared by all ids of that millisecond. */
 let cachedTime = { ms: -1, text: '' };
 
 function timeText(nowMs: number): string {
-  if (cachedTime.ms !== nowMs) cachedTime = { ms: nowMs, text: base58Number(nowMs, 8) };
+  if (cachedTime.ms !== nowMs) cachedTime = { ms: nowMs, text: base58Of8(nowMs) };
   return cachedTime.text;
 }
 
 /** Returns an id that Redis does not create: sixteen base58 characters, eight for the time and eight random. */
 export const createId = (prefix: 'req' | 'ws', nowMs: number): string =>
-  `${prefix}_${timeText(nowMs)}${base58Number(randomNumber(), 8)}`;
+  `${prefix}_${timeText(nowMs)}${base58Of8(randomNumber())}`;

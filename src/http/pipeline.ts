@@ -17,7 +17,7 @@ import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { type Body, parseBody, parseLargeBody } from '../input/body.ts';
 import { type CheckInput, compileInput, compileInputLater } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
-import type { AnyOperation, Context, ManageContext, Page, Scope } from '../operation.ts';
+import type { AnyOperation, Context, Decide, ManageContext, Page, Scope } from '../operation.ts';
 import type { Store } from '../store/store.ts';
 import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';
@@ -25,6 +25,7 @@ import { cursorAfter, readCursor } from './cursor.ts';
 import { createDocuments } from './documents.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type Handler, isReading, type Request, type Response } from './message.ts';
+import { PreparedCache } from './preparedCache.ts';
 import { createProbes, type ProbesOptions } from './probes.ts';
 import { RootKeyReader } from './rootKey.ts';
 
@@ -49,6 +50,8 @@ interface Route {
   alias: boolean;
   calls: Calls;
   check: CheckInput;
+  /** What the bodies of repeated requests gave, if the operation decides. */
+  prepared: PreparedCache<Decide>;
 }
 
 interface Call {
@@ -140,13 +143,22 @@ class Pipeline {
     try {
       const rootKey = this.#readHead(request);
       const { body } = request as Call['request'];
-      const { value } = parseBody(body);
-      route.check(value, body.length);
-      const data = operation.prepare(value as never, rootKey, this.#store)();
-      return data instanceof Promise ? data.then(succeed, fail) : succeed(data);
+      const cached = route.prepared.find(rootKey, body);
+      const decide = cached ?? this.#prepare(route, operation, rootKey, body);
+      const data = decide();
+      if (data instanceof Promise) return data.then(succeed, fail);
+      // What is decided without Redis is repeated often.
+      if (!cached) route.prepared.add(rootKey, body, decide);
+      return succeed(data);
     } catch (cause) {
       return fail(cause);
     }
+  }
+
+  #prepare({ check }: Route, operation: Deciding, rootKey: PresentedRootKey, body: Buffer): Decide {
+    const { value } = parseBody(body);
+    check(value, body.length);
+    return operation.prepare(value as never, rootKey, this.#store);
   }
 
   async #serve(request: Request, route: Route | undefined, startedAt: number): Promise<Response> {
@@ -324,8 +336,9 @@ function createRoutes(operations: readonly AnyOperation[], metrics: Metrics): Re
     const compile = operation.kind === 'decides' ? compileInput : compileInputLater;
     const check = compile(operation.input);
     const calls = metrics.callsOf(operation.name);
-    routes.set(`/v2/${operation.name}`, { operation, check, calls, alias: false });
-    if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, calls, alias: true });
+    const prepared = new PreparedCache<Decide>();
+    routes.set(`/v2/${operation.name}`, { operation, check, calls, prepared, alias: false });
+    if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, calls, prepared, alias: true });
   }
   return routes;
 }

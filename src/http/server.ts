@@ -250,7 +250,7 @@ class Exchange<R extends Request> {
     }
     if (!isLastPart) return;
     if (this.#isLast) this.#pauseAndHandle();
-    else this.#handle();
+    else this.#handle(true);
   }
 
   #keep(part: ArrayBuffer, isLastPart: boolean): BodyRefusal | undefined {
@@ -285,11 +285,12 @@ class Exchange<R extends Request> {
     // In a later turn. If the connection is closed within its own callback, uWebSockets.js still parses the bytes that it
     // has buffered as another request. Later, such a request only closes the connection.
     setImmediate(() => {
-      if (this.#phase === 'paused') this.#handle();
+      if (this.#phase === 'paused') this.#handle(false);
     });
   }
 
-  #handle() {
+  /** `isCorked` in a callback of uWebSockets.js, which sends what is written when the callback returns. */
+  #handle(isCorked: boolean) {
     this.#phase = 'handling';
     if (this.#announcedBytes === undefined) {
       this.#respond(errorResponse(malformedRequest(), this.#request));
@@ -302,13 +303,13 @@ class Exchange<R extends Request> {
     try {
       const response = this.#handler(this.#request);
       if (response instanceof Promise) response.then((resolved) => this.#respond(resolved), respondRejected);
-      else this.#respond(response);
+      else this.#respond(response, isCorked);
     } catch (cause) {
       respondRejected(cause);
     }
   }
 
-  #respond(response: Response) {
+  #respond(response: Response, isCorked = false) {
     const request = this.#request;
     const native = this.#native;
     const { isDraining } = this.#traffic;
@@ -322,7 +323,9 @@ class Exchange<R extends Request> {
       this.#phase = 'sending';
       native.cork(() => send(native, request, response, response.bytes!, isDraining, () => this.#finish()));
     } else {
-      native.cork(() => write(native, request, response, this.#isLast || isDraining));
+      const closes = this.#isLast || isDraining;
+      if (isCorked) write(native, request, response, closes);
+      else native.cork(() => write(native, request, response, closes));
       this.#finish();
     }
   }

@@ -1,0 +1,68 @@
+// What the input of a request gave, by the digest of its body: a request that is repeated is not parsed, checked and hashed again.
+//
+// Two requests are the same if they have the same root key and the same SHA-256 of their bodies; each operation has a cache of its
+// own. What does not come from the body (method, headers, query) is checked for every request. No body is cached, and the callers
+// cache nothing that refers to a secret of it.
+//
+// A candidate is found by a hash of 30 bits that costs tens of nanoseconds, so that a body that comes once is hardly delayed.
+// The hash begins with a random number, so that no caller can aim at the entries of another. A caller who varies bodies replaces
+// entries, which are then added again: that costs time, and nothing else.
+
+import { randomInt } from 'node:crypto';
+import type { PresentedRootKey } from '../domain/caller.ts';
+import { digestTextOf } from '../domain/keyString.ts';
+
+/** Longer bodies are not cached: they are rare, and what they give could be large. */
+const bodyBytesMax = 512;
+/** Maximum entries in each of the two generations, about 1 KB each, and a few KB for a body with many limits or tags. */
+const generationSize = 4096;
+
+interface Entry<Prepared> {
+  rootDigest: string;
+  bodyDigest: string;
+  prepared: Prepared;
+}
+
+export class PreparedCache<Prepared> {
+  readonly #max: number;
+  readonly #seed = randomInt(2 ** 32);
+  /** When the newer generation is full, it replaces the older one. Using an entry moves it to the newer one. */
+  #newer = new Map<number, Entry<Prepared>>();
+  #older = new Map<number, Entry<Prepared>>();
+
+  constructor(max = generationSize) {
+    this.#max = max;
+  }
+
+  find({ digestText }: PresentedRootKey, body: Buffer): Prepared | undefined {
+    if (this.#newer.size + this.#older.size === 0 || body.length > bodyBytesMax) return undefined;
+    const hash = this.#hashOf(digestText, body);
+    const newer = this.#newer.get(hash);
+    const entry = newer ?? this.#older.get(hash);
+    if (!entry || entry.rootDigest !== digestText || entry.bodyDigest !== digestTextOf(body)) return undefined;
+    if (!newer) this.#set(hash, entry);
+    return entry.prepared;
+  }
+
+  add({ digestText }: PresentedRootKey, body: Buffer, prepared: Prepared) {
+    if (body.length > bodyBytesMax) return;
+    this.#set(this.#hashOf(digestText, body), { rootDigest: digestText, bodyDigest: digestTextOf(body), prepared });
+  }
+
+  #set(hash: number, entry: Entry<Prepared>) {
+    if (this.#newer.size >= this.#max) {
+      this.#older = this.#newer;
+      this.#newer = new Map();
+    }
+    this.#newer.set(hash, entry);
+  }
+
+  /** FNV-1a of the body, from a random number and the root key on. */
+  #hashOf(rootDigest: string, body: Buffer): number {
+    let hash =
+      this.#seed ^ rootDigest.charCodeAt(0) ^ (rootDigest.charCodeAt(1) << 8) ^ (rootDigest.charCodeAt(2) << 16);
+    for (let at = 0; at < body.length; at++) hash = Math.imul(hash ^ body[at]!, 0x01000193);
+    // A number of 30 bits is no object.
+    return hash >>> 2;
+  }
+}
