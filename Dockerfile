@@ -24,11 +24,12 @@ COPY --from=build /app/dist ./dist
 COPY --from=build /app/src/http/examples.json ./src/http/examples.json
 COPY package.json LICENSE ./
 COPY lua ./lua
+COPY deploy/image/tollgate /usr/local/bin/tollgate
 # The output of a container is kept as a log, which must not contain a root key: the command line creates the first one.
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080 FIRST_ROOT_KEY=none
 EXPOSE 8080
 USER 10001:10001
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-  CMD ["node", "-e", "fetch('http://127.0.0.1:' + process.env.PORT + '/health/ready').then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+# Liveness, as an unhealthy container may be replaced, which does not help while Redis is away.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["node", "dist/health.js"]
 # Runs as process 1: handles SIGTERM itself, finishes the requests in flight, and ends within ten seconds.
 CMD ["node", "dist/main.js"]

@@ -158,12 +158,9 @@ async function checkImage(image) {
   assert.doesNotMatch(output, /root_/);
   done('started; the health check passes; no root key in the output');
 
-  const [, ...cli] = read('compose.yaml')
-    .match(/exec tollgate (.+) workspace create/)[1]
-    .split(' ');
-  const { workspaceId } = JSON.parse(ok('node', ...cli, 'workspace', 'create', 'production', '--json'));
-  const created = ok('node', ...cli, 'root-key', 'create', '--workspace', workspaceId, '--permission', '*', '--json');
-  const { rootKey } = JSON.parse(created);
+  const [, cli] = read('compose.yaml').match(/exec tollgate (.+) workspace create/);
+  ok(cli, 'workspace', 'create', 'production');
+  const { rootKey } = JSON.parse(ok(cli, 'root-key', 'create', '--permission', '*', '--json'));
   const call = async (operation, body) => {
     const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
     const request = { method: 'POST', headers, body: JSON.stringify(body) };
@@ -178,9 +175,11 @@ async function checkImage(image) {
 
   redis.kill('SIGTERM');
   await once(redis, 'exit');
-  await until('the health check fails without Redis', () => run(...image.healthcheck).status !== 0);
+  const isReady = async () => (await fetch(`http://127.0.0.1:${port}/health/ready`)).ok;
+  await until('it is not ready without Redis', async () => !(await isReady()));
+  assert.equal(run(...image.healthcheck).status, 0);
   startRedis();
-  await until('the health check passes again', () => run(...image.healthcheck).status === 0);
+  await until('it is ready again', isReady);
   assert.equal((await call('keys.verifyKey', { key })).credits, 0);
   done('Redis stopped and restarted: the key and its credits are unchanged');
 
@@ -207,6 +206,7 @@ async function freePort() {
 }
 
 async function until(what, holds) {
-  for (const deadline = performance.now() + 60_000; performance.now() < deadline; await delay(200)) if (holds()) return;
+  for (const deadline = performance.now() + 60_000; performance.now() < deadline; await delay(200))
+    if (await holds()) return;
   throw new Error(`Timed out after a minute: ${what}.`);
 }

@@ -2,7 +2,16 @@
 // deploy/rehearse.mjs, run by hand, carries out the first two.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -14,7 +23,7 @@ import { Secret, Service } from 'kubernetes-models/v1';
 import { afterAll, describe, expect, test, vi } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { loadConfig, settings } from '../src/config.ts';
-import { run } from './support/processes.ts';
+import { run, runRedis } from './support/processes.ts';
 import { freePort } from './support/redisNodes.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -57,11 +66,14 @@ describe('the Dockerfile', () => {
   test('runs as a numeric user other than root, with one program as process 1, and a health check', () => {
     expect(argumentOf('USER')).toMatch(/^[1-9]\d+:[1-9]\d+$/);
     expect(JSON.parse(argumentOf('CMD'))).toEqual(['node', 'dist/main.js']);
-    expect(JSON.parse(argumentOf('HEALTHCHECK').replace(/^.*?CMD /, ''))).toEqual([
-      'node',
-      '-e',
-      expect.stringContaining('/health/ready'),
-    ]);
+    expect(JSON.parse(argumentOf('HEALTHCHECK').replace(/^.*?CMD /, ''))).toEqual(['node', 'dist/health.js']);
+  });
+
+  test('the command line is on its PATH', () => {
+    expect(lines).toContain('COPY deploy/image/tollgate /usr/local/bin/tollgate');
+    expect(lines).toContain('WORKDIR /app');
+    expect(read('deploy/image/tollgate')).toContain('exec node /app/dist/cli/index.js "$@"');
+    expect(statSync(join(root, 'deploy/image/tollgate')).mode & 0o111).toBe(0o111);
   });
 
   test('sets only variables that are settings', () => {
@@ -80,7 +92,7 @@ describe('the Dockerfile', () => {
 });
 
 describe('compose.yaml', () => {
-  const { services, volumes } = parse(read('compose.yaml'), { strict: true, uniqueKeys: true });
+  const { services, volumes } = parse(read('compose.yaml'), { strict: true, uniqueKeys: true, merge: true });
 
   test.each(['tollgate', 'valkey'])('%s can write only its data, and cannot gain privileges', (name) => {
     expect(services[name]).toMatchObject({
@@ -103,6 +115,27 @@ describe('compose.yaml', () => {
     expect(valkey.image).toMatch(/^valkey\/valkey:([89]|\d\d)\b/);
   });
 
+  const bytesOf = (text: string) => {
+    const [, count, unit] = /^(\d+)(m|g|mb|gb)$/.exec(text)!;
+    return Number(count) * 1024 ** (unit!.startsWith('g') ? 3 : 2);
+  };
+
+  test('logs and memory are bounded, with room for a copy of what changes while Redis writes its file', () => {
+    for (const name of ['tollgate', 'valkey']) {
+      expect(services[name].logging).toEqual({ driver: 'local', options: { 'max-size': '10m', 'max-file': '5' } });
+      expect(bytesOf(services[name].mem_limit)).toBeGreaterThan(0);
+    }
+    const { command, mem_limit } = services.valkey;
+    expect(bytesOf(mem_limit)).toBe(2 * bytesOf(command[command.indexOf('--maxmemory') + 1]));
+  });
+
+  test('settings may be in a file that need not exist, and it has time to drain', () => {
+    const { env_file, stop_grace_period } = services.tollgate;
+    expect(env_file).toEqual([{ path: 'tollgate.env', required: false }]);
+    expect(read('.gitignore').split('\n')).toContain(env_file[0].path);
+    expect(Number.parseInt(stop_grace_period, 10)).toBeGreaterThan(stopSeconds + 5);
+  });
+
   test('Redis accepts the arguments of its command, and its health check fails without Redis', async () => {
     const program = ['valkey-server', 'redis-server'].find((name) => spawnSync(name, ['--version']).status === 0);
     expect(program).toBeDefined();
@@ -121,6 +154,7 @@ describe('compose.yaml', () => {
         'appendonly',
         'appendfsync',
         'save',
+        'maxmemory',
         'maxmemory-policy',
         'hash-max-listpack-value',
         'lazyfree-*del',
@@ -131,6 +165,7 @@ describe('compose.yaml', () => {
         appendonly: 'yes',
         appendfsync: 'everysec',
         save: '',
+        maxmemory: `${1024 ** 3}`,
         'maxmemory-policy': 'noeviction',
         'hash-max-listpack-value': '16384',
         'lazyfree-lazy-expire': 'yes',
@@ -142,6 +177,35 @@ describe('compose.yaml', () => {
       rmSync(dir, { recursive: true });
     }
   });
+});
+
+test('the backup of docs/backup.md in compose can be restored over other data', async () => {
+  const page = read('docs/backup.md');
+  const [, copy] = /exec -T valkey sh -ec '(.*)' > tollgate\.rdb/.exec(page)!;
+  const [, restore] = /--entrypoint sh valkey -ec '(.*)' < tollgate\.rdb/.exec(page)!;
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const dirs = ['from', 'to'].map((name) => join(dir, name));
+  for (const each of dirs) mkdirSync(each);
+  const [from, to] = dirs as [string, string];
+  const words = ['--appendonly', 'yes'];
+  const cli = (redis: { socket: string }, ...args: string[]) => spawnSync('redis-cli', ['-s', redis.socket, ...args]);
+  try {
+    const first = await runRedis(from, words);
+    cli(first, 'set', 'kept', 'yes');
+    const command = copy!.replace('valkey-cli', `redis-cli -s ${first.socket}`);
+    const backup = spawnSync('sh', ['-ec', command], { cwd: from }).stdout;
+    await first.stop();
+    const other = await runRedis(to, words);
+    cli(other, 'set', 'replaced', 'yes');
+    await other.stop();
+
+    expect(spawnSync('sh', ['-ec', restore!], { cwd: to, input: backup }).status).toBe(0);
+    const restored = await runRedis(to, words);
+    await vi.waitFor(() => expect(cli(restored, 'mget', 'kept', 'replaced').stdout.toString()).toBe('yes\n\n'));
+    await restored.stop();
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
 });
 
 const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;

@@ -115,7 +115,8 @@ test('running.md: HTTPS', async () => {
 
 test('every command of a page is run by a test, except those for Kubernetes', () => {
   const runWhole = ['backup.md', 'gateways.md', 'limits.md', 'moving.md'];
-  const isRun = (text: string) => ['TLS_CERT_FILE', 'npx tollgate workspace create', 'ln -sf'].some((part) => text.includes(part));
+  const isRun = (text: string) =>
+    ['TLS_CERT_FILE', 'npx tollgate workspace create', 'ln -sf'].some((part) => text.includes(part));
   for (const page of readdirSync('docs').filter((name) => !runWhole.includes(name))) {
     const left = blocksOf(`docs/${page}`).filter((text) => !isRun(text));
     for (const text of left) expect(text, page).toMatch(/^(kubectl (.|\\\n)*\n)+$/);

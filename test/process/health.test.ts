@@ -1,9 +1,14 @@
 // Readiness and liveness, of real servers whose Redis is killed, is stopped and loses its scripts, and that get signals.
 
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { openStore } from '../../src/store/store.ts';
+import { makeCertificates } from '../support/certificates.ts';
 import { testSettings } from '../support/harness.ts';
 import { build, openRedisProcess, type Server, startServer } from '../support/processes.ts';
 
@@ -128,6 +133,28 @@ test('thousands of health requests send Redis a few commands', async () => {
   expect(exists).toBeGreaterThan(0);
   expect(exists).toBeLessThanOrEqual(tookMs / 100 + 1);
   expect(load).toBe(0);
+});
+
+test('the health check of the image passes while the server is alive, with TLS and without Redis too', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const { certFile: TLS_CERT_FILE, keyFile: TLS_KEY_FILE } = makeCertificates(dir);
+  const check = (env: Record<string, string>) =>
+    spawnSync(process.execPath, ['dist/health.js'], { env, encoding: 'utf8' });
+  const healthy = { status: 0, stdout: 'status 200\n', stderr: '' };
+  for (const [settings, HOST] of [
+    [{}, '0.0.0.0'],
+    [{ TLS_CERT_FILE, TLS_KEY_FILE }, '127.0.0.1'],
+  ] as const) {
+    const server = await start({ ...settings, HOST });
+    const env = { ...settings, HOST, PORT: String(server.port) };
+    expect(check(env)).toMatchObject(healthy);
+    redis.signal('SIGSTOP');
+    expect(check(env)).toMatchObject(healthy);
+    redis.signal('SIGCONT');
+    await server.stop('SIGKILL');
+    expect(check(env)).toMatchObject({ status: 1, stderr: expect.stringContaining('ECONNREFUSED') });
+  }
+  rmSync(dir, { recursive: true });
 });
 
 /** The time until a server ends after a signal, in ms. */
