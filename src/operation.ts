@@ -121,3 +121,11 @@ export function decides<const Name extends string, Input extends TSchema, Output
 ): Decides<Name, Input, Output> {
   return { kind: 'decides', ...operation };
 }
+
+/** Returns the function that decides and prints, for `prepare`. */
+export const printed =
+  <Decision>(decide: () => Decision | Promise<Decision>, print: (decision: Decision) => string): Decide =>
+  () => {
+    const decision = decide();
+    return decision instanceof Promise ? decision.then(print) : print(decision);
+  };

@@ -265,8 +265,8 @@ export class Decider {
     });
   }
 
-  /** Charges all checks if all of them pass, otherwise none. */
-  limit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Promise<Limited> {
+  /** Returns the function that charges these checks if all of them pass, otherwise none: by a lease, or else at Redis, with a promise. */
+  prepareLimit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): () => Limited | Promise<Limited> {
     const { workspaceId, digestText: rootDigest } = rootKey;
     const leased: LeasedRequest<Limited> = {
       workspaceId,
@@ -275,11 +275,13 @@ export class Decider {
       cost: 0,
       text: noText,
     };
-    const limited = this.leasing.leases.decide(leased);
-    if (!limited) return this.#limitAtRedis(rootKey, checks, leased);
-    this.#options.observe?.decided();
-    this.#options.observe?.limited(limited.passed);
-    return Promise.resolve(limited);
+    return () => {
+      const limited = this.leasing.leases.decide(leased);
+      if (!limited) return this.#limitAtRedis(rootKey, checks, leased);
+      this.#options.observe?.decided();
+      this.#options.observe?.limited(limited.passed);
+      return limited;
+    };
   }
 
   #limitAtRedis(

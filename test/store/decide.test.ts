@@ -227,7 +227,7 @@ describe('a reply that cannot be read', () => {
 
   test('a reply to a limit check that is too long or short is an error of its caller only', async () => {
     const check = (identifier: string, limit: number) =>
-      decide.limit(presented, [{ namespace: 'damaged', identifier, limit, durationMs: 60_000, cost: 1 }]);
+      decide.prepareLimit(presented, [{ namespace: 'damaged', identifier, limit, durationMs: 60_000, cost: 1 }])();
     await check('new', 1);
     for (const [at, byte] of [
       [1, 0],

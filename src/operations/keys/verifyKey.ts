@@ -4,7 +4,7 @@ import { digestTextOf } from '../../domain/keyString.ts';
 import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
-import { decides } from '../../operation.ts';
+import { decides, printed } from '../../operation.ts';
 import type { LimitState, Verified } from '../../store/decideReply.ts';
 import type { Store } from '../../store/store.ts';
 import { checkNamesOnce, invalid } from '../rules.ts';
@@ -81,13 +81,8 @@ export const verifyKey = decides({
   needs: { api: ['verify_key'] },
 
   prepare(input, rootKey, store) {
-    const verify = prepareVerification(input, rootKey, store);
     const { ratelimits } = input;
-    const printed = (verified: Verified) => printVerified(verified, ratelimits);
-    return () => {
-      const verified = verify();
-      return verified instanceof Promise ? verified.then(printed) : printed(verified);
-    };
+    return printed(prepareVerification(input, rootKey, store), (verified) => printVerified(verified, ratelimits));
   },
 });
 

@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { decides } from '../../operation.ts';
+import { decides, printed } from '../../operation.ts';
 import { CounterDuration, Fields, Identifier, Int } from '../schemas.ts';
 
 export const LimitCheck = Fields({
@@ -39,11 +39,10 @@ export const limit = decides({
 
   prepare({ namespace, identifier, limit, duration, cost = 1 }, rootKey, store) {
     const check = { namespace, identifier, limit, durationMs: duration, cost };
-    return async () => {
-      const { passed, checks } = await store.decide.limit(rootKey, [check]);
+    return printed(store.decide.prepareLimit(rootKey, [check]), ({ passed, checks }) => {
       const { remaining, resetAtMs, overrideId, limit: effective } = checks[0]!;
       const override = overrideId === undefined ? '' : `,"overrideId":"${overrideId}"`;
       return `{"success":${passed},"limit":${effective},"remaining":${remaining},"reset":${resetAtMs}${override}}`;
-    };
+    });
   },
 });

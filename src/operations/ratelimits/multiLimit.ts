@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { print } from '../../domain/json.ts';
-import { decides } from '../../operation.ts';
+import { decides, printed } from '../../operation.ts';
 import { LimitCheck } from './limit.ts';
 
 export const multiLimit = decides({
@@ -28,13 +28,12 @@ export const multiLimit = decides({
 
   prepare(input, rootKey, store) {
     const checks = input.map(({ duration, cost = 1, ...check }) => ({ ...check, durationMs: duration, cost }));
-    return async () => {
-      const result = await store.decide.limit(rootKey, checks);
+    return printed(store.decide.prepareLimit(rootKey, checks), (result) => {
       const limits = result.checks.map(({ limit, remaining, resetAtMs, passed, overrideId }, index) => {
         const { namespace, identifier } = checks[index]!;
         return { namespace, identifier, limit, remaining, reset: resetAtMs, passed, overrideId };
       });
       return print({ passed: result.passed, limits });
-    };
+    });
   },
 });
