@@ -143,7 +143,9 @@ async function callWithFault<Name extends OperationName>(
   return { ...answer, sent: [...sent.names], trace: traced };
 }
 
-const reads = new Set('HGET HMGET HGETALL HEXISTS GET EXISTS ZRANGE ZCARD SCARD SISMEMBER LINDEX LLEN TIME'.split(' '));
+const reads = new Set(
+  'HGET HMGET HGETALL HEXISTS GET EXISTS ZRANGE ZCARD SCARD SISMEMBER LINDEX LLEN TIME ZSCORE ZLEXCOUNT'.split(' '),
+);
 const writes = new Set(
   'HSET HSETNX HDEL HINCRBY SET APPEND UNLINK PEXPIRE ZADD ZPOPMIN ZREM ZREMRANGEBYSCORE SADD SREM RPUSH LPOP XADD'.split(
     ' ',
@@ -353,6 +355,19 @@ const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
       code: 'key_not_found',
       given: ({ keyId }, { rootKey }) => call('keys.deleteKey', { keyId }, rootKey),
       input: ({ keyId }) => ({ keyId, permanent: true }),
+    },
+  ],
+  'keys.restoreKey': [
+    {
+      because: 'it is not deleted',
+      code: 'key_not_found',
+      input: ({ keyId }) => ({ keyId }),
+    },
+    {
+      because: 'its API is gone',
+      code: 'key_not_found',
+      given: ({ apiId }, { rootKey }) => call('apis.deleteApi', { apiId }, rootKey),
+      input: ({ deletedKeyId }) => ({ keyId: deletedKeyId }),
     },
   ],
   'keys.rerollKey': [

@@ -102,23 +102,23 @@ local function comes_before(one, other)
   return #one < #other
 end
 
--- The next keys (24) of an identity in an API, in order of creation, after a key id (without `key_`) or ''.
-local function identity_keys_after(workspace, link, api8, after, count)
+-- The next keys (24) of an identity in an API, oldest or newest first (`order` asc or desc), after a key id (without `key_`) or ''.
+-- With `from_after` that key is the first one.
+local function identity_keys_after(workspace, link, api8, after, count, order, from_after)
+  local is_newest_first = order == 'desc'
   local last = after ~= '' and api8 .. string.sub(after, 1, 16)
-  local members = redis.call(
-    'ZRANGE',
-    identity_keys(workspace, string.sub(link, 1, 16)),
-    last and '(' .. last or '[' .. api8,
-    '(' .. api8 .. '~',
-    'BYLEX',
-    'LIMIT',
-    0,
-    count
-  )
+  local from = last and (from_after and '[' or '(') .. last or is_newest_first and '(' .. api8 .. '~' or '[' .. api8
+  local list = identity_keys(workspace, string.sub(link, 1, 16))
+  local members = is_newest_first and redis.call('ZRANGE', list, from, '[' .. api8, 'BYLEX', 'REV', 'LIMIT', 0, count)
+    or redis.call('ZRANGE', list, from, '(' .. api8 .. '~', 'BYLEX', 'LIMIT', 0, count)
+  local function is_after(one, other)
+    return is_newest_first and comes_before(one, other) or not is_newest_first and comes_before(other, one)
+  end
   local in_record = redis.call('HGET', identity_record(workspace, string.sub(link, 17)), 'key')
-  if in_record and string.sub(in_record, 1, 8) == api8 and not (last and not comes_before(last, in_record)) then
+  local is_next = in_record and string.sub(in_record, 1, 8) == api8
+  if is_next and (not last or is_after(in_record, last) or from_after and in_record == last) then
     local at = 1
-    while members[at] and comes_before(members[at], in_record) do
+    while members[at] and is_after(in_record, members[at]) do
       at = at + 1
     end
     table.insert(members, at, in_record)
@@ -128,6 +128,14 @@ local function identity_keys_after(workspace, link, api8, after, count)
     keys[index] = string.sub(members[index], 9) .. api8
   end
   return keys
+end
+
+-- The number of keys of an identity in an API.
+local function count_identity_keys(workspace, link, api8)
+  local list = identity_keys(workspace, string.sub(link, 1, 16))
+  local in_record = redis.call('HGET', identity_record(workspace, string.sub(link, 17)), 'key')
+  local in_list = redis.call('ZLEXCOUNT', list, '[' .. api8, '(' .. api8 .. '~')
+  return in_list + (in_record and string.sub(in_record, 1, 8) == api8 and 1 or 0)
 end
 
 -- A page of all keys (24) of an identity that exists (`id16` ''), or of a deleted one, and where the next page begins; false after

@@ -19,14 +19,14 @@ local function live_api(workspace, api_id)
 end
 
 -- Reads a key: the name of its record, its state with a due refill applied, and the id of its API; nil when the key does not exist,
--- or it or its API was deleted.
-local function load_key(workspace, digest, now)
+-- or it or its API was deleted. With `is_deleted` it reads only deleted keys, of APIs that exist.
+local function load_key(workspace, digest, now, is_deleted)
   if not digest then return nil end
   local record = key_record(workspace, digest)
   local packed = redis.call('HGET', record, 'state')
   if not packed then return nil end
   local state = read_state(packed)
-  if state.deleted then return nil end
+  if state.deleted ~= (is_deleted or false) then return nil end
   local api_id = redis.call('HGET', api_record(workspace, string.sub(state.id, 17)), 'id')
   if not api_id then return nil end
   apply_refill(state, now)
@@ -103,14 +103,20 @@ local function set_key_field(record, state, field, value)
   set_flag(state, field, value)
 end
 
--- Removes everything of a key except its usage history. It reads, so it must run before the other writes of a script. Returns the
--- number of its counters, and of removed key records: 0 or 1, for the caller to pass to add_records.
-local function erase_key(workspace, digest, state)
+-- Removes a key from all lists and queues, and its counters. It reads, so it must run before the other writes of a script. Returns
+-- the number of its counters.
+local function unlist_key(workspace, digest, state)
   local unindex, counters = unindexing_under_identity(workspace, state.link, state.id), counters_of(workspace, state.id)
-  local erased = redis.call('UNLINK', key_record(workspace, digest))
   redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
   redis.call('ZREM', refill_queue(workspace), digest)
   unindex()
   erase_counters(workspace, state.id, counters)
-  return #counters, erased
+  return #counters
+end
+
+-- Removes everything of a key except its usage history. As unlist_key, it must run before the other writes. Returns the number of
+-- its counters, and of removed key records: 0 or 1, for the caller to pass to add_records.
+local function erase_key(workspace, digest, state)
+  local counters = unlist_key(workspace, digest, state)
+  return counters, redis.call('UNLINK', key_record(workspace, digest))
 end

@@ -2,6 +2,7 @@
 -- also the name of the workspace's own record. src/store/keyspace.ts describes what each of them contains.
 local function key_record(workspace, digest) return workspace .. ':k:' .. digest end
 local function key_list(workspace, api8) return workspace .. ':keys:' .. api8 end
+local function deleted_keys(workspace, api8) return workspace .. ':kd:' .. api8 end
 local function api_record(workspace, api8) return workspace .. ':api:' .. api8 end
 local function api_list(workspace) return workspace .. ':apis' end
 local function dead_apis(workspace) return workspace .. ':dead' end

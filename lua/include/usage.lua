@@ -57,3 +57,6 @@ local function add_former(list, member, now, retention_ms)
   end
   redis.call('PEXPIRE', list, int(kept_ms))
 end
+
+-- Removes a member that is no longer deleted.
+local function remove_former(list, member) redis.call('ZREM', list, member) end

@@ -1,8 +1,8 @@
--- Delete a key; it is invalid at once. Unless `permanent`, its record is kept for the retention time, so that the same secret
--- cannot be imported again; then the sweeper removes it.
+-- Delete a key; it is invalid at once. Unless `permanent`, its record is kept for the retention time, so that the key can be
+-- restored and the same secret cannot be imported again; then the sweeper removes it.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
--- derives  key and API records, key list, identity's key list, refill and purge queues, usage history, the audit stream
+-- derives  key and API records, lists of keys and deleted keys, identity's key list, refill and purge queues, usage history, the audit stream
 -- ARGV[1]  key_id
 -- ARGV[2]  permanent     0 | 1
 -- ARGV[3]  retention_ms  how long a deleted key's record is kept
@@ -28,17 +28,20 @@ local digest = digest_of(workspace, key_id)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
 
-local _, erased = erase_key(workspace, digest, state)
+unlist_key(workspace, digest, state)
 flush_usage(workspace, state.id, external_id_of(state.link), state.usage, usage_retention_ms)
 add_former(former_keys(workspace, string.sub(state.id, 17)), state.id, now, usage_retention_ms)
 if state.link ~= '' then
   add_former(former_members(workspace, external_id_of(state.link)), state.id, now, usage_retention_ms)
 end
 if permanent then
-  add_records(workspace, 'key_records', -erased)
+  add_records(workspace, 'key_records', -redis.call('UNLINK', record))
 else
-  state.deleted, state.usage, state.limits = true, NO_USAGE, {}
+  state.deleted, state.usage = true, NO_USAGE
   redis.call('HSET', record, 'state', pack_state(state))
+  -- What servers return of their leases from now on is not given back to the key.
+  redis.call('HDEL', record, 'leases')
+  redis.call('ZADD', deleted_keys(workspace, string.sub(state.id, 17)), 0, member_of_api(state.id, digest))
   redis.call('ZADD', purge_queue(workspace), int(now + retention_ms), digest)
 end
 audit(workspace, now, actor, 'key', key_id)

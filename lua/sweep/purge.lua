@@ -1,7 +1,7 @@
 -- Remove some records that no request can reach: deleted keys past their retention, and keys of deleted APIs.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  the purge queue, the list of dead APIs, key lists, key records, refill queue, identities' key lists
+-- derives  the purge queue, the list of dead APIs, lists of keys and deleted keys, key records, refill queue, identities' key lists
 -- ARGV[1]  count      limit of the keys to remove; it stops earlier when they have many counters
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  {number of removed keys; fewer than `count` means that none is left, how long the first has been due (ms)}
@@ -30,6 +30,9 @@ local late = due[1] and now - tonumber(redis.call('ZSCORE', purge_queue(workspac
 for _, digest in ipairs(due) do
   local state = state_of(digest)
   if not state or state.deleted then erased = erased + redis.call('UNLINK', key_record(workspace, digest)) end
+  if state then
+    redis.call('ZREM', deleted_keys(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
+  end
   redis.call('ZREM', purge_queue(workspace), digest)
   removed = removed + 1
 end
@@ -52,7 +55,7 @@ if api8 and removed < count then
   end
   if redis.call('EXISTS', key_list(workspace, api8)) == 0 then
     redis.call('LPOP', dead_apis(workspace))
-    redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8))
+    redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8), deleted_keys(workspace, api8))
     -- The next call continues with the next API: return that there may be more.
     if redis.call('LLEN', dead_apis(workspace)) > 0 then removed = count end
   end

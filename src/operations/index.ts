@@ -19,10 +19,12 @@ import { createKey } from './keys/createKey.ts';
 import { deleteKey } from './keys/deleteKey.ts';
 import { explainKey } from './keys/explainKey.ts';
 import { getKey } from './keys/getKey.ts';
+import { listKeys as listAllKeys } from './keys/listKeys.ts';
 import { migrateKeys } from './keys/migrateKeys.ts';
 import { removePermissions } from './keys/removePermissions.ts';
 import { removeRoles } from './keys/removeRoles.ts';
 import { rerollKey } from './keys/rerollKey.ts';
+import { restoreKey } from './keys/restoreKey.ts';
 import { setPermissions } from './keys/setPermissions.ts';
 import { setRoles } from './keys/setRoles.ts';
 import { updateCredits } from './keys/updateCredits.ts';
@@ -60,10 +62,12 @@ export const operations = [
   verifyKey,
   explainKey,
   getKey,
+  listAllKeys,
   whoami,
   updateKey,
   updateCredits,
   deleteKey,
+  restoreKey,
   rerollKey,
   migrateKeys,
   addPermissions,

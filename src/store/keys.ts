@@ -4,10 +4,10 @@ import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength } from '../domain/keyString.ts';
 import type { StoreContext } from './context.ts';
 import { type Inspected, readInspection } from './inspection.ts';
+import { readReply } from './keyReplies.ts';
 import { type GivenValues, textsOf, type UpdatedValues } from './keyValues.ts';
 import type { PageOf } from './pages.ts';
-import { asText, fromNamed, type KeyRecord, type KeyReply, type Refill, readKey, readRefill } from './records.ts';
-import { printedSlugsOf } from './slugs.ts';
+import { asText, fromNamed, type KeyRecord, type KeyReply, type Refill, readRefill } from './records.ts';
 
 /** Limits of the permissions and roles of a key. */
 export const permissionsMax = 1000;
@@ -92,28 +92,24 @@ interface Balance {
 }
 
 export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usageRetentionMs }: StoreContext) {
-  /** Reads a key's reply, and the slugs of its permissions if the script did not return them: then `isLarge` is true. */
-  async function readReply(workspaceId: string, reply: unknown) {
-    const key = fromNamed<KeyReply>(reply);
-    const isLarge = key.permissionLists.length > 0;
-    const permissions = isLarge ? await printedSlugsOf(redis, workspaceId, key.permissionLists) : undefined;
-    return { record: readKey(key, permissions), byteLength: byteLengthOf(key), isLarge };
-  }
-
   async function read(
     workspaceId: string,
     keyId: string,
     digest: Buffer | '',
+    isDeleted = false,
   ): Promise<{ key: KeyRecord; byteLength: number } | undefined> {
-    const reply = await scripts.run('keys/read', workspaceId, [keyId, digest, now()]);
+    const reply = await scripts.run('keys/read', workspaceId, [keyId, digest, isDeleted ? 1 : 0, now()]);
     if (!reply) return undefined;
-    const { record, byteLength = defaultByteLength } = await readReply(workspaceId, reply);
+    const { record, byteLength = defaultByteLength } = await readReply(redis, workspaceId, reply);
     return { key: record, byteLength };
   }
 
   return {
     /** A key by its id, and the number of random bytes in its string. */
     find: (workspaceId: string, keyId: string) => read(workspaceId, keyId, ''),
+
+    /** A deleted key by its id, while its record is kept and if its API exists. */
+    findDeleted: (workspaceId: string, keyId: string) => read(workspaceId, keyId, '', true),
 
     /** A key by the digest of its string. */
     findByDigest: (workspaceId: string, digest: Buffer) => read(workspaceId, '', digest),
@@ -148,7 +144,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
         const [keys, last, more] = reply;
         let isLarge = false;
         for (const keyReply of keys) {
-          const { record, isLarge: isLargeKey } = await readReply(workspaceId, keyReply);
+          const { record, isLarge: isLargeKey } = await readReply(redis, workspaceId, keyReply);
           items.push(record);
           isLarge ||= isLargeKey;
           metaLength += (record.meta?.text.length ?? 0) + (record.identity?.meta.text.length ?? 0);
@@ -171,7 +167,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       if (!reply) return undefined;
       const items: ExportedKey[] = [];
       for (const [digest, keyReply] of reply[0]) {
-        const { record, byteLength } = await readReply(workspaceId, asText(keyReply));
+        const { record, byteLength } = await readReply(redis, workspaceId, asText(keyReply));
         items.push({ ...record, digest, byteLength });
       }
       return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
@@ -248,6 +244,12 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       return outcome === 'deleted';
     },
 
+    /** False when there is no such deleted key, its API was deleted, or another key has its id. */
+    async restore(workspaceId: string, keyId: string, actor: Actor): Promise<boolean> {
+      const [outcome] = (await scripts.run('keys/restore', workspaceId, [keyId, actorText(actor), now()])) as [string];
+      return outcome === 'restored';
+    },
+
     /** Returns the direct permissions of the key after the change, as a list of numbers (`,3,17,`). */
     async setPermissions(
       workspaceId: string,
@@ -305,12 +307,6 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
   };
 }
 
-/** The field `bytes` of a key's record: absent for the default length, 0 when unknown. */
+/** The field `bytes` of a key's record: absent for the default length, 0 when unknown. keyReplies.ts has the reverse. */
 const bytesOf = (byteLength: number | undefined): number | undefined =>
   byteLength === defaultByteLength ? undefined : (byteLength ?? 0);
-
-/** The reverse of bytesOf. */
-function byteLengthOf({ bytes }: KeyReply): number | undefined {
-  if (bytes === undefined) return defaultByteLength;
-  return bytes === '0' ? undefined : Number(bytes);
-}

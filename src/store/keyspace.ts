@@ -70,6 +70,11 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'zset',
     holds: 'keys of an API in order: the first 16 of the key id (packed in 12 bytes, see lua/include/ids.lua), digest',
   },
+  {
+    name: ':kd:<api8>',
+    type: 'zset',
+    holds: 'deleted keys of an API in order, until their record is removed: as in :keys',
+  },
   { name: ':dead', type: 'list', holds: 'deleted APIs (api8) whose keys are not removed yet' },
   {
     name: ':k:<digest>',

@@ -39,6 +39,8 @@ export interface KeyRecord extends DisplayedValues {
   credits?: Credits;
   identity?: Identity;
   ratelimits?: Ratelimit[];
+  /** Of a deleted key. */
+  restorableUntil?: number;
 }
 
 /** A reply as Redis sends it: strings, numbers, and lists of these. */
@@ -102,6 +104,7 @@ export interface KeyReply extends Partial<Record<DisplayField, string>> {
   limits: Reply[];
   /** A named reply. */
   identity?: Reply;
+  restorableUntil?: string;
 }
 
 function readLimit(reply: Reply): Ratelimit {
@@ -148,5 +151,6 @@ export function readKey(reply: KeyReply, permissions?: JsonText): KeyRecord {
     ...(balance !== undefined && { credits: { remaining: Number(balance), ...(refill && { refill }) } }),
     ...(identity && { externalId: identity.externalId, identity }),
     ...(limits.length > 0 && { ratelimits: limits.map(readLimit) }),
+    ...(reply.restorableUntil !== undefined && { restorableUntil: Number(reply.restorableUntil) }),
   };
 }

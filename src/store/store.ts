@@ -11,6 +11,7 @@ import { Decider } from './decide.ts';
 import { type Durable, openDurable } from './durable.ts';
 import { openExplain } from './explain.ts';
 import { openIdentities } from './identities.ts';
+import { openKeySearch } from './keySearch.ts';
 import { openKeys } from './keys.ts';
 import { workspaceKey } from './keyspace.ts';
 import { Leasing, type LeasingSettings } from './leases/leasing.ts';
@@ -92,6 +93,7 @@ export async function openStore(storeOptions: StoreOptions) {
     namespaces: openNamespaces(context),
     overrides: openOverrides(context),
     keys: openKeys(context),
+    keySearch: openKeySearch(context),
     rootKeys,
     workspaces: openWorkspaces(context, () => rootKeys),
     sweep: openSweep(context),

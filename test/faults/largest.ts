@@ -172,6 +172,11 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
     '100 keys of an externalId': ({ apiId, externalId }) => ({ apiId, externalId, limit: listed }),
     'a key of 100 000 permissions': ({ wide }) => ({ apiId: wide.apiId }),
   },
+  'keys.listKeys': {
+    '100 keys': () => ({ limit: listed, order: 'desc' }),
+    '100 keys of an externalId': ({ externalId }) => ({ externalId, limit: listed }),
+    'a search that finds nothing': () => ({ search: 'no such text', permission: slugs[0]! }),
+  },
   'apis.createApi': { '': () => ({ name: 'a'.repeat(255) }) },
   'apis.getApi': { '': ({ apiId }) => ({ apiId }) },
   'apis.listApis': {

@@ -22,6 +22,8 @@ beforeAll(async () => {
     { operation: 'apis.listApis', input: {}, prefix: 'api_', length: 16 },
     { operation: 'apis.listApis', input: { order: 'desc', search: 'a' }, prefix: 'api_', length: 16 },
     { operation: 'ratelimits.listNamespaces', input: {}, prefix: 'rlns_', length: 16 },
+    { operation: 'keys.listKeys', input: {}, prefix: 'key_', length: 24 },
+    { operation: 'keys.listKeys', input: { apiId, order: 'desc', search: 'a' }, prefix: 'key_', length: 24 },
     { operation: 'identities.listIdentities', input: {}, prefix: 'id_', length: 16 },
     { operation: 'identities.listIdentities', input: { search: 'a' }, prefix: 'id_', length: 16 },
     { operation: 'permissions.listPermissions', input: {}, prefix: 'perm_', length: 16 },

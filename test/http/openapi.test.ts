@@ -310,6 +310,7 @@ describe('real responses match the document', () => {
     await call('keys.whoami', { key });
     await call('apis.listApis', { limit: 1, order: 'desc' });
     await call('ratelimits.listNamespaces', { search: 'nothing' });
+    await call('keys.listKeys', { search: 'Pro', limit: 1 });
     await call('apis.listKeys', { apiId, limit: 1 });
     await call('apis.listKeys', { apiId });
     await call('keys.updateCredits', { keyId, operation: 'increment', value: 5 });
@@ -355,6 +356,8 @@ describe('real responses match the document', () => {
     await call('permissions.deletePermission', { permission: 'documents.read' });
     await call('identities.deleteIdentity', { identity: 'user_1' });
     await call('keys.deleteKey', { keyId });
+    await call('keys.listKeys', { deleted: true });
+    await call('keys.restoreKey', { keyId });
     await call('rootKeys.deleteRootKey', { rootKeyId });
     await call('apis.deleteApi', { apiId });
     expect([...called].sort()).toEqual(all.map(({ name }) => name).sort());

@@ -251,16 +251,20 @@ test('stored grants have one spelling, and an id in a resource that has none is 
 });
 
 describe('a request that names an id gets 403 before 404', () => {
-  test.each(['keys.createKey', 'keys.migrateKeys', 'apis.getApi', 'apis.listKeys', 'apis.deleteApi'] as const)(
-    '%s',
-    async (name) => {
-      const { needs, input } = rowsOf(name).at(-1)!;
-      const nowhere = { ...others, apiId: 'api_unknown' };
-      expect(await call(name, input(nowhere) as never, grantsFor(needs, others))).toMatchObject({ status: 403 });
-      for (const grants of [grantsFor(needs), grantsFor(needs, nowhere)]) {
-        const answer = await call(name, input(nowhere) as never, grants);
-        expect(answer).toMatchObject({ status: 404, code: 'api_not_found' });
-      }
-    },
-  );
+  test.each([
+    'keys.createKey',
+    'keys.migrateKeys',
+    'keys.listKeys',
+    'apis.getApi',
+    'apis.listKeys',
+    'apis.deleteApi',
+  ] as const)('%s', async (name) => {
+    const { needs, input } = rowsOf(name).at(-1)!;
+    const nowhere = { ...others, apiId: 'api_unknown' };
+    expect(await call(name, input(nowhere) as never, grantsFor(needs, others))).toMatchObject({ status: 403 });
+    for (const grants of [grantsFor(needs), grantsFor(needs, nowhere)]) {
+      const answer = await call(name, input(nowhere) as never, grants);
+      expect(answer).toMatchObject({ status: 404, code: 'api_not_found' });
+    }
+  });
 });

@@ -56,7 +56,11 @@ export async function makeThings(call: Call, rootKey: string) {
   await ok('ratelimits.setOverride', { ...override, identifier: 'user_*', limit: 5, duration: 1000 });
   await ok('ratelimits.limit', { ...override, identifier: 'counted', limit: 5, duration: 1000 });
   const { namespaceId } = await ok('ratelimits.getOverride', override);
-  return { name, apiId, identityId, permissionId, roleId, keyId, key, rootKeyId, namespaceId };
+  const deleted = await ok('keys.createKey', { apiId, name, externalId: name, ratelimits: limits });
+  await ok('keys.verifyKey', { key: deleted.key });
+  await ok('keys.deleteKey', { keyId: deleted.keyId });
+  const deletedKeyId = deleted.keyId;
+  return { name, apiId, identityId, permissionId, roleId, keyId, key, deletedKeyId, rootKeyId, namespaceId };
 }
 
 export const hash = (): string => randomBytes(32).toString('base64');
@@ -312,6 +316,21 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: null,
     documented: ({ apiId }) => ({ apiId, externalId: 'ada', limit: 10 }),
   },
+  'keys.listKeys': {
+    input: ({ apiId, name }) => ({
+      apiId,
+      order: 'desc',
+      externalId: name,
+      enabled: true,
+      permission: name,
+      role: name,
+      creditsBelow: 100,
+    }),
+    needs: ['api.read_key', 'api.read_api'],
+    elsewhere: 'api_not_found',
+    changes: null,
+    documented: () => ({ search: 'laptop', enabled: true, expiresBefore: nextYear + 1, order: 'desc', limit: 10 }),
+  },
   'keys.updateKey': {
     input: (things) => ({ keyId: things.keyId, enabled: true, expires: null, ...key(things) }),
     needs: ['api.update_key', 'rbac.create_permission'],
@@ -515,6 +534,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     needs: ['api.delete_key'],
     elsewhere: 'key_not_found',
     changes: ({ keyId }) => ['key', keyId],
+    documented: ({ keyId }) => ({ keyId }),
+  },
+  'keys.restoreKey': {
+    input: ({ deletedKeyId }) => ({ keyId: deletedKeyId }),
+    needs: ['api.create_key', 'api.delete_key'],
+    elsewhere: 'key_not_found',
+    changes: ({ deletedKeyId }) => ['key', deletedKeyId],
     documented: ({ keyId }) => ({ keyId }),
   },
   'permissions.deleteRole': {

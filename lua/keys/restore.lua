@@ -1,0 +1,45 @@
+-- Restore a deleted key, whose record is kept for the retention time. It is valid again at once, with its fields, limits and balance,
+-- a refill that was due since, its identity if that exists, and its usage.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  key and API records, lists of keys and deleted keys, identity's record and key list, refill and purge queues, lists of
+--          former keys, the audit stream
+-- ARGV[1]  key_id
+-- ARGV[2]  actor      JSON, see include/audit
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  {'restored'} | {'key_not_found'} when there is no such deleted key, its API was deleted, or a key has its id
+
+-- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/identities"
+-- @include "include/ids"
+-- @include "include/keyIds"
+-- @include "include/keyRecords"
+-- @include "include/names"
+-- @include "include/state"
+-- @include "include/usage"
+
+local workspace, key_id, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
+
+local digest = deleted_digest_of(workspace, key_id)
+local record, state = load_key(workspace, digest, now, true)
+-- An import may have used the string or the id again.
+if not record or 'key_' .. state.id ~= key_id or digest_of(workspace, key_id) then return { 'key_not_found' } end
+local identity, external_id = identity_of(workspace, state.link)
+
+local _, next_version = take_stamps(workspace, now, 1)
+local api8 = string.sub(state.id, 17)
+local member = member_of_api(state.id, digest)
+state.deleted, state.version = false, next_version()
+redis.call('HSET', record, 'state', pack_state(state))
+redis.call('ZADD', key_list(workspace, api8), 0, member)
+redis.call('ZREM', deleted_keys(workspace, api8), member)
+redis.call('ZREM', purge_queue(workspace), digest)
+remove_former(former_keys(workspace, api8), state.id)
+if identity then
+  index_under_identity(workspace, state.link, state.id)
+  remove_former(former_members(workspace, external_id), state.id)
+end
+queue_refill(workspace, digest, state)
+audit(workspace, now, actor, 'key', key_id)
+return { 'restored' }

@@ -1,0 +1,92 @@
+import Type from 'typebox';
+import { digestOf } from '../../domain/keyString.ts';
+import { timeMax } from '../../domain/time.ts';
+import { ApiError } from '../../errors.ts';
+import { manages } from '../../operation.ts';
+import { apisMax } from '../../store/keySearch.ts';
+import type { Order as OrderName } from '../../store/pages.ts';
+import { apiNotFound } from '../rules.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, Order, PageSize, RoleName, Slug } from '../schemas.ts';
+import { KeyRecord } from './keyFields.ts';
+
+const filters = {
+  search: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 255,
+      description:
+        'Text that the name, `start`, id, externalId or metadata (its JSON) contains, with A to Z in any case. The id of a key finds that key at once.',
+    }),
+  ),
+  start: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 64,
+      pattern: '^[a-zA-Z0-9_]+$',
+      description: 'The first characters of the key string.',
+    }),
+  ),
+  enabled: Type.Optional(Type.Boolean()),
+  expiresBefore: Type.Optional(
+    Int({ minimum: 0, maximum: timeMax, description: 'Keys that expire before this time in Unix milliseconds.' }),
+  ),
+  unusedSince: Type.Optional(
+    Int({
+      minimum: 0,
+      maximum: timeMax,
+      description:
+        'Keys that were created before this time in Unix milliseconds and have had no VALID verification since.',
+    }),
+  ),
+  creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Keys with a balance below this number.' })),
+  permission: Type.Optional(Slug),
+  role: Type.Optional(RoleName),
+  externalId: Type.Optional(ExternalId),
+  deleted: Type.Optional(
+    Type.Boolean({
+      default: false,
+      description: 'List deleted keys whose record is kept, instead of the others. `keys.restoreKey` restores them.',
+    }),
+  ),
+};
+
+export const listKeys = manages({
+  name: 'keys.listKeys',
+  summary: 'List the keys of one API or of all APIs in order of creation, with filters that all must match.',
+  input: Fields({
+    apiId: Type.Optional(ApiId),
+    limit: Type.Optional(PageSize(100)),
+    cursor: Type.Optional(Cursor),
+    order: Type.Optional(Order),
+    ...filters,
+  }),
+  output: Type.Array(
+    Type.Object({
+      ...KeyRecord.properties,
+      restorableUntil: Type.Optional(
+        Type.Integer({ description: 'Of a deleted key: when its record may be removed, in Unix milliseconds.' }),
+      ),
+    }),
+  ),
+  errors: ['api_not_found'],
+  needs: { api: ['read_key', 'read_api'] },
+  readsMuch: true,
+  scope: ({ apiId }) => apiId ?? '*',
+  // A cursor is valid only for the filters it came from.
+  list: ({ limit: _limit, cursor: _cursor, ...query }) =>
+    `found:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url')}`,
+  listedIds: 'key',
+
+  async handle({ apiId, limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) {
+    const { workspaceId } = caller;
+    if (apiId !== undefined && !(await store.apis.find(workspaceId, apiId))) throw apiNotFound();
+    const query = { apiId, filter, order: order as OrderName, after, count: limit };
+    const page = await store.keySearch.list(workspaceId, query);
+    if (!('refused' in page)) return page;
+    throw new ApiError(
+      'invalid_input',
+      `The workspace has more than ${apisMax} APIs, whose keys cannot be listed together. Name one with apiId.`,
+      { fields: [{ location: 'body.apiId', message: `is required: there are more than ${apisMax} APIs` }] },
+    );
+  },
+});

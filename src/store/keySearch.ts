@@ -1,0 +1,286 @@
+// Lists the keys of one API or of all APIs of a workspace, in order of creation, with filters. There is no index but the lists of
+// keys: a request examines a bounded number of keys in steps, between which Redis serves others, and reports how far it has looked.
+//
+// The lists of the APIs are merged by the ids of the keys: of each list some keys are read ahead, and all keys up to the nearest end
+// of what was read are examined in order.
+
+import { unpackId } from '../domain/keyString.ts';
+import type { StoreContext } from './context.ts';
+import { readReply } from './keyReplies.ts';
+import { pageMetaMax } from './keys.ts';
+import { apisKey, workspaceKey } from './keyspace.ts';
+import type { LookedPage, Order } from './pages.ts';
+import type { KeyRecord } from './records.ts';
+import { orStoreError } from './redis.ts';
+
+interface KeyFilter {
+  /** Text in any case (A to Z) that the name, start, id, externalId or metadata contains. */
+  search?: string | undefined;
+  /** The beginning of the key string, more or less of it than is stored. */
+  start?: string | undefined;
+  enabled?: boolean | undefined;
+  /** Unix milliseconds. */
+  expiresBefore?: number | undefined;
+  /** Unix milliseconds: created before, and without a VALID verification since. */
+  unusedSince?: number | undefined;
+  creditsBelow?: number | undefined;
+  /** Slug, of the key itself or of one of its roles. */
+  permission?: string | undefined;
+  /** Name. */
+  role?: string | undefined;
+  externalId?: string | undefined;
+  /** Lists deleted keys instead of the others. */
+  deleted?: boolean | undefined;
+}
+
+interface KeyQuery {
+  /** Undefined for all APIs. */
+  apiId?: string | undefined;
+  filter: KeyFilter;
+  order: Order;
+  /** The id of the last key that was examined for the page before. */
+  after?: string | undefined;
+  count: number;
+}
+
+/** Limit of the keys that one request examines. Of a key that does not begin with `start`, nothing else is read. */
+const lookedMax = { all: 20_000, start: 200_000 };
+/** Limit of the APIs whose keys are listed together. */
+export const apisMax = 1000;
+/** Keys that one step examines, at most: a few milliseconds of Redis's time. The script limits it further by their size. */
+const stepMax = 500;
+/** Keys that one step reads ahead. */
+const aheadMax = 2000;
+
+const keyIdForm = /^key_[1-9A-HJ-NP-Za-km-z]{24}$/;
+/** Bytes of an id and of a digest in a list of keys (lua/include/keyIds.lua). */
+const idBytes = 12;
+const memberBytes = 44;
+
+/**
+ * The place of a key in the order of creation: the bytes of its packed id, and the end of the id of its API. Imported keys of two
+ * APIs may have the same packed id.
+ */
+type Place = string;
+
+/** A key that was read ahead. */
+interface Candidate {
+  place: Place;
+  digest: Buffer;
+}
+
+/** The list of an API's keys. */
+interface Source {
+  api8: string;
+  /** The id (24) of the last key that was read, '' for none. */
+  last: string;
+  /** The place of that key. */
+  end: Place;
+  /** The list is read from that key on, instead of after it. */
+  fromLast: boolean;
+  /** All that was read was taken. */
+  isTaken: boolean;
+  isAtEnd: boolean;
+  /** The keys that were read, in order. */
+  ahead: Candidate[];
+  /** How many keys to read next. */
+  chunk: number;
+  total: number;
+}
+
+const isBefore = (one: string, other: string, order: Order): boolean => (order === 'asc' ? one < other : one > other);
+
+const placeOf = (packedId: Buffer, api8: string): Place => packedId.toString('latin1', 0, idBytes) + api8;
+const key24Of = (place: Place): string =>
+  unpackId(Buffer.from(place, 'latin1').subarray(0, idBytes)) + place.slice(idBytes);
+
+function sourceOf(api8: string, { after, order }: KeyQuery, chunk: number): Source {
+  const cursor = after?.slice('key_'.length) ?? '';
+  const last = cursor && cursor.slice(0, 16) + api8;
+  // With the same packed id, the API decides.
+  const fromLast = last !== '' && isBefore(cursor.slice(16), api8, order);
+  return { api8, last, end: '', fromLast, isTaken: true, isAtEnd: false, ahead: [], chunk, total: 0 };
+}
+
+/** The keys of a page. */
+class Found {
+  readonly items: KeyRecord[] = [];
+  /** No key can match. */
+  isEmpty = false;
+  #metaLength = 0;
+  #isLarge = false;
+
+  add({ record, isLarge }: Awaited<ReturnType<typeof readReply>>) {
+    this.items.push(record);
+    this.#isLarge ||= isLarge;
+    this.#metaLength += (record.meta?.text.length ?? 0) + (record.identity?.meta.text.length ?? 0);
+  }
+
+  /** A page also ends when writing the response would delay other requests. */
+  isFull(count: number): boolean {
+    return this.items.length === count || this.#isLarge || this.#metaLength > pageMetaMax;
+  }
+}
+
+export function openKeySearch(context: StoreContext) {
+  return {
+    /** A page of keys of APIs that exist. */
+    async list(workspaceId: string, query: KeyQuery): Promise<LookedPage<KeyRecord> | { refused: 'too_many_apis' }> {
+      const { search } = query.filter;
+      if (search !== undefined && keyIdForm.test(search)) return findOne(context, workspaceId, search, query);
+      const apis = query.apiId === undefined ? await allApis(context, workspaceId) : [query.apiId.slice(-8)];
+      return apis ? findMany(context, workspaceId, apis, query) : { refused: 'too_many_apis' };
+    },
+  };
+}
+
+/** The key with this id, if it is in the list and matches. */
+async function findOne(
+  context: StoreContext,
+  workspaceId: string,
+  keyId: string,
+  query: KeyQuery,
+): Promise<LookedPage<KeyRecord>> {
+  const page = new Found();
+  const source = sourceOf(keyId.slice(-8), { ...query, after: keyId }, 1);
+  source.fromLast = true;
+  let looked = 0;
+  if (query.apiId === undefined || query.apiId.endsWith(source.api8)) {
+    looked = await readAhead(context, workspaceId, [source], query);
+  }
+  const keys = source.ahead.filter(({ place }) => keyId === `key_${key24Of(place)}`);
+  await examine(context, workspaceId, keys, query, page);
+  return { items: page.items, next: undefined, looked, total: source.total };
+}
+
+async function findMany(
+  context: StoreContext,
+  workspaceId: string,
+  apis: readonly string[],
+  query: KeyQuery,
+): Promise<LookedPage<KeyRecord>> {
+  const isFiltered = Object.values(query.filter).some((value) => value !== undefined);
+  const chunk = Math.ceil((isFiltered ? stepMax : Math.min(query.count + 1, stepMax)) / Math.max(1, apis.length));
+  const sources = apis.map((api8) => sourceOf(api8, query, Math.max(4, chunk)));
+  const hasStart = query.filter.start !== undefined;
+  const max = hasStart ? lookedMax.start : lookedMax.all;
+  const page = new Found();
+  let last: Place | undefined;
+  let looked = 0;
+  let isComplete = true;
+  while (looked < max && !page.isFull(query.count) && isComplete && !areRead(sources)) {
+    const read = await readAhead(context, workspaceId, sources, query);
+    const { keys, end } = takeNext(sources, query.order);
+    const some = hasStart ? keys : keys.slice(0, max - looked);
+    const examined = await examine(context, workspaceId, some, query, page);
+    isComplete = examined === keys.length;
+    looked += hasStart ? read : examined;
+    last = isComplete ? (end ?? last) : (keys[examined - 1]?.place ?? last);
+  }
+  const isAtEnd = page.isEmpty || (isComplete && areRead(sources)) || last === undefined;
+  return {
+    items: page.items,
+    next: isAtEnd ? undefined : `key_${key24Of(last!)}`,
+    looked,
+    total: sources.reduce((sum, source) => sum + source.total, 0),
+  };
+}
+
+/** The last 8 characters of the ids of all APIs; undefined when they are too many. One command, so it needs no script. */
+async function allApis({ redis }: StoreContext, workspaceId: string): Promise<string[] | undefined> {
+  const ids = await orStoreError(redis.zrange(apisKey(workspaceKey(workspaceId)), '0', String(apisMax)));
+  return ids.length > apisMax ? undefined : ids.map((id16) => id16.slice(8));
+}
+
+/** Reads ahead in the sources from which everything was taken. Returns how many keys were read. */
+async function readAhead(
+  { scripts }: StoreContext,
+  workspaceId: string,
+  sources: readonly Source[],
+  { filter, order }: KeyQuery,
+): Promise<number> {
+  const kind = filter.deleted ? 'deleted' : filter.externalId === undefined ? 'keys' : 'identity';
+  let readCount = 0;
+  let waiting = sources.filter(({ isTaken, isAtEnd }) => isTaken && !isAtEnd);
+  while (waiting.length > 0) {
+    const { chunk } = waiting[0]!;
+    const some = waiting.filter((source) => source.chunk === chunk).slice(0, Math.ceil(aheadMax / chunk));
+    const named = some.map(({ api8, last, fromLast }) => [api8, last, fromLast]);
+    const args = [kind, filter.externalId ?? '', filter.start ?? '', order, chunk, JSON.stringify(named)];
+    const replies = (await scripts.runPacked('keys/next', workspaceId, args)) as NextReply[];
+    for (const [index, reply] of replies.entries()) {
+      readMembers(some[index]!, reply, filter.start === undefined ? stepMax : aheadMax);
+      readCount += reply[1];
+    }
+    waiting = waiting.filter((source) => !some.includes(source));
+  }
+  return readCount;
+}
+
+/** Examines keys in order until the page is full. Returns how many were examined. */
+async function examine(
+  { redis, scripts, now }: StoreContext,
+  workspaceId: string,
+  keys: readonly Candidate[],
+  query: KeyQuery,
+  page: Found,
+): Promise<number> {
+  let at = 0;
+  while (at < keys.length && !page.isFull(query.count) && !page.isEmpty) {
+    const digests = Buffer.concat(keys.slice(at, at + stepMax).map(({ digest }) => digest));
+    const filter = JSON.stringify({ ...query.filter, search: lowered(query.filter.search) });
+    const args = [digests, filter, query.count - page.items.length, now()];
+    const reply = await scripts.run('keys/search', workspaceId, args);
+    const [replies, examined, mayMatch] = reply as [unknown[], number, 0 | 1];
+    at += examined;
+    for (const keyReply of replies) page.add(await readReply(redis, workspaceId, keyReply));
+    page.isEmpty = mayMatch === 0;
+  }
+  return at;
+}
+
+/** Letters A to Z in lower case: what Lua does with the texts that it searches. */
+const lowered = (text: string | undefined) => text?.replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase());
+
+/** Of an API: the keys that were found, how many were read, the last of these, and how many there are. */
+type NextReply = [found: Buffer, read: number, last: Buffer, total: number];
+
+/** Adds keys to a source. The next chunk is larger. */
+function readMembers(source: Source, [found, read, last, total]: NextReply, chunkMax: number) {
+  source.ahead = [];
+  for (let at = 0; at < found.length; at += memberBytes) {
+    const place = placeOf(found.subarray(at, at + idBytes), source.api8);
+    source.ahead.push({ place, digest: found.subarray(at + idBytes, at + memberBytes) });
+  }
+  source.isAtEnd = read < source.chunk;
+  source.isTaken = read === 0;
+  if (read > 0) {
+    source.end = placeOf(last.subarray(0, idBytes), source.api8);
+    source.last = key24Of(source.end);
+  }
+  source.total = total;
+  source.fromLast = false;
+  source.chunk = Math.min(2 * source.chunk, chunkMax);
+}
+
+const areRead = (sources: readonly Source[]): boolean => sources.every(({ isAtEnd, isTaken }) => isAtEnd && isTaken);
+
+/**
+ * Takes, in order, the keys up to the nearest end of what was read ahead, where further keys of that list may follow. Returns that
+ * end too; without one, all keys of all lists were taken.
+ */
+function takeNext(sources: readonly Source[], order: Order): { keys: Candidate[]; end: Place | undefined } {
+  const nearer = (one: Place | undefined, other: Place) =>
+    one === undefined || isBefore(other, one, order) ? other : one;
+  const end = sources
+    .filter(({ isAtEnd }) => !isAtEnd)
+    .reduce<Place | undefined>((one, { end }) => nearer(one, end), undefined);
+  const keys: Candidate[] = [];
+  for (const source of sources) {
+    const behind = end === undefined ? -1 : source.ahead.findIndex(({ place }) => isBefore(end, place, order));
+    keys.push(...source.ahead.splice(0, behind < 0 ? source.ahead.length : behind));
+    source.isTaken = source.isAtEnd ? source.ahead.length === 0 : source.end === end;
+  }
+  keys.sort((one, other) => (isBefore(one.place, other.place, order) ? -1 : 1));
+  return { keys, end };
+}
