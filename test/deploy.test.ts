@@ -18,6 +18,7 @@ import { fileURLToPath } from 'node:url';
 import { validate } from 'dockerfile-utils';
 import { Deployment } from 'kubernetes-models/apps/v1';
 import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2';
+import { NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1';
 import { PodDisruptionBudget } from 'kubernetes-models/policy/v1';
 import { Secret, Service } from 'kubernetes-models/v1';
 import { afterAll, describe, expect, test, vi } from 'vitest';
@@ -271,16 +272,20 @@ describe('deploy/kubernetes', () => {
   // biome-ignore lint/suspicious/noExplicitAny: any field may be read; the schema is what is tested.
   type Manifest = any;
   const files = readdirSync(join(root, 'deploy/kubernetes')).sort();
-  const manifests = files.flatMap((file): { file: string; manifest: Manifest }[] =>
+  const all = files.flatMap((file): { file: string; manifest: Manifest }[] =>
     parseAllDocuments(read(`deploy/kubernetes/${file}`), { strict: true, uniqueKeys: true }).map((document) => {
       expect(document.errors).toEqual([]);
       return { file, manifest: document.toJS() };
     }),
   );
-  const kinds = { Deployment, HorizontalPodAutoscaler, PodDisruptionBudget, Secret, Service };
+  /** A ServiceMonitor is of the Prometheus Operator, of which there is no schema here. */
+  const isForeign = ({ manifest }: { manifest: Manifest }) => manifest.kind === 'ServiceMonitor';
+  const manifests = all.filter((each) => !isForeign(each));
+  const kinds = { Deployment, HorizontalPodAutoscaler, NetworkPolicy, PodDisruptionBudget, Secret, Service };
   const modules = {
     Deployment: 'apps/v1',
     HorizontalPodAutoscaler: 'autoscaling/v2',
+    NetworkPolicy: 'networking.k8s.io/v1',
     PodDisruptionBudget: 'policy/v1',
     Secret: 'v1',
     Service: 'v1',
@@ -336,19 +341,49 @@ describe('deploy/kubernetes', () => {
     expect(named('HorizontalPodAutoscaler').spec.scaleTargetRef).toEqual({ apiVersion, kind, name: metadata.name });
 
     const [container] = named('Deployment').spec.template.spec.containers;
-    const { name, key } = container.env[0].valueFrom.secretKeyRef;
-    expect(name).toBe(named('Secret').metadata.name);
-    expect(Object.keys(named('Secret').stringData)).toEqual([key]);
-    expect(variables).toContain(key);
-    expect(named('Secret').stringData[key]).not.toContain('@');
+    const { name: secret, stringData } = { ...named('Secret').metadata, ...named('Secret') };
+    const fromSecret = container.env.filter(({ valueFrom }: { valueFrom?: object }) => valueFrom);
+    expect(fromSecret).toEqual([
+      { name: 'REDIS_URL', valueFrom: { secretKeyRef: { name: secret, key: 'REDIS_URL' } } },
+      {
+        name: 'GATEWAY_ROOT_KEY',
+        valueFrom: { secretKeyRef: { name: secret, key: 'GATEWAY_ROOT_KEY', optional: true } },
+      },
+    ]);
+    expect(Object.keys(stringData)).toEqual(['REDIS_URL']);
+    expect(stringData.REDIS_URL).not.toContain('@');
     const [port, metrics] = container.ports;
     const given = Object.fromEntries(
       container.env.map(({ name, value }: { name: string; value?: string }) => [name, value]),
     );
     expect(Object.keys(given).filter((name) => !variables.includes(name))).toEqual([]);
     expect(metrics).toEqual({ name: 'metrics', containerPort: Number(given.METRICS_PORT) });
-    expect(named('Service').spec.ports[0].targetPort).toBe(port.name);
+    expect(named('Service').spec.ports.map(({ targetPort }: Manifest) => targetPort)).toEqual([
+      port.name,
+      metrics.name,
+    ]);
+    const policy = named('NetworkPolicy').spec;
+    expect(policy.podSelector.matchLabels).toEqual(labels);
+    const admitted = policy.ingress.flatMap(({ ports }: Manifest) => ports.map(({ port }: Manifest) => port));
+    expect(admitted).toEqual([port.name, metrics.name]);
     expect(read('Dockerfile')).toContain(`EXPOSE ${port.containerPort}\n`);
+  });
+
+  test('the ServiceMonitor finds the metrics of the Service, and the alerts become a PrometheusRule', () => {
+    const { manifest } = all.find(isForeign)!;
+    const { metadata, spec } = named('Service');
+    expect(manifest.spec.selector.matchLabels).toEqual(metadata.labels);
+    const [endpoint] = manifest.spec.endpoints;
+    expect(spec.ports.map(({ name }: Manifest) => name)).toContain(endpoint.port);
+    const [scrape] = parse(read('deploy/prometheus/prometheus.yaml')).scrape_configs;
+    expect(metadata.name).toBe(scrape.job_name);
+    expect(endpoint).toMatchObject({ interval: scrape.scrape_interval, scrapeTimeout: scrape.scrape_timeout });
+
+    const [, command] = /```text\n(\(printf 'apiVersion[\s\S]*?) \| kubectl apply -f -\n```/.exec(
+      read('docs/running.md'),
+    )!;
+    const rule = parse(spawnSync('sh', ['-ec', command!], { cwd: root, encoding: 'utf8' }).stdout);
+    expect(rule).toMatchObject({ kind: 'PrometheusRule', spec: parse(read('deploy/prometheus/tollgate.rules.yaml')) });
   });
 
   test('the pods meet the restricted profile, and have time to stop', () => {
