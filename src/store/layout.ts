@@ -518,6 +518,8 @@ function literalsOf(): Map<string, string> {
     LIMIT_PASSED: limitPassed,
     LIMIT_BLOCKED: limitBlocked,
     LEASE_DONE: leaseDone,
+    // Limit of the leases that a record notes.
+    LEASES_MAX: 32,
     SNAPSHOT_BEFORE: snapshotBefore,
     WITH_SNAPSHOT: withSnapshot,
   };

@@ -4,6 +4,7 @@
 // A step forward of Redis's clock is time that has passed: windows start again, and what was out at the step is admitted on top.
 // A step back costs nothing.
 import {
+  type Ask,
   type Change,
   drift,
   type Key,
@@ -19,6 +20,7 @@ interface Granted {
   session: string;
   key: number;
   count: number;
+  cost: number;
   write: number;
   at: number;
   segment: number;
@@ -102,18 +104,18 @@ export class Checks implements Witness {
 
   // ---- What happens in Redis
 
-  charged(index: number, count: number, session: string, number: number | undefined) {
+  charged({ key: index, request, session }: Ask, count: number, number: number | undefined) {
     const key = this.key(index);
+    const { cost, limit = key.limit?.limit ?? 0 } = key.requests[request]!;
     this.balances[index]!.credits -= count;
-    if (number === undefined) return this.admit(index, this.write, this.segment, key.limit?.limit ?? 0);
+    const charge = { write: this.write, segment: this.segment, limit, cost };
+    if (number === undefined) return this.admit(index, charge);
     this.grants.set(`${session}/${number}`, {
       session,
       key: index,
       count,
-      write: this.write,
+      ...charge,
       at: this.world.now,
-      segment: this.segment,
-      limit: key.limit?.limit ?? 0,
       era: this.balances[index]!.era,
       sliceEnd: key.window.at(-1)?.end ?? 0,
       isBurnt: this.isFromDead,
@@ -201,8 +203,8 @@ export class Checks implements Witness {
     }
     if (!lease) return;
     this.usageBySession.set(lease.session, (this.usageBySession.get(lease.session) ?? 0) + 1);
-    if (lease.count !== undefined) this.spend(index, lease);
-    else this.checkRefusal(index, outcome, lease);
+    if (lease.count !== undefined) this.spend(verification, lease);
+    else this.checkRefusal(verification, outcome, lease);
   }
 
   /** A lease ends, at `end` by Redis's clock, before what it relies on does. */
@@ -222,17 +224,18 @@ export class Checks implements Witness {
       broken('A lease outlasts what it relies on', { lease, end, reliesOn });
   }
 
-  private spend(index: number, { session, number }: Lease) {
+  private spend({ key: index, request }: Verification, { session, number }: Lease) {
     const grant = this.grants.get(`${session}/${number}`);
     if (!grant) return broken('A lease is spent that was never granted', { session, number });
     grant.used++;
     if (grant.used + this.returnsOf(grant) > grant.count) broken('Units are spent and given back', { session, number });
-    this.admit(index, grant.write, grant.segment, grant.limit);
+    const { cost } = this.key(index).requests[request]!;
+    this.admit(index, { ...grant, cost });
   }
 
-  /** Never over: in any interval of the duration at most the limit is admitted. */
-  private admit(index: number, write: number, segment: number, limit: number) {
-    const { limit: config, cost, expires } = this.key(index);
+  /** Never over: in any interval of the duration at most the limit is admitted; at most the largest, where requests have several. */
+  private admit(index: number, { write, segment, limit, cost }: Omit<Admission, 'at' | 'units'> & { cost: number }) {
+    const { limit: config, expires } = this.key(index);
     const at = this.world.redisElapsed;
     if (segment !== this.segment || this.isLost(write)) return;
     if (expires !== undefined && this.world.redisNow >= expires) broken('Admitted after the expiry', { index });
@@ -249,16 +252,17 @@ export class Checks implements Witness {
   }
 
   /** A refusal by a lease is what Redis would answer now. */
-  private checkRefusal(index: number, outcome: string, lease: Lease) {
+  private checkRefusal({ key: index, request }: Verification, outcome: string, lease: Lease) {
     const key = this.key(index);
     if (key.version !== lease.version || this.faultAt >= 0) return;
     const now = this.world.redisNow;
     if (outcome === 'VALID' && key.expires !== undefined && now >= key.expires)
       broken('VALID after the expiry', { index });
     if (outcome === 'RATE_LIMITED') {
-      const { limit, duration } = key.limit!;
+      const { duration } = key.limit!;
+      const { cost, limit = key.limit!.limit } = key.requests[request]!;
       const total = key.window.reduce((sum, { end, units }) => sum + (end + duration > now ? units : 0), 0);
-      if (total + key.cost <= limit) broken('Refused by a lease though units are free', { index, total, limit });
+      if (total + cost <= limit) broken('Refused by a lease though units are free', { index, total, limit });
     }
     if (outcome === 'USAGE_EXCEEDED' && (key.credits! > 0 || (key.refill && now >= key.refill.at))) {
       broken('Refused by a lease though credits are left', { index });
@@ -343,6 +347,13 @@ export class Checks implements Witness {
     for (const { leases } of this.world.redis.keys) {
       const left = leases.find(({ session }) => this.world.faultUntil(session) < 0);
       if (left && this.faultAt < 0) broken('Units of an idle session are out', left);
+    }
+    // Later than a recall waits for it, too. After a fault of Redis it is not known what was charged.
+    for (const [id, grant] of this.grants) {
+      const isOver = !live.has(grant.session) || grant.isBurnt || this.faultAt >= 0;
+      if (isOver || grant.era !== this.balances[grant.key]!.era) continue;
+      const left = grant.count - grant.used - this.returnsOf(grant);
+      if (left > 0) broken('Units of a live session are not given back', { id, left });
     }
   }
 

@@ -11,6 +11,7 @@ const step = {
     do: fc.constant('verify' as const),
     server,
     key,
+    request: fc.nat(2),
     times: fc.constantFrom(1, 2, 5, 12),
     wanted: fc.constantFrom(16, 4, 0),
   }),
@@ -55,15 +56,18 @@ const step = {
 const duration = fc.constantFrom(640, 6_400, 25_600);
 const limit = fc.record({ limit: fc.constantFrom(100, 200), duration });
 const enabled = fc.constant(true);
-const cost = fc.constant(20);
+const requests = fc.constant([{ cost: 20 }]);
+/** Of a counter of a namespace. */
+const severalRequests = fc.constant([{ cost: 20 }, { cost: 7 }, { cost: 11, limit: 150 }]);
 const refill = fc.record({ at: fc.constant(startMs + 600), every: fc.constant(500), amount: fc.constant(8) });
 const keyKinds = {
-  unlimited: fc.record({ enabled, cost }),
-  limited: fc.record({ enabled, cost, limit }),
-  credits: fc.record({ enabled, cost, credits: fc.constantFrom(6, 20) }),
-  refilled: fc.record({ enabled, cost, credits: fc.constant(8), refill }),
-  both: fc.record({ enabled, cost, limit, credits: fc.constant(10) }),
-  expiring: fc.record({ enabled, cost, expires: fc.constant(startMs + 500) }),
+  unlimited: fc.record({ enabled, requests }),
+  limited: fc.record({ enabled, requests, limit }),
+  credits: fc.record({ enabled, requests, credits: fc.constantFrom(6, 20) }),
+  refilled: fc.record({ enabled, requests, credits: fc.constant(8), refill }),
+  shared: fc.record({ enabled, requests: severalRequests, limit }),
+  both: fc.record({ enabled, requests, limit, credits: fc.constant(10) }),
+  expiring: fc.record({ enabled, requests, expires: fc.constant(startMs + 500) }),
 };
 
 const delay = { prompt: fc.constantFrom(0, 1, 3), slow: fc.constantFrom(30, 120), lost: fc.constant(lostDelay) };
@@ -78,7 +82,7 @@ interface Theme {
 
 export const themes = {
   everything: {
-    keys: { unlimited: 1, limited: 1, credits: 1, refilled: 1, both: 1, expiring: 1 },
+    keys: { unlimited: 1, limited: 1, shared: 1, credits: 1, refilled: 1, both: 1, expiring: 1 },
     steps: { verify: 10, change: 4, wait: 6, until: 4, pause: 2, kill: 1, disconnect: 1, restart: 1, clock: 1 },
     delays: { prompt: 8, slow: 1, lost: 1 },
   },
@@ -99,6 +103,12 @@ export const themes = {
     keys: { unlimited: 3, limited: 2 },
     steps: { verify: 4, change: 3, wait: 4, until: 1 },
     delays: { prompt: 4, slow: 1, lost: 2 },
+  },
+  counters: {
+    keyCount: 1,
+    keys: { shared: 1 },
+    steps: { verify: 8, wait: 3, until: 3, change: 1, pause: 1 },
+    delays: { prompt: 3, slow: 1 },
   },
   recalls: {
     keyCount: 1,

@@ -16,7 +16,10 @@
 //   Redis's clock steps forward  windows start again, as without leases; units out at the step are admitted on top
 //   Redis's clock steps back     nothing
 //
-// Not in the model: identities, several limits of a key, servers whose terms differ, deletion of registry entries with term 0.
+// A key stands for a counter of a namespace, too: then requests of several costs and limits share its window.
+//
+// Not in the model: identities, several limits of a key or of a request, servers whose terms differ, deletion of registry entries
+// with term 0.
 
 /** Longest time between two settlements of a session, in terms. */
 export const settleEvery = 1 / 4;
@@ -57,8 +60,16 @@ export const rules = {
   ownNumbers: true,
   /** A settlement counts once. */
   countOnce: true,
-  /** After a recall of units, the entries that were recalled are removed, answered or not. */
-  removeRecalled: true,
+  /** After a recall of units, the entries that were recalled and are still there are overdue: no refusal waits for them again. */
+  markRecalled: true,
+  /** Units that are overdue are given back when they are returned after all. */
+  lateReturn: true,
+  /** While units are overdue, no refusal for want of units is leased: they may be returned after all. */
+  overdueRefusals: true,
+  /** A lease decides only the request that it was granted for. */
+  sameRequest: true,
+  /** Units are given back at the cost at which they were charged. */
+  chargedCost: true,
   /** A recalled session returns the grants that are in flight. */
   returnInFlight: true,
   /** Units that are out are recalled before a request is refused. */
@@ -94,16 +105,26 @@ export interface UnitsOut {
   number: number;
   /** Decisions charged in advance. */
   count: number;
+  /** Window units of each decision. */
+  cost: number;
+  isOverdue: boolean;
   /** End of the window entry that was charged. */
   sliceEnd: number;
   limit: Limit | undefined;
 }
 
+/** What a verification may ask for. */
+export interface Request {
+  /** Window units. */
+  cost: number;
+  /** In the place of the key's limit. */
+  limit?: number;
+}
+
 export interface Key {
   version: number;
   enabled: boolean;
-  /** Window units of a verification. */
-  cost: number;
+  requests: readonly Request[];
   limit?: Limit | undefined;
   window: { end: number; units: number }[];
   /** Each verification spends one credit. */
@@ -131,6 +152,7 @@ export interface Ask {
   kind: 'decide';
   session: string;
   key: number;
+  request: number;
   /** Decisions wanted as a lease, 0 for none. */
   wanted: number;
   number: number;
@@ -184,7 +206,7 @@ export type Script = Ask | Settlement | Change | Removal | Leave;
 
 /** What the checks must know about a script run; no part of the protocol. */
 export interface Witness {
-  charged(key: number, count: number, session: string, number: number | undefined): void;
+  charged(ask: Ask, count: number, number: number | undefined): void;
   refused(key: number, session: string): void;
   returned(key: number, session: string, number: number, count: number): void;
   counted(settlement: Settlement): void;
@@ -210,8 +232,10 @@ function windowTotal(key: Key, now: number, { rules }: Setting, witness: Witness
   return key.window.reduce((total, { units }) => total + units, 0);
 }
 
-function chargeWindow(key: Key, now: number, units: number): number {
-  const slice = sliceOf(key.limit!);
+const limitOf = (key: Key, request: Request): Limit => ({ ...key.limit!, limit: request.limit ?? key.limit!.limit });
+
+function chargeWindow(key: Key, request: Request, now: number, units: number): number {
+  const slice = sliceOf(limitOf(key, request));
   const sliceEnd = now - (now % slice) + slice;
   const newest = key.window.at(-1);
   if (newest && newest.end >= sliceEnd) {
@@ -232,21 +256,25 @@ function refill(key: Key, now: number, { rules }: Setting, witness: Witness, ind
 
 /** Verifies a key, charges it, and grants a lease if one is wanted. */
 export function decide(state: RedisState, now: number, ask: Ask, setting: Setting, witness: Witness): Decision {
+  const { rules } = setting;
   const key = state.keys[ask.key]!;
+  const request = key.requests[ask.request]!;
   refill(key, now, setting, witness, ask.key);
-  if (setting.rules.removeRecalled) {
-    key.leases = key.leases.filter((out) => !ask.recalled.some((one) => isSame(one, out)));
-  }
   const total = key.limit ? windowTotal(key, now, setting, witness, ask.key) : 0;
-  const outcome = outcomeOf(key, now, total);
+  const outcome = outcomeOf(key, request, now, total);
+  // Whatever is decided, so that the next refusal does not wait for them again.
+  const isRecalled = (out: UnitsOut) => ask.recalled.some((one) => isSame(one, out));
+  if (rules.markRecalled) key.leases = key.leases.map((out) => (isRecalled(out) ? { ...out, isOverdue: true } : out));
+  if (!rules.lateReturn) key.leases = key.leases.filter(({ isOverdue }) => !isOverdue);
   if (outcome === 'RATE_LIMITED' || outcome === 'USAGE_EXCEEDED') {
-    if (key.leases.length > 0 && setting.rules.recallUnits) {
-      return { outcome: 'RECALL', from: key.leases.map(({ session, number }) => ({ session, number })) };
+    const awaited = key.leases.filter(({ isOverdue }) => !isOverdue);
+    if (awaited.length > 0 && rules.recallUnits) {
+      return { outcome: 'RECALL', from: awaited.map(({ session, number }) => ({ session, number })) };
     }
     witness.refused(ask.key, ask.session);
   }
-  if (outcome === 'VALID') charge(key, now, 1);
-  if (outcome === 'VALID') witness.charged(ask.key, 1, ask.session, undefined);
+  if (outcome === 'VALID') charge(key, request, now, 1);
+  if (outcome === 'VALID') witness.charged(ask, 1, undefined);
   const usage = state.usage[ask.key]!;
   usage[outcome] = (usage[outcome] ?? 0) + 1;
   const grant = ask.wanted > 0 ? grantOf(state, key, now, ask, outcome, setting, witness) : undefined;
@@ -256,17 +284,17 @@ export function decide(state: RedisState, now: number, ask: Ask, setting: Settin
 const isSame = (one: { session: string; number: number }, other: { session: string; number: number }) =>
   one.session === other.session && one.number === other.number;
 
-function outcomeOf(key: Key, now: number, total: number): Outcome {
+function outcomeOf(key: Key, request: Request, now: number, total: number): Outcome {
   if (!key.enabled) return 'DISABLED';
   if (key.expires !== undefined && now >= key.expires) return 'EXPIRED';
-  if (key.limit && total + key.cost > key.limit.limit) return 'RATE_LIMITED';
+  if (key.limit && total + request.cost > limitOf(key, request).limit) return 'RATE_LIMITED';
   if (key.credits !== undefined && key.credits < 1) return 'USAGE_EXCEEDED';
   return 'VALID';
 }
 
-function charge(key: Key, now: number, count: number): number {
+function charge(key: Key, request: Request, now: number, count: number): number {
   if (key.credits !== undefined) key.credits -= count;
-  return key.limit ? chargeWindow(key, now, count * key.cost) : 0;
+  return key.limit ? chargeWindow(key, request, now, count * request.cost) : 0;
 }
 
 /** The grant after an ordinary decision, at Redis's time `now`. Writes the registry. */
@@ -280,18 +308,21 @@ function grantOf(
   witness: Witness,
 ): Grant | undefined {
   const { rules, term, reserve } = setting;
+  const request = key.requests[ask.request]!;
   const entry = state.registry.get(ask.session) ?? { term: 0, granted: 0, settled: 0, removedAt: 0 };
   const number = rules.ownNumbers ? ask.number : entry.granted + 1;
   const ends: number[] = [];
   let count: number | undefined;
+  const isShort = outcome === 'RATE_LIMITED' || outcome === 'USAGE_EXCEEDED';
+  if (isShort && key.leases.length > 0 && rules.overdueRefusals) return undefined;
   if (key.expires !== undefined && outcome !== 'EXPIRED' && outcome !== 'DISABLED') ends.push(key.expires);
   if (key.refill && (outcome === 'VALID' || outcome === 'USAGE_EXCEEDED')) ends.push(key.refill.at);
   if (outcome === 'RATE_LIMITED') ends.push(Math.min(...key.window.map(({ end }) => end)) + key.limit!.duration);
   if (outcome === 'VALID' && (key.limit || key.credits !== undefined)) {
-    count = unitsOf(state, key, ask.wanted, reserve);
+    count = unitsOf(state, key, request, ask.wanted, reserve);
     if (count === 0) return undefined;
     if (key.limit && rules.endsWithSlice) {
-      const slice = sliceOf(key.limit);
+      const slice = sliceOf(limitOf(key, request));
       ends.push(now - (now % slice) + slice);
     }
   }
@@ -300,27 +331,30 @@ function grantOf(
   const shortened = Math.min(term, rules.driftOfTerm ? Math.floor(left / drift) : left);
   if (shortened <= 0) return undefined;
   if (count !== undefined) {
-    const sliceEnd = charge(key, now, count);
-    key.leases.push({ session: ask.session, number, count, sliceEnd, limit: key.limit });
-    witness.charged(ask.key, count, ask.session, number);
+    const sliceEnd = charge(key, request, now, count);
+    const { cost } = request;
+    key.leases.push({ session: ask.session, number, count, cost, isOverdue: false, sliceEnd, limit: key.limit });
+    witness.charged(ask, count, number);
   }
   state.registry.set(ask.session, { ...entry, term: rules.wholeTerm ? term : shortened, granted: number });
   return { number, count, term: shortened };
 }
 
 /** The largest half, quarter, ... of `wanted` that leaves the reserve to every session. */
-function unitsOf(state: RedisState, key: Key, wanted: number, reserve: number): number {
-  if (key.limit && key.limit.limit <= 64) return 0;
+function unitsOf(state: RedisState, key: Key, request: Request, wanted: number, reserve: number): number {
+  const limit = key.limit ? limitOf(key, request).limit : Infinity;
+  if (limit <= 64) return 0;
   const sessions = new Set([...state.registry].filter(([, { term }]) => term > 0).map(([session]) => session)).size + 1;
-  const windowLeft = key.limit ? key.limit.limit - key.window.reduce((sum, { units }) => sum + units, 0) : Infinity;
-  const decisionsLeft = Math.min(windowLeft / key.cost, key.credits ?? Infinity);
+  const windowLeft = limit - key.window.reduce((sum, { units }) => sum + units, 0);
+  const decisionsLeft = Math.min(windowLeft / request.cost, key.credits ?? Infinity);
   let count = wanted;
   while (count > 0 && reserve * sessions * count > decisionsLeft) count = Math.floor(count / 2);
   return count;
 }
 
 /** Counts tallies and takes units back, once for each number of a session. */
-export function settle(state: RedisState, settlement: Settlement, { rules }: Setting, witness: Witness) {
+export function settle(state: RedisState, settlement: Settlement, setting: Setting, witness: Witness) {
+  const { rules } = setting;
   const entry = state.registry.get(settlement.session) ?? { term: 0, granted: 0, settled: 0, removedAt: 0 };
   if (rules.countOnce && settlement.number <= entry.settled) return;
   state.registry.set(settlement.session, { ...entry, settled: settlement.number });
@@ -333,18 +367,18 @@ export function settle(state: RedisState, settlement: Settlement, { rules }: Set
     const out = key.leases.find((one) => isSame(one, { session: settlement.session, number }));
     if (!out) continue;
     key.leases = key.leases.filter((one) => one !== out);
-    giveBack(key, out, out.count - used);
+    giveBack(key, out, out.count - used, setting);
     witness.returned(index, settlement.session, number, out.count - used);
   }
   witness.counted(settlement);
 }
 
-/** Window units go back only to the entry in which they were charged, and only under the same limit. */
-function giveBack(key: Key, out: UnitsOut, count: number) {
+/** Window units go back only to the entry in which they were charged. */
+function giveBack(key: Key, out: UnitsOut, count: number, { rules }: Setting) {
   if (key.credits !== undefined) key.credits += count;
-  if (out.limit?.limit !== key.limit?.limit || out.limit?.duration !== key.limit?.duration) return;
+  if (out.limit?.duration !== key.limit?.duration) return;
   const entry = key.window.find(({ end }) => end === out.sliceEnd);
-  if (entry) entry.units -= count * key.cost;
+  if (entry) entry.units -= count * (rules.chargedCost ? out.cost : key.requests[0]!.cost);
 }
 
 /** Applies a change, which gives the key a new version; returns the registry. */

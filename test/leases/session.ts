@@ -23,6 +23,8 @@ export type Message =
 
 export interface Verification {
   key: number;
+  /** Its number among those of the key. */
+  request: number;
   wanted: number;
   begun: number;
   recalls: number;
@@ -31,6 +33,7 @@ export interface Verification {
 export interface Lease {
   session: string;
   key: number;
+  request: number;
   number: number;
   outcome: Outcome;
   version: number;
@@ -48,11 +51,12 @@ interface Waiting {
 
 export class Session {
   readonly id: string;
-  readonly leases = new Map<number, Lease>();
+  /** By key and request. */
+  readonly leases = new Map<string, Lease>();
   private readonly env: Environment;
   private number = 0;
   /** Asks that may grant a lease, by number. A dropped one grants nothing. */
-  private readonly asks = new Map<number, { key: number; isDropped: boolean }>();
+  private readonly asks = new Map<number, { key: number; request: number; isDropped: boolean }>();
   returns: Settlement['returns'] = [];
   tallies: Settlement['tallies'] = [];
   settlement: Settlement | undefined;
@@ -85,7 +89,7 @@ export class Session {
   // ---- Decide
 
   verify(verification: Verification) {
-    const lease = this.leases.get(verification.key);
+    const lease = this.leases.get(this.nameOf(verification));
     if (lease && this.env.clock() < lease.ends && (lease.count === undefined || lease.used < lease.count)) {
       lease.used++;
       this.tally(lease);
@@ -97,6 +101,10 @@ export class Session {
     else this.ask(verification, []);
   }
 
+  private nameOf({ key, request }: { key: number; request: number }): string {
+    return this.env.setting.rules.sameRequest ? `${key}/${request}` : `${key}`;
+  }
+
   private tally({ key, outcome }: Lease) {
     this.busyAt = this.env.clock();
     const known = this.tallies.find((one) => one.key === key && one.outcome === outcome);
@@ -105,12 +113,12 @@ export class Session {
   }
 
   private ask(verification: Verification, recalled: Ask['recalled']) {
-    const { key } = verification;
-    const isAsked = [...this.asks.values()].some((ask) => ask.key === key);
+    const { key, request } = verification;
+    const isAsked = [...this.asks.values()].some((ask) => ask.key === key && ask.request === request);
     const wanted = isAsked ? 0 : verification.wanted;
     const number = ++this.number;
     const sentAt = this.env.clock();
-    const asked = { key, isDropped: false };
+    const asked = { key, request, isDropped: false };
     if (wanted > 0) this.asks.set(number, asked);
     this.busyAt = sentAt;
     const onReply = (reply: unknown) => {
@@ -126,7 +134,7 @@ export class Session {
       this.env.failed(verification);
       if (recalled.length > 0) this.resume(key);
     };
-    this.env.send({ kind: 'decide', session: this.id, key, wanted, number, recalled }, onReply, onLost);
+    this.env.send({ kind: 'decide', session: this.id, key, request, wanted, number, recalled }, onReply, onLost);
   }
 
   private decidedByRedis(
@@ -135,9 +143,9 @@ export class Session {
     sentAt: number,
     isDropped: boolean,
   ) {
-    const { key } = verification;
-    if (grant)
-      this.accept({ session: this.id, key, outcome, version, ends: 0, used: 0, ...grant }, grant, sentAt, isDropped);
+    const { key, request } = verification;
+    const lease = { session: this.id, key, request, outcome, version, ends: 0, used: 0 };
+    if (grant) this.accept({ ...lease, ...grant }, grant, sentAt, isDropped);
     this.env.decided(verification, outcome, version, undefined);
   }
 
@@ -148,9 +156,9 @@ export class Session {
       if (!rules.returnInFlight) this.giveUp(lease);
       return;
     }
-    this.retire(lease.key);
+    this.retire(lease);
     lease.ends = (rules.clockBeforeAsk ? sentAt : this.env.clock()) + term;
-    this.leases.set(lease.key, lease);
+    this.leases.set(this.nameOf(lease), lease);
     this.env.accepted(lease);
   }
 
@@ -159,15 +167,15 @@ export class Session {
   /** Every quarter of a term. */
   private tick() {
     const { term } = this.env.setting;
-    for (const lease of [...this.leases.values()]) if (this.env.clock() >= lease.ends) this.retire(lease.key);
+    for (const lease of [...this.leases.values()]) if (this.env.clock() >= lease.ends) this.retire(lease);
     this.settle();
     this.leaveIfIdle();
     this.env.after(term * settleEvery, () => this.tick());
   }
 
-  private retire(key: number) {
-    const lease = this.leases.get(key);
-    this.leases.delete(key);
+  private retire(of: { key: number; request: number }) {
+    const lease = this.leases.get(this.nameOf(of));
+    this.leases.delete(this.nameOf(of));
     if (lease) this.giveUp(lease);
   }
 
@@ -177,7 +185,7 @@ export class Session {
 
   /** Ends leases at once: those of a key, or all. */
   private drop(key?: number) {
-    for (const lease of [...this.leases.values()]) if (key === undefined || lease.key === key) this.retire(lease.key);
+    for (const lease of [...this.leases.values()]) if (key === undefined || lease.key === key) this.retire(lease);
     for (const [number, asked] of this.asks) {
       if (asked.isDropped || (key !== undefined && asked.key !== key)) continue;
       asked.isDropped = true;

@@ -18,7 +18,7 @@ import {
 import { type Environment, type Lease, type Message, Session, type Verification } from './session.ts';
 
 export type Step =
-  | { do: 'verify'; server: number; key: number; times: number; wanted: number }
+  | { do: 'verify'; server: number; key: number; request: number; times: number; wanted: number }
   | { do: 'change'; server: number; key: number; mutation: Mutation }
   | { do: 'wait'; ms: number }
   | { do: 'waitUntil'; what: 'leaseEnds' | 'sliceEnds' | 'unitsFree' | 'refill' | 'settled' }
@@ -193,11 +193,11 @@ export class World implements Observed {
   }
 
   leasesOf(key: number) {
-    return this.servers.flatMap((server) => {
-      const lease = server.session.leases.get(key);
-      const isUsable = lease && server.clock() + 0.001 < lease.ends && lease.used < (lease.count ?? Infinity);
-      return isUsable ? [lease] : [];
-    });
+    return this.servers.flatMap((server) =>
+      [...server.session.leases.values()].filter(
+        (lease) => lease.key === key && server.clock() + 0.001 < lease.ends && lease.used < (lease.count ?? Infinity),
+      ),
+    );
   }
 
   note(text: () => string) {
@@ -357,7 +357,7 @@ export class World implements Observed {
     const server = 'server' in step ? this.servers[step.server % this.servers.length]! : undefined;
     switch (step.do) {
       case 'verify':
-        return this.verify(server!, step.key % this.redis.keys.length, step.times, step.wanted);
+        return this.verify(server!, step);
       case 'change':
         return this.change(server!, step.key % this.redis.keys.length, step.mutation);
       case 'wait':
@@ -382,10 +382,12 @@ export class World implements Observed {
     }
   }
 
-  private verify(server: Server, key: number, times: number, wanted: number) {
+  private verify(server: Server, { key: anyKey, request: anyRequest, times, wanted }: Step & { do: 'verify' }) {
     const begun = this.now;
+    const key = anyKey % this.redis.keys.length;
+    const request = anyRequest % this.redis.keys[key]!.requests.length;
     for (let time = 0; time < times; time++) {
-      server.handle(() => server.session.verify({ key, wanted, begun, recalls: 0 }));
+      server.handle(() => server.session.verify({ key, request, wanted, begun, recalls: 0 }));
     }
   }
 

@@ -11,7 +11,7 @@
 
 -- Grants a lease of a decision that was just made; `position` and `last` are those of its item. Returns its units and its term, see
 -- GRANTED.
-local function grant(kind, outcome, position, last, root, wanted, number)
+local function grant_lease(kind, outcome, position, last, root, wanted, number)
   register()
   -- A number that is not new was sent before the connection was lost, and the session no longer waits for it.
   if not session.may_grant or number <= session.granted then return 0, 0 end
@@ -28,14 +28,19 @@ end
 local function lease(position, last, root_index)
   local kind, wanted, number, recalled
   kind, wanted, number, recalled, position = struct.unpack(LEASE_ITEM, call_items, position)
-  add_recalled(recalled)
+  for name in string.gmatch(recalled, '[^,]+') do
+    session.recalled[name] = true
+  end
   local decide_item = kind == ITEM_LIMIT and ratelimit or verify
   local answer, snapshot = decide_item(position, last, root_index)
   if not answer then return nil end
   local outcome, units, term = string.byte(answer), 0, 0
   if kind == ITEM_VERIFY then outcome = outcome % SNAPSHOT_BEFORE end
+  -- Also when it is not refused, so that the next refusal does not wait for them again.
+  if recalled ~= '' and outcome == VALID then refused_as_leased() end
+  if recalled ~= '' and outcome == LIMIT_PASSED then refused_checks_as_leased(item_checks, true) end
   if wanted > 0 and outcome <= LIMIT_BLOCKED then
-    units, term = grant(kind, outcome, position, last, call_roots[root_index], wanted, number)
+    units, term = grant_lease(kind, outcome, position, last, call_roots[root_index], wanted, number)
   end
   return struct.pack(GRANTED, units, term) .. answer, snapshot
 end

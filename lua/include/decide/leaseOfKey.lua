@@ -39,7 +39,7 @@ local function lease_units(cost, requested, wanted, number, term)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local leases = recent_leases(key_leases(), LEASE_OF_KEY_LENGTH)
   local leases_of_identity = recent_leases(identity_leases(), LEASE_OF_KEY_LENGTH)
-  if not has_room_for_lease(leases .. leases_of_identity, LEASE_OF_KEY_LENGTH) then return 0, 0 end
+  if #leases + #leases_of_identity >= LEASES_MAX * LEASE_OF_KEY_LENGTH then return 0, 0 end
 
   local units, limited = wanted, key_flags.limited
   lease_slice_left = session.term
@@ -91,6 +91,10 @@ local function lease_verification(outcome, position, last, root, wanted, number)
   -- The state as the verification has written it.
   if outcome ~= NOT_FOUND and not read_key(digest, true) then return 0, 0 end
   local term = term_of(outcome, root)
+  if outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED then
+    -- Units that are overdue may be returned after all.
+    if recent_leases(key_leases() .. identity_leases(), LEASE_OF_KEY_LENGTH) ~= '' then return 0, 0 end
+  end
   if outcome ~= VALID or charge_count == 0 and not key_flags.limited then return 0, term end
   if key_flags.limited and session.credits == 0 then return 0, 0 end
   local request = fields <= last and request_of(string.sub(call_items, fields, last))
@@ -135,7 +139,7 @@ end
 
 -- Removes a lease of the session from the record of a key or an identity.
 local function remove_lease(record, leases, number)
-  local at = find_lease(leases, LEASE_OF_KEY_LENGTH, session.id, number)
+  local at = find_lease(leases, LEASE_OF_KEY_LENGTH, number)
   if at then write_leases(record, without_lease(leases, LEASE_OF_KEY_LENGTH, at)) end
 end
 
@@ -143,7 +147,7 @@ end
 local function settle_key(number, count, outcome, used, cost, used_at, requested)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local leases, leases_of_identity, is_charged, usage = key_leases(), identity_leases(), false, nil
-  local at = find_lease(leases, LEASE_OF_KEY_LENGTH, session.id, number)
+  local at = find_lease(leases, LEASE_OF_KEY_LENGTH, number)
   if at then
     is_charged, balance = give_back(leases, at, used, requested, cost)
   end

@@ -15,7 +15,7 @@ local function charge_windows(units, number)
   for index = 1, #item_checks do
     local stored = leases_of_window(item_checks[index])
     leases[index] = recent_leases(stored, LEASE_OF_WINDOW_LENGTH)
-    if not has_room_for_lease(leases[index], LEASE_OF_WINDOW_LENGTH) then return false end
+    if #leases[index] >= LEASES_MAX * LEASE_OF_WINDOW_LENGTH then return false end
   end
   for index = 1, #item_checks do
     local check = item_checks[index]
@@ -40,6 +40,8 @@ local function lease_checks(outcome, _, _, root, wanted, number)
     -- Checks of the same counter add up, so what one returns depends on the others.
     if leased[counter] then return 0, 0 end
     leased[counter] = true
+    -- Units that are overdue may be returned after all.
+    if not has_passed and recent_leases(leases_of_window(check), LEASE_OF_WINDOW_LENGTH) ~= '' then return 0, 0 end
     if counter.total > 0 then ends = math.min(ends, counter.oldest + duration) end
     if has_passed then
       if cost == 0 then return 0, 0 end
@@ -56,7 +58,7 @@ end
 -- Gives back what a lease of the session did not use of a window.
 local function return_to_window(check, number, used)
   local leases = leases_of_window(check)
-  local at = find_lease(leases, LEASE_OF_WINDOW_LENGTH, session.id, number)
+  local at = find_lease(leases, LEASE_OF_WINDOW_LENGTH, number)
   if not at then return end
   local _, _, _, _, units, slice_end, cost = struct.unpack(LEASE_OF_WINDOW, leases, at)
   local name = window_at(call_workspace, check.namespace.id16, window_member(check.duration, check.identifier))

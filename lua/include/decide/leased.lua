@@ -3,23 +3,13 @@
 
 -- @include "include/decide/call"
 -- @include "include/decide/key"
+-- @include "include/decide/session"
 -- @include "include/names"
 
 -- A lease this old has ended, whatever the clocks of the servers and of Redis say: LEASE_MS is at most 2000.
 local FORGOTTEN_MS = 10000
 -- Limit of the leases that a refusal names: the others are named when it is decided again.
 local NAMED_MAX = 256
-
--- The leases that the requests of this call have recalled and waited for, by `session.number`.
-local NO_LEASES = {}
-local call_recalled = NO_LEASES
-local function begin_recalled() call_recalled = NO_LEASES end
-local function add_recalled(names)
-  if call_recalled == NO_LEASES then call_recalled = {} end
-  for name in string.gmatch(names, '[^,]+') do
-    call_recalled[name] = true
-  end
-end
 
 -- The leases in `stored`, each of `length` bytes, that may not have ended.
 local function recent_leases(stored, length)
@@ -33,9 +23,9 @@ local function recent_leases(stored, length)
   return table.concat(recent)
 end
 
--- The position of a lease in `stored`, or nil.
-local function find_lease(stored, length, session, number)
-  local name = struct.pack(LEASE_NAME, session, number)
+-- The position of a lease of the session in `stored`, or nil.
+local function find_lease(stored, length, number)
+  local name = struct.pack(LEASE_NAME, session.id, number)
   for position = 1, #stored, length do
     if string.sub(stored, position, position + LEASE_NAME_LENGTH - 1) == name then return position end
   end
@@ -51,9 +41,9 @@ end
 local function await_leases(stored, length, names)
   stored = recent_leases(stored, length)
   for position = 1, #stored, length do
-    local session, number, _, overdue, _ = struct.unpack(LEASE_HEAD, stored, position)
-    local name = string.format('%s.%.0f', session, number)
-    if overdue == 0 and call_recalled[name] then
+    local lease_session, number, _, overdue, _ = struct.unpack(LEASE_HEAD, stored, position)
+    local name = string.format('%s.%.0f', lease_session, number)
+    if overdue == 0 and session.recalled[name] then
       local overdue_at = position + LEASE_HEAD_OVERDUE_AT - 1
       stored = string.sub(stored, 1, overdue_at - 1) .. '\1' .. string.sub(stored, overdue_at + 1)
     elseif overdue == 0 and not names[name] and #names < NAMED_MAX then
@@ -62,8 +52,6 @@ local function await_leases(stored, length, names)
   end
   return stored
 end
-
-local function refuse_as_leased(names) return #names > 0 and refuse('leased', table.concat(names, ',')) or nil end
 
 local function write_leases(record, leases)
   if leases == '' then
@@ -80,7 +68,8 @@ local function identity_leases()
   return redis.call('HGET', identity_record(call_workspace, key_external_id), 'leases') or ''
 end
 
--- The refusal of a verification that units would change that may be returned; nil when there are none.
+-- Marks leases of the key and its identity that were recalled as overdue. Returns the refusal of a verification that units would
+-- change that may be returned; nil when there are none.
 local function refused_as_leased()
   local names, of_key, of_identity = {}, key_leases(), identity_leases()
   local awaited_of_key = await_leases(of_key, LEASE_OF_KEY_LENGTH, names)
@@ -89,7 +78,7 @@ local function refused_as_leased()
   if awaited_of_identity ~= of_identity then
     write_leases(identity_record(call_workspace, key_external_id), awaited_of_identity)
   end
-  return refuse_as_leased(names)
+  return #names > 0 and refuse('leased', table.concat(names, ',')) or nil
 end
 
 -- The leases of the window of a check ({namespace, duration, identifier}); '' for none.

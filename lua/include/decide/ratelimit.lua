@@ -165,19 +165,20 @@ local function check_counters(checks)
   return passed
 end
 
--- The refusal of checks that units would change that may be returned; nil when there are none.
-local function refused_checks_as_leased(checks)
+-- Marks leases of the windows of checks that were recalled as overdue. Returns the refusal of checks that units would change that
+-- may be returned; nil when there are none. Reads only windows of refused checks, unless the checks `have_passed`.
+local function refused_checks_as_leased(checks, have_passed)
   local names = {}
   for index = 1, #checks do
     local check = checks[index]
     -- One that never fits needs no units.
-    if not check.fits and check.limit > 0 and check.together <= check.limit then
+    if have_passed or not check.fits and check.limit > 0 and check.together <= check.limit then
       local leases = leases_of_window(check)
       local awaited = await_leases(leases, LEASE_OF_WINDOW_LENGTH, names)
       if awaited ~= leases then write_leases_of_window(check, awaited) end
     end
   end
-  return refuse_as_leased(names)
+  return #names > 0 and refuse('leased', table.concat(names, ',')) or nil
 end
 
 -- Writes the counters if all checks passed; otherwise restores their values from before the checks.
@@ -238,7 +239,7 @@ local function ratelimit(position, _, root_index)
   end
   local passed = check_counters(checks)
   if not passed then
-    refusal = refused_checks_as_leased(checks)
+    refusal = refused_checks_as_leased(checks, false)
     if refusal then return refusal end
   end
   item_checks = checks

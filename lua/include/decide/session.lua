@@ -2,27 +2,28 @@
 -- waits for them.
 
 -- @include "include/decide/call"
--- @include "include/decide/leased"
 -- @include "include/names"
 
--- Limits of the leases that a record notes, and of the sessions of a workspace.
-local LEASES_MAX, SESSIONS_MAX = 32, 64
+-- Limit of the sessions of a workspace.
+local SESSIONS_MAX = 64
 -- A shorter lease would end before its answer arrives.
 local TERM_MIN = 4
 -- A lease of units leaves room for this many of its size for each session, so that no session is refused while another one has
 -- units left.
 local LEASES_LEFT = 4
 
--- The session of this call: {id (nil for none), term, credits and leaves of LEASE_SESSION}, whether the call `grants` a lease, and,
--- once the registry `is_read`: `granted` and `settled` of its entry, whether it `may_grant` another lease, and how many units must be
--- `left` for each one in a lease. The functions in this file change it, and those in lease.lua.
-local session = {}
+-- The session of this call: {id (nil for none), term, credits and leaves of LEASE_SESSION}, the leases that its requests have
+-- `recalled` and waited for (by `session.number`), and whether the call `grants` a lease. Once the registry `is_read` also `granted`
+-- and `settled` of its entry, whether it `may_grant` another lease, and how many units must be `left` for each one in a lease. The
+-- functions in this file change it, and those in lease.lua.
+local NONE = {}
+local session = { recalled = NONE }
 
 -- `packed` is a LEASE_SESSION, or '' for a batch without leases.
 local function begin_session(packed)
-  session.id, session.is_read, session.grants = nil, false, false
-  begin_recalled()
+  session.id, session.is_read, session.grants, session.recalled = nil, false, false, NONE
   if packed == '' then return end
+  session.recalled = {}
   session.id, session.term, session.credits, session.leaves = struct.unpack(LEASE_SESSION, packed)
 end
 
@@ -66,6 +67,3 @@ local function term_until(ends)
   local term = math.floor((math.min(ends, call_now + session.term) - call_now - 1) / 1.01)
   return term >= TERM_MIN and term or 0
 end
-
--- Whether another lease fits where these are noted, each of `length` bytes.
-local function has_room_for_lease(leases, length) return #leases < LEASES_MAX * length end
