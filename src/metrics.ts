@@ -133,7 +133,7 @@ class Counts {
   failed = 0;
   workersRestarted = 0;
   /** Milliseconds that the oldest due entry of a queue had waited. */
-  readonly lateMs = { refill: new SweepMaximum(), purge: new SweepMaximum() };
+  readonly lateMs = { refill: new SweepMaximum(), purge: new SweepMaximum(), usage: new SweepMaximum() };
   readonly largestWorkspace = new SweepMaximum();
   /** When the last sweep ended, or sweeping started; undefined in a process that does not sweep. */
   sweptAt: number | undefined;
@@ -216,8 +216,7 @@ export class Metrics {
   /** The sweeper has processed all workspaces without an error. */
   swept() {
     const { lateMs, largestWorkspace } = this.#counts;
-    lateMs.refill.completeSweep();
-    lateMs.purge.completeSweep();
+    for (const late of Object.values(lateMs)) late.completeSweep();
     // Not every sweep counts records.
     if (largestWorkspace.current > 0) largestWorkspace.completeSweep();
     this.#counts.sweptAt = performance.now();
@@ -351,7 +350,7 @@ function sweeperFamilies({ sweptAt, lateMs, largestWorkspace }: Counts): Family[
     family(
       'gauge',
       'sweeper_lag_seconds',
-      'Time that the oldest due refill or purge had waited when the sweeper processed it.',
+      'Time that the oldest due refill, purge or roll-up of usage had waited when the sweeper processed it.',
       lag,
       'max',
     ),

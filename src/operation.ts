@@ -16,8 +16,8 @@ type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
  */
 export type Scope = string | undefined | { readonly [R in Resource]?: string };
 
-/** The ids that determine the order of a list: their prefix, or `stream` for the events of a stream. */
-export type ListedIds = 'api' | 'key' | 'id' | 'perm' | 'role' | 'rlns' | 'rlor' | 'root' | 'stream';
+/** The ids that determine the order of a list: their prefix, `stream` for the events of a stream, `row` for rows of counts. */
+export type ListedIds = 'api' | 'key' | 'id' | 'perm' | 'role' | 'rlns' | 'rlor' | 'root' | 'stream' | 'row';
 
 export interface Context {
   store: Store;

@@ -1,9 +1,11 @@
-// The background task that refills unused keys and purges deleted records. It works in bounded steps, so that requests run
-// between them. Any number of servers may run it at once.
+// The background task that refills unused keys, purges deleted records and rolls up usage. It works in bounded steps, so that
+// requests run between them. Any number of servers may run it at once.
 
 import type { Logger } from 'pino';
 import type { Store } from './store/store.ts';
 
+/** How long a sweep rolls up usage of one workspace. The rest waits for the next sweep, as refills of others are due sooner. */
+const rollUpMs = 1000;
 /** How often records are counted for metrics. */
 const countEveryMs = 60_000;
 
@@ -49,10 +51,13 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
   /** Returns the first failure. It affects neither the other steps nor other workspaces. */
   async function sweepWorkspace(workspaceId: string, isCounting: boolean): Promise<Failure | undefined> {
     let failure: Failure | undefined;
-    const steps = [store.sweep.refill, store.sweep.purge, ...(isCounting ? [store.sweep.count] : [])];
-    for (const step of steps) {
+    const { refill, purge, rollUp, count } = store.sweep;
+    for (const step of [refill, purge, rollUp, ...(isCounting ? [count] : [])]) {
+      const until = step === rollUp ? performance.now() + rollUpMs : Number.POSITIVE_INFINITY;
       try {
-        while (!stopped && (await step(workspaceId)) === true) await new Promise((resolve) => setImmediate(resolve));
+        while (!stopped && (await step(workspaceId)) === true && performance.now() < until) {
+          await new Promise((resolve) => setImmediate(resolve));
+        }
       } catch (error) {
         failure ??= { workspaceId, error };
       }

@@ -31,6 +31,7 @@ test('an empty environment gives the defaults', () => {
     usageRetentionDays: 90,
     tagsMax: 1000,
     tagBytesMax: 67_108_864,
+    usageHourlyDays: 7,
     identifiersMax: 100_000,
     recordsMax: 10_000_000,
     firstRootKey: 'print',

@@ -854,7 +854,8 @@ const kinds: [weight: number, kind: Kind][] = [
   [
     2,
     step('sweep', fc.constant(''), async ({ model, workspaceId }) => {
-      for (const part of [h.store.sweep.refill, h.store.sweep.purge]) while (await part(workspaceId));
+      const { refill, purge, rollUp } = h.store.sweep;
+      for (const part of [refill, purge, rollUp]) while (await part(workspaceId));
       model.sweep();
     }),
   ],

@@ -292,8 +292,10 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
 
     const after = await contents();
     const workspace = `tg:{${workspaceId}}`;
-    // Its sequence, its audit stream (of limited length) and the time of its root key's last use have changed.
-    const movesOn = (name: string) => [workspace, `${workspace}:audit`].includes(name) || name.includes(':rk:');
+    // Its sequence, its audit stream (of limited length), what is to be rolled up at the end of the day, and the time of its root
+    // key's last use have changed.
+    const movesOn = (name: string) =>
+      [workspace, `${workspace}:audit`, `${workspace}:rollup`].includes(name) || name.includes(':rk:');
     const changed = [...after].filter(([name, { value }]) => value !== before.get(name)?.value && !movesOn(name));
     expect(changed.filter(([, { expires }]) => !expires).map(([name]) => name)).toEqual([]);
     expect([...before.keys()].filter((name) => !after.has(name))).toEqual([]);
@@ -425,7 +427,7 @@ describe('the loop', () => {
   test('is stopped between two steps, with any amount of work left', async () => {
     let steps = 0;
     const endless = async () => ++steps > 0;
-    const sweep = { refill: endless, purge: endless, count: async () => 0 };
+    const sweep = { refill: endless, purge: endless, rollUp: endless, count: async () => 0 };
     const sweeper = startSweeper({ workspaces: tollgate.store.workspaces, sweep }, { intervalMs: 1, log });
     await vi.waitUntil(() => steps > 3, waiting);
     await sweeper.stop();
@@ -449,6 +451,7 @@ describe('the loop', () => {
             return false;
           },
           purge: tollgate.store.sweep.purge,
+          rollUp: tollgate.store.sweep.rollUp,
           count: tollgate.store.sweep.count,
         },
       },

@@ -33,6 +33,10 @@ for hour = 0, 23 do
     reply_names[#reply_names + 1], reply_names[#reply_names + 2] = head .. 'p', head .. 'b'
   end
 end
+if kind == 'identifier' then
+  -- Of the whole day, after it was rolled up.
+  reply_names[#reply_names + 1], reply_names[#reply_names + 2] = WHOLE_DAY .. 'p', WHOLE_DAY .. 'b'
+end
 for index, name in ipairs(reply_names) do
   fields[index] = kind == 'identifier' and name .. identifier or name
 end

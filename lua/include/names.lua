@@ -47,7 +47,12 @@ local function window_at(workspace, owner, member) return workspace .. ':w:' .. 
 local function window_list(workspace, owner) return workspace .. ':wo:' .. owner end
 local function window_leases(workspace, owner, member) return workspace .. ':wl:' .. owner .. ':' .. member end
 local function api_usage(workspace, api8, day) return workspace .. ':ua:' .. api8 .. ':' .. day end
-local function key_usage(workspace, key24, month) return workspace .. ':uk:' .. key24 .. ':' .. month end
+local function key_usage(workspace, key24) return workspace .. ':uk:' .. key24 end
+local function key_days(workspace, key24) return workspace .. ':uh:' .. key24 end
+local function used_on_day(workspace, api8, day) return workspace .. ':ux:' .. api8 .. ':' .. day end
+local function used_in_week(workspace, api8, week) return workspace .. ':uw:' .. api8 .. ':' .. week end
+local function rollup_queue(workspace) return workspace .. ':rollup' end
+local function rollup_positions(workspace) return workspace .. ':rolled' end
 local function former_keys(workspace, api8) return workspace .. ':uz:' .. api8 end
 local function former_members(workspace, external_id) return workspace .. ':ui:' .. external_id end
 local function tag_usage(workspace, api8, day) return workspace .. ':ut:' .. api8 .. ':' .. day end

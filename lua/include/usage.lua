@@ -1,18 +1,34 @@
 -- Usage counts. The counts of a key's current hour are in its state, which a verification writes anyway. The first verification of
--- a later hour (or a change that deletes the key or its identity) appends them to the key's history of the month. Totals of APIs
--- and namespaces are added up during a batch and written once.
+-- a later hour (or a change that deletes the key or its identity) appends them to the key's log. The sweeper moves the log of a day
+-- that has ended to the key's days (src/store/rollup.ts), and finds the keys in the list of the keys used on that day. Totals of
+-- APIs and namespaces are added up during a batch and written once.
 
--- @include "include/calendar"
 -- @include "include/clock"
 -- @include "include/names"
 
--- The name of the month, `202611`, of an hour (hours since 1970). Days are named by their number since 1970.
-local function month_name(hour)
-  local year, month = month_of(math.floor(hour / 24))
-  return string.format('%04d%02d', year, month + 1)
+-- Time after the end of a day until its logs are rolled up: by then most keys in use have begun another hour.
+local ROLL_UP_AFTER_MS = HOUR_MS + 600000
+
+-- Time that a record of usage by day is kept after its last write.
+local function usage_kept_ms(retention_ms) return int(retention_ms + 2 * DAY_MS) end
+
+-- Adds a key (24) to the list of the keys of its API that were used on the day of an hour. A repeated key is harmless.
+local function add_used(workspace, id24, hour, retention_ms)
+  local api8, day = string.sub(id24, 17), math.floor(hour / 24)
+  local list = used_on_day(workspace, api8, string.format('%d', day))
+  if redis.call('RPUSH', list, string.sub(id24, 1, 16)) == 1 then
+    -- Only in case that no sweeper runs: it removes the list.
+    redis.call('PEXPIRE', list, int(retention_ms + 31 * DAY_MS))
+    redis.call(
+      'ZADD',
+      rollup_queue(workspace),
+      int((day + 1) * DAY_MS + ROLL_UP_AFTER_MS),
+      string.format('k%s%d', api8, day)
+    )
+  end
 end
 
--- The entry of an hour in a key's history: USAGE_ENTRY_HEAD, each count that is not 0 (4), credits spent if any (7), the externalId
+-- The entry of an hour in a key's log: USAGE_ENTRY_HEAD, each count that is not 0 (4), credits spent if any (7), the externalId
 -- at that time (its length in 1, then itself). '' if nothing was counted. Also returns the hour.
 local function usage_entry(external_id, usage)
   local counted = { struct.unpack(USAGE, usage) }
@@ -31,13 +47,18 @@ local function usage_entry(external_id, usage)
   return struct.pack(USAGE_ENTRY_HEAD, hour, bits) .. counts .. struct.pack('>Bc0', #external_id, external_id), hour
 end
 
--- Appends an hour to the history of a key, if anything was counted in it.
-local function flush_usage(workspace, id24, external_id, usage, retention_ms)
+-- Appends an hour to the log of a key, if anything was counted in it. `next_hour` (or nil) is the hour in which the key is used
+-- now: if another day began, the key is added to the keys used on it.
+local function flush_usage(workspace, id24, external_id, usage, retention_ms, next_hour)
   local entry, hour = usage_entry(external_id, usage)
-  if entry == '' then return end
-  local history = key_usage(workspace, id24, month_name(hour))
-  redis.call('APPEND', history, entry)
-  redis.call('PEXPIRE', history, int(retention_ms + 31 * DAY_MS))
+  if entry ~= '' then
+    local log = key_usage(workspace, id24)
+    redis.call('APPEND', log, entry)
+    redis.call('PEXPIRE', log, usage_kept_ms(retention_ms))
+  end
+  if next_hour and math.floor(next_hour / 24) ~= math.floor(hour / 24) then
+    add_used(workspace, id24, next_hour, retention_ms)
+  end
 end
 
 -- Adds a deleted key (24 characters) or identity (id, 16) to a list, so that its usage can still be read. The list expires with the

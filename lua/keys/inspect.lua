@@ -3,29 +3,26 @@
 -- applied. A record that cannot be decoded is returned as hex, with the first field that does not fit.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  key, API and identity records, window counters and their lists, usage histories, the purge queue, former keys
+-- derives  key, API and identity records, window counters and their lists, logs and days of keys, the purge queue, former keys
 -- ARGV[1]  key_id     '' to read by digest
 -- ARGV[2]  digest     SHA-256 of the key string, or ''
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'unknown'} | {'deleted', named {keyId, hour, purge}}
---          | {'found', InspectionReply (src/store/inspection.ts), {month, bytes, its usage history…}}
+--          | {'found', InspectionReply (src/store/inspection.ts), {bytes of its log, the log, bytes of its days, the days}}
 
--- @include "include/calendar"
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/names"
 -- @include "include/state"
--- @include "include/usage"
 -- @include "include/window"
 
 local workspace, key_id, digest, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 
 -- Limits of what is read, so that the script takes a few milliseconds at most.
 local COUNTERS_READ_MAX = 100
-local MONTHS = 3
-local MONTH_BYTES_MAX = 512 * 1024
+local HISTORY_BYTES_MAX = 512 * 1024
 local HEX_BYTES_MAX = 64 * 1024
 
 local function fault_reply(bytes, field, position)
@@ -147,16 +144,12 @@ local function state_reply(state)
   return named(reply)
 end
 
--- {month, bytes, history, …}, this month first. A history that is too long is returned as ''.
-local function histories_of(key24)
-  local replies, hour = {}, math.floor(now / HOUR_MS)
-  for _ = 1, MONTHS do
-    local month = month_name(hour)
-    local name = key_usage(workspace, key24, month)
-    local bytes, at = redis.call('STRLEN', name), #replies
-    replies[at + 1], replies[at + 2] = month, bytes
-    replies[at + 3] = bytes <= MONTH_BYTES_MAX and redis.call('GET', name) or ''
-    hour = 24 * (days_to_month(month_of(math.floor(hour / 24))) - 1)
+-- The log and the days, each after its length; '' for one that is too long.
+local function history_of(key24)
+  local replies = {}
+  for index, name in ipairs({ key_usage(workspace, key24), key_days(workspace, key24) }) do
+    local bytes = redis.call('STRLEN', name)
+    replies[2 * index - 1], replies[2 * index] = bytes, bytes <= HISTORY_BYTES_MAX and redis.call('GET', name) or ''
   end
   return replies
 end
@@ -200,4 +193,4 @@ if key24 == '' then return { 'found', named(reply), {} } end
 local api = redis.call('HMGET', api_record(workspace, string.sub(key24, 17)), 'id', 'name')
 reply.keyId, reply.apiId, reply.apiName = 'key_' .. key24, api[1], api[2]
 reply.counters, reply.counterCount = counters_reply(key24)
-return { 'found', named(reply), histories_of(key24) }
+return { 'found', named(reply), history_of(key24) }

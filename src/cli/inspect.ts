@@ -5,9 +5,9 @@ import { checksum, digestOf } from '../domain/keyString.ts';
 import type {
   Fault,
   InspectedCounters,
+  InspectedHistory,
   InspectedIdentity,
   InspectedLimit,
-  InspectedMonth,
   InspectedState,
   InspectedUsage,
   InspectedWindow,
@@ -19,8 +19,9 @@ import type { Terminal } from './terminal.ts';
 import { requireWorkspace } from './workspaces.ts';
 
 const keyLengthMax = 512;
-/** Hours of each month that are printed; JSON has all. */
+/** Hours of the log and days that are printed; JSON has all. */
 const hoursPrinted = 24;
+const daysPrinted = 31;
 
 const keyIdPattern = /^key_[1-9A-HJ-NP-Za-km-z]{24}$/;
 const rootKeyPattern = /^root_\w{16}_/;
@@ -82,7 +83,7 @@ function faultsOf({ fault, state, identity, counters, history }: Inspection): Fa
   const limits = [...(state?.limits ?? []), ...(identity?.limits ?? [])];
   const all = [...limits, ...counters.counters, ...(identity?.counters.counters ?? [])];
   const windows = all.map(({ window }) => window.fault);
-  return [fault, identity?.fault, ...windows, ...history.map((month) => month.fault)].filter(
+  return [fault, identity?.fault, ...windows, history.log.fault, history.days.fault].filter(
     (each) => each !== undefined,
   );
 }
@@ -118,7 +119,7 @@ function linesOf(inspection: Inspection, workspace: string): string[] {
       'Other fields of the record',
       Object.entries(fields).map(([name, value]) => row(name, value)),
     ),
-    ...section('Usage history', history.flatMap(monthLines)),
+    ...section('Usage history', historyLines(history)),
   ];
 }
 
@@ -200,15 +201,33 @@ function counterLines({ count: listed, counters }: InspectedCounters): string[] 
   ];
 }
 
-function monthLines({ month, bytes, hours, fault }: InspectedMonth): string[] {
-  if (bytes === 0) return [`  ${month}  nothing`];
-  const printed = hours.slice(-hoursPrinted);
-  const omitted = hours.length - printed.length;
-  const unread = hours.length === 0 && !fault ? ', too large to be read' : '';
+function historyLines({ log, days }: InspectedHistory): string[] {
+  const lastHours = log.hours.slice(-hoursPrinted).map((hour) => usageText(hour) + ofIdentity(hour));
+  const lastDays = days.days.slice(-daysPrinted).map((day) => {
+    const kept = day.hours ? `, ${count(day.hours.length, 'hour')} kept` : '';
+    return `${usageText({ ...day, hour: day.day })}${kept}${ofIdentity(day)}`;
+  });
   return [
-    `  ${month}  ${count(hours.length, 'hour')}, ${count(bytes, 'byte')}${unread}`,
-    ...(omitted > 0 ? [`    ${count(omitted, 'earlier hour')} omitted: --json prints all`] : []),
-    ...printed.map((hour) => `    ${usageText(hour)}${hour.externalId && `  externalId ${hour.externalId}`}`),
+    ...recordLines('log', 'hour', { ...log, all: log.hours.length, last: lastHours }),
+    ...recordLines('days', 'day', { ...days, all: days.days.length, last: lastDays }),
+  ];
+}
+
+const ofIdentity = ({ externalId }: { externalId: string }) => externalId && `  externalId ${externalId}`;
+
+function recordLines(
+  name: string,
+  of: 'hour' | 'day',
+  { bytes, all, last, fault }: { bytes: number; all: number; last: string[]; fault: Fault | undefined },
+): string[] {
+  const title = `  ${name.padEnd(4)}  `;
+  if (bytes === 0) return [`${title}nothing`];
+  const unread = all === 0 && !fault ? ', too large to be read' : '';
+  const omitted = all - last.length;
+  return [
+    `${title}${count(all, of)}, ${count(bytes, 'byte')}${unread}`,
+    ...(omitted > 0 ? [`    ${count(omitted, `earlier ${of}`)} omitted: --json prints all`] : []),
+    ...last.map((line) => `    ${line}`),
     ...(fault ? indented(indented(faultLines(fault))) : []),
   ];
 }

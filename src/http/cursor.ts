@@ -18,6 +18,8 @@ const idForms: Record<ListedIds, RegExp> = {
   root: idOf('root'),
   // Milliseconds and a number, as in stream ids of Redis, which rejects 0-0 and numbers of more than 64 bits.
   stream: /^[1-9]\d{0,14}-(?:0|[1-9]\d{0,14})$/,
+  // The period in hours, then the place of a row: value, time and group (analytics/buckets.ts).
+  row: /^\d{1,7}-\d{1,7}_\d{1,16}_\d{1,13}_[0-9a-f]{64}$/,
 };
 
 export const cursorAfter = (list: string, id: string): string => Buffer.from(`${list} ${id}`).toString('base64url');

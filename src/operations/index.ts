@@ -1,6 +1,7 @@
 // All operations. To add one, write its file and add it here.
 
 import { getRatelimits } from './analytics/getRatelimits.ts';
+import { getTop } from './analytics/getTop.ts';
 import { getVerifications } from './analytics/getVerifications.ts';
 import { createApi } from './apis/createApi.ts';
 import { deleteApi } from './apis/deleteApi.ts';
@@ -98,6 +99,7 @@ export const operations = [
   deleteRole,
   setRolePermissions,
   getVerifications,
+  getTop,
   getRatelimits,
   createRootKey,
   listRootKeys,

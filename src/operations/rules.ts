@@ -64,6 +64,7 @@ export function metaText(
   return text === '{}' ? undefined : text;
 }
 
+export const lacks = (grant: string) => new ApiError('insufficient_permissions', `The root key lacks ${grant}.`);
 export const keyNotFound = () => new ApiError('key_not_found', 'There is no such key.');
 export const apiNotFound = () => new ApiError('api_not_found', 'There is no such API.');
 export const roleNotFound = (name: string) =>

@@ -1,11 +1,13 @@
-// Reads usage counts (lua/include/usage.lua writes them). Counts are stored by hour; a query reads only the records that can
-// contain its result: the totals of APIs, the histories of keys, or the counts by tag. A query sends many short commands, at
-// most `readsMax`. It passes counts on as they arrive, because a workspace may have millions, and only sums are kept in memory.
+// Reads usage counts (lua/include/usage.lua writes them). A query reads only the records that can contain its result: the totals
+// of APIs, the usage of the keys that were used in the period, or the counts by tag. A query sends many short commands, at most
+// `readsMax`. It passes counts on as they arrive, because a workspace may have millions, and only sums are kept in memory.
 
+import { dayMs } from '../domain/time.ts';
 import { membersStep, readAll } from './analytics/commands.ts';
 import { countByKey } from './analytics/histories.ts';
 import {
   clampPeriod,
+  keptPeriod,
   type NamespaceCount,
   type Period,
   readsMax,
@@ -15,23 +17,23 @@ import {
   type Visit,
 } from './analytics/query.ts';
 import { countByTag } from './analytics/tags.ts';
-import { countByApi, countByNamespace } from './analytics/totals.ts';
+import { countByApi, countByIdentifier, countByNamespace } from './analytics/totals.ts';
 import type { StoreContext } from './context.ts';
 import { apiKey, apisKey, workspaceKey } from './keyspace.ts';
 import { orStoreError } from './redis.ts';
 
 export function openAnalytics(context: StoreContext) {
-  const { currentMs, usageRetentionMs } = context;
-  const clamped = async (period: Period) => clampPeriod(period, await currentMs(), usageRetentionMs);
+  const { currentMs, usageRetentionMs, usageHourlyDays } = context;
 
   return {
-    /** Visits counts of verifications. */
-    async verifications(workspaceId: string, query: UsageQuery, visit: Visit<UsageCount>): Promise<void> {
-      const period = await clamped(query);
+    /** Visits counts of verifications. Returns the period that was counted. */
+    async verifications(workspaceId: string, query: UsageQuery, visit: Visit<UsageCount>): Promise<Period> {
+      const nowMs = await currentMs();
+      const clampedPeriod = clampPeriod(query, nowMs, usageRetentionMs);
+      const period = keptPeriod(clampedPeriod, nowMs, usageHourlyDays);
       const apiIds = await existingApis(context, workspaceId, query.apiIds);
       const { by, keyId, externalId, tag } = query;
       const visitMatching = (count: UsageCount) => {
-        if (count.hour < period.fromHour || count.hour >= period.toHour) return;
         if (keyId !== undefined && count.keyId !== keyId) return;
         if (externalId !== undefined && count.externalId !== externalId) return;
         if (tag !== undefined && count.tag !== tag) return;
@@ -39,24 +41,51 @@ export function openAnalytics(context: StoreContext) {
       };
       if (by.tag || tag !== undefined) await countByTag(context, workspaceId, apiIds, period, visitMatching);
       else if (by.key || by.externalId || keyId !== undefined || externalId !== undefined) {
-        await countByKey(context, workspaceId, apiIds, query, period, visitMatching);
-      } else await countByApi(context, workspaceId, apiIds, period, visitMatching);
+        const today = Math.floor(nowMs / dayMs);
+        await countByKey(context, workspaceId, apiIds, query, { period, today }, visitMatching);
+      } else {
+        // Kept by hour.
+        await countByApi(context, workspaceId, apiIds, clampedPeriod, visitMatching);
+        return query;
+      }
+      return counted(query, period);
     },
 
-    /** Visits counts of limit checks, of all identifiers or of one; `namespaceIds` true is all namespaces. */
+    /**
+     * Visits counts of limit checks, of all identifiers together, of one, or of each; `namespaceIds` true is all namespaces.
+     * Returns the period that was counted.
+     */
     async ratelimits(
       workspaceId: string,
-      query: Period & { namespaceIds: true | readonly string[]; identifier?: string | undefined },
+      query: Period & {
+        namespaceIds: true | readonly string[];
+        identifier?: string | undefined;
+        byIdentifier?: boolean;
+      },
       visit: Visit<NamespaceCount>,
-    ): Promise<void> {
-      const period = await clamped(query);
-      const { namespaceIds, identifier } = query;
-      await countByNamespace(context, workspaceId, namespaceIds, identifier, period, (count) => {
-        if (count.hour >= period.fromHour && count.hour < period.toHour) visit(count);
-      });
+    ): Promise<Period> {
+      const nowMs = await currentMs();
+      const clampedPeriod = clampPeriod(query, nowMs, usageRetentionMs);
+      const period = keptPeriod(clampedPeriod, nowMs, usageHourlyDays);
+      const { namespaceIds, identifier, byIdentifier } = query;
+      if (byIdentifier) await countByIdentifier(context, workspaceId, namespaceIds, period, visit);
+      else if (identifier !== undefined) {
+        await countByNamespace(context, workspaceId, namespaceIds, identifier, period, visit);
+      } else {
+        // Kept by hour.
+        await countByNamespace(context, workspaceId, namespaceIds, undefined, { ...period, ...clampedPeriod }, visit);
+        return query;
+      }
+      return counted(query, period);
     },
   };
 }
+
+/** The period that was asked for, with the days that were counted whole. */
+const counted = (asked: Period, { fromHour, toHour }: Period): Period => ({
+  fromHour: Math.min(asked.fromHour, fromHour),
+  toHour: Math.max(asked.toHour, toHour),
+});
 
 /** The wanted APIs that exist. `true` means all APIs. */
 async function existingApis(

@@ -18,5 +18,7 @@ export interface StoreContext {
   actorText(actor: Actor): string;
   keyRetentionMs: number;
   usageRetentionMs: number;
+  /** Days before today of which the counts of keys, tags and identifiers are kept by hour. */
+  usageHourlyDays: number;
   observe?: StoreObserver | undefined;
 }

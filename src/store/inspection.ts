@@ -1,8 +1,8 @@
 // Reads the reply of lua/keys/inspect.lua, for `tollgate inspect`. Times are in Unix milliseconds, durations in milliseconds.
 
-import { hourMs } from '../domain/time.ts';
+import { dayMs, hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
-import { readHistory } from './analytics/histories.ts';
+import { readDays, readLog } from './analytics/days.ts';
 import { keyFixed, keyFlags, keyRecordFields, never } from './layout.ts';
 import { fromNamed, type Reply } from './records.ts';
 
@@ -97,13 +97,19 @@ export interface InspectedIdentity {
   fault: Fault | undefined;
 }
 
-export interface InspectedMonth {
-  /** `202611`. */
-  month: string;
-  bytes: number;
-  /** Empty when the history has more than 512 KB. */
-  hours: (InspectedUsage & { externalId: string })[];
-  fault: Fault | undefined;
+export interface InspectedHistory {
+  /** The hours that ended since the last roll-up. Empty when they have more than 512 KB. */
+  log: { bytes: number; hours: (InspectedUsage & { externalId: string })[]; fault: Fault | undefined };
+  /** The days before. Empty when they have more than 512 KB, or cannot be decoded. */
+  days: { bytes: number; days: InspectedDay[]; fault: Fault | undefined };
+}
+
+interface InspectedDay extends Omit<InspectedUsage, 'hour'> {
+  /** The begin of the day. */
+  day: number;
+  externalId: string;
+  /** Undefined if only the sums are kept. */
+  hours: InspectedUsage[] | undefined;
 }
 
 export interface Inspection {
@@ -120,8 +126,7 @@ export interface Inspection {
   /** Fields of the record besides the state, as they are stored. */
   fields: Partial<Record<keyof typeof keyRecordFields, string>>;
   counters: InspectedCounters;
-  /** The last three months, the newest first. */
-  history: InspectedMonth[];
+  history: InspectedHistory;
 }
 
 export type Inspected =
@@ -207,7 +212,7 @@ interface InspectionReply extends CountersReply {
   identity?: Reply;
 }
 
-export function readInspection(outcome: string, reply: unknown, histories: (Buffer | number | null)[]): Inspected {
+export function readInspection(outcome: string, reply: unknown, history: (Buffer | number)[]): Inspected {
   if (outcome === 'unknown') return { outcome };
   if (outcome === 'deleted') {
     const { keyId, hour, purge } = fromNamed<{ keyId: string; hour?: string; purge?: string }>(reply);
@@ -230,7 +235,7 @@ export function readInspection(outcome: string, reply: unknown, histories: (Buff
     identity: found.identity === undefined ? undefined : readIdentity(found.identity, found.now),
     fields: readFields(found.fields),
     counters: readCounters(found, found.now),
-    history: readMonths(histories),
+    history: readHistory(history),
   };
   return { outcome: 'found', inspection };
 }
@@ -329,29 +334,42 @@ function readIdentity(reply: Reply, now: number): InspectedIdentity {
   };
 }
 
-/** Reads {month, bytes, history, …}. */
-function readMonths(histories: (Buffer | number | null)[]): InspectedMonth[] {
-  const months: InspectedMonth[] = [];
-  for (let at = 0; at < histories.length; at += 3) {
-    const [month, bytes, history] = histories.slice(at, at + 3) as [Buffer, number, Buffer | null];
-    months.push({ month: month.toString(), bytes, ...readHours(history ?? Buffer.alloc(0)) });
-  }
-  return months;
+/** Reads {bytes, log, bytes, days}, or nothing for a key without an id. */
+function readHistory([logBytes = 0, log, daysBytes = 0, days]: (Buffer | number)[]): InspectedHistory {
+  const none = Buffer.alloc(0);
+  return {
+    log: { bytes: logBytes as number, ...readHours((log as Buffer | undefined) ?? none) },
+    days: { bytes: daysBytes as number, ...readStoredDays((days as Buffer | undefined) ?? none) },
+  };
 }
 
-function readHours(history: Buffer): Pick<InspectedMonth, 'hours' | 'fault'> {
-  const hours: InspectedMonth['hours'] = [];
+function readHours(log: Buffer): Pick<InspectedHistory['log'], 'hours' | 'fault'> {
+  const hours: InspectedHistory['log']['hours'] = [];
   let offset = 0;
   try {
-    for (const { hour, counted, spent, externalId, end } of readHistory(history)) {
-      if (!(end <= history.length)) throw new RangeError('The last hour is incomplete.');
+    for (const { hour, counted, spent, externalId, end } of readLog(log)) {
+      if (!(end <= log.length)) throw new RangeError('The last hour is incomplete.');
       hours.push({ ...usageOf(hour, counted, spent), externalId });
       offset = end;
     }
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    const fault = { field: `hours[${hours.length}]`, offset, bytes: history.length, hex: history.toString('hex') };
-    return { hours, fault };
+    return { hours, fault: { field: `hours[${hours.length}]`, offset, bytes: log.length, hex: log.toString('hex') } };
   }
   return { hours, fault: undefined };
+}
+
+function readStoredDays(stored: Buffer): Pick<InspectedHistory['days'], 'days' | 'fault'> {
+  try {
+    const days = readDays(stored).days.map(({ day, externalId, sums, hours }) => {
+      const { hour: _hour, ...of } = usageOf(24 * day, sums.slice(0, -1), sums.at(-1)!);
+      const ofHours =
+        hours && [...hours].map(([at, counts]) => usageOf(24 * day + at, counts.slice(0, -1), counts.at(-1)!));
+      return { day: day * dayMs, ...of, externalId, hours: ofHours };
+    });
+    return { days, fault: undefined };
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return { days: [], fault: { field: 'days', offset: 0, bytes: stored.length, hex: stored.toString('hex') } };
+  }
 }

@@ -118,12 +118,12 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
     async inspect(workspaceId: string, key: { keyId: string } | { digest: Buffer }): Promise<Inspected> {
       const args = 'keyId' in key ? [key.keyId, '', now()] : ['', key.digest, now()];
       // A usage history is bytes, which only a packed reply carries as they are.
-      const [outcome, reply, histories] = (await scripts.runPacked('keys/inspect', workspaceId, args)) as [
+      const [outcome, reply, history] = (await scripts.runPacked('keys/inspect', workspaceId, args)) as [
         Buffer,
         unknown,
-        (Buffer | number | null)[],
+        (Buffer | number)[],
       ];
-      return readInspection(outcome.toString(), asText(reply), histories);
+      return readInspection(outcome.toString(), asText(reply), history);
     },
 
     /**

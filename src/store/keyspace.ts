@@ -33,10 +33,15 @@ export const apiKey = (workspace: string, apiId: string): string => `${workspace
 export const keysKey = (workspace: string, apiId: string): string => `${workspace}:keys:${apiId.slice(-8)}`;
 export const permissionSlugsKey = (workspace: string): string => `${workspace}:ps`;
 export const namespaceNamesKey = (workspace: string): string => `${workspace}:nsid`;
-export const formerKeysKey = (workspace: string, apiId: string): string => `${workspace}:uz:${apiId.slice(-8)}`;
+export const usedKeysKey = (workspace: string, api8: string, kind: 'day' | 'week', number: number): string =>
+  `${workspace}:${kind === 'day' ? 'ux' : 'uw'}:${api8}:${number}`;
+export const rollupQueueKey = (workspace: string): string => `${workspace}:rollup`;
 export const formerMembersKey = (workspace: string, externalId: string): string => `${workspace}:ui:${externalId}`;
 export const tagUsageKey = (workspace: string, apiId: string, day: string): string =>
   `${workspace}:ut:${apiId.slice(-8)}:${day}`;
+
+export const identifierUsageKey = (workspace: string, id16: string, day: string): string =>
+  `${workspace}:ud:${id16}:${day}`;
 
 export interface KeyspaceEntry {
   /** What follows `tg:{ws_…}`. `<api8>` is the last eight characters of an API's id, `<id16>` an id without prefix. */
@@ -160,11 +165,36 @@ export const keyspace: readonly KeyspaceEntry[] = [
     expires: 'after the usage retention',
   },
   {
-    name: ':uk:<key24>:<month>',
+    name: ':uk:<key24>',
     type: 'string',
-    holds: 'usage of a key by hour (lua/include/usage.lua); the current hour is in its state',
+    holds:
+      'the log of a key: its usage by hour (lua/include/usage.lua) since the sweeper rolled it up; the current hour is in its state',
     expires: 'after the usage retention',
   },
+  {
+    name: ':uh:<key24>',
+    type: 'string',
+    holds: 'the days of a key: its usage by day, and by hour of the last days (src/store/analytics/days.ts)',
+    expires: 'after the usage retention',
+  },
+  {
+    name: ':ux:<api8>:<day>',
+    type: 'list',
+    holds: 'keys of an API (the first 16 of the id) that were used on this day; a key may be repeated',
+    expires: 'a month after the usage retention; the sweeper removes it earlier',
+  },
+  {
+    name: ':uw:<api8>:<week>',
+    type: 'list',
+    holds: 'the same of a week, without the days that the sweeper has not rolled up',
+    expires: 'a month after the usage retention',
+  },
+  {
+    name: ':rollup',
+    type: 'zset',
+    holds: 'what the sweeper has to roll up, by the time at which it may: `k`, api8 and day of a list of used keys',
+  },
+  { name: ':rolled', type: 'hash', holds: 'members of :rollup to the number of keys that were rolled up' },
   {
     name: ':uz:<api8>',
     type: 'zset',

@@ -63,7 +63,7 @@ import {
 } from './struct.ts';
 
 /** The version of all data in Redis. Data of another version is refused at the start, see dataVersion.ts. */
-export const dataVersion = 2;
+export const dataVersion = 3;
 
 /** `expires` of a key without expiry. 0 is a time, in the past. */
 export const never = 2 ** 48 - 1;
@@ -213,13 +213,39 @@ const keyTail = struct({
 const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
 
 /**
- * An hour in the history of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted, `usageSpent` if credits
+ * An hour in the log of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted, `usageSpent` if credits
  * were spent, `usageEntryEnd`. `bits` has a bit for each outcome, from the lowest, and the next one for credits.
  */
 export const usageEntryHead = struct({ hour: uint(4), bits: uint(1) });
 export const usageSpent = uint(7);
 /** The externalId at that time, or ''. */
 export const usageEntryEnd = struct({ externalId: text(1) });
+
+/** The beginning of the days of a key (analytics/days.ts). */
+export const keyDaysHead = struct({
+  /** Counts the rewrites, so that of two sweepers that roll up the same log one changes nothing. */
+  rewrites: uint(2),
+  /** The last week whose list of used keys has the key. */
+  week: uint(2),
+});
+/**
+ * A day of a key and an externalId. A sum for each outcome that was counted, from the lowest, and one of the credits if any were
+ * spent: `bits` as in an hour of the log. If the hours are kept, each follows: hour of the day (1), its own bits (1), its counts.
+ */
+export const keyDay = struct({
+  /** Days since 1970. */
+  day: uint(2),
+  /** Bytes that follow. */
+  bytes: uint(2),
+  bits: uint(1),
+  /** Bytes of each sum. */
+  sumBytes: uint(1),
+  /** Bytes of each count of an hour; 0 if the hours are not kept. */
+  countBytes: uint(1),
+  externalId: text(1),
+});
+/** Days of a week, a period whose used keys are in one list. Week 0 begins in 1970. */
+export const weekDays = 7;
 
 /** The name of a count by tag, in the hash of an API and day. Credits spent have a field with `s` before this name. */
 export const tagField = struct({
@@ -230,6 +256,9 @@ export const tagField = struct({
   externalId: text(1),
   tag: rest,
 });
+
+/** In the place of the hour of the day, in the name of a count by tag or identifier: the count is of the whole day. */
+export const wholeDay = '--';
 
 /** An override of a namespace. */
 const override = struct({ id16: bytes(16), limit: uint(7), duration: uint(7), created: uint(6) });
@@ -435,6 +464,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   WINDOW_BYTES: { of: windowBytes },
   IDENTITY_HEAD: { of: identityHead },
   USAGE_ENTRY_HEAD: { of: usageEntryHead },
+  KEY_DAYS_HEAD: { of: keyDaysHead },
   VERSION: { of: version },
   OVERRIDE: { of: override },
   ITEM_HEAD: { of: itemHead },
@@ -517,6 +547,7 @@ function literalsOf(): Map<string, string> {
     REFUSAL_REASONS: luaTable(refusals.map((reason, index) => [reason, refusedFrom + index])),
     LIMIT_PASSED: limitPassed,
     LIMIT_BLOCKED: limitBlocked,
+    WHOLE_DAY: `'${wholeDay}'`,
     LEASE_DONE: leaseDone,
     // Limit of the leases that a record notes.
     LEASES_MAX: 32,

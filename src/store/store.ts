@@ -36,6 +36,8 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
   /** How long the record of a deleted key is kept. */
   keyRetentionMs: number;
   usageRetentionMs: number;
+  /** Days before today of which usage is kept by hour; earlier days have sums only. */
+  usageHourlyDays: number;
   auditEventsMax: number;
   /** Limit of the tags that an API counts. */
   tagsMax: number;
@@ -138,7 +140,7 @@ function contextOf(
   redis: RedisClient,
   scripts: Scripts,
   durable: Durable | undefined,
-  { nowMs, auditEventsMax, recordsMax, keyRetentionMs, usageRetentionMs, observe }: StoreOptions,
+  { nowMs, auditEventsMax, recordsMax, keyRetentionMs, usageRetentionMs, usageHourlyDays, observe }: StoreOptions,
 ): StoreContext {
   const now = () => nowMs?.() ?? '';
   return {
@@ -156,6 +158,7 @@ function contextOf(
     actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax, recordsMax: actor === cliActor ? 0 : recordsMax }),
     keyRetentionMs,
     usageRetentionMs,
+    usageHourlyDays,
     observe,
   };
 }

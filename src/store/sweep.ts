@@ -1,11 +1,13 @@
 // Typed functions for the scripts of lua/sweep/. Each call is a short step; several servers may run steps at the same time.
 
 import type { StoreContext } from './context.ts';
+import { openRollUp } from './rollup.ts';
 
 /** Limit of the keys in a step: a few milliseconds of Redis's time. */
 const stepMax = 200;
 
-export function openSweep({ scripts, now, observe }: StoreContext) {
+export function openSweep(context: StoreContext) {
+  const { scripts, now, observe } = context;
   /** Returns whether there may be more to do. */
   const step =
     (name: string, queue: 'refill' | 'purge') =>
@@ -20,5 +22,10 @@ export function openSweep({ scripts, now, observe }: StoreContext) {
     observe?.records(records);
     return records;
   }
-  return { count, refill: step('sweep/refill', 'refill'), purge: step('sweep/purge', 'purge') };
+  return {
+    count,
+    refill: step('sweep/refill', 'refill'),
+    purge: step('sweep/purge', 'purge'),
+    rollUp: openRollUp(context),
+  };
 }

@@ -125,9 +125,8 @@ test('a limited key that was used is printed field by field', async () => {
       '  meta        {"a":1}',
       '',
       'Usage history',
-      '  <n>  nothing',
-      '  <n>  nothing',
-      '  <n>  nothing',
+      '  log   nothing',
+      '  days  nothing',
     ]),
   );
 });
@@ -221,7 +220,7 @@ test('of a deleted API', async () => {
   });
 });
 
-test('of a long history the last hours of each month', async () => {
+test('of a long log the last hours', async () => {
   const { keyId } = await createKey();
   const hour = Math.floor(Date.UTC(new Date().getUTCFullYear(), new Date().getUTCMonth(), 1) / 3_600_000) - 1;
   const entries = Array.from({ length: 30 }, (_, index) => {
@@ -231,15 +230,14 @@ test('of a long history the last hours of each month', async () => {
     entry.writeUInt32BE(index + 1, 5);
     return entry;
   });
-  const month = new Date(hour * 3_600_000).toISOString().slice(0, 7).replace('-', '');
-  await redis.set(`${workspaceKey(app.workspaceId)}:uk:${keyId.slice(4)}:${month}`, Buffer.concat(entries));
+  await redis.set(`${workspaceKey(app.workspaceId)}:uk:${keyId.slice(4)}`, Buffer.concat(entries));
   const { out } = await run(keyId);
   const lines = out.split('\n');
-  const at = lines.indexOf(`  ${month}  30 hours, 300 bytes`);
+  const at = lines.indexOf('  log   30 hours, 300 bytes');
   expect(lines[at + 1]).toBe('    6 earlier hours omitted: --json prints all');
   expect(lines[at + 2]).toMatch(new RegExp(`^    ${time}  7 VALID; 0 credits spent$`));
   expect(lines[at + 25]).toMatch(new RegExp(`^    ${time}  30 VALID; 0 credits spent$`));
-  expect((await json(keyId)).history[1].hours).toHaveLength(30);
+  expect((await json(keyId)).history.log.hours).toHaveLength(30);
 });
 
 test('a record that cannot be decoded is printed as hex with the field, and the exit code is 1', async () => {

@@ -2,7 +2,7 @@
 // must still serve other workspaces.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { keyRecordsOf } from '../support/usage.ts';
+import { addUsedKeys, keyLogOf } from '../support/usage.ts';
 import { report } from './report.ts';
 import { atRate, percentile, type Rig, startRig } from './rig.ts';
 
@@ -30,9 +30,11 @@ beforeAll(async () => {
   const hours = Array.from({ length: 24 * days }, (_, back) => nowHour - 24 * days + back);
   for (const keyId of keyIds) {
     const writing = rig.admin.pipeline();
-    for (const { name, history } of keyRecordsOf(workspace!, keyId, hours)) writing.set(name, history);
+    const { name, log } = keyLogOf(workspace!, keyId, hours);
+    writing.set(name, log);
     await writing.exec();
   }
+  await addUsedKeys(rig.admin, workspace!, keyIds, hours);
   otherRootKey = await rig.createWorkspace();
   const { apiId: otherApiId } = await rig.ok('apis.createApi', { name: 'other' }, otherRootKey);
   ({ key: otherKey } = await rig.ok('keys.createKey', { apiId: otherApiId }, otherRootKey));

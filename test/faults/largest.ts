@@ -220,6 +220,12 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
     'by key and identity': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome'] }),
     'by tag': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome', 'tag'] }),
   },
+  'analytics.getTop': {
+    keys: ({ apiId }) => ({ of: 'keys', apiId, limit: 100 }),
+    identities: () => ({ of: 'identities', limit: 100 }),
+    tags: ({ apiId }) => ({ of: 'tags', apiId, limit: 100 }),
+    identifiers: () => ({ of: 'identifiers', limit: 100 }),
+  },
   'analytics.getRatelimits': { '100 namespaces': () => ({}) },
   'audit.listEvents': { '100 events': () => ({ limit: listed }) },
   'rootKeys.createRootKey': { '1000 grants': ({ grants }) => ({ name: 'r'.repeat(255), permissions: grants }) },

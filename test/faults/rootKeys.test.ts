@@ -121,7 +121,9 @@ describe('calls with ids of another workspace', () => {
       const { rootKey } = await createWorkspace();
       const ours = await makeThings(call, rootKey);
       const more = await makeThings(call, theirs.rootKey);
-      await call('keys.createKey', { apiId: more.apiId }, theirs.rootKey); // Every list has more than one item.
+      // Every list has more than one item.
+      await call('keys.createKey', { apiId: more.apiId }, theirs.rootKey);
+      await call('keys.verifyKey', { key: more.key, permissions: 'not.held' }, theirs.rootKey);
       const list = async (things: Things, rootKey: string, paging: object) => {
         const named = Object.entries(exampleOf(name).input(things)).filter(([field]) => required.includes(field));
         return (await post(name, { ...Object.fromEntries(named), ...paging }, rootKey)).body;

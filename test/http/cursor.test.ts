@@ -11,8 +11,8 @@ const { ok, send, createKey } = tollgate;
 const base58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
 const encoded = (text: string) => Buffer.from(text).toString('base64url');
 
-/** For every list: an input, and the length of its ids after their prefix, or 'stream' for ids of a stream. */
-const lists: { operation: OperationName; input: object; prefix: string; length: number | 'stream' }[] = [];
+/** For every list: an input, and the length of its ids after their prefix, 'stream' for ids of a stream, or 'row' for rows. */
+const lists: { operation: OperationName; input: object; prefix: string; length: number | 'stream' | 'row' }[] = [];
 beforeAll(async () => {
   const { apiId } = await createKey({ externalId: 'ada' });
   await ok('ratelimits.setOverride', { namespace: 'email', identifier: 'ada', limit: 1, duration: 1000 });
@@ -32,6 +32,7 @@ beforeAll(async () => {
     { operation: 'rootKeys.listRootKeys', input: {}, prefix: 'root_', length: 16 },
     { operation: 'audit.listEvents', input: { order: 'asc' }, prefix: '', length: 'stream' },
     { operation: 'audit.listEvents', input: { order: 'desc' }, prefix: '', length: 'stream' },
+    { operation: 'analytics.getVerifications', input: { granularity: 'total' }, prefix: '', length: 'row' },
   );
 });
 
@@ -51,10 +52,12 @@ function nameOf({ operation, input }: (typeof lists)[number]): string {
 
 test('a cursor with an id in another format is 400; one with an unknown id is accepted', async () => {
   const streams = ['0-1', '1-0', '1700000000000-0', '1700000000000-12', '999999999999999-999999999999999'];
+  const rows = [`489900-489924_3_0_${'a'.repeat(64)}`, `9999999-0_0_4102444800000_${'0'.repeat(64)}`];
   for (const list of lists) {
     const isStream = list.length === 'stream';
+    const isRow = list.length === 'row';
     const name = nameOf(list);
-    const good = isStream ? streams.slice(1) : [`${list.prefix}${'1'.repeat(list.length as number)}`];
+    const good = isStream ? streams.slice(1) : isRow ? rows : [`${list.prefix}${'1'.repeat(list.length as number)}`];
     for (const id of good) {
       expect(await statusOf(list.operation, list.input, encoded(`${name} ${id}`)), `${name} ${id}`).toBe(200);
     }
@@ -75,7 +78,11 @@ test('a cursor with an id in another format is 400; one with an unknown id is ac
           .filter((length) => prefix !== list.prefix || length !== list.length)
           .map((length) => prefix + '1'.repeat(length)),
       ),
-      ...(isStream ? [] : [`${list.prefix}${'0'.repeat(list.length as number)}`]),
+      ...(isStream || isRow ? [] : [`${list.prefix}${'0'.repeat(list.length as number)}`]),
+      ...(isRow ? [] : rows),
+      ...rows
+        .flatMap((row) => [row.slice(0, -1), `${row}0`, row.replace('_', '-'), row.replace('a', 'g').slice(1)])
+        .slice(0, 3),
     ];
     for (const id of bad) {
       expect(await statusOf(list.operation, list.input, encoded(`${name} ${id}`)), `${name} ${id}`).toBe(400);

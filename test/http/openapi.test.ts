@@ -344,7 +344,8 @@ describe('real responses match the document', () => {
     await call('identities.listIdentities', { search: 'USER' });
     const groupBy = ['apiId', 'keyId', 'externalId', 'outcome', 'tag'];
     await call('analytics.getVerifications', { groupBy });
-    await call('analytics.getVerifications', {});
+    await call('analytics.getVerifications', { granularity: 'total', orderBy: 'count', limit: 1 });
+    for (const of of ['keys', 'identifiers']) await call('analytics.getTop', { of });
     await call('analytics.getRatelimits', { namespace: 'email', identifier: 'alice' });
     await call('audit.listEvents', { limit: 5, order: 'desc' });
 

@@ -232,7 +232,7 @@ test('no request adds a label, and no secret is in the metrics', async () => {
     outcome: outcomes,
     result: ['passed', 'blocked'],
     script: scriptNames,
-    queue: ['refill', 'purge'],
+    queue: ['refill', 'purge', 'usage'],
     by: ['identifier', 'tag'],
     version: [packageVersion],
     node: [process.versions.node],

@@ -4,7 +4,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import {
   apisKey,
-  formerKeysKey,
   formerMembersKey,
   namespaceNamesKey,
   tagUsageKey,
@@ -45,7 +44,7 @@ describe('notes of deleted keys', () => {
     const workspace = workspaceKey(tollgate.workspaceId);
     const { apiId } = await createKey();
     const externalId = `gone-${which.length}`;
-    const list = which === 'of an API' ? formerKeysKey(workspace, apiId) : formerMembersKey(workspace, externalId);
+    const list = which === 'of an API' ? `${workspace}:uz:${apiId.slice(-8)}` : formerMembersKey(workspace, externalId);
     await redis.zadd(list, ...oldNotes(250));
     const left: number[] = [];
     for (let call = 0; call < 4; call++) {
@@ -228,8 +227,7 @@ describe('analytics', () => {
     const { apiId } = (await call('apis.createApi', { name: 'long history' }, rootKey)).data;
     const { keyId } = (await call('keys.createKey', { apiId }, rootKey)).data;
     // The key changes its identity each time, so its hour is written again each time.
-    const month = new Date(clock.now).toISOString().slice(0, 7).replace('-', '');
-    const record = `${workspaceKey(workspaceId)}:uk:${keyId.slice(4)}:${month}`;
+    const record = `${workspaceKey(workspaceId)}:uk:${keyId.slice(4)}`;
     const entry = Buffer.concat([Buffer.from([0, 0, 0, 0, 1, 0, 0, 0, 1, 255]), Buffer.alloc(255, 'e')]);
     entry.writeUInt32BE(hour(), 0);
     await redis.set(record, Buffer.concat(Array.from({ length: 15_000 }, () => entry)));

@@ -16,6 +16,7 @@ const settings = {
   durable: false,
   keyRetentionMs: 1,
   usageRetentionMs: 1,
+  usageHourlyDays: 1,
   auditEventsMax: 1,
   tagsMax: 1,
   tagBytesMax: 1,

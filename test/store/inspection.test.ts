@@ -8,7 +8,7 @@ import { keyFixed, keyLive, usage } from '../../src/store/layout.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { dayMs, harness, hourMs } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
-import { keyRecordsOf } from '../support/usage.ts';
+import { keyLogOf } from '../support/usage.ts';
 
 const app = harness();
 const { ok, clock, createKey } = app;
@@ -59,7 +59,7 @@ test('a new key has its state, no counts and an empty window', async () => {
     identity: undefined,
     fields: { start: key.slice(0, 7), prefix: 'pk', name: 'plain' },
     counters: { count: 0, counters: [] },
-    history: ['202601', '202512', '202511'].map((month) => ({ month, bytes: 0, hours: [], fault: undefined })),
+    history: { log: { bytes: 0, hours: [], fault: undefined }, days: { bytes: 0, days: [], fault: undefined } },
   });
 });
 
@@ -242,28 +242,44 @@ describe('usage history', () => {
     clock.advance(hourMs);
     await verify(key);
     const { history, state } = await inspect(keyId);
-    expect(history[0]).toMatchObject({
+    expect(history.log).toMatchObject({
       hours: [{ hour, counts: { VALID: 1, USAGE_EXCEEDED: 1 }, spentCredits: 1, externalId: 'user_1' }],
     });
     expect(state!.usage).toEqual({ hour: hour + hourMs, counts: { USAGE_EXCEEDED: 1 }, spentCredits: 0 });
   });
 
-  test('has three months, the newest first; of one that is too large only its length', async () => {
-    const { keyId } = await createKey();
-    const hourAt = (month: number) => Date.UTC(2026, month, 3) / hourMs;
-    for (const { name, history } of keyRecordsOf(app.workspaceId, keyId, [hourAt(-3), hourAt(-2), hourAt(-1)]))
-      await redis.set(name, history);
-    await redis.set(nameOf(`uk:${keyId.slice(4)}:202601`), Buffer.alloc(512 * 1024 + 1));
+  test('has the days that were rolled up, the last ones with their hours', async () => {
+    const { key, keyId } = await createKey({ externalId: 'user_2', credits: { remaining: 9 } });
+    const day = clock.now - (clock.now % dayMs);
+    const first = clock.now - (clock.now % hourMs);
+    await verify(key);
+    clock.advance(hourMs);
+    await verify(key);
+    clock.advance(2 * dayMs);
+    await verify(key);
+    while (await app.store.sweep.rollUp(app.workspaceId));
     const { history } = await inspect(keyId);
-    await redis.set(nameOf(`uk:${keyId.slice(4)}:202601`), Buffer.alloc(512 * 1024));
+    const sums = { day, counts: { VALID: 2 }, spentCredits: 2, externalId: 'user_2' };
+    const hours = [first, first + hourMs].map((hour) => ({ hour, counts: { VALID: 1 }, spentCredits: 1 }));
+    expect(history).toMatchObject({ log: { bytes: 0, hours: [] }, days: { days: [{ ...sums, hours }] } });
+    // The roll-up of a later day removes the hours of a day that has become too old.
+    clock.advance(8 * dayMs);
+    await verify(key);
+    clock.advance(2 * dayMs);
+    while (await app.store.sweep.rollUp(app.workspaceId));
+    const { days } = (await inspect(keyId)).history;
+    expect(days.days[0]).toEqual({ ...sums, hours: undefined });
+    expect(days.fault).toBeUndefined();
+  });
+
+  test('of a log that is too large only its length', async () => {
+    const { keyId } = await createKey();
+    const name = nameOf(`uk:${keyId.slice(4)}`);
+    await redis.set(name, Buffer.alloc(512 * 1024 + 1));
+    expect((await inspect(keyId)).history.log).toMatchObject({ bytes: 512 * 1024 + 1, hours: [] });
+    await redis.set(name, Buffer.alloc(512 * 1024));
     // Hours of 6 bytes without counts.
-    expect((await inspect(keyId)).history[0]!.hours).toHaveLength(Math.floor((512 * 1024) / 6));
-    expect(history.map(({ month, bytes, hours }) => [month, bytes, hours.map(({ hour }) => hour)])).toEqual([
-      ['202601', 512 * 1024 + 1, []],
-      ['202512', 21, [hourAt(-1) * hourMs]],
-      ['202511', 21, [hourAt(-2) * hourMs]],
-    ]);
-    expect(history[1]!.hours[0]).toMatchObject({ counts: { VALID: 3, DISABLED: 1 }, spentCredits: 3 });
+    expect((await inspect(keyId)).history.log.hours).toHaveLength(Math.floor((512 * 1024) / 6));
   });
 });
 
@@ -427,17 +443,17 @@ describe('bytes that cannot be decoded', () => {
     const state = (await redis.hgetBuffer(name, 'state'))!;
     await redis.hset(name, 'state', Buffer.concat([state, Buffer.of(1)]));
     const hour = clock.now / hourMs;
-    const [{ history } = { history: Buffer.alloc(0) }] = keyRecordsOf(app.workspaceId, keyId, [hour]);
-    const cut = history.subarray(0, 8);
-    await redis.set(nameOf(`uk:${keyId.slice(4)}:202601`), Buffer.concat([history, cut]));
+    const { name: logName, log } = keyLogOf(app.workspaceId, keyId, [hour]);
+    await redis.set(logName, Buffer.concat([log, log.subarray(0, 8)]));
+    await redis.set(nameOf(`uh:${keyId.slice(4)}`), Buffer.from([0, 1, 0, 9, 80, 20, 0, 9, 1]));
     const inspection = await inspect(keyId);
     expect(inspection.counters.counters).toMatchObject([
       { name: 'adhoc', window: { fault: { field: 'kind', hex: '0701' } } },
     ]);
     expect(inspection.identity).toMatchObject({ limits: [], fault: { field: 'windows', bytes: state.length + 1 } });
-    expect(inspection.history[0]).toMatchObject({
-      hours: [{ counts: { VALID: 3 } }],
-      fault: { field: 'hours[1]', offset: 21, bytes: 29 },
+    expect(inspection.history).toMatchObject({
+      log: { hours: [{ counts: { VALID: 3 } }], fault: { field: 'hours[1]', offset: 21, bytes: 29 } },
+      days: { bytes: 9, days: [], fault: { field: 'days', hex: '000100095014000901' } },
     });
     expect(inspection.state).toBeDefined();
   });

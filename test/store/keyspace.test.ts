@@ -34,6 +34,9 @@ test('every key in Redis after all operations is in keyspace.ts, and all of thos
     for (const name of found.seen) seen.add(name);
   };
   await check();
+  clock.advance(2 * dayMs);
+  await sweepAll();
+  await check();
   await cleanUp();
   await check();
   // `tg:setup` exists only while the first workspace is created, the last two only with leases (test/leases/leases.test.ts).
@@ -108,8 +111,13 @@ async function cleanUp() {
   const [, second] = await ok('rootKeys.listRootKeys', {});
   await ok('rootKeys.deleteRootKey', { rootKeyId: second!.rootKeyId });
   clock.advance(testSettings.keyRetentionMs + dayMs);
+  await sweepAll();
+}
+
+async function sweepAll() {
   for (const { workspaceId } of await tollgate.store.workspaces.list()) {
     while (await tollgate.store.sweep.refill(workspaceId));
     while (await tollgate.store.sweep.purge(workspaceId));
+    while (await tollgate.store.sweep.rollUp(workspaceId));
   }
 }

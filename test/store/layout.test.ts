@@ -4,6 +4,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { packDays } from '../../src/store/analytics/days.ts';
 import { dataVersion, limitCheck, luaLiterals, verifyItem } from '../../src/store/layout.ts';
 import { assemble } from '../../src/store/luaSource.ts';
 import { bytes, list, opaque, optional, Reader, rest, sized, struct, text, uint } from '../../src/store/struct.ts';
@@ -31,6 +32,20 @@ const make = `
   end
   return stored`;
 
+/** A day with two hours, one of them with credits, and a day before without its hours. */
+const days = packDays({ rewrites: 1, week: 2916 }, [
+  { day: 20412, externalId: '', sums: [70_000, 0, 3, 0, 0, 0, 0], hours: undefined },
+  {
+    day: 20413,
+    externalId: 'user_1',
+    sums: [303, 2, 0, 0, 0, 0, 5],
+    hours: new Map([
+      [7, [300, 2, 0, 0, 0, 0, 0]],
+      [23, [3, 0, 0, 0, 0, 0, 5]],
+    ]),
+  },
+]);
+
 const stored = async () => {
   const [key, identity, hour, override, id] = (await snippet.run(
     ['state', 'window', 'usage', 'ids'],
@@ -38,7 +53,7 @@ const stored = async () => {
     'tg:{none}',
     [],
   )) as string[];
-  return { key, identity, hour, override, id };
+  return { key, identity, hour, days: days.toString('hex'), override, id };
 };
 
 test('the example in the comment of layout.ts is what Lua packs', async () => {

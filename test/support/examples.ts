@@ -481,6 +481,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: null,
     documented: ({ apiId }) => ({ apiId, groupBy: ['outcome', 'externalId'] }),
   },
+  'analytics.getTop': {
+    input: ({ apiId }) => ({ of: 'keys', apiId }),
+    needs: ['api.read_analytics'],
+    elsewhere: null,
+    changes: null,
+    documented: ({ apiId }) => ({ of: 'keys', by: 'spentCredits', apiId, limit: 3 }),
+  },
   'analytics.getRatelimits': {
     input: ({ namespaceId }) => ({ namespace: namespaceId }),
     needs: ['ratelimit.read_analytics'],

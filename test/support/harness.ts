@@ -48,6 +48,7 @@ export const testSettings = {
   commandTimeoutMs: 5000,
   keyRetentionMs: 30 * dayMs,
   usageRetentionMs: 90 * dayMs,
+  usageHourlyDays: 7,
   auditEventsMax: 100_000,
   tagsMax: 100,
   tagBytesMax: 1_000_000,

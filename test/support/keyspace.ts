@@ -15,7 +15,7 @@ const parts: Record<string, string> = {
   duration: '[1-9][0-9]{3,}',
   name: '[\\s\\S]+',
   day: '[0-9]{5}',
-  month: '20[0-9]{4}',
+  week: '[0-9]{4}',
 };
 
 const patternOf = ({ name }: KeyspaceEntry): RegExp =>

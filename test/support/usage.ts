@@ -1,7 +1,8 @@
-// Usage histories of keys in the format of lua/include/usage.lua, for tests that cannot wait until the server writes them.
+// Usage logs of keys in the format of lua/include/usage.lua, for tests that cannot wait until the server writes them.
 
-import { workspaceKey } from '../../src/store/keyspace.ts';
-import { outcomesCounted } from '../../src/store/layout.ts';
+import { usedKeysKey, workspaceKey } from '../../src/store/keyspace.ts';
+import { outcomesCounted, weekDays } from '../../src/store/layout.ts';
+import type { RedisClient } from '../../src/store/redis.ts';
 
 /** An hour with 3 VALID, each for one credit, and 1 DISABLED, without an identity. */
 function hourEntry(hour: number): Buffer {
@@ -14,19 +15,22 @@ function hourEntry(hour: number): Buffer {
   return entry;
 }
 
-const monthOf = (hour: number) => new Date(hour * 3_600_000).toISOString().slice(0, 7).replace('-', '');
+/** The log of a key with these hours (since 1970), and its name. */
+export const keyLogOf = (workspaceId: string, keyId: string, hours: readonly number[]) => ({
+  name: `${workspaceKey(workspaceId)}:uk:${keyId.slice('key_'.length)}`,
+  log: Buffer.concat(hours.map(hourEntry)),
+});
 
-/** The records of these hours (since 1970) of a key. */
-export function keyRecordsOf(workspaceId: string, keyId: string, hours: readonly number[]) {
-  const months = new Map<string, number[]>();
-  for (const hour of hours) {
-    const month = monthOf(hour);
-    const known = months.get(month);
-    if (known) known.push(hour);
-    else months.set(month, [hour]);
+/** Adds keys of an API to the lists of the keys that were used in these weeks, as the sweeper does. */
+export async function addUsedKeys(
+  redis: RedisClient,
+  workspaceId: string,
+  keyIds: readonly string[],
+  hours: readonly number[],
+) {
+  const weeks = new Set(hours.map((hour) => Math.floor(hour / 24 / weekDays)));
+  const ids = keyIds.map((keyId) => keyId.slice(4, 20));
+  for (const week of weeks) {
+    await redis.rpush(usedKeysKey(workspaceKey(workspaceId), keyIds[0]!.slice(-8), 'week', week), ...ids);
   }
-  return [...months].map(([month, of]) => ({
-    name: `${workspaceKey(workspaceId)}:uk:${keyId.slice('key_'.length)}:${month}`,
-    history: Buffer.concat(of.map(hourEntry)),
-  }));
 }

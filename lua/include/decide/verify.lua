@@ -122,7 +122,7 @@ local function verify(position, last, root_index)
   if is_valid and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
   if is_new_hour then
     local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-    flush_usage(call_workspace, key24(), key_linked_id, usage, call_retention)
+    flush_usage(call_workspace, key24(), key_linked_id, usage, call_retention, call_hour)
   end
   if tags then count_tags(tags, key24(), key_external_id, outcome, charged, 1) end
   if snapshot then api.snapshots[digest] = true end

@@ -1,7 +1,9 @@
-// Time in analytics. Usage is counted by hour and returned by hour, day or month, all in UTC.
+// Time in analytics. Usage is counted by hour and returned by hour, day or month, all in UTC, or in one sum.
 
 import Type from 'typebox';
+import { digestOf } from '../../domain/keyString.ts';
 import { hourMs, timeMax } from '../../domain/time.ts';
+import type { Page } from '../../operation.ts';
 import { type Period, tooLong } from '../../store/analytics/query.ts';
 import { invalid } from '../rules.ts';
 import { Int } from '../schemas.ts';
@@ -9,10 +11,17 @@ import { Int } from '../schemas.ts';
 const dayHours = 24;
 const bucketsMax = 1000;
 
-export type Granularity = 'hour' | 'day' | 'month';
+export type Granularity = 'hour' | 'day' | 'month' | 'total';
 
 /** The `time` of a row. */
-export const Time = Type.Integer({ description: 'Start of the hour, day or month in Unix milliseconds.' });
+export const Time = Type.Integer({
+  description: 'Start of the hour, day or month, or of the whole period that was counted, in Unix milliseconds.',
+});
+
+/** The `granularity` of a row. */
+export const WholeDay = Type.Enum(['day'], {
+  description: 'Present in a row of a whole day whose hours were asked for and are no longer kept.',
+});
 
 export const timeFields = {
   start: Type.Optional(
@@ -30,11 +39,20 @@ export const timeFields = {
       description: 'End of the period in Unix milliseconds, exclusive. Defaults to now.',
     }),
   ),
-  granularity: Type.Optional(Type.Enum(['hour', 'day', 'month'], { default: 'hour' })),
+};
+
+export const granularityField = {
+  granularity: Type.Optional(
+    Type.Enum(['hour', 'day', 'month', 'total'], {
+      default: 'hour',
+      description: 'Period of a row. `total` is one row for each group.',
+    }),
+  ),
 };
 
 /** Returns the start of the bucket that contains an hour, in Unix milliseconds. */
 export function bucketOf(hour: number, granularity: Granularity): number {
+  if (granularity === 'total') return 0;
   if (granularity === 'hour') return hour * hourMs;
   if (granularity === 'day') return Math.floor(hour / dayHours) * dayHours * hourMs;
   const date = new Date(hour * hourMs);
@@ -43,6 +61,7 @@ export function bucketOf(hour: number, granularity: Granularity): number {
 
 /** Counts buckets from that of 1970. */
 function bucketNumber(hour: number, granularity: Granularity): number {
+  if (granularity === 'total') return 0;
   if (granularity !== 'month') return Math.floor(hour / (granularity === 'day' ? dayHours : 1));
   const date = new Date(hour * hourMs);
   return 12 * (date.getUTCFullYear() - 1970) + date.getUTCMonth();
@@ -68,9 +87,14 @@ export function periodOf(
   return period;
 }
 
-/** Bounds of a response: rows, and bytes as JSON, because names and tags may have kilobytes. */
-const rowsMax = 50_000;
-const bytesMax = 10 * 1024 * 1024;
+/** Bounds of a result: rows, and bytes as JSON, because names and tags may have kilobytes. */
+interface Bounds {
+  rows: number;
+  megabytes: number;
+}
+export const wholeResult: Bounds = { rows: 50_000, megabytes: 10 };
+/** Of a result that is returned in pages. All of it is in memory while a page is made. */
+export const pagedResult: Bounds = { rows: 100_000, megabytes: 40 };
 
 /** Describes the output of both operations. */
 export const rowsDescription =
@@ -79,8 +103,13 @@ export const rowsDescription =
 /** Sums counts, of which there may be millions, into one row for each bucket and group. */
 export class Totals<Row extends { time: number }> {
   readonly #byTime = new Map<number, Map<string, Row>>();
+  readonly #bounds: Bounds;
   #count = 0;
   #bytes = 0;
+
+  constructor(bounds: Bounds = wholeResult) {
+    this.#bounds = bounds;
+  }
 
   /** Returns the row of a group, and creates it on first use. `names` must always come in the same order. */
   rowOf(time: number, names: readonly string[], make: () => Row): Row {
@@ -96,8 +125,9 @@ export class Totals<Row extends { time: number }> {
     if (!row) {
       row = make();
       this.#bytes += Buffer.byteLength(JSON.stringify(row));
-      if (++this.#count > rowsMax) throw tooLong('50 000 rows');
-      if (this.#bytes > bytesMax) throw tooLong('10 MB');
+      const { rows: rowsMax, megabytes } = this.#bounds;
+      if (++this.#count > rowsMax) throw tooLong(`${rowsMax / 1000} 000 rows`);
+      if (this.#bytes > megabytes * 2 ** 20) throw tooLong(`${megabytes} MB`);
       rows.set(group, row);
     }
     return row;
@@ -106,6 +136,34 @@ export class Totals<Row extends { time: number }> {
   /** Returns the rows in order of time. */
   rows(): Row[] {
     return [...this.#byTime].sort(([a], [b]) => a - b).flatMap(([, rows]) => [...rows.values()]);
+  }
+
+  /**
+   * Returns `limit` rows, the largest `sizeOf` first and then the earliest, and the cursor of the last one if more follow.
+   * `after` is such a cursor. Rows that are equal in both are in an order of their own, which no later count changes.
+   */
+  page(limit: number, after: string | undefined, sizeOf: (row: Row) => number): Page<Row> {
+    const entries = [...this.#byTime].flatMap(([time, rows]) =>
+      [...rows].map(([group, row]) => {
+        let tie: string | undefined;
+        return { time, value: sizeOf(row), row, tie: () => (tie ??= digestOf(group).toString('hex')) };
+      }),
+    );
+    type Place = { value: number; time: number; tie(): string };
+    const order = (a: Place, b: Place) => {
+      if (a.value !== b.value) return b.value - a.value;
+      if (a.time !== b.time) return a.time - b.time;
+      const [one, other] = [a.tie(), b.tie()];
+      return one < other ? -1 : one > other ? 1 : 0;
+    };
+    const [value, time, tie] = after?.split('_') ?? [];
+    const last = { value: Number(value), time: Number(time), tie: () => tie! };
+    const following = after === undefined ? entries : entries.filter((entry) => order(last, entry) < 0);
+    following.sort(order);
+    const page = following.slice(0, limit);
+    const end = page.at(-1);
+    const next = following.length > limit && end ? `${end.value}_${end.time}_${end.tie()}` : undefined;
+    return { items: page.map(({ row }) => row), next };
   }
 }
 

@@ -1,19 +1,23 @@
 import Type from 'typebox';
+import { hourMs } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
 import { Fields, Identifier, NamespaceRef, SqlQuery } from '../schemas.ts';
 import {
   bucketOf,
   type Granularity,
+  granularityField,
   periodOf,
   rejectSql,
   rowsDescription,
   Time,
   Totals,
   timeFields,
+  WholeDay,
 } from './buckets.ts';
 
 interface Row {
   time: number;
+  granularity?: 'day';
   namespace: string;
   identifier?: string;
   passed: number;
@@ -27,11 +31,13 @@ export const getRatelimits = manages({
     namespace: Type.Optional(NamespaceRef),
     identifier: Type.Optional(Identifier),
     ...timeFields,
+    ...granularityField,
     query: Type.Optional(SqlQuery),
   }),
   output: Type.Array(
     Type.Object({
       time: Time,
+      granularity: Type.Optional(WholeDay),
       namespace: Type.String(),
       identifier: Type.Optional(Type.String()),
       passed: Type.Integer(),
@@ -57,13 +63,23 @@ export const getRatelimits = manages({
     }
     const totals = new Totals<Row>();
     const query = { ...period, namespaceIds, identifier };
-    await store.analytics.ratelimits(caller.workspaceId, query, ({ hour, namespace, passed, blocked }) => {
+    const counted = await store.analytics.ratelimits(caller.workspaceId, query, (count) => {
+      const { hour, isOfDay, namespace, passed, blocked } = count;
       const time = bucketOf(hour, granularity as Granularity);
-      const make = () => ({ time, namespace, ...(identifier !== undefined && { identifier }), passed: 0, blocked: 0 });
+      const make = () => ({
+        time,
+        ...(granularity === 'hour' && isOfDay && { granularity: 'day' as const }),
+        namespace,
+        ...(identifier !== undefined && { identifier }),
+        passed: 0,
+        blocked: 0,
+      });
       const row = totals.rowOf(time, [namespace], make);
       row.passed += passed;
       row.blocked += blocked;
     });
-    return totals.rows();
+    const rows = totals.rows();
+    if (granularity === 'total') for (const row of rows) row.time = counted.fromHour * hourMs;
+    return rows;
   },
 });

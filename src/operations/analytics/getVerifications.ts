@@ -1,26 +1,34 @@
 import Type from 'typebox';
+import { digestOf } from '../../domain/keyString.ts';
+import { hourMs } from '../../domain/time.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
-import type { UsageCount } from '../../store/analytics/query.ts';
-import { ApiId, ExternalId, Fields, KeyId, SqlQuery, Tag } from '../schemas.ts';
+import type { Period, UsageCount } from '../../store/analytics/query.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, SqlQuery, Tag } from '../schemas.ts';
 import {
   bucketOf,
   type Granularity,
+  granularityField,
+  pagedResult,
   periodOf,
   rejectSql,
   rowsDescription,
   Time,
   Totals,
   timeFields,
+  WholeDay,
+  wholeResult,
 } from './buckets.ts';
 
-interface Row extends Partial<Omit<UsageCount, 'hour'>> {
+interface Row extends Partial<Omit<UsageCount, 'hour' | 'isOfDay'>> {
   time: number;
+  granularity?: 'day';
   count: number;
   spentCredits: number;
 }
 
 const groups = ['apiId', 'keyId', 'externalId', 'outcome', 'tag'] as const;
+type Group = (typeof groups)[number];
 
 export const getVerifications = manages({
   name: 'analytics.getVerifications',
@@ -31,12 +39,24 @@ export const getVerifications = manages({
     externalId: Type.Optional(ExternalId),
     tag: Type.Optional(Tag),
     ...timeFields,
+    ...granularityField,
     groupBy: Type.Optional(Type.Array(Type.Enum([...groups]), { maxItems: groups.length, default: ['outcome'] })),
+    orderBy: Type.Optional(
+      Type.Enum(['time', 'count', 'spentCredits'], {
+        default: 'time',
+        description: 'Order of the rows: the earliest first, or the largest number first.',
+      }),
+    ),
+    limit: Type.Optional(
+      Int({ minimum: 1, maximum: 1000, description: 'Number of rows of a page. Without it, all rows are returned.' }),
+    ),
+    cursor: Type.Optional(Cursor),
     query: Type.Optional(SqlQuery),
   }),
   output: Type.Array(
     Type.Object({
       time: Time,
+      granularity: Type.Optional(WholeDay),
       apiId: Type.Optional(Type.String()),
       keyId: Type.Optional(Type.String()),
       externalId: Type.Optional(Type.String()),
@@ -46,26 +66,30 @@ export const getVerifications = manages({
       spentCredits: Type.Integer(),
     }),
     {
-      description: `${rowsDescription} A verification with several tags counts in the row of each tag.`,
+      description: `${rowsDescription} With \`limit\`, one of more than 100 000 rows or 40 MB. A verification with several tags counts in the row of each tag.`,
     },
   ),
   needs: { api: ['read_analytics'] },
   readsMuch: true,
   // A caller with grants for some APIs gets only their rows.
   scope: () => undefined,
+  // A cursor is valid only for the query it came from. It contains the period, because the default period moves.
+  list: ({ cursor: _cursor, limit: _limit, ...query }) =>
+    `usage:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
+  listedIds: 'row',
   check({ query }) {
-    rejectSql(query, 'Use apiId, keyId, externalId, tag, start, end, granularity and groupBy.');
+    rejectSql(query, 'Use apiId, keyId, externalId, tag, start, end, granularity, groupBy, orderBy and limit.');
   },
 
-  async handle(
-    { apiId, keyId, externalId, tag, start, end, granularity = 'hour', groupBy = ['outcome'] },
-    { store, caller },
-  ) {
-    const period = periodOf({ start, end }, granularity as Granularity, await store.currentMs());
+  async handle(input, { store, caller, after }) {
+    const { apiId, keyId, externalId, tag, start, end, groupBy = ['outcome'], orderBy = 'time', limit } = input;
+    const granularity = (input.granularity ?? 'hour') as Granularity;
+    const place = after === undefined ? undefined : readPlace(after);
+    const period = place?.period ?? periodOf({ start, end }, granularity, await store.currentMs());
     const readable = caller.grants.idsFor('api', 'read_analytics');
     const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
-    const by = (group: (typeof groups)[number]) => groupBy.includes(group);
-    const totals = new Totals<Row>();
+    const by = (group: Group) => groupBy.includes(group);
+    const totals = new Totals<Row>(limit === undefined ? wholeResult : pagedResult);
     const query = {
       ...period,
       apiIds,
@@ -73,27 +97,50 @@ export const getVerifications = manages({
       externalId,
       tag,
       by: { key: by('keyId'), externalId: by('externalId'), tag: by('tag') },
+      bucketOf: (hour: number) => bucketOf(hour, granularity),
     };
-    await store.analytics.verifications(caller.workspaceId, query, (usage) => {
-      const time = bucketOf(usage.hour, granularity as Granularity);
-      const row = totals.rowOf(
-        time,
-        groupBy.map((group) => usage[group as (typeof groups)[number]] ?? ''),
-        () => ({
-          time,
-          ...(by('apiId') && { apiId: usage.apiId }),
-          ...(by('keyId') && { keyId: usage.keyId }),
-          // Verifications without an identity are a group of their own, without the field.
-          ...(by('externalId') && usage.externalId && { externalId: usage.externalId }),
-          ...(by('outcome') && { outcome: usage.outcome }),
-          ...(by('tag') && { tag: usage.tag }),
-          count: 0,
-          spentCredits: 0,
-        }),
-      );
+    const counted = await store.analytics.verifications(caller.workspaceId, query, (usage) => {
+      const row = rowOf(totals, usage, groupBy as Group[], granularity);
       row.count += usage.count;
       row.spentCredits += usage.spentCredits;
     });
-    return totals.rows() as never;
+    const sizeOf = (row: Row) => (orderBy === 'time' ? 0 : row[orderBy as 'count' | 'spentCredits']);
+    const isWhole = limit === undefined && place === undefined && orderBy === 'time';
+    const { items, next } = isWhole
+      ? { items: totals.rows(), next: undefined }
+      : totals.page(limit ?? wholeResult.rows, place?.row, sizeOf);
+    if (granularity === 'total') for (const row of items) row.time = counted.fromHour * hourMs;
+    return {
+      items: items as never[],
+      next: next === undefined ? undefined : `${period.fromHour}-${period.toHour}_${next}`,
+    };
   },
 });
+
+/** Reads a cursor, whose format was checked (http/cursor.ts). */
+function readPlace(after: string): { period: Period; row: string } {
+  const end = after.indexOf('_');
+  const [fromHour, toHour] = after.slice(0, end).split('-').map(Number) as [number, number];
+  return { period: { fromHour, toHour }, row: after.slice(end + 1) };
+}
+
+function rowOf(totals: Totals<Row>, usage: UsageCount, groupBy: readonly Group[], granularity: Granularity): Row {
+  const time = bucketOf(usage.hour, granularity);
+  const by = (group: Group) => groupBy.includes(group);
+  return totals.rowOf(
+    time,
+    groupBy.map((group) => usage[group] ?? ''),
+    () => ({
+      time,
+      ...(granularity === 'hour' && usage.isOfDay && { granularity: 'day' as const }),
+      ...(by('apiId') && { apiId: usage.apiId }),
+      ...(by('keyId') && { keyId: usage.keyId! }),
+      // Verifications without an identity are a group of their own, without the field.
+      ...(by('externalId') && usage.externalId && { externalId: usage.externalId }),
+      ...(by('outcome') && { outcome: usage.outcome }),
+      ...(by('tag') && { tag: usage.tag! }),
+      count: 0,
+      spentCredits: 0,
+    }),
+  );
+}

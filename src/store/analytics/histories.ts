@@ -1,23 +1,20 @@
-// Histories of keys: their counts by hour (lua/include/usage.lua), of past hours and of the current one.
+// Counts by key and externalId: from the days, the log and the current hour of each key that was used.
 
-import { unpackId } from '../../domain/keyString.ts';
 import { outcomes } from '../../domain/verification.ts';
 import type { StoreContext } from '../context.ts';
-import { formerKeysKey, formerMembersKey, keysKey, workspaceKey } from '../keyspace.ts';
-import { outcomesCounted, usageCount, usageEntryEnd, usageEntryHead, usageSpent } from '../layout.ts';
+import { formerMembersKey, workspaceKey } from '../keyspace.ts';
+import { outcomesCounted } from '../layout.ts';
 import { orStoreError } from '../redis.ts';
-import { readUint } from '../struct.ts';
 import { membersOf, membersStep } from './commands.ts';
-import { monthsIn, type Period, readsMax, tooMuch, type UsageCount, type UsageQuery, type Visit } from './query.ts';
+import { type Counts, readLog, visitDays } from './days.ts';
+import { type KeptPeriod, tooMuch, type UsageCount, type UsageQuery, type Visit } from './query.ts';
+import { usedKeys } from './used.ts';
 
-/** Limit of the keys of a query. */
-const keysMax = 50_000;
-/** Limit of the hours of a query: about a second of the server's time. */
-const hoursMax = 2_000_000;
-/** Months of keys that one script reads. */
-const monthsStep = 200;
-/** Bytes that one script reads, which the server adds up in a few milliseconds. A month of a key has up to 57 KB. */
-const bytesStep = 32_768;
+/** Keys and bytes that one script reads, which takes a millisecond or two, and the server as long to add up. */
+const keysStep = 200;
+const bytesStep = 131_072;
+/** Limit of the keys of an identity that are looked up one by one. With more, the keys used in the period are read instead. */
+const keysOfIdentityMax = 20_000;
 
 /** Counts of verifications by key and externalId. */
 export async function countByKey(
@@ -25,142 +22,172 @@ export async function countByKey(
   workspaceId: string,
   apiIds: readonly string[],
   query: UsageQuery,
-  period: Period,
+  { period, today }: { period: KeptPeriod; today: number },
   visit: Visit<UsageCount>,
 ) {
   const apiOf = new Map(apiIds.map((apiId) => [apiId.slice(-8), apiId]));
-  const keys = (await keysOf(context, workspaceId, apiIds, query)).filter(
-    (key24) => key24.length === 24 && apiOf.has(key24.slice(16)),
-  );
-  let hours = 0;
-  for await (const [key24, history] of historiesOf(context, workspaceId, keys, monthsIn(period))) {
-    const apiId = apiOf.get(key24.slice(16))!;
-    const keyId = `key_${key24}`;
-    for (const { hour, counted, spent, externalId } of readHistory(history)) {
-      if (++hours > hoursMax) throw tooMuch();
-      for (const [index, count] of counted.entries()) {
-        if (count === 0) continue;
-        const outcome = outcomes[index]!;
-        // Only VALID verifications are charged.
-        const spentCredits = outcome === 'VALID' ? spent : 0;
-        visit({ hour, outcome, count, spentCredits, apiId, keyId, externalId });
-      }
-    }
+  const named = await keysNamed(context, workspaceId, query);
+  const found = named ?? (await usedKeys(context, workspaceId, [...apiOf.keys()], period, today));
+  const keys = found.filter((key24) => key24.length === 24 && apiOf.has(key24.slice(16)));
+  const sums = new KeySums(query, period, visit);
+  for await (const [key24, days, log] of usageOf(context, workspaceId, keys)) {
+    sums.begin(`key_${key24}`, apiOf.get(key24.slice(16))!);
+    sums.addDays(days);
+    sums.addLog(log);
+    sums.end();
   }
 }
 
-/** The histories of keys in these months, each with the current hour. */
-async function* historiesOf(
+/** Adds up the counts of one key after the other, and visits a sum for each bucket and externalId. */
+class KeySums {
+  readonly #query: UsageQuery;
+  readonly #period: KeptPeriod;
+  readonly #visit: Visit<UsageCount>;
+  #keyId = '';
+  #apiId = '';
+  // Of the sum that is being added up.
+  #hour = -1;
+  #bucket = 0;
+  #externalId = '';
+  readonly #sums: Counts = new Array<number>(outcomesCounted + 1).fill(0);
+
+  constructor(query: UsageQuery, period: KeptPeriod, visit: Visit<UsageCount>) {
+    this.#query = query;
+    this.#period = period;
+    this.#visit = visit;
+  }
+
+  begin(keyId: string, apiId: string) {
+    this.#keyId = keyId;
+    this.#apiId = apiId;
+  }
+
+  addDays(days: Buffer) {
+    const { fromHour, toHour, hourlyFrom } = this.#period;
+    const { bucketOf } = this.#query;
+    visitDays(days, {
+      wants: (day) => 24 * day < toHour && 24 * day + 24 > fromHour,
+      wantsHours(day) {
+        const first = 24 * day;
+        if (first < hourlyFrom) return false;
+        return first < fromHour || first + 24 > toHour || bucketOf(first) !== bucketOf(first + 23);
+      },
+      visit: (day, hourOfDay, counts, externalId) => {
+        const hour = 24 * day + (hourOfDay ?? 0);
+        // Sums are read of days that are wanted whole, or whose hours are not kept.
+        if (hourOfDay === undefined || this.#covers(hour)) this.#add(hour, counts, externalId);
+      },
+    });
+  }
+
+  addLog(log: Buffer) {
+    const { hourlyFrom } = this.#period;
+    for (const { hour, counted, spent, externalId } of readLog(log)) {
+      const kept = hour < hourlyFrom ? 24 * Math.floor(hour / 24) : hour;
+      if (!this.#covers(kept)) continue;
+      counted.push(spent);
+      this.#add(kept, counted, externalId);
+    }
+  }
+
+  #covers(hour: number): boolean {
+    return hour >= this.#period.fromHour && hour < this.#period.toHour;
+  }
+
+  #add(hour: number, counts: Counts, externalId: string) {
+    const bucket = this.#query.bucketOf(hour);
+    if (this.#hour < 0 || bucket !== this.#bucket || externalId !== this.#externalId) {
+      this.end();
+      this.#hour = hour;
+      this.#bucket = bucket;
+      this.#externalId = externalId;
+    }
+    for (let index = 0; index <= outcomesCounted; index++) this.#sums[index]! += counts[index]!;
+  }
+
+  /** Visits the last sum. */
+  end() {
+    if (this.#hour < 0) return;
+    const sums = this.#sums;
+    for (let index = 0; index < outcomesCounted; index++) {
+      if (sums[index] === 0) continue;
+      const outcome = outcomes[index]!;
+      this.#visit({
+        hour: this.#hour,
+        isOfDay: this.#hour < this.#period.hourlyFrom,
+        outcome,
+        count: sums[index]!,
+        // Only VALID verifications are charged.
+        spentCredits: outcome === 'VALID' ? sums[outcomesCounted]! : 0,
+        apiId: this.#apiId,
+        keyId: this.#keyId,
+        externalId: this.#externalId,
+      });
+    }
+    this.#hour = -1;
+    sums.fill(0);
+  }
+}
+
+/** What is stored of the usage of keys, in steps. */
+async function* usageOf(
   { scripts }: StoreContext,
   workspaceId: string,
   keys: readonly string[],
-  months: readonly string[],
-): AsyncGenerator<[key24: string, history: Buffer]> {
-  if (keys.length * months.length > readsMax) throw tooMuch();
-  const keysStep = Math.max(1, Math.floor(monthsStep / months.length));
+): AsyncGenerator<[key24: string, days: Buffer, log: Buffer]> {
   for (let first = 0; first < keys.length; ) {
     const some = keys.slice(first, first + keysStep);
-    const args = [some.join(''), months.join(''), bytesStep];
-    const histories = (await scripts.runPacked('analytics/keys', workspaceId, args)) as (Buffer | 0)[];
-    for (const [index, history] of histories.entries()) {
-      if (history === 0) throw tooMuch();
-      yield [some[index]!, history];
+    const reply = (await scripts.runPacked('analytics/keys', workspaceId, [some.join(''), bytesStep])) as (
+      | Buffer
+      | 0
+    )[];
+    for (let at = 0; at < reply.length; at += 2) {
+      if (reply[at] === 0) throw tooMuch();
+      yield [some[at / 2]!, reply[at] as Buffer, reply[at + 1] as Buffer];
     }
-    first += histories.length;
+    first += reply.length / 2;
   }
 }
 
-/** The keys (without `key_`) that a query may count, including deleted ones. With an identity, keys of all APIs. */
-async function keysOf(
+/** The keys that a query names, including deleted ones; undefined if it names none, or an identity with very many. */
+async function keysNamed(
   context: StoreContext,
   workspaceId: string,
-  apiIds: readonly string[],
   { keyId, externalId }: UsageQuery,
-): Promise<string[]> {
+): Promise<string[] | undefined> {
   if (keyId !== undefined) return [keyId.slice('key_'.length)];
-  if (externalId !== undefined) return keysOfIdentity(context, workspaceId, externalId);
-  const workspace = workspaceKey(workspaceId);
-  const keys = new Set<string>();
-  const limit = new Limit(keysMax);
-  for (const apiId of apiIds) {
-    const list = keysKey(workspace, apiId);
-    await limit.takeMembers(context, list);
-    for await (const member of membersOf(context.redis, list)) keys.add(unpackId(member) + apiId.slice(-8));
-    const former = formerKeysKey(workspace, apiId);
-    await limit.takeMembers(context, former);
-    for await (const member of membersOf(context.redis, former)) keys.add(member.toString('latin1'));
-  }
-  return [...keys];
+  return externalId === undefined ? undefined : keysOfIdentity(context, workspaceId, externalId);
 }
 
-/** The present and former keys of all identities with this externalId, including deleted identities. */
-async function keysOfIdentity(context: StoreContext, workspaceId: string, externalId: string): Promise<string[]> {
+/** The present and former keys of all identities with this externalId, including deleted identities; undefined if they are many. */
+async function keysOfIdentity(
+  context: StoreContext,
+  workspaceId: string,
+  externalId: string,
+): Promise<string[] | undefined> {
   const { redis, scripts } = context;
   const keys = new Set<string>();
-  const limit = new Limit(keysMax);
-  /** `identity` is an id without `id_`; '' is the identity that exists. */
-  async function addKeysOf(identity: string) {
+  /** `identity` is an id without `id_`; '' is the identity that exists. Returns whether it has not too many keys. */
+  async function addKeysOf(identity: string): Promise<boolean> {
     for (let after: string | null = ''; after !== null; ) {
       const args: string[] = [externalId, identity, after, String(membersStep)];
       const reply = await scripts.run('analytics/identityKeys', workspaceId, args);
       const [found, next] = reply as [string[], string | null];
-      limit.take(found.length);
       for (const key24 of found) keys.add(key24);
+      if (keys.size > keysOfIdentityMax) return false;
       after = next;
     }
+    return true;
   }
   // The existing identity is read first. If it is deleted meanwhile, it is in the list that is read next.
-  await addKeysOf('');
+  if (!(await addKeysOf(''))) return undefined;
   const identities: string[] = [];
   const former = formerMembersKey(workspaceKey(workspaceId), externalId);
-  await limit.takeMembers(context, former);
+  if ((await orStoreError(redis.zcard(former))) > keysOfIdentityMax) return undefined;
   for await (const member of membersOf(redis, former)) {
     if (member.length === 16) identities.push(member.toString('latin1'));
     else keys.add(member.toString('latin1'));
   }
-  for (const identity of identities) await addKeysOf(identity);
+  for (const identity of identities) if (!(await addKeysOf(identity))) return undefined;
   return [...keys];
-}
-
-/** Counts the keys that a query reads, and refuses the query beyond a maximum. */
-class Limit {
-  #left: number;
-
-  constructor(max: number) {
-    this.#left = max;
-  }
-
-  take(count: number) {
-    this.#left -= count;
-    if (this.#left < 0) throw tooMuch();
-  }
-
-  /** Counts the members of a list. Called before they are read. */
-  async takeMembers({ redis }: StoreContext, list: string) {
-    this.take(await orStoreError(redis.zcard(list)));
-  }
-}
-
-/**
- * The hours of a history, as usage_entry of lua/include/usage.lua packs them, each with the offset of its end. `counted` has the
- * counts in the order of `outcomes`.
- */
-export function* readHistory(history: Buffer) {
-  for (let at = 0; at < history.length; ) {
-    const hour = readUint(history, at, usageEntryHead.fields.hour.bytes);
-    const bits = history[at + usageEntryHead.at.bits]!;
-    at += usageEntryHead.bytes;
-    const counted: number[] = [];
-    for (let outcome = 0; outcome < outcomesCounted; outcome++) {
-      const isCounted = bits & (1 << outcome);
-      counted.push(isCounted ? readUint(history, at, usageCount.bytes) : 0);
-      if (isCounted) at += usageCount.bytes;
-    }
-    const isSpent = bits & (1 << outcomesCounted);
-    const spent = isSpent ? readUint(history, at, usageSpent.bytes) : 0;
-    if (isSpent) at += usageSpent.bytes;
-    const externalIdAt = at + usageEntryEnd.fields.externalId.lengthBytes;
-    at = externalIdAt + history[at]!;
-    yield { hour, counted, spent, externalId: history.toString('utf8', externalIdAt, at), end: at };
-  }
 }

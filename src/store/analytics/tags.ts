@@ -6,7 +6,7 @@ import { tagUsageKey, workspaceKey } from '../keyspace.ts';
 import { tagField } from '../layout.ts';
 import { Reader } from '../struct.ts';
 import { fieldsOf, readAll } from './commands.ts';
-import { daysIn, hourOf, type Period, readsMax, tooMuch, type UsageCount, type Visit } from './query.ts';
+import { daysIn, isIn, type KeptPeriod, keptHour, readsMax, tooMuch, type UsageCount, type Visit } from './query.ts';
 
 /** Limit of bytes that a query reads, as each count has all names in full: about a second of the server's time. */
 const tagBytesMax = 256 * 1024 * 1024;
@@ -15,7 +15,7 @@ export async function countByTag(
   { redis }: StoreContext,
   workspaceId: string,
   apiIds: readonly string[],
-  period: Period,
+  period: KeptPeriod,
   visit: Visit<UsageCount>,
 ) {
   const workspace = workspaceKey(workspaceId);
@@ -35,18 +35,19 @@ export async function countByTag(
       for (const [field, value] of fields) {
         bytes += field.length;
         if (bytes > tagBytesMax) throw tooMuch();
-        visit(readTagCount(apiId, day, field, Number(value.toString())));
+        const count = readTagCount(apiId, day, field, Number(value.toString()), period);
+        if (isIn(period, count)) visit(count);
       }
     }
   }
 }
 
 /** A count, or spent credits. Credits are in another field, whose name is that of the count after an `s`. */
-function readTagCount(apiId: string, day: string, name: Buffer, amount: number): UsageCount {
+function readTagCount(apiId: string, day: string, name: Buffer, amount: number, period: KeptPeriod): UsageCount {
   const isSpent = name[0] === 's'.charCodeAt(0);
   const { hourOfDay, outcome, key24, externalId, tag } = tagField.read(new Reader(isSpent ? name.subarray(1) : name));
   return {
-    hour: hourOf(day, hourOfDay),
+    ...keptHour(day, hourOfDay, period),
     outcome: outcomes[Number(outcome) - 1]!,
     count: isSpent ? 0 : amount,
     spentCredits: isSpent ? amount : 0,

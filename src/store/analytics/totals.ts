@@ -3,12 +3,15 @@
 import { outcomes } from '../../domain/verification.ts';
 import { chunks } from '../chunks.ts';
 import type { StoreContext } from '../context.ts';
-import { namespaceNamesKey, workspaceKey } from '../keyspace.ts';
+import { identifierUsageKey, namespaceNamesKey, workspaceKey } from '../keyspace.ts';
 import { orStoreError } from '../redis.ts';
 import { fieldsOf, readAll } from './commands.ts';
 import {
   daysIn,
   hourOf,
+  isIn,
+  type KeptPeriod,
+  keptHour,
   type NamespaceCount,
   type Period,
   readsMax,
@@ -68,13 +71,55 @@ export async function countByApi(
     for (const [field, count] of counts) {
       // Credits spent are read with the count of the same outcome.
       if (field.startsWith('s')) continue;
+      const hour = hourOf(day, field.slice(0, 2));
+      if (hour < period.fromHour || hour >= period.toHour) continue;
       visit({
-        hour: hourOf(day, field.slice(0, 2)),
+        hour,
         outcome: outcomes[Number(field[2]) - 1]!,
         count,
         spentCredits: counts.get(`s${field}`) ?? 0,
         apiId: apiIds[index]!,
       });
+    }
+  }
+}
+
+/** Limit of the counts by identifier that a query reads. */
+const identifierCountsMax = 1_000_000;
+
+/** Counts of limit checks of each identifier. `wanted` are ids of namespaces, or true for all. */
+export async function countByIdentifier(
+  context: StoreContext,
+  workspaceId: string,
+  wanted: true | readonly string[],
+  period: KeptPeriod,
+  visit: Visit<NamespaceCount>,
+) {
+  const { redis } = context;
+  const workspace = workspaceKey(workspaceId);
+  const days = daysIn(period);
+  let left = identifierCountsMax;
+  for await (const names of namespacesOf(context, workspaceId, wanted, period)) {
+    const records = [...names].flatMap(([id16, namespace]) =>
+      days.map((day) => ({ namespace, day, name: identifierUsageKey(workspace, id16, day) })),
+    );
+    const sizes = await readAll<(typeof records)[number], number>(redis, records, (commands, { name }) =>
+      commands.hlen(name),
+    );
+    left -= sizes.reduce((sum, size) => sum + size, 0);
+    if (left < 0) throw tooMuch();
+    for (const [index, { namespace, day, name }] of records.entries()) {
+      if (sizes[index] === 0) continue;
+      for await (const fields of fieldsOf(redis, name)) {
+        for (const [field, value] of fields) {
+          const of = keptHour(day, field.toString('latin1', 0, 2), period);
+          if (!isIn(period, of)) continue;
+          const count = Number(value.toString());
+          const passed = field[2] === 'p'.charCodeAt(0);
+          const identifier = field.toString('utf8', 3);
+          visit({ ...of, namespace, identifier, passed: passed ? count : 0, blocked: passed ? 0 : count });
+        }
+      }
     }
   }
 }
@@ -85,7 +130,7 @@ export async function countByNamespace(
   workspaceId: string,
   wanted: true | readonly string[],
   identifier: string | undefined,
-  period: Period,
+  period: KeptPeriod,
   visit: Visit<NamespaceCount>,
 ) {
   const kind = identifier === undefined ? 'namespace' : 'identifier';
@@ -95,8 +140,9 @@ export async function countByNamespace(
       for (const [field, count] of counts) {
         const passed = field.endsWith('p');
         const namespace = names.get(ids[index]!)!;
-        const hour = hourOf(day, field.slice(0, 2));
-        visit({ hour, namespace, passed: passed ? count : 0, blocked: passed ? 0 : count });
+        const hourOfDay = field.slice(0, 2);
+        const of = identifier === undefined ? { hour: hourOf(day, hourOfDay) } : keptHour(day, hourOfDay, period);
+        if (isIn(period, of)) visit({ ...of, namespace, passed: passed ? count : 0, blocked: passed ? 0 : count });
       }
     }
   }

@@ -1,4 +1,4 @@
-// The size of usage histories (docs/running.md): the bytes of an hour of a key depend on what was counted in it.
+// The size of usage logs (docs/running.md): the bytes of an hour of a key depend on what was counted in it.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { workspaceKey } from '../../../src/store/keyspace.ts';
@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(async () => void (await redis.quit()));
 
-/** Verifies a key in each of ten hours, and once more to end the last. Returns the bytes of its history. */
+/** Verifies a key in each of ten hours, and once more to end the last. Returns the bytes of its log. */
 async function bytesOf(input: object, verify: (key: string) => Promise<unknown>) {
   clock.now = Date.UTC(2026, 4, 4, 12);
   const { key, keyId } = await createKey(input);
@@ -22,7 +22,7 @@ async function bytesOf(input: object, verify: (key: string) => Promise<unknown>)
     await verify(key);
     clock.advance(hourMs);
   }
-  return redis.strlen(`${workspaceKey(tollgate.workspaceId)}:uk:${keyId.slice(4)}:202605`);
+  return redis.strlen(`${workspaceKey(tollgate.workspaceId)}:uk:${keyId.slice(4)}`);
 }
 const once = (key: string) => ok('keys.verifyKey', { key });
 

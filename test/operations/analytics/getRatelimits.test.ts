@@ -25,17 +25,24 @@ function tally(log: readonly Check[], query: Query) {
   const start = query.start ?? end - dayMs;
   const rows = new Map<
     string,
-    { time: number; namespace: string; identifier?: string; passed: number; blocked: number }
+    { time: number; granularity?: 'day'; namespace: string; identifier?: string; passed: number; blocked: number }
   >();
+  const from = Math.floor(start / hourMs) * hourMs;
+  const to = Math.ceil(end / hourMs) * hourMs;
+  // Counts of namespaces are kept by hour, those of identifiers by day after some days.
+  const hourlyFrom = (Math.floor(clock.now / dayMs) - testSettings.usageHourlyDays) * dayMs;
   for (const check of log) {
-    if (check.time < Math.floor(start / hourMs) * hourMs || check.time >= Math.ceil(end / hourMs) * hourMs) continue;
+    const isOfDay = query.identifier !== undefined && check.time < hourlyFrom;
+    const counted = isOfDay ? Math.floor(check.time / dayMs) * dayMs : check.time;
+    if (isOfDay ? counted + dayMs <= from || counted >= to : counted < from || counted >= to) continue;
     if (query.namespace !== undefined && check.namespace !== query.namespace) continue;
     if (query.identifier !== undefined && check.identifier !== query.identifier) continue;
-    const time = bucketOf(check.time, granularity);
+    const time = bucketOf(counted, granularity);
     const name = `${time} ${check.namespace}`;
     const { namespace, identifier } = check;
     const row = rows.get(name) ?? {
       time,
+      ...(isOfDay && granularity === 'hour' && { granularity: 'day' as const }),
       namespace,
       ...(query.identifier !== undefined && { identifier }),
       passed: 0,

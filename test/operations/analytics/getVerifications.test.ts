@@ -4,11 +4,12 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { outcomes as allOutcomes } from '../../../src/domain/verification.ts';
 import { connect } from '../../../src/store/redis.ts';
-import { dayMs, harness, hourMs, type InputOf, testSettings } from '../../support/harness.ts';
+import { dayMs, harness, hourMs, type InputOf, type OutputOf, testSettings } from '../../support/harness.ts';
 import { outcomeExamples } from '../../support/keyExamples.ts';
+import { readPages } from '../../support/lists.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';
-import { keyRecordsOf } from '../../support/usage.ts';
+import { addUsedKeys, keyLogOf } from '../../support/usage.ts';
 
 const tollgate = harness();
 const { call, ok, clock, createKey, createRootKey, createWorkspace } = tollgate;
@@ -27,6 +28,9 @@ interface Verification {
   spentCredits: number;
 }
 
+/** The time of the first hour that is kept by hour. */
+const hourlyFrom = () => (Math.floor(clock.now / dayMs) - testSettings.usageHourlyDays) * dayMs;
+
 const bucketOf = (time: number, granularity: string): number => {
   const date = new Date(time);
   if (granularity === 'hour') return time - (time % hourMs);
@@ -40,8 +44,14 @@ function tally(log: readonly Verification[], query: Query): object[] {
   const from = Math.floor(start / hourMs) * hourMs;
   const to = Math.ceil(end / hourMs) * hourMs;
   const rows = new Map<string, { count: number; spentCredits: number }>();
+  // Counts of APIs are kept by hour, all others by day after some days.
+  const isOfKeys =
+    groupBy.some((group) => group !== 'apiId' && group !== 'outcome') ||
+    [query.keyId, query.externalId, query.tag].some((filter) => filter !== undefined);
   for (const { tags, ...one } of log) {
-    if (one.time < from || one.time >= to) continue;
+    const isOfDay = isOfKeys && one.time < hourlyFrom();
+    const time = isOfDay ? Math.floor(one.time / dayMs) * dayMs : one.time;
+    if (isOfDay ? time + dayMs <= from || time >= to : time < from || time >= to) continue;
     if (query.apiId !== undefined && one.apiId !== query.apiId) continue;
     if (query.keyId !== undefined && one.keyId !== query.keyId) continue;
     if (query.externalId !== undefined && one.externalId !== query.externalId) continue;
@@ -50,7 +60,11 @@ function tally(log: readonly Verification[], query: Query): object[] {
     for (const tag of counted) {
       const all: Record<Group, string | undefined> = { externalId: undefined, ...one, tag };
       const groups = groupBy.flatMap((group) => (all[group] === undefined ? [] : [[group, all[group]]]));
-      const row = { time: bucketOf(one.time, granularity), ...Object.fromEntries(groups) };
+      const row = {
+        time: bucketOf(time, granularity),
+        ...(isOfDay && granularity === 'hour' && { granularity: 'day' }),
+        ...Object.fromEntries(groups),
+      };
       const name = JSON.stringify(Object.entries(row).sort());
       const sums = rows.get(name) ?? { ...row, count: 0, spentCredits: 0 };
       sums.count++;
@@ -184,6 +198,7 @@ describe('analytics.getVerifications: random histories', () => {
     // Well within the retention of ninety days.
     for (let step = 0; step < 700 && clock.now < start + 70 * dayMs; step++) {
       advance();
+      if (pick(0, 9) === 0) while (await tollgate.store.sweep.rollUp(tollgate.workspaceId));
       if (pick(0, 7) === 0) await change();
       for (let times = pick(0, 4); times > 0; times--) {
         await verify(oneOf(keys), {
@@ -495,6 +510,78 @@ describe('analytics.getVerifications: single cases', () => {
   });
 });
 
+describe('analytics.getVerifications: pages', () => {
+  let apiId: string;
+  const start = () => clock.now - 20 * dayMs;
+  type Row = OutputOf<'analytics.getVerifications'>[number];
+  const all = (query: Query) =>
+    ok('analytics.getVerifications', { apiId, start: start(), granularity: 'day', ...query });
+  const pagesOf = (query: Query) =>
+    readPages((at) =>
+      call('analytics.getVerifications', { apiId, start: start(), granularity: 'day', ...query, ...at }),
+    );
+
+  beforeAll(async () => {
+    ({ apiId } = await ok('apis.createApi', { name: 'paged' }));
+    const keys = await Promise.all(
+      Array.from({ length: 7 }, (_, index) =>
+        createKey({ apiId, externalId: `customer_${index % 3}`, credits: { remaining: 10 + index } }),
+      ),
+    );
+    for (let day = 0; day < 12; day++) {
+      clock.advance(dayMs);
+      for (const [index, { key }] of keys.entries()) {
+        for (let times = 0; times <= (index * day) % 4; times++) await ok('keys.verifyKey', { key });
+      }
+      if (day % 5 === 0) while (await tollgate.store.sweep.rollUp(tollgate.workspaceId));
+    }
+  });
+
+  test.each(['time', 'count', 'spentCredits'] as const)(
+    'ordered by %s: the rows of all pages are all rows',
+    async (orderBy) => {
+      const query: Query = { groupBy: ['keyId', 'outcome'], orderBy };
+      const whole = await all({ ...query, orderBy: 'time' });
+      const pages = await pagesOf({ ...query, limit: 9 });
+      expect(pages.length).toBe(Math.ceil(whole.length / 9));
+      expect(pages.slice(0, -1).every((page) => page.length === 9)).toBe(true);
+      const rows: Row[] = pages.flat();
+      expect(inOneOrder(rows)).toEqual(inOneOrder(whole));
+      const numbers = rows.map((row) => (orderBy === 'time' ? -row.time : row[orderBy]));
+      expect(numbers).toEqual(numbers.toSorted((a, b) => b - a));
+      expect(await all({ ...query, ...(orderBy === 'time' && { limit: 1000 }) })).toEqual(rows);
+    },
+  );
+
+  test('a total is one row for each group, from the start of the period', async () => {
+    const rows = await all({ granularity: 'total', groupBy: ['externalId'], orderBy: 'count' });
+    const days = await all({ groupBy: ['externalId'] });
+    expect(rows.map(({ externalId }) => externalId).sort()).toEqual(['customer_0', 'customer_1', 'customer_2']);
+    for (const { externalId, count, spentCredits, time } of rows) {
+      const of = days.filter((row) => row.externalId === externalId);
+      expect(count).toBe(of.reduce((sum, row) => sum + row.count, 0));
+      expect(spentCredits).toBe(of.reduce((sum, row) => sum + row.spentCredits, 0));
+      // A day that is kept as one sum is counted whole.
+      expect(time).toBe(Math.floor(start() / dayMs) * dayMs);
+    }
+    const whole = await all({ granularity: 'total' });
+    expect(whole[0]!.time).toBe(start() - (start() % hourMs));
+  });
+
+  test('the cursor continues the period of the first page', async () => {
+    const query: Query = { apiId, granularity: 'total', groupBy: ['keyId'], limit: 4 };
+    const first = await call('analytics.getVerifications', query);
+    clock.advance(2 * dayMs);
+    const second = await call('analytics.getVerifications', { ...query, cursor: first.pagination.cursor! });
+    clock.advance(-2 * dayMs);
+    expect([...first.data, ...second.data]).toHaveLength(7);
+    expect(second.data[0]!.time).toBe(first.data[0]!.time);
+    // The cursor is of this query only, in any order of its fields.
+    const other = { ...query, groupBy: ['keyId' as const, 'outcome' as const], cursor: first.pagination.cursor! };
+    expect(await call('analytics.getVerifications', other)).toMatchObject({ status: 400, code: 'invalid_input' });
+  });
+});
+
 describe('analytics.getVerifications: 400', () => {
   test.each(['SELECT 1', ''])('an SQL query is refused with the fields to use: %j', async (query) => {
     const { status, code, error } = await call('analytics.getVerifications', { query });
@@ -533,7 +620,7 @@ describe('analytics.getVerifications: 400', () => {
 });
 
 describe('analytics.getVerifications: a long key history', () => {
-  const keysCount = 70;
+  const keysCount = 140;
   const hoursCount = 28 * 24;
   const end = Date.UTC(2026, 5, 29);
   const start = end - hoursCount * hourMs;
@@ -548,8 +635,10 @@ describe('analytics.getVerifications: a long key history', () => {
     const hours = Array.from({ length: hoursCount }, (_, index) => start / hourMs + index);
     const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
     for (const keyId of keyIds) {
-      for (const { name, history } of keyRecordsOf(tollgate.workspaceId, keyId, hours)) await redis.set(name, history);
+      const { name, log } = keyLogOf(tollgate.workspaceId, keyId, hours);
+      await redis.set(name, log);
     }
+    await addUsedKeys(redis, tollgate.workspaceId, keyIds, hours);
     await redis.quit();
   });
 
@@ -569,12 +658,15 @@ describe('analytics.getVerifications: a long key history', () => {
   test('is refused when it gives more rows than a response may have', async () => {
     const query = { apiId, start, end, granularity: 'hour' as const };
     const few = await ok('analytics.getVerifications', { ...query, groupBy: ['externalId', 'outcome'] });
-    expect(few).toHaveLength(2 * hoursCount);
+    // Two outcomes of each hour of the last days, and of each day before.
+    const { usageHourlyDays } = testSettings;
+    const bucketsCount = 24 * usageHourlyDays + hoursCount / 24 - usageHourlyDays;
+    expect(few).toHaveLength(2 * bucketsCount);
     const { status, code, data } = await call('analytics.getVerifications', {
       ...query,
       groupBy: ['keyId', 'outcome'],
     });
     expect({ status, code, data }).toEqual({ status: 400, code: 'invalid_input', data: undefined });
-    expect(2 * keysCount * hoursCount).toBeGreaterThan(50_000);
+    expect(2 * keysCount * bucketsCount).toBeGreaterThan(50_000);
   });
 });

@@ -1,0 +1,72 @@
+-- Write what sweep/rollup read and the caller packed: the days of some keys in the place of their logs. After the last key of a list
+-- the list is kept until `drop_ms`, and then removed.
+--
+-- KEYS[1]  workspace     `tg:{ws_…}`
+-- derives  the roll-up queue and its positions, lists of used keys, logs and days of keys
+-- ARGV[1]  api8
+-- ARGV[2]  day           of the list
+-- ARGV[3]  position      after the last key, in the list
+-- ARGV[4]  week          of the day
+-- ARGV[5]  drop_ms       the time from which on the list may be removed
+-- ARGV[6]  retention_ms
+-- ARGV[7]  now_ms        '' for Redis's clock
+-- ARGV[8…] id16, taken (bytes of the log that are in the days now), days ('' if they do not change), is_new_in_week (0 | 1), …
+-- returns  1 when the list is done, or 0
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/usage"
+
+local workspace, api8, day, position, week, drop_ms =
+  KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+local retention_ms, now, args = tonumber(ARGV[6]), now_ms(ARGV[7]), ARGV
+local member, list = 'k' .. api8 .. day, used_on_day(workspace, api8, day)
+
+-- Read. A key whose days were rewritten since is left alone: another sweeper has rolled it up.
+local writes, new_in_week = {}, {}
+for at = 8, #args, 4 do
+  local id16, taken, days, is_new = args[at], tonumber(args[at + 1]), args[at + 2], args[at + 3] == '1'
+  local log_name, days_name = key_usage(workspace, id16 .. api8), key_days(workspace, id16 .. api8)
+  local is_current = true
+  if days ~= '' then
+    local head, before = redis.call('GETRANGE', days_name, 0, KEY_DAYS_HEAD_LENGTH - 1), 0
+    if head ~= '' then before = struct.unpack('>I2', head) end
+    is_current = (before + 1) % 65536 == struct.unpack('>I2', days)
+    if is_current then
+      local rest = redis.call('GETRANGE', log_name, taken, -1)
+      writes[#writes + 1] = { log_name = log_name, days_name = days_name, days = days, rest = rest }
+    end
+  end
+  if is_new and is_current then new_in_week[#new_in_week + 1] = id16 end
+end
+local length = redis.call('LLEN', list)
+local rolled = math.max(position, tonumber(redis.call('HGET', rollup_positions(workspace), member) or 0))
+
+-- Write.
+local kept_ms = usage_kept_ms(retention_ms)
+for _, write in ipairs(writes) do
+  redis.call('SET', write.days_name, write.days, 'PX', kept_ms)
+  if write.rest == '' then
+    redis.call('UNLINK', write.log_name)
+  else
+    redis.call('SET', write.log_name, write.rest, 'PX', kept_ms)
+  end
+end
+if #new_in_week > 0 then
+  local week_list = used_in_week(workspace, api8, week)
+  redis.call('RPUSH', week_list, unpack(new_in_week))
+  redis.call('PEXPIRE', week_list, int(retention_ms + 31 * DAY_MS))
+end
+if rolled < length then
+  redis.call('HSET', rollup_positions(workspace), member, rolled)
+  return 0
+end
+if now < drop_ms then
+  redis.call('HSET', rollup_positions(workspace), member, rolled)
+  redis.call('ZADD', rollup_queue(workspace), int(drop_ms), member)
+else
+  redis.call('UNLINK', list)
+  redis.call('HDEL', rollup_positions(workspace), member)
+  redis.call('ZREM', rollup_queue(workspace), member)
+end
+return 1

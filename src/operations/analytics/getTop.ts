@@ -1,0 +1,146 @@
+import Type from 'typebox';
+import { hourMs } from '../../domain/time.ts';
+import { type ManageContext, manages } from '../../operation.ts';
+import type { Period, UsageCount } from '../../store/analytics/query.ts';
+import { invalid, lacks } from '../rules.ts';
+import { ApiId, ExternalId, Fields, Int, NamespaceRef, Tag } from '../schemas.ts';
+import { periodOf, timeFields } from './buckets.ts';
+import { type Ranked, Ranking } from './ranking.ts';
+
+const verified = ['keys', 'identities', 'apis', 'tags'] as const;
+const checked = ['namespaces', 'identifiers'] as const;
+type Verified = (typeof verified)[number];
+const isVerified = (of: string): of is Verified => (verified as readonly string[]).includes(of);
+
+interface Input {
+  of: string;
+  by?: string;
+  apiId?: string;
+  externalId?: string;
+  tag?: string;
+  namespace?: string;
+}
+
+export const getTop = manages({
+  name: 'analytics.getTop',
+  summary: 'Rank keys, identities, APIs, tags, namespaces or identifiers by their usage in a period.',
+  input: Fields({
+    of: Type.Enum([...verified, ...checked], {
+      description:
+        'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
+    }),
+    by: Type.Optional(
+      Type.Enum(['count', 'refused', 'spentCredits'], { default: 'count', description: 'The number to rank by.' }),
+    ),
+    limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10 })),
+    apiId: Type.Optional(ApiId),
+    externalId: Type.Optional(ExternalId),
+    tag: Type.Optional(Tag),
+    namespace: Type.Optional(NamespaceRef),
+    ...timeFields,
+  }),
+  output: Type.Object({
+    start: Type.Integer({ description: 'Start of the period that was counted in Unix milliseconds.' }),
+    end: Type.Integer({ description: 'End of the period that was counted in Unix milliseconds, exclusive.' }),
+    top: Type.Array(
+      Type.Object({
+        apiId: Type.Optional(Type.String()),
+        keyId: Type.Optional(Type.String()),
+        externalId: Type.Optional(Type.String()),
+        tag: Type.Optional(Type.String()),
+        namespace: Type.Optional(Type.String()),
+        identifier: Type.Optional(Type.String()),
+        count: Type.Integer({ description: 'Verifications or limit checks.' }),
+        refused: Type.Integer({ description: 'Verifications with another outcome than VALID, or blocked checks.' }),
+        spentCredits: Type.Optional(Type.Integer({ description: 'Credits that verifications spent.' })),
+      }),
+      { description: 'The largest number first. What has 0 is left out.' },
+    ),
+  }),
+  // `api.*.read_analytics` or `ratelimit.*.read_analytics`, by `of`.
+  needs: {},
+  readsMuch: true,
+  // A caller with grants for some APIs or namespaces gets only these ranked.
+  scope: () => undefined,
+  check({ of, by, apiId, externalId, tag, namespace }: Input) {
+    if (isVerified(of)) {
+      if (namespace !== undefined) throw invalid('body.namespace', `does not apply to ${of}`);
+      return;
+    }
+    for (const [field, value] of Object.entries({ apiId, externalId, tag })) {
+      if (value !== undefined) throw invalid(`body.${field}`, `does not apply to ${of}`);
+    }
+    if (by === 'spentCredits') throw invalid('body.by', `cannot be spentCredits: limit checks spend no credits`);
+  },
+
+  async handle(input, context) {
+    const {
+      of,
+      by = 'count',
+      limit = 10,
+      start,
+      end,
+    } = input as Input & { limit?: number; start?: number; end?: number };
+    const period = periodOf({ start, end }, 'total', await context.store.currentMs());
+    const ranking = new Ranking();
+    const rank = isVerified(of) ? rankVerifications : rankChecks;
+    const counted = await rank(input as Input, period, context, ranking);
+    return {
+      start: counted.fromHour * hourMs,
+      end: counted.toHour * hourMs,
+      top: ranking.top(limit, by as 'count' | 'refused' | 'spentCredits'),
+    };
+  },
+});
+
+/** What a count is ranked as; '' for verifications without it. */
+const ranked: Record<Verified, (usage: UsageCount) => { name: string; fields: Ranked['fields'] }> = {
+  keys: ({ apiId, keyId = '' }) => ({ name: keyId, fields: { apiId, keyId } }),
+  identities: ({ externalId = '' }) => ({ name: externalId, fields: { externalId } }),
+  apis: ({ apiId }) => ({ name: apiId, fields: { apiId } }),
+  tags: ({ tag = '' }) => ({ name: tag, fields: { tag } }),
+};
+
+async function rankVerifications(
+  { of, apiId, externalId, tag }: Input,
+  period: Period,
+  { store, caller }: ManageContext,
+  ranking: Ranking,
+): Promise<Period> {
+  if (!caller.grants.holdsAny('api', 'read_analytics')) throw lacks('api.*.read_analytics');
+  const readable = caller.grants.idsFor('api', 'read_analytics');
+  const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
+  const by = { key: of === 'keys', externalId: of === 'identities', tag: of === 'tags' };
+  const query = { ...period, apiIds, keyId: undefined, externalId, tag, by, bucketOf: () => 0 };
+  return store.analytics.verifications(caller.workspaceId, query, (usage) => {
+    const { name, fields } = ranked[of as Verified](usage);
+    if (name === '') return;
+    const row = ranking.rowOf(name, fields);
+    row.count += usage.count;
+    if (usage.outcome !== 'VALID') row.refused += usage.count;
+    row.spentCredits = (row.spentCredits ?? 0) + usage.spentCredits;
+  });
+}
+
+async function rankChecks(
+  { of, namespace: wanted }: Input,
+  period: Period,
+  { store, caller }: ManageContext,
+  ranking: Ranking,
+): Promise<Period> {
+  if (!caller.grants.holdsAny('ratelimit', 'read_analytics')) throw lacks('ratelimit.*.read_analytics');
+  let namespaceIds = caller.grants.idsFor('ratelimit', 'read_analytics');
+  if (wanted !== undefined) {
+    const found = await store.overrides.findNamespace(caller.workspaceId, wanted);
+    namespaceIds = found && (namespaceIds === true || namespaceIds.includes(found.id)) ? [found.id] : [];
+  }
+  const byIdentifier = of === 'identifiers';
+  const query = { ...period, namespaceIds, byIdentifier };
+  return store.analytics.ratelimits(caller.workspaceId, query, ({ namespace, identifier, passed, blocked }) => {
+    // With its length, as the two names are ambiguous when joined.
+    const name = byIdentifier ? `${namespace.length} ${namespace}${identifier}` : namespace;
+    const row = ranking.rowOf(name, byIdentifier ? { namespace, identifier: identifier! } : { namespace });
+    row.count += passed + blocked;
+    row.refused += blocked;
+  });
+}
