@@ -7,18 +7,21 @@ import { numbersOf, readOptions } from './support/options.mjs';
 import { costOf, run, startRedis, startTollgate } from './support/processes.mjs';
 import { median, number, progress, progressDone, report, table } from './support/results.mjs';
 import { openSeed, verifyBodies } from './support/seed.mjs';
+import { histories, historyBytes } from './support/usageHistory.mjs';
 import { credits, limit, meta, name } from './targets/typicalKey.mjs';
 
 const help = `npm run bench -- memory [options]
   --keys n       the large number of keys, 1000000 by default (takes some minutes and 2 GB)
   --rounds n     rounds of the load, 5 by default
   --seconds s    seconds of each run of the load, 5 by default
+  --history      only the bytes of usage counts
   --quick        small numbers, to see that the bench works
   --json         print the result as JSON on standard output`;
 const options = readOptions(help, {
   keys: { type: 'string' },
   rounds: { type: 'string' },
   seconds: { type: 'string' },
+  history: { type: 'boolean' },
   quick: { type: 'boolean' },
   json: { type: 'boolean' },
 });
@@ -46,6 +49,11 @@ const kinds = [
 ];
 
 async function measure() {
+  if (options.history) {
+    const markdown = await measureHistories();
+    report({ bench: 'memory', title: 'Many keys', markdown, raw: markdown }, { json: options.json, kept: false });
+    return;
+  }
   const large = await startRedis();
   const rows = [];
   const bytes = {};
@@ -66,12 +74,14 @@ async function measure() {
     }
   }
   const speed = await compareSpeed(large, seed.rootKey);
+  const usage = await measureHistories();
   progressDone();
 
   const markdown = [
     table(['key', 'keys', 'bytes per key, created', 'verified once'], rows),
     'A typical key has a name, 60 bytes of metadata, credits and one limit. Its window and its usage counts are stored in ' +
       'it from the first verification on.',
+    usage,
     speed.markdown,
   ].join('\n\n');
   const kept = !options.quick && many === 1_000_000;
@@ -80,6 +90,28 @@ async function measure() {
     { bench: 'memory', title: 'Many keys', markdown, reached, raw: { rows, speed } },
     { json: options.json, kept },
   );
+}
+
+/** The bytes of usage counts of a key. */
+async function measureHistories() {
+  const redis = await startRedis();
+  const periods = options.quick ? [1, 3] : [30, 90];
+  const count = options.quick ? 20 : 100;
+  const rows = [];
+  for (const history of histories) {
+    const bytes = [];
+    for (const days of periods) {
+      progress(`usage: ${history.what}, ${days} days`);
+      bytes.push(number(await historyBytes(redis, history, { count, days, usedBytes })));
+    }
+    rows.push([history.what, ...bytes]);
+  }
+  progressDone();
+  const head = ['used in every hour', ...periods.map((days) => `bytes per key, ${days} days`)];
+  const note =
+    `Usage counts of a key with the default \`USAGE_HOURLY_DAYS\`, all indexes included; ${count} keys, verified by the real ` +
+    'scripts under a clock that is set from hour to hour.';
+  return `${table(head, rows)}\n\n${note}`;
 }
 
 async function verifyEach(seed, count) {

@@ -1,6 +1,9 @@
 // Fills a Redis with keys through the store, many at a time.
 import { loadConfig, storeSettings } from '../../dist/config.js';
-import { digestOf, digestTextOf } from '../../dist/domain/keyString.js';
+import { parseGrant } from '../../dist/domain/grants.js';
+import { createRootKeyString, digestOf, digestTextOf } from '../../dist/domain/keyString.js';
+import { parsePermissionQuery } from '../../dist/domain/permissionQuery.js';
+import { cliActor } from '../../dist/store/rootKeys.js';
 import { openStore } from '../../dist/store/store.js';
 import { atEnd } from './processes.mjs';
 
@@ -20,12 +23,16 @@ export const verifyBodies = (count, skewed = false) => ({
   skewed,
 });
 
-/** Opens the store on a Redis with default settings but without leases, and creates a workspace if the Redis is empty. */
-export async function openSeed(redis) {
+/**
+ * Opens the store on a Redis with default settings but without leases, and creates a workspace if the Redis is empty. `options` are
+ * further ones of the store.
+ */
+export async function openSeed(redis, options = {}) {
   const store = await openStore({
     ...storeSettings(loadConfig({ LEASE_MS: '0' })),
     commandTimeoutMs: 60_000,
     url: redis.url,
+    ...options,
   });
   // Also when the bench fails before it closes the store: an open store tries forever to reach a stopped Redis.
   atEnd(() => store.close());
@@ -35,6 +42,7 @@ export async function openSeed(redis) {
 
   return {
     store,
+    workspaceId,
     rootKey,
     close: () => store.close(),
 
@@ -50,9 +58,35 @@ export async function openSeed(redis) {
         const result = await store.keys.create(workspaceId, { apiId, keys, mayCreatePermissions: true }, actor);
         if (!result.created) throw new Error(`seeding was refused: ${result.refused}`);
       }
+      return apiId;
+    },
+
+    /** Creates another workspace. */
+    async createWorkspace() {
+      const { workspaceId: id } = await store.workspaces.create('other');
+      const { key, start } = createRootKeyString(id);
+      await store.rootKeys.create(id, { digest: digestOf(key), start, permissions: [parseGrant('*')] }, cliActor);
+      return { rootKey: key };
     },
 
     createIdentity: (externalId, ratelimits) => store.identities.create(workspaceId, { externalId, ratelimits }, actor),
+
+    /** Verifies these keys in one turn of the event loop, with any outcome. */
+    async use(indices, { query, ...extras } = {}) {
+      const parsed = query && { query: parsePermissionQuery(query) };
+      const requests = indices.map((index) => ({
+        digest: digestTextOf(keyString(index)),
+        cost: 1,
+        ...parsed,
+        ...extras,
+      }));
+      await Promise.all(requests.map((request) => store.decide.verify(presented, request)));
+    },
+
+    /** Rolls up all usage that is due. */
+    async rollUp() {
+      while (await store.sweep.rollUp(workspaceId));
+    },
 
     /** Verifies these keys in one turn of the event loop. All must be VALID. */
     async verify(indices, extras = {}) {

@@ -361,7 +361,7 @@ function readHours(log: Buffer): Pick<InspectedHistory['log'], 'hours' | 'fault'
 
 function readStoredDays(stored: Buffer): Pick<InspectedHistory['days'], 'days' | 'fault'> {
   try {
-    const days = readDays(stored).days.map(({ day, externalId, sums, hours }) => {
+    const days = readDays(stored).map(({ day, externalId, sums, hours }) => {
       const { hour: _hour, ...of } = usageOf(24 * day, sums.slice(0, -1), sums.at(-1)!);
       const ofHours =
         hours && [...hours].map(([at, counts]) => usageOf(24 * day + at, counts.slice(0, -1), counts.at(-1)!));

@@ -229,8 +229,9 @@ export const keyDaysHead = struct({
   week: uint(2),
 });
 /**
- * A day of a key and an externalId. A sum for each outcome that was counted, from the lowest, and one of the credits if any were
- * spent: `bits` as in an hour of the log. If the hours are kept, each follows: hour of the day (1), its own bits (1), its counts.
+ * A day of a key and an externalId: `keyDay`; the externalId (its length in 1, then itself), unless it is that of the day before;
+ * a sum for each outcome that was counted, from the lowest, and one of the credits if any were spent: `bits` as in an hour of the
+ * log. If the hours are kept, each follows: hour of the day (1), its own bits (1), its counts.
  */
 export const keyDay = struct({
   /** Days since 1970. */
@@ -238,12 +239,12 @@ export const keyDay = struct({
   /** Bytes that follow. */
   bytes: uint(2),
   bits: uint(1),
-  /** Bytes of each sum. */
+  /** Bytes of each sum; `sameExternalId` is added if the day has that of the day before. */
   sumBytes: uint(1),
   /** Bytes of each count of an hour; 0 if the hours are not kept. */
   countBytes: uint(1),
-  externalId: text(1),
 });
+export const sameExternalId = 128;
 /** Days of a week, a period whose used keys are in one list. Week 0 begins in 1970. */
 export const weekDays = 7;
 

@@ -3,7 +3,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { dayMs } from '../domain/time.ts';
-import { readDays, rollUp } from './analytics/days.ts';
+import { readDaysHead, rollUp } from './analytics/days.ts';
 import type { StoreContext } from './context.ts';
 import { weekDays } from './layout.ts';
 
@@ -46,7 +46,7 @@ export function openRollUp({ scripts, now, usageRetentionMs, usageHourlyDays, ob
       const [id16, log, days] = keys.slice(at, at + 3) as [Buffer, Buffer | null, Buffer | null];
       const stored = { log: log ?? Buffer.alloc(0), days: days ?? Buffer.alloc(0) };
       const rolled = rollUp(stored, rules);
-      const isNewInWeek = stored.days.length === 0 || readDays(stored.days).week !== week;
+      const isNewInWeek = stored.days.length === 0 || readDaysHead(stored.days).week !== week;
       args.push(id16, rolled?.taken ?? 0, rolled?.days ?? '', isNewInWeek ? 1 : 0);
     }
     // Keys of a deleted API are not rolled up: nobody can read their usage any more.

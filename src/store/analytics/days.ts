@@ -5,6 +5,7 @@ import {
   keyDay,
   keyDaysHead,
   outcomesCounted,
+  sameExternalId,
   usageCount,
   usageEntryEnd,
   usageEntryHead,
@@ -50,59 +51,88 @@ interface KeyDay {
   hours: Map<number, Counts> | undefined;
 }
 
-/** Widths of numbers that occur, in bytes. */
+/** Bytes of a number. */
 type Width = 1 | 2 | 4 | 7;
 const widthFor = (most: number): Width => (most < 2 ** 8 ? 1 : most < 2 ** 16 ? 2 : most < 2 ** 32 ? 4 : 7);
 
-/** Calls `visit` for each hour of the days that has counts, or for each day that has none by hour, without creating objects. */
-export function visitDays(
-  days: Buffer,
-  {
-    wants,
-    wantsHours,
-    visit,
-  }: {
-    wants(day: number): boolean;
-    /** Whether the hours of a day are visited if they are kept, or else its sums. */
-    wantsHours(day: number): boolean;
-    /** `counts` is used again for the next call. `hourOfDay` is undefined for the sums of a day. */
-    visit(day: number, hourOfDay: number | undefined, counts: Counts, externalId: string): void;
-  },
-): void {
+/** Calls functions for the days of a key without creating objects, because a query reads millions of days. */
+interface Visitor {
+  wants(day: number): boolean;
+  /** Whether the hours of a day are visited if they are kept, or else its sums. */
+  wantsHours(day: number): boolean;
+  /** `counts` is used again for the next call. `hourOfDay` is undefined for the sums of a day. */
+  visit(day: number, hourOfDay: number | undefined, counts: Counts, externalId: string): void;
+}
+
+/** Visits each wanted day. */
+export function visitDays(days: Buffer, visitor: Visitor): void {
+  const ids = new ExternalIds(days);
   const counts = noCounts();
-  let externalId = '';
-  let externalIdFrom = 0;
-  let externalIdTo = 0;
   for (let at = keyDaysHead.bytes; at < days.length; ) {
-    const day = readUint(days, at, keyDay.fields.day.bytes);
-    const end = at + keyDay.at.bits + readUint(days, at + keyDay.at.bytes, keyDay.fields.bytes.bytes);
-    if (!(end <= days.length)) throw new RangeError('A day is incomplete.');
-    if (!wants(day)) {
-      at = end;
-      continue;
-    }
-    const bits = days[at + keyDay.at.bits]!;
-    const sumBytes = days[at + keyDay.at.sumBytes]! as Width;
-    const countBytes = days[at + keyDay.at.countBytes]! as Width | 0;
-    const from = at + keyDay.bytes + 1;
-    at = from + days[from - 1]!;
-    // Nearly all days of a key have the same externalId.
-    if (days.compare(days, externalIdFrom, externalIdTo, from, at) !== 0) externalId = days.toString('utf8', from, at);
-    externalIdFrom = from;
-    externalIdTo = at;
-    if (countBytes !== 0 && wantsHours(day)) {
-      at += sumBytes * bitsIn(bits);
-      while (at < end) {
-        const hourOfDay = days[at]!;
-        const hourBits = days[at + 1]!;
-        at = readCounts(days, at + 2, hourBits, countBytes, counts);
-        visit(day, hourOfDay, counts, externalId);
-      }
-    } else {
-      readCounts(days, at, bits, sumBytes, counts);
-      visit(day, undefined, counts, externalId);
+    const end = endOf(days, at);
+    const sumsAt = ids.pass(at);
+    if (visitor.wants(readUint(days, at, keyDay.fields.day.bytes))) {
+      visitDay(days, at, sumsAt, end, visitor, counts, ids);
     }
     at = end;
+  }
+}
+
+function endOf(days: Buffer, at: number): number {
+  const end = at + keyDay.at.bits + readUint(days, at + keyDay.at.bytes, keyDay.fields.bytes.bytes);
+  if (!(end <= days.length)) throw new RangeError('A day is incomplete.');
+  return end;
+}
+
+/** The externalId of the day that was read last, which is decoded only if it is needed. */
+class ExternalIds {
+  readonly #days: Buffer;
+  #from = 0;
+  #to = 0;
+  #decoded: string | undefined = '';
+
+  constructor(days: Buffer) {
+    this.#days = days;
+  }
+
+  /** Returns the offset of the sums of the day at `at`. */
+  pass(at: number): number {
+    const next = at + keyDay.bytes;
+    if (this.#days[at + keyDay.at.sumBytes]! >= sameExternalId) return next;
+    this.#from = next + 1;
+    this.#to = this.#from + this.#days[next]!;
+    this.#decoded = undefined;
+    return this.#to;
+  }
+
+  get(): string {
+    this.#decoded ??= this.#days.toString('utf8', this.#from, this.#to);
+    return this.#decoded;
+  }
+}
+
+function visitDay(
+  days: Buffer,
+  at: number,
+  sumsAt: number,
+  end: number,
+  { wantsHours, visit }: Visitor,
+  counts: Counts,
+  ids: ExternalIds,
+) {
+  const day = readUint(days, at, keyDay.fields.day.bytes);
+  const bits = days[at + keyDay.at.bits]!;
+  const sumBytes = (days[at + keyDay.at.sumBytes]! % sameExternalId) as Width;
+  const countBytes = days[at + keyDay.at.countBytes]! as Width | 0;
+  if (countBytes === 0 || !wantsHours(day)) {
+    readCounts(days, sumsAt, bits, sumBytes, counts);
+    visit(day, undefined, counts, ids.get());
+    return;
+  }
+  for (let hourAt = sumsAt + sumBytes * bitsIn(bits); hourAt < end; ) {
+    const next = readCounts(days, hourAt + 2, days[hourAt + 1]!, countBytes, counts);
+    visit(day, days[hourAt]!, counts, ids.get());
+    hourAt = next;
   }
 }
 
@@ -124,77 +154,149 @@ function readCounts(days: Buffer, from: number, bits: number, width: Width, coun
   return at;
 }
 
-/** The days as objects, and the head. */
-export function readDays(days: Buffer): { rewrites: number; week: number; days: KeyDay[] } {
-  if (days.length === 0) return { rewrites: 0, week: 0, days: [] };
-  const read: KeyDay[] = [];
-  const all = () => true;
-  visitDays(days, {
-    wants: all,
-    wantsHours: all,
-    visit(day, hourOfDay, counts, externalId) {
-      const of = { day, externalId };
-      if (hourOfDay === undefined) read.push({ ...of, sums: [...counts], hours: undefined });
-      else {
-        let last = read.at(-1);
-        // A stored day has each of its hours once.
-        if (!last?.hours || last.day !== day || last.externalId !== externalId || last.hours.has(hourOfDay)) {
-          last = { ...of, sums: noCounts(), hours: new Map() };
-          read.push(last);
-        }
-        last.hours!.set(hourOfDay, [...counts]);
-        add(last.sums, counts);
+/** The numbers in the head of days; zeros for a key without days. */
+export const readDaysHead = (days: Buffer): { rewrites: number; week: number } =>
+  days.length === 0
+    ? { rewrites: 0, week: 0 }
+    : {
+        rewrites: readUint(days, keyDaysHead.at.rewrites, keyDaysHead.fields.rewrites.bytes),
+        week: readUint(days, keyDaysHead.at.week, keyDaysHead.fields.week.bytes),
+      };
+
+/** The days as objects. */
+export const readDays = (days: Buffer): KeyDay[] => storedDays(days).map((stored) => stored.read());
+
+/** A day in packed form. */
+interface StoredDay {
+  day: number;
+  from: number;
+  to: number;
+  externalId: string;
+  hasHours: boolean;
+  read(): KeyDay;
+}
+
+function storedDays(days: Buffer): StoredDay[] {
+  const ids = new ExternalIds(days);
+  const stored: StoredDay[] = [];
+  for (let from = keyDaysHead.bytes; from < days.length; ) {
+    const to = endOf(days, from);
+    const sumsAt = ids.pass(from);
+    const day = readUint(days, from, keyDay.fields.day.bytes);
+    const externalId = ids.get();
+    const at = from;
+    const hasHours = days[at + keyDay.at.countBytes]! > 0;
+    stored.push({ day, from, to, externalId, hasHours, read: () => readDay(days, at, sumsAt, to, externalId) });
+    from = to;
+  }
+  return stored;
+}
+
+function readDay(days: Buffer, at: number, sumsAt: number, end: number, externalId: string): KeyDay {
+  const day = readUint(days, at, keyDay.fields.day.bytes);
+  const read: KeyDay = { day, externalId, sums: noCounts(), hours: undefined };
+  const visitor: Visitor = {
+    wants: () => true,
+    wantsHours: () => true,
+    visit(_day, hourOfDay, counts) {
+      if (hourOfDay !== undefined) {
+        read.hours ??= new Map();
+        read.hours.set(hourOfDay, [...counts]);
       }
+      add(read.sums, counts);
     },
-  });
-  const rewrites = readUint(days, keyDaysHead.at.rewrites, keyDaysHead.fields.rewrites.bytes);
-  const week = readUint(days, keyDaysHead.at.week, keyDaysHead.fields.week.bytes);
-  return { rewrites, week, days: read };
+  };
+  visitDay(days, at, sumsAt, end, visitor, noCounts(), new ExternalIds(days));
+  return read;
 }
 
 function add(sums: Counts, more: readonly number[]) {
-  for (const [index, count] of more.entries()) sums[index]! += count;
+  for (let index = 0; index <= spentAt; index++) sums[index]! += more[index]!;
 }
 
-/** Packs days in order. The bytes of `readDays`, and of nothing else. */
+/** Packs days one after the other. Used again for every key, as one buffer. */
+class Packer {
+  #buffer = Buffer.alloc(65_536);
+  #at = 0;
+  #externalId: string | undefined;
+
+  begin({ rewrites, week }: { rewrites: number; week: number }) {
+    this.#at = keyDaysHead.write(this.#buffer, 0, { rewrites: rewrites % 2 ** 16, week });
+    this.#externalId = undefined;
+  }
+
+  /** Copies a stored day. Returns false if its externalId is that of another day than the one before here. */
+  copy(days: Buffer, { from, to, externalId }: StoredDay): boolean {
+    if (days[from + keyDay.at.sumBytes]! >= sameExternalId && externalId !== this.#externalId) return false;
+    this.#reserve(to - from);
+    this.#at += days.copy(this.#buffer, this.#at, from, to);
+    this.#externalId = externalId;
+    return true;
+  }
+
+  add({ day, externalId, sums, hours }: KeyDay) {
+    const counted = hours ? [...hours].sort(([a], [b]) => a - b) : [];
+    this.#reserve(keyDay.bytes + 256 + (counted.length + 1) * (2 + 7 * (outcomesCounted + 1)));
+    let most = 0;
+    for (const [, counts] of counted) for (const count of counts) if (count > most) most = count;
+    const sumBytes = widthFor(Math.max(...sums));
+    const countBytes = hours ? widthFor(most) : 0;
+    const isSame = externalId === this.#externalId;
+    const at = this.#at;
+    this.#at += keyDay.bytes;
+    if (!isSame) this.#text(externalId);
+    const bits = this.#counts(sums, sumBytes);
+    for (const [hourOfDay, counts] of counted) {
+      this.#buffer[this.#at] = hourOfDay;
+      const bitsAt = this.#at + 1;
+      this.#at += 2;
+      this.#buffer[bitsAt] = this.#counts(counts, countBytes as Width);
+    }
+    const bytes = this.#at - at - keyDay.at.bits;
+    const widths = { sumBytes: sumBytes + (isSame ? sameExternalId : 0), countBytes };
+    keyDay.write(this.#buffer, at, { day, bytes, bits, ...widths });
+    this.#externalId = externalId;
+  }
+
+  end(): Buffer {
+    return Buffer.from(this.#buffer.subarray(0, this.#at));
+  }
+
+  #text(text: string) {
+    const bytes = this.#buffer.write(text, this.#at + 1);
+    this.#buffer[this.#at] = bytes;
+    this.#at += 1 + bytes;
+  }
+
+  /** Returns the bits of the counts that are written. */
+  #counts(counts: Counts, width: Width): number {
+    let bits = 0;
+    for (let index = 0; index <= spentAt; index++) {
+      const count = counts[index]!;
+      if (count === 0) continue;
+      bits += 1 << index;
+      if (width === 7) {
+        this.#buffer.writeUIntBE(Math.floor(count / 2 ** 32), this.#at, 3);
+        this.#buffer.writeUInt32BE(count % 2 ** 32, this.#at + 3);
+      } else this.#buffer.writeUIntBE(count, this.#at, width);
+      this.#at += width;
+    }
+    return bits;
+  }
+
+  #reserve(bytes: number) {
+    if (this.#at + bytes <= this.#buffer.length) return;
+    this.#buffer = Buffer.concat([this.#buffer, Buffer.alloc(Math.max(bytes, this.#buffer.length))]);
+  }
+}
+
+const packer = new Packer();
+
+/** Packs days in order. */
 export function packDays(head: { rewrites: number; week: number }, days: readonly KeyDay[]): Buffer {
-  const packedHead = Buffer.alloc(keyDaysHead.bytes);
-  keyDaysHead.write(packedHead, 0, { rewrites: head.rewrites % 2 ** 16, week: head.week });
-  return Buffer.concat([packedHead, ...days.map(packDay)]);
-}
-
-function packDay({ day, externalId, sums, hours }: KeyDay): Buffer {
-  const counted = hours ? [...hours].sort(([a], [b]) => a - b) : [];
-  const sumBytes = widthFor(Math.max(...sums));
-  const countBytes = hours ? widthFor(Math.max(...counted.flatMap(([, counts]) => counts))) : 0;
-  const external = Buffer.from(externalId);
-  const parts = [packCounts(sums, sumBytes)];
-  for (const [hourOfDay, counts] of counted) {
-    parts.push(Buffer.of(hourOfDay, bitsOf(counts)), packCounts(counts, countBytes as Width));
-  }
-  const body = Buffer.concat(parts);
-  const packed = Buffer.alloc(keyDay.bytes + 1 + external.length);
-  const bytes = packed.length - keyDay.at.bits + body.length;
-  keyDay.write(packed, 0, { day, bytes, bits: bitsOf(sums), sumBytes, countBytes, externalId: external });
-  return Buffer.concat([packed, body]);
-}
-
-function bitsOf(counts: Counts): number {
-  let bits = 0;
-  for (const [index, count] of counts.entries()) if (count > 0) bits += 2 ** index;
-  return bits;
-}
-
-function packCounts(counts: Counts, width: Width): Buffer {
-  const present = counts.filter((count) => count > 0);
-  const packed = Buffer.alloc(present.length * width);
-  for (const [index, count] of present.entries()) {
-    if (width === 7) {
-      packed.writeUIntBE(Math.floor(count / 2 ** 32), index * 7, 3);
-      packed.writeUInt32BE(count % 2 ** 32, index * 7 + 3);
-    } else packed.writeUIntBE(count, index * width, width);
-  }
-  return packed;
+  packer.begin(head);
+  for (const day of days) packer.add(day);
+  return packer.end();
 }
 
 /**
@@ -206,47 +308,65 @@ export function rollUp(
   stored: { days: Buffer; log: Buffer },
   { beforeDay, hoursFrom, from, week }: { beforeDay: number; hoursFrom: number; from: number; week: number },
 ): { days: Buffer; taken: number } | undefined {
-  const { rewrites, days } = readDays(stored.days);
+  const { changed, taken } = takeLog(stored.log, beforeDay);
+  const logged = new Set(changed.map(({ day }) => day));
+  const unchanged: StoredDay[] = [];
+  let isChanged = taken > 0;
+  for (const day of storedDays(stored.days)) {
+    if (day.day < from) isChanged = true;
+    else if (logged.has(day.day) || (day.hasHours && day.day < hoursFrom)) {
+      changed.push(day.read());
+      isChanged = true;
+    } else unchanged.push(day);
+  }
+  if (!isChanged) return undefined;
+  packer.begin({ rewrites: readDaysHead(stored.days).rewrites + 1, week });
+  const all = [...unchanged, ...merged(changed, { hoursFrom, from })].sort((a, b) => a.day - b.day);
+  for (const day of all) {
+    if (!('read' in day)) packer.add(day);
+    else if (!packer.copy(stored.days, day)) packer.add(day.read());
+  }
+  return { days: packer.end(), taken };
+}
+
+/** The hours of a log before a day, as days, and the bytes that they take. */
+function takeLog(log: Buffer, beforeDay: number): { changed: KeyDay[]; taken: number } {
+  const changed: KeyDay[] = [];
   let taken = 0;
-  for (const { hour, counted, spent, externalId, end } of readLog(stored.log)) {
+  for (const { hour, counted, spent, externalId, end } of readLog(log)) {
     const day = Math.floor(hour / 24);
     if (day >= beforeDay) break;
     taken = end;
-    addHour(days, day, hour % 24, [...counted, spent], externalId);
+    counted.push(spent);
+    let found = changed.findLast((each) => each.day === day && each.externalId === externalId);
+    if (!found) {
+      found = { day, externalId, sums: noCounts(), hours: new Map() };
+      changed.push(found);
+    }
+    addHour(found, hour % 24, counted);
   }
-  let isChanged = taken > 0;
-  for (const each of days) {
-    if (each.day >= hoursFrom || !each.hours) continue;
-    each.hours = undefined;
-    isChanged = true;
-  }
-  const kept = days.filter(({ day }) => day >= from).sort((a, b) => a.day - b.day);
-  if (!isChanged && kept.length === days.length) return undefined;
-  return { days: packDays({ rewrites: rewrites + 1, week }, merged(kept)), taken };
+  return { changed, taken };
 }
 
-/** Adds an hour to its day, which is nearly always the last one. */
-function addHour(days: KeyDay[], day: number, hourOfDay: number, counts: Counts, externalId: string) {
-  let found = days.findLast((each) => each.day === day && each.externalId === externalId && each.hours);
-  if (!found) {
-    found = { day, externalId, sums: noCounts(), hours: new Map() };
-    days.push(found);
-  }
-  add(found.sums, counts);
-  const known = found.hours!.get(hourOfDay);
+function addHour({ sums, hours }: KeyDay, hourOfDay: number, counts: Counts) {
+  add(sums, counts);
+  const known = hours!.get(hourOfDay);
   if (known) add(known, counts);
-  else found.hours!.set(hourOfDay, counts);
+  else hours!.set(hourOfDay, counts);
 }
 
-/** One entry for each day and externalId whose hours are not kept. */
-function merged(days: readonly KeyDay[]): KeyDay[] {
+/** One entry for each day and externalId; two if a day without hours gets some that were counted late. */
+function merged(days: readonly KeyDay[], { hoursFrom, from }: { hoursFrom: number; from: number }): KeyDay[] {
   const result: KeyDay[] = [];
   for (const each of days) {
-    const same = each.hours
-      ? undefined
-      : result.findLast(({ day, externalId, hours }) => !hours && day === each.day && externalId === each.externalId);
-    if (same) add(same.sums, each.sums);
-    else result.push(each);
+    if (each.day < from) continue;
+    const hours = each.day < hoursFrom ? undefined : each.hours;
+    const same = result.find(
+      (other) => other.day === each.day && other.externalId === each.externalId && !other.hours === !hours,
+    );
+    if (!same) result.push({ ...each, hours });
+    else if (!hours) add(same.sums, each.sums);
+    else for (const [hourOfDay, counts] of hours) addHour(same, hourOfDay, counts);
   }
   return result;
 }

@@ -1,0 +1,299 @@
+// Measures queries of usage on an API that holds many keys of which some were used: how long a response takes, how long the
+// longest script blocks Redis, and what verifications of another workspace take meanwhile. Then the same while the sweeper rolls
+// up a day of all used keys. The usage of earlier days is written to Redis in the form of the sweeper, not verified.
+import { setTimeout as delay } from 'node:timers/promises';
+import { loadConfig } from '../dist/config.js';
+import { unpackId } from '../dist/domain/keyString.js';
+import { dayMs } from '../dist/domain/time.js';
+import { packDays } from '../dist/store/analytics/days.js';
+import { keysKey, rollupQueueKey, usedKeysKey, workspaceKey } from '../dist/store/keyspace.js';
+import { outcomesCounted, weekDays } from '../dist/store/layout.js';
+import { numbersOf, readOptions } from './support/options.mjs';
+import { run, startRedis, startTollgate } from './support/processes.mjs';
+import { number, progress, progressDone, report, table } from './support/results.mjs';
+import { openSeed } from './support/seed.mjs';
+
+const help = `npm run bench -- usage [options]
+  --keys n       keys of the API, 1000000 by default (takes some minutes and 1.5 GB)
+  --used n       keys that were used in every hour, 20000 by default
+  --days n       days before today on which they were used, 90 by default
+  --quick        small numbers, to see that the bench works
+  --json         print the result as JSON on standard output`;
+const options = readOptions(help, {
+  keys: { type: 'string' },
+  used: { type: 'string' },
+  days: { type: 'string' },
+  quick: { type: 'boolean' },
+  json: { type: 'boolean' },
+});
+const [stored] = numbersOf(options.keys, [options.quick ? 10_000 : 1_000_000], help);
+const [used] = numbersOf(options.used, [options.quick ? 1000 : 20_000], help);
+const [days] = numbersOf(options.days, [90], help);
+const keysPerCustomer = 10;
+const { usageHourlyDays } = loadConfig({});
+const every = Math.floor(stored / used);
+const now = Date.now();
+const today = Math.floor(now / dayMs);
+/** A used key has this many verifications in each hour, each for a credit: keys differ, so that a ranking has an order. */
+const perHour = (index) => 1 + (index % 97);
+const customerOf = (index) => `customer_${Math.floor(index / keysPerCustomer)}`;
+
+async function measure() {
+  const redis = await startRedis();
+  const seed = await openSeed(redis);
+  progress('creating keys');
+  const apiId = await seed.createApi({
+    count: stored,
+    // Keys are used from the first one on, `every` keys apart.
+    fieldsOf: (index) =>
+      index % every === 0 && index / every < used ? { remaining: 1e12, externalId: customerOf(index / every) } : {},
+  });
+  const others = await seed.createWorkspace();
+  progress('writing usage');
+  const ids = await usedIds(redis, seed.workspaceId, apiId);
+  await writeUsage(redis, seed.workspaceId, apiId, ids);
+  const indices = Array.from({ length: used }, (_, index) => index * every);
+  for (let from = 0; from < used; from += 500) await seed.verify(indices.slice(from, from + 500));
+  await seed.close();
+  const server = await startTollgate({ redis, env: { LEASE_MS: '0' } });
+  const ask = asking(server.url, seed.rootKey);
+  const other = neighbour(server.url, others.rootKey);
+
+  await redis.client.config('SET', 'slowlog-log-slower-than', '1000', 'slowlog-max-len', '10000');
+  await other(options.quick ? 0.5 : 2);
+  const alone = await other(options.quick ? 1 : 10);
+  const rows = [];
+  const reached = { usageQuery: 0, usageScript: 0 };
+  for (const { what, operation, input, check } of questions(apiId)) {
+    progress(what);
+    check(await ask(operation, input));
+    const { times, slowest, meanwhile } = await repeat(redis, other, () => ask(operation, input));
+    rows.push([what, milliseconds(times), number(slowest), quantiles(meanwhile)]);
+    reached.usageQuery = Math.max(reached.usageQuery, percentile(times, 50));
+    reached.usageScript = Math.max(reached.usageScript, slowest);
+  }
+  progress('rolling up');
+  const rolled = await rollUp(redis, seed.workspaceId, apiId, ids, other);
+  rows.push([
+    `roll-up of a day of ${number(used)} keys`,
+    `${number(rolled.seconds)} s in all`,
+    number(rolled.slowest),
+    quantiles(rolled.meanwhile),
+  ]);
+  reached.usageScript = Math.max(reached.usageScript, rolled.slowest);
+  progressDone();
+  const markdown = [
+    table(['question', 'ms, median and longest', 'longest script, ms', 'verification of another workspace, ms'], rows),
+    `An API of ${number(stored)} keys, of which ${number(used)} were used in every hour of ${days} days, ` +
+      `${keysPerCustomer} of a customer, and today. The last column has p50, p99 and the longest of 200 verifications a ` +
+      `second meanwhile; alone they took ${quantiles(alone)}. Each question is asked again and again for some seconds.`,
+  ].join('\n\n');
+  const kept = !options.quick && stored >= 1_000_000 && used >= 20_000 && days >= 90;
+  report(
+    { bench: 'usage', title: 'Usage of many keys', markdown, reached: kept ? reached : {}, raw: { rows } },
+    { json: options.json, kept },
+  );
+}
+
+/** The ids (24) of the used keys. Keys are listed in order of creation. */
+async function usedIds({ client }, workspaceId, apiId) {
+  const list = keysKey(workspaceKey(workspaceId), apiId);
+  const ids = [];
+  for (let rank = 0; ids.length < used; rank += every) {
+    const [member] = await client.zrangeBuffer(list, rank, rank);
+    ids.push(unpackId(member) + apiId.slice(-8));
+  }
+  return ids;
+}
+
+const counts = (valid, credits) => [valid, ...Array(outcomesCounted - 1).fill(0), credits];
+
+async function writeUsage({ client }, workspaceId, apiId, ids) {
+  const workspace = workspaceKey(workspaceId);
+  const api8 = apiId.slice(-8);
+  for (const [index, key24] of ids.entries()) {
+    const each = perHour(index);
+    const packed = Array.from({ length: days }, (_, at) => {
+      const day = today - days + at;
+      const hours = Array.from({ length: 24 }, (_, hour) => [hour, counts(each, each)]);
+      const kept = day >= today - usageHourlyDays ? new Map(hours) : undefined;
+      return { day, externalId: customerOf(index), sums: counts(24 * each, 24 * each), hours: kept };
+    });
+    client.set(`${workspace}:uh:${key24}`, packDays({ rewrites: 1, week: 0 }, packed)).catch(() => {});
+    if (index % 500 === 499) await client.ping();
+  }
+  const id16s = ids.map((id) => id.slice(0, 16));
+  const lists = Array.from({ length: days }, (_, at) =>
+    usedKeysKey(workspace, api8, 'week', weekOf(today - days + at)),
+  );
+  for (let day = today - usageHourlyDays; day < today; day++) {
+    lists.push(usedKeysKey(workspace, api8, 'day', day));
+    await client.zadd(rollupQueueKey(workspace), (day + usageHourlyDays + 1) * dayMs, `k${api8}${day}`);
+    await client.hset(`${workspace}:rolled`, `k${api8}${day}`, used);
+  }
+  for (const list of new Set(lists)) {
+    for (let from = 0; from < used; from += 1000) await client.rpush(list, ...id16s.slice(from, from + 1000));
+  }
+}
+
+const weekOf = (day) => Math.floor(day / weekDays);
+
+function questions(apiId) {
+  const end = today * dayMs;
+  const before = (count) => ({ start: end - count * dayMs, end });
+  const best = Math.max(...Array.from({ length: used }, (_, index) => perHour(index)));
+  const ranked = (count) => (top) => {
+    if (top.top.length !== 10 || top.top[0].count !== 24 * count * best) throw new Error('a ranking is wrong');
+  };
+  const all = Array.from({ length: used }, (_, index) => perHour(index)).reduce((sum, each) => sum + each, 0);
+  const billed = (count, groups) => (rows) => {
+    const sum = rows.reduce((credits, row) => credits + row.spentCredits, 0);
+    if (rows.length !== groups || sum !== 24 * count * all) throw new Error('a bill is wrong');
+  };
+  const bill = { apiId, granularity: 'total', groupBy: ['externalId'], orderBy: 'spentCredits' };
+  return [
+    ...[1, 7, 30, days].map((count) => ({
+      what: `top 10 keys of ${number(count)} days`,
+      operation: 'analytics.getTop',
+      input: { of: 'keys', apiId, ...before(count) },
+      check: ranked(count),
+    })),
+    {
+      what: 'top 10 keys of today',
+      operation: 'analytics.getTop',
+      input: { of: 'keys', apiId, start: end },
+      check: ({ top }) => {
+        if (top.length !== 10 || top.some(({ count }) => count < 1)) throw new Error('the ranking of today is wrong');
+      },
+    },
+    {
+      what: `top 10 customers of ${number(days)} days, by credits`,
+      operation: 'analytics.getTop',
+      input: { of: 'identities', by: 'spentCredits', apiId, ...before(days) },
+      check: ({ top }) => {
+        if (top.length !== 10) throw new Error('a ranking is wrong');
+      },
+    },
+    {
+      what: 'bill of 30 days by customer',
+      operation: 'analytics.getVerifications',
+      input: { ...bill, ...before(30) },
+      check: billed(30, Math.ceil(used / keysPerCustomer)),
+    },
+    {
+      what: 'a customer, 30 days by day',
+      operation: 'analytics.getVerifications',
+      input: { apiId, externalId: customerOf(0), granularity: 'day', groupBy: [], ...before(30) },
+      check: (rows) => {
+        if (rows.length !== 30) throw new Error('the days of a customer are wrong');
+      },
+    },
+  ];
+}
+
+/** Returns a function that resolves to the data of a response. */
+const asking = (url, rootKey) => async (operation, input) => {
+  const response = await fetch(`${url}/v2/${operation}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify(input),
+  });
+  const { data, error } = await response.json();
+  if (response.status !== 200) throw new Error(`${operation}: ${error.detail}`);
+  return data;
+};
+
+/** Verifies a key of another workspace 200 times a second for some seconds. Resolves to how long each took, in ms. */
+function neighbour(url, rootKey) {
+  const ask = asking(url, rootKey);
+  let key;
+  return async (seconds, isOver = () => false) => {
+    if (!key) {
+      const { apiId } = await ask('apis.createApi', { name: 'other' });
+      ({ key } = await ask('keys.createKey', { apiId }));
+    }
+    const took = [];
+    const sent = [];
+    const begunAt = performance.now();
+    for (let number = 0; performance.now() - begunAt < seconds * 1000 && !isOver(); number++) {
+      await delay(Math.max(0, begunAt + number * 5 - performance.now()));
+      const at = performance.now();
+      sent.push(ask('keys.verifyKey', { key }).then(() => took.push(performance.now() - at)));
+    }
+    await Promise.all(sent);
+    return took;
+  };
+}
+
+/** Repeats a question for some seconds, beside the neighbour. */
+async function repeat(redis, other, question) {
+  await redis.client.slowlog('RESET');
+  const times = [];
+  let isOver = false;
+  const running = other(60, () => isOver);
+  const until = performance.now() + (options.quick ? 500 : 5000);
+  while (performance.now() < until) {
+    const at = performance.now();
+    await question();
+    times.push(performance.now() - at);
+  }
+  isOver = true;
+  const meanwhile = await running;
+  return { times, slowest: await slowestScript(redis), meanwhile };
+}
+
+/** The longest script since the last reset, in ms. */
+async function slowestScript({ client }) {
+  const entries = await client.slowlog('GET', 10_000);
+  const scripts = entries.filter(([, , , [name]]) => /^(evalsha|fcall)/i.test(name));
+  return Math.max(0, ...scripts.map(([, , micros]) => micros)) / 1000;
+}
+
+/** Makes the logs of yesterday due, and waits until the server's sweeper has rolled them up. */
+async function rollUp(redis, workspaceId, apiId, ids, other) {
+  const { client } = redis;
+  const workspace = workspaceKey(workspaceId);
+  const yesterday = today - 1;
+  for (const [index, key24] of ids.entries()) {
+    client.set(`${workspace}:uk:${key24}`, logOf(yesterday, perHour(index), customerOf(index))).catch(() => {});
+    if (index % 500 === 499) await client.ping();
+  }
+  const member = `k${apiId.slice(-8)}${yesterday}`;
+  await client.slowlog('RESET');
+  let isOver = false;
+  const running = other(600, () => isOver);
+  await client.hdel(`${workspace}:rolled`, member);
+  await client.zadd(rollupQueueKey(workspace), 0, member);
+  const begunAt = performance.now();
+  while (Number(await client.hget(`${workspace}:rolled`, member)) < used) await delay(100);
+  const seconds = (performance.now() - begunAt) / 1000;
+  isOver = true;
+  const meanwhile = await running;
+  if ((await client.exists(`${workspace}:uk:${ids[0]}`)) === 1) throw new Error('a log was not rolled up');
+  return { seconds, slowest: await slowestScript(redis), meanwhile };
+}
+
+/** A log of the 24 hours of a day, as lua/include/usage.lua packs them. */
+function logOf(day, each, externalId) {
+  const external = Buffer.from(externalId);
+  return Buffer.concat(
+    Array.from({ length: 24 }, (_, hour) => {
+      const entry = Buffer.alloc(4 + 1 + 4 + 7 + 1);
+      entry.writeUInt32BE(24 * day + hour, 0);
+      entry[4] = 1 + 2 ** outcomesCounted;
+      entry.writeUInt32BE(each, 5);
+      entry.writeUInt32BE(each, 12);
+      entry[16] = external.length;
+      return Buffer.concat([entry, external]);
+    }),
+  );
+}
+
+const percentile = (values, percent) => {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * percent) / 100))] ?? Number.NaN;
+};
+const milliseconds = (times) => `${number(percentile(times, 50))}, ${number(Math.max(...times))}`;
+const quantiles = (times) => [50, 99, 100].map((percent) => number(percentile(times, percent))).join(', ');
+
+await run(measure);
