@@ -29,6 +29,7 @@ test('every writing script waits for the disk, except verification, background w
     'sweep/count',
     'sweep/purge',
     'sweep/refill',
+    'sweep/rolled',
     'workspaces/create',
   ]);
 });
