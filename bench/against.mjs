@@ -7,10 +7,10 @@ import { run } from './support/processes.mjs';
 import { micros, number, progress, progressDone, report, table, writePicture } from './support/results.mjs';
 import { post } from './targets/index.mjs';
 
-const help = `npm run bench -- --against URL --key KEY --root-key ROOT_KEY [options]
+const help = `ROOT_KEY=root_… npm run bench -- --against URL --key KEY [options]
+  ROOT_KEY             a root key that may verify it, as every user of the machine can read arguments
   --against URL        such as http://127.0.0.1:8080
   --key KEY            the key to verify and charge with every request; repeat it for several keys
-  --root-key ROOT_KEY  a root key that may verify it
   --seconds s          duration, 10 by default
   --connections n      64 by default
   --json               print the result as JSON on standard output`;
@@ -18,20 +18,19 @@ const help = `npm run bench -- --against URL --key KEY --root-key ROOT_KEY [opti
 const options = readOptions(help, {
   against: { type: 'string' },
   key: { type: 'string', multiple: true },
-  'root-key': { type: 'string' },
   seconds: { type: 'string' },
   connections: { type: 'string' },
   json: { type: 'boolean' },
 });
-if (!options.against || !options.key || !options['root-key'])
-  refuse('--against, --key and --root-key are required.', help);
+const rootKey = process.env.ROOT_KEY;
+if (!options.against || !options.key || !rootKey) refuse('--against, --key and ROOT_KEY are required.', help);
 if (!URL.canParse(options.against)) refuse(`${options.against} is not a URL.`, help);
 const [seconds] = numbersOf(options.seconds, [10], help);
 const [connections] = numbersOf(options.connections, [64], help);
 
 async function load() {
   const url = new URL(options.against).origin;
-  const target = { url, path: '/v2/keys.verifyKey', rootKey: options['root-key'] };
+  const target = { url, path: '/v2/keys.verifyKey', rootKey };
   const bodies = options.key.map((key) => JSON.stringify({ key }));
   for (const [index, body] of bodies.entries()) {
     const { status, data } = await post(target, body);
@@ -60,7 +59,7 @@ async function load() {
   const row = [connections, number(perSecond), at(0.5), at(0.9), at(0.99), at(0.999), at(1), refused, broken];
   const subtitle = `${url}, ${connections} connections, ${number(perSecond)} requests/s, ${generator}`;
   const picture = writePicture('against', histogramSvg({ title: 'Latency of keys.verifyKey', subtitle, latency }), {
-    kept: true,
+    kept: false,
   });
   const markdown = [
     table(head, [row]),
@@ -69,7 +68,7 @@ async function load() {
   ].join('\n\n');
   report(
     { bench: 'against', title: 'A running installation', markdown, raw: figures },
-    { json: options.json, kept: true },
+    { json: options.json, kept: false },
   );
 }
 

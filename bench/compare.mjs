@@ -16,7 +16,7 @@ const help = `npm run bench -- [options]      compares Tollgate with peers and w
   --connections a,b    numbers of connections, 1,4,8,64 by default
   --json               print the result, with every run, as JSON on standard output
   --quick              run for a few seconds, to see that the bench works; its figures are meaningless
-npm run bench -- --against URL --key KEY --root-key ROOT_KEY     loads a running installation; see its --help
+ROOT_KEY=root_… npm run bench -- --against URL --key KEY     loads a running installation; see its --help
 npm run bench -- memory | growth | parts | workers | endurance     other benches; see their --help`;
 
 const options = readOptions(help, {

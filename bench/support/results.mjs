@@ -114,8 +114,8 @@ function conditions(packages) {
 /** The command that repeats this run, without secrets. */
 function commandOf(bench) {
   const args = [...(bench === 'compare' || bench === 'against' ? [] : [bench]), ...process.argv.slice(2)];
-  const secret = (index) => /^--(root-)?key$/.test(args[index - 1] ?? '');
-  const printed = args.map((arg, index) => (secret(index) ? '…' : arg.replace(/^(--(root-)?key=).*/, '$1…')));
+  const secret = (index) => args[index - 1] === '--key';
+  const printed = args.map((arg, index) => (secret(index) ? '…' : arg.replace(/^(--key=).*/, '$1…')));
   return ['npm run bench', ...(printed.length > 0 ? ['--', ...printed] : [])].join(' ');
 }
 

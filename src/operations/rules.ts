@@ -66,7 +66,8 @@ export function metaText(
 
 export const lacks = (grant: string) => new ApiError('insufficient_permissions', `The root key lacks ${grant}.`);
 export const keyNotFound = () => new ApiError('key_not_found', 'There is no such key.');
-export const apiNotFound = () => new ApiError('api_not_found', 'There is no such API.');
+export const apiNotFound = (apiId: string) =>
+  new ApiError('api_not_found', `There is no API ${JSON.stringify(apiId)}.`);
 export const roleNotFound = (name: string) =>
   new ApiError('role_not_found', `There is no role ${JSON.stringify(name)}.`);
 export const permissionNotFound = (slug: string) =>

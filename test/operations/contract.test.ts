@@ -412,7 +412,7 @@ describe('pages that need no root key', () => {
 });
 
 test.each([
-  '/',
+  '//',
   '/v2',
   '/v2/',
   '/v2/apis.nothing',

@@ -12,7 +12,7 @@ export const deleteApi = manages({
   scope: ({ apiId }) => apiId,
 
   async handle({ apiId }, { store, caller, actor }) {
-    if (!(await store.apis.delete(caller.workspaceId, apiId, actor))) throw apiNotFound();
+    if (!(await store.apis.delete(caller.workspaceId, apiId, actor))) throw apiNotFound(apiId);
     return {};
   },
 });

@@ -14,7 +14,7 @@ export const getApi = manages({
 
   async handle({ apiId }, { store, caller }) {
     const api = await store.apis.find(caller.workspaceId, apiId);
-    if (!api) throw apiNotFound();
+    if (!api) throw apiNotFound(apiId);
     return api;
   },
 });

@@ -27,7 +27,7 @@ export const listKeys = manages({
 
   async handle({ apiId, limit = 100, externalId }, { store, caller, after }) {
     const page = await store.keys.list(caller.workspaceId, { apiId, externalId, after, count: limit });
-    if (!page) throw apiNotFound();
+    if (!page) throw apiNotFound(apiId);
     return page;
   },
 });

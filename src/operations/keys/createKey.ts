@@ -45,7 +45,7 @@ export const createKey = manages({
       keys: [{ ...newKey, digest: digestOf(key), start, prefix, byteLength }],
     };
     const result = await store.keys.create(caller.workspaceId, request, actor);
-    if ('refused' in result) throw newKeyRefused(result);
+    if ('refused' in result) throw newKeyRefused(result, apiId);
     return { keyId: result.created[0]!, key };
   },
 });

@@ -111,7 +111,7 @@ export const migrateKeys = manages({
       },
       actor,
     );
-    if ('refused' in result) throw newKeyRefused(result);
+    if ('refused' in result) throw newKeyRefused(result, apiId);
     const migrated: { hash: string; keyId: string }[] = [];
     const failed: string[] = [];
     for (const [index, { hash }] of keys.entries()) {

@@ -26,7 +26,7 @@ export function newKeyOf<Input extends NewKeyInput>(
 type Refusal = Extract<Awaited<ReturnType<Store['keys']['create']>>, { refused: string }>;
 
 /** The error for keys that the store refused. */
-export function newKeyRefused(result: Refusal): ApiError {
-  if (result.refused === 'api_not_found') return apiNotFound();
+export function newKeyRefused(result: Refusal, apiId: string): ApiError {
+  if (result.refused === 'api_not_found') return apiNotFound(apiId);
   return result.refused === 'role_not_found' ? roleNotFound(result.name) : mayNotCreate(result.name);
 }

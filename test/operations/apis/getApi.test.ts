@@ -16,6 +16,11 @@ describe('apis.getApi: 404', () => {
     },
   );
 
+  test('the error names the id', async () => {
+    const { error } = await call('apis.getApi', { apiId: 'api_1111111111111111' });
+    expect(error.detail).toBe('There is no API "api_1111111111111111".');
+  });
+
   test('an id that ends like an existing API\u2019s', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'payments' });
     for (const id of [`x${apiId}`, apiId.slice(4), `api_11111111${apiId.slice(-8)}`, apiId.slice(-8)]) {
