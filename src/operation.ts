@@ -29,6 +29,8 @@ export interface Context {
 
 export interface ManageContext extends Context {
   caller: Caller;
+  /** Authenticates the root key again, for an operation that lasts. */
+  reauthenticate(): Promise<Caller>;
   actor: Actor;
   /** The id after which a page of a list starts. */
   after: string | undefined;
@@ -48,6 +50,20 @@ interface Described<Name extends string, Input extends TSchema, Output extends T
   needs: Needs;
   /** Errors are always application/problem+json, which the SDK expects of a few operations. */
   problems?: true;
+}
+
+/** Where a stream is written. Nothing waits: the server closes the connection of a slow reader. */
+export interface StreamSink {
+  write(text: string): void;
+  end(): void;
+}
+
+/** A response of server-sent events, without an end of its own. */
+export interface Streaming {
+  /** Called once, when the headers were sent. */
+  start(sink: StreamSink): void;
+  /** Called when the connection is gone; with a reason when the stream should end, which it then sends. */
+  stop(reason?: string): void;
 }
 
 /** A page of a list. `next` is the id after which the next page starts, if there is one. */
@@ -82,6 +98,8 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
   listedIds?: ListedIds;
   /** May read very much, so that few run at once per workspace. */
   readsMuch?: true;
+  /** The response is a stream of events; `output` is the data of each, and `handle` returns a Streaming. */
+  streams?: true;
   /** `data` has the list in a member of this name, except in calls by the alias. */
   wrapItems?: string;
   handle(input: Static<Input>, context: ManageContext, loaded: Loaded): Promise<unknown>;
@@ -114,6 +132,14 @@ export function manages<const Name extends string, Input extends TSchema, Output
   },
 ): Manages<Name, Input, Output, Loaded> {
   return { kind: 'manages', ...operation } as Manages<Name, Input, Output, Loaded>;
+}
+
+export function streams<const Name extends string, Input extends TSchema, Output extends TSchema>(
+  operation: Omit<Manages<Name, Input, Output, undefined>, 'kind' | 'handle' | 'streams'> & {
+    handle(input: Static<Input>, context: ManageContext): Promise<Streaming>;
+  },
+): Manages<Name, Input, Output, undefined> {
+  return { kind: 'manages', streams: true, ...operation };
 }
 
 export function decides<const Name extends string, Input extends TSchema, Output extends TSchema>(

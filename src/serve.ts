@@ -37,6 +37,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const { store, config, log, port, sharePort, metrics, scrape } = options;
   const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
   let stopping = false;
+  store.tail.watch();
   const callLog = new CallLog(log);
   const handler = createPipeline(operations, {
     store,

@@ -1,4 +1,5 @@
 import { METHODS } from 'node:http';
+import type { Streaming } from '../operation.ts';
 
 /** The methods of HTTP. Proxies forward no others, so bytes that begin with any other word are not a request. */
 export const knownMethods: ReadonlySet<string> = new Set(METHODS);
@@ -40,6 +41,8 @@ export interface Response {
   body: string;
   /** `body` as bytes, if it is long and constant. Slow readers then share it. */
   bytes?: Buffer;
+  /** The body, if it has no end. Whoever gets the response calls `start` or `stop`. */
+  stream?: Streaming;
 }
 
 /** Handles a request. Never rejects. Returns no promise when it has the response at once, which saves microseconds. */

@@ -243,6 +243,7 @@ function grantsOf(operation: AnyOperation): string[][] {
 function success(operation: AnyOperation, asAlias: boolean): ResponseObject {
   const manages = operation.kind === 'manages' ? operation : undefined;
   const output = plain(operation.output);
+  if (manages?.streams) return streamOf(operation, output);
   const data = manages?.wrapItems && !asAlias ? object({ [manages.wrapItems]: output }) : output;
   const schema = object({
     meta: ref('schemas', 'ResponseMeta'),
@@ -253,6 +254,18 @@ function success(operation: AnyOperation, asAlias: boolean): ResponseObject {
     description: 'Success.',
     headers: { 'X-Request-Id': ref('headers', 'RequestId') },
     content: { 'application/json': { schema, example: exampleResponse(operation, asAlias) } },
+  };
+}
+
+/** OpenAPI 3.1 has no schema for the events of a stream: it is a string, of which the data of each event has a schema. */
+function streamOf(operation: AnyOperation, output: Json): ResponseObject {
+  const description =
+    'Server-sent events. `contentSchema` is the `data` of each; lines that begin with `:` are heartbeats.';
+  const schema = { type: 'string', contentMediaType: 'text/event-stream', contentSchema: output, description };
+  return {
+    description: 'Success: events until the client closes the connection.',
+    headers: { 'X-Request-Id': ref('headers', 'RequestId') },
+    content: { 'text/event-stream': { schema, example: exampleResponse(operation, false) } },
   };
 }
 

@@ -17,7 +17,7 @@ import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { type Body, parseBody, parseLargeBody } from '../input/body.ts';
 import { type CheckInput, compileInput, compileInputLater } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
-import type { AnyOperation, Context, Decide, ManageContext, Page, Scope } from '../operation.ts';
+import type { AnyOperation, Context, Decide, ManageContext, Page, Scope, Streaming } from '../operation.ts';
 import type { Store } from '../store/store.ts';
 import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';
@@ -173,6 +173,7 @@ class Pipeline {
       const isLarge = request.body.length >= largeBodyBytes;
       const members = await (isLarge ? this.#serveLarge(call) : this.#serveSmall(call));
       if (operation.kind === 'manages') this.#logCall('info', request, operation, 200, startedAt, call.caller);
+      if (typeof members !== 'string') return counted(calls, streamed(members), startedAt);
       return counted(calls, succeeded(request, members), startedAt);
     } catch (cause) {
       return counted(calls, this.#failed(request, route, call, cause, startedAt), startedAt);
@@ -232,8 +233,8 @@ class Pipeline {
     };
   }
 
-  /** Serves a management request with a small body. Returns the members of the response other than `meta`, as text. */
-  async #serveSmall(call: Call): Promise<string> {
+  /** Serves a management request with a small body. Returns the members of the response other than `meta`, as text; or its stream. */
+  async #serveSmall(call: Call): Promise<string | Streaming> {
     const body = parseBody(call.request.body);
     call.route.check(body.value, call.request.body.length);
     const checked = this.#checkCall(call, body);
@@ -242,7 +243,7 @@ class Pipeline {
   }
 
   /** Serves a request with a large body, which is parsed in steps with other requests between them. */
-  async #serveLarge(call: Call): Promise<string> {
+  async #serveLarge(call: Call): Promise<string | Streaming> {
     const { request, route, rootKey } = call;
     await this.#admitUnknown(call, this.#limiters.largeUnknown);
     return this.#limiters.largeBodies.run(rootKey.workspaceId, async () => {
@@ -268,7 +269,7 @@ class Pipeline {
     return { call, value, context, list, after };
   }
 
-  async #run(checked: CheckedCall): Promise<string> {
+  async #run(checked: CheckedCall): Promise<string | Streaming> {
     const { call, value, list } = checked;
     const { rootKey, route } = call;
     const { operation } = route;
@@ -277,6 +278,7 @@ class Pipeline {
     const { heavyReads, management } = this.#limiters;
     const manage = () => management.run(rootKey.workspaceId, () => this.#manage(operation, checked));
     const result = await (operation.readsMuch ? heavyReads.run(rootKey.workspaceId, manage) : manage());
+    if (operation.streams) return result as Streaming;
     return list === undefined
       ? `"data":${print(result)}`
       : pageBody(list, result as Page<unknown>, route.alias ? undefined : operation.wrapItems);
@@ -285,7 +287,8 @@ class Pipeline {
   async #manage(operation: Managing, { call, value, context, after }: CheckedCall): Promise<unknown> {
     const caller = await this.#authenticate(call);
     const actor = { rootKeyId: caller.rootKeyId, operation: operation.name, requestId: call.request.requestId };
-    const manageContext: ManageContext = { ...context, caller, actor, after };
+    const reauthenticate = () => this.#authenticate(call);
+    const manageContext: ManageContext = { ...context, caller, reauthenticate, actor, after };
     const loaded = await authorise(operation, value, manageContext);
     return operation.handle(value as never, manageContext, loaded);
   }
@@ -425,6 +428,19 @@ const succeeded = ({ requestId }: Request, members: string): Response => ({
   contentType: jsonType,
   headers: noHeaders,
   body: `{"meta":{"requestId":"${requestId}"},${members}}`,
+});
+
+/** Proxies must neither buffer nor cache a stream. */
+const streamHeaders = [
+  ['Cache-Control', 'no-store'],
+  ['X-Accel-Buffering', 'no'],
+] as const;
+const streamed = (stream: Streaming): Response => ({
+  status: 200,
+  contentType: 'text/event-stream',
+  headers: streamHeaders,
+  body: '',
+  stream,
 });
 
 type ServedDocument = Response | ((request: Request) => Promise<Response>);

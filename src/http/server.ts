@@ -11,6 +11,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { STATUS_CODES } from 'node:http';
 import { ApiError } from '../errors.ts';
+import type { Streaming } from '../operation.ts';
 import { ArrivingBody, BodyBudget, budgetBytesFor, unknownCallers } from './arrival.ts';
 import { errorResponse, internalError } from './errorResponse.ts';
 import {
@@ -140,6 +141,8 @@ class Traffic {
   readonly budget: BodyBudget;
   readonly workspaceOf: (authorization: string) => string | undefined;
   isDraining = false;
+  /** Responses without end. */
+  readonly streams = new Set<Streaming>();
   #inFlight = 0;
   #onIdle = () => {};
 
@@ -160,6 +163,7 @@ class Traffic {
 
   drain() {
     this.isDraining = true;
+    for (const stream of this.streams) stream.stop('shutting_down');
   }
 
   /** Resolves when no request is in flight. */
@@ -197,6 +201,7 @@ class Exchange<R extends Request> {
   #phase: Phase = 'reading';
   /** A body that arrives in several parts. */
   #body: ArrivingBody | undefined;
+  #streaming: Streaming | undefined;
 
   constructor(
     traffic: Traffic,
@@ -222,6 +227,34 @@ class Exchange<R extends Request> {
     else this.#native.onData((part, isLastPart) => this.#receive(part, isLastPart));
   }
 
+  /** Sends a response without end, until its stream ends it, the client leaves, or reads too slowly. */
+  #stream(response: Response, stream: Streaming) {
+    const { streams, isDraining } = this.#traffic;
+    const native = this.#native;
+    this.#streaming = stream;
+    streams.add(stream);
+    let waiting = 0;
+    native.onWritable(() => {
+      waiting = 0;
+      return true;
+    });
+    const write = (text: string) => {
+      if (this.#phase !== 'sending') return;
+      waiting = native.write(text) ? 0 : waiting + Buffer.byteLength(text);
+      if (waiting > streamBytesMax) native.close();
+    };
+    const end = () => {
+      if (this.#phase !== 'sending') return;
+      this.#finish();
+      native.cork(() => native.end(undefined, true));
+    };
+    native.cork(() => {
+      writeHead(native, this.#request, response);
+      stream.start({ write, end });
+    });
+    if (isDraining) stream.stop('shutting_down');
+  }
+
   #abort() {
     if (this.#phase === 'done') return;
     if (this.#phase === 'handling') {
@@ -235,6 +268,10 @@ class Exchange<R extends Request> {
 
   #finish() {
     this.#phase = 'done';
+    if (this.#streaming) {
+      this.#traffic.streams.delete(this.#streaming);
+      this.#streaming.stop();
+    }
     this.#traffic.end();
   }
 
@@ -314,7 +351,11 @@ class Exchange<R extends Request> {
     const native = this.#native;
     const { isDraining } = this.#traffic;
     if (this.#phase === 'abandoned') {
+      response.stream?.stop();
       this.#finish();
+    } else if (response.stream) {
+      this.#phase = 'sending';
+      this.#stream(response, response.stream);
     } else if (this.#isLast && response.body !== '') {
       // Closes the connection when it is sent, which is an abort and finishes the exchange.
       this.#phase = 'sending';
@@ -362,6 +403,9 @@ function readPem<T>(variable: string, file: string, read: (pem: Buffer) => T): T
 // ListenOptions of uWebSockets.js, an enum without values at run time.
 const portShared = 0;
 const portExclusive = 1;
+
+/** A stream whose connection has not accepted this many bytes is closed: its reader is too slow. */
+const streamBytesMax = 262_144;
 
 const empty = Buffer.alloc(0);
 const statusLines = new Map(

@@ -3,6 +3,7 @@
 import { getRatelimits } from './analytics/getRatelimits.ts';
 import { getTop } from './analytics/getTop.ts';
 import { getVerifications } from './analytics/getVerifications.ts';
+import { tail } from './analytics/tail.ts';
 import { createApi } from './apis/createApi.ts';
 import { deleteApi } from './apis/deleteApi.ts';
 import { getApi } from './apis/getApi.ts';
@@ -101,6 +102,7 @@ export const operations = [
   getVerifications,
   getTop,
   getRatelimits,
+  tail,
   createRootKey,
   listRootKeys,
   updateRootKey,

@@ -35,6 +35,7 @@ import type { StoreObserver } from './observer.ts';
 import { storeError, tooManyRecords } from './redis.ts';
 import type { Scripts } from './scripts.ts';
 import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './snapshots.ts';
+import type { Tail } from './tail/tail.ts';
 import { WorkspaceQueues } from './workspaceQueues.ts';
 
 export interface VerifyRequest {
@@ -61,6 +62,7 @@ export interface DecideOptions {
   commandTimeoutMs: number;
   /** The time of a test; '' is Redis's clock. */
   now: () => number | '';
+  tail: Tail;
   openLeasing: (settle: LeaseOptions['settle']) => Leasing;
   observe?: StoreObserver | undefined;
 }
@@ -122,6 +124,7 @@ export class Decider {
   readonly #bounds: string;
   readonly #snapshots = new SnapshotCache();
   readonly #queues: WorkspaceQueues<Batch>;
+  readonly #tail: Tail;
   readonly leasing: Leasing;
   /** Recalls for refusals that are under way, by workspace and what the request is about: the leases, when they were waited for. */
   readonly #recalls = new Map<string, Promise<string>>();
@@ -129,6 +132,7 @@ export class Decider {
   constructor(options: DecideOptions) {
     const { tagsMax, tagBytesMax, identifiersMax, recordsMax, inFlightMax, commandTimeoutMs, observe } = options;
     this.#options = options;
+    this.#tail = options.tail;
     this.#bounds = `${tagsMax} ${tagBytesMax} ${identifiersMax} ${recordsMax}`;
     this.#queues = new WorkspaceQueues({
       newBatch: () => new Batch(),
@@ -159,6 +163,7 @@ export class Decider {
       if (!verified) return this.#verifyAtRedis(rootKey, request, leased);
       this.#options.observe?.decided();
       this.#options.observe?.verified(verified.outcome);
+      if (this.#tail.isOpen) this.#tail.verified(workspaceId, request, verified, 'lease', 0);
       return verified;
     };
   }
@@ -175,6 +180,7 @@ export class Decider {
     const cached = this.#snapshots.find(workspaceId, digest);
     const isAccepted = this.#options.accepted.has(rootKey);
     const { ask, lease } = this.#leaseOf(leased, isAccepted, recalled);
+    const since = this.#tail.isOpen ? performance.now() : 0;
     return new Promise((resolve, reject) => {
       const settle = (answer: Answer, snapshots: SnapshotsOfBatch) => {
         const grant = lease && readGranted(answer);
@@ -195,6 +201,7 @@ export class Decider {
             const { units, term } = grant;
             leases.granted(ask, units, term, new RepeatedVerification(verified, leased, request.ratelimits, units > 0));
           }
+          if (since > 0) this.#tail.verified(workspaceId, request, verified, 'redis', performance.now() - since);
           resolve(verified);
         };
         const snapshot = this.#snapshotOf(rootKey, digest, verification, verified, cached, snapshots);
@@ -280,6 +287,7 @@ export class Decider {
       if (!limited) return this.#limitAtRedis(rootKey, checks, leased);
       this.#options.observe?.decided();
       this.#options.observe?.limited(limited.passed);
+      if (this.#tail.isOpen) this.#tail.limited(workspaceId, checks, limited, 'lease', 0);
       return limited;
     };
   }
@@ -294,6 +302,7 @@ export class Decider {
     const isAccepted = this.#options.accepted.has(rootKey);
     const { ask, lease } = this.#leaseOf(leased, isAccepted, recalled);
     const packed = checksOf(checks);
+    const since = this.#tail.isOpen ? performance.now() : 0;
     return new Promise((resolve, reject) => {
       const settle = (answer: Answer) => {
         const grant = lease && readGranted(answer);
@@ -307,6 +316,7 @@ export class Decider {
         this.#options.observe?.limited(limited.passed);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);
         if (ask && grant) leases.granted(ask, grant.units, grant.term, new RepeatedLimits(limited, checks, packed));
+        if (since > 0) this.#tail.limited(rootKey.workspaceId, checks, limited, 'redis', performance.now() - since);
         resolve(limited);
       };
       const fail = (error: unknown) => {

@@ -22,6 +22,11 @@ export const setupKey = 'tg:setup';
 /** The version of all data, see dataVersion.ts. String. */
 export const dataVersionKey = 'tg:form';
 
+/** Which processes hear of which decisions (tail/registry.ts), while any does. Hash of the process to JSON, expires. */
+export const tailsKey = 'tg:tails';
+/** The channel of decisions of a workspace, while another process hears of them. */
+export const tailChannel = (workspaceId: string): string => `tg:tail:${workspaceId}`;
+
 /** The channels of recalls of leases between servers (leases/recalls.ts), and of their acknowledgements to a server. */
 export const recallChannel = 'tg:recall';
 export const recalledChannel = (server: string): string => `tg:recalled:${server}`;

@@ -24,6 +24,7 @@ import { cliActor, openRootKeys } from './rootKeys.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts.ts';
 import { slugsOf } from './slugs.ts';
 import { openSweep } from './sweep.ts';
+import { Tail } from './tail/tail.ts';
 import type { Trust, TrustOptions } from './trust.ts';
 import { openWorkspaces } from './workspaces.ts';
 
@@ -74,8 +75,10 @@ export async function openStore(storeOptions: StoreOptions) {
   const { permissions, roles } = openRbac(context);
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     scripts.run('leases/deactivate', workspaceId, [holders.join(',')]);
+  const tail = new Tail(redis);
   const decide = new Decider({
     ...options,
+    tail,
     scripts,
     accepted,
     slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
@@ -99,6 +102,7 @@ export async function openStore(storeOptions: StoreOptions) {
     rootKeys,
     workspaces: openWorkspaces(context, () => rootKeys),
     sweep: openSweep(context),
+    tail,
 
     currentMs: context.currentMs,
     ready: readiness(scripts, options.commandTimeoutMs),
@@ -108,6 +112,7 @@ export async function openStore(storeOptions: StoreOptions) {
 
     async close(): Promise<void> {
       await leasing.close();
+      await tail.close();
       // QUIT waits for the replies to earlier commands; on a lost connection there are none to wait for.
       await redis.quit().catch(() => redis.disconnect());
       await durable?.close();

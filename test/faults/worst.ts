@@ -15,6 +15,7 @@ import { connect } from '../../src/store/redis.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { loadScripts } from '../../src/store/scripts.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
+import { Tail } from '../../src/store/tail/tail.ts';
 import { type InputOf, testSettings } from '../support/harness.ts';
 import type { Rig } from './rig.ts';
 
@@ -211,6 +212,7 @@ export async function openWorld(rig: Rig) {
   const fresh = () =>
     new Decider({
       ...testSettings,
+      tail: new Tail(redis),
       openLeasing: (settle) => new Leasing({ ...testSettings, redis, settle, deactivate: async () => {} }),
       accepted: new AcceptedRootKeys(),
       scripts: measuring,

@@ -218,7 +218,7 @@ describe.each(all.map((operation) => ({ operation, name: operation.name })))('$n
   test.each(paths)('%s has an example request and response that match its schemas', (path) => {
     const { requestBody, responses } = operationAt(path);
     for (const described of [requestBody as ResponseObject, responses[200]!]) {
-      const { schema, example } = described.content['application/json']!;
+      const [{ schema, example }] = Object.values(described.content) as [{ schema: object; example: unknown }];
       expect(example).toBeDefined();
       const check = checkFor(schema);
       check(example);
@@ -254,7 +254,7 @@ describe('real responses match the document', () => {
       for (const path of [alias ?? [], name].flat().map((spelling) => `/v2/${spelling}`)) {
         const answer = await h.send(path, { body: JSON.stringify(input) });
         expect(answer.status, answer.body).toBe(200);
-        expectDescribed(path, answer);
+        if (!answer.stream) expectDescribed(path, answer);
         data = answer.json.data;
       }
       return data;
@@ -346,6 +346,7 @@ describe('real responses match the document', () => {
     await call('analytics.getVerifications', { groupBy });
     await call('analytics.getVerifications', { granularity: 'total', orderBy: 'count', limit: 1 });
     for (const of of ['keys', 'identifiers']) await call('analytics.getTop', { of });
+    await call('analytics.tail', {});
     await call('analytics.getRatelimits', { namespace: 'email', identifier: 'alice' });
     await call('audit.listEvents', { limit: 5, order: 'desc' });
 

@@ -15,6 +15,7 @@ import type { StoreObserver } from '../../src/store/observer.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { loadScripts } from '../../src/store/scripts.ts';
+import { Tail } from '../../src/store/tail/tail.ts';
 import { harness, testSettings } from '../support/harness.ts';
 import { openRedisProcess } from '../support/processes.ts';
 
@@ -57,6 +58,7 @@ async function open(options: Partial<DecideOptions> = {}) {
     uncounted() {},
   } as unknown as StoreObserver;
   return new Decider({
+    tail: new Tail(redis),
     openLeasing: (settle) => new Leasing({ ...testSettings, redis, settle, deactivate: async () => {} }),
     scripts: await loadScripts(redis, workspaceKey, { observe }),
     slugsOf: async () => [],

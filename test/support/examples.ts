@@ -495,6 +495,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: null,
     documented: () => ({ namespace: emails }),
   },
+  'analytics.tail': {
+    input: ({ apiId, keyId, name }) => ({ apiId, keyId, externalId: name, outcome: 'VALID' }),
+    needs: ['api.read_analytics'],
+    elsewhere: null,
+    changes: null,
+    documented: ({ apiId }) => ({ apiId, externalId: 'ada' }),
+  },
   'rootKeys.createRootKey': {
     input: ({ name }) => ({ name, permissions: ['api.*.read_api'], expires: 4_102_444_800_000 }),
     needs: ['root_key.create_root_key', 'api.read_api'],

@@ -6,7 +6,7 @@ import type { Static } from 'typebox';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
 import { parseGrant } from '../../src/domain/grants.ts';
 import { createId, createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
-import type { Handler, Request } from '../../src/http/message.ts';
+import type { Handler, Request, Response } from '../../src/http/message.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { type OperationName, type Operations, operations } from '../../src/operations/index.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
@@ -87,6 +87,13 @@ export const requestTo = (path: string, rootKey: string, parts: RequestParts = {
   body: Buffer.from(parts.body ?? '{}'),
 });
 
+/** The body of a response. A stream is ended at once, and its data is empty. */
+export function jsonOf({ contentType, body, stream }: Response, requestId: string) {
+  stream?.stop();
+  if (stream) return { meta: { requestId }, data: {} };
+  return contentType.includes('json') ? JSON.parse(body) : undefined;
+}
+
 /** Call it at the top level of a test file. Its result can be used inside tests. `url` is called before the first test. */
 export function harness(url: () => string = testRedisUrl, settings: Partial<StoreOptions> = {}) {
   const clock = {
@@ -163,7 +170,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     await endLeases(path, parts);
     const requestId = createId('req', clock.now);
     const response = await state.answer(requestTo(path, state.rootKey, { requestId, ...parts }));
-    return { ...response, json: response.contentType.includes('json') ? JSON.parse(response.body) : undefined };
+    return { ...response, json: jsonOf(response, requestId) };
   }
 
   /** Calls an operation with the workspace's first root key, or with `as`: a root key string, or the grants of a new one. */
@@ -203,6 +210,8 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
 
   return {
     clock,
+    /** As the server calls the pipeline. */
+    respond: (request: Request) => state.answer(request),
     call,
     ok,
     send,

@@ -1,0 +1,193 @@
+import Type, { type Static } from 'typebox';
+import type { Outcome } from '../../domain/verification.ts';
+import { outcomes } from '../../domain/verification.ts';
+import { ApiError } from '../../errors.ts';
+import { type ManageContext, type Streaming, type StreamSink, streams } from '../../operation.ts';
+import type { TailFilter } from '../../store/tail/stream.ts';
+import { invalid } from '../rules.ts';
+import { ApiId, ExternalId, Fields, KeyId, NamespaceRef } from '../schemas.ts';
+
+/** A heartbeat is sent this often, and the root key is checked again. */
+const beatMs = 4000;
+/** Checks of the root key that may fail in a row because Redis does not reply. */
+const failuresMax = 3;
+/** Namespaces of which a caller may read analytics, if it may not read all: their names are looked up. */
+const namespacesMax = 20;
+
+const input = Fields({
+  apiId: Type.Optional(ApiId),
+  keyId: Type.Optional(KeyId),
+  externalId: Type.Optional(ExternalId),
+  outcome: Type.Optional(Type.Enum([...outcomes])),
+  namespace: Type.Optional(NamespaceRef),
+});
+type Input = Static<typeof input>;
+
+const time = Type.Integer({ description: 'Time of the decision in Unix milliseconds.' });
+const latencyMs = Type.Number({
+  description: 'Milliseconds until the decision: those of Redis; 0 for one by a lease.',
+});
+const source = Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' });
+const sample = Type.Integer({ description: 'One in this many decisions that pass the filters is sent. 1: all are.' });
+
+const Verification = Type.Object(
+  {
+    time,
+    outcome: Type.Enum([...outcomes]),
+    keyId: Type.Optional(Type.String({ description: 'Absent for NOT_FOUND, as the next two fields.' })),
+    apiId: Type.Optional(Type.String()),
+    externalId: Type.Optional(Type.String()),
+    tags: Type.Optional(Type.Array(Type.String())),
+    ratelimit: Type.Optional(Type.String({ description: 'Name of the first limit that is exceeded.' })),
+    latencyMs,
+    source,
+    sample,
+  },
+  { description: 'Data of the event `verification`.' },
+);
+
+const LimitCheck = Type.Object(
+  {
+    time,
+    namespace: Type.String({ description: 'As in the request: a name or an id.' }),
+    identifier: Type.String(),
+    passed: Type.Boolean(),
+    limit: Type.Integer(),
+    remaining: Type.Integer(),
+    cost: Type.Integer(),
+    latencyMs,
+    source,
+    sample,
+  },
+  { description: 'Data of the event `ratelimit`.' },
+);
+
+const End = Type.Object(
+  {
+    reason: Type.String({
+      description: 'Error code of the root key, `grants_changed`, `shutting_down` or `store_unavailable`.',
+    }),
+  },
+  { description: 'Data of the event `end`, the last one.' },
+);
+
+export const tail = streams({
+  name: 'analytics.tail',
+  summary: 'Receive decisions of all servers as they happen, as server-sent events.',
+  input,
+  output: Type.Union([Verification, LimitCheck, End]),
+  needs: { api: ['read_analytics'] },
+  // A caller with grants for some APIs gets only their decisions.
+  scope: () => undefined,
+  check(input) {
+    const { namespace, ...others } = input;
+    const [other] = Object.keys(others);
+    if (namespace !== undefined && other !== undefined) {
+      throw invalid(`body.${other}`, 'filters verifications, and namespace filters limit checks', 'Send one of them.');
+    }
+  },
+
+  async handle(input, context) {
+    const filter = await filterOf(input, context);
+    const stream = new TailStream(input, context, filter);
+    await stream.open();
+    return stream;
+  },
+});
+
+async function filterOf({ namespace, ...filters }: Input, context: ManageContext): Promise<TailFilter> {
+  if (namespace !== undefined) return { checks: { namespaces: await namespacesOf(namespace, context) } };
+  const { apiId, keyId, externalId, outcome } = filters;
+  const readable = context.caller.grants.idsFor('api', 'read_analytics');
+  const ids = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
+  const apiIds = ids === true ? ids : [...ids].sort();
+  const verifications = { apiIds, keyId, externalId, outcome: outcome as Outcome | undefined };
+  if (Object.keys(filters).length > 0) return { verifications };
+  return { verifications, checks: { namespaces: await namespacesOf(undefined, context) } };
+}
+
+/** The names and ids by which requests name these namespaces; true for all. */
+async function namespacesOf(
+  namespace: string | undefined,
+  { store, caller: { workspaceId, grants } }: ManageContext,
+): Promise<true | string[]> {
+  const readable = grants.idsFor('ratelimit', 'read_analytics');
+  if (namespace === undefined && readable === true) return true;
+  if (namespace !== undefined && readable !== true && readable.length === 0) {
+    throw new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.read_analytics.');
+  }
+  const wanted = namespace === undefined ? (readable as string[]) : [namespace];
+  if (wanted.length > namespacesMax) {
+    throw invalid('body.namespace', `is required: the root key has grants for more than ${namespacesMax} namespaces`);
+  }
+  const found = await Promise.all(wanted.map((name) => store.overrides.findNamespace(workspaceId, name)));
+  // A namespace that does not exist yet is heard by its name.
+  if (namespace !== undefined && !found[0]) return readable === true ? [namespace] : [];
+  const known = found
+    .filter((each) => each !== undefined)
+    .filter(({ id }) => readable === true || readable.includes(id));
+  return known.flatMap(({ id, name }) => [id, name]).sort();
+}
+
+/** The stream of one listener. */
+class TailStream implements Streaming {
+  readonly #input: Input;
+  readonly #context: ManageContext;
+  readonly #filter: TailFilter;
+  /** Events before `start`. */
+  #early = ': connected\n\n';
+  #sink: StreamSink | undefined;
+  #leave = () => {};
+  #beat: NodeJS.Timeout | undefined;
+  #failures = 0;
+  #isStopped = false;
+
+  constructor(input: Input, context: ManageContext, filter: TailFilter) {
+    this.#input = input;
+    this.#context = context;
+    this.#filter = filter;
+  }
+
+  async open() {
+    const { store, caller } = this.#context;
+    this.#leave = await store.tail.listen(caller.workspaceId, this.#filter, (events) => {
+      if (this.#sink) this.#sink.write(events);
+      else this.#early += events;
+    });
+  }
+
+  start(sink: StreamSink) {
+    this.#sink = sink;
+    sink.write(this.#early);
+    this.#early = '';
+    this.#beat = setInterval(() => void this.#check(), beatMs).unref();
+  }
+
+  stop(reason?: string) {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    clearInterval(this.#beat);
+    this.#leave();
+    if (reason === undefined) return;
+    this.#sink?.write(`event: end\ndata: ${JSON.stringify({ reason })}\n\n`);
+    this.#sink?.end();
+  }
+
+  /** Ends the stream if the root key may no longer read what it hears. */
+  async #check() {
+    this.#sink?.write(': heartbeat\n\n');
+    const reason = await this.#reasonToEnd().catch((error: unknown) => {
+      if (error instanceof ApiError && error.status < 500) return error.code;
+      return ++this.#failures < failuresMax ? undefined : 'store_unavailable';
+    });
+    if (reason !== undefined) this.stop(reason);
+  }
+
+  async #reasonToEnd(): Promise<string | undefined> {
+    const caller = await this.#context.reauthenticate();
+    if (!caller.grants.holdsAny('api', 'read_analytics')) return 'grants_changed';
+    const filter = await filterOf(this.#input, { ...this.#context, caller });
+    this.#failures = 0;
+    return JSON.stringify(filter) === JSON.stringify(this.#filter) ? undefined : 'grants_changed';
+  }
+}

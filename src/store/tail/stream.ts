@@ -1,0 +1,72 @@
+// The decisions of a workspace that pass a filter, sampled. Listeners with equal filters share a stream, and so do processes.
+
+import type { Outcome } from '../../domain/verification.ts';
+
+/** What a listener hears. `true` is all ids. */
+export interface TailFilter {
+  /** Verifications; undefined for none. A NOT_FOUND has no API, so it passes for all APIs only. */
+  verifications?: {
+    apiIds: true | readonly string[];
+    keyId?: string | undefined;
+    externalId?: string | undefined;
+    outcome?: Outcome | undefined;
+  };
+  /** Limit checks of namespaces, by the names and ids that requests use; undefined for none. */
+  checks?: { namespaces: true | readonly string[] };
+}
+
+/** Events of a stream that a process sends in a second. With more decisions it sends one in n. */
+const eventsPerSecond = 100;
+/** Limit of the texts that wait for the next flush: tags may make an event long. */
+const waitingBytesMax = 262_144;
+
+/** The members of an event as JSON, without the sample. */
+type EventText = () => string;
+
+export class TailStream {
+  readonly filter: TailFilter;
+  readonly text: string;
+  #waiting: string[] = [];
+  #waitingBytes = 0;
+  /** One in this many is sent. */
+  #every = 1;
+  #matched = 0;
+  #sentAtThisRate = 0;
+
+  /** `text` is the filter as JSON. */
+  constructor(text: string) {
+    this.text = text;
+    this.filter = JSON.parse(text) as TailFilter;
+  }
+
+  /** Samples a decision that passes the filter. `event` is called for those that are sent. */
+  offer(kind: 'verification' | 'ratelimit', event: EventText) {
+    if (++this.#matched % this.#every !== 0) return;
+    if (this.#sentAtThisRate >= eventsPerSecond || this.#waitingBytes >= waitingBytesMax) {
+      // Half as many from here on, so that a sudden flood adds a few hundred events, and each states the rate at its time.
+      this.#every *= 2;
+      this.#sentAtThisRate = eventsPerSecond / 2;
+      return;
+    }
+    this.#sentAtThisRate++;
+    const text = `event: ${kind}\ndata: {${event()},"sample":${this.#every}}\n\n`;
+    this.#waiting.push(text);
+    this.#waitingBytes += text.length;
+  }
+
+  /** Returns what waits, and forgets it. */
+  take(): string {
+    if (this.#waiting.length === 0) return '';
+    const text = this.#waiting.join('');
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    return text;
+  }
+
+  /** Called every second: chooses the rate by the decisions of the last one. */
+  nextSecond() {
+    this.#every = Math.max(1, Math.ceil(this.#matched / eventsPerSecond));
+    this.#matched = 0;
+    this.#sentAtThisRate = 0;
+  }
+}

@@ -1,0 +1,261 @@
+import { afterAll, describe, expect, test } from 'vitest';
+import type { Streaming } from '../../../src/operation.ts';
+import { harness, hourMs, type InputOf, requestTo } from '../../support/harness.ts';
+
+const app = harness();
+/** Another server on the same Redis. */
+const other = harness();
+const leasing = harness(undefined, { leaseMs: 2000, leaseAfter: 2, leaseClockMs: () => 0 });
+const { ok, call, createKey, createRootKey, createWorkspace } = app;
+const limited = { name: 'requests', limit: 1, duration: hourMs, autoApply: true };
+
+type Input = InputOf<'analytics.tail'>;
+interface Event {
+  event: string;
+  data: Record<string, unknown>;
+}
+
+const open: Heard[] = [];
+afterAll(() => {
+  for (const heard of open) heard.stream.stop();
+});
+
+class Heard {
+  readonly stream: Streaming;
+  text = '';
+  isEnded = false;
+
+  constructor(stream: Streaming) {
+    this.stream = stream;
+    stream.start({
+      write: (text) => void (this.text += text),
+      end: () => {
+        this.isEnded = true;
+      },
+    });
+    open.push(this);
+  }
+
+  get events(): Event[] {
+    return [...this.text.matchAll(/^event: (\w+)\ndata: ([^\n]*)\n\n/gm)].map(([, event, data]) => ({
+      event: event!,
+      data: JSON.parse(data!),
+    }));
+  }
+
+  /** The events, when there are this many. */
+  async until(count: number): Promise<Event[]> {
+    await expect.poll(() => this.events.length, { timeout: 5000, interval: 20 }).toBeGreaterThanOrEqual(count);
+    return this.events;
+  }
+}
+
+async function listen(input: Input = {}, rootKey = app.rootKey, server = app): Promise<Heard> {
+  const response = await server.respond(requestTo('/v2/analytics.tail', rootKey, { body: JSON.stringify(input) }));
+  expect(response, response.body).toMatchObject({ status: 200, contentType: 'text/event-stream' });
+  return new Heard(response.stream!);
+}
+
+const outcomesOf = (events: Event[]) => events.map(({ data }) => data.outcome);
+
+describe('analytics.tail: events', () => {
+  test('of a verification and of a limit check have what was decided, and no secret', async () => {
+    const heard = await listen();
+    const { key, keyId, apiId } = await createKey({ externalId: 'ada', ratelimits: [limited] });
+    const tags = ['eu', 'a "quoted"\n\ndata: {}\u2028'];
+    await ok('keys.verifyKey', { key, tags });
+    await ok('keys.verifyKey', { key, ratelimits: [{ name: 'own', limit: 1, duration: hourMs, cost: 2 }] });
+    await ok('keys.verifyKey', { key: 'unknown' });
+    const check = { namespace: 'mails', identifier: 'ada\n\n', limit: 5, duration: hourMs, cost: 2 };
+    await ok('ratelimits.limit', check);
+    await ok('ratelimits.multiLimit', [{ ...check, cost: 9 }]);
+    const events = await heard.until(5);
+    const common = { time: app.clock.now, latencyMs: expect.any(Number), source: 'redis', sample: 1 };
+    const of = { keyId, apiId, externalId: 'ada' };
+    expect(events).toEqual([
+      { event: 'verification', data: { ...common, ...of, outcome: 'VALID', tags } },
+      { event: 'verification', data: { ...common, ...of, outcome: 'RATE_LIMITED', ratelimit: 'requests' } },
+      { event: 'verification', data: { ...common, outcome: 'NOT_FOUND' } },
+      {
+        event: 'ratelimit',
+        data: { ...common, namespace: 'mails', identifier: 'ada\n\n', passed: true, limit: 5, remaining: 3, cost: 2 },
+      },
+      {
+        event: 'ratelimit',
+        data: { ...common, namespace: 'mails', identifier: 'ada\n\n', passed: false, limit: 5, remaining: 3, cost: 9 },
+      },
+    ]);
+    expect(heard.text).not.toContain(key);
+    expect(events[0]!.data.latencyMs).toBeGreaterThan(0);
+    heard.stream.stop();
+  });
+
+  test('an ad hoc limit that refuses is named', async () => {
+    const heard = await listen({ outcome: 'RATE_LIMITED' });
+    const { key } = await createKey();
+    await ok('keys.verifyKey', { key, ratelimits: [{ name: 'own', limit: 1, duration: hourMs, cost: 2 }] });
+    expect((await heard.until(1))[0]!.data.ratelimit).toBe('own');
+    heard.stream.stop();
+  });
+
+  test('of another workspace are not heard', async () => {
+    const theirs = await createWorkspace();
+    const heard = await listen({}, theirs.rootKey);
+    await ok('keys.verifyKey', { key: 'unknown' });
+    await call('keys.verifyKey', { key: 'unknown' }, theirs.rootKey);
+    await heard.until(1);
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    expect(heard.events).toHaveLength(1);
+    heard.stream.stop();
+  });
+
+  test('of another server are heard, once it has read the registry', async () => {
+    const heard = await listen({ outcome: 'NOT_FOUND' });
+    await other.store.tail.refresh();
+    await other.call('keys.verifyKey', { key: 'unknown' }, app.rootKey);
+    await ok('keys.verifyKey', { key: 'unknown' });
+    const events = await heard.until(2);
+    expect(outcomesOf(events)).toEqual(['NOT_FOUND', 'NOT_FOUND']);
+    heard.stream.stop();
+    await app.store.tail.refresh();
+    await other.store.tail.refresh();
+    expect([app.store.tail.isOpen, other.store.tail.isOpen]).toEqual([false, false]);
+  });
+
+  test('of leased decisions are heard', async () => {
+    const heard = await listen({}, leasing.rootKey, leasing);
+    const made = await leasing.createKey();
+    await expect
+      .poll(
+        async () => {
+          await leasing.ok('keys.verifyKey', { key: made.key });
+          return heard.events.some(({ data }) => data.source === 'lease' && data.keyId === made.keyId);
+        },
+        { timeout: 10_000, interval: 20 },
+      )
+      .toBe(true);
+    heard.stream.stop();
+  });
+});
+describe('analytics.tail: filters', () => {
+  test('apiId, keyId, externalId and outcome select verifications, namespace selects limit checks', async () => {
+    const one = await createKey({ externalId: 'one' });
+    const two = await createKey({ externalId: 'two', enabled: false });
+    const inputs: Input[] = [
+      { apiId: one.apiId },
+      { keyId: two.keyId },
+      { externalId: 'one' },
+      { outcome: 'DISABLED' },
+      { apiId: one.apiId, outcome: 'DISABLED' },
+      { namespace: 'filtered' },
+    ];
+    const heard = [];
+    for (const input of inputs) heard.push(await listen(input));
+    for (const { key } of [one, two]) await ok('keys.verifyKey', { key });
+    await ok('keys.verifyKey', { key: 'unknown' });
+    for (const namespace of ['filtered', 'another'])
+      await ok('ratelimits.limit', { namespace, identifier: 'a', limit: 1, duration: 1000 });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(heard.map(({ events }) => events.map(({ data }) => data.keyId ?? data.namespace))).toEqual([
+      [one.keyId],
+      [two.keyId],
+      [one.keyId],
+      [two.keyId],
+      [],
+      ['filtered'],
+    ]);
+    for (const { stream } of heard) stream.stop();
+  });
+
+  test('a caller hears the APIs and namespaces of its grants, by any of their names', async () => {
+    const mine = await createKey();
+    const theirs = await createKey();
+    const check = { identifier: 'a', limit: 9, duration: 1000 };
+    for (const namespace of ['granted', 'withheld']) await ok('ratelimits.limit', { ...check, namespace });
+    const granted = (await app.store.overrides.findNamespace(app.workspaceId, 'granted'))!;
+    const rootKey = await createRootKey([`api.${mine.apiId}.read_analytics`, `ratelimit.${granted.id}.read_analytics`]);
+    const [all, named, withheld] = [
+      await listen({}, rootKey),
+      await listen({ namespace: granted.id }, rootKey),
+      await listen({ namespace: 'withheld' }, rootKey),
+    ];
+    for (const key of [mine.key, theirs.key, 'unknown']) await ok('keys.verifyKey', { key });
+    for (const namespace of ['granted', granted.id, 'withheld']) await ok('ratelimits.limit', { ...check, namespace });
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const heard = (of: Heard) => of.events.map(({ data }) => data.keyId ?? data.namespace);
+    expect(heard(all)).toEqual([mine.keyId, 'granted', granted.id]);
+    expect(heard(named)).toEqual(['granted', granted.id]);
+    expect(heard(withheld)).toEqual([]);
+    for (const { stream } of [all, named, withheld]) stream.stop();
+    const none = await createRootKey(['api.*.read_analytics']);
+    expect(await call('analytics.tail', { namespace: 'granted' }, none)).toMatchObject({ status: 403 });
+  });
+});
+
+describe('analytics.tail: bounds', () => {
+  test('a flood is sampled, each event states how, and a rare outcome with a filter is not lost', async () => {
+    const heard = await listen({ outcome: 'VALID' });
+    const rare = await listen({ outcome: 'NOT_FOUND' });
+    const { key } = await createKey();
+    for (let round = 0; round < 40; round++) {
+      const verifications = Array.from({ length: 50 }, () => ok('keys.verifyKey', { key }));
+      await Promise.all([...verifications, round % 10 === 0 && ok('keys.verifyKey', { key: 'unknown' })]);
+    }
+    await rare.until(4);
+    const samples = heard.events.map(({ data }) => data.sample as number);
+    expect(samples[0]).toBe(1);
+    expect(Math.max(...samples)).toBeGreaterThan(1);
+    expect(samples.length).toBeLessThan(600);
+    const sum = samples.reduce((sum, sample) => sum + sample, 0);
+    expect(sum).toBeGreaterThan(1000);
+    expect(sum).toBeLessThan(3000);
+    heard.stream.stop();
+    rare.stream.stop();
+  });
+
+  test('a workspace has at most ten listeners', async () => {
+    const { rootKey } = await createWorkspace();
+    const ten = [];
+    for (let index = 0; index < 10; index++) ten.push(await listen({}, rootKey, index % 2 ? app : other));
+    for (const server of [app, other])
+      expect(await server.call('analytics.tail', {}, rootKey)).toMatchObject({
+        status: 503,
+        code: 'store_unavailable',
+      });
+    ten[0]!.stream.stop();
+    await expect.poll(async () => (await call('analytics.tail', {}, rootKey)).status).toBe(200);
+    for (const { stream } of ten) stream.stop();
+  });
+
+  test('nothing is offered while nobody listens', async () => {
+    await app.store.tail.refresh();
+    await other.store.tail.refresh();
+    expect(app.store.tail.isOpen).toBe(false);
+  });
+});
+
+describe('analytics.tail: ends', () => {
+  test.each([
+    ['disabled', { enabled: false }, 'root_key_disabled'],
+    ['narrowed', { permissions: ['api.*.read_key'] }, 'grants_changed'],
+    ['narrowed to an API', { permissions: ['api.api_1.read_analytics'] }, 'grants_changed'],
+  ])('when its root key is %s', async (_how, change, reason) => {
+    const { rootKeyId, key } = await ok('rootKeys.createRootKey', {
+      permissions: ['api.*.read_analytics', 'ratelimit.*.read_analytics'],
+    });
+    const heard = await listen({}, key);
+    await ok('rootKeys.updateRootKey', { rootKeyId, ...change });
+    await expect.poll(() => heard.isEnded, { timeout: 8000, interval: 50 }).toBe(true);
+    expect(heard.events.at(-1)).toEqual({ event: 'end', data: { reason } });
+    expect(heard.text).toContain(': heartbeat\n\n');
+  });
+
+  test.each<[string, object, string]>([
+    ['a malformed keyId', { keyId: 'a b' }, 'body.keyId'],
+    ['an unknown outcome', { outcome: 'valid' }, 'body.outcome'],
+    ['namespace with a filter of verifications', { namespace: 'a', outcome: 'VALID' }, 'body.outcome'],
+  ])('400 for %s', async (_title, input, location) => {
+    const answer = await call('analytics.tail', input as never);
+    expect(answer).toMatchObject({ status: 400, error: { errors: [{ location }] } });
+  });
+});
