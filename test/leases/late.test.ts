@@ -10,6 +10,7 @@ import { workspaceKey } from '../../src/store/keyspace.ts';
 import { Leasing } from '../../src/store/leases/leasing.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import { loadScripts } from '../../src/store/scripts.ts';
+import { Tail } from '../../src/store/tail/tail.ts';
 import { harness, testSettings } from '../support/harness.ts';
 import { observing } from '../support/observer.ts';
 import { testRedisUrl } from '../support/redis.ts';
@@ -51,6 +52,7 @@ async function openServer() {
     scripts: await loadScripts(redis, workspaceKey),
     slugsOf: async () => [],
     accepted: new AcceptedRootKeys(),
+    tail: new Tail(redis),
     now: () => '',
     observe,
   });

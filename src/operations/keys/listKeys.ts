@@ -79,7 +79,7 @@ export const listKeys = manages({
 
   async handle({ apiId, limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) {
     const { workspaceId } = caller;
-    if (apiId !== undefined && !(await store.apis.find(workspaceId, apiId))) throw apiNotFound();
+    if (apiId !== undefined && !(await store.apis.find(workspaceId, apiId))) throw apiNotFound(apiId);
     const query = { apiId, filter, order: order as OrderName, after, count: limit };
     const page = await store.keySearch.list(workspaceId, query);
     if (!('refused' in page)) return page;

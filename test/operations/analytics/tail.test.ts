@@ -28,7 +28,9 @@ class Heard {
   constructor(stream: Streaming) {
     this.stream = stream;
     stream.start({
-      write: (text) => void (this.text += text),
+      write: (text) => {
+        this.text += text;
+      },
       end: () => {
         this.isEnded = true;
       },
