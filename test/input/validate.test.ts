@@ -1,3 +1,4 @@
+import { Ajv } from 'ajv';
 import Type from 'typebox';
 import { describe, expect, test } from 'vitest';
 import { ApiError, type FieldError } from '../../src/errors.ts';
@@ -29,6 +30,15 @@ function refusal(input: unknown): ApiError {
   }
   throw new Error('accepted');
 }
+
+test.each(operations.map((operation) => [operation.name, operation] as const))(
+  '%s has valid schemas',
+  (_, operation) => {
+    const ajv = new Ajv({ strict: true, allowUnionTypes: true }).addKeyword('documented');
+    for (const schema of [operation.input, operation.output])
+      expect([ajv.validateSchema(schema), ajv.errors]).toEqual([true, null]);
+  },
+);
 
 describe('which bodies are accepted', () => {
   test.each([
