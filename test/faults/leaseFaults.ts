@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, onTestFinished, vi } from 'vitest';
 import { type Client, openClient } from '../support/client.ts';
 import {
+  checkOf,
   decidedLocally,
   type LeaseRig,
   type LeaseServer,
@@ -12,6 +13,7 @@ import {
   outcomesAfter,
   perMinute,
   perTwentyMinutes,
+  type Shooting,
   type Shot,
   startLoad,
   sumOf,
@@ -197,18 +199,13 @@ export async function restartRedis(
 /** Verifies on all servers until each caller is refused. Exactly `admits` pass, and none of them begins after a refusal. */
 export async function exhaust(
   servers: readonly LeaseServer[],
-  {
-    keys,
-    admits,
-    cost = 1,
-    connections = 64,
-  }: { keys: readonly string[]; admits: number; cost?: number; connections?: number },
+  { inputs, admits, connections = 64 }: { inputs: readonly Shooting[]; admits: number; connections?: number },
 ) {
   const isRefusal = ({ code }: Shot) => code === 'RATE_LIMITED' || code === 'USAGE_EXCEEDED';
   const before = await decidedLocally(servers);
   const load = startLoad(servers, {
     connections,
-    input: (caller) => ({ key: keys[caller % keys.length]!, ...(cost > 1 && { credits: { cost } }) }),
+    input: (caller) => inputs[caller % inputs.length]!,
     endsAt: isRefusal,
   });
   await load.ended;
@@ -223,7 +220,7 @@ export async function exhaust(
 
 /** What is revoked: how to make it, to verify by it, and to revoke it; and the outcomes from then on. */
 export interface Revocable {
-  input: { key: string; permissions?: string };
+  input: Shooting;
   rootKey?: string;
   revoke: (by: Client) => Promise<unknown>;
   /** Outcomes or status. */
@@ -238,6 +235,14 @@ export const revocables: Record<string, (rig: LeaseRig) => Promise<Revocable>> =
   'a key deleted': async ({ newKey }) => {
     const { key, keyId } = await newKey();
     return { input: { key }, revoke: ({ ok }) => ok('keys.deleteKey', { keyId }), outcome: 'NOT_FOUND' };
+  },
+  'an override lowered': async ({ ok }) => {
+    const input = checkOf(10_000_000);
+    const { namespace, identifier, duration } = input;
+    // Less than what is used by then.
+    const revoke = (by: Client) => by.ok('ratelimits.setOverride', { namespace, identifier, duration, limit: 1 });
+    await ok('ratelimits.setOverride', { namespace, identifier, duration, limit: 5_000_000 });
+    return { input, revoke, outcome: 'RATE_LIMITED' };
   },
   'a root key deleted': async ({ newKey, ok }) => {
     const { key } = await newKey({ credits: { remaining: 10_000_000 } });
@@ -262,6 +267,31 @@ export const revocables: Record<string, (rig: LeaseRig) => Promise<Revocable>> =
     };
   },
 };
+
+/** Kills a server that holds units of an identifier. Returns how many of them were lost. */
+export async function killChecker(rig: LeaseRig) {
+  const limit = 6000;
+  const victim = await rig.start();
+  const all = [...rig.servers, victim];
+  const load = startLoad(all, { connections: 16, input: always(checkOf(limit)), isCalm: true });
+  await leased([victim]);
+  load.rush();
+  await load.answered(16, performance.now());
+  await victim.stop('SIGKILL');
+  const killedAt = performance.now();
+  await vi.waitFor(() => expect(outcomesAfter(load.shots, killedAt)).toContain('RATE_LIMITED'), { timeout: 20_000 });
+  await load.stop();
+  const refusedFrom = load.shots.find(({ code }) => code === 'RATE_LIMITED')!.answeredAt;
+  expect(new Set(load.shots.filter(({ server }) => server !== victim).map(({ status }) => status))).toEqual(
+    new Set([200]),
+  );
+  const admitted = valid(load.shots);
+  expect(admitted.length).toBeLessThanOrEqual(limit);
+  expect(admitted.filter(({ sentAt }) => sentAt > refusedFrom)).toEqual([]);
+  return { limit, admitted: admitted.length, answered: load.shots.length };
+}
+
+const always = (input: Shooting) => () => input;
 
 /** Revokes while 64 connections to each server verify: no VALID that began later. */
 export async function revokeUnderLoad(
@@ -302,18 +332,20 @@ export async function exhaustAll(rig: LeaseRig): Promise<string> {
   let decided = 0;
   for (const limit of [300, 300, 5000]) {
     const { key, keyId } = await newKey({ ratelimits: [(limit === 300 ? perMinute : perTwentyMinutes)(limit)] });
-    const exhausted = await exhaust(servers, { keys: [key], admits: limit });
+    const exhausted = await exhaust(servers, { inputs: [{ key }], admits: limit });
     const total = exhausted.shots.length;
     expect(await rig.usageOf(keyId, total)).toEqual({ VALID: limit, RATE_LIMITED: total - limit });
     decided += exhausted.decided;
   }
   const externalId = `shared_${randomBytes(4).toString('hex')}`;
   await ok('identities.createIdentity', { externalId, ratelimits: [perTwentyMinutes(2000)] });
-  const keys = [await newKey({ externalId }), await newKey({ externalId })].map(({ key }) => key);
-  decided += (await exhaust(servers, { keys, admits: 2000 })).decided;
+  const shared = [await newKey({ externalId }), await newKey({ externalId })].map(({ key }) => ({ key }));
+  decided += (await exhaust(servers, { inputs: shared, admits: 2000 })).decided;
   const { key, keyId } = await newKey({ credits: { remaining: 6000 } });
-  decided += (await exhaust(servers, { keys: [key], admits: 3000, cost: 2 })).decided;
+  decided += (await exhaust(servers, { inputs: [{ key, credits: { cost: 2 } }], admits: 3000 })).decided;
   expect((await ok('keys.getKey', { keyId })).credits).toMatchObject({ remaining: 0 });
+  for (const limit of [300, 5000])
+    decided += (await exhaust(servers, { inputs: [checkOf(limit)], admits: limit })).decided;
   expect(decided).toBeGreaterThan(0);
-  return `300 of 300 twice, 5000 of 5000, 2000 of 2000 shared by two keys, 3000 of 6000 credits at cost 2; ${decided} decided without Redis`;
+  return `300 of 300 twice, 5000 of 5000, 2000 of 2000 shared by two keys, 3000 of 6000 credits at cost 2; 300 of 300 and 5000 of 5000 of one identifier; ${decided} decided without Redis`;
 }

@@ -1,5 +1,6 @@
 // Servers with leases on one Redis, under load: every request with its times and its answer.
 
+import { randomBytes } from 'node:crypto';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -17,15 +18,18 @@ const settings = { LEASE_MS: `${leaseMs}`, LEASE_CREDITS: '1' };
 export type LeaseServer = Server & { client: Client };
 export type LeaseRig = Awaited<ReturnType<typeof openLeaseRig>>;
 
-/** A verification: times by performance.now(), from before it was sent until its answer was read. */
+export type Shooting = InputOf<'keys.verifyKey'> | InputOf<'ratelimits.limit'>;
+
+/** A verification or limit check: times by performance.now(), from before it was sent until its answer was read. */
 export interface Shot {
   server: LeaseServer;
+  /** Or the identifier. */
   key: string;
   sentAt: number;
   answeredAt: number;
   /** 0 without an answer. */
   status: number;
-  /** The outcome. */
+  /** The outcome; that of a limit check is VALID or RATE_LIMITED. */
   code: string | undefined;
 }
 
@@ -102,12 +106,30 @@ export const sumOf = (counts: Record<string, number>): number => Object.values(c
 
 interface LoadOptions {
   connections: number;
-  input: (caller: number) => InputOf<'keys.verifyKey'>;
+  input: (caller: number) => Shooting;
   rootKey?: string;
   /** A caller that got this answer sends nothing more. */
   endsAt?: (shot: Shot) => boolean;
   /** Until `rush` is called: two callers of each server, with pauses. A full load would only cost CPU time until leases are out. */
   isCalm?: boolean;
+}
+
+async function shoot(server: LeaseServer, input: Shooting, rootKey: string | undefined): Promise<Shot> {
+  const sentAt = performance.now();
+  const shotOf = (key: string, status: number, code: string | undefined) => ({
+    server,
+    key,
+    sentAt,
+    answeredAt: performance.now(),
+    status,
+    code,
+  });
+  if ('key' in input) {
+    const { status, data } = await server.client.call('keys.verifyKey', input, rootKey);
+    return shotOf(input.key, status, data?.code);
+  }
+  const { status, data } = await server.client.call('ratelimits.limit', input, rootKey);
+  return shotOf(input.identifier, status, data && (data.success ? 'VALID' : 'RATE_LIMITED'));
 }
 
 /** Verifies on these servers without pause, on `connections` to each. */
@@ -128,13 +150,10 @@ export function startLoad(
     if (isCalm && number >= 2) await rushing;
     while (!isStopped) {
       if (isCalm) await delay(5);
-      const body = input(number);
-      const sentAt = performance.now();
-      const { status, data } = await server.client.call('keys.verifyKey', body, rootKey);
-      const shot = { server, key: body.key, sentAt, answeredAt: performance.now(), status, code: data?.code };
+      const shot = await shoot(server, input(number), rootKey);
       shots.push(shot);
       if (endsAt?.(shot)) return;
-      if (status !== 200) await delay(5);
+      if (shot.status !== 200) await delay(5);
     }
   };
   const callers = servers.flatMap((server) =>
@@ -188,6 +207,13 @@ export const perTwentyMinutes = (limit: number) => ({
   limit,
   duration: 20 * 60_000,
   autoApply: true,
+});
+/** A limit check of an identifier that no other test uses. */
+export const checkOf = (limit: number): InputOf<'ratelimits.limit'> => ({
+  namespace: 'faults',
+  identifier: randomBytes(8).toString('hex'),
+  limit,
+  duration: 20 * 60_000,
 });
 export const perMinute = (limit: number) => ({ ...perTwentyMinutes(limit), duration: 60_000 });
 export const ms = (time: number): string => `${Math.round(time)} ms`;

@@ -12,6 +12,7 @@ import { build, cliFile, endAll, run, serverEnv, temporaryDir } from '../support
 import {
   exhaust,
   exhaustAll,
+  killChecker,
   killHolder,
   restartRedis,
   revocables,
@@ -52,6 +53,16 @@ test('a holder killed under load: nothing over the limit, others go on, and a ch
     measured:
       `${killed.admitted} admitted of ${killed.limit}, ${killed.lostUnits} units and ${killed.lostCredits} credits lost with it; changes took ` +
       `${ms(killed.firstChangeMs)}, then ${ms(killed.laterChangesMs)}; of ${killed.answered} answers ${killed.missing} not counted, of the last ${ms(killed.missingMs)}`,
+  });
+});
+
+test('a holder of units of an identifier killed under load', async () => {
+  const { limit, admitted, answered } = await killChecker(rig);
+  report({
+    order: '13.12',
+    fault: 'kill -9 of one of five servers that hold units of one identifier, under load',
+    expected: 'at most the limit is admitted, nothing that was sent after a refusal; what it held counts as spent',
+    measured: `${admitted} admitted of ${limit}, ${limit - admitted} units lost with it; ${answered} answers`,
   });
 });
 
@@ -144,7 +155,7 @@ test('a server with LEASE_MS=0, and the command line, among servers with leases'
   const { servers, newKey, ok, apiId, rootKey } = rig;
   const without = await rig.start({ LEASE_MS: '0', LEASE_CREDITS: '0' });
   const limited = await newKey({ ratelimits: [perTwentyMinutes(3000)] });
-  await exhaust([...servers.slice(0, 3), without], { keys: [limited.key], admits: 3000, connections: 16 });
+  await exhaust([...servers.slice(0, 3), without], { inputs: [{ key: limited.key }], admits: 3000, connections: 16 });
   expect(await decidedLocally([without])).toBe(0);
   await revokeUnderLoad(rig, { make: revocables['a key disabled']!, by: without.client, connections: 16 });
 
