@@ -155,7 +155,7 @@ function onSignal(signal: NodeJS.Signals) {
 const standardFiles = [0, 1, 2];
 const terminals = standardFiles.filter(isatty);
 
-/** SIGHUP asks a service to read its files again. To a program in a terminal it also says that the terminal was closed. */
+/** SIGHUP asks a service to read its files again. A program in a terminal also gets it when the terminal is closed. */
 function onHangUp() {
   const isClosed = terminals.length > 0 && !terminals.some(isatty);
   if (isClosed) onSignal('SIGINT');

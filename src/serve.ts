@@ -93,14 +93,16 @@ interface CertificateUser {
 
 /** For SIGHUP. Where a file cannot be used, what was read before stays in use. */
 export function reloadCertificates(users: readonly CertificateUser[], log: Logger) {
+  let areRead = true;
   for (const user of users) {
     try {
       user.reloadCertificates();
     } catch (err) {
+      areRead = false;
       log.error({ err }, 'A certificate could not be read again. The one in use stays.');
     }
   }
-  log.info('Certificates were read again.');
+  if (areRead) log.info('Certificates were read again.');
 }
 
 /** Serves the metrics on METRICS_PORT; undefined if that is empty. */

@@ -329,7 +329,7 @@ const noDataDirectory = (dataDir: string): Finding =>
   unknown(
     'data directory',
     `${dataDir} has no data yet`,
-    'The first start of the server creates it. If there is a server: set TOLLGATE_DATA_DIR as for the server.',
+    'The first start of the server creates it. If a server runs, set TOLLGATE_DATA_DIR as for the server.',
   );
 
 function dataDirectory(dataDir: string): Finding {

@@ -308,6 +308,7 @@ describe('to its callers', () => {
       server.child.kill('SIGHUP');
       await until('the error', 5000, async () => server.err.includes('Cannot use the file in TLS_CERT_FILE'));
       expect(serialOf(url)).toBe(numberIn(files.certFile));
+      expect(reloads(server)).toBe(0);
       expect(server.hasEnded()).toBe(false);
     });
 
