@@ -4,16 +4,15 @@
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, usage counts
--- ARGV[1]  retention   milliseconds for which usage counts are kept
--- ARGV[2]  bounds      four limits, separated by spaces: tags of an API, bytes of an API's counts by tag in a day, identifiers
---                      that a namespace counts in a day, records of the workspace (0 is no limit)
--- ARGV[3]  digests     SHA-256 of each distinct root key of the batch, 32 bytes each
--- ARGV[4]  items       one after the other: ITEM_HEAD with the index of its root key in digests (from 1), then VERIFY_ITEM or
---                      a number of checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and one of these, or SETTLE_ITEM
--- ARGV[5]  session     LEASE_SESSION; '' for a batch without items of leases
--- ARGV[6]  now_ms      '' for Redis's clock
--- returns  {answers, number of counts by identifier that were left out, the same by tag, then the snapshots of keys whose version
---          in VERIFY_ITEM is out of date, in the order of their answers}
+-- ARGV[1]  settings    separated by spaces: milliseconds for which usage counts are kept; four limits: tags of an API, bytes of an
+--                      API's counts by tag in a day, identifiers that a namespace counts in a day, records of the workspace (0
+--                      is no limit); the time, for tests (nothing is Redis's clock)
+-- ARGV[2]  items       one after the other: ITEM_HEAD with the index of its root key (from 1), then VERIFY_ITEM or a number of
+--                      checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and one of these, or SETTLE_ITEM.
+--                      After the items LEASE_SESSION if there are items of leases; the SHA-256 of each distinct root key (32);
+--                      the number of root keys (1); 1 with a session, else 0 (1)
+-- returns  answers, or with more than these {answers, number of counts by identifier that were left out, the same by tag, then the
+--          snapshots of keys whose version in VERIFY_ITEM is out of date, in the order of their answers}
 --   answers   BATCH_HEAD, the length of each (2; plus WITH_SNAPSHOT if its snapshot follows), then each:
 --   verify    VERIFIED and each VERIFIED_LIMIT; NOT_FOUND alone (1)
 --   lease     GRANTED and the answer to the item that follows
@@ -30,7 +29,6 @@
 -- It is a library (FUNCTION LOAD, FCALL), because a script creates its functions again with every call, which took longer than
 -- deciding a small batch. Those of a library are created once.
 
--- @include "include/clock"
 -- @include "include/decide/apis"
 -- @include "include/decide/call"
 -- @include "include/decide/lease"
@@ -50,11 +48,20 @@ local deciders = {
   [ITEM_SETTLE] = settle,
 }
 
--- Decides the items of a batch from `batch.position` on. Before an item is decided, `batch.position` is set to the next one, so
--- that an item that fails is not decided again. `answers` has the head at 1 and the answers from 2 on.
-local function decide_items(batch)
-  local items, answers, lengths, position, bytes_done = call_items, batch.answers, batch.lengths, batch.position, 0
-  while position <= #items and call_work + bytes_done / 10 < WORK_MAX do
+-- The call: the position of the next item, and of the end of the items; the number of answers, the answers and their lengths; the
+-- reply if it has more than the answers. The table is used again by every call, because creating it would take longer.
+local batch = { position = 1, items_end = 0, count = 0, answers = {}, lengths = {}, reply = false }
+
+local function add_answer(answer)
+  local count = batch.count + 1
+  batch.count, batch.answers[count], batch.lengths[count] = count, answer, #answer
+end
+
+-- Decides the items of the batch from its position on. Before an item is decided, the position is set to the next one, so that an
+-- item that fails is not decided again.
+local function decide_items()
+  local items, items_end, position, bytes_done = call_items, batch.items_end, batch.position, 0
+  while position <= items_end and call_work + bytes_done / 10 < WORK_MAX do
     local bytes, kind, root, fields = struct.unpack(ITEM_HEAD, items, position)
     -- `bytes` counts from `kind` on.
     local last = position + (ITEM_HEAD_KIND_AT - 2) + bytes
@@ -66,10 +73,10 @@ local function decide_items(batch)
       answer, snapshot = deciders[kind](fields, last, root)
     end
     bytes_done = bytes_done + bytes + #answer
-    local number = #lengths + 1
-    answers[number + 1], lengths[number] = answer, #answer
+    add_answer(answer)
     if snapshot then
-      lengths[number] = #answer + WITH_SNAPSHOT
+      batch.lengths[batch.count] = #answer + WITH_SNAPSHOT
+      batch.reply = batch.reply or { '', 0, 0 }
       batch.reply[#batch.reply + 1] = snapshot
       add_work(#snapshot / 200)
     end
@@ -77,36 +84,36 @@ local function decide_items(batch)
   add_work(bytes_done / 10)
 end
 
--- Formats of the head by the number of answers.
-local head_formats = {}
-local function pack_head(lengths)
-  local count = #lengths
-  local format = head_formats[count] or BATCH_HEAD .. string.rep('I2', count)
-  head_formats[count] = format
-  return struct.pack(format, call_now, count, unpack(lengths))
+-- Formats by the number of answers: of the head; of a single answer with its head, which is one string in place of three.
+local formats = { BATCH_HEAD .. 'I2c0' }
+local function pack_answers()
+  local count, answers, lengths = batch.count, batch.answers, batch.lengths
+  if count == 1 then return struct.pack(formats[1], call_now, 1, lengths[1], answers[1]) end
+  local format = formats[count] or BATCH_HEAD .. string.rep('I2', count)
+  formats[count] = format
+  return struct.pack(format, call_now, count, unpack(lengths, 1, count)) .. table.concat(answers, '', 1, count)
 end
 
 local function decide_batch(KEYS, ARGV)
-  local workspace, retention, bounds, digests, items = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-  local packed_session, now = ARGV[5], now_ms(ARGV[6])
-  begin_call(workspace, retention, bounds, digests, items, now)
+  local workspace, settings, items = KEYS[1], ARGV[1], ARGV[2]
+  local packed_session, items_end = begin_call(workspace, settings, items)
   begin_session(packed_session)
-  local batch = { position = 1, answers = { '' }, lengths = {}, reply = { '', 0, 0 } }
+  batch.position, batch.items_end, batch.count, batch.reply = 1, items_end, 0, false
   -- An item that fails gets an answer that states so; the following items are decided.
-  while batch.position <= #items and call_work < WORK_MAX do
-    local decided, problem = pcall(decide_items, batch)
+  while batch.position <= items_end and call_work < WORK_MAX do
+    local decided, problem = pcall(decide_items)
     if not decided then
       local message = type(problem) == 'table' and (problem.err or 'error') or tostring(problem)
-      local answer = refuse('failed', string.sub(message, 1, 1000))
-      batch.answers[#batch.answers + 1], batch.lengths[#batch.lengths + 1] = answer, #answer
+      add_answer(refuse('failed', string.sub(message, 1, 1000)))
     end
   end
-  local reply = batch.reply
-  batch.answers[1] = pack_head(batch.lengths)
-  reply[1] = table.concat(batch.answers)
-  add_api_totals()
+  local answers, reply = pack_answers(), batch.reply
   end_session()
-  reply[2], reply[3] = write_totals()
+  write_api_totals()
+  local identifiers, tags = write_totals()
+  if not reply and identifiers + tags == 0 then return answers end
+  reply = reply or {}
+  reply[1], reply[2], reply[3] = answers, identifiers, tags
   return reply
 end
 

@@ -21,16 +21,24 @@ end
 -- The time of use of a root key is recorded at most this often, because a write for each batch would be a tenth of a small one.
 local USED_PRECISION_MS = 1000
 
--- Reads a root key. Returns 'unauthorized', 'root_key_disabled', 'root_key_expired' or 'ok', then its grants, id and expiry (nil
--- for none). Records the time of use.
+-- 'unauthorized', 'root_key_disabled', 'root_key_expired' or 'ok'.
+local function status_of_root_key(grants, enabled, expires, now)
+  if not grants then return 'unauthorized' end
+  if enabled ~= '1' then return 'root_key_disabled' end
+  if expires and now >= expires then return 'root_key_expired' end
+  return 'ok'
+end
+
+-- Whether a use now has to be recorded, if the last one was recorded at `used` (nil for none). A time after `now` was recorded
+-- while the clock was ahead.
+local function is_use_due(used, now) return not used or used > now or now - used >= USED_PRECISION_MS end
+
+-- Reads a root key. Returns its status, grants and id. Records the time of use.
 local function authenticate(workspace, digest, now)
   local record = root_key_record(workspace, digest)
   local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'id', 'used')
-  local grants, enabled, expires, id, used = stored[1], stored[2], tonumber(stored[3]), stored[4], tonumber(stored[5])
-  if not grants then return 'unauthorized', '', '' end
-  if enabled ~= '1' then return 'root_key_disabled', grants, id end
-  if expires and now >= expires then return 'root_key_expired', grants, id end
-  -- A time after `now` was recorded while the clock was ahead. Redis formats a number with 17 digits, so `int` is not needed.
-  if not used or used > now or now - used >= USED_PRECISION_MS then redis.call('HSET', record, 'used', now) end
-  return 'ok', grants, id, expires
+  local status = status_of_root_key(stored[1], stored[2], tonumber(stored[3]), now)
+  -- Redis formats a number with 17 digits, so `int` is not needed.
+  if status == 'ok' and is_use_due(tonumber(stored[5]), now) then redis.call('HSET', record, 'used', now) end
+  return status, stored[1] or '', stored[4] or ''
 end

@@ -116,9 +116,9 @@ end
 
 -- Decides as lua/decide.lua: an item without an answer is decided again, after windows were settled.
 local function decide()
-  local answer, snapshot = verify(1, #call_items, 1)
+  local answer, snapshot = verify(1, #item, 1)
   if not answer then
-    answer, snapshot = verify(1, #call_items, 1)
+    answer, snapshot = verify(1, #item, 1)
   end
   return answer, snapshot
 end
@@ -128,7 +128,8 @@ if key_id ~= '' then
   digest = digest_of(workspace, key_id)
   if not digest then return { named({ status = was_deleted(key_id) and 'deleted' or 'unknown', now = int(now) }) } end
 end
-begin_call(workspace, 0, '0 0 0 0', '', digest .. string.sub(item, 33), now)
+-- An item without a head, in a batch without root keys.
+begin_call(workspace, '0 0 0 0 0 ' .. int(now), digest .. string.sub(item, 33) .. '\0\0')
 -- The caller may read the key. Whether another root key may verify it is not the question.
 call_roots[1] = { status = 'ok', grants = '', may_verify = true, verifies_all = true }
 

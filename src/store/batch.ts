@@ -2,7 +2,7 @@
 
 import type { SnapshotText } from '../domain/verification.ts';
 import type { Answer } from './decideReply.ts';
-import { itemHead, itemKinds, leaseItem, settleItem, tally, verifyItem } from './layout.ts';
+import { batchTail, itemHead, itemKinds, leaseItem, settleItem, tally, verifyItem } from './layout.ts';
 import type { Tally } from './leases/leases.ts';
 import type { Written } from './struct.ts';
 import type { QueuedBatch } from './workspaceQueues.ts';
@@ -22,8 +22,9 @@ const verifyKind = kindOf('verify');
 const limitKind = kindOf('limit');
 const leaseKind = kindOf('lease');
 const settleKind = kindOf('settle');
+const rootDigestBytes = 32;
 /** Of items that no root key authorises. */
-const noRoot = Buffer.alloc(32);
+const noRoot = Buffer.alloc(rootDigestBytes);
 
 /** What a request asks of leases, as in LEASE_ITEM. */
 export type LeasePart = Omit<Written<typeof leaseItem.fields>, 'kind'>;
@@ -49,11 +50,23 @@ export class Batch implements QueuedBatch {
     for (const entry of this.waiting) entry.reject(error);
   }
 
-  /** The packed items from index `first` on. */
-  itemsFrom(first: number): Buffer {
+  /** The packed items from index `first` on, with the session of a batch that has items of leases, and the root keys. */
+  packedFrom(first: number, session: Buffer | undefined): Buffer {
     let at = 0;
     for (let number = 0; number < first; number++) at += itemHead.at.kind + this.#items.readUInt32BE(at);
-    return this.#items.subarray(at, this.#bytes);
+    let end = this.#bytes;
+    const { roots } = this;
+    this.#reserve(end + (session ? session.length : 0) + rootDigestBytes * roots.length + batchTail.bytes);
+    const items = this.#items;
+    if (session) {
+      items.set(session, end);
+      end += session.length;
+    }
+    for (const root of roots) {
+      items.set(root, end);
+      end += rootDigestBytes;
+    }
+    return items.subarray(at, batchTail.write(items, end, { roots: roots.length, session: session ? 1 : 0 }));
   }
 
   addVerify(
@@ -102,11 +115,7 @@ export class Batch implements QueuedBatch {
   #begin(kind: number, root: Buffer, fieldBytes: number, weight: number, waiting: Waiting): number {
     const at = this.#bytes;
     const end = at + itemHead.bytes + fieldBytes;
-    if (end > this.#items.length) {
-      const larger = Buffer.allocUnsafe(2 * end);
-      this.#items.copy(larger, 0, 0, at);
-      this.#items = larger;
-    }
+    this.#reserve(end);
     // A linear search, because a batch nearly always has one root key.
     let rootIndex = this.roots.findIndex((other) => other === root || other.equals(root));
     if (rootIndex < 0) rootIndex = this.roots.push(root) - 1;
@@ -115,5 +124,13 @@ export class Batch implements QueuedBatch {
     this.weight += weight;
     this.waiting.push(waiting);
     return itemHead.write(this.#items, at, { bytes, kind, root: rootIndex + 1 });
+  }
+
+  /** Makes room for this many bytes. */
+  #reserve(bytes: number) {
+    if (bytes <= this.#items.length) return;
+    const larger = Buffer.allocUnsafe(2 * bytes);
+    this.#items.copy(larger, 0, 0, this.#bytes);
+    this.#items = larger;
   }
 }

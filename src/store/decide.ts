@@ -121,7 +121,8 @@ const weightOf = ({ query, ratelimits, tags }: VerifyRequest & AllWeighed<'query
 
 export class Decider {
   readonly #options: DecideOptions;
-  readonly #bounds: string;
+  /** The argument that is the same in all calls, without the time of a test. */
+  readonly #settings: string;
   readonly #snapshots = new SnapshotCache();
   readonly #queues: WorkspaceQueues<Batch>;
   readonly #tail: Tail;
@@ -130,10 +131,11 @@ export class Decider {
   readonly #recalls = new Map<string, Promise<string>>();
 
   constructor(options: DecideOptions) {
-    const { tagsMax, tagBytesMax, identifiersMax, recordsMax, inFlightMax, commandTimeoutMs, observe } = options;
+    const { usageRetentionMs, tagsMax, tagBytesMax, identifiersMax, recordsMax, observe } = options;
+    const { inFlightMax, commandTimeoutMs } = options;
     this.#options = options;
     this.#tail = options.tail;
-    this.#bounds = `${tagsMax} ${tagBytesMax} ${identifiersMax} ${recordsMax}`;
+    this.#settings = `${usageRetentionMs} ${tagsMax} ${tagBytesMax} ${identifiersMax} ${recordsMax} `;
     this.#queues = new WorkspaceQueues({
       newBatch: () => new Batch(),
       send: (workspaceId, batch) => this.#send(workspaceId, batch),
@@ -342,13 +344,13 @@ export class Decider {
 
   /** Sends the items from number `first` on. Returns the number of decided items, at least one. */
   async #sendFrom(first: number, workspaceId: string, batch: Batch): Promise<number> {
-    const { scripts, usageRetentionMs, now, observe } = this.#options;
-    const { roots, waiting } = batch;
-    const digests = roots.length === 1 ? roots[0]! : Buffer.concat(roots);
-    const session = batch.hasLeases ? this.leasing.headerOf(batch) : '';
-    const args = [usageRetentionMs, this.#bounds, digests, batch.itemsFrom(first), session, now()];
-    const reply = (await scripts.runPacked('decide', workspaceId, args)) as [Buffer, number, number, ...Buffer[]];
-    const [packed, identifiers, tags, ...snapshots] = reply;
+    const { scripts, now, observe } = this.#options;
+    const { waiting } = batch;
+    const items = batch.packedFrom(first, batch.hasLeases ? this.leasing.headerOf(batch) : undefined);
+    const reply = (await scripts.runPacked('decide', workspaceId, [this.#settings + now(), items])) as
+      | Buffer
+      | [Buffer, number, number, ...Buffer[]];
+    const [packed, identifiers, tags, ...snapshots] = Buffer.isBuffer(reply) ? [reply, 0, 0] : reply;
     const answers = readReply(packed, snapshots, waiting.length - first);
     if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
     const snapshotsOfBatch: SnapshotsOfBatch = new Map();

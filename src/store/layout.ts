@@ -311,6 +311,8 @@ const snapshotVersion = struct({ ...version.fields, dependencies: text(1) });
 
 /** The beginning of each item of a batch. `bytes` is the number of bytes that follow it. */
 export const itemHead = struct({ bytes: uint(4), kind: uint(1), root: uint(1) });
+/** The end of a batch, after the items, the session if there is one, and the digests of its root keys. */
+export const batchTail = struct({ roots: uint(1), session: uint(1) });
 export const verifyItem = struct({
   digest: bytes(32),
   /** Credits. */

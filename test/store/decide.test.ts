@@ -125,6 +125,69 @@ describe('a batch with much work', () => {
   });
 });
 
+describe('the totals of an API', () => {
+  const totalsOf = async (workspaceId: string, apiId: string) => {
+    const day = Math.floor(app.clock.now / 86_400_000);
+    return redis.hgetall(`${workspaceKey(workspaceId)}:ua:${apiId.slice(-8)}:${day}`);
+  };
+  const hour = () => String(Math.floor(app.clock.now / 3_600_000) % 24).padStart(2, '0');
+
+  test('are its own, with more APIs than the library remembers', async () => {
+    const made: { apiId: string; key: string }[] = [];
+    for (let index = 0; index < 300; index++) {
+      const { apiId } = await ok('apis.createApi', { name: `api ${index}` });
+      const { key } = await createKey({ apiId, enabled: index % 3 !== 0, credits: { remaining: 100 } });
+      made.push({ apiId, key });
+    }
+    for (let round = 0; round < 2; round++) {
+      await Promise.all(
+        made.flatMap(({ key }, index) => (index % 2 === 0 ? [verify(key), verify(key)] : [verify(key)])),
+      );
+    }
+    for (const [index, { apiId }] of made.entries()) {
+      const times = index % 2 === 0 ? '4' : '2';
+      const { [`${hour()}1`]: valid, [`s${hour()}1`]: spent, ...refused } = await totalsOf(app.workspaceId, apiId);
+      if (index % 3 !== 0) expect([valid, spent, refused]).toEqual([times, times, {}]);
+      else expect([valid, spent, Object.values(refused)]).toEqual([undefined, undefined, [times]]);
+    }
+  });
+
+  test('are those of its workspace, if two workspaces have an API with this id', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'exported' });
+    const others = await Promise.all(
+      [1, 2].map(async (number) => {
+        const { workspaceId } = await app.store.workspaces.create(`other ${number}`);
+        const { key: rootKey, start } = createRootKeyString(workspaceId);
+        await app.store.rootKeys.create(
+          workspaceId,
+          { digest: digestOf(rootKey), start, permissions: ['*'] },
+          cliActor,
+        );
+        await app.store.apis.createAgain(workspaceId, { apiId, name: 'same' }, cliActor);
+        const { key } = (await app.call('keys.createKey', { apiId }, rootKey)).data;
+        const root = { ...present(rootKey), workspaceId };
+        return { workspaceId, key, root };
+      }),
+    );
+    const [one, two] = others as [(typeof others)[0], (typeof others)[0]];
+    for (const each of [one, two, one, two, two]) await verify(each.key, {}, each.root);
+    expect(await totalsOf(one.workspaceId, apiId)).toEqual({ [`${hour()}1`]: '2' });
+    expect(await totalsOf(two.workspaceId, apiId)).toEqual({ [`${hour()}1`]: '3' });
+  });
+
+  test('go into the field of their hour', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'hours' });
+    const { key } = await createKey({ apiId });
+    await verify(key);
+    const before = hour();
+    app.clock.now += 3_600_000;
+    await verify(key);
+    await verify(key);
+    expect({ ...(await totalsOf(app.workspaceId, apiId)) }).toMatchObject({ [`${hour()}1`]: '2' });
+    expect(hour()).not.toBe(before);
+  });
+});
+
 describe('a broken record', () => {
   const nameOf = (key: string) => Buffer.concat([Buffer.from(`${workspaceKey(app.workspaceId)}:k:`), digestOf(key)]);
 
@@ -150,7 +213,7 @@ async function damaged(damage: string) {
   const { source, library } = assemble('decide');
   const text = source.replace(
     /return \(decide_batch\)\(\.\.\.\) end\)$/m,
-    `local reply = (decide_batch)(...) ${damage} return reply end)`,
+    `local reply = (decide_batch)(...) if type(reply) == 'string' then reply = { reply, 0, 0 } end ${damage} return reply end)`,
   );
   expect(text).not.toBe(source);
   await redis.function('LOAD', 'REPLACE', text);

@@ -1,41 +1,75 @@
 -- The arguments of a call of decide, and the data that its items share. Only begin_call and add_work change these variables; the
 -- files named below fill the tables.
 
+-- @include "include/clock"
 -- @include "include/names"
 
--- The arguments, see the header of lua/decide.lua.
-local call_workspace, call_retention, call_digests, call_items
+-- The arguments, see the header of lua/decide.lua. The digests of the root keys are in `call_items` after `call_roots_at`.
+local call_workspace, call_items, call_roots_at
 -- The prefix of the names of key records.
 local call_key_records
-local call_bounds, call_tags_max, call_tag_bytes_max, call_identifiers_max, call_records_max
+-- The settings of the server that sent the call: text (that they were read from), retention, tags_max, tag_bytes_max,
+-- identifiers_max, records_max, time (of a test; '' for Redis's clock).
+local call_settings = {}
 -- The time in milliseconds; its hour and day since 1970, and its hour of the day (`00` to `23`).
 local call_now, call_hour, call_day, call_hour_of_day
--- Read once per call: root keys by index (roots.lua), APIs by the last 8 characters of their id (apis.lua), namespaces by name
--- (ratelimit.lua), {version} of permissions and roles (permitted.lua).
-local call_roots, call_apis, call_namespaces
-local call_rbac = { version = false }
+-- Increases with every call.
+local call_number = 0
+-- Read once per call: root keys by index (roots.lua), namespaces by name (ratelimit.lua). apis.lua has the APIs.
+local call_roots, call_namespaces = {}, {}
 -- Written at the end of the call (totals.lua): counts by record and field, and the limits of a record.
-local call_totals, call_total_bounds
+local call_totals, call_total_bounds = {}, {}
+-- `rbac_version`: of permissions and roles, false if it was not read (permitted.lua). `is_filled`: those who fill the tables of
+-- namespaces and totals set it, as the next call then needs new ones.
+local call_state = { rbac_version = false, is_filled = false }
 -- The work done so far, in units of about a microsecond.
 local call_work
 
 local function day_of(hour) return string.format('%d', hour / 24) end
 local function hour_of_day(hour) return string.format('%02d', hour % 24) end
 
-local function begin_call(workspace, retention, bounds, digests, items, now)
-  call_workspace, call_retention, call_digests, call_items, call_now = workspace, retention, digests, items, now
-  call_key_records = key_record(workspace, '')
-  if bounds ~= call_bounds then
-    local tags, tag_bytes, identifiers, records = string.match(bounds, '^(%d+) (%d+) (%d+) (%d+)$')
-    call_bounds, call_tags_max, call_tag_bytes_max = bounds, tonumber(tags), tonumber(tag_bytes)
-    call_identifiers_max, call_records_max = tonumber(identifiers), tonumber(records)
+local function read_settings(text)
+  local retention, tags, tag_bytes, identifiers, records, time =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
+  call_settings = {
+    text = text,
+    retention = tonumber(retention),
+    tags_max = tonumber(tags),
+    tag_bytes_max = tonumber(tag_bytes),
+    identifiers_max = tonumber(identifiers),
+    records_max = tonumber(records),
+    time = time,
+  }
+end
+
+-- Tables are kept for the next call where they can be: one that every call creates, fills and leaves to the garbage collector
+-- costs as much as a read. Returns the packed session, '' for none, and the end of the items.
+local function begin_call(workspace, settings, items)
+  -- They are the same in nearly all calls.
+  if settings ~= call_settings.text then read_settings(settings) end
+  if workspace ~= call_workspace then
+    call_workspace, call_key_records = workspace, key_record(workspace, '')
   end
+  local roots, has_session = string.byte(items, -2, -1)
+  call_items, call_roots_at = items, #items - 2 - 32 * roots
+  local now = now_ms(call_settings.time)
+  call_now = now
   local hour = math.floor(now / HOUR_MS)
   if hour ~= call_hour then
     call_hour, call_day, call_hour_of_day = hour, day_of(hour), hour_of_day(hour)
   end
-  call_roots, call_apis, call_namespaces, call_totals, call_total_bounds = {}, {}, {}, {}, {}
-  call_rbac.version, call_work = false, 0
+  for index = 1, roots do
+    call_roots[index] = nil
+  end
+  local state = call_state
+  if state.is_filled then
+    call_namespaces, call_totals, call_total_bounds = {}, {}, {}
+    state.is_filled = false
+  end
+  call_number, call_work, state.rbac_version = call_number + 1, 0, false
+  if has_session == 0 then return '', call_roots_at end
+  local items_end = call_roots_at - LEASE_SESSION_LENGTH
+  return string.sub(items, items_end + 1, call_roots_at), items_end
 end
 
 -- A coarse measure: work that grows with the data is added where the data is read, all other work by the bytes of an item and its

@@ -5,7 +5,7 @@
 -- @include "include/names"
 -- @include "include/state"
 
--- The name of its record, and its state. `key_api` is {id, counts, …} of apis.lua.
+-- The name of its record, and its state. `key_api` is {id, valid, …} of apis.lua.
 local key_name, key_packed, key_api
 local key_version_time, key_version_number, key_api8, key_flags, key_expires, key_refill_amount, key_refill_day
 -- Positions in the state.
@@ -49,7 +49,7 @@ local function read_key(digest, has_snapshot)
   key_version_time, key_version_number, key_api8, flags, key_expires, key_refill_amount, key_refill_day, link_bytes =
     struct.unpack(KEY_DECIDES, packed, KEY_FIXED_VERSION_AT)
   key_packed, key_display = packed, display
-  key_flags, key_api = flag_sets[flags] or flags_of(flags), call_apis[key_api8] or read_api(key_api8)
+  key_flags, key_api = flag_sets[flags] or flags_of(flags), api_of(key_api8)
   key_limits_at, key_tail_at = KEY_LINK_AT + LINK_BYTES_LENGTH + link_bytes, #packed - (KEY_TAIL_LENGTH - 1)
   if link_bytes > 0 then
     key_linked_id = string.sub(packed, KEY_LINK_AT + LINK_BYTES_LENGTH + LINK_EXTERNAL_ID_AT - 1, key_limits_at - 1)

@@ -134,9 +134,9 @@ local function count_former(external_id, hour, count, outcome, spent)
     counts[number] = number == outcome and count or 0
   end
   counts[OUTCOMES_COUNTED + 1] = spent
-  flush_usage(call_workspace, key24(), external_id, struct.pack(USAGE, hour, unpack(counts)), call_retention)
+  flush_usage(call_workspace, key24(), external_id, struct.pack(USAGE, hour, unpack(counts)), call_settings.retention)
   -- The state of the key may have no count of that day.
-  add_used(call_workspace, key24(), hour, call_retention)
+  add_used(call_workspace, key24(), hour, call_settings.retention)
 end
 
 -- Removes a lease of the session from the record of a key or an identity.
@@ -178,7 +178,7 @@ local function settle_key(number, count, outcome, used, cost, used_at, requested
     remove_lease(identity, leases_of_identity, number)
   end
   if is_charged and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
-  if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_retention, call_hour) end
+  if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour) end
 end
 
 -- Counts decisions in the totals of the API of the key.

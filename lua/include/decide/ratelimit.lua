@@ -23,7 +23,7 @@ local function cache_namespace(name, namespace)
     namespace.identifiers = identifier_usage(call_workspace, namespace.id16, call_day)
     namespace.bounded_by = { identifiers = identifiers_counted(call_workspace, namespace.id16, call_day) }
   end
-  call_namespaces[name] = namespace or false
+  call_namespaces[name], call_state.is_filled = namespace or false, true
   return namespace
 end
 
@@ -118,8 +118,8 @@ end
 
 -- Creates the missing namespaces. Returns a refusal when the workspace would have too many records.
 local function create_missing(missing, checks, counters)
-  if not has_room_for_records(call_workspace, #missing, call_records_max) then
-    return refuse('too_many_records', int(call_records_max))
+  if not has_room_for_records(call_workspace, #missing, call_settings.records_max) then
+    return refuse('too_many_records', int(call_settings.records_max))
   end
   local next_id = take_stamps(call_workspace, call_now, #missing)
   for _, name in ipairs(missing) do

@@ -9,7 +9,7 @@
 -- names.
 local function counted_tags(tags, api8)
   local names = tag_names(call_workspace, api8)
-  local room, seen, counted = call_tags_max - redis.call('SCARD', names), {}, {}
+  local room, seen, counted = call_settings.tags_max - redis.call('SCARD', names), {}, {}
   for _, tag in ipairs(tags) do
     if not seen[tag] then
       seen[tag] = true
@@ -28,7 +28,7 @@ local function count_tags(tags, id24, external_id, outcome, spent, count)
   local names, record = tag_names(call_workspace, api8), tag_usage(call_workspace, api8, call_day)
   local bounded_by = call_total_bounds[record] or { tags = api_usage(call_workspace, api8, call_day), spent = {} }
   redis.call('SADD', names, unpack(tags))
-  redis.call('PEXPIRE', names, int(call_retention))
+  redis.call('PEXPIRE', names, int(call_settings.retention))
   -- TAG_FIELD up to the tag.
   local head = call_hour_of_day .. outcome .. id24 .. struct.pack('>Bc0', #external_id, external_id)
   for _, tag in ipairs(tags) do

@@ -3,12 +3,25 @@
 -- @include "include/clock"
 -- @include "include/decide/call"
 
--- Adds to a field of a record. `bounded_by` names the record that counts what is limited: {identifiers: its name}, or {tags: its
--- name, spent: credits by field}.
+-- Texts of small numbers, because Redis takes longer to format one than to add it.
+local number_texts = {}
+local function text_of(number)
+  local text = int(number)
+  if number <= 1000 then number_texts[number] = text end
+  return text
+end
+
+-- Adds to a field of a record now. Returns whether the field is new.
+local function increase(record, field, amount)
+  return redis.call('HINCRBY', record, field, number_texts[amount] or text_of(amount)) == amount
+end
+
+-- Adds to a field of a record at the end of the call. `bounded_by` names the record that counts what is limited: {identifiers:
+-- its name}, or {tags: its name, spent: credits by field}.
 local function add_total(record, field, amount, bounded_by)
   local fields = call_totals[record]
   if not fields then
-    fields = {}
+    fields, call_state.is_filled = {}, true
     call_totals[record], call_total_bounds[record] = fields, bounded_by
   end
   fields[field] = (fields[field] or 0) + amount
@@ -27,8 +40,8 @@ local function bound_identifiers(record, fields, identifiers)
   end
   if count == 0 then return 0 end
   local total = redis.call('HINCRBY', identifiers, '', count)
-  if total == count then redis.call('PEXPIRE', identifiers, int(call_retention + DAY_MS)) end
-  local beyond, is_left_out, left_out = math.min(total - call_identifiers_max, count), {}, 0
+  if total == count then redis.call('PEXPIRE', identifiers, int(call_settings.retention + DAY_MS)) end
+  local beyond, is_left_out, left_out = math.min(total - call_settings.identifiers_max, count), {}, 0
   if beyond <= 0 then return 0 end
   for index = count - beyond + 1, count do
     redis.call('HDEL', identifiers, new[index])
@@ -51,27 +64,27 @@ local function write_total(record, fields, bounded_by)
   local new, tags, spent = {}, bounded_by and bounded_by.tags, bounded_by and bounded_by.spent or {}
   local tags_left_out = 0
   for field, amount in pairs(fields) do
-    -- Redis formats a number with 17 digits, so `int` is not needed.
-    local is_new = redis.call('HINCRBY', record, field, amount) == amount
+    local is_new = increase(record, field, amount)
     -- A count takes 64 bytes besides its field.
     local bytes = is_new and tags and (#field + 64) * (spent[field] and 2 or 1)
-    if bytes and redis.call('HINCRBY', tags, 'tags', bytes) > call_tag_bytes_max then
+    if bytes and redis.call('HINCRBY', tags, 'tags', bytes) > call_settings.tag_bytes_max then
       redis.call('HINCRBY', tags, 'tags', -bytes)
       redis.call('HDEL', record, field)
       tags_left_out = tags_left_out + 1
     else
       if is_new then new[#new + 1] = field end
-      if spent[field] then redis.call('HINCRBY', record, 's' .. field, spent[field]) end
+      if spent[field] then increase(record, 's' .. field, spent[field]) end
     end
   end
   if #new == 0 then return 0, tags_left_out end
-  redis.call('PEXPIRE', record, int(call_retention + DAY_MS))
+  redis.call('PEXPIRE', record, int(call_settings.retention + DAY_MS))
   if not bounded_by or not bounded_by.identifiers then return 0, tags_left_out end
   return bound_identifiers(record, new, bounded_by.identifiers), tags_left_out
 end
 
 -- Writes all totals. Returns the number of counts by identifier and by tag that were left out.
 local function write_totals()
+  if not call_state.is_filled then return 0, 0 end
   local identifiers_left_out, tags_left_out = 0, 0
   for record, fields in pairs(call_totals) do
     local identifiers, tags = write_total(record, fields, call_total_bounds[record])

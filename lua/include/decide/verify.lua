@@ -2,6 +2,7 @@
 
 -- @include "include/calendar"
 -- @include "include/counters"
+-- @include "include/decide/apis"
 -- @include "include/decide/call"
 -- @include "include/decide/charge"
 -- @include "include/decide/key"
@@ -93,7 +94,7 @@ local function verify(position, last, root_index)
   if flags.permissions then dependencies = dependencies .. rbac_version() end
   if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then
     -- Returned once per call. Otherwise many verifications of a key that is not cached would each return its snapshot.
-    is_sent = api.snapshots[digest]
+    is_sent = api.snapshots and api.snapshots[digest]
     if not is_sent then snapshot = pack_snapshot(dependencies) end
   end
   local tags = request and request.tags and counted_tags(request.tags, key_api8)
@@ -122,10 +123,13 @@ local function verify(position, last, root_index)
   if is_valid and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
   if is_new_hour then
     local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-    flush_usage(call_workspace, key24(), key_linked_id, usage, call_retention, call_hour)
+    flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour)
   end
   if tags then count_tags(tags, key24(), key_external_id, outcome, charged, 1) end
-  if snapshot then api.snapshots[digest] = true end
-  api.counts[outcome], api.spent = api.counts[outcome] + 1, api.spent + charged
+  if snapshot then
+    api.snapshots = api.snapshots or {}
+    api.snapshots[digest] = true
+  end
+  count_verification(api, outcome, charged)
   return answer, snapshot
 end
