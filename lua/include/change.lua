@@ -2,7 +2,7 @@
 
 -- @include "include/names"
 
--- The sessions that may hold leases in a workspace, each `session.term.granted`. A change is answered when they have returned them,
+-- The sessions that may hold leases in a workspace, each `session.term.granted`, and LONGEST_TERM in the same form. A change is answered when they have returned them,
 -- or when the term has passed (src/store/leases/changes.ts).
 local function leaseholders(workspace)
   local entries, holders = redis.call('HGETALL', registry(workspace)), {}

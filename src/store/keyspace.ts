@@ -155,7 +155,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':leases',
     type: 'hash',
-    holds: 'the servers that may hold leases: session to `registered` of src/store/layout.ts; at most 64',
+    holds:
+      'the servers that may hold leases: session to `registered` of src/store/layout.ts; at most 64. `longest`: the longest term of any so far',
   },
   {
     name: ':audit',

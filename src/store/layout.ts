@@ -294,7 +294,9 @@ const leaseOfWindow = struct({
   /** Units of the window for each decision. */
   cost: uint(7),
 });
-/** A session in the registry of its workspace (lua/include/decide/lease.lua). */
+/** The name in the registry of the longest term that a session of the workspace has ever had, which is no session. */
+export const longestTerm = 'longest';
+/** A session in the registry of its workspace (lua/include/decide/session.lua). */
 const registered = struct({
   /** The longest term of its leases, in milliseconds; 0 for a session that did not answer a recall within it. */
   term: uint(2),
@@ -552,6 +554,7 @@ function literalsOf(): Map<string, string> {
     LIMIT_BLOCKED: limitBlocked,
     WHOLE_DAY: `'${wholeDay}'`,
     LEASE_DONE: leaseDone,
+    LONGEST_TERM: `'${longestTerm}'`,
     // Limit of the leases that a record notes.
     LEASES_MAX: 32,
     SNAPSHOT_BEFORE: snapshotBefore,

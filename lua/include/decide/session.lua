@@ -14,7 +14,7 @@ local LEASES_LEFT = 4
 
 -- The session of this call: {id (nil for none), term, credits and leaves of LEASE_SESSION}, the leases that its requests have
 -- `recalled` and waited for (by `session.number`), and whether the call `grants` a lease. Once the registry `is_read` also `granted`
--- and `settled` of its entry, whether it `may_grant` another lease, and how many units must be `left` for each one in a lease. The
+-- and `settled` of its entry, the `longest` term, whether it `may_grant` another lease, and how many units must be `left` for each one in a lease. The
 -- functions in this file change it, and those in lease.lua.
 local NONE = {}
 local session = { recalled = NONE }
@@ -30,13 +30,15 @@ end
 -- Reads the entry of the session in the registry, and how many sessions may hold leases, once per call.
 local function register()
   if session.is_read then return end
-  session.is_read, session.granted, session.settled = true, 0, 0
+  session.is_read, session.granted, session.settled, session.longest = true, 0, 0, 0
   local entries, inactive, count = redis.call('HGETALL', registry(call_workspace)), {}, 1
   for index = 1, #entries, 2 do
     local id = entries[index]
     local term, granted, settled = struct.unpack(REGISTERED, entries[index + 1])
     if id == session.id then
       session.granted, session.settled = granted, settled
+    elseif id == LONGEST_TERM then
+      session.longest = term
     elseif term > 0 then
       count = count + 1
     else
@@ -53,6 +55,10 @@ end
 -- Writes the entry of the session, if it was read.
 local function end_session()
   if not session.id then return end
+  -- It stays when Redis forgets a session that was registered last.
+  if session.grants and session.longest < session.term then
+    redis.call('HSET', registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, session.term, 0, 0))
+  end
   if session.leaves == 1 and not session.grants then
     redis.call('HDEL', registry(call_workspace), session.id)
   elseif session.is_read and session.granted + session.settled > 0 then

@@ -1,6 +1,7 @@
 // A change is answered when every lease that covers it has been returned, or has ended. A change takes back all leases of its
 // workspace: they are asked for again with the next requests, which see the change.
 
+import { longestTerm } from '../layout.ts';
 import type { Leases } from './leases.ts';
 import type { Recalls } from './recalls.ts';
 
@@ -40,8 +41,10 @@ export class Changes {
     const { session, leases, recalls, deactivate, observe } = this.#options;
     // Those of this process end now; what they leave is settled later.
     leases.recall(workspaceId).catch(() => {});
-    const others = holders.map(holderOf).filter(({ id }) => id !== session);
-    const sinceConnected = this.#waitSinceConnected();
+    const registered = holders.map(holderOf);
+    const others = registered.filter(({ id }) => id !== session && id !== longestTerm);
+    const longestMs = registered.find(({ id }) => id === longestTerm)?.termMs ?? 0;
+    const sinceConnected = this.#waitSinceConnected(longestMs);
     if (others.length === 0 && sinceConnected <= 0) return;
     const startedAt = performance.now();
     const waitMs = Math.max(...others.map(({ termMs }) => waitFor(termMs)), 0);
@@ -63,10 +66,14 @@ export class Changes {
     }
   }
 
-  /** Redis may have restarted without the last entries of the registry: leases that were granted before have ended after a term. */
-  #waitSinceConnected(): number {
+  /**
+   * Redis may have restarted without the last entries of the registry: leases that were granted before have ended after a term, also
+   * those of servers with longer terms.
+   */
+  #waitSinceConnected(longestMs: number): number {
     const { termMs, connectedAt } = this.#options;
-    return termMs === 0 ? 0 : connectedAt() + waitFor(termMs) - performance.now();
+    const longest = Math.max(termMs, longestMs);
+    return longest === 0 ? 0 : connectedAt() + waitFor(longest) - performance.now();
   }
 }
 
