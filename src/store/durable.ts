@@ -25,7 +25,7 @@ export async function openDurable(
   url: string,
   options: ConnectOptions,
   scripts: Scripts,
-  changed: Changed,
+  { changed, reconnected }: { changed: Changed; reconnected: () => void },
 ): Promise<Durable> {
   if (/^rediss?\+cluster:/.test(url)) {
     throw new Error('TOLLGATE_DURABLE=1 is not supported on a Redis Cluster: use one Redis, or Sentinel.');
@@ -34,6 +34,7 @@ export async function openDurable(
   const redis = await connect(url, { ...options, onEvent: undefined });
   let connection = 0;
   redis.on('close', () => connection++);
+  redis.on('ready', reconnected);
 
   // Shorter than the command timeout, so that WAITAOF replies before it.
   const waitMs = Math.floor(options.commandTimeoutMs * 0.8);

@@ -64,7 +64,8 @@ export async function openStore(storeOptions: StoreOptions) {
   const redis = await connect(options.url, options);
   // Changes run after `leasing` is set.
   const changed: Changed = (workspaceId, holders) => leasing.changes.changed(workspaceId, holders);
-  const { scripts, durable } = await loadAll(redis, options, changed).catch((error) => {
+  const reconnected = () => leasing.reconnected();
+  const { scripts, durable } = await loadAll(redis, options, { changed, reconnected }).catch((error) => {
     // The caller has no connection to close, and an open one would keep the process alive.
     redis.disconnect();
     throw error;
@@ -126,7 +127,7 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 async function loadAll(
   redis: RedisClient,
   options: StoreOptions & { trust: Trust | undefined },
-  changed: Changed,
+  on: { changed: Changed; reconnected: () => void },
 ): Promise<{ scripts: Scripts; durable?: Durable }> {
   const { url, commandTimeoutMs, observe } = options;
   const breaker = new Breaker({
@@ -137,8 +138,8 @@ async function loadAll(
     onEvent: options.onEvent,
   });
   await checkDataVersion(redis);
-  const scripts = await loadScripts(redis, workspaceKey, { changed, observe, breaker });
-  return options.durable ? { scripts, durable: await openDurable(url, options, scripts, changed) } : { scripts };
+  const scripts = await loadScripts(redis, workspaceKey, { changed: on.changed, observe, breaker });
+  return options.durable ? { scripts, durable: await openDurable(url, options, scripts, on) } : { scripts };
 }
 
 function contextOf(

@@ -1,5 +1,5 @@
-// Redis forgets which servers hold leases, as a restart without its last writes or a failover can make it: a change by a server
-// with other leases still waits for those of others.
+// Redis forgets which servers hold leases, as a restart without its last writes or a failover can make it: a change by a server with
+// other leases, or on a connection of its own, still waits for those of others.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
@@ -7,14 +7,16 @@ import { workspaceKey } from '../../src/store/keyspace.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
 import type { StoreOptions } from '../../src/store/store.ts';
 import { harness } from '../support/harness.ts';
-import { openRedisProcess } from '../support/processes.ts';
+import { findNewRedis, openRedisProcess } from '../support/processes.ts';
 
 const leaseMs = 500;
+const newRedis = findNewRedis();
 let own: Awaited<ReturnType<typeof openRedisProcess>>;
 let redis: RedisClient;
 beforeAll(async () => {
-  own = await openRedisProcess();
+  own = await openRedisProcess(newRedis);
   redis = await connect(own.url, { commandTimeoutMs: 5000 });
+  if (newRedis) await redis.config('SET', 'appendfsync', 'always');
 });
 afterAll(async () => {
   await redis.quit();
@@ -28,6 +30,9 @@ const changers: [string, ReturnType<typeof harness>, RegExp][] = [
   ['a server without leases', open({ leaseMs: 0 }), /./],
   ['a server with shorter leases', open({ leaseMs: 20 }), /./],
 ];
+// Its other connection stays.
+if (newRedis) changers.push(['TOLLGATE_DURABLE=1', open({ leaseMs, durable: true }), /cmd=waitaof/]);
+
 /** Redis closes the connections whose lines of CLIENT LIST match, except that of this test. */
 async function closeConnections(matching: RegExp) {
   const self = await redis.client('ID');

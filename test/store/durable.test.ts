@@ -37,7 +37,7 @@ test('every writing script waits for the disk, except verification, background w
 test('a Cluster is refused', async () => {
   const { openDurable } = await import('../../src/store/durable.ts');
   await expect(
-    openDurable('redis+cluster://127.0.0.1:1', { commandTimeoutMs: 100 }, {} as never, async () => {}),
+    openDurable('redis+cluster://127.0.0.1:1', { commandTimeoutMs: 100 }, {} as never, {} as never),
   ).rejects.toThrow('TOLLGATE_DURABLE=1 is not supported on a Redis Cluster');
 });
 

@@ -227,9 +227,9 @@ export async function startRedis(
 }
 
 /** A redis-server in a directory of its own, that can be killed and started again on the same socket. */
-export async function openRedisProcess() {
+export async function openRedisProcess(program?: string) {
   const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
-  const start = () => runRedis(dir, ['--appendonly', 'yes']);
+  const start = () => runRedis(dir, ['--appendonly', 'yes'], { program });
   let redis = await start();
   return {
     url: redis.url,

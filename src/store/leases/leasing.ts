@@ -50,10 +50,9 @@ export class Leasing {
       observe,
     } = options;
     this.#options = options;
-    const connected = () => (this.#connectedAt = performance.now());
-    redis.on('ready', connected);
+    redis.on('ready', () => this.reconnected());
     // In a Cluster each node has a connection.
-    redis.on('+node', (node: RedisClient) => node.on('ready', connected));
+    redis.on('+node', (node: RedisClient) => node.on('ready', () => this.reconnected()));
     this.leases = new Leases({
       termMs: leaseMs,
       after: leaseAfter,
@@ -81,6 +80,11 @@ export class Leasing {
       observe,
     });
     this.#headers = { stays: this.#header(leaseCredits, false), leaves: this.#header(leaseCredits, true) };
+  }
+
+  /** A connection on which changes are made is back: perhaps to a Redis that has forgotten which leases are out. */
+  reconnected() {
+    this.#connectedAt = performance.now();
   }
 
   /** The argument of a batch with leases. */
