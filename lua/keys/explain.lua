@@ -79,8 +79,8 @@ local function leased_decisions()
     decisions = decisions + units
   end
   for position = 1, #all, LEASE_OF_KEY_LENGTH do
-    local session, number, _, _, units, _, _ = struct.unpack(LEASE_OF_KEY, all, position)
-    if not find_lease(own, LEASE_OF_KEY_LENGTH, session, number) then others = others + units end
+    local of_session, number, _, _, units, _, _ = struct.unpack(LEASE_OF_KEY, all, position)
+    if not find_lease(own, LEASE_OF_KEY_LENGTH, of_session, number) then others = others + units end
   end
   return decisions, others
 end

@@ -240,16 +240,23 @@ class Exchange<R extends Request> {
     });
     const write = (text: string) => {
       if (this.#phase !== 'sending') return;
-      waiting = native.write(text) ? 0 : waiting + Buffer.byteLength(text);
+      let isTaken = false;
+      native.cork(() => {
+        isTaken = native.write(text);
+      });
+      // What is left of a cork shows with the next write.
+      waiting = isTaken ? 0 : waiting + Buffer.byteLength(text);
       if (waiting > streamBytesMax) native.close();
     };
     const end = () => {
       if (this.#phase !== 'sending') return;
       this.#finish();
-      native.cork(() => native.end(undefined, true));
+      native.cork(() => native.end());
     };
     native.cork(() => {
       writeHead(native, this.#request, response);
+      // Asks the client to close it after the end: `end` with `closeConnection` would write this header between the chunks.
+      native.writeHeader('Connection', 'close');
       stream.start({ write, end });
     });
     if (isDraining) stream.stop('shutting_down');

@@ -29,7 +29,8 @@ import { type Alone, build, endAll, startAlone } from '../support/processes.ts';
 import { seed } from '../support/random.ts';
 import { report } from './report.ts';
 
-const operations: readonly AnyOperation[] = registry;
+/** Without streams, whose responses have no end. */
+const operations: readonly AnyOperation[] = registry.filter((each) => !('streams' in each && each.streams));
 /** By name and by alias. */
 const operationAt = new Map(
   operations.flatMap((operation) =>

@@ -49,7 +49,9 @@ afterAll(async () => {
 async function documentWithThings(): Promise<OpenApiDocument> {
   const document = (await (await fetch(`${tollgate.url}/openapi.json`)).json()) as OpenApiDocument;
   const { call } = openClient(tollgate.url, tollgate.rootKey);
-  for (const operation of operations) {
+  // A response without an end would be waited for.
+  delete document.paths['/v2/analytics.tail'];
+  for (const operation of operations.filter(({ name }) => name !== 'analytics.tail')) {
     for (const name of [operation.name, ...('alias' in operation ? [operation.alias] : [])]) {
       const content = document.paths[`/v2/${name}`]!.post!.requestBody as { content: Record<string, object> };
       const things = await makeThings(call, tollgate.rootKey);

@@ -91,6 +91,8 @@ test('every operation is called, and its secrets collected', async () => {
   expect(found(server.cli('root-key', 'list', '--workspace', workspace, '--json'))).toEqual([]);
 
   for (const { name } of operations) {
+    // A response without an end: test/operations/analytics/tail.test.ts finds no secret in it.
+    if (name === 'analytics.tail') continue;
     const things = await makeThings(call, server.rootKey);
     secrets.set(things.key, 'keys.createKey');
     const { status } = await call(name, exampleOf(name).input(things));
