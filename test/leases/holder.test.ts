@@ -41,6 +41,15 @@ test('a quarter of a term settles the decisions of all keys, however many they a
   }
 });
 
+test('a settlement is bounded in bytes', async () => {
+  const large = { ...decision, subject: Buffer.alloc(4000) };
+  const requests = Array.from({ length: 10 }, (_, index) => requestOf(`${index}`));
+  for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, large);
+  for (const request of requests) expect(leases.decide(request)).toBeDefined();
+  await vi.advanceTimersByTimeAsync(termMs / 4);
+  expect(sent).toEqual([3, 3, 3, 1]);
+});
+
 test('no lease is asked for with a long request', () => {
   expect(leases.ask(requestOf('long', 'x'.repeat(1025)))).toBeUndefined();
   expect(leases.ask(requestOf('short', 'x'.repeat(1024)))).toBeDefined();

@@ -14,12 +14,12 @@
 local function grant_lease(kind, outcome, position, last, root, wanted, number)
   register()
   -- A number that is not new was sent before the connection was lost, and the session no longer waits for it.
-  if not session.may_grant or number <= session.granted then return 0, 0 end
+  if not this_session.may_grant or number <= this_session.granted then return 0, 0 end
   local lease_decision = kind == ITEM_LIMIT and lease_checks or lease_verification
   local units, term = lease_decision(outcome, position, last, root, wanted, number)
   add_work(20)
   if term == 0 then return 0, 0 end
-  session.grants, session.granted = true, number
+  this_session.grants, this_session.granted = true, number
   return units, term
 end
 
@@ -29,7 +29,7 @@ local function lease(position, last, root_index)
   local kind, wanted, number, recalled
   kind, wanted, number, recalled, position = struct.unpack(LEASE_ITEM, call_items, position)
   for name in string.gmatch(recalled, '[^,]+') do
-    session.recalled[name] = true
+    this_session.recalled[name] = true
   end
   local decide_item = kind == ITEM_LIMIT and ratelimit or verify
   local answer, snapshot = decide_item(position, last, root_index)
@@ -50,8 +50,8 @@ local function settle(position)
   local settlement, tallies
   settlement, tallies, position = struct.unpack(SETTLE_ITEM, call_items, position)
   register()
-  if settlement > session.settled then
-    session.settled = settlement
+  if settlement > this_session.settled then
+    this_session.settled = settlement
     for _ = 1, tallies do
       local number, count, outcome, used, age, subject
       number, count, outcome, used, age, subject, position = struct.unpack(TALLY, call_items, position)

@@ -42,9 +42,9 @@ local function lease_units(cost, requested, wanted, number, term)
   if #leases + #leases_of_identity >= LEASES_MAX * LEASE_OF_KEY_LENGTH then return 0, 0 end
 
   local units, limited = wanted, key_flags.limited
-  lease_slice_left = session.term
+  lease_slice_left = this_session.term
   while units > 0 do
-    lease_times = session.left * units
+    lease_times = this_session.left * units
     lease_exceeds = limited and balance < lease_times * cost
     if not lease_exceeds and check_limits_by(leased_charge, requested, false) and not lease_exceeds then break end
     units = math.floor(units / 2)
@@ -57,7 +57,8 @@ local function lease_units(cost, requested, wanted, number, term)
   local charged = limited and units * cost or 0
   local state = key_state(true, balance - charged, refill_due, last_used, hour, valid, refusals, spent)
   local new_identity = key_identity and identity_state()
-  local entry = struct.pack(LEASE_OF_KEY, session.id, number, call_now, 0, units, refill_due, fingerprint_of_limits())
+  local entry =
+    struct.pack(LEASE_OF_KEY, this_session.id, number, call_now, 0, units, refill_due, fingerprint_of_limits())
   redis.call('HSET', key_name, 'state', state, 'leases', leases .. entry)
   if new_identity then
     local identity = identity_record(call_workspace, key_external_id)
@@ -96,7 +97,7 @@ local function lease_verification(outcome, position, last, root, wanted, number)
     if recent_leases(key_leases() .. identity_leases(), LEASE_OF_KEY_LENGTH) ~= '' then return 0, 0 end
   end
   if outcome ~= VALID or charge_count == 0 and not key_flags.limited then return 0, term end
-  if key_flags.limited and session.credits == 0 then return 0, 0 end
+  if key_flags.limited and this_session.credits == 0 then return 0, 0 end
   local request = fields <= last and request_of(string.sub(call_items, fields, last))
   return lease_units(cost, request and request.limits, wanted, number, term)
 end
@@ -141,7 +142,7 @@ end
 
 -- Removes a lease of the session from the record of a key or an identity.
 local function remove_lease(record, leases, number)
-  local at = find_lease(leases, LEASE_OF_KEY_LENGTH, number)
+  local at = find_lease(leases, LEASE_OF_KEY_LENGTH, this_session.id, number)
   if at then write_leases(record, without_lease(leases, LEASE_OF_KEY_LENGTH, at)) end
 end
 
@@ -149,7 +150,7 @@ end
 local function settle_key(number, count, outcome, used, cost, used_at, requested)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local leases, leases_of_identity, is_charged, usage = key_leases(), identity_leases(), false, nil
-  local at = find_lease(leases, LEASE_OF_KEY_LENGTH, number)
+  local at = find_lease(leases, LEASE_OF_KEY_LENGTH, this_session.id, number)
   if at then
     is_charged, balance = give_back(leases, at, used, requested, cost)
   end

@@ -23,7 +23,7 @@ local function charge_windows(units, number)
     local _, _, _, kept, suffix =
       window_charge(bytes, 1, #bytes, call_now, check.limit, check.duration, units * cost, true)
     bytes = string.sub(bytes, 1, kept) .. suffix
-    local entry = struct.pack(LEASE_OF_WINDOW, session.id, number, call_now, 0, units, window_newest(bytes), cost)
+    local entry = struct.pack(LEASE_OF_WINDOW, this_session.id, number, call_now, 0, units, window_newest(bytes), cost)
     redis.call('SET', check.counter.name, bytes, 'PX', window_ttl(check.duration))
     write_leases_of_window(check, leases[index] .. entry)
   end
@@ -33,6 +33,7 @@ end
 -- Grants a lease of the checks of the last item. Returns its units and its term, see GRANTED. Results hold until the first units
 -- expire, or the slice ends in which units are charged. A check of cost 0 has no units: others would change what it returns.
 local function lease_checks(outcome, _, _, root, wanted, number)
+  add_work(8 * #item_checks)
   local ends, units, has_passed, leased = root.expires or NEVER, wanted, outcome == LIMIT_PASSED, {}
   for index = 1, #item_checks do
     local check = item_checks[index]
@@ -46,7 +47,7 @@ local function lease_checks(outcome, _, _, root, wanted, number)
     if has_passed then
       if cost == 0 then return 0, 0 end
       ends = math.min(ends, slice_end_at(call_now, limit, duration))
-      units = math.min(units, math.floor((limit - counter.total) / (session.left * cost)))
+      units = math.min(units, math.floor((limit - counter.total) / (this_session.left * cost)))
     end
   end
   local term = term_until(ends)
@@ -58,7 +59,7 @@ end
 -- Gives back what a lease of the session did not use of a window.
 local function return_to_window(check, number, used)
   local leases = leases_of_window(check)
-  local at = find_lease(leases, LEASE_OF_WINDOW_LENGTH, number)
+  local at = find_lease(leases, LEASE_OF_WINDOW_LENGTH, this_session.id, number)
   if not at then return end
   local _, _, _, _, units, slice_end, cost = struct.unpack(LEASE_OF_WINDOW, leases, at)
   local name = window_at(call_workspace, check.namespace.id16, window_member(check.duration, check.identifier))
@@ -76,6 +77,7 @@ local function settle_checks(number, count, outcome, used, age, subject)
   local hour, position = math.floor((call_now - age) / HOUR_MS), 1
   local day, field = day_of(hour), hour_of_day(hour) .. (outcome == LIMIT_PASSED and 'p' or 'b')
   while position <= #subject do
+    add_work(8)
     local _, duration, namespace_name, identifier
     _, _, duration, namespace_name, identifier, position = struct.unpack(LIMIT_CHECK, subject, position)
     local namespace = call_namespaces[namespace_name]

@@ -23,9 +23,9 @@ local function recent_leases(stored, length)
   return table.concat(recent)
 end
 
--- The position of a lease of the session in `stored`, or nil.
-local function find_lease(stored, length, number)
-  local name = struct.pack(LEASE_NAME, session.id, number)
+-- The position of a lease in `stored`, or nil.
+local function find_lease(stored, length, session, number)
+  local name = struct.pack(LEASE_NAME, session, number)
   for position = 1, #stored, length do
     if string.sub(stored, position, position + LEASE_NAME_LENGTH - 1) == name then return position end
   end
@@ -41,9 +41,9 @@ end
 local function await_leases(stored, length, names)
   stored = recent_leases(stored, length)
   for position = 1, #stored, length do
-    local lease_session, number, _, overdue, _ = struct.unpack(LEASE_HEAD, stored, position)
-    local name = string.format('%s.%.0f', lease_session, number)
-    if overdue == 0 and session.recalled[name] then
+    local session, number, _, overdue, _ = struct.unpack(LEASE_HEAD, stored, position)
+    local name = string.format('%s.%.0f', session, number)
+    if overdue == 0 and this_session.recalled[name] then
       local overdue_at = position + LEASE_HEAD_OVERDUE_AT - 1
       stored = string.sub(stored, 1, overdue_at - 1) .. '\1' .. string.sub(stored, overdue_at + 1)
     elseif overdue == 0 and not names[name] and #names < NAMED_MAX then

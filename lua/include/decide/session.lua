@@ -17,35 +17,35 @@ local LEASES_LEFT = 4
 -- and `settled` of its entry, the `longest` term, whether it `may_grant` another lease, and how many units must be `left` for each one in a lease. The
 -- functions in this file change it, and those in lease.lua.
 local NONE = {}
-local session = { recalled = NONE }
+local this_session = { recalled = NONE }
 
 -- `packed` is a LEASE_SESSION, or '' for a batch without leases.
 local function begin_session(packed)
-  session.id, session.is_read, session.grants, session.recalled = nil, false, false, NONE
+  this_session.id, this_session.is_read, this_session.grants, this_session.recalled = nil, false, false, NONE
   if packed == '' then return end
-  session.recalled = {}
-  session.id, session.term, session.credits, session.leaves = struct.unpack(LEASE_SESSION, packed)
+  this_session.recalled = {}
+  this_session.id, this_session.term, this_session.credits, this_session.leaves = struct.unpack(LEASE_SESSION, packed)
 end
 
 -- Reads the entry of the session in the registry, and how many sessions may hold leases, once per call.
 local function register()
-  if session.is_read then return end
-  session.is_read, session.granted, session.settled, session.longest = true, 0, 0, 0
+  if this_session.is_read then return end
+  this_session.is_read, this_session.granted, this_session.settled, this_session.longest = true, 0, 0, 0
   local entries, inactive, count = redis.call('HGETALL', registry(call_workspace)), {}, 1
   for index = 1, #entries, 2 do
     local id = entries[index]
     local term, granted, settled = struct.unpack(REGISTERED, entries[index + 1])
-    if id == session.id then
-      session.granted, session.settled = granted, settled
+    if id == this_session.id then
+      this_session.granted, this_session.settled = granted, settled
     elseif id == LONGEST_TERM then
-      session.longest = term
+      this_session.longest = term
     elseif term > 0 then
       count = count + 1
     else
       inactive[#inactive + 1] = id
     end
   end
-  session.left, session.may_grant = LEASES_LEFT * count, count <= SESSIONS_MAX
+  this_session.left, this_session.may_grant = LEASES_LEFT * count, count <= SESSIONS_MAX
   -- An inactive session may still send a settlement again, so its entry stays while there is room.
   if #entries >= 2 * SESSIONS_MAX and #inactive > 0 then
     redis.call('HDEL', registry(call_workspace), unpack(inactive))
@@ -54,22 +54,22 @@ end
 
 -- Writes the entry of the session, if it was read.
 local function end_session()
-  if not session.id then return end
+  if not this_session.id then return end
   -- It stays when Redis forgets a session that was registered last.
-  if session.grants and session.longest < session.term then
-    redis.call('HSET', registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, session.term, 0, 0))
+  if this_session.grants and this_session.longest < this_session.term then
+    redis.call('HSET', registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, this_session.term, 0, 0))
   end
-  if session.leaves == 1 and not session.grants then
-    redis.call('HDEL', registry(call_workspace), session.id)
-  elseif session.is_read and session.granted + session.settled > 0 then
-    local entry = struct.pack(REGISTERED, session.term, session.granted, session.settled)
-    redis.call('HSET', registry(call_workspace), session.id, entry)
+  if this_session.leaves == 1 and not this_session.grants then
+    redis.call('HDEL', registry(call_workspace), this_session.id)
+  elseif this_session.is_read and this_session.granted + this_session.settled > 0 then
+    local entry = struct.pack(REGISTERED, this_session.term, this_session.granted, this_session.settled)
+    redis.call('HSET', registry(call_workspace), this_session.id, entry)
   end
 end
 
 -- The term of a lease that must end by `ends`, by a clock that may be 1 % slower than that of Redis, whose time is rounded down; 0
 -- for none.
 local function term_until(ends)
-  local term = math.floor((math.min(ends, call_now + session.term) - call_now - 1) / 1.01)
+  local term = math.floor((math.min(ends, call_now + this_session.term) - call_now - 1) / 1.01)
   return term >= TERM_MIN and term or 0
 end

@@ -125,10 +125,11 @@ class Holder {
   }
 }
 
-/** Limits of the leases of this process, of a lease's units, and of the tallies of a settlement. */
+/** Limits of the leases of this process, of a lease's units, and of the tallies of a settlement and their subjects in bytes. */
 const leasesMax = 20_000;
 const unitsMax = 4096;
 const talliesMax = 64;
+const subjectsMax = 8192;
 /** Limit of the text of a request, in bytes: leases keep it, and settlements send it. Longer ones are rare (lua: MEMO_TEXT_MAX). */
 const textMax = 1024;
 /** A settlement is sent this often in a term. */
@@ -346,7 +347,7 @@ export class Leases {
 
   async #sendSettlement(holder: Holder): Promise<void> {
     if (!holder.sending) {
-      const tallies = holder.tallies.splice(0, talliesMax);
+      const tallies = holder.tallies.splice(0, countOfSettlement(holder.tallies));
       if (tallies.length === 0) return;
       holder.sending = { settlement: ++this.#lastSettlement, tallies };
     }
@@ -423,6 +424,15 @@ function wantedNext(lease: Lease): number {
   if (number === 0) return wanted;
   if (isNearlyUsed(lease)) return Math.min(2 * wanted, unitsMax);
   return left > units / 2 ? Math.ceil(wanted / 2) : wanted;
+}
+
+/** How many of these tallies make a settlement: one of many limit checks is much work for Redis. */
+function countOfSettlement(tallies: readonly Tally[]): number {
+  let count = 0;
+  for (let bytes = 0; count < Math.min(tallies.length, talliesMax) && bytes < subjectsMax; count++) {
+    bytes += tallies[count]!.subject.length;
+  }
+  return count;
 }
 
 /** FNV-1a. */
