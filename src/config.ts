@@ -77,6 +77,11 @@ const headerName: Kind<string> = {
   parse: (text) => (/^(?!x-tollgate-)[\w-]{1,100}$/i.test(text) ? text : undefined),
 };
 
+const headerNameOrNone: Kind<string> = {
+  accepts: `${headerName.accepts}, or empty`,
+  parse: (text) => (text === '' ? text : headerName.parse(text)),
+};
+
 const membersMax = 20;
 const members: Kind<readonly string[]> = {
   accepts: `at most ${membersMax} different comma-separated names of letters, digits, - and _`,
@@ -120,12 +125,8 @@ const table = {
   manageAtOnce: setting('MANAGE_AT_ONCE', '8', wholeNumber(1, 1_000_000), 'Management requests of a workspace that run at once, per process, so that one workspace cannot slow down all others. A quarter of it for requests with bodies of 32 KB or more, and for analytics; of each of these, 16 times as many may wait. Waiting ends with a 503 after `REDIS_TIMEOUT_MS`, or ten times that for analytics.'),
   bodyBytesMax: setting('BODY_LIMIT_BYTES', '1048576', wholeNumber(1_024, 67_108_864), 'Maximum size of a request body. A larger one is rejected with 413.'),
   metaBytesMax: setting('META_LIMIT_BYTES', '10240', wholeNumber(64, 1_048_576), 'Maximum size of the `meta` of a key or an identity, as JSON.'),
-  keyRetentionDays: setting(
-    'KEY_RETENTION_DAYS',
-    '30',
-    wholeNumber(0, 3_650),
-    'Time before a deleted key is purged. Until then its record is kept with all fields, and `keys.restoreKey` restores it.',
-  ),
+  keyRetentionDays: setting('KEY_RETENTION_DAYS', '30', wholeNumber(0, 3_650), 'Time before a deleted key is purged. Until then its record is kept with all fields, and `keys.restoreKey` restores it.'),
+  clientAddressHeader: setting('CLIENT_ADDRESS_HEADER', '', headerNameOrNone, 'Header with the address of the caller for audit events, such as `X-Forwarded-For`; the last address in it counts. Set it only behind a proxy that sets or appends to this header. If empty, the address of the connection.'),
   auditEventsMax: setting('AUDIT_EVENTS_MAX', '100000', wholeNumber(0, 100_000_000), 'Audit events kept per workspace. The oldest are removed first.'),
   usageRetentionDays: setting('USAGE_RETENTION_DAYS', '90', wholeNumber(1, 3_650), 'Time that usage counts are kept.'),
   usageHourlyDays: setting('USAGE_HOURLY_DAYS', '7', wholeNumber(1, 3_650), 'Days before today of which the usage counts of keys, identities, tags and identifiers are kept by hour. Earlier days are kept as one sum each. Counts of APIs and namespaces are always kept by hour.'),

@@ -76,6 +76,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     byHeaders,
     bodyBytesMax,
     newRequestId,
+    addressHeader: config.clientAddressHeader.toLowerCase(),
     workspaceOf,
   });
   return {

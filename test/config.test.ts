@@ -27,6 +27,7 @@ test('an empty environment gives the defaults', () => {
     bodyBytesMax: 1_048_576,
     metaBytesMax: 10_240,
     keyRetentionDays: 30,
+    clientAddressHeader: '',
     auditEventsMax: 100_000,
     usageRetentionDays: 90,
     tagsMax: 1000,

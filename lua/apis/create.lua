@@ -31,5 +31,5 @@ set_fields(
   { id = 'api_' .. id16, name = name, created = int(created or now) }
 )
 redis.call('ZADD', api_list(workspace), 0, id16)
-audit(workspace, now, actor, 'api', 'api_' .. id16)
+audit(workspace, now, actor, 'api', 'api_' .. id16, { { 'name', nil, name } })
 return 'api_' .. id16

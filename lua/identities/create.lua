@@ -8,6 +8,7 @@
 -- returns  {for each identity its id, or false when its externalId exists}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/identities"
@@ -41,5 +42,13 @@ for index, identity in ipairs(request) do
   end
 end
 -- The event of an import has no id.
-audit(workspace, now, actor, 'identity', #request == 1 and answer[1] or '')
+if #request > 1 then
+  audit(workspace, now, actor, 'identity', '', { { 'identityCount', nil, created } })
+else
+  audit(workspace, now, actor, 'identity', answer[1], {
+    { 'externalId', nil, request[1].externalId },
+    { 'meta', nil, request[1].meta },
+    { 'ratelimits', nil, limits_text(request[1].ratelimits) },
+  })
+end
 return answer

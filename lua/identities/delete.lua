@@ -18,9 +18,16 @@
 local workspace, wanted, usage_retention_ms, actor, now = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], now_ms(ARGV[4])
 local external_id = external_id_for(workspace, wanted)
 if not external_id then return 0 end
-local identity = load_identity(workspace, external_id)
+local identity, meta = load_identity(workspace, external_id), identity_meta(workspace, external_id)
 if erase_identity(workspace, identity.id16, external_id, usage_retention_ms + 31 * DAY_MS) then
   add_former(former_members(workspace, external_id), identity.id16, now, usage_retention_ms)
 end
-audit(workspace, now, actor, 'identity', 'id_' .. identity.id16)
+audit(
+  workspace,
+  now,
+  actor,
+  'identity',
+  'id_' .. identity.id16,
+  { { 'externalId', external_id }, { 'meta', meta or nil } }
+)
 return 1

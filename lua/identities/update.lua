@@ -8,6 +8,7 @@
 -- returns  IdentityReply (src/store/records.ts), or false when there is no such identity
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/identities"
@@ -20,11 +21,12 @@ local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], 
 local external_id = external_id_for(workspace, request.identity)
 if not external_id then return false end
 local record, identity = identity_record(workspace, external_id), load_identity(workspace, external_id)
-local counters
+local limits_before, counters = limits_text(identity.limits), nil
 if request.ratelimits then
   identity.limits, counters = replace_limits(workspace, identity.id16, identity.limits, request.ratelimits, now)
 end
 local meta = identity_meta(workspace, external_id)
+local meta_before = meta or nil
 
 local next_id, next_version = take_stamps(workspace, now, 1 + #(request.ratelimits or {}))
 if request.ratelimits then
@@ -37,5 +39,8 @@ if request.meta then
   write_field(record, 'meta', request.meta)
   meta = request.meta ~= '' and request.meta
 end
-audit(workspace, now, actor, 'identity', 'id_' .. identity.id16)
+audit(workspace, now, actor, 'identity', 'id_' .. identity.id16, {
+  { 'meta', meta_before, meta or nil },
+  { 'ratelimits', limits_before, limits_text(identity.limits) },
+})
 return (identity_reply(identity, external_id, meta))

@@ -12,6 +12,7 @@
 --          {'api_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'key_id_taken', key id}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/identities"
@@ -68,7 +69,7 @@ require_room(workspace, actor, records + #missing_slugs)
 local next_id, next_version = take_stamps(workspace, now, stamps + #missing_slugs)
 create_permissions(workspace, missing_slugs, numbers, next_id)
 
-local answer, created = { 'created' }, 0
+local answer, created, last = { 'created' }, 0, nil
 for index, key in ipairs(request.keys) do
   if key.exists then
     answer[index + 1] = false
@@ -78,7 +79,7 @@ for index, key in ipairs(request.keys) do
       links[key.externalId] = links[key.externalId] or create_identity(workspace, key.externalId, next_id, next_version)
       link = links[key.externalId]
     end
-    key.direct, key.roles = list_of(key.permissions or {}, numbers), key.role_numbers
+    key.direct, key.roles, key.given_roles = list_of(key.permissions or {}, numbers), key.role_numbers, key.roles
     local id = key.keptId and string.sub(key.keptId, 5) or next_id() .. api8
     local state = {
       id = id,
@@ -109,15 +110,28 @@ for index, key in ipairs(request.keys) do
     redis.call('ZADD', key_list(workspace, api8), 0, member_of_api(state.id, key.digest))
     index_under_identity(workspace, link, state.id)
     if state.refilled then queue_refill(workspace, key.digest, state) end
-    answer[index + 1], created = 'key_' .. state.id, created + 1
+    answer[index + 1], created, last = 'key_' .. state.id, created + 1, state
   end
 end
 if created > 0 then
   add_records(workspace, 'key_records', created)
   if request.migrationId or #request.keys > 1 then
-    audit(workspace, now, actor, 'api', api_id)
+    audit(
+      workspace,
+      now,
+      actor,
+      'api',
+      api_id,
+      { { 'keyCount', nil, created }, { 'migrationId', nil, request.migrationId } }
+    )
   else
-    audit(workspace, now, actor, 'key', answer[2])
+    local key, changes = request.keys[1], state_changes(NEW_VALUES, state_values(last))
+    for _, field in ipairs({ 'name', 'start', 'meta' }) do
+      changes[#changes + 1] = { field, nil, key[field] }
+    end
+    changes[#changes + 1] = { 'roles', nil, names_text(key.given_roles or {}) }
+    changes[#changes + 1] = { 'permissions', nil, names_text(key.permissions or {}) }
+    audit(workspace, now, actor, 'key', answer[2], changes)
   end
 end
 return answer

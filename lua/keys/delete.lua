@@ -13,6 +13,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
@@ -28,6 +29,7 @@ local digest = digest_of(workspace, key_id)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
 
+local fields = read_fields(record, 'name', 'start')
 unlist_key(workspace, digest, state)
 flush_usage(workspace, state.id, external_id_of(state.link), state.usage, usage_retention_ms)
 add_former(former_keys(workspace, string.sub(state.id, 17)), state.id, now, usage_retention_ms)
@@ -44,5 +46,10 @@ else
   redis.call('ZADD', deleted_keys(workspace, string.sub(state.id, 17)), 0, member_of_api(state.id, digest))
   redis.call('ZADD', purge_queue(workspace), int(now + retention_ms), digest)
 end
-audit(workspace, now, actor, 'key', key_id)
+audit(workspace, now, actor, 'key', key_id, {
+  { 'name', fields.name or nil },
+  { 'start', fields.start or nil },
+  { 'externalId', external_id_of(state.link) },
+  { 'permanent', nil, permanent or nil },
+})
 return { 'deleted' }

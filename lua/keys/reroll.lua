@@ -46,8 +46,12 @@ index_under_identity(workspace, new.link, new.id)
 add_records(workspace, 'key_records', 1)
 if new.refilled then queue_refill(workspace, new_digest, new) end
 
+local expires = old.expires
 old.expires = math.min(old.expires, now + expires_in, TIME_MAX)
 old.version = next_version()
 redis.call('HSET', record, 'state', pack_state(old), 'updated', int(now))
-audit(workspace, now, actor, 'key', key_id)
+audit(workspace, now, actor, 'key', key_id, {
+  { 'successor', nil, 'key_' .. new.id },
+  { 'expires', expires < NEVER and expires or nil, old.expires },
+})
 return { 'created', 'key_' .. new.id }

@@ -11,6 +11,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
@@ -26,6 +27,7 @@ local record, state = load_key(workspace, digest, now, true)
 -- An import may have used the string or the id again.
 if not record or 'key_' .. state.id ~= key_id or digest_of(workspace, key_id) then return { 'key_not_found' } end
 local identity, external_id = identity_of(workspace, state.link)
+local fields = read_fields(record, 'name', 'start')
 
 local _, next_version = take_stamps(workspace, now, 1)
 local api8 = string.sub(state.id, 17)
@@ -41,5 +43,9 @@ if identity then
   remove_former(former_members(workspace, external_id), state.id)
 end
 queue_refill(workspace, digest, state)
-audit(workspace, now, actor, 'key', key_id)
+audit(workspace, now, actor, 'key', key_id, {
+  { 'name', nil, fields.name or nil },
+  { 'start', nil, fields.start or nil },
+  { 'externalId', nil, external_id_of(state.link) },
+})
 return { 'restored' }

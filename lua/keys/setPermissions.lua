@@ -10,6 +10,7 @@
 --          {'permission_not_found', slug} | {'too_many'}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/ids"
 -- @include "include/keyIds"
@@ -36,6 +37,7 @@ end
 if #combine(mode, had, known) + #missing > request.permissionsMax then return { 'too_many' } end
 require_room(workspace, actor, #missing)
 
+local slugs = slugs_of(workspace, as_list(had))
 local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
 create_permissions(workspace, missing, numbers, next_id)
 local given = {}
@@ -46,5 +48,12 @@ local list = as_list(combine(mode, had, given))
 set_key_field(record, state, 'direct', list)
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
-audit(workspace, now, actor, 'key', request.keyId)
+-- The slugs by the same rule as the numbers.
+local change = {
+  'permissions',
+  names_text(slugs),
+  names_text(combine(mode, slugs, request.permissions)),
+  as_list(had) ~= list,
+}
+audit(workspace, now, actor, 'key', request.keyId, { change })
 return { 'set', list }

@@ -9,6 +9,7 @@
 -- returns  {'set', role numbers as a list} | {'key_not_found'} | {'role_not_found', name} | {'too_many'}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/ids"
 -- @include "include/keyIds"
@@ -27,10 +28,12 @@ local had = live_numbers(role_names(workspace), redis.call('HGET', record, 'role
 local combined = combine(mode, had, numbers_in(given))
 if #combined > request.rolesMax then return { 'too_many' } end
 
+local before, after = as_list(had), as_list(combined)
+local names_before, names_after = names_of_roles(workspace, before), names_of_roles(workspace, after)
 local _, next_version = take_stamps(workspace, now, 1)
-local list = as_list(combined)
-set_key_field(record, state, 'roles', list)
+set_key_field(record, state, 'roles', after)
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
-audit(workspace, now, actor, 'key', request.keyId)
-return { 'set', list }
+local change = { 'roles', names_text(names_before), names_text(names_after), before ~= after }
+audit(workspace, now, actor, 'key', request.keyId, { change })
+return { 'set', after }

@@ -10,7 +10,9 @@
 -- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'refill_unlimited'}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
+-- @include "include/fields"
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
@@ -18,6 +20,7 @@
 -- @include "include/leasedCredits"
 -- @include "include/limits"
 -- @include "include/names"
+-- @include "include/permissions"
 -- @include "include/rbac"
 -- @include "include/records"
 -- @include "include/state"
@@ -31,6 +34,10 @@ local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
 
 -- Read and decide.
+local values = state_values(state)
+local stored = read_fields(record, 'direct', 'roles', KEY_UPDATED_FIELDS)
+local had_roles = request.roles and names_of_roles(workspace, stored.roles or '')
+local had_slugs = request.permissions and slugs_of(workspace, stored.direct or '')
 local credits = request.credits
 if credits == null or credits and credits.remaining == null then
   state.limited, state.balance = false, 0
@@ -102,5 +109,17 @@ state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
 if credits then forget_leased() end
 queue_refill(workspace, digest, state)
-audit(workspace, now, actor, 'key', request.keyId)
+local changes = state_changes(values, state_values(state))
+for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
+  if request[field] then changes[#changes + 1] = { field, stored[field] or nil, request[field] } end
+end
+if roles then
+  changes[#changes + 1] = { 'roles', names_text(had_roles), names_text(request.roles), (stored.roles or '') ~= roles }
+end
+if request.permissions then
+  local list = list_of(request.permissions, numbers)
+  changes[#changes + 1] =
+    { 'permissions', names_text(had_slugs), names_text(request.permissions), (stored.direct or '') ~= list }
+end
+audit(workspace, now, actor, 'key', request.keyId, changes)
 return { 'updated' }

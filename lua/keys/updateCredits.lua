@@ -10,6 +10,7 @@
 -- returns  {'updated', {balance, refillAmount, refillDay} as a named reply} | {'key_not_found'} | {'unlimited'} | {'too_large'}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/ids"
@@ -25,6 +26,7 @@ local SAFE_INTEGER = 9007199254740991
 local digest = digest_of(workspace, key_id)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
+local values = state_values(state)
 -- Whether the new balance does not depend on what leases have taken from the old one.
 local is_set = operation == 'set' or operation == 'decrement' and value > state.balance
 if operation == 'set' then
@@ -47,7 +49,7 @@ state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
 if is_set then forget_leased() end
 queue_refill(workspace, digest, state)
-audit(workspace, now, actor, 'key', key_id)
+audit(workspace, now, actor, 'key', key_id, state_changes(values, state_values(state)))
 return {
   'updated',
   named({

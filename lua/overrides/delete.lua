@@ -28,5 +28,10 @@ update_kinds(workspace, namespace, all - 1, is_wild and wild - 1 or wild)
 -- Wildcards that an earlier version set are not in the count.
 local counted = is_wild and tonumber(redis.call('HGET', workspace, 'wildcards')) or 0
 if counted > 0 then redis.call('HINCRBY', workspace, 'wildcards', -1) end
-audit(workspace, now, actor, 'override', 'rlor_' .. override.id16)
+audit(workspace, now, actor, 'override', 'rlor_' .. override.id16, {
+  { 'namespace', namespace.name },
+  { 'identifier', identifier },
+  { 'limit', override.limit },
+  { 'duration', override.duration },
+})
 return 1

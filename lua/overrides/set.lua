@@ -59,5 +59,10 @@ if is_wild then redis.call('ZADD', wildcard_overrides(workspace, namespace.id16)
 update_kinds(workspace, namespace, all, wild)
 if is_wild and not before then redis.call('HINCRBY', workspace, 'wildcards', 1) end
 if not before then add_records(workspace, 'override_records', 1) end
-audit(workspace, now, actor, 'override', 'rlor_' .. id16)
+audit(workspace, now, actor, 'override', 'rlor_' .. id16, {
+  { 'namespace', before and namespace.name, namespace.name },
+  { 'identifier', before and identifier, identifier },
+  { 'limit', before and before.limit, limit },
+  { 'duration', before and before.duration, duration },
+})
 return { 'set', id16 }

@@ -20,5 +20,9 @@ require_room(workspace, actor, 1)
 local next_id = take_stamps(workspace, now, 1)
 local id16 = next_id()
 create_permission(workspace, request.slug, request.name, request.description, id16)
-audit(workspace, now, actor, 'permission', 'perm_' .. id16)
+audit(workspace, now, actor, 'permission', 'perm_' .. id16, {
+  { 'slug', nil, request.slug },
+  { 'name', nil, request.name },
+  { 'description', nil, request.description },
+})
 return 'perm_' .. id16

@@ -23,5 +23,5 @@ redis.call('HDEL', permission_numbers(workspace), permission.slug)
 redis.call('HDEL', permission_slugs(workspace), number)
 redis.call('UNLINK', permission_record(workspace, number))
 redis.call('ZREM', permission_list(workspace), string.sub(permission.id, 6) .. number)
-audit(workspace, now, actor, 'permission', permission.id)
+audit(workspace, now, actor, 'permission', permission.id, { { 'slug', permission.slug }, { 'name', permission.name } })
 return 1

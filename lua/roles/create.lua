@@ -8,6 +8,7 @@
 -- returns  {'created', role id} | {'exists'} | {'create_permission', slug}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/ids"
@@ -35,5 +36,9 @@ if #request.permissions > 0 then
   redis.call('HSET', role_permissions(workspace), number, list_of(request.permissions, numbers))
 end
 redis.call('ZADD', role_list(workspace), 0, id16 .. number)
-audit(workspace, now, actor, 'role', 'role_' .. id16)
+audit(workspace, now, actor, 'role', 'role_' .. id16, {
+  { 'name', nil, request.name },
+  { 'description', nil, request.description },
+  { 'permissions', nil, names_text(request.permissions) },
+})
 return { 'created', 'role_' .. id16 }

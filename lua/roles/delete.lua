@@ -8,6 +8,7 @@
 -- returns  1, or 0 when there is no such role
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/ids"
 -- @include "include/names"
@@ -18,6 +19,7 @@ local workspace, id_or_name, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV
 local number = role_number(workspace, id_or_name)
 local role = number and read_role(workspace, number)
 if not role then return 0 end
+local slugs = slugs_of(workspace, role.permissionNumbers)
 local _, next_version = take_stamps(workspace, now, 1)
 renew_rbac_version(workspace, next_version)
 redis.call('HDEL', role_numbers(workspace), role.name)
@@ -25,5 +27,5 @@ redis.call('HDEL', role_names(workspace), number)
 redis.call('HDEL', role_permissions(workspace), number)
 redis.call('UNLINK', role_record(workspace, number))
 redis.call('ZREM', role_list(workspace), string.sub(role.id, 6) .. number)
-audit(workspace, now, actor, 'role', role.id)
+audit(workspace, now, actor, 'role', role.id, { { 'name', role.name }, { 'permissions', names_text(slugs) } })
 return 1

@@ -8,6 +8,7 @@
 -- returns  {'set', permission numbers as a list} | {'role_not_found'} | {'create_permission', slug}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/ids"
@@ -23,10 +24,13 @@ local numbers, missing = find_permissions(workspace, request.permissions)
 if #missing > 0 and not request.mayCreatePermissions then return { 'create_permission', missing[1] } end
 require_room(workspace, actor, #missing)
 
+local before = redis.call('HGET', role_permissions(workspace), number) or ''
+local slugs = slugs_of(workspace, before)
 local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
 renew_rbac_version(workspace, next_version)
 create_permissions(workspace, missing, numbers, next_id)
 local list = list_of(request.permissions, numbers)
 write_field(role_permissions(workspace), number, list)
-audit(workspace, now, actor, 'role', role_id)
+local change = { 'permissions', names_text(slugs), names_text(request.permissions), before ~= list }
+audit(workspace, now, actor, 'role', role_id, { change })
 return { 'set', list }

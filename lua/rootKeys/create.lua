@@ -10,6 +10,7 @@
 --          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/grants"
@@ -39,5 +40,9 @@ set_fields(root_key_record(workspace, digest), {
 })
 redis.call('ZADD', root_key_list(workspace), 0, id16 .. digest)
 record_admin(workspace, digest, has_grant(request.grants, '*') and not request.expires)
-audit(workspace, now, actor, 'root_key', 'root_' .. id16)
+audit(workspace, now, actor, 'root_key', 'root_' .. id16, {
+  { 'name', nil, request.name },
+  { 'permissions', nil, grants_list(request.grants) },
+  { 'expires', nil, request.expires },
+})
 return { 'created', 'root_' .. id16 }

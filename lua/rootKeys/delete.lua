@@ -9,6 +9,7 @@
 --          {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/names"
 -- @include "include/rootKeys"
@@ -19,11 +20,15 @@ if not caller then return refusal end
 local digest = root_digest_of(workspace, root_key_id)
 if not digest then return { 'root_key_not_found' } end
 local record = root_key_record(workspace, digest)
-if lacking_grant(caller.grants, redis.call('HGET', record, 'grants')) then return { 'not_covered' } end
+local stored = redis.call('HMGET', record, 'grants', 'name')
+if lacking_grant(caller.grants, stored[1]) then return { 'not_covered' } end
 if not keeps_an_admin(workspace, digest, false) then return { 'last_root_key' } end
 
 redis.call('UNLINK', record)
 redis.call('ZREM', root_key_list(workspace), string.sub(root_key_id, 6) .. digest)
 record_admin(workspace, digest, false)
-audit(workspace, now, actor, 'root_key', root_key_id)
+audit(workspace, now, actor, 'root_key', root_key_id, {
+  { 'name', stored[2] or nil },
+  { 'permissions', grants_list(stored[1]) },
+})
 return { 'deleted' }

@@ -9,6 +9,7 @@
 --          {'outlives', when the caller expires} | {'unauthorized' | 'root_key_disabled' | 'root_key_expired'}
 
 -- @include "include/audit"
+-- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
 -- @include "include/grants"
@@ -24,7 +25,7 @@ if lacking then return { 'lacks', lacking } end
 local digest = root_digest_of(workspace, request.rootKeyId)
 if not digest then return { 'root_key_not_found' } end
 local record = root_key_record(workspace, digest)
-local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires')
+local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'name')
 if lacking_grant(caller.grants, stored[1]) then return { 'not_covered' } end
 
 local was_enabled, ended = stored[2] == '1', tonumber(stored[3]) or math.huge
@@ -47,5 +48,10 @@ set_fields(record, { grants = grants, enabled = enabled and '1' or '0' })
 write_field(record, 'expires', ends < math.huge and int(ends))
 if request.name then write_field(record, 'name', request.name ~= null and request.name) end
 record_admin(workspace, digest, is_admin)
-audit(workspace, now, actor, 'root_key', request.rootKeyId)
+audit(workspace, now, actor, 'root_key', request.rootKeyId, {
+  { 'name', stored[4] or nil, request.name or stored[4] or nil },
+  { 'permissions', grants_list(stored[1]), grants_list(grants), stored[1] ~= grants },
+  { 'enabled', was_enabled, enabled },
+  { 'expires', ended < math.huge and ended or nil, ends < math.huge and ends or nil },
+})
 return { 'updated' }

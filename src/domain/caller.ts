@@ -12,6 +12,8 @@ export interface Actor {
   rootKeyId: string;
   operation: string;
   requestId: string;
+  /** Of the caller on the network; '' if it is unknown. */
+  address?: string;
 }
 
 /** A root key that a caller sent. It may not exist in that workspace. */

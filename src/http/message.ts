@@ -19,6 +19,10 @@ export interface Request {
   accept: string;
   /** `req_…`, made by the adapter. */
   requestId: string;
+  /** The other side of the connection. Its address is read only for changes, and only before the handler first waits. */
+  peer?: { getRemoteAddressAsText(): ArrayBuffer };
+  /** The value of the header that the setting CLIENT_ADDRESS_HEADER names; undefined without the setting. */
+  forwardedFor?: string | undefined;
   /** The whole body, or the reason why it was not read. */
   body: Buffer | BodyRefusal;
 }

@@ -19,6 +19,7 @@ import { type CheckInput, compileInput, compileInputLater } from '../input/valid
 import { type Calls, Metrics } from '../metrics.ts';
 import type { AnyOperation, Context, Decide, ManageContext, Page, Scope, Streaming } from '../operation.ts';
 import type { Store } from '../store/store.ts';
+import { addressOf } from './address.ts';
 import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';
 import { cursorAfter, readCursor } from './cursor.ts';
@@ -58,6 +59,8 @@ interface Call {
   request: Request & { body: Buffer };
   route: Route;
   rootKey: PresentedRootKey;
+  /** Of the caller, for the audit log; '' for an operation that decides. */
+  address: string;
   /** Set when Redis has accepted the root key. */
   caller?: ManageContext['caller'];
 }
@@ -169,7 +172,8 @@ class Pipeline {
       if (!route) return counted(calls, await serveDocument(request, document), startedAt);
       const { operation } = route;
       const rootKey = this.#readHead(request);
-      call = { request: request as Call['request'], route, rootKey };
+      const address = operation.kind === 'manages' ? addressOf(request) : '';
+      call = { request: request as Call['request'], route, rootKey, address };
       const isLarge = request.body.length >= largeBodyBytes;
       const members = await (isLarge ? this.#serveLarge(call) : this.#serveSmall(call));
       if (operation.kind === 'manages') this.#logCall('info', request, operation, 200, startedAt, call.caller);
@@ -286,7 +290,12 @@ class Pipeline {
 
   async #manage(operation: Managing, { call, value, context, after }: CheckedCall): Promise<unknown> {
     const caller = await this.#authenticate(call);
-    const actor = { rootKeyId: caller.rootKeyId, operation: operation.name, requestId: call.request.requestId };
+    const actor = {
+      rootKeyId: caller.rootKeyId,
+      operation: operation.name,
+      requestId: call.request.requestId,
+      address: call.address,
+    };
     const reauthenticate = () => this.#authenticate(call);
     const manageContext: ManageContext = { ...context, caller, reauthenticate, actor, after };
     const loaded = await authorise(operation, value, manageContext);

@@ -37,6 +37,8 @@ export interface ListenOptions {
   /** Memory for all bodies that arrive in several parts. */
   arrivingBytesMax?: number;
   newRequestId: () => string;
+  /** The header with the address of the caller, in lower case; '' for that of the connection. */
+  addressHeader?: string;
   handler: Handler;
   /** Handles requests to `path` and below it, with any method, from their headers alone. Bodies are discarded. */
   byHeaders?: { path: string; handler: HeaderHandler };
@@ -66,12 +68,12 @@ export interface Server {
 }
 
 export async function listen(options: ListenOptions): Promise<Server> {
-  const { host, port, sharePort = false, tls, newRequestId, handler, byHeaders } = options;
+  const { host, port, sharePort = false, tls, newRequestId, addressHeader: header = '', handler, byHeaders } = options;
   const traffic = new Traffic(options);
   const createApp = () => {
     const app = tls ? secureApp(tls) : uws().App();
     app.any('/*', (native, head) =>
-      new Exchange(traffic, native, readHead(head, newRequestId()), handler, true).begin(),
+      new Exchange(traffic, native, readHead(head, newRequestId(), native, header), handler, true).begin(),
     );
     if (byHeaders) {
       const handle = (native: HttpResponse, head: HttpRequest) =>
@@ -427,6 +429,8 @@ let contentLength: string | undefined;
 let transferEncoding: string | undefined;
 let accept = '';
 let isRepeated = false;
+let addressHeader = '';
+let forwardedFor: string | undefined;
 
 function takeHeader(name: string, value: string) {
   switch (name) {
@@ -449,12 +453,16 @@ function takeHeader(name: string, value: string) {
     case 'accept':
       accept = accept === '' ? value : `${accept}, ${value}`;
       break;
+    default:
+      if (name === addressHeader) forwardedFor = forwardedFor ? `${forwardedFor}, ${value}` : value;
   }
 }
 
 /** Returns the request without its body. */
-function readHead(head: HttpRequest, requestId: string): Request {
+function readHead(head: HttpRequest, requestId: string, peer?: HttpResponse, header = ''): Request {
   authorization = contentType = contentLength = transferEncoding = undefined;
+  addressHeader = header;
+  forwardedFor = header === '' ? undefined : '';
   accept = '';
   isRepeated = false;
   head.forEach(takeHeader);
@@ -468,6 +476,8 @@ function readHead(head: HttpRequest, requestId: string): Request {
     accept,
     requestId,
     body: empty,
+    peer: peer!,
+    forwardedFor,
   };
 }
 

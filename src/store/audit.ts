@@ -2,9 +2,17 @@
 
 import type { StoreContext } from './context.ts';
 import { auditKey, workspaceKey } from './keyspace.ts';
-import type { PageOf } from './pages.ts';
+import type { LookedPage, Order } from './pages.ts';
 import { fromNamed } from './records.ts';
-import { orStoreError } from './redis.ts';
+import { orStoreError, type RedisClient } from './redis.ts';
+
+interface AuditChange {
+  /** Of the resource, as the interface names it. */
+  field: string;
+  /** Text, cut after 200 bytes. Absent for no value. */
+  before?: string;
+  after?: string;
+}
 
 interface AuditEvent {
   id: string;
@@ -13,27 +21,78 @@ interface AuditEvent {
   operation: string;
   resource: { type: string; id: string };
   requestId: string;
+  address?: string;
+  changes?: AuditChange[];
 }
+
+interface EventQuery {
+  order: Order;
+  /** The id of the last event that was examined for the page before. */
+  after?: string | undefined;
+  count: number;
+  /** Unix milliseconds of Redis's clock: events from `start` on, and before `end`. */
+  start?: number | undefined;
+  end?: number | undefined;
+  rootKeyId?: string | undefined;
+  operation?: string | undefined;
+  resource?: { type?: string | undefined; id?: string | undefined } | undefined;
+}
+
+/** Events that one command reads, at most 2 MB. */
+const stepMax = 500;
+/** Limit of the events that one request examines. */
+const lookedMax = 10_000;
 
 export function openAudit({ redis }: StoreContext) {
   return {
-    /** A page of events, oldest or newest first, after the event with the id `after`. */
-    async list(
-      workspaceId: string,
-      page: { after?: string | undefined; count: number; order: 'asc' | 'desc' },
-    ): Promise<PageOf<AuditEvent>> {
+    /** A page of events that match, oldest or newest first. */
+    async list(workspaceId: string, query: EventQuery): Promise<LookedPage<AuditEvent>> {
       const stream = auditKey(workspaceKey(workspaceId));
-      const beyond = page.after === undefined ? undefined : `(${page.after}`;
-      const count = page.count + 1;
-      const entries = await orStoreError(
-        page.order === 'asc'
-          ? redis.xrange(stream, beyond ?? '-', '+', 'COUNT', count)
-          : redis.xrevrange(stream, beyond ?? '+', '-', 'COUNT', count),
-      );
-      const items = entries.slice(0, page.count).map(([id, fields]) => readEvent(id, fields));
-      return { items, next: entries.length > page.count ? items.at(-1)?.id : undefined };
+      const { rootKeyId, operation, resource } = query;
+      const isFiltered = rootKeyId !== undefined || operation !== undefined || resource !== undefined;
+      const items: AuditEvent[] = [];
+      let after = query.after;
+      let looked = 0;
+      let isMore = true;
+      while (isMore && looked < lookedMax && items.length < query.count) {
+        const step = isFiltered ? stepMax : query.count;
+        const entries = await read(redis, stream, { ...query, after }, step + 1);
+        isMore = entries.length > step;
+        for (const [index, [id, fields]] of entries.slice(0, step).entries()) {
+          looked++;
+          after = id;
+          const event = readEvent(id, fields);
+          if (matches(event, query)) items.push(event);
+          if (items.length < query.count) continue;
+          isMore = index < entries.length - 1;
+          break;
+        }
+      }
+      const total = await orStoreError(redis.xlen(stream));
+      return { items, next: isMore ? after : undefined, looked, total };
     },
   };
+}
+
+/** Events in the period of a query, after the one with the id `after`. Their ids begin with their time, and always ascend. */
+function read(redis: RedisClient, stream: string, { order, after, start, end }: EventQuery, count: number) {
+  // An id without a number is the first or the last one of its millisecond.
+  const first = start === undefined ? '-' : String(start);
+  const last = end === undefined ? '+' : end === 0 ? '0-1' : String(end - 1);
+  return orStoreError(
+    order === 'asc'
+      ? redis.xrange(stream, after === undefined ? first : `(${after}`, last, 'COUNT', count)
+      : redis.xrevrange(stream, after === undefined ? last : `(${after}`, first, 'COUNT', count),
+  );
+}
+
+function matches(event: AuditEvent, { rootKeyId, operation, resource }: EventQuery): boolean {
+  return (
+    (rootKeyId === undefined || event.rootKeyId === rootKeyId) &&
+    (operation === undefined || event.operation === operation) &&
+    (resource?.type === undefined || event.resource.type === resource.type) &&
+    (resource?.id === undefined || event.resource.id === resource.id)
+  );
 }
 
 /** The fields of an event in the stream. */
@@ -45,9 +104,21 @@ interface EventFields {
   type: string;
   id: string;
   requestId: string;
+  address?: string;
+  /** JSON of AuditChange[]. */
+  changes?: string;
 }
 
 function readEvent(eventId: string, fields: string[]): AuditEvent {
-  const { time, rootKeyId, operation, type, id, requestId } = fromNamed<EventFields>(fields);
-  return { id: eventId, time: Number(time), rootKeyId, operation, resource: { type, id }, requestId };
+  const { time, rootKeyId, operation, type, id, requestId, address, changes } = fromNamed<EventFields>(fields);
+  return {
+    id: eventId,
+    time: Number(time),
+    rootKeyId,
+    operation,
+    resource: { type, id },
+    requestId,
+    ...(address !== undefined && { address }),
+    ...(changes !== undefined && { changes: JSON.parse(changes) }),
+  };
 }

@@ -161,7 +161,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':audit',
     type: 'stream',
-    holds: 'management changes: time, rootKeyId, operation, type, id, requestId; limited in number',
+    holds:
+      'management changes: time, rootKeyId, operation, type, id, requestId, address, changes (JSON); limited in number and size',
   },
   {
     name: ':ua:<api8>:<day>',

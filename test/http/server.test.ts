@@ -121,6 +121,7 @@ test('passes on method, path, headers and body, and writes the response', async 
       accept: 'a, b',
       requestId: 'req_1',
       body: Buffer.from('hi'),
+      peer: expect.anything(),
     },
   ]);
 });
@@ -140,6 +141,7 @@ test('absent headers, body and query are empty', async () => {
       accept: '',
       requestId: 'req_1',
       body: Buffer.alloc(0),
+      peer: expect.anything(),
     },
   ]);
 });

@@ -590,7 +590,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     needs: ['audit.read_audit'],
     elsewhere: null,
     changes: null,
-    documented: () => ({ limit: 3, order: 'desc' }),
+    documented: () => ({ limit: 3, order: 'desc', resource: { type: 'key' } }),
   },
 };
 

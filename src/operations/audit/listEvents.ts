@@ -1,31 +1,63 @@
 import Type from 'typebox';
+import { digestOf } from '../../domain/keyString.ts';
+import { timeMax } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
-import { Cursor, Fields, Order, PageSize } from '../schemas.ts';
+import type { Order as OrderName } from '../../store/pages.ts';
+import { Cursor, Fields, Int, Order, PageSize, RootKeyId } from '../schemas.ts';
+
+const Time = (description: string) => Type.Optional(Int({ minimum: 0, maximum: timeMax, description }));
+const Name = (description: string) => Type.Optional(Type.String({ minLength: 1, maxLength: 255, description }));
 
 export const listEvents = manages({
   name: 'audit.listEvents',
-  summary: 'List the audit events of the workspace: each change, its time and the root key that made it.',
+  summary:
+    'List the audit events of the workspace: each change, its time, who made it, and the values before and after.',
   input: Fields({
     limit: Type.Optional(PageSize(100)),
     cursor: Type.Optional(Cursor),
     order: Type.Optional(Order),
+    resource: Type.Optional(
+      Fields({
+        type: Name('Type of the changed resource, such as `key`.'),
+        id: Name('Id of the changed resource.'),
+      }),
+    ),
+    rootKeyId: Type.Optional(RootKeyId),
+    operation: Name('Name of the operation, such as `keys.updateKey`.'),
+    start: Time('Start of the period in Unix milliseconds.'),
+    end: Time('End of the period in Unix milliseconds, exclusive.'),
   }),
   output: Type.Array(
     Type.Object({
       id: Type.String(),
       time: Type.Integer(),
-      rootKeyId: Type.String(),
+      rootKeyId: Type.String({ description: '`cli` for a change by the command line.' }),
       operation: Type.String(),
       resource: Type.Object({ type: Type.String(), id: Type.String() }),
       requestId: Type.String(),
+      address: Type.Optional(Type.String({ description: 'IP address of the caller.' })),
+      changes: Type.Optional(
+        Type.Array(
+          Type.Object({
+            field: Type.String(),
+            before: Type.Optional(Type.String()),
+            after: Type.Optional(Type.String()),
+          }),
+          {
+            description:
+              'Changed fields with their values before and after as text, cut after 200 bytes. Without values beyond 2,000 bytes in all.',
+          },
+        ),
+      ),
     }),
   ),
   needs: { audit: ['read_audit'] },
   scope: () => '*',
-  // A cursor is valid only for the order it came from.
-  list: ({ order = 'asc' }) => `audit-${order}`,
+  // A cursor is valid only for the order and the filters it came from.
+  list: ({ limit: _limit, cursor: _cursor, order = 'asc', ...filter }) =>
+    `audit-${order}:${digestOf(JSON.stringify(Object.entries(filter).sort())).toString('base64url')}`,
   listedIds: 'stream',
 
-  handle: ({ limit = 100, order = 'asc' }, { store, caller, after }) =>
-    store.audit.list(caller.workspaceId, { after, count: limit, order: order as 'asc' | 'desc' }),
+  handle: ({ limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) =>
+    store.audit.list(caller.workspaceId, { ...filter, after, count: limit, order: order as OrderName }),
 });

@@ -1,0 +1,75 @@
+-- What a change of a key or an identity changed, for its audit event.
+
+-- @include "include/clock"
+-- @include "include/names"
+-- @include "include/permissions"
+
+-- At most this many items of a list are named.
+local ITEMS_MAX = 20
+
+-- Names as text.
+local function names_text(names)
+  if #names <= ITEMS_MAX then return table.concat(names, ', ') end
+  return table.concat(names, ', ', 1, ITEMS_MAX) .. string.format(', … (%d in all)', #names)
+end
+
+-- Grants (include/grants) as text.
+local function grants_list(grants)
+  local list = {}
+  for grant in string.gmatch(grants, '[^\n]+') do
+    list[#list + 1] = grant
+  end
+  return names_text(list)
+end
+
+-- Limits of a state or of a request as text.
+local function limits_text(limits)
+  local texts = {}
+  for index, l in ipairs(limits) do
+    local applied = (l.auto or l.autoApply == true) and ', autoApply' or ''
+    texts[index] = string.format('%s %s per %s ms%s', l.name, int(l.limit), int(l.duration), applied)
+  end
+  return names_text(texts)
+end
+
+local function refill_text(state)
+  if not state.refilled then return nil end
+  local day = state.refill_day > 0 and string.format('monthly on day %d', state.refill_day) or 'daily'
+  return int(state.refill_amount) .. ' ' .. day
+end
+
+-- The slugs of a list of permission numbers (`,3,17,`).
+local function slugs_of(workspace, list)
+  local slugs, numbers = {}, numbers_in(list)
+  for first = 1, #numbers, 1000 do
+    local last = math.min(first + 999, #numbers)
+    for _, slug in ipairs(redis.call('HMGET', permission_slugs(workspace), unpack(numbers, first, last))) do
+      if slug then slugs[#slugs + 1] = slug end
+    end
+  end
+  return slugs
+end
+
+-- The values of a state by the names of their fields in the interface.
+local function state_values(state)
+  return {
+    enabled = state.enabled,
+    expires = state.expires < NEVER and state.expires or nil,
+    externalId = string.sub(state.link, LINK_EXTERNAL_ID_AT),
+    ['credits.remaining'] = state.limited and state.balance or 'unlimited',
+    ['credits.refill'] = refill_text(state),
+    ratelimits = limits_text(state.limits),
+  }
+end
+
+-- The values of a new key, of which its event has only those that differ.
+local NEW_VALUES = { enabled = true, ['credits.remaining'] = 'unlimited' }
+
+-- The changes between two results of state_values.
+local function state_changes(before, after)
+  local changes = {}
+  for index, field in ipairs({ 'enabled', 'expires', 'externalId', 'credits.remaining', 'credits.refill', 'ratelimits' }) do
+    changes[index] = { field, before[field], after[field] }
+  end
+  return changes
+end
