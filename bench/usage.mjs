@@ -9,7 +9,7 @@ import { packDays } from '../dist/store/analytics/days.js';
 import { keysKey, rollupQueueKey, usedKeysKey, workspaceKey } from '../dist/store/keyspace.js';
 import { outcomesCounted, weekDays } from '../dist/store/layout.js';
 import { numbersOf, readOptions } from './support/options.mjs';
-import { run, startRedis, startTollgate } from './support/processes.mjs';
+import { costOf, run, startRedis, startTollgate } from './support/processes.mjs';
 import { number, progress, progressDone, report, table } from './support/results.mjs';
 import { openSeed } from './support/seed.mjs';
 
@@ -67,15 +67,17 @@ async function measure() {
   for (const { what, operation, input, check } of questions(apiId)) {
     progress(what);
     check(await ask(operation, input));
+    const cost = await costAlone(server, () => ask(operation, input));
     const { times, slowest, meanwhile } = await repeat(redis, other, () => ask(operation, input));
-    rows.push([what, milliseconds(times), number(slowest), quantiles(meanwhile)]);
+    rows.push([what, cost, milliseconds(times), number(slowest), quantiles(meanwhile)]);
     reached.usageQuery = Math.max(reached.usageQuery, percentile(times, 50));
     reached.usageScript = Math.max(reached.usageScript, slowest);
   }
   progress('rolling up');
-  const rolled = await rollUp(redis, seed.workspaceId, apiId, ids, other);
+  const rolled = await rollUp(server, seed.workspaceId, apiId, ids, other);
   rows.push([
     `roll-up of a day of ${number(used)} keys`,
+    rolled.cost,
     `${number(rolled.seconds)} s in all`,
     number(rolled.slowest),
     quantiles(rolled.meanwhile),
@@ -83,7 +85,16 @@ async function measure() {
   reached.usageScript = Math.max(reached.usageScript, rolled.slowest);
   progressDone();
   const markdown = [
-    table(['question', 'ms, median and longest', 'longest script, ms', 'verification of another workspace, ms'], rows),
+    table(
+      [
+        'question',
+        'CPU ms, server and Redis',
+        'ms, median and longest',
+        'longest script, ms',
+        'verification of another workspace, ms',
+      ],
+      rows,
+    ),
     `An API of ${number(stored)} keys, of which ${number(used)} were used in every hour of ${days} days, ` +
       `${keysPerCustomer} of a customer, and today. The last column has p50, p99 and the longest of 200 verifications a ` +
       `second meanwhile; alone they took ${quantiles(alone)}. Each question is asked again and again for some seconds.`,
@@ -128,8 +139,8 @@ async function writeUsage({ client }, workspaceId, apiId, ids) {
   );
   for (let day = today - usageHourlyDays; day < today; day++) {
     lists.push(usedKeysKey(workspace, api8, 'day', day));
-    await client.zadd(rollupQueueKey(workspace), (day + usageHourlyDays + 1) * dayMs, `k${api8}${day}`);
-    await client.hset(`${workspace}:rolled`, `k${api8}${day}`, used);
+    await client.zadd(rollupQueueKey(workspace), (day + usageHourlyDays + 1) * dayMs, `k${api8}:${day}`);
+    await client.hset(`${workspace}:rolled`, `k${api8}:${day}`, used);
   }
   for (const list of new Set(lists)) {
     for (let from = 0; from < used; from += 1000) await client.rpush(list, ...id16s.slice(from, from + 1000));
@@ -225,6 +236,15 @@ function neighbour(url, rootKey) {
   };
 }
 
+/** The processor time of a question without the neighbour, the mean of three. */
+async function costAlone(server, question) {
+  const times = 3;
+  const { serverCpu, redisCpu } = await costOf(server, async () => {
+    for (let time = 0; time < times; time++) await question();
+  });
+  return `${number((serverCpu / times) * 1000)}, ${number((redisCpu / times) * 1000)}`;
+}
+
 /** Repeats a question for some seconds, beside the neighbour. */
 async function repeat(redis, other, question) {
   await redis.client.slowlog('RESET');
@@ -250,7 +270,8 @@ async function slowestScript({ client }) {
 }
 
 /** Makes the logs of yesterday due, and waits until the server's sweeper has rolled them up. */
-async function rollUp(redis, workspaceId, apiId, ids, other) {
+async function rollUp(server, workspaceId, apiId, ids, other) {
+  const { redis } = server;
   const { client } = redis;
   const workspace = workspaceKey(workspaceId);
   const yesterday = today - 1;
@@ -258,19 +279,22 @@ async function rollUp(redis, workspaceId, apiId, ids, other) {
     client.set(`${workspace}:uk:${key24}`, logOf(yesterday, perHour(index), customerOf(index))).catch(() => {});
     if (index % 500 === 499) await client.ping();
   }
-  const member = `k${apiId.slice(-8)}${yesterday}`;
+  const member = `k${apiId.slice(-8)}:${yesterday}`;
   await client.slowlog('RESET');
   let isOver = false;
   const running = other(600, () => isOver);
   await client.hdel(`${workspace}:rolled`, member);
   await client.zadd(rollupQueueKey(workspace), 0, member);
   const begunAt = performance.now();
-  while (Number(await client.hget(`${workspace}:rolled`, member)) < used) await delay(100);
+  const { serverCpu, redisCpu } = await costOf(server, async () => {
+    while (Number(await client.hget(`${workspace}:rolled`, member)) < used) await delay(100);
+  });
   const seconds = (performance.now() - begunAt) / 1000;
   isOver = true;
   const meanwhile = await running;
   if ((await client.exists(`${workspace}:uk:${ids[0]}`)) === 1) throw new Error('a log was not rolled up');
-  return { seconds, slowest: await slowestScript(redis), meanwhile };
+  const cost = `${number(serverCpu * 1000)}, ${number(redisCpu * 1000)}, with these verifications`;
+  return { cost, seconds, slowest: await slowestScript(redis), meanwhile };
 }
 
 /** A log of the 24 hours of a day, as lua/include/usage.lua packs them. */

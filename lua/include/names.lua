@@ -51,7 +51,11 @@ local function key_usage(workspace, key24) return workspace .. ':uk:' .. key24 e
 local function key_days(workspace, key24) return workspace .. ':uh:' .. key24 end
 local function used_on_day(workspace, api8, day) return workspace .. ':ux:' .. api8 .. ':' .. day end
 local function used_in_week(workspace, api8, week) return workspace .. ':uw:' .. api8 .. ':' .. week end
-local function rollup_queue(workspace) return workspace .. ':rollup' end
+-- Also the member of a record of a day: of kind 'k' (used keys of an API), 't' (its counts by tag) or 'i' (counts of a namespace by
+-- identifier).
+local function rollup_queue(workspace, kind, id, day)
+  return workspace .. ':rollup', kind and kind .. id .. ':' .. string.format('%d', day)
+end
 local function rollup_positions(workspace) return workspace .. ':rolled' end
 local function former_keys(workspace, api8) return workspace .. ':uz:' .. api8 end
 local function former_members(workspace, external_id) return workspace .. ':ui:' .. external_id end

@@ -6,9 +6,6 @@
 -- @include "include/clock"
 -- @include "include/names"
 
--- Time after the end of a day until its logs are rolled up: by then most keys in use have begun another hour.
-local ROLL_UP_AFTER_MS = HOUR_MS + 600000
-
 -- Time that a record of usage by day is kept after its last write.
 local function usage_kept_ms(retention_ms) return int(retention_ms + 2 * DAY_MS) end
 
@@ -19,12 +16,9 @@ local function add_used(workspace, id24, hour, retention_ms)
   if redis.call('RPUSH', list, string.sub(id24, 1, 16)) == 1 then
     -- Only in case that no sweeper runs: it removes the list.
     redis.call('PEXPIRE', list, int(retention_ms + 31 * DAY_MS))
-    redis.call(
-      'ZADD',
-      rollup_queue(workspace),
-      int((day + 1) * DAY_MS + ROLL_UP_AFTER_MS),
-      string.format('k%s%d', api8, day)
-    )
+    -- By an hour and ten minutes after the day most keys in use have begun another hour.
+    local queue, member = rollup_queue(workspace, 'k', api8, day)
+    redis.call('ZADD', queue, int((day + 1) * DAY_MS + HOUR_MS + 600000), member)
   end
 end
 

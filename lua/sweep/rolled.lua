@@ -20,7 +20,8 @@
 local workspace, api8, day, position, week, drop_ms =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local retention_ms, now, args = tonumber(ARGV[6]), now_ms(ARGV[7]), ARGV
-local member, list = 'k' .. api8 .. day, used_on_day(workspace, api8, day)
+local queue, member = rollup_queue(workspace, 'k', api8, day)
+local list = used_on_day(workspace, api8, day)
 
 -- Read. A key whose days were rewritten since is left alone: another sweeper has rolled it up.
 local writes, new_in_week = {}, {}
@@ -63,10 +64,10 @@ if rolled < length then
 end
 if now < drop_ms then
   redis.call('HSET', rollup_positions(workspace), member, rolled)
-  redis.call('ZADD', rollup_queue(workspace), int(drop_ms), member)
+  redis.call('ZADD', queue, int(drop_ms), member)
 else
   redis.call('UNLINK', list)
   redis.call('HDEL', rollup_positions(workspace), member)
-  redis.call('ZREM', rollup_queue(workspace), member)
+  redis.call('ZREM', queue, member)
 end
 return 1

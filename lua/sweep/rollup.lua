@@ -1,23 +1,27 @@
 #!lua flags=no-writes
--- The next logs to roll up: those of some keys that were used on a day that has ended. The caller packs them as days, and passes
--- them to sweep/rolled. So that Redis computes nothing, this is two scripts.
+-- What is to be rolled up next. Of used keys also the logs of some keys that were used on a day that has ended: the caller packs
+-- them as days, and passes them to sweep/rolled. So that Redis computes nothing, this is two scripts.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the roll-up queue and its positions, lists of used keys, logs and days of keys, API records
 -- ARGV[1]  count      limit of the keys
 -- ARGV[2]  bytes_max  after this many bytes no further key is read
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {} when nothing is due | {how long the list has been due (ms), now, api8, day, position in the list, its length, whether
---          the API exists, {id16, log or false, days or false, …}}
+-- returns  {} when nothing is due | {how long it has been due (ms), now, kind, id and day, see rollup_queue in include/names};
+--          of used keys then: {position in the list, its length, whether the API exists, {id16, log or false, days or false, …}}
 
 -- @include "include/clock"
 -- @include "include/names"
 
 local workspace, count, bytes_max, now = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), now_ms(ARGV[3])
 
-local due = redis.call('ZRANGE', rollup_queue(workspace), '-inf', int(now), 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+local queue = rollup_queue(workspace)
+local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
 if not due[1] then return {} end
-local api8, day = string.match(due[1], '^k(........)(%d+)$')
+local late = int(now - tonumber(due[2]))
+local kind, id, day = string.match(due[1], '^(.)(%w+):(%d+)$')
+if kind ~= 'k' then return { late, int(now), kind, id, day } end
+local api8 = id
 local list = used_on_day(workspace, api8, day)
 local position = tonumber(redis.call('HGET', rollup_positions(workspace), due[1]) or 0)
 local keys, bytes = {}, 0
@@ -30,4 +34,4 @@ for _, id16 in ipairs(redis.call('LRANGE', list, position, position + count - 1)
   if bytes >= bytes_max then break end
 end
 local is_live = redis.call('EXISTS', api_record(workspace, api8))
-return { int(now - tonumber(due[2])), int(now), api8, day, position, redis.call('LLEN', list), is_live, keys }
+return { late, int(now), kind, id, day, position, redis.call('LLEN', list), is_live, keys }

@@ -199,7 +199,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':rollup',
     type: 'zset',
-    holds: 'what the sweeper has to roll up, by the time at which it may: `k`, api8 and day of a list of used keys',
+    holds:
+      'what the sweeper has to roll up, by the time at which it may: `k`, api8 and day of a list of used keys, `t` of counts by tag, `i`, id16 and day of counts by identifier',
   },
   { name: ':rolled', type: 'hash', holds: 'members of :rollup to the number of keys that were rolled up' },
   {
@@ -217,7 +218,8 @@ export const keyspace: readonly KeyspaceEntry[] = [
   {
     name: ':ut:<api8>:<day>',
     type: 'hash',
-    holds: 'usage by tag: hour, outcome, key, externalId and tag to count',
+    holds:
+      "usage by tag: hour (`--` for the whole day), outcome, key, externalId and tag to count; '' to the steps of its roll-up",
     expires: 'after the usage retention',
   },
   {

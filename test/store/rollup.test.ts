@@ -146,6 +146,49 @@ test('the list of a day is kept as long as its hours, then the weeks name its ke
   expect(await listsOf(gone.apiId)).toEqual([]);
 });
 
+test('counts by tag and identifier are added up by day, and queries are exact meanwhile', async () => {
+  const { apiId, key } = await createKey({ credits: { remaining: 100_000 } });
+  const namespace = 'rolled up';
+  const start = Math.floor(clock.now / dayMs) * dayMs;
+  clock.now = start;
+  const each = 300;
+  for (let hour = 0; hour < 3; hour++) {
+    for (let first = 0; first < each; first += 20) {
+      const tags = Array.from({ length: 20 }, (_, index) => `tag ${first + index}`.padEnd(70, '.'));
+      await ok('keys.verifyKey', { key, tags: tags.slice(0, 5), credits: { cost: 2 } });
+      const checks = tags.map((identifier) => ({ namespace, identifier, limit: 2, duration: dayMs }));
+      await ok('ratelimits.multiLimit', checks);
+    }
+    clock.advance(hourMs);
+  }
+  clock.now = start + (testSettings.usageHourlyDays + 1) * dayMs;
+  const workspace = workspaceKey(tollgate.workspaceId);
+  const record = `${workspace}:ut:${apiId.slice(-8)}:${start / dayMs}`;
+  const before = await redis.hlen(record);
+  const ask = async () => {
+    const rows = await ok('analytics.getVerifications', { apiId, start, granularity: 'total', groupBy: ['tag'] });
+    expect(rows).toHaveLength((each / 20) * 5);
+    expect(rows.every(({ count, spentCredits }) => count === 3 && spentCredits === 6)).toBe(true);
+    const { top } = await ok('analytics.getTop', { of: 'identifiers', namespace, start, limit: 100 });
+    expect(top.every(({ count, refused }) => count === 3 && refused === 1)).toBe(true);
+    expect(top).toHaveLength(100);
+    const identifier = top[0]!.identifier!;
+    const one = await ok('analytics.getRatelimits', { namespace, identifier, start, granularity: 'hour' });
+    expect(one).toEqual([{ time: start, granularity: 'day', namespace, identifier, passed: 2, blocked: 1 }]);
+  };
+  let isRolling = true;
+  const rolling = (async () => {
+    while (await tollgate.store.sweep.rollUp(tollgate.workspaceId));
+    isRolling = false;
+  })();
+  while (isRolling) await ask();
+  await rolling;
+  await ask();
+  // One count and one of its credits for three of each, and the number of steps.
+  expect(await redis.hlen(record)).toBe(before / 3 + 1);
+  expect((await redis.hkeys(record)).filter((field) => /^s?\d/.test(field))).toEqual([]);
+});
+
 test('a query reads the keys that were used, and not those that are stored', async () => {
   const { apiId } = await ok('apis.createApi', { name: 'large' });
   const stored = Array.from({ length: 3 }, () => createKey({ apiId }));

@@ -2,6 +2,7 @@
 
 -- @include "include/clock"
 -- @include "include/decide/call"
+-- @include "include/names"
 
 -- Texts of small numbers, because Redis takes longer to format one than to add it.
 local number_texts = {}
@@ -27,6 +28,13 @@ local function add_total(record, field, amount, bounded_by)
   fields[field] = (fields[field] or 0) + amount
 end
 
+-- Queues the counts by tag or identifier of a day for the sweeper, which sets the time at which it adds up their hours.
+local function queue_record(kind, record)
+  local id, day = string.match(record, ':(%w+):(%d+)$')
+  local queue, member = rollup_queue(call_workspace, kind, id, day)
+  redis.call('ZADD', queue, int(call_now), member)
+end
+
 -- Removes new counts of identifiers beyond the limit of the day; returns their number. It uses the replies of commands that write,
 -- because nothing is read after the first write.
 local function bound_identifiers(record, fields, identifiers)
@@ -40,7 +48,10 @@ local function bound_identifiers(record, fields, identifiers)
   end
   if count == 0 then return 0 end
   local total = redis.call('HINCRBY', identifiers, '', count)
-  if total == count then redis.call('PEXPIRE', identifiers, int(call_settings.retention + DAY_MS)) end
+  if total == count then
+    redis.call('PEXPIRE', identifiers, int(call_settings.retention + DAY_MS))
+    queue_record('i', record)
+  end
   local beyond, is_left_out, left_out = math.min(total - call_settings.identifiers_max, count), {}, 0
   if beyond <= 0 then return 0 end
   for index = count - beyond + 1, count do
@@ -67,7 +78,9 @@ local function write_total(record, fields, bounded_by)
     local is_new = increase(record, field, amount)
     -- A count takes 64 bytes besides its field.
     local bytes = is_new and tags and (#field + 64) * (spent[field] and 2 or 1)
-    if bytes and redis.call('HINCRBY', tags, 'tags', bytes) > call_settings.tag_bytes_max then
+    local all_bytes = bytes and redis.call('HINCRBY', tags, 'tags', bytes)
+    if bytes and all_bytes == bytes then queue_record('t', record) end
+    if bytes and all_bytes > call_settings.tag_bytes_max then
       redis.call('HINCRBY', tags, 'tags', -bytes)
       redis.call('HDEL', record, field)
       tags_left_out = tags_left_out + 1

@@ -1,10 +1,12 @@
 // Time in analytics. Usage is counted by hour and returned by hour, day or month, all in UTC, or in one sum.
 
+import { setTimeout as delay } from 'node:timers/promises';
 import Type from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
 import { hourMs, timeMax } from '../../domain/time.ts';
+import { ApiError } from '../../errors.ts';
 import type { Page } from '../../operation.ts';
-import { type Period, tooLong } from '../../store/analytics/query.ts';
+import { CountsMoved, type Period, tooLong } from '../../store/analytics/query.ts';
 import { invalid } from '../rules.ts';
 import { Int } from '../schemas.ts';
 
@@ -164,6 +166,23 @@ export class Totals<Row extends { time: number }> {
     const end = page.at(-1);
     const next = following.length > limit && end ? `${end.value}_${end.time}_${end.tie()}` : undefined;
     return { items: page.map(({ row }) => row), next };
+  }
+}
+
+/** A record is rolled up in less than this, once. */
+const movedMax = 40;
+const movedPauseMs = 250;
+
+/** Repeats a query whose counts were moved while it read them. */
+export async function withoutMoves<Result>(query: () => Promise<Result>): Promise<Result> {
+  for (let times = 1; ; times++) {
+    try {
+      return await query();
+    } catch (error) {
+      if (!(error instanceof CountsMoved)) throw error;
+      if (times === movedMax) throw new ApiError('store_unavailable', 'Usage is being rolled up. Retry later.', error);
+      await delay(movedPauseMs);
+    }
   }
 }
 

@@ -4,7 +4,7 @@ import { type ManageContext, manages } from '../../operation.ts';
 import type { Period, UsageCount } from '../../store/analytics/query.ts';
 import { invalid, lacks } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, NamespaceRef, Tag } from '../schemas.ts';
-import { periodOf, timeFields } from './buckets.ts';
+import { periodOf, timeFields, withoutMoves } from './buckets.ts';
 import { type Ranked, Ranking } from './ranking.ts';
 
 const verified = ['keys', 'identities', 'apis', 'tags'] as const;
@@ -82,14 +82,16 @@ export const getTop = manages({
       end,
     } = input as Input & { limit?: number; start?: number; end?: number };
     const period = periodOf({ start, end }, 'total', await context.store.currentMs());
-    const ranking = new Ranking();
     const rank = isVerified(of) ? rankVerifications : rankChecks;
-    const counted = await rank(input as Input, period, context, ranking);
-    return {
-      start: counted.fromHour * hourMs,
-      end: counted.toHour * hourMs,
-      top: ranking.top(limit, by as 'count' | 'refused' | 'spentCredits'),
-    };
+    return withoutMoves(async () => {
+      const ranking = new Ranking();
+      const counted = await rank(input as Input, period, context, ranking);
+      return {
+        start: counted.fromHour * hourMs,
+        end: counted.toHour * hourMs,
+        top: ranking.top(limit, by as 'count' | 'refused' | 'spentCredits'),
+      };
+    });
   },
 });
 

@@ -18,6 +18,7 @@ import {
   timeFields,
   WholeDay,
   wholeResult,
+  withoutMoves,
 } from './buckets.ts';
 
 interface Row extends Partial<Omit<UsageCount, 'hour' | 'isOfDay'>> {
@@ -89,7 +90,6 @@ export const getVerifications = manages({
     const readable = caller.grants.idsFor('api', 'read_analytics');
     const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
     const by = (group: Group) => groupBy.includes(group);
-    const totals = new Totals<Row>(limit === undefined ? wholeResult : pagedResult);
     const query = {
       ...period,
       apiIds,
@@ -99,10 +99,14 @@ export const getVerifications = manages({
       by: { key: by('keyId'), externalId: by('externalId'), tag: by('tag') },
       bucketOf: (hour: number) => bucketOf(hour, granularity),
     };
-    const counted = await store.analytics.verifications(caller.workspaceId, query, (usage) => {
-      const row = rowOf(totals, usage, groupBy as Group[], granularity);
-      row.count += usage.count;
-      row.spentCredits += usage.spentCredits;
+    const { totals, counted } = await withoutMoves(async () => {
+      const totals = new Totals<Row>(limit === undefined ? wholeResult : pagedResult);
+      const counted = await store.analytics.verifications(caller.workspaceId, query, (usage) => {
+        const row = rowOf(totals, usage, groupBy as Group[], granularity);
+        row.count += usage.count;
+        row.spentCredits += usage.spentCredits;
+      });
+      return { totals, counted };
     });
     const sizeOf = (row: Row) => (orderBy === 'time' ? 0 : row[orderBy as 'count' | 'spentCredits']);
     const isWhole = limit === undefined && place === undefined && orderBy === 'time';

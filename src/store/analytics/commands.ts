@@ -3,7 +3,7 @@
 import { digestOf } from '../../domain/keyString.ts';
 import { chunks } from '../chunks.ts';
 import { orStoreError, type RedisClient, storeError } from '../redis.ts';
-import { readsMax, tooMuch } from './query.ts';
+import { CountsMoved, readsMax, tooMuch } from './query.ts';
 
 type Commands = ReturnType<RedisClient['pipeline']>;
 
@@ -41,6 +41,19 @@ export async function* membersOf(redis: RedisClient, list: string): AsyncGenerat
     cursor = next.toString();
     for (let at = 0; at < pairs.length; at += 2) yield pairs[at]!;
   } while (cursor !== '0');
+}
+
+/** The field of a hash of counts that changes with each step of its roll-up (lua/sweep/rollCounts.lua). */
+const stepsField = '';
+
+/**
+ * The counts in a hash by tag or identifier, some hundred at a time, each once. Throws CountsMoved if the sweeper moved some of them
+ * meanwhile: what was read is then neither complete nor without doubles.
+ */
+export async function* countsOf(redis: RedisClient, hash: string): AsyncGenerator<[field: Buffer, value: Buffer][]> {
+  const steps = await orStoreError(redis.hget(hash, stepsField));
+  for await (const fields of fieldsOf(redis, hash)) yield fields.filter(([field]) => field.length > 0);
+  if ((await orStoreError(redis.hget(hash, stepsField))) !== steps) throw new CountsMoved();
 }
 
 /** The fields of a hash with their values, some hundred at a time, each field once. */

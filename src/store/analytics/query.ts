@@ -54,6 +54,9 @@ export interface NamespaceCount {
   blocked: number;
 }
 
+/** Counts were moved while a query read them. It has to be repeated. */
+export class CountsMoved extends Error {}
+
 /** Receives the counts of a query one by one, in no order. The counts of an hour may be in several parts. */
 export type Visit<Count> = (count: Count) => void;
 

@@ -5,7 +5,7 @@ import type { StoreContext } from '../context.ts';
 import { tagUsageKey, workspaceKey } from '../keyspace.ts';
 import { tagField } from '../layout.ts';
 import { Reader } from '../struct.ts';
-import { fieldsOf, readAll } from './commands.ts';
+import { countsOf, readAll } from './commands.ts';
 import { daysIn, isIn, type KeptPeriod, keptHour, readsMax, tooMuch, type UsageCount, type Visit } from './query.ts';
 
 /** Limit of bytes that a query reads, as each count has all names in full: about a second of the server's time. */
@@ -31,7 +31,7 @@ export async function countByTag(
   let bytes = 0;
   for (const [index, { apiId, day, name }] of records.entries()) {
     if (sizes[index] === 0) continue;
-    for await (const fields of fieldsOf(redis, name)) {
+    for await (const fields of countsOf(redis, name)) {
       for (const [field, value] of fields) {
         bytes += field.length;
         if (bytes > tagBytesMax) throw tooMuch();

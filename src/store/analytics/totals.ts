@@ -5,7 +5,7 @@ import { chunks } from '../chunks.ts';
 import type { StoreContext } from '../context.ts';
 import { identifierUsageKey, namespaceNamesKey, workspaceKey } from '../keyspace.ts';
 import { orStoreError } from '../redis.ts';
-import { fieldsOf, readAll } from './commands.ts';
+import { countsOf, fieldsOf, readAll } from './commands.ts';
 import {
   daysIn,
   hourOf,
@@ -110,7 +110,7 @@ export async function countByIdentifier(
     if (left < 0) throw tooMuch();
     for (const [index, { namespace, day, name }] of records.entries()) {
       if (sizes[index] === 0) continue;
-      for await (const fields of fieldsOf(redis, name)) {
+      for await (const fields of countsOf(redis, name)) {
         for (const [field, value] of fields) {
           const of = keptHour(day, field.toString('latin1', 0, 2), period);
           if (!isIn(period, of)) continue;

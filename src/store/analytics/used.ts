@@ -67,7 +67,7 @@ async function dayLists(
   for await (const member of membersOf(redis, queue)) {
     const text = member.toString('latin1');
     const api8 = text.slice(1, 9);
-    const day = Number(text.slice(9));
+    const day = Number(text.slice(10));
     if (text[0] === 'k' && api8s.has(api8) && day >= firstDay && day <= lastDay) {
       lists.set(text, { api8, kind: 'day', number: day });
     }

@@ -1,0 +1,17 @@
+-- Set the time at which something is rolled up next, or remove it from the queue.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  the roll-up queue
+-- ARGV[1]  member
+-- ARGV[2]  due_ms     '' removes it
+-- returns  nothing
+
+-- @include "include/names"
+
+local workspace, member, due_ms = KEYS[1], ARGV[1], ARGV[2]
+local queue = rollup_queue(workspace)
+if due_ms == '' then
+  redis.call('ZREM', queue, member)
+else
+  redis.call('ZADD', queue, 'XX', due_ms, member)
+end
