@@ -7,6 +7,7 @@
  * are lost.
  */
 
+import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'vitest';
 import type { Client } from '../support/client.ts';
 import { dayMs } from '../support/harness.ts';
@@ -61,7 +62,7 @@ export async function openLedger(call: Call) {
   let acknowledged = 0;
 
   /** Writes until `stop`, or until a request gets no response: the record has one of two states, and is not changed again. */
-  async function write(pick: (min: number, max: number) => number) {
+  async function write(pick: (min: number, max: number) => number, pauseMs: number) {
     while (!stopped) {
       const history = pick(1, 4) === 1 ? await createRootKey() : await createKey();
       if (!history) return;
@@ -69,6 +70,7 @@ export async function openLedger(call: Call) {
         history.kind === 'key' ? ['verify', 'verify', 'verify', 'verify', 'credit', 'rename'] : ['rename'];
       for (let step = pick(1, 60); step > 0 && !stopped; step--) {
         if (!(await take(history, changes[pick(0, changes.length - 1)]!))) return;
+        if (pauseMs > 0) await delay(pauseMs);
       }
       if (pick(1, 3) === 1 && !stopped && !(await take(history, 'delete'))) return;
     }
@@ -190,10 +192,10 @@ export async function openLedger(call: Call) {
   return {
     acknowledged: () => acknowledged,
 
-    /** Starts `count` writers. The function that it returns stops them. */
-    start(count: number, pickOf: (writer: number) => (min: number, max: number) => number) {
+    /** Starts `count` writers, which pause after each step. The function that it returns stops them. */
+    start(count: number, pickOf: (writer: number) => (min: number, max: number) => number, pauseMs = 0) {
       stopped = false;
-      const writers = Array.from({ length: count }, (_, writer) => write(pickOf(writer)));
+      const writers = Array.from({ length: count }, (_, writer) => write(pickOf(writer), pauseMs));
       return async () => {
         stopped = true;
         await Promise.all(writers);
