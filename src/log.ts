@@ -20,6 +20,24 @@ export function createLog({ logLevel }: Pick<Config, 'logLevel'>): Logger {
   /** When the reader last took bytes, or bytes began to wait. */
   let movedAt = 0;
 
+  const output = {
+    write(line: string) {
+      if (waitingBytes === 0) movedAt = performance.now();
+      const droppedBefore = dropped;
+      file.write(line);
+      if (dropped === droppedBefore) waitingBytes += Buffer.byteLength(line);
+    },
+    /** Calls `done` when no line waits. At exit, a line that is being written would come after the last ones, or be lost. */
+    flush(done: () => void) {
+      const check = () => {
+        if (waitingBytes > 0) return;
+        file.off('write', check);
+        done();
+      };
+      file.on('write', check);
+      check();
+    },
+  };
   const log = pino(
     {
       level: logLevel,
@@ -28,14 +46,7 @@ export function createLog({ logLevel }: Pick<Config, 'logLevel'>): Logger {
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (level) => ({ level }) },
     },
-    {
-      write(line) {
-        if (waitingBytes === 0) movedAt = performance.now();
-        const droppedBefore = dropped;
-        file.write(line);
-        if (dropped === droppedBefore) waitingBytes += Buffer.byteLength(line);
-      },
-    },
+    output,
   );
 
   file.on('drop', () => {

@@ -17,6 +17,8 @@ import { startWorkers } from './workers.ts';
 /** Under npm one Ctrl-C arrives twice, from the terminal and from npm. Only a later signal counts as a second one. */
 const urgentAfterMs = 1_000;
 
+const logWaitMs = 500;
+
 /** Closes what is open. The last opened comes first, as it depends on the others. */
 const closers: (() => Promise<unknown>)[] = [];
 /** Makes load balancers stop sending requests, and waits DRAIN_MS. */
@@ -24,6 +26,8 @@ let drain = async () => {};
 let reload = () => {};
 /** Logs the steps of stopping. A server that did not start prints its error only. */
 let logStep: (fields: object, step: string) => void = () => {};
+/** Waits until the log is written, unless its reader has stopped. */
+let flushLog = async () => {};
 
 async function start() {
   const startedAt = performance.now();
@@ -75,6 +79,7 @@ async function start() {
   log.info({ version, durationMs: msSince(startedAt) }, 'Ready.');
   reload = () => reloadCertificates([server, store], log);
   logStep = (fields, step) => log.info(fields, step);
+  flushLog = () => Promise.race([new Promise<void>((resolve) => log.flush(() => resolve())), delay(logWaitMs)]);
 }
 
 /** Prints where the server, its documents, metrics and data are. */
@@ -122,6 +127,7 @@ async function stop(signal: NodeJS.Signals) {
   }
   for (const close of closers) await close();
   logStep({ durationMs: msSince(startedAt) }, 'Stopped.');
+  await flushLog();
 }
 
 let isStopping = false;

@@ -5,6 +5,7 @@ set -euo pipefail
 
 if [ "${1:-}" != inside ]; then
   cd "$(dirname "$0")/../.."
+  node bin/tollgate.mjs --version > /dev/null # Builds.
   work=$(mktemp -d)
   setsid unshare --mount --pid --fork --cgroup --kill-child --propagation private "$0" inside "$work" > "$work/log" 2>&1 &
   outer=$!
