@@ -4,12 +4,13 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key lists and records, logs and days of keys
--- ARGV[1]  keys       ids without `key_`, 24 characters each, of a few hundred keys at most
+-- ARGV[1]  keys       of a few hundred keys at most, each its id without `key_` (24) and the first 16 of it packed (12)
 -- ARGV[2]  bytes_max  after this many bytes the remaining keys are left to the next call
 -- returns  {for each key that was read: its days (src/store/analytics/days.ts), and its hours as usage_entry in include/usage packs
 --          them; or 0 if it has more than KEY_BYTES_MAX, which ends the list}
 
 -- @include "include/identities"
+-- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/names"
 -- @include "include/usage"
@@ -18,15 +19,16 @@ local workspace, keys, bytes_max = KEYS[1], ARGV[1], tonumber(ARGV[2])
 -- A key that is verified every hour has a few kilobytes; one whose identity changes often may have more.
 local KEY_BYTES_MAX = 4 * 1024 * 1024
 local answer, bytes = {}, 0
-for at = 1, #keys, 24 do
-  local key24 = string.sub(keys, at, at + 23)
+for at = 1, #keys, 24 + PACKED_ID_BYTES do
+  local key24, packed_id = string.sub(keys, at, at + 23), string.sub(keys, at + 24, at + 23 + PACKED_ID_BYTES)
   local log_name, days_name = key_usage(workspace, key24), key_days(workspace, key24)
-  if redis.call('STRLEN', days_name) + redis.call('STRLEN', log_name) > KEY_BYTES_MAX then
+  local days = redis.call('GETRANGE', days_name, 0, KEY_BYTES_MAX)
+  local log = redis.call('GETRANGE', log_name, 0, KEY_BYTES_MAX)
+  if #days + #log > KEY_BYTES_MAX then
     answer[#answer + 1] = 0
     break
   end
-  local days, log = redis.call('GET', days_name) or '', redis.call('GET', log_name) or ''
-  local digest = digest_of(workspace, 'key_' .. key24)
+  local digest = digest_after(key_list(workspace, string.sub(key24, 17)), packed_id)
   local packed = digest and redis.call('HGET', key_record(workspace, digest), 'state')
   if packed then
     local link = struct.unpack('>I2c0', packed, KEY_LINK_AT)

@@ -7,15 +7,18 @@
 -- A key (24) as a member of the list of its API's keys: the first 16 of its id, packed, and its digest.
 local function member_of_api(id24, digest) return pack_id(string.sub(id24, 1, 16)) .. digest end
 
+-- The digest of the member of a list of keys with this packed id, or nil.
+local function digest_after(list, id)
+  local member = redis.call('ZRANGE', list, '[' .. id, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  if member and string.sub(member, 1, PACKED_ID_BYTES) == id then return string.sub(member, PACKED_ID_BYTES + 1) end
+end
+
 -- The digest of the key with this id in the list that `list_of_api` names, or nil.
 local function digest_in(workspace, list_of_api, key_id)
   local id24 = string.sub(key_id, 5)
   if #id24 ~= 24 or string.sub(key_id, 1, 4) ~= 'key_' then return nil end
   local id = pack_id(string.sub(id24, 1, 16))
-  if not id then return nil end
-  local list = list_of_api(workspace, string.sub(id24, 17))
-  local member = redis.call('ZRANGE', list, '[' .. id, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
-  if member and string.sub(member, 1, PACKED_ID_BYTES) == id then return string.sub(member, PACKED_ID_BYTES + 1) end
+  return id and digest_after(list_of_api(workspace, string.sub(id24, 17)), id)
 end
 
 -- The digest of the key with this id, or nil. A deleted key has none.

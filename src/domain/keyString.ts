@@ -91,6 +91,21 @@ function randomNumber(): number {
 export const unpackId = (packed: Buffer): string =>
   base58Of8(packed.readUIntBE(0, 6)) + base58Of8(packed.readUIntBE(6, 6));
 
+/** The reverse, of the first sixteen characters of a text. The id of no key if one is not base58. */
+export function packId(text: string): Buffer {
+  const packed = Buffer.allocUnsafe(12);
+  for (const half of [0, 1]) {
+    let number = 0;
+    for (let at = 8 * half; at < 8 * half + 8; at++) {
+      const digit = alphabet.indexOf(text[at]!);
+      if (digit < 0) return packed.fill(0);
+      number = number * 58 + digit;
+    }
+    packed.writeUIntBE(number, 6 * half, 6);
+  }
+  return packed;
+}
+
 /** The current millisecond in base58, shared by all ids of that millisecond. */
 let cachedTime = { ms: -1, text: '' };
 

@@ -1,5 +1,6 @@
 // Counts by key and externalId: from the days, the log and the current hour of each key that was used.
 
+import { packId } from '../../domain/keyString.ts';
 import { outcomes } from '../../domain/verification.ts';
 import type { StoreContext } from '../context.ts';
 import { formerMembersKey, workspaceKey } from '../keyspace.ts';
@@ -135,18 +136,30 @@ async function* usageOf(
   workspaceId: string,
   keys: readonly string[],
 ): AsyncGenerator<[key24: string, days: Buffer, log: Buffer]> {
-  for (let first = 0; first < keys.length; ) {
-    const some = keys.slice(first, first + keysStep);
-    const reply = (await scripts.runPacked('analytics/keys', workspaceId, [some.join(''), bytesStep])) as (
-      | Buffer
-      | 0
-    )[];
+  type Reply = (Buffer | 0)[];
+  const read = (first: number): Promise<Reply> => {
+    const args = [packedKeys(keys.slice(first, first + keysStep)), bytesStep];
+    return scripts.runPacked('analytics/keys', workspaceId, args) as Promise<Reply>;
+  };
+  let reading = keys.length > 0 ? read(0) : undefined;
+  for (let first = 0; reading; ) {
+    const reply: Reply = await reading;
+    if (reply.at(-1) === 0) throw tooMuch();
+    const next = first + reply.length / 2;
+    // The next step runs while this one is added up.
+    reading = next < keys.length ? read(next) : undefined;
+    // For a query that is abandoned: otherwise its error is thrown where it is awaited.
+    reading?.catch(() => {});
     for (let at = 0; at < reply.length; at += 2) {
-      if (reply[at] === 0) throw tooMuch();
-      yield [some[at / 2]!, reply[at] as Buffer, reply[at + 1] as Buffer];
+      yield [keys[first + at / 2]!, reply[at] as Buffer, reply[at + 1] as Buffer];
     }
-    first += reply.length / 2;
+    first = next;
   }
+}
+
+/** Each key, and the first 16 characters of it packed: Lua takes longer to pack an id than to read its usage. */
+function packedKeys(keys: readonly string[]): Buffer {
+  return Buffer.concat(keys.flatMap((key24) => [Buffer.from(key24, 'latin1'), packId(key24)]));
 }
 
 /** The keys that a query names, including deleted ones; undefined if it names none, or an identity with very many. */
