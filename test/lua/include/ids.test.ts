@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { unpackId } from '../../../src/domain/keyString.ts';
+import { packId, unpackId } from '../../../src/domain/keyString.ts';
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();
@@ -123,6 +123,11 @@ test('an id packed in twelve bytes sorts like the id, and TypeScript and Lua rea
       expect([...packed].sort()).toEqual(packed);
       expect(rows.map(([_, unpacked]) => unpacked)).toEqual(ids);
       expect(packed.map((hex) => unpackId(Buffer.from(hex, 'hex')))).toEqual(ids);
+      expect(ids.map((id) => packId(`${id}more`).toString('hex'))).toEqual(packed);
+      // No character that is not base58 makes the id of another key.
+      for (const wrong of ['0', 'l', 'é', ' ']) {
+        expect(packId(ids[0]!.slice(0, 15) + wrong)).toEqual(Buffer.alloc(12));
+      }
       expect(rows.map(([_, __, time]) => Number(time))).toEqual(ids.map(timeOf));
     }),
     { numRuns: 50 },
