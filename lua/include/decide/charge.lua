@@ -195,10 +195,9 @@ local function check_limits_and_balance(requested, is_affordable)
   return RATE_LIMITED
 end
 
--- Checks the limits, and charges them if `may_charge` and all pass, with another function in the place of window_charge. Returns
--- whether all pass.
-local function check_limits_by(charge, requested, may_charge)
-  charge_window, charge_allowed, charge_exceeded = charge, may_charge, false
+-- Checks the limits, and charges them if all pass, with another function in the place of window_charge. Returns whether all pass.
+local function check_limits_by(charge, requested)
+  charge_window, charge_allowed, charge_exceeded = charge, true, false
   local checked, refusal = pcall(check_limits, requested)
   charge_window = window_charge
   if not checked then error(refusal, 0) end

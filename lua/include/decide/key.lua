@@ -1,4 +1,4 @@
--- The key of one verification, with its identity. Only read_key changes these variables.
+-- The key of one verification, with its identity. Only read_key and key_written change these variables.
 
 -- @include "include/decide/apis"
 -- @include "include/decide/call"
@@ -70,6 +70,11 @@ local function read_key(digest, has_snapshot)
     key_linked_id, key_external_id, key_identity, key_identity_display = '', '', nil, nil
   end
   return not key_flags.deleted and key_api.id ~= false
+end
+
+-- The key as it was written since: its state, and that of its identity if it was written.
+local function key_written(state, identity)
+  key_packed, key_tail_at, key_identity = state, #state - (KEY_TAIL_LENGTH - 1), identity or key_identity
 end
 
 -- The 24 characters of its id.

@@ -14,15 +14,16 @@
 -- @include "include/usage"
 -- @include "include/window"
 
--- Of leased_charge: how often it charges; the milliseconds until the first slice ends; whether a limit has no room for it.
+-- Of leased_charge: how often it charges; the milliseconds until the first slice ends; whether a limit has too little room for it.
 local lease_times, lease_slice_left, lease_exceeds
 
--- In the place of window_charge: charges `lease_times` decisions at once.
+-- In the place of window_charge: charges `lease_times` decisions at once, of which the limit must have room for `this_session.left` times as
+-- many.
 local function leased_charge(text, first, last, now, limit, duration, cost, may_charge)
   lease_slice_left = math.min(lease_slice_left, slice_end_at(now, limit, duration) - now)
   local total, first_live, oldest, kept_until, suffix =
     window_charge(text, first, last, now, limit, duration, cost * lease_times, may_charge)
-  if not total or total + cost * lease_times > limit then lease_exceeds = true end
+  if not total or total + cost * lease_times * this_session.left > limit then lease_exceeds = true end
   return total, first_live, oldest, kept_until, suffix
 end
 
@@ -44,16 +45,14 @@ local function lease_units(cost, requested, wanted, number, term)
   local units, limited = wanted, key_flags.limited
   lease_slice_left = this_session.term
   while units > 0 do
-    lease_times = this_session.left * units
-    lease_exceeds = limited and balance < lease_times * cost
-    if not lease_exceeds and check_limits_by(leased_charge, requested, false) and not lease_exceeds then break end
+    lease_times, lease_exceeds = units, limited and balance < this_session.left * units * cost
+    -- What is charged is not written before the end.
+    if not lease_exceeds and check_limits_by(leased_charge, requested) and not lease_exceeds then break end
     units = math.floor(units / 2)
   end
   term = math.min(term, term_until(call_now + lease_slice_left))
   if units == 0 or term == 0 then return 0, 0 end
 
-  lease_times = units
-  check_limits_by(leased_charge, requested, true)
   local charged = limited and units * cost or 0
   local state = key_state(true, balance - charged, refill_due, last_used, hour, valid, refusals, spent)
   local new_identity = key_identity and identity_state()
@@ -89,8 +88,13 @@ end
 -- its term, see GRANTED.
 local function lease_verification(outcome, position, last, root, wanted, number)
   local digest, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
-  -- The state as the verification has written it.
-  if outcome ~= NOT_FOUND and not read_key(digest, true) then return 0, 0 end
+  if outcome ~= NOT_FOUND then
+    if verified_is_unlinked then
+      read_key(digest, true)
+    else
+      key_written(verified_state, verified_identity)
+    end
+  end
   local term = term_of(outcome, root)
   if outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED then
     -- Units that are overdue may be returned after all.
@@ -125,7 +129,7 @@ local function give_back(leases, lease_at, used, requested, cost)
   if key_flags.limited and key_refill_due == refill_due then balance = balance + lease_times * cost end
   -- Limits that were changed since have none either. After the clock stepped back, windows have other slices.
   local is_changed = limits == fingerprint_of_limits() and at <= call_now
-  return is_changed and check_limits_by(leased_return, requested, true), balance
+  return is_changed and check_limits_by(leased_return, requested), balance
 end
 
 -- Counts decisions in the history of the key, because the key was deleted since, has another identity, or another hour began.
@@ -140,17 +144,15 @@ local function count_former(external_id, hour, count, outcome, spent)
   add_used(call_workspace, key24(), hour, call_settings.retention)
 end
 
--- Removes a lease of the session from the record of a key or an identity.
-local function remove_lease(record, leases, number)
-  local at = find_lease(leases, LEASE_OF_KEY_LENGTH, this_session.id, number)
-  if at then write_leases(record, without_lease(leases, LEASE_OF_KEY_LENGTH, at)) end
-end
-
 -- Writes `count` more decisions to the state of the key, and gives back what a lease of units (`number`) did not use.
 local function settle_key(number, count, outcome, used, cost, used_at, requested)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
-  local leases, leases_of_identity, is_charged, usage = key_leases(), identity_leases(), false, nil
-  local at = find_lease(leases, LEASE_OF_KEY_LENGTH, this_session.id, number)
+  local is_charged, at, at_of_identity, leases, leases_of_identity, usage = false, nil, nil, nil, nil, nil
+  if number > 0 then
+    leases, leases_of_identity = key_leases(), identity_leases()
+    at = find_lease(leases, LEASE_OF_KEY_LENGTH, this_session.id, number)
+    at_of_identity = find_lease(leases_of_identity, LEASE_OF_KEY_LENGTH, this_session.id, number)
+  end
   if at then
     is_charged, balance = give_back(leases, at, used, requested, cost)
   end
@@ -172,11 +174,13 @@ local function settle_key(number, count, outcome, used, cost, used_at, requested
   local new_identity = is_charged and key_identity and identity_state()
 
   redis.call('HSET', key_name, 'state', state)
-  remove_lease(key_name, leases, number)
+  if at then write_leases(key_name, without_lease(leases, LEASE_OF_KEY_LENGTH, at)) end
   if key_identity then
     local identity = identity_record(call_workspace, key_external_id)
     if new_identity then redis.call('HSET', identity, 'state', new_identity) end
-    remove_lease(identity, leases_of_identity, number)
+    if at_of_identity then
+      write_leases(identity, without_lease(leases_of_identity, LEASE_OF_KEY_LENGTH, at_of_identity))
+    end
   end
   if is_charged and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
   if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour) end
