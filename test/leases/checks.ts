@@ -317,13 +317,15 @@ export class Checks implements Witness {
     }
   }
 
-  /** Tallies that die with their session are at most a quarter of a term old. */
+  /** Tallies that die with their session are at most a quarter of a term old; of few decisions, since the end of their lease. */
   killed(session: Session, clock: number) {
-    const oldest = Math.min(...session.tallies.map(({ since }) => since));
-    const allowed = this.world.setting.term * settleEvery + rounding;
+    const { term } = this.world.setting;
+    const allowed = term * settleEvery + rounding;
     if (session.settlement || this.world.faultUntil(session.id) >= 0) return;
-    if (clock - oldest > allowed)
-      broken('A tally is older than a quarter of a term', { session: session.id, age: clock - oldest });
+    for (const { since, manySince = clock } of session.tallies) {
+      if (clock - since > term + allowed || clock - manySince > allowed)
+        broken('A tally is too old', { session: session.id, since, manySince, clock });
+    }
   }
 
   /** After all leases ended: every decision is counted once, and nothing is left in Redis of sessions that live. */

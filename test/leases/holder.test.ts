@@ -6,13 +6,15 @@ import { type LeasedRequest, Leases } from '../../src/store/leases/leases.ts';
 const termMs = 100;
 let sent: number[];
 let leases: Leases;
+let now: number;
 beforeEach(() => {
   vi.useFakeTimers();
   sent = [];
+  now = 0;
   leases = new Leases({
     termMs,
     after: 1,
-    nowMs: () => 0,
+    nowMs: () => now,
     mayAsk: () => true,
     settle: async (_workspaceId, _settlement, tallies) =>
       void sent.push(tallies.reduce((sum, { count }) => sum + count, 0)),
@@ -29,15 +31,19 @@ const requestOf = (name: string, text = ''): LeasedRequest => ({
   cost: 1,
   text: Buffer.from(text),
 });
+function decideOften(request: LeasedRequest, times: number) {
+  for (let time = 1; time <= times; time++) expect(leases.decide(request)).toBeDefined();
+}
+
 const decision = { outcome: 1, subject: Buffer.alloc(0), again: () => true };
 
 test('a quarter of a term settles the decisions of all keys, however many they are', async () => {
   const requests = Array.from({ length: 300 }, (_, index) => requestOf(`${index}`));
   for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, decision);
   for (let turn = 1; turn <= 4; turn++) {
-    for (const request of requests) expect(leases.decide(request) ?? leases.decide(request)).toBeDefined();
+    for (const request of requests) decideOften(request, 8);
     await vi.advanceTimersByTimeAsync(termMs / 4);
-    expect(sent.reduce((sum, count) => sum + count, 0)).toBe(turn * requests.length);
+    expect(sent.reduce((sum, count) => sum + count, 0)).toBe(turn * requests.length * 8);
   }
 });
 
@@ -45,9 +51,36 @@ test('a settlement is bounded in bytes', async () => {
   const large = { ...decision, subject: Buffer.alloc(4000) };
   const requests = Array.from({ length: 10 }, (_, index) => requestOf(`${index}`));
   for (const request of requests) leases.granted(leases.ask(request)!, 0, termMs, large);
-  for (const request of requests) expect(leases.decide(request)).toBeDefined();
+  for (const request of requests) decideOften(request, 8);
   await vi.advanceTimersByTimeAsync(termMs / 4);
-  expect(sent).toEqual([3, 3, 3, 1]);
+  expect(sent).toEqual([24, 24, 24, 8]);
+});
+
+test('fewer decisions of a lease are settled once, when it has ended', async () => {
+  const request = requestOf('one');
+  leases.granted(leases.ask(request)!, 0, termMs, decision);
+  decideOften(request, 7);
+  now = termMs - 1;
+  await vi.advanceTimersByTimeAsync(3 * termMs);
+  expect(sent).toEqual([]);
+  now = termMs;
+  await vi.advanceTimersByTimeAsync(termMs / 4);
+  expect(sent).toEqual([7]);
+});
+
+test('a request that was granted no lease does not ask with each of the next requests', () => {
+  const request = requestOf('one');
+  const ask = leases.ask(request)!;
+  leases.granted(ask, 0, 0, decision);
+  for (let time = 1; time <= 32; time++) expect(leases.ask(request)).toBeUndefined();
+  expect(leases.ask(request)).toBeDefined();
+});
+
+test('in the next term it asks again', () => {
+  const request = requestOf('one');
+  leases.granted(leases.ask(request)!, 0, 0, decision);
+  now = termMs;
+  expect(leases.ask(request)).toBeDefined();
 });
 
 test('no lease is asked for with a long request', () => {

@@ -10,7 +10,8 @@
 //
 // What faults cost, and no more:
 //
-//   a killed or paused session   its units stay charged; a killed one's tallies, at most a quarter of a term old, are not counted
+//   a killed or paused session   its units stay charged; a killed one's tallies are not counted: those of a quarter of a term, and
+//                                up to seven earlier decisions of each lease
 //   a lost connection            units that Redis grants to it afterwards stay charged
 //   Redis loses its last writes  the charges, changes and settlements among them; leases on lost charges are used until they end
 //   Redis's clock steps forward  windows start again, as without leases; units out at the step are admitted on top
@@ -23,6 +24,8 @@
 
 /** Longest time between two settlements of a session, in terms. */
 export const settleEvery = 1 / 4;
+/** Fewer decisions of a lease are settled after its end. */
+export const tallyMin = 8;
 /** Two clocks differ by at most this factor. */
 export const drift = 1.01;
 /** A session leaves the registry after this many terms without work: longer than a request can be buffered for a dead connection. */
@@ -171,12 +174,23 @@ export type Decision =
   | { outcome: Outcome; version: number; grant: Grant | undefined }
   | { outcome: 'RECALL'; from: { session: string; number: number }[] };
 
+/** What was decided by a lease. */
+export interface Counted {
+  key: number;
+  outcome: Outcome;
+  lease: number;
+  count: number;
+  /** When the first was decided, and the last of `tallyMin`. */
+  since: number;
+  manySince?: number;
+}
+
 export interface Settlement {
   kind: 'settle';
   session: string;
   number: number;
   returns: { key: number; number: number; used: number }[];
-  tallies: { key: number; outcome: Outcome; count: number; since: number }[];
+  tallies: Counted[];
 }
 
 export type Mutation =

@@ -1,7 +1,7 @@
 // What a session does: it decides by its leases, asks Redis, settles, answers recalls, and makes changes. Its environment (world.ts)
 // gives it a monotonic clock, timers that run late while the process is paused, and a connection that may be lost.
 import type { Ask, Change, Decision, Grant, Leave, Outcome, Removal, Script, Setting, Settlement } from './model.ts';
-import { drift, idleTerms, type Registered, settleEvery } from './model.ts';
+import { type Counted, drift, idleTerms, type Registered, settleEvery, tallyMin } from './model.ts';
 
 export interface Environment {
   readonly setting: Setting;
@@ -105,11 +105,16 @@ export class Session {
     return this.env.setting.rules.sameRequest ? `${key}/${request}` : `${key}`;
   }
 
-  private tally({ key, outcome }: Lease) {
-    this.busyAt = this.env.clock();
-    const known = this.tallies.find((one) => one.key === key && one.outcome === outcome);
-    if (known) known.count++;
-    else this.tallies.push({ key, outcome, count: 1, since: this.env.clock() });
+  private tally({ key, outcome, number }: Lease) {
+    const now = this.env.clock();
+    this.busyAt = now;
+    let tally = this.tallies.find((one) => one.key === key && one.lease === number);
+    if (!tally) {
+      tally = { key, outcome, lease: number, count: 0, since: now };
+      this.tallies.push(tally);
+    }
+    tally.count++;
+    if (tally.count === tallyMin) tally.manySince = now;
   }
 
   private ask(verification: Verification, recalled: Ask['recalled']) {
@@ -168,7 +173,8 @@ export class Session {
   private tick() {
     const { term } = this.env.setting;
     for (const lease of [...this.leases.values()]) if (this.env.clock() >= lease.ends) this.retire(lease);
-    this.settle();
+    const isLive = (number: number) => [...this.leases.values()].some((lease) => lease.number === number);
+    this.settle(({ lease, count }) => count < tallyMin && isLive(lease));
     this.leaveIfIdle();
     this.env.after(term * settleEvery, () => this.tick());
   }
@@ -193,16 +199,17 @@ export class Session {
     }
   }
 
-  private settle() {
-    if (this.settlement || !this.isConnected || (this.returns.length === 0 && this.tallies.length === 0)) return;
+  private settle(isLater: (tally: Counted) => boolean = () => false) {
+    const tallies = this.tallies.filter((tally) => !isLater(tally));
+    if (this.settlement || !this.isConnected || this.returns.length + tallies.length === 0) return;
     this.settlement = {
       kind: 'settle',
       session: this.id,
       number: ++this.settlements,
       returns: this.returns,
-      tallies: this.tallies,
+      tallies,
     };
-    [this.returns, this.tallies] = [[], []];
+    [this.returns, this.tallies] = [[], this.tallies.filter(isLater)];
     this.isRegistered = true;
     this.transmit(this.settlement);
   }

@@ -9,7 +9,8 @@
 //            leased without units.
 //   decide   The same request is decided here (`decide`) until the lease ends or its units are used. What was decided is tallied.
 //            When a quarter is left, one request asks for the next lease.
-//   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used (`settle`).
+//   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used (`settle`). Of a
+//            lease that decided little, there is one tally, at its end.
 //   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back (`recall`):
 //            they end at once, also those whose grant is on its way, and the recall is answered when they are settled.
 //
@@ -132,12 +133,17 @@ const talliesMax = 64;
 const subjectsMax = 8192;
 /** Limit of the text of a request, in bytes: leases keep it, and settlements send it. Longer ones are rare (lua: MEMO_TEXT_MAX). */
 const textMax = 1024;
+/** Fewer decisions are tallied at the end of their lease: a tally costs Redis as much as a verification. */
+const tallyMin = 8;
 /** A settlement is sent this often in a term. */
 const settlementsPerTerm = 4;
 /** A process without leases leaves the registry of a workspace after this many terms. */
 const idleTerms = 10;
 /** Counters of how often requests were decided in this term, by a hash of what they are about. */
 const heatSize = 65_536;
+/** The largest count. A counter above it counts down: a request that was granted no lease asks for none for a while. */
+const heatMax = 200;
+const refusedHeat = heatMax + 32;
 /** A lease is renewed when this part of its term or of its units is left. */
 const renewedPart = 0.25;
 
@@ -189,6 +195,7 @@ export class Leases {
     const renewed = known && find(known, request);
     const hot = known?.hot.get(request.about);
     const decided = this.#decidedInTerm(request.about, now);
+    if (decided === 0) return undefined;
     if (decided < this.#options.after && !hot && !renewed?.isRenewing) return undefined;
     const isLong = request.text.length > textMax || request.about.length > textMax;
     if (this.#held >= leasesMax || isLong || !this.#options.mayAsk()) return undefined;
@@ -235,6 +242,9 @@ export class Leases {
       this.#options.observe?.granted(units);
     } else if (units > 0) {
       this.#return(holder, lease);
+    } else if (term === 0) {
+      // An ask costs Redis more than a verification, so not every request of a key that may have no lease asks.
+      this.#heat[heatOf(request.about)] = refusedHeat;
     }
     holder.usedAt = this.#options.nowMs();
     this.finished(ask);
@@ -289,14 +299,20 @@ export class Leases {
     await Promise.all([...this.#holders.values()].map((holder) => this.#leave(holder)));
   }
 
-  /** How often this and what has the same hash was decided in this term, this time included. */
+  /** How often this and what has the same hash was decided in this term, this time included; 0 soon after a refusal. */
   #decidedInTerm(about: string, now: number): number {
     if (now - this.#heatSince >= this.#options.termMs) {
       this.#heat.fill(0);
       this.#heatSince = now;
     }
-    const at = hashOf(about) & (heatSize - 1);
-    return this.#heat[at]! < 255 ? ++this.#heat[at]! : 255;
+    const at = heatOf(about);
+    const heat = this.#heat[at]!;
+    if (heat > heatMax) {
+      this.#heat[at] = heat - 1;
+      return 0;
+    }
+    this.#heat[at] = Math.min(heat + 1, heatMax);
+    return this.#heat[at]!;
   }
 
   #holderOf(workspaceId: string): Holder {
@@ -356,10 +372,10 @@ export class Leases {
     holder.sending = undefined;
   }
 
-  /** Takes what all leases decided since the last settlement. */
+  /** Takes what leases decided since the last settlement, if it is not little. */
   #tallyAll(holder: Holder) {
     for (const lease of [...holder.byAbout.values()].flat()) {
-      const tally = lease.count > 0 && this.#tallyOf(lease, 0);
+      const tally = lease.count >= tallyMin && this.#tallyOf(lease, 0);
       if (tally) holder.tallies.push(tally);
     }
   }
@@ -435,9 +451,9 @@ function countOfSettlement(tallies: readonly Tally[]): number {
   return count;
 }
 
-/** FNV-1a. */
-function hashOf(text: string): number {
+/** The number of a counter: FNV-1a. */
+function heatOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  return (hash >>> 16) ^ hash;
+  return ((hash >>> 16) ^ hash) & (heatSize - 1);
 }
