@@ -88,13 +88,8 @@ end
 -- its term, see GRANTED.
 local function lease_verification(outcome, position, last, root, wanted, number)
   local digest, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
-  if outcome ~= NOT_FOUND then
-    if verified_is_unlinked then
-      read_key(digest, true)
-    else
-      key_written(verified_state, verified_identity)
-    end
-  end
+  -- What verify wrote is read again only if the fields of the state have other positions, as the link of the key was removed.
+  if outcome ~= NOT_FOUND and key_external_id ~= key_linked_id then read_key(digest, true) end
   local term = term_of(outcome, root)
   if outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED then
     -- Units that are overdue may be returned after all.

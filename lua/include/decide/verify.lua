@@ -55,9 +55,6 @@ local function more_refusals(refusals, outcome, more)
     .. string.sub(refusals, at + (COUNT_LENGTH + 1))
 end
 
--- The state that the last verification of a key wrote, that of its identity or false, and whether the key has another link since.
-local verified_state, verified_identity, verified_is_unlinked
-
 -- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of the key if
 -- the caller has none of this version; nothing when windows had to be settled first, and the item has to be decided again.
 local function verify(position, last, root_index)
@@ -119,7 +116,6 @@ local function verify(position, last, root_index)
   if is_unlinked then state = without_link(state) end
   local new_identity = is_valid and key_identity and identity_state()
   local answer = pack_verified(outcome + (is_sent and SNAPSHOT_BEFORE or 0), flags.limited, balance, is_checked)
-  verified_state, verified_identity, verified_is_unlinked = state, new_identity, is_unlinked
 
   -- Write. If the first command succeeds, none of the following can fail.
   redis.call('HSET', key_name, 'state', state)
@@ -135,5 +131,6 @@ local function verify(position, last, root_index)
     api.snapshots[digest] = true
   end
   count_verification(api, outcome, charged)
+  key_written(state, new_identity)
   return answer, snapshot
 end
