@@ -39,7 +39,8 @@ export class Batch implements QueuedBatch {
   hasLeases = false;
   /** After it, this session has no leases in the workspace and nothing to settle. */
   leaves = false;
-  #items = Buffer.allocUnsafe(4096);
+  /** Small, because Node has a pool for buffers below 4 KB, and one of its own for each batch would cost more than its bytes. */
+  #items = Buffer.allocUnsafe(1024);
   #bytes = 0;
 
   get count(): number {

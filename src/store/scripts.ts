@@ -3,7 +3,7 @@
 // A script that begins with `#!lua name=` is a library: Redis stores it with its functions (FUNCTION LOAD, FCALL). Of any other
 // script Redis stores the compiled text only (SCRIPT LOAD, EVALSHA) and creates the functions with every call.
 
-import { Cluster, type Redis } from 'ioredis';
+import { Cluster, Command, type Redis } from 'ioredis';
 import { ApiError } from '../errors.ts';
 import type { Breaker } from './breaker.ts';
 import { absentKey } from './keyspace.ts';
@@ -66,10 +66,13 @@ export async function loadScripts(
   const commands = redis as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
 
   /** `kind` is the suffix of ioredis's commands: 'Buffer' where strings in the reply are Buffers. */
-  async function call(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
-    const reply = await callScript(kind, name, workspaceId, args);
-    if (!scripts.get(name)!.isChange) return reply;
-    const [changeReply, holders] = reply as [unknown, unknown[]];
+  function call(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown> {
+    const reply = callScript(kind, name, workspaceId, args);
+    return scripts.get(name)!.isChange ? afterChange(workspaceId, reply) : reply;
+  }
+
+  async function afterChange(workspaceId: string, reply: Promise<unknown>): Promise<unknown> {
+    const [changeReply, holders] = (await reply) as [unknown, unknown[]];
     await changed?.(workspaceId, holders.map(String));
     return changeReply;
   }
@@ -77,21 +80,24 @@ export async function loadScripts(
   async function callScript(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
     const script = scripts.get(name)!;
     const workspace = workspaceKey(workspaceId);
-    const all = redis.isCluster ? [2, workspace, absentKey(workspace), ...args] : [1, workspace, ...args];
+    const all = redis.isCluster ? ['2', workspace, absentKey(workspace), ...args] : ['1', workspace, ...args];
     const send = (): Promise<unknown> =>
-      script.library ? commands[`fcall${kind}`]!(script.library, ...all) : commands[name + kind]!(...all);
+      script.library ? callLibrary(redis, kind, script.library, all) : commands[name + kind]!(...all);
     // In a Cluster the workspaces of one node may hang while the others are served.
     const target = redis.isCluster ? workspace : '';
     breaker?.check(target);
     const startedAt = performance.now();
     try {
-      const reply = await send().catch(async (cause: Error) => {
+      let reply: unknown;
+      try {
+        reply = await send();
+      } catch (cause) {
         // It has not run, so it may be sent again. (For other scripts ioredis does the same after NOSCRIPT.)
-        if (!cause.message.includes('Function not found')) throw cause;
+        if (!(cause as Error).message.includes('Function not found')) throw cause;
         // If loading fails, the second call reports why.
         await loadLibrary(redis, script).catch(() => {});
-        return send();
-      });
+        reply = await send();
+      }
       observe?.ran(name, performance.now() - startedAt, true);
       return reply;
     } catch (cause) {
@@ -111,6 +117,12 @@ export async function loadScripts(
     load,
   };
 }
+
+/** FCALL without ioredis's function of that name, which collects and copies the arguments. */
+const callLibrary = (redis: RedisClient, kind: '' | 'Buffer', library: string, args: readonly Argument[]) =>
+  redis.sendCommand(
+    new Command('fcall', [library, ...args], { replyEncoding: kind === 'Buffer' ? null : 'utf8' }),
+  ) as Promise<unknown>;
 
 /** The Redis servers that store libraries: of a Cluster all masters. */
 function serversOf(redis: RedisClient): Redis[] {
