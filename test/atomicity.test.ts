@@ -282,7 +282,15 @@ let own = '';
 
 /** Refusals of valid requests, for the operations that change something. */
 const refusals: { [Name in OperationName]?: Refusal<Name>[] } = {
-  'apis.deleteApi': [{ because: 'no such API', code: 'api_not_found', input: () => ({ apiId: 'api_1' }) }],
+  'apis.deleteApi': [
+    { because: 'no such API', code: 'api_not_found', input: () => ({ apiId: 'api_1' }) },
+    {
+      because: 'it is protected',
+      code: 'precondition_failed',
+      given: (_things, { rootKey }) => call('workspace.updateSettings', { protectApis: true }, rootKey),
+      input: ({ apiId }) => ({ apiId, confirm: 'another' }),
+    },
+  ],
   'keys.createKey': [
     {
       because: 'the last of its roles is unknown',

@@ -42,6 +42,7 @@ export const actions = {
   identity: ['create_identity', 'read_identity', 'update_identity', 'delete_identity'],
   root_key: ['create_root_key', 'read_root_key', 'update_root_key', 'delete_root_key'],
   audit: ['read_audit'],
+  workspace: ['read_settings', 'update_settings'],
 } as const;
 
 export type Resource = keyof typeof actions;

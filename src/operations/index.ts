@@ -53,6 +53,8 @@ import { createRootKey } from './rootKeys/createRootKey.ts';
 import { deleteRootKey } from './rootKeys/deleteRootKey.ts';
 import { listRootKeys } from './rootKeys/listRootKeys.ts';
 import { updateRootKey } from './rootKeys/updateRootKey.ts';
+import { getSettings } from './workspace/getSettings.ts';
+import { updateSettings } from './workspace/updateSettings.ts';
 
 export const operations = [
   createApi,
@@ -108,6 +110,8 @@ export const operations = [
   updateRootKey,
   deleteRootKey,
   listEvents,
+  getSettings,
+  updateSettings,
 ] as const;
 
 export type Operations = typeof operations;

@@ -62,8 +62,16 @@ export function openApis({ scripts, now, actorText }: StoreContext) {
       return { ...found, total };
     },
 
-    /** False when there is no such API. */
-    delete: async (workspaceId: string, apiId: string, actor: Actor): Promise<boolean> =>
-      (await scripts.run('apis/delete', workspaceId, [apiId, actorText(actor), now()])) === 1,
+    /** `confirm` is the name of the API, which a protected one needs. */
+    async delete(
+      workspaceId: string,
+      { apiId, confirm = '' }: { apiId: string; confirm?: string | undefined },
+      actor: Actor,
+    ): Promise<{ refused?: undefined } | { refused: 'api_not_found' } | { refused: 'protected'; name: string }> {
+      const args = [apiId, confirm, actorText(actor), now()];
+      const [outcome, name] = (await scripts.run('apis/delete', workspaceId, args)) as [string, string?];
+      if (outcome === 'deleted') return {};
+      return outcome === 'protected' ? { refused: outcome, name: name! } : { refused: 'api_not_found' };
+    },
   };
 }

@@ -64,7 +64,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: '',
     type: 'hash',
     holds:
-      'the workspace: name, created, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`)',
+      'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`)',
   },
   { name: ':rk:<digest>', type: 'hash', holds: 'a root key: id, name, start, grants, enabled, expires, created, used' },
   { name: ':rks', type: 'zset', holds: 'root keys in order: id16, digest' },

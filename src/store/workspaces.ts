@@ -1,12 +1,19 @@
 // Workspaces: created from the command line and at the first start, never over HTTP.
 
 import { randomBytes } from 'node:crypto';
+import type { Actor } from '../domain/caller.ts';
 import { createId, createRootKeyString, digestOf } from '../domain/keyString.ts';
 import { chunks } from './chunks.ts';
 import type { StoreContext } from './context.ts';
 import { setupKey, workspaceKey, workspacesKey } from './keyspace.ts';
 import { orStoreError } from './redis.ts';
 import { cliActor, type openRootKeys } from './rootKeys.ts';
+
+interface Settings {
+  name: string;
+  /** An API with keys is deleted only by its name. */
+  protectApis: boolean;
+}
 
 export interface Workspace {
   workspaceId: string;
@@ -18,7 +25,7 @@ export interface Workspace {
 const stepMax = 500;
 
 export function openWorkspaces(
-  { redis, scripts, change, now, currentMs }: StoreContext,
+  { redis, scripts, change, now, currentMs, actorText }: StoreContext,
   rootKeys: () => ReturnType<typeof openRootKeys>,
 ) {
   async function create(name: string): Promise<Workspace> {
@@ -61,6 +68,22 @@ export function openWorkspaces(
     exists,
     ids,
     list,
+
+    /** One command, so it needs no script. */
+    async settings(workspaceId: string): Promise<Workspace & Settings> {
+      const fields = ['name', 'created', 'protectApis'] as const;
+      const [name, created, protects] = await orStoreError(redis.hmget(workspaceKey(workspaceId), ...fields));
+      return { workspaceId, name: name ?? '', createdAt: Number(created), protectApis: protects === '1' };
+    },
+
+    /** Absent settings are unchanged. */
+    async update(
+      workspaceId: string,
+      changes: { [Name in keyof Settings]?: Settings[Name] | undefined },
+      actor: Actor,
+    ): Promise<void> {
+      await scripts.run('workspaces/update', workspaceId, [JSON.stringify(changes), actorText(actor), now()]);
+    },
 
     /**
      * Creates a workspace and a root key with all grants if the store is empty. Returns the string of the root key, which is not

@@ -354,6 +354,8 @@ describe('real responses match the document', () => {
     for (const of of ['keys', 'identifiers']) await call('analytics.getTop', { of });
     await call('analytics.tail', {});
     await call('analytics.getRatelimits', { namespace: 'email', identifier: 'alice' });
+    await call('workspace.updateSettings', { name: 'renamed' });
+    await call('workspace.getSettings', {});
     await call('audit.listEvents', { limit: 5, order: 'desc' });
 
     const gone = ['/v2/ratelimits.deleteOverride', { namespace: 'email', identifier: 'alice' }] as const;

@@ -579,11 +579,25 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     documented: () => ({ identity: 'grace' }),
   },
   'apis.deleteApi': {
-    input: ({ apiId }) => ({ apiId }),
+    input: ({ apiId, name }) => ({ apiId, confirm: name }),
     needs: ['api.delete_api'],
     elsewhere: 'api_not_found',
     changes: ({ apiId }) => ['api', apiId],
     documented: ({ apiId }) => ({ apiId }),
+  },
+  'workspace.getSettings': {
+    input: () => ({}),
+    needs: ['workspace.read_settings'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({}),
+  },
+  'workspace.updateSettings': {
+    input: () => ({ name: freshName(), protectApis: true }),
+    needs: ['workspace.update_settings'],
+    elsewhere: null,
+    changes: () => ['workspace', expect.stringMatching(/^ws_/)],
+    documented: () => ({ protectApis: true }),
   },
   'audit.listEvents': {
     input: () => ({}),

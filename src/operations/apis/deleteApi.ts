@@ -1,3 +1,5 @@
+import Type from 'typebox';
+import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { apiNotFound } from '../rules.ts';
 import { ApiId, Empty, Fields } from '../schemas.ts';
@@ -5,14 +7,29 @@ import { ApiId, Empty, Fields } from '../schemas.ts';
 export const deleteApi = manages({
   name: 'apis.deleteApi',
   summary: 'Delete an API and all its keys, effective with the next request.',
-  input: Fields({ apiId: ApiId }),
+  input: Fields({
+    apiId: ApiId,
+    confirm: Type.Optional(
+      Type.String({
+        maxLength: 256,
+        description: 'Name of the API. Required if the workspace protects its APIs and this one has keys.',
+      }),
+    ),
+  }),
   output: Empty,
-  errors: ['api_not_found'],
+  errors: ['api_not_found', 'precondition_failed'],
   needs: { api: ['delete_api'] },
   scope: ({ apiId }) => apiId,
 
-  async handle({ apiId }, { store, caller, actor }) {
-    if (!(await store.apis.delete(caller.workspaceId, apiId, actor))) throw apiNotFound(apiId);
+  async handle({ apiId, confirm }, { store, caller, actor }) {
+    const result = await store.apis.delete(caller.workspaceId, { apiId, confirm }, actor);
+    if (result.refused === 'api_not_found') throw apiNotFound(apiId);
+    if (result.refused === 'protected') {
+      throw new ApiError(
+        'precondition_failed',
+        `The workspace protects its APIs, and this one has keys. To delete it, set confirm to its name, ${JSON.stringify(result.name)}.`,
+      );
+    }
     return {};
   },
 });

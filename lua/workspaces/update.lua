@@ -1,0 +1,24 @@
+-- Change the settings of a workspace: only those that are in the request.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  the audit stream
+-- ARGV[1]  request    JSON of any of {name, protectApis}
+-- ARGV[2]  actor      JSON, see include/audit
+-- ARGV[3]  now_ms     '' for Redis's clock
+-- returns  1
+
+-- @include "include/audit"
+-- @include "include/clock"
+-- @include "include/fields"
+
+local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
+local stored = read_fields(workspace, 'name', 'protectApis')
+local was_protected, name, protects = stored.protectApis == '1', request.name or stored.name, request.protectApis
+if protects == nil then protects = was_protected end
+redis.call('HSET', workspace, 'name', name)
+write_field(workspace, 'protectApis', protects and '1')
+audit(workspace, now, actor, 'workspace', string.match(workspace, '{(.+)}'), {
+  { 'name', stored.name, name },
+  { 'protectApis', was_protected, protects },
+})
+return 1

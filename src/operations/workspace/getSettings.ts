@@ -1,0 +1,15 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { Fields } from '../schemas.ts';
+import { settings } from './settings.ts';
+
+export const getSettings = manages({
+  name: 'workspace.getSettings',
+  summary: 'Get the settings of the workspace.',
+  input: Fields({}),
+  output: Type.Object({ workspaceId: Type.String(), createdAt: Type.Integer(), ...settings }),
+  needs: { workspace: ['read_settings'] },
+  scope: () => '*',
+
+  handle: (_input, { store, caller }) => store.workspaces.settings(caller.workspaceId),
+});

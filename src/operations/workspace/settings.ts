@@ -1,0 +1,10 @@
+// The settings of a workspace, as callers send and read them.
+
+import Type from 'typebox';
+
+export const settings = {
+  name: Type.String({ minLength: 1, maxLength: 255 }),
+  protectApis: Type.Boolean({
+    description: '`apis.deleteApi` of an API with keys then needs its name in `confirm`.',
+  }),
+};

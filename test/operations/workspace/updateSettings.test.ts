@@ -1,0 +1,86 @@
+import { describe, expect, test } from 'vitest';
+import { harness, type InputOf } from '../../support/harness.ts';
+
+const { call, createWorkspace } = harness();
+
+async function newWorkspace() {
+  const { rootKey } = await createWorkspace();
+  return {
+    rootKey,
+    update: (input: InputOf<'workspace.updateSettings'>) => call('workspace.updateSettings', input, rootKey),
+    settings: async () => (await call('workspace.getSettings', {}, rootKey)).data,
+  };
+}
+
+describe('workspace.updateSettings: 200', () => {
+  test('omitted settings are unchanged', async () => {
+    const { update, settings } = await newWorkspace();
+    expect(await update({ name: 'Ünï\n😀' })).toMatchObject({ status: 200, data: {} });
+    expect(await settings()).toMatchObject({ name: 'Ünï\n😀', protectApis: false });
+    await update({ protectApis: true });
+    expect(await settings()).toMatchObject({ name: 'Ünï\n😀', protectApis: true });
+    await update({});
+    expect(await settings()).toMatchObject({ name: 'Ünï\n😀', protectApis: true });
+    await update({ protectApis: false, name: 'a' });
+    expect(await settings()).toMatchObject({ name: 'a', protectApis: false });
+  });
+
+  test('the event has both values', async () => {
+    const { rootKey, update } = await newWorkspace();
+    await update({ name: 'new', protectApis: true });
+    const [event] = (await call('audit.listEvents', { order: 'desc', limit: 1 }, rootKey)).data;
+    expect(event!.changes).toEqual([
+      { field: 'name', before: 'test', after: 'new' },
+      { field: 'protectApis', before: 'false', after: 'true' },
+    ]);
+  });
+
+  test('another workspace is unchanged', async () => {
+    const [one, two] = [await newWorkspace(), await newWorkspace()];
+    await one.update({ name: 'one', protectApis: true });
+    expect(await two.settings()).toMatchObject({ name: 'test', protectApis: false });
+  });
+});
+
+describe('workspace.updateSettings: protectApis', () => {
+  async function withApi(protectApis: boolean, keys: number) {
+    const { rootKey, update } = await newWorkspace();
+    await update({ protectApis });
+    const { apiId } = (await call('apis.createApi', { name: 'payments' }, rootKey)).data;
+    for (let index = 0; index < keys; index++) await call('keys.createKey', { apiId }, rootKey);
+    return (confirm?: string) => call('apis.deleteApi', { apiId, ...(confirm !== undefined && { confirm }) }, rootKey);
+  }
+
+  test.each([undefined, '', 'Payments', 'payments '])(
+    'an API with keys is not deleted with confirm %j',
+    async (confirm) => {
+      const remove = await withApi(true, 1);
+      const answer = await remove(confirm);
+      expect(answer).toMatchObject({ status: 412, code: 'precondition_failed' });
+      expect(answer.error.detail).toContain('"payments"');
+      expect((await remove('payments')).status).toBe(200);
+    },
+  );
+
+  test('an API without keys, and one of a workspace that does not protect them, need no confirmation', async () => {
+    expect((await (await withApi(true, 0))()).status).toBe(200);
+    expect((await (await withApi(false, 1))()).status).toBe(200);
+    expect((await (await withApi(false, 1))('another')).status).toBe(200);
+  });
+});
+
+test.each<[string, object]>([
+  ['name', { name: '' }],
+  ['name', { name: 'x'.repeat(256) }],
+  ['name', { name: null }],
+  ['protectApis', { protectApis: 'yes' }],
+  ['protectApis', { protectApis: null }],
+])('workspace.updateSettings: 400 for a wrong %s: %j', async (field, input) => {
+  const { status, error } = await call('workspace.updateSettings', input as never);
+  expect(status).toBe(400);
+  expect(error.errors).toEqual([expect.objectContaining({ location: `body.${field}` })]);
+});
+
+test('workspace.updateSettings: 403 without update_settings', async () => {
+  expect((await call('workspace.updateSettings', { name: 'a' }, ['workspace.*.read_settings'])).status).toBe(403);
+});
