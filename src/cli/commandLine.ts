@@ -3,6 +3,7 @@
 
 import { Command, CommanderError } from 'commander';
 import { version } from '../version.ts';
+import { type CommandRow, commandRows, type Given } from './keyCommands.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
 import { bulkTimeoutMs, escapeInvisible, Runner } from './runner.ts';
 import type { Terminal } from './terminal.ts';
@@ -49,6 +50,7 @@ function programOf(runner: Runner): Command {
     });
   addWorkspace(program, runner);
   addRootKey(program, runner);
+  for (const row of commandRows) addRow(program, runner, row);
   addExport(program, runner);
   addImport(program, runner);
   addInspect(program, runner);
@@ -104,6 +106,39 @@ function addRootKey(program: Command, runner: Runner) {
     .action((rootKeyId, options) =>
       runner.runIn(options, (store, workspace) => revokeRootKey(store, { workspace, rootKeyId })),
     );
+}
+
+const groups: Record<string, string> = {
+  api: 'Manage APIs, the containers of keys.',
+  key: 'Manage keys.',
+  identity: 'Manage identities, the owners of keys.',
+};
+
+/** Adds a command that calls operations: on the store, or on the server at TOLLGATE_URL. */
+function addRow(program: Command, runner: Runner, { words, about, options = [], run }: CommandRow) {
+  const [group, ...rest] = words.split(' ');
+  const parent = program.commands.find((command) => command.name() === group);
+  const isGrouped = groups[group!] !== undefined;
+  const owner = isGrouped ? (parent ?? program.command(group!).description(groups[group!]!)) : program;
+  const command = owner.command(isGrouped ? rest.join(' ') : words).description(about);
+  for (const [flags, meaning] of options) command.option(flags, meaning);
+  command
+    .option(...workspaceOption)
+    .option(...json)
+    .action(async () => {
+      const names = command.registeredArguments.map((argument) => argument.name());
+      const given: Given = {
+        ...command.opts(),
+        ...Object.fromEntries(names.map((name, at) => [name, command.args[at]])),
+      };
+      await runner.runCall(command.opts(), (call) => run(call, given, () => textOf(runner.terminal.stdin)));
+    });
+}
+
+async function textOf(stdin: Terminal['stdin']): Promise<string> {
+  const parts: Buffer[] = [];
+  for await (const part of stdin) parts.push(Buffer.from(part));
+  return Buffer.concat(parts).toString('utf8');
 }
 
 function addExport(program: Command, runner: Runner) {

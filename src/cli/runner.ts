@@ -3,9 +3,10 @@
 import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.ts';
 import { openStore, type Store } from '../store/store.ts';
+import type { Call } from './client.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
-import { workspaceOf } from './workspaces.ts';
+import { requireWorkspace, workspaceOf } from './workspaces.ts';
 
 /** No caller waits for a bulk command, so Redis may take longer to reply. */
 export const bulkTimeoutMs = 30_000;
@@ -44,6 +45,20 @@ export class Runner {
     const inWorkspace = async (store: Store, config: Config) =>
       command(store, await workspaceOf(store, options.workspace), config);
     return this.run(options, inWorkspace, timeoutMs);
+  }
+
+  /** As `runIn`, for a command that calls operations; with TOLLGATE_URL those of a server, in the workspace of its root key. */
+  async runCall(
+    options: { json?: true; workspace?: string },
+    command: (call: Call) => Promise<CommandResult>,
+  ): Promise<void> {
+    const { callInProcess, callOverHttp } = await import('./client.ts');
+    const { TOLLGATE_URL: url, TOLLGATE_ROOT_KEY: rootKey } = this.terminal.env;
+    if (url) return this.print(await command(callOverHttp(url, rootKey)), options.json === true);
+    return this.runIn(options, async (store, workspace, config) => {
+      await requireWorkspace(store, workspace);
+      return command(callInProcess(store, config, workspace));
+    });
   }
 
   async print({ lines, json, toStderr, failed }: CommandResult, asJson: boolean): Promise<void> {

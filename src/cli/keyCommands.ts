@@ -1,0 +1,359 @@
+// The commands that manage APIs, keys, identities, and read the audit log. Each is a row: its words, its options, and the operations
+// that it calls.
+
+import type { Answer, Call, OutputOf } from './client.ts';
+import type { CommandResult } from './result.ts';
+import { durationOf, numberOf, tableOf, timeText } from './table.ts';
+
+/** Arguments and options by name, as Commander parses them. */
+export type Given = Record<string, string | boolean | undefined>;
+
+export interface CommandRow {
+  /** Groups, command and arguments, such as `key get <keyId>`. */
+  words: string;
+  about: string;
+  options?: readonly (readonly [flags: string, about: string])[];
+  run(call: Call, given: Given, input: () => Promise<string>): Promise<CommandResult>;
+}
+
+type Key = OutputOf<'keys.listKeys'>[number];
+type Limit = NonNullable<Key['ratelimits']>[number];
+
+const limitOption = ['--limit <n>', 'how many to print; 100 by default'] as const;
+const newestOption = ['--newest', 'newest first'] as const;
+const apiOption = ['--api <apiId>', 'only of this API'] as const;
+
+const text = (value: string | boolean | undefined) => (typeof value === 'string' ? value : undefined);
+const orderOf = ({ newest }: Given) => (newest ? ('desc' as const) : ('asc' as const));
+/** Without members that are undefined, which are no JSON. */
+const given = <Input extends object>(input: Input): Input => JSON.parse(JSON.stringify(input));
+const done = (line: string, json: unknown): CommandResult => ({ lines: [line], json });
+
+/** Reads a list up to `wanted` items. A search may have to read several pages without a match. */
+async function readAll<Item>(
+  wanted: number,
+  read: (limit: number, next: string | undefined) => Promise<Answer<Item[]>>,
+): Promise<Answer<Item[]>> {
+  const items: Item[] = [];
+  let looked = 0;
+  let page: Answer<Item[]> | undefined;
+  do {
+    page = await read(Math.min(100, wanted - items.length), page?.next);
+    items.push(...page.data);
+    looked += page.looked ?? 0;
+  } while (page.next !== undefined && items.length < wanted);
+  return { ...page, data: items, looked };
+}
+
+const wantedOf = ({ limit }: Given) => Math.max(1, numberOf(text(limit) ?? '100'));
+
+function listResult<Item>(
+  what: string,
+  { data, next, looked, total }: Answer<Item[]>,
+  headings: readonly string[],
+  row: (item: Item) => readonly string[],
+): CommandResult {
+  const more = next === undefined ? [] : [`… and more. Examined ${looked} of ${total}; --limit prints more.`];
+  const lines = data.length > 0 ? tableOf(headings, data.map(row)) : [`There are no ${what}.`];
+  return { lines: [...lines, ...more], json: data };
+}
+
+const stateOf = ({ enabled, expires, restorableUntil }: Key): string => {
+  if (restorableUntil !== undefined) return `deleted, until ${timeText(restorableUntil)}`;
+  if (!enabled) return 'disabled';
+  return expires === undefined ? 'enabled' : `until ${timeText(expires)}`;
+};
+
+const keysResult = (page: Answer<Key[]>): CommandResult =>
+  listResult('keys', page, ['KEY', 'START', 'NAME', 'OWNER', 'STATE', 'CREDITS', 'LAST USED'], (key) => [
+    key.keyId,
+    key.start,
+    key.name ?? '',
+    key.externalId ?? '',
+    stateOf(key),
+    key.credits ? String(key.credits.remaining) : 'unlimited',
+    timeText(key.lastUsedAt),
+  ]);
+
+function keyResult(key: Key): CommandResult {
+  const rows = Object.entries(key).map(([name, value]) => [
+    name,
+    /(At|expires|Until)$/.test(name)
+      ? timeText(value as number)
+      : typeof value === 'string'
+        ? value
+        : JSON.stringify(value),
+  ]);
+  return { lines: tableOf(['FIELD', 'VALUE'], rows), json: key };
+}
+
+/** A new key. Its string is printed, and never stored. */
+const newKeyResult = (what: string, { keyId, key }: { keyId: string; key: string }): CommandResult => ({
+  lines: [`${what} ${keyId}. Its string is printed only once:`, key],
+  json: { keyId, key },
+});
+
+const changeKey = (words: string, about: string, done: string, change: { enabled: boolean }): CommandRow => ({
+  words,
+  about,
+  async run(call, { keyId }) {
+    await call('keys.updateKey', { keyId: text(keyId)!, ...change });
+    return { lines: [`${done} ${keyId}.`], json: { keyId } };
+  },
+});
+
+/** Limits with one changed, added, or removed if `limit` is undefined. */
+function limitsWith(
+  limits: readonly Limit[] | undefined,
+  name: string,
+  limit: number | undefined,
+  duration: string | undefined,
+) {
+  const others = (limits ?? []).map(({ id: _id, ...rest }) => rest);
+  const before = others.find((other) => other.name === name);
+  if (limit === undefined) return others.filter((other) => other !== before);
+  const ms = duration === undefined ? before?.duration : durationOf(duration);
+  if (ms === undefined) throw new Error(`There is no limit ${name}. Give its duration to add it, such as 1m.`);
+  const changed = { name, limit, duration: ms, autoApply: before?.autoApply ?? true };
+  return before ? others.map((other) => (other === before ? changed : other)) : [...others, changed];
+}
+
+const limitOf = ({ limit }: Given) => (limit === 'none' ? undefined : numberOf(text(limit)!));
+const limitArguments = '<name> <limit> [duration]';
+const limitAbout = 'Set a limit by its name, for example `requests 100 1m`; `none` removes it. Other limits stay.';
+
+const apiRows: CommandRow[] = [
+  {
+    words: 'api list',
+    about: 'List the APIs.',
+    options: [['--search <text>', 'only those whose id or name contains it'], newestOption, limitOption],
+    async run(call, options) {
+      const input = given({ search: text(options.search), order: orderOf(options) });
+      const page = await readAll(wantedOf(options), (limit, next) => call('apis.listApis', { ...input, limit }, next));
+      return listResult('APIs', page, ['API', 'NAME', 'KEYS', 'CREATED'], ({ id, name, keyCount, createdAt }) => [
+        id,
+        name,
+        String(keyCount),
+        timeText(createdAt),
+      ]);
+    },
+  },
+  {
+    words: 'api create <name>',
+    about: 'Create an API.',
+    async run(call, { name }) {
+      const { data } = await call('apis.createApi', { name: text(name)! });
+      return done(`Created API ${data.apiId}.`, data);
+    },
+  },
+  {
+    words: 'api delete <apiId>',
+    about: 'Delete an API and all its keys. This cannot be undone.',
+    options: [['--confirm <name>', 'its name, if the workspace protects APIs with keys']],
+    async run(call, { apiId, confirm }) {
+      await call('apis.deleteApi', given({ apiId: text(apiId)!, confirm: text(confirm) }));
+      return done(`Deleted API ${apiId}.`, { apiId });
+    },
+  },
+];
+
+const keyRows: CommandRow[] = [
+  {
+    words: 'key create',
+    about: 'Create a key and print its string. It cannot be printed again.',
+    options: [
+      ['--api <apiId>', 'its API (required)'],
+      ['--name <name>', 'a name'],
+      ['--prefix <prefix>', 'the beginning of its string'],
+      ['--owner <externalId>', 'the identity that it belongs to'],
+      ['--expires <duration>', 'from now, such as 30d'],
+      ['--credits <n>', 'its balance; unlimited by default'],
+    ],
+    async run(call, { api, name, prefix, owner, expires, credits }) {
+      if (!text(api)) throw new Error('--api is required. `tollgate api list` prints the APIs.');
+      const { data } = await call(
+        'keys.createKey',
+        given({
+          apiId: text(api)!,
+          name: text(name),
+          prefix: text(prefix),
+          externalId: text(owner),
+          expires: text(expires) === undefined ? undefined : Date.now() + durationOf(text(expires)!),
+          credits: text(credits) === undefined ? undefined : { remaining: numberOf(text(credits)!) },
+        }),
+      );
+      return newKeyResult('Created key', data);
+    },
+  },
+  {
+    words: 'key list',
+    about: 'List keys, of all APIs or one.',
+    options: [
+      apiOption,
+      ['--owner <externalId>', 'only of this identity'],
+      ['--search <text>', 'only with this text in name, start, id, owner or metadata'],
+      ['--disabled', 'only disabled ones'],
+      ['--deleted', 'deleted ones that can be restored'],
+      ['--unused <duration>', 'not used for this long, such as 90d'],
+      newestOption,
+      limitOption,
+    ],
+    async run(call, options) {
+      const { api, owner, search, disabled, deleted, unused } = options;
+      const input = given({
+        apiId: text(api),
+        externalId: text(owner),
+        search: text(search),
+        enabled: disabled ? false : undefined,
+        deleted: deleted ? true : undefined,
+        unusedSince: text(unused) === undefined ? undefined : Date.now() - durationOf(text(unused)!),
+        order: orderOf(options),
+      });
+      return keysResult(
+        await readAll(wantedOf(options), (limit, next) => call('keys.listKeys', { ...input, limit }, next)),
+      );
+    },
+  },
+  {
+    words: 'key find <text>',
+    about:
+      'Find keys by id, by the beginning of the string, or by text in name, owner or metadata. `-` reads a whole key from standard input.',
+    options: [apiOption, limitOption],
+    async run(call, options, input) {
+      if (options.text === '-') return keyResult((await call('keys.whoami', { key: (await input()).trim() })).data);
+      const wanted = text(options.text)!;
+      const apiId = text(options.api);
+      const find = (filter: { start?: string; search?: string }) =>
+        readAll(wantedOf(options), (limit, next) =>
+          call('keys.listKeys', given({ ...filter, apiId, limit, order: 'desc' as const }), next),
+        );
+      // The beginning of a string has a prefix, or four characters at least. Searching for it is the fastest.
+      const mayBeStart = /^\w{1,16}_[1-9A-HJ-NP-Za-km-z]{2,40}$|^[1-9A-HJ-NP-Za-km-z]{4,40}$/.test(wanted);
+      const started = mayBeStart && !wanted.startsWith('key_') ? await find({ start: wanted }) : undefined;
+      return keysResult(started && started.data.length > 0 ? started : await find({ search: wanted }));
+    },
+  },
+  {
+    words: 'key get <keyId>',
+    about: 'Print a key.',
+    run: async (call, { keyId }) => keyResult((await call('keys.getKey', { keyId: text(keyId)! })).data),
+  },
+  changeKey('key disable <keyId>', 'Disable a key, effective immediately.', 'Disabled', { enabled: false }),
+  changeKey('key enable <keyId>', 'Enable a key.', 'Enabled', { enabled: true }),
+  {
+    words: 'key revoke <keyId>',
+    about: 'Delete a key, effective immediately. `key restore` undoes it until its record is removed.',
+    options: [['--permanent', 'erase it; it cannot be restored']],
+    async run(call, { keyId, permanent }) {
+      await call('keys.deleteKey', { keyId: text(keyId)!, permanent: permanent === true });
+      return done(`Revoked ${keyId}.`, { keyId });
+    },
+  },
+  {
+    words: 'key restore <keyId>',
+    about: 'Restore a deleted key.',
+    async run(call, { keyId }) {
+      await call('keys.restoreKey', { keyId: text(keyId)! });
+      return done(`Restored ${keyId}.`, { keyId });
+    },
+  },
+  {
+    words: 'key rotate <keyId>',
+    about: 'Create a successor of a key, and let the old key expire.',
+    options: [['--grace <duration>', 'how long the old key stays valid, such as 1h; it expires at once by default']],
+    async run(call, { keyId, grace }) {
+      const expiration = durationOf(text(grace) ?? '0s');
+      return newKeyResult(
+        `Rotated ${keyId}. The new key is`,
+        (await call('keys.rerollKey', { keyId: text(keyId)!, expiration })).data,
+      );
+    },
+  },
+  {
+    words: 'key credits <keyId> <change>',
+    about: 'Change the balance of a key: `500` sets it, `+500` adds, `-500` subtracts, `unlimited` removes it.',
+    async run(call, { keyId, change }) {
+      const [, sign, number] = /^([+-]?)(\d+|unlimited)$/.exec(text(change)!) ?? [];
+      if (number === undefined)
+        throw new Error(`${change} is not a balance. Use, for example, 500, +500 or unlimited.`);
+      const operation = sign === '+' ? 'increment' : sign === '-' ? 'decrement' : 'set';
+      const value = number === 'unlimited' ? null : numberOf(number);
+      const { data } = await call('keys.updateCredits', { keyId: text(keyId)!, operation, value });
+      return done(`${keyId} has ${data.remaining ?? 'unlimited'} credits.`, { keyId, ...data });
+    },
+  },
+  {
+    words: `key limit <keyId> ${limitArguments}`,
+    about: limitAbout,
+    async run(call, options) {
+      const [keyId, name] = [text(options.keyId)!, text(options.name)!];
+      const { data } = await call('keys.getKey', { keyId });
+      const ratelimits = limitsWith(data.ratelimits, name, limitOf(options), text(options.duration));
+      await call('keys.updateKey', { keyId, ratelimits });
+      return done(`Changed the limits of ${keyId}.`, { keyId, ratelimits });
+    },
+  },
+];
+
+const otherRows: CommandRow[] = [
+  {
+    words: 'identity list',
+    about: 'List the identities, which own keys.',
+    options: [['--search <text>', 'only those whose id or externalId contains it'], limitOption],
+    async run(call, options) {
+      const input = given({ search: text(options.search) });
+      const read = (limit: number, next: string | undefined) =>
+        call('identities.listIdentities', { ...input, limit }, next);
+      const page = await readAll(wantedOf(options), read);
+      return listResult('identities', page, ['IDENTITY', 'OWNER', 'LIMITS'], ({ id, externalId, ratelimits }) => [
+        id,
+        externalId,
+        ratelimits.map(({ name, limit, duration }) => `${name} ${limit}/${duration}ms`).join(', '),
+      ]);
+    },
+  },
+  {
+    words: `identity limit <owner> ${limitArguments}`,
+    about: limitAbout,
+    async run(call, options) {
+      const [identity, name] = [text(options.owner)!, text(options.name)!];
+      const { data } = await call('identities.getIdentity', { identity });
+      const ratelimits = limitsWith(data.ratelimits, name, limitOf(options), text(options.duration));
+      await call('identities.updateIdentity', { identity, ratelimits });
+      return done(`Changed the limits of ${identity}.`, { identity, ratelimits });
+    },
+  },
+  {
+    words: 'audit',
+    about: 'List changes, the newest first: who changed what, from what to what.',
+    options: [
+      ['--resource <id>', 'only of this key, API, identity …'],
+      ['--root-key <id>', 'only by this root key; `cli` is the command line'],
+      ['--operation <name>', 'only by this operation'],
+      ['--last <duration>', 'only of this time, such as 7d'],
+      limitOption,
+    ],
+    async run(call, options) {
+      const { resource, rootKey, operation, last } = options;
+      const input = given({
+        order: 'desc' as const,
+        resource: text(resource) === undefined ? undefined : { id: text(resource)! },
+        rootKeyId: text(rootKey),
+        operation: text(operation),
+        start: text(last) === undefined ? undefined : Math.max(0, Date.now() - durationOf(text(last)!)),
+      });
+      const page = await readAll(wantedOf(options), (limit, next) =>
+        call('audit.listEvents', { ...input, limit }, next),
+      );
+      return listResult('events', page, ['TIME', 'BY', 'OPERATION', 'RESOURCE', 'CHANGES'], (event) => [
+        timeText(event.time),
+        [event.rootKeyId, event.address].filter(Boolean).join(' '),
+        event.operation,
+        event.resource.id,
+        (event.changes ?? []).map(({ field, before = '', after = '' }) => `${field}: ${before} → ${after}`).join('; '),
+      ]);
+    },
+  },
+];
+
+export const commandRows: readonly CommandRow[] = [...apiRows, ...keyRows, ...otherRows];

@@ -1,0 +1,200 @@
+// The commands that manage keys: on the store and over HTTP, with the same results.
+
+import { pino } from 'pino';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { listen, type Server } from '../../src/http/server.ts';
+import { operations } from '../../src/operations/index.ts';
+import { runCli } from '../support/cli.ts';
+import { dayMs, harness } from '../support/harness.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const app = harness();
+let server: Server;
+beforeAll(async () => {
+  const { store } = app;
+  const handler = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
+  server = await listen({ host: '127.0.0.1', port: 0, bodyBytesMax: 100_000, newRequestId: () => 'req_1', handler });
+});
+afterAll(() => server.close());
+// The command uses Redis's clock.
+beforeEach(() => {
+  app.clock.now = Date.now();
+});
+
+describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
+  const run = (args: string[], input = '') => {
+    const env: Record<string, string> =
+      way === 'HTTP'
+        ? { TOLLGATE_URL: `http://127.0.0.1:${server.port}/`, TOLLGATE_ROOT_KEY: app.rootKey }
+        : { REDIS_URL: testRedisUrl() };
+    return runCli(way === 'HTTP' ? args : [...args, '--workspace', app.workspaceId], env, input);
+  };
+  async function lines(...args: string[]) {
+    const { code, out, err } = await run(args);
+    expect({ code, err }, args.join(' ')).toEqual({ code: 0, err: '' });
+    return out.trimEnd().split('\n');
+  }
+  const json = async (...args: string[]) => JSON.parse((await lines(...args, '--json')).join('\n'));
+
+  test('APIs are created, listed, found and deleted', async () => {
+    const name = `api of ${way}`;
+    const { apiId } = await json('api', 'create', name);
+    const [heading, row, ...others] = await lines('api', 'list', '--search', name);
+    expect(heading).toMatch(/^API {2,}NAME {2,}KEYS {2,}CREATED$/);
+    expect(row).toMatch(new RegExp(`^${apiId} +${name} +0 +\\d{4}-`));
+    expect(others).toEqual([]);
+    expect(await json('api', 'list', '--search', name)).toEqual([
+      { id: apiId, name, keyCount: 0, createdAt: expect.any(Number) },
+    ]);
+    await app.ok('apis.createApi', { name: 'another' });
+    expect(await lines('api', 'list', '--limit', '1')).toHaveLength(3);
+    await app.ok('keys.createKey', { apiId });
+    await app.ok('workspace.updateSettings', { protectApis: true });
+    expect(await run(['api', 'delete', apiId])).toMatchObject({
+      code: 1,
+      out: '',
+      err: expect.stringContaining('confirm'),
+    });
+    expect(await lines('api', 'delete', apiId, '--confirm', name)).toEqual([`Deleted API ${apiId}.`]);
+    await app.ok('workspace.updateSettings', { protectApis: false });
+    expect(await lines('api', 'list', '--search', name)).toEqual(['There are no APIs.']);
+  });
+
+  test('a key is created, found, changed, rotated, revoked and restored', async () => {
+    const { apiId } = await json('api', 'create', 'for keys');
+    const owner = `owner.${way.replace(' ', '')}`;
+    const create = ['key', 'create', '--api', apiId, '--name', 'laptop', '--prefix', 'pay', '--owner', owner];
+    const created = await lines(...create, '--credits', '9', '--expires', '30d');
+    expect(created).toEqual([expect.stringMatching(/^Created key key_\w{24}\. /), expect.stringMatching(/^pay_\w+$/)]);
+    const key = created[1]!;
+    const keyId = /key_\w{24}/.exec(created[0]!)![0];
+
+    for (const wanted of [keyId, key.slice(0, 8), 'LAPTOP', owner]) {
+      const [heading, row] = await lines('key', 'find', wanted, '--api', apiId);
+      expect(heading).toMatch(/^KEY +START +NAME +OWNER +STATE +CREDITS +LAST USED$/);
+      expect(row, wanted).toMatch(new RegExp(`^${keyId} +pay_.{4} +laptop +${owner} +until \\S+ +9$`));
+    }
+    expect(JSON.parse((await run(['key', 'find', '-', '--json'], `${key}\n`)).out)).toMatchObject({ keyId });
+    expect(await lines('key', 'find', 'nothing like this')).toEqual(['There are no keys.']);
+    expect((await lines('key', 'get', keyId)).join('\n')).toMatch(/\nname +laptop\n/);
+    expect(await json('key', 'list', '--owner', owner)).toMatchObject([{ keyId, name: 'laptop' }]);
+
+    await lines('key', 'disable', keyId);
+    expect(await json('key', 'list', '--api', apiId, '--disabled')).toMatchObject([{ keyId }]);
+    await lines('key', 'enable', keyId);
+    expect(await json('key', 'list', '--api', apiId, '--disabled')).toEqual([]);
+
+    expect(await lines('key', 'credits', keyId, '+5')).toEqual([`${keyId} has 14 credits.`]);
+    expect(await lines('key', 'credits', keyId, '-4')).toEqual([`${keyId} has 10 credits.`]);
+    expect(await lines('key', 'credits', keyId, '7')).toEqual([`${keyId} has 7 credits.`]);
+    expect(await lines('key', 'credits', keyId, 'unlimited')).toEqual([`${keyId} has unlimited credits.`]);
+
+    await lines('key', 'limit', keyId, 'requests', '100', '1m');
+    await lines('key', 'limit', keyId, 'tokens', '5', '1h');
+    await lines('key', 'limit', keyId, 'requests', '200');
+    expect((await json('key', 'get', keyId)).ratelimits).toMatchObject([
+      { name: 'requests', limit: 200, duration: 60_000, autoApply: true },
+      { name: 'tokens', limit: 5, duration: 3_600_000 },
+    ]);
+    await lines('key', 'limit', keyId, 'tokens', 'none');
+    expect((await json('key', 'get', keyId)).ratelimits).toHaveLength(1);
+
+    const rotated = await json('key', 'rotate', keyId, '--grace', '1h');
+    expect(rotated).toEqual({ keyId: expect.stringMatching(/^key_/), key: expect.stringMatching(/^pay_/) });
+    expect((await json('key', 'get', keyId)).expires).toBeLessThan(Date.now() + dayMs);
+
+    await lines('key', 'revoke', keyId);
+    expect(await json('key', 'list', '--api', apiId, '--deleted')).toMatchObject([{ keyId }]);
+    expect((await lines('key', 'list', '--api', apiId, '--deleted'))[1]).toContain('deleted, until ');
+    await lines('key', 'restore', keyId);
+    expect(await app.ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
+    await lines('key', 'revoke', keyId, '--permanent');
+    expect(await run(['key', 'restore', keyId])).toMatchObject({
+      code: 1,
+      out: '',
+      err: 'tollgate: There is no such key.\n',
+    });
+    expect(await json('key', 'list', '--api', apiId, '--newest', '--limit', '1')).toMatchObject([
+      { keyId: rotated.keyId },
+    ]);
+  });
+
+  test('a list of more than a page is read to its limit', async () => {
+    const { apiId } = await json('api', 'create', 'many');
+    for (let index = 0; index < 105; index++) await app.ok('keys.createKey', { apiId, meta: { a: [1, 'ü'] } });
+    expect(await json('key', 'list', '--api', apiId, '--limit', '1000')).toHaveLength(105);
+    const some = await lines('key', 'list', '--api', apiId, '--limit', '103');
+    expect(some).toHaveLength(105);
+    expect(some.at(-1)).toBe('… and more. Examined 103 of 105; --limit prints more.');
+  });
+
+  test('the limit of an identity is changed, and the audit log says who did it', async () => {
+    const owner = `limited.${way.replace(' ', '')}`;
+    const { identityId } = await app.ok('identities.createIdentity', { externalId: owner });
+    await lines('identity', 'limit', owner, 'requests', '100', '1m');
+    await lines('identity', 'limit', owner, 'requests', '300');
+    expect((await lines('identity', 'list', '--search', owner))[1]).toContain('requests 300/60000ms');
+    const audit = await lines(
+      'audit',
+      '--resource',
+      identityId,
+      '--last',
+      '1h',
+      '--operation',
+      'identities.updateIdentity',
+    );
+    const by = way === 'HTTP' ? /root_\w{16} 127\.0\.0\.1/ : /cli/;
+    expect(audit[1]).toMatch(by);
+    expect(audit[1]).toContain(
+      'ratelimits: requests 100 per 60000 ms, autoApply → requests 300 per 60000 ms, autoApply',
+    );
+    expect(audit).toHaveLength(3);
+  });
+
+  test('wrong input is refused, and names and metadata cannot write to the terminal', async () => {
+    const { apiId } = await json('api', 'create', 'hostile');
+    const { keyId } = await app.ok('keys.createKey', { apiId, name: '\u001b[31m\nkey_1', meta: { a: '\u202e' } });
+    for (const args of [
+      ['get', keyId],
+      ['list', '--api', apiId],
+    ]) {
+      const { out } = await run(['key', ...args]);
+      for (const hidden of ['\u001b', '\u202e']) expect(out).not.toContain(hidden);
+    }
+    for (const [args, message] of [
+      [['key', 'create'], '--api is required'],
+      [['key', 'get', 'key 1'], 'body.keyId'],
+      [['key', 'get', 'key_unknown'], 'There is no such key.'],
+      [['key', 'credits', keyId, 'much'], 'is not a balance'],
+      [['key', 'limit', keyId, 'requests', '3'], 'Give its duration'],
+      [['key', 'limit', keyId, 'requests', 'x', '1m'], 'is not a whole number'],
+      [['key', 'rotate', keyId, '--grace', 'soon'], 'is not a duration'],
+      [['key', 'list', '--limit', '-1'], 'is not a whole number'],
+      [['audit', '--root-key', 'a b'], 'body.rootKeyId'],
+    ] as const) {
+      const { code, out, err } = await run([...args]);
+      expect({ code, out }, args.join(' ')).toEqual({ code: 1, out: '' });
+      expect(err).toContain(message);
+    }
+  });
+});
+
+describe('TOLLGATE_URL', () => {
+  const run = (env: Record<string, string>) => runCli(['api', 'list'], { REDIS_URL: testRedisUrl(), ...env });
+  const url = () => `http://127.0.0.1:${server.port}`;
+
+  test.each([
+    ['no root key', () => ({ TOLLGATE_URL: url() }), 'TOLLGATE_ROOT_KEY is not'],
+    ['another protocol', () => ({ TOLLGATE_URL: 'ftp://x', TOLLGATE_ROOT_KEY: 'k' }), 'must be http'],
+    ['no server', () => ({ TOLLGATE_URL: 'http://127.0.0.1:1', TOLLGATE_ROOT_KEY: 'k' }), 'cannot be reached'],
+    ['a root key that is unknown', () => ({ TOLLGATE_URL: url(), TOLLGATE_ROOT_KEY: 'root_x' }), 'root key'],
+  ])('%s is an error without the root key in it', async (_what, env, message) => {
+    const { code, out, err } = await run(env());
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toContain(message);
+    expect(err).not.toContain('root_x');
+  });
+});
