@@ -48,9 +48,9 @@ const lookedMax = { all: 20_000, start: 200_000 };
 /** Limit of the APIs whose keys are listed together. */
 export const apisMax = 1000;
 /** Keys that one step examines, at most: a few milliseconds of Redis's time. The script limits it further by their size. */
-const stepMax = 500;
+const stepMax = 250;
 /** Keys that one step reads ahead. */
-const aheadMax = 2000;
+const aheadMax = 1000;
 
 const keyIdForm = /^key_[1-9A-HJ-NP-Za-km-z]{24}$/;
 /** Bytes of an id and of a digest in a list of keys (lua/include/keyIds.lua). */
