@@ -5,19 +5,23 @@ import { type LeasedRequest, Leases } from '../../src/store/leases/leases.ts';
 
 const termMs = 100;
 let sent: number[];
+let hasLeft: boolean;
 let leases: Leases;
 let now: number;
 beforeEach(() => {
   vi.useFakeTimers();
   sent = [];
   now = 0;
+  hasLeft = false;
   leases = new Leases({
     termMs,
     after: 1,
     nowMs: () => now,
     mayAsk: () => true,
-    settle: async (_workspaceId, _settlement, tallies) =>
-      void sent.push(tallies.reduce((sum, { count }) => sum + count, 0)),
+    async settle(_workspaceId, _settlement, tallies, leaves) {
+      sent.push(tallies.reduce((sum, { count }) => sum + count, 0));
+      hasLeft ||= leaves;
+    },
   });
 });
 afterEach(() => {
@@ -81,6 +85,25 @@ test('in the next term it asks again', () => {
   leases.granted(leases.ask(request)!, 0, 0, decision);
   now = termMs;
   expect(leases.ask(request)).toBeDefined();
+});
+
+test('what a refusal took back is not asked for again in a while, other leases are', () => {
+  const [short, other] = [requestOf('short'), requestOf('other')];
+  const ask = leases.ask(short)!;
+  leases.granted(ask, 5, termMs, decision);
+  void leases.recall('ws', new Set([ask.number]));
+  expect(leases.ask(short)).toBeUndefined();
+  expect(leases.ask(other)).toBeDefined();
+});
+
+test('the end of a process leaves the registry, also after requests that were hot or paused', async () => {
+  const request = requestOf('hot');
+  const ask = leases.ask(request)!;
+  leases.granted(ask, 5, termMs, decision);
+  expect(leases.decide(request)).toBeDefined();
+  await leases.recall('ws', new Set([ask.number]));
+  await leases.close();
+  expect(hasLeft).toBe(true);
 });
 
 test('no lease is asked for with a long request', () => {

@@ -28,6 +28,8 @@ export const settleEvery = 1 / 4;
 export const tallyMin = 8;
 /** Two clocks differ by at most this factor. */
 export const drift = 1.01;
+/** A session asks for no units in this many terms after they were recalled: longer than a recall waits. */
+export const pauseTerms = 2;
 /** A session leaves the registry after this many terms without work: longer than a request can be buffered for a dead connection. */
 export const idleTerms = 8;
 
@@ -79,6 +81,8 @@ export const rules = {
   recallUnits: true,
   /** A recall of units is acknowledged when they are settled. */
   settleBeforeAck: true,
+  /** After units were recalled, a session asks for no more of them in a while. */
+  pauseAfterRecall: true,
   /** When a counter is adapted to a step back of the clock, nothing is given back to it. */
   stepClears: true,
 };

@@ -12,7 +12,8 @@
 //   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used (`settle`). Of a
 //            lease that decided little, there is one tally, at its end.
 //   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back (`recall`):
-//            they end at once, also those whose grant is on its way, and the recall is answered when they are settled.
+//            they end at once, also those whose grant is on its way, and the recall is answered when they are settled. After a
+//            refusal, this process asks for no more of them in a while, so that the refused request is decided meanwhile.
 //
 // A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended here
 // before a change, which waits for the term after it was made, is answered.
@@ -113,6 +114,8 @@ class Holder {
   settling: Promise<void> | undefined;
   /** By what was decided often by its last lease: how many units to ask for next, and until when that holds. */
   readonly hot = new Map<string, { wanted: number; until: number }>();
+  /** By what a refusal took back the leases of: until when none is asked for. */
+  readonly paused = new Map<string, number>();
   /** Of the last decision by a lease, or grant. */
   usedAt = 0;
   isRegistered = false;
@@ -122,7 +125,8 @@ class Holder {
   }
 
   get isEmpty(): boolean {
-    return this.byAbout.size + this.asks.size + this.tallies.length + this.hot.size === 0 && !this.sending;
+    const { byAbout, asks, tallies, hot, paused } = this;
+    return byAbout.size + asks.size + tallies.length + hot.size + paused.size === 0 && !this.sending;
   }
 }
 
@@ -139,6 +143,8 @@ const tallyMin = 8;
 const settlementsPerTerm = 4;
 /** A process without leases leaves the registry of a workspace after this many terms. */
 const idleTerms = 10;
+/** After a refusal took leases back, none is asked for in this many terms: the refused request is decided again until then. */
+const pauseTerms = 2;
 /** Counters of how often requests were decided in this term, by a hash of what they are about. */
 const heatSize = 65_536;
 /** The largest count. A counter above it counts down: a request that was granted no lease asks for none for a while. */
@@ -192,6 +198,7 @@ export class Leases {
     const now = this.#options.nowMs();
     if (this.#options.termMs === 0) return undefined;
     const known = this.#holders.get(request.workspaceId);
+    if (now < (known?.paused.get(request.about) ?? 0)) return undefined;
     const renewed = known && find(known, request);
     const hot = known?.hot.get(request.about);
     const decided = this.#decidedInTerm(request.about, now);
@@ -277,9 +284,13 @@ export class Leases {
 
   async #recall(holder: Holder, numbers: ReadonlySet<number> | undefined): Promise<void> {
     const asks = [...holder.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
+    const leases = [...holder.byAbout.values()].flat().filter(({ number }) => numbers?.has(number) ?? true);
     for (const ask of asks) ask.isRecalled = true;
-    for (const lease of [...holder.byAbout.values()].flat()) {
-      if (numbers?.has(lease.number) ?? true) this.#end(holder, lease);
+    for (const lease of leases) this.#end(holder, lease);
+    if (numbers) {
+      // Otherwise the next requests would have the units again before the refused one is decided again.
+      const until = this.#options.nowMs() + pauseTerms * this.#options.termMs;
+      for (const { request } of [...asks, ...leases]) holder.paused.set(request.about, until);
     }
     await Promise.all(asks.map(({ done }) => done));
     await this.#settleAll(holder);
@@ -296,6 +307,10 @@ export class Leases {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.recall().catch(() => {});
+    for (const { hot, paused } of this.#holders.values()) {
+      hot.clear();
+      paused.clear();
+    }
     await Promise.all([...this.#holders.values()].map((holder) => this.#leave(holder)));
   }
 
@@ -412,6 +427,7 @@ export class Leases {
     const now = nowMs();
     for (const lease of [...holder.byAbout.values()].flat()) if (now >= lease.endsAt) this.#end(holder, lease);
     for (const [about, { until }] of holder.hot) if (now >= until) holder.hot.delete(about);
+    for (const [about, until] of holder.paused) if (now >= until) holder.paused.delete(about);
     if (!holder.settling) {
       // Not before the last turn is settled, so that what waits is bounded by the number of leases.
       if (!holder.sending) this.#tallyAll(holder);
