@@ -97,12 +97,13 @@ function withoutChance(text: string, secrets: readonly string[]): string {
     // All placeholders have one length. The length of base58 varies.
     return prefix + `Example${index}`.repeat(8).slice(0, prefix === 'root_' ? 45 : 28);
   });
-  const starts = /"start":"(\w+)"/g;
+  // Audit events have a start as the value of the field `start`, before and after.
+  const starts = /"(start|before|after)":"(\w+)"/g;
   const withoutSecrets = secrets
     .reduce((text, secret, index) => text.replaceAll(secret, masked[index]!), text)
-    .replace(starts, (_, start: string) => {
+    .replace(starts, (whole, member: string, start: string) => {
       const index = secrets.findIndex((secret) => secret.startsWith(start));
-      return `"start":"${masked[index]!.slice(0, start.length)}"`;
+      return index < 0 ? whole : `"${member}":"${masked[index]!.slice(0, start.length)}"`;
     });
 
   // An audit event's id is Redis's real time. A cursor of the list contains such an id.
