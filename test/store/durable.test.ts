@@ -29,6 +29,8 @@ test('every writing script waits for the disk, except verification, background w
     'sweep/count',
     'sweep/purge',
     'sweep/refill',
+    'sweep/requeue',
+    'sweep/rollCounts',
     'sweep/rolled',
     'workspaces/create',
   ]);
