@@ -173,6 +173,7 @@ describe('keys.createKey: 200: the key string', () => {
         else if (type === 'zset') parts.push(await redis.callBuffer('ZRANGE', name, '0', '-1'));
         else if (type === 'stream') parts.push(await redis.callBuffer('XRANGE', name, '-', '+'));
         else if (type === 'set') parts.push(await redis.callBuffer('SMEMBERS', name));
+        else if (type === 'list') parts.push(await redis.callBuffer('LRANGE', name, '0', '-1'));
         else if (type === 'string') parts.push(await redis.callBuffer('GET', name));
         else throw new Error(`cannot read a ${type}`);
         parts.push(name);
