@@ -21,6 +21,16 @@ describe('apis.getApi: 404', () => {
     expect(error.detail).toBe('There is no API "api_1111111111111111".');
   });
 
+  test.each([undefined, 'api', 'pay'])(
+    'the error does not name a key sent as an id, with the prefix %s',
+    async (prefix) => {
+      const { apiId } = await ok('apis.createApi', { name: 'payments' });
+      const { key } = await ok('keys.createKey', { apiId, prefix });
+      const { error } = await call('apis.getApi', { apiId: key });
+      expect(error.detail).toBe('There is no such API. The id of an API is api_….');
+    },
+  );
+
   test('an id that ends like an existing API\u2019s', async () => {
     const { apiId } = await ok('apis.createApi', { name: 'payments' });
     for (const id of [`x${apiId}`, apiId.slice(4), `api_11111111${apiId.slice(-8)}`, apiId.slice(-8)]) {
