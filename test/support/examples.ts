@@ -17,7 +17,8 @@ type Call = <Name extends OperationName>(
 export type Things = Awaited<ReturnType<typeof makeThings>>;
 
 let made = 0;
-export const freshName = (): string => `things.${++made}`;
+/** All names have one length: a search for one finds no other. */
+export const freshName = (): string => `things.${`${++made}`.padStart(6, '0')}`;
 const hour = 3_600_000;
 
 export async function makeThings(call: Call, rootKey: string) {
