@@ -16,6 +16,7 @@ const passed = await Promise.all([
   passes('biome', ['ci']),
   passes('stylua', ['--check', 'lua']),
   passes('tsc', ['--noEmit']),
+  passes('tsc', ['--noEmit', '-p', 'tsconfig.console.json']),
 ]);
 process.exitCode = passed.every(Boolean) ? run(process.execPath, [`${root}/bin/test.mjs`, ...testArgs]) : 1;
 

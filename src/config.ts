@@ -120,6 +120,7 @@ const table = {
   durable: setting('TOLLGATE_DURABLE', '0', oneOrZero, '1 acknowledges a change (keys, root keys, credits set by hand, …) only after Redis has written it to disk. Verification never waits. Requires Redis 7.2 or Valkey 8 with `appendfsync always`, and no Cluster; otherwise Tollgate does not start.'),
   redisTimeoutMs: setting('REDIS_TIMEOUT_MS', '1000', wholeNumber(10, 60_000), 'Time to wait for a reply from Redis before responding with 503.'),
   inFlightMax: setting('IN_FLIGHT_MAX', '4096', wholeNumber(1, 1_000_000), 'Verifications and limit checks that may wait for Redis at once, per process. The same number applies to management requests, and again to callers whose root key was not accepted recently. Requests beyond it get a 503 at once.'),
+  console: setting('CONSOLE', '1', oneOrZero, '1 serves the console at `/console`. It is a client of `/v2` and shows nothing without a root key.'),
   leaseMs: setting('LEASE_MS', '0', wholeNumber(0, 2_000), 'How long this server may repeat a decision without asking Redis, in milliseconds; see [local decisions](limits.md#local-decisions). A change waits for at most this long. 0 asks Redis each time. Set the same value on all servers of a Redis.'),
   leaseCredits: setting('LEASE_CREDITS', '0', oneOrZero, '1 lets a server take credits in advance for local decisions. Credits that it has not given back are lost if it is killed.'),
   manageAtOnce: setting('MANAGE_AT_ONCE', '8', wholeNumber(1, 1_000_000), 'Management requests of a workspace that run at once, per process, so that one workspace cannot slow down all others. A quarter of it for requests with bodies of 32 KB or more, and for analytics; of each of these, 16 times as many may wait. Waiting ends with a 503 after `REDIS_TIMEOUT_MS`, or ten times that for analytics.'),
@@ -221,9 +222,11 @@ export function loadConfig(env: Environment = process.env): Config {
   return config as Config;
 }
 
+/** Whether only this machine can reach PORT. */
+export const isLocal = ({ host }: Config): boolean => /^(127\.[\d.]+|::1|localhost)$/.test(host);
+
 /** Whether `/metrics` is served on PORT: only if no other machine can reach it. */
-export const sharesMetrics = ({ metricsPort, host }: Config): boolean =>
-  metricsPort === '' && /^(127\.[\d.]+|::1|localhost)$/.test(host);
+export const sharesMetrics = (config: Config): boolean => config.metricsPort === '' && isLocal(config);
 
 /** Undefined for HTTP without TLS. */
 export const tlsSettings = ({ tlsCertFile, tlsKeyFile, tlsKeyPassphrase }: Config) =>

@@ -3,7 +3,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { isatty } from 'node:tty';
 import type { Logger } from 'pino';
-import { type Config, loadConfig, sharesMetrics, storeSettings, tlsSettings, withoutCredentials } from './config.ts';
+import {
+  type Config,
+  isLocal,
+  loadConfig,
+  sharesMetrics,
+  storeSettings,
+  tlsSettings,
+  withoutCredentials,
+} from './config.ts';
 import { ApiError } from './errors.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, textOf } from './metrics.ts';
@@ -90,6 +98,8 @@ function printPlaces(config: Config, port: number, metricsPort: number | undefin
   const areServed = metricsPort !== undefined || sharesMetrics(config);
   const off = `off, as other machines may reach ${host}. Set METRICS_PORT to serve them.`;
   console.log(`Tollgate listens on ${url}`);
+  if (config.console)
+    console.log(`Console: ${url}/console${isLocal(config) ? '' : ', to every machine that reaches this port'}`);
   console.log(`API reference: ${url}/docs`);
   console.log(`Metrics: ${areServed ? `${metricsUrl}/metrics` : off}`);
   console.log(`Data: ${redisUrl ? `Redis at ${withoutCredentials(redisUrl)}` : dataDir}`);

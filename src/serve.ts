@@ -44,6 +44,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     log,
     callLog,
     metaBytesMax,
+    console: config.console,
     manageAtOnce,
     inFlightMax,
     turnWaitMs,

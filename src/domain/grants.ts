@@ -82,6 +82,11 @@ export class Grants {
     this.#set = new Set(text.split('\n').filter((grant) => grant !== ''));
   }
 
+  /** All of them, in canonical form. */
+  get list(): string[] {
+    return [...this.#set];
+  }
+
   /** Whether the action is granted for this id. `*` is a resource without an id, or one to be created. */
   holds(resource: Resource, id: string, action: string): boolean {
     return (

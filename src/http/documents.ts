@@ -3,6 +3,7 @@
 import { errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
 import { version } from '../version.ts';
+import { createConsole, isOfConsole } from './console.ts';
 import { docs } from './docs.ts';
 import type { Request, Response } from './message.ts';
 import { openApi } from './openapi.ts';
@@ -19,24 +20,33 @@ const errorDocuments = errorCatalogue.map(
 );
 
 /** Temporary, as the page behind it may become another. */
-const toDocs: Response = {
-  ...ok('text/plain; charset=utf-8', 'The API reference is at /docs.\n'),
+const redirectTo = (path: string): Response => ({
+  ...ok('text/plain; charset=utf-8', `See ${path}.\n`),
   status: 302,
-  headers: [['Location', '/docs']],
-};
+  headers: [['Location', path]],
+});
 
 function ok(contentType: string, body: string): Response {
   return { status: 200, contentType, headers: [], body };
 }
 
 /** Returns a function that returns the document of a path, for any method; undefined if there is none. */
-export function createDocuments(operations: readonly AnyOperation[]): (request: Request) => Response | undefined {
-  const documents = new Map<string, Response>([['/', toDocs], ...errorDocuments, ...docs]);
-  // Made by the first request, as it would delay the start.
+export function createDocuments(
+  operations: readonly AnyOperation[],
+  hasConsole: boolean,
+): (request: Request) => Response | undefined {
+  const start = redirectTo(hasConsole ? '/console' : '/docs');
+  const documents = new Map<string, Response>([['/', start], ...errorDocuments, ...docs]);
+  // Both are made by the first request, as they would delay the start.
   let reference: Response | undefined;
+  let console: ReturnType<typeof createConsole> | undefined;
   return ({ path, requestId }) => {
     if (path === '/v2/liveness')
       return ok('application/json', `{"meta":{"requestId":"${requestId}"},"data":{"message":"Tollgate is alive."}}`);
+    if (hasConsole && isOfConsole(path)) {
+      console ??= createConsole();
+      return console(path);
+    }
     if (path !== '/openapi.json') return documents.get(path);
     reference ??= referenceOf(operations);
     return reference;

@@ -36,6 +36,8 @@ interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
   /** Shared with the gateway check, so that both together log an outage in one line a second. */
   callLog?: CallLog;
   metaBytesMax: number;
+  /** Whether the console is served. */
+  console?: boolean;
   /** Management requests of a workspace that run at once. */
   manageAtOnce?: number;
   /** Management requests of all workspaces that run or wait. Further ones are rejected. */
@@ -119,7 +121,7 @@ class Pipeline {
     this.#callLog = callLog;
     this.#metrics = metrics;
     this.#routes = createRoutes(operations, metrics);
-    this.#documents = createDocuments(operations);
+    this.#documents = createDocuments(operations, options.console ?? false);
     this.#probes = createProbes({ store, isStopping, scrape });
     this.#documentCalls = metrics.callsOf('page');
     // All unknown paths share one name, so that callers cannot create metrics.

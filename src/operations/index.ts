@@ -53,6 +53,7 @@ import { createRootKey } from './rootKeys/createRootKey.ts';
 import { deleteRootKey } from './rootKeys/deleteRootKey.ts';
 import { listRootKeys } from './rootKeys/listRootKeys.ts';
 import { updateRootKey } from './rootKeys/updateRootKey.ts';
+import { whoamiRootKey } from './rootKeys/whoami.ts';
 import { getSettings } from './workspace/getSettings.ts';
 import { updateSettings } from './workspace/updateSettings.ts';
 
@@ -107,6 +108,7 @@ export const operations = [
   tail,
   createRootKey,
   listRootKeys,
+  whoamiRootKey,
   updateRootKey,
   deleteRootKey,
   listEvents,

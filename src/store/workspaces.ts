@@ -65,6 +65,8 @@ export function openWorkspaces(
 
   return {
     create,
+    nameOf: async (workspaceId: string): Promise<string> =>
+      (await orStoreError(redis.hget(workspaceKey(workspaceId), 'name'))) ?? '',
     exists,
     ids,
     list,

@@ -32,10 +32,9 @@ describe('the pages of /docs', () => {
     expect(await response.text()).not.toMatch(/https?:/);
   });
 
-  test('/ redirects to it', async () => {
+  test('/ redirects to the console', async () => {
     const response = await fetch(url, { redirect: 'manual' });
-    expect([response.status, response.headers.get('location')]).toEqual([302, '/docs']);
-    expect((await fetch(url)).url).toBe(`${url}/docs`);
+    expect([response.status, response.headers.get('location')]).toEqual([302, '/console']);
     expect((await fetch(url, { method: 'POST' })).status).toBe(405);
   });
 

@@ -231,7 +231,8 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
     }
   });
 
-  test('grants for any id, in either spelling', async () => {
+  // Without needs there is no such root key: one has a grant.
+  testIf(needs.length > 0)('grants for any id, in either spelling', async () => {
     expectPermitted(await callAs(grantsFor(needs), await things()));
     expectPermitted(await callAs(otherSpelling(grantsFor(needs)), await things()));
   });

@@ -71,7 +71,7 @@ test.concurrent('the start prints where the documents, the metrics and the data 
   await server.stop();
   const url = `http://127.0.0.1:${port}`;
   expect(server.out).toBe(
-    `Tollgate listens on ${url}\nAPI reference: ${url}/docs\nMetrics: ${url}/metrics\nData: ${dataDir}\n`,
+    `Tollgate listens on ${url}\nConsole: ${url}/console\nAPI reference: ${url}/docs\nMetrics: ${url}/metrics\nData: ${dataDir}\n`,
   );
 });
 

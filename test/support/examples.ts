@@ -537,6 +537,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: null,
     documented: () => ({ limit: 10 }),
   },
+  'rootKeys.whoami': {
+    input: () => ({}),
+    needs: [],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({}),
+  },
   'rootKeys.deleteRootKey': {
     input: ({ rootKeyId }) => ({ rootKeyId }),
     needs: ['root_key.delete_root_key', 'api.read_api'],

@@ -7,11 +7,14 @@ import { Metrics } from '../../src/metrics.ts';
 import { serve } from '../../src/serve.ts';
 import type { Store } from '../../src/store/store.ts';
 
-/** On a free port of 127.0.0.1, with the default settings and without a log. */
-export async function serveStore(store: Store): Promise<Server & { url: string }> {
+/** On a free port of 127.0.0.1, with the default settings but for those given, and without a log. */
+export async function serveStore(
+  store: Store,
+  settings: Record<string, string> = {},
+): Promise<Server & { url: string }> {
   const log = pino({ level: 'silent' });
   const metrics = new Metrics();
   const scrape = async () => ({ text: '', ageMs: 0 });
-  const server = await serve({ store, config: loadConfig({}), log, port: 0, sharePort: false, metrics, scrape });
+  const server = await serve({ store, config: loadConfig(settings), log, port: 0, sharePort: false, metrics, scrape });
   return { ...server, url: `http://127.0.0.1:${server.port}` };
 }

@@ -1,0 +1,167 @@
+// Calls of operations, and the data that screens keep of them.
+
+import { useEffect, useReducer } from 'preact/hooks';
+import { currentSignIn, signOut } from './session.ts';
+
+/** An error of an operation, with the fields it names. */
+export class Failure extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly requestId: string;
+  readonly fields: readonly { location: string; message: string; fix?: string }[];
+
+  constructor(status: number, body: ErrorBody) {
+    super(body.error?.detail ?? `The server answered ${status}.`);
+    this.status = status;
+    this.code = body.error?.type?.split('/').at(-1) ?? '';
+    this.requestId = body.meta?.requestId ?? '';
+    this.fields = body.error?.errors ?? [];
+  }
+}
+
+interface ErrorBody {
+  meta?: { requestId?: string };
+  error?: { detail?: string; type?: string; errors?: Failure['fields'] };
+}
+
+export interface Page<T> {
+  data: T;
+  /** A search that has not seen all says how far it has looked. */
+  pagination?: { hasMore: boolean; cursor?: string; looked?: number; total?: number };
+}
+
+/** Calls an operation. Throws a Failure for its errors, and for a server that cannot be reached. */
+export async function callPage<T>(operation: string, input: object, rootKey?: string): Promise<Page<T>> {
+  const key = rootKey ?? currentSignIn()?.rootKey;
+  let response: Response;
+  try {
+    response = await fetch(`/v2/${operation}`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${key}` },
+      body: JSON.stringify(input),
+    });
+  } catch {
+    throw new Failure(0, { error: { detail: 'The server cannot be reached.' } });
+  }
+  const body = await response.json().catch(() => ({}));
+  if (response.ok) return body;
+  // The root key was disabled or deleted meanwhile.
+  const isOver = response.status === 401 && rootKey === undefined;
+  if (isOver && key === currentSignIn()?.rootKey) signOut();
+  throw new Failure(response.status, body);
+}
+
+export const call = async <T>(operation: string, input: object, rootKey?: string): Promise<T> =>
+  (await callPage<T>(operation, input, rootKey)).data;
+
+// ---- Kept data: a screen shows what is known at once, and what the server says as soon as it does.
+
+interface Entry {
+  page: Page<unknown> | undefined;
+  failure: Failure | undefined;
+  at: number;
+  loading: Promise<void> | undefined;
+  listeners: Set<() => void>;
+}
+
+interface Data<T> {
+  /** Undefined until the first answer. */
+  data: T | undefined;
+  pagination: Page<T>['pagination'];
+  failure: Failure | undefined;
+  reload: () => Promise<void>;
+}
+
+const entriesMax = 200;
+/** Data this old is asked for again when a screen opens. */
+const freshMs = 2000;
+const entries = new Map<string, Entry>();
+
+function entryOf(id: string): Entry {
+  let entry = entries.get(id);
+  if (!entry) {
+    for (const [oldest, { listeners }] of entries) {
+      if (entries.size < entriesMax) break;
+      if (listeners.size === 0) entries.delete(oldest);
+    }
+    entry = { page: undefined, failure: undefined, at: 0, loading: undefined, listeners: new Set() };
+    entries.set(id, entry);
+  }
+  return entry;
+}
+
+function load(entry: Entry, operation: string, input: object): Promise<void> {
+  entry.loading ??= callPage(operation, input)
+    .then(
+      (page) => {
+        entry.page = page;
+        entry.failure = undefined;
+      },
+      (cause: unknown) => {
+        entry.failure = cause instanceof Failure ? cause : new Failure(0, { error: { detail: String(cause) } });
+      },
+    )
+    .finally(() => {
+      entry.loading = undefined;
+      entry.at = performance.now();
+      for (const listener of entry.listeners) listener();
+    });
+  return entry.loading;
+}
+
+/**
+ * The answer of an operation, asked for again every `everyMs` while the page is visible. Without an input nothing is asked. What an
+ * earlier screen has read is there at once.
+ */
+export function useData<T>(operation: string, input: object | undefined, everyMs = 0): Data<T> {
+  const [, draw] = useReducer((count: number) => count + 1, 0);
+  const id = input && `${currentSignIn()?.workspaceId} ${operation} ${JSON.stringify(input)}`;
+  const entry = id === undefined ? undefined : entryOf(id);
+  useEffect(() => {
+    if (!entry || !input) return;
+    const listener = () => draw(undefined as never);
+    entry.listeners.add(listener);
+    if (performance.now() - entry.at > freshMs || (!entry.page && !entry.failure)) load(entry, operation, input);
+    const timer = everyMs > 0 && setInterval(() => !document.hidden && load(entry, operation, input), everyMs);
+    return () => {
+      entry.listeners.delete(listener);
+      if (timer) clearInterval(timer);
+    };
+  }, [id, everyMs]);
+  return {
+    data: entry?.page?.data as T | undefined,
+    pagination: entry?.page?.pagination,
+    failure: entry?.failure,
+    reload: () => (entry && input ? load(entry, operation, input) : Promise.resolve()),
+  };
+}
+
+/** Asks again for everything that the open screen shows, after a change. */
+export function refresh() {
+  for (const [id, entry] of entries) {
+    if (entry.listeners.size === 0) {
+      // A screen that opens asks again. It is not removed: a part that was drawn, and does not listen yet, has it.
+      entry.at = Number.NEGATIVE_INFINITY;
+      continue;
+    }
+    const [, operation = ''] = id.split(' ', 2);
+    const input = JSON.parse(id.slice(id.indexOf(operation) + operation.length + 1));
+    load(entry, operation, input);
+  }
+}
+
+/** Forgets all data, when another workspace is shown. */
+export function forgetAll() {
+  for (const [id, { listeners }] of entries) if (listeners.size === 0) entries.delete(id);
+}
+
+/** A request as a command, with the root key as a variable. */
+export function curlOf(operation: string, input: object): string {
+  const body = JSON.stringify(input).replaceAll("'", "'\\''");
+  return [
+    `curl ${location.origin}/v2/${operation} \\`,
+    `  -H "Authorization: Bearer $ROOT_KEY" \\`,
+    `  -H 'Content-Type: application/json' \\`,
+    `  -d '${body}'`,
+  ].join('\n');
+}

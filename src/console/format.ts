@@ -1,0 +1,82 @@
+// Numbers and times as text. Times are in UTC, as counts are.
+
+const whole = new Intl.NumberFormat('en');
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
+
+export const count = (value: number): string => whole.format(value);
+/** At most four digits: 12.3K. */
+export const compact = (value: number): string =>
+  Math.abs(value) < 10_000 ? whole.format(value) : short.format(value);
+export const percent = (part: number, all: number): string =>
+  all === 0 ? '–' : `${((100 * part) / all).toFixed(part === all || part === 0 ? 0 : 1)} %`;
+
+const pad = (value: number) => `${value}`.padStart(2, '0');
+/** 2026-11-22 14:03:07, in UTC. */
+export function dateTime(ms: number, { seconds = true } = {}): string {
+  const text = new Date(ms).toISOString();
+  return `${text.slice(0, 10)} ${text.slice(11, seconds ? 19 : 16)}`;
+}
+export const date = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+export const timeOfDay = (ms: number): string => new Date(ms).toISOString().slice(11, 19);
+export const hourOfDay = (ms: number): string => `${pad(new Date(ms).getUTCHours())}:00`;
+
+const units = [
+  ['year', 31_557_600_000],
+  ['month', 2_629_800_000],
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1000],
+] as const;
+
+/** "3 days ago", "in 2 hours". */
+export function ago(ms: number, nowMs = Date.now()): string {
+  const difference = ms - nowMs;
+  const [unit, length] = units.find(([, size]) => Math.abs(difference) >= size) ?? (['second', 1000] as const);
+  return Math.abs(difference) < 1000 ? 'now' : relative.format(Math.trunc(difference / length), unit);
+}
+
+/** 60000 as "1 min". */
+export function duration(ms: number): string {
+  const parts: string[] = [];
+  let rest = ms;
+  for (const [name, size] of [
+    ['d', 86_400_000],
+    ['h', 3_600_000],
+    ['min', 60_000],
+    ['s', 1000],
+    ['ms', 1],
+  ] as const) {
+    const n = Math.floor(rest / size);
+    if (n > 0) parts.push(`${n} ${name}`);
+    rest -= n * size;
+  }
+  return parts.slice(0, 2).join(' ') || '0 s';
+}
+
+/** Reads "10 s", "5min", "1h", "30d" or milliseconds; undefined for anything else. */
+export function readDuration(text: string): number | undefined {
+  const match = /^\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|m|min|h|d)?\s*$/.exec(text);
+  if (!match) return undefined;
+  const factor = { ms: 1, s: 1000, sec: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
+  return Math.round(Number(match[1]) * factor[(match[2] ?? 'ms') as keyof typeof factor]);
+}
+
+/** CSV of rows, which a spreadsheet opens. A cell that it would run as a formula begins with an apostrophe. */
+export function csvOf(names: readonly string[], rows: readonly (readonly unknown[])[]): string {
+  const cell = (value: unknown) => {
+    const text = value === undefined || value === null ? '' : String(value);
+    const safe = /^[=+\-@\t\r]/.test(text) && typeof value !== 'number' ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  return [names, ...rows].map((row) => row.map(cell).join(',')).join('\r\n');
+}
+
+export function download(name: string, text: string) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

@@ -1,0 +1,304 @@
+// Small parts that all screens share.
+
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { curlOf, type Failure } from '../api.ts';
+import { ago, count, dateTime } from '../format.ts';
+import { currentSignIn } from '../session.ts';
+
+/** Outcomes in the order of charts: what is good first. */
+export const outcomes = [
+  'VALID',
+  'RATE_LIMITED',
+  'USAGE_EXCEEDED',
+  'INSUFFICIENT_PERMISSIONS',
+  'DISABLED',
+  'EXPIRED',
+] as const;
+
+const words: Record<string, string> = {
+  VALID: 'Valid',
+  RATE_LIMITED: 'Rate limited',
+  USAGE_EXCEEDED: 'Usage exceeded',
+  INSUFFICIENT_PERMISSIONS: 'Lacks permission',
+  DISABLED: 'Disabled',
+  EXPIRED: 'Expired',
+  NOT_FOUND: 'Not found',
+};
+export const wordOf = (outcome: string): string => words[outcome] ?? outcome;
+
+export const Outcome = ({ outcome }: { outcome: string }) => (
+  <span class={`badge outcome-${outcome}`} title={outcome}>
+    {wordOf(outcome)}
+  </span>
+);
+
+export const Badge = ({ tone = '', children }: { tone?: string; children: ComponentChildren }) => (
+  <span class={`badge ${tone}`}>{children}</span>
+);
+
+export const Time = ({ ms }: { ms: number | undefined }) =>
+  ms === undefined ? (
+    <span class="quiet">never</span>
+  ) : (
+    <time dateTime={new Date(ms).toISOString()} title={`${dateTime(ms)} UTC`}>
+      {ago(ms)}
+    </time>
+  );
+
+export const Count = ({ value }: { value: number }) => <span class="number">{count(value)}</span>;
+
+type ButtonProps = Omit<JSX.ButtonHTMLAttributes, 'icon'> & { tone?: 'primary' | 'danger' | 'plain' };
+export const Button = ({ tone, class: more, ...props }: ButtonProps) => (
+  <button type="button" {...props} class={`button ${tone ?? ''} ${more ?? ''}`} />
+);
+
+/** A button that copies a text, and says so. */
+export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
+  const [isCopied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
+  };
+  return (
+    <Button class="small" onClick={copy} aria-live="polite">
+      {isCopied ? 'Copied' : label}
+    </Button>
+  );
+}
+
+/** An id that can be copied. */
+export const Id = ({ id }: { id: string }) => (
+  <span class="id">
+    <code>{id}</code>
+    <Copy text={id} />
+  </span>
+);
+
+export const Empty = ({ title, children }: { title: string; children?: ComponentChildren }) => (
+  <div class="empty">
+    <p class="empty-title">{title}</p>
+    {children}
+  </div>
+);
+
+/** An error of an operation. Its request id finds it in the log. */
+export function Problem({ failure, retry }: { failure: Failure | undefined; retry?: () => unknown }) {
+  if (!failure) return null;
+  return (
+    <div class="problem" role="alert">
+      <p>{failure.message}</p>
+      {failure.fields.length > 0 && (
+        <ul>
+          {failure.fields.map(({ location, message, fix }) => (
+            <li key={location}>
+              <code>{location}</code> {message}. {fix}
+            </li>
+          ))}
+        </ul>
+      )}
+      <p class="quiet">
+        {failure.code} {failure.requestId && <code>{failure.requestId}</code>}
+      </p>
+      {retry && <Button onClick={() => retry()}>Try again</Button>}
+    </div>
+  );
+}
+
+/** What stands in the place of data that has not arrived: as high as the data will be, so that nothing moves. */
+export const Waiting = ({ lines = 3 }: { lines?: number }) => (
+  <div class="waiting" role="status" aria-busy="true" aria-label="Loading">
+    {Array.from({ length: lines }, (_, index) => (
+      <div class="waiting-line" key={index} />
+    ))}
+  </div>
+);
+
+/** Data, or its error, or its place. */
+export function Shown<T>(props: {
+  of: { data: T | undefined; failure: Failure | undefined; reload: () => unknown };
+  lines?: number;
+  children: (data: T) => ComponentChildren;
+}) {
+  const { data, failure, reload } = props.of;
+  if (data !== undefined) return <>{props.children(data)}</>;
+  if (failure) return <Problem failure={failure} retry={reload} />;
+  return <Waiting lines={props.lines ?? 3} />;
+}
+
+interface FieldProps {
+  label: string;
+  hint?: ComponentChildren;
+  children: (id: string) => ComponentChildren;
+}
+let fieldNumber = 0;
+/** A labelled control with its hint. */
+export function Field({ label, hint, children }: FieldProps) {
+  const id = useRef(`field-${++fieldNumber}`).current;
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {children(id)}
+      {hint && <p class="hint">{hint}</p>}
+    </div>
+  );
+}
+
+interface TextFieldProps extends Omit<JSX.InputHTMLAttributes<HTMLInputElement>, 'label'> {
+  label: string;
+  hint?: ComponentChildren;
+  value: string;
+  set: (value: string) => void;
+}
+export const TextField = ({ label, hint, set, ...props }: TextFieldProps) => (
+  <Field label={label} hint={hint}>
+    {(id) => (
+      <input
+        id={id}
+        type="text"
+        autocomplete="off"
+        spellcheck={false}
+        {...props}
+        onInput={(e) => set(e.currentTarget.value)}
+      />
+    )}
+  </Field>
+);
+
+interface SelectProps {
+  label: string;
+  hint?: ComponentChildren;
+  value: string;
+  set: (value: string) => void;
+  options: readonly (readonly [value: string, text: string])[];
+}
+export const SelectField = ({ label, hint, value, set, options }: SelectProps) => (
+  <Field label={label} hint={hint}>
+    {(id) => (
+      <select id={id} value={value} onChange={(e) => set(e.currentTarget.value)}>
+        {options.map(([option, text]) => (
+          <option key={option} value={option}>
+            {text}
+          </option>
+        ))}
+      </select>
+    )}
+  </Field>
+);
+
+export const Check = ({ label, value, set }: { label: string; value: boolean; set: (value: boolean) => void }) => (
+  <label class="check">
+    <input type="checkbox" checked={value} onChange={(e) => set(e.currentTarget.checked)} />
+    {label}
+  </label>
+);
+
+/** One of a few choices, as a row of buttons. */
+export function Choice<T extends string>(props: {
+  label: string;
+  value: T;
+  set: (value: T) => void;
+  options: readonly (readonly [T, string])[];
+}) {
+  return (
+    <div class="choice" role="radiogroup" aria-label={props.label}>
+      {props.options.map(([value, text]) => (
+        <label key={value} class={value === props.value ? 'chosen' : ''}>
+          <input
+            type="radio"
+            name={props.label}
+            checked={value === props.value}
+            onChange={() => props.set(value)}
+            class="hidden"
+          />
+          {text}
+        </label>
+      ))}
+    </div>
+  );
+}
+
+/** The request of an act, as a command to copy. */
+export function AsCurl({ operation, input }: { operation: string; input: object }) {
+  const text = curlOf(operation, input);
+  return (
+    <details class="curl">
+      <summary>Request</summary>
+      <div class="snippet">
+        <pre>{text}</pre>
+        <Copy text={text} label="Copy as curl" />
+      </div>
+    </details>
+  );
+}
+
+export const Snippet = ({ text, label }: { text: string; label?: string }) => (
+  <div class="snippet">
+    <pre>{text}</pre>
+    <Copy text={text} label={label ?? 'Copy'} />
+  </div>
+);
+
+export const Card = (props: {
+  title?: ComponentChildren;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+  class?: string;
+}) => (
+  <section class={`card ${props.class ?? ''}`}>
+    {(props.title || props.actions) && (
+      <header class="card-head">
+        <h2>{props.title}</h2>
+        <div class="actions">{props.actions}</div>
+      </header>
+    )}
+    {props.children}
+  </section>
+);
+
+/** The head of a screen. It names the page, too. */
+export function Head({ title, children }: { title: string; children?: ComponentChildren }) {
+  useEffect(() => {
+    document.title = `${title} · Tollgate`;
+  }, [title]);
+  return (
+    <header class="head">
+      <h1>{title}</h1>
+      <div class="actions">{children}</div>
+    </header>
+  );
+}
+
+/** How full something is: a bar with its figures as text. */
+export function Gauge({ used, of, label }: { used: number; of: number; label: string }) {
+  const part = of === 0 ? 1 : Math.min(1, Math.max(0, used / of));
+  const tone = part >= 1 ? 'full' : part >= 0.8 ? 'high' : '';
+  return (
+    <div class="gauge">
+      <meter class={tone} min={0} max={1} value={part} aria-label={label} />
+      <span class="number">
+        {count(used)} of {count(of)}
+      </span>
+    </div>
+  );
+}
+
+/** The name of the data that the server has no grant for. */
+export const Lacks = ({ grant }: { grant: string }) => (
+  <Empty title="Your root key does not show this">
+    <p class="quiet">
+      {currentSignIn()?.name}: it lacks the grant <code>{grant}</code>.
+    </p>
+  </Empty>
+);
+
+/** Text that waits until nobody has typed for a moment, so that a search is not sent with every letter. */
+export function useSettled(text: string, ms = 200): string {
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(text), ms);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return settled;
+}

@@ -1,0 +1,172 @@
+// Charts by uPlot. Each has its figures as a table, too.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import uPlot from 'uplot';
+import { compact, count, date, dateTime, hourOfDay } from '../format.ts';
+
+export interface Series {
+  name: string;
+  /** The name of a custom property with its color. */
+  color: string;
+  values: readonly number[];
+}
+
+interface ChartProps {
+  title: string;
+  times: readonly number[];
+  series: readonly Series[];
+  /** The length of a bar. */
+  stepMs: number;
+  height?: number;
+}
+
+const colorOf = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const hourMs = 3_600_000;
+
+/** An hour, or the day that begins with it. */
+const tickOf = (ms: number, stepMs: number) =>
+  stepMs >= 24 * hourMs || new Date(ms).getUTCHours() === 0 ? date(ms).slice(5) : hourOfDay(ms);
+
+/** Sums each series with those below it, so that bars stand on each other. */
+function stacked(series: readonly Series[], length: number): number[][] {
+  const sums: number[] = Array(length).fill(0);
+  return series.map(({ values }) => values.map((value, index) => (sums[index]! += value)));
+}
+
+/** Bars of all series on each other. The last series is drawn first, so that it is behind the others. */
+export function Chart({ title, times, series, stepMs, height = 220 }: ChartProps) {
+  const host = useRef<HTMLDivElement>(null);
+  const id = JSON.stringify([times, series, stepMs]);
+  useEffect(() => {
+    const element = host.current!;
+    const sums = stacked(series, times.length).reverse();
+    const behind = [...series].reverse();
+    const stepS = stepMs / 1000;
+    const axis = {
+      stroke: colorOf('--quiet'),
+      grid: { stroke: colorOf('--line'), width: 1 },
+      ticks: { show: false },
+      font: '12px system-ui',
+    };
+    const options: uPlot.Options = {
+      width: element.clientWidth,
+      height,
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'UTC'),
+      legend: { show: false },
+      cursor: { points: { show: false }, drag: { x: false, y: false } },
+      padding: [12, 8, 0, 0],
+      scales: {
+        x: { range: [(times[0] ?? 0) / 1000 - stepS / 2, (times.at(-1) ?? 0) / 1000 + stepS / 2] },
+        y: { range: (_plot, _min, max) => [0, Math.max(4, max * 1.05)] },
+      },
+      axes: [
+        {
+          ...axis,
+          grid: { show: false },
+          size: 32,
+          values: (_plot, ticks) => ticks.map((t) => tickOf(t * 1000, stepMs)),
+        },
+        {
+          ...axis,
+          size: 56,
+          values: (_plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? compact(tick) : '')),
+        },
+      ],
+      series: [
+        {},
+        ...behind.map(({ name, color }) => ({
+          label: name,
+          fill: colorOf(color),
+          width: 0,
+          paths: uPlot.paths.bars!({ size: [0.8, 40] }),
+          points: { show: false },
+        })),
+      ],
+    };
+    const plot = new uPlot(options, [times.map((t) => t / 1000), ...sums] as uPlot.AlignedData, element);
+    const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height }));
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      plot.destroy();
+    };
+  }, [id, height]);
+  const shown = series.filter(({ values }) => values.some((value) => value > 0));
+  return (
+    <figure class="chart">
+      <div ref={host} style={{ height: `${height}px` }} role="img" aria-label={`${title}: see the table below it`} />
+      <Legend series={shown.length > 0 ? shown : series.slice(0, 1)} />
+      <Figures title={title} times={times} series={shown} stepMs={stepMs} />
+    </figure>
+  );
+}
+
+const Legend = ({ series }: { series: readonly Series[] }) => (
+  <ul class="legend">
+    {series.map(({ name, color, values }) => (
+      <li key={name}>
+        <svg width="10" height="10" aria-hidden="true">
+          <rect width="10" height="10" rx="2" style={{ fill: `var(${color})` }} />
+        </svg>
+        {name} <span class="number quiet">{count(values.reduce((sum, value) => sum + value, 0))}</span>
+      </li>
+    ))}
+  </ul>
+);
+
+const Figures = ({ title, times, series, stepMs }: ChartProps) => (
+  <details class="figures">
+    <summary>Figures</summary>
+    <div class="table">
+      <table>
+        <caption class="hidden">{title}</caption>
+        <thead>
+          <tr>
+            <th scope="col">{stepMs < 24 * hourMs ? 'Hour, UTC' : 'Day, UTC'}</th>
+            {series.map(({ name }) => (
+              <th key={name} scope="col" class="right">
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {times.map((time, index) => (
+            <tr key={time}>
+              <td class="number">{stepMs < 24 * hourMs ? dateTime(time, { seconds: false }) : date(time)}</td>
+              {series.map(({ name, values }) => (
+                <td key={name} class="right number">
+                  {count(values[index]!)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  </details>
+);
+
+/** A line without axes, for a row of a table. */
+export function Spark({ values, label }: { values: readonly number[]; label: string }) {
+  const [width, height] = [96, 22];
+  const max = Math.max(1, ...values);
+  const step = width / Math.max(1, values.length - 1);
+  const points = values.map(
+    (value, index) => `${(index * step).toFixed(1)},${(height - 1 - (value / max) * (height - 2)).toFixed(1)}`,
+  );
+  return (
+    <svg class="spark" width={width} height={height} role="img" aria-label={label}>
+      <polyline points={points.join(' ')} fill="none" />
+    </svg>
+  );
+}
+
+export const Figure = (props: { label: string; value: ComponentChildren; note?: ComponentChildren }) => (
+  <div class="figure">
+    <p class="figure-label">{props.label}</p>
+    <p class="figure-value number">{props.value}</p>
+    <p class="figure-note quiet">{props.note ?? ' '}</p>
+  </div>
+);

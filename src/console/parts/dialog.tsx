@@ -1,0 +1,103 @@
+// Dialogs, and acts that have to be confirmed.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { call, type Failure, refresh } from '../api.ts';
+import { AsCurl, Button, Problem, TextField } from './basic.tsx';
+
+interface DialogProps {
+  title: string;
+  close: () => void;
+  children: ComponentChildren;
+}
+
+/** A dialog of the browser: it keeps the focus, and Escape closes it. */
+export function Dialog({ title, close, children }: DialogProps) {
+  const ref = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const dialog = ref.current!;
+    const before = document.activeElement;
+    dialog.showModal();
+    return () => {
+      dialog.close();
+      if (before instanceof HTMLElement) before.focus();
+    };
+  }, []);
+  return (
+    // Escape does by keyboard what a click beside the dialog does.
+    // biome-ignore lint/a11y/useKeyWithClickEvents: see above.
+    <dialog ref={ref} aria-label={title} onCancel={close} onClick={(e) => e.target === ref.current && close()}>
+      <div class="dialog">
+        <header class="card-head">
+          <h2>{title}</h2>
+          <Button tone="plain" aria-label="Close" onClick={close}>
+            ✕
+          </Button>
+        </header>
+        {children}
+      </div>
+    </dialog>
+  );
+}
+
+interface ActProps<T> {
+  title: string;
+  /** What will happen, and what it cannot undo. */
+  children?: ComponentChildren;
+  operation: string;
+  input: object;
+  /** The button. */
+  act: string;
+  danger?: boolean;
+  /** This has to be typed first. */
+  confirm?: string | undefined;
+  /** Whether the form is complete. */
+  ready?: boolean;
+  /** Called when it is done. */
+  close: () => void;
+  /** In the place of `close`, when it is left without being done. */
+  cancel?: () => void;
+  done?: (result: T) => void;
+}
+
+/** Calls an operation after a confirmation, and shows the request that does it. */
+export function Act<T>(props: ActProps<T>) {
+  const [typed, setTyped] = useState('');
+  const [failure, setFailure] = useState<Failure>();
+  const [isBusy, setBusy] = useState(false);
+  const { operation, input, confirm, close, cancel = close, done, ready = true } = props;
+  const isConfirmed = confirm === undefined || typed === confirm;
+  const run = async (event: Event) => {
+    event.preventDefault();
+    if (!isConfirmed || !ready || isBusy) return;
+    setBusy(true);
+    try {
+      const result = await call<T>(operation, input);
+      close();
+      done?.(result);
+      // When the screen was drawn again: one that `done` has left asks for nothing.
+      setTimeout(refresh);
+    } catch (cause) {
+      setFailure(cause as Failure);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={props.title} close={cancel}>
+      <form onSubmit={run}>
+        {props.children}
+        {confirm !== undefined && (
+          <TextField label={`Type ${confirm} to confirm`} value={typed} set={setTyped} autofocus />
+        )}
+        <Problem failure={failure} />
+        <AsCurl operation={operation} input={input} />
+        <footer class="dialog-foot">
+          <Button onClick={cancel}>Cancel</Button>
+          <Button type="submit" tone={props.danger ? 'danger' : 'primary'} disabled={!isConfirmed || !ready || isBusy}>
+            {props.act}
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}

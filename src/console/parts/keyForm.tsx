@@ -1,0 +1,224 @@
+// The parts of a key's form: they are the same for a new key and for changes.
+
+import { useState } from 'preact/hooks';
+import { duration, readDuration } from '../format.ts';
+import type { Credits, Ratelimit } from '../records.ts';
+import { Button, Check, Field, SelectField, TextField } from './basic.tsx';
+
+export interface LimitDraft {
+  name: string;
+  limit: string;
+  duration: string;
+  autoApply: boolean;
+}
+
+export const draftOf = ({ name, limit, duration: ms, autoApply }: Ratelimit): LimitDraft => ({
+  name,
+  limit: `${limit}`,
+  duration: duration(ms),
+  autoApply,
+});
+
+const wholeOf = (text: string) =>
+  /^\d+$/.test(text.replaceAll(',', '').trim()) ? Number(text.replaceAll(',', '')) : undefined;
+/** "1 min 30 s" and the like; each part as in readDuration. */
+function durationOf(text: string): number | undefined {
+  const parts = text.match(/\d+(?:\.\d+)?\s*[a-z]*/g);
+  if (!parts || parts.join('').replaceAll(' ', '') !== text.replaceAll(' ', '')) return undefined;
+  let sum = 0;
+  for (const part of parts) {
+    const ms = readDuration(part);
+    if (ms === undefined) return undefined;
+    sum += ms;
+  }
+  return sum;
+}
+
+/** The limits of drafts; undefined while one of them is not complete. */
+export function limitsOf(drafts: readonly LimitDraft[]): Omit<Ratelimit, 'id'>[] | undefined {
+  const limits = drafts.map(({ name, limit, duration: text, autoApply }) => ({
+    name: name.trim(),
+    limit: wholeOf(limit) ?? 0,
+    duration: durationOf(text) ?? 0,
+    autoApply,
+  }));
+  return limits.every(({ name, limit, duration: ms }) => name.length >= 3 && limit > 0 && ms >= 1000)
+    ? limits
+    : undefined;
+}
+
+export function LimitFields({ drafts, set }: { drafts: readonly LimitDraft[]; set: (drafts: LimitDraft[]) => void }) {
+  const change = (index: number, changes: Partial<LimitDraft>) =>
+    set(drafts.map((draft, at) => (at === index ? { ...draft, ...changes } : draft)));
+  return (
+    <fieldset class="group">
+      <legend>Limits</legend>
+      {drafts.map((draft, index) => (
+        <div class="fields" key={index}>
+          <TextField label="Name" value={draft.name} set={(name) => change(index, { name })} placeholder="requests" />
+          <TextField label="Units" inputMode="numeric" value={draft.limit} set={(limit) => change(index, { limit })} />
+          <TextField
+            label="In any"
+            value={draft.duration}
+            set={(text) => change(index, { duration: text })}
+            placeholder="10 s, 1 min, 1 h"
+          />
+          <div class="field">
+            <Check label="In every request" value={draft.autoApply} set={(autoApply) => change(index, { autoApply })} />
+            <Button class="small" onClick={() => set(drafts.filter((_, at) => at !== index))}>
+              Remove
+            </Button>
+          </div>
+        </div>
+      ))}
+      <div>
+        <Button
+          class="small"
+          onClick={() =>
+            set([
+              ...drafts,
+              { name: drafts.length ? '' : 'requests', limit: '100', duration: '1 min', autoApply: true },
+            ])
+          }
+        >
+          Add a limit
+        </Button>
+      </div>
+    </fieldset>
+  );
+}
+
+export interface CreditsDraft {
+  remaining: string;
+  interval: '' | 'daily' | 'monthly';
+  amount: string;
+  refillDay: string;
+}
+
+export const creditsDraftOf = (credits: Credits | undefined): CreditsDraft => ({
+  remaining: credits ? `${credits.remaining}` : '',
+  interval: credits?.refill?.interval ?? '',
+  amount: `${credits?.refill?.amount ?? ''}`,
+  refillDay: `${credits?.refill?.refillDay ?? 1}`,
+});
+
+/** The credits of a draft: null without a balance, undefined while it is not complete. */
+export function creditsOf({ remaining, interval, amount, refillDay }: CreditsDraft) {
+  if (remaining.trim() === '') return null;
+  const balance = wholeOf(remaining);
+  const refilled = wholeOf(amount);
+  if (balance === undefined || (interval && !refilled)) return undefined;
+  if (!interval) return { remaining: balance };
+  const day = interval === 'monthly' ? { refillDay: wholeOf(refillDay) ?? 1 } : {};
+  return { remaining: balance, refill: { interval, amount: refilled!, ...day } };
+}
+
+export function CreditsFields({ draft, set }: { draft: CreditsDraft; set: (draft: CreditsDraft) => void }) {
+  return (
+    <fieldset class="group">
+      <legend>Credits</legend>
+      <div class="fields">
+        <TextField
+          label="Balance"
+          inputMode="numeric"
+          value={draft.remaining}
+          set={(remaining) => set({ ...draft, remaining })}
+          placeholder="unlimited"
+        />
+        <SelectField
+          label="Refill"
+          value={draft.interval}
+          set={(interval) => set({ ...draft, interval: interval as CreditsDraft['interval'] })}
+          options={[
+            ['', 'never'],
+            ['daily', 'every day, at 00:00 UTC'],
+            ['monthly', 'every month'],
+          ]}
+        />
+        {draft.interval && (
+          <TextField
+            label="To"
+            inputMode="numeric"
+            value={draft.amount}
+            set={(amount) => set({ ...draft, amount })}
+            placeholder="credits"
+          />
+        )}
+        {draft.interval === 'monthly' && (
+          <TextField
+            label="On day"
+            inputMode="numeric"
+            value={draft.refillDay}
+            set={(refillDay) => set({ ...draft, refillDay })}
+          />
+        )}
+      </div>
+    </fieldset>
+  );
+}
+
+/** A time in UTC as the field for one wants it. */
+export const inputTime = (ms: number | undefined): string =>
+  ms === undefined ? '' : new Date(ms).toISOString().slice(0, 16);
+export const timeOfInput = (text: string): number | undefined => (text === '' ? undefined : Date.parse(`${text}Z`));
+
+export function ExpiryField({ value, set }: { value: string; set: (value: string) => void }) {
+  const presets = [
+    ['30 days', 30],
+    ['90 days', 90],
+    ['1 year', 365],
+  ] as const;
+  return (
+    <Field label="Expires, UTC" hint="Empty: never.">
+      {(id) => (
+        <div class="bar">
+          <input id={id} class="grow" type="datetime-local" value={value} onInput={(e) => set(e.currentTarget.value)} />
+          {presets.map(([text, days]) => (
+            <Button key={text} class="small" onClick={() => set(inputTime(Date.now() + days * 86_400_000))}>
+              {text}
+            </Button>
+          ))}
+        </div>
+      )}
+    </Field>
+  );
+}
+
+/** Names in a list: one each line. */
+export const namesOf = (text: string): string[] => [...new Set(text.split(/[\s,]+/).filter((name) => name !== ''))];
+
+/** JSON of an object; undefined while it is not. */
+export function metaOf(text: string): Record<string, unknown> | undefined {
+  if (text.trim() === '') return {};
+  try {
+    const value = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export function MetaField({ value, set }: { value: string; set: (value: string) => void }) {
+  const [isLeft, setLeft] = useState(false);
+  return (
+    <Field
+      label="Metadata"
+      hint={
+        isLeft && metaOf(value) === undefined
+          ? 'This is no JSON object yet.'
+          : 'A JSON object. Every verification returns it.'
+      }
+    >
+      {(id) => (
+        <textarea
+          id={id}
+          spellcheck={false}
+          value={value}
+          placeholder='{"plan": "pro"}'
+          onInput={(e) => set(e.currentTarget.value)}
+          onBlur={() => setLeft(true)}
+        />
+      )}
+    </Field>
+  );
+}

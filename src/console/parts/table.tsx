@@ -1,0 +1,136 @@
+// Tables: columns with their cells, and pages by cursor.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { callPage, type Failure, type Page, useData } from '../api.ts';
+import { csvOf, download } from '../format.ts';
+import { Button, Problem, Waiting } from './basic.tsx';
+
+export interface Column<T> {
+  name: string;
+  cell: (row: T) => ComponentChildren;
+  /** Of the cell in a CSV file; without it the column is not in the file. */
+  csv?: (row: T) => string | number | undefined;
+  /** Right-aligned. */
+  isNumber?: boolean;
+  /** Left out on narrow screens. */
+  isWide?: boolean;
+  /** In the CSV file only. */
+  isCsvOnly?: boolean;
+}
+
+export function Table<T>(props: {
+  label: string;
+  columns: readonly Column<T>[];
+  rows: readonly T[];
+  idOf: (row: T) => string;
+}) {
+  const { rows, label, idOf } = props;
+  const columns = props.columns.filter(({ isCsvOnly }) => !isCsvOnly);
+  const classOf = ({ isNumber, isWide }: Column<T>) => `${isNumber ? 'right' : ''} ${isWide ? 'wide' : ''}`;
+  return (
+    // The part that scrolls sideways can be reached by keyboard.
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: see above.
+    <section class="table" tabIndex={0} aria-label={label}>
+      <table>
+        <thead>
+          <tr>
+            {columns.map((column) => (
+              <th key={column.name} scope="col" class={classOf(column)}>
+                {column.name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={idOf(row)}>
+              {columns.map((column) => (
+                <td key={column.name} class={classOf(column)}>
+                  {column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+/** The rows as a file. */
+export function CsvButton<T>(props: { name: string; columns: readonly Column<T>[]; rows: readonly T[] }) {
+  const columns = props.columns.filter(({ csv }) => csv);
+  const save = () => {
+    const names = columns.map(({ name }) => name);
+    const rows = props.rows.map((row) => columns.map(({ csv }) => csv!(row)));
+    download(`${props.name}.csv`, csvOf(names, rows));
+  };
+  return (
+    <Button onClick={save} disabled={props.rows.length === 0}>
+      CSV
+    </Button>
+  );
+}
+
+interface Paged<T> {
+  rows: readonly T[] | undefined;
+  failure: Failure | undefined;
+  hasMore: boolean;
+  more: () => Promise<void>;
+  reload: () => Promise<void>;
+  /** What the operation says in addition to its rows. */
+  page: Page<T[]> | undefined;
+}
+
+/** The rows of a list, page after page. `rowsOf` finds them in `data`. */
+export function usePages<T>(operation: string, input: object | undefined, everyMs = 0): Paged<T> {
+  const first = useData<T[]>(operation, input, everyMs);
+  const id = JSON.stringify(input);
+  const [others, setOthers] = useState<{ id: string; rows: T[]; page: Page<T[]> } | undefined>();
+  const [failure, setFailure] = useState<Failure>();
+  useEffect(() => setOthers(undefined), [id]);
+  const current = others?.id === id ? others : undefined;
+  const pagination = current ? current.page.pagination : first.pagination;
+  const more = async () => {
+    try {
+      const page = await callPage<T[]>(operation, { ...input, cursor: pagination?.cursor });
+      setFailure(undefined);
+      setOthers({ id, page, rows: [...(current?.rows ?? []), ...page.data] });
+    } catch (cause) {
+      setFailure(cause as Failure);
+    }
+  };
+  return {
+    rows: first.data && [...first.data, ...(current?.rows ?? [])],
+    failure: first.failure ?? failure,
+    hasMore: pagination?.hasMore ?? false,
+    more,
+    reload: first.reload,
+    page: current?.page ?? (first.data && { data: first.data, pagination: first.pagination }),
+  };
+}
+
+/** A table of a list, with its empty state, its errors and further pages. */
+export function List<T>(props: {
+  label: string;
+  columns: readonly Column<T>[];
+  of: Paged<T>;
+  idOf: (row: T) => string;
+  empty: ComponentChildren;
+  lines?: number;
+}) {
+  const { rows, failure, hasMore, more, reload } = props.of;
+  if (!rows) return failure ? <Problem failure={failure} retry={reload} /> : <Waiting lines={props.lines ?? 8} />;
+  return (
+    <>
+      {rows.length === 0 ? props.empty : <Table {...props} rows={rows} />}
+      <Problem failure={failure} />
+      {hasMore && (
+        <div class="more">
+          <Button onClick={more}>Show more</Button>
+        </div>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,78 @@
+// The largest of a kind in a period: keys, customers, tags, identifiers.
+
+import { Link } from 'wouter-preact';
+import { useData } from '../api.ts';
+import type { Period } from '../period.ts';
+import { Card, Count, Empty, Shown } from './basic.tsx';
+import { type Column, CsvButton, Table } from './table.tsx';
+
+type Of = 'keys' | 'identities' | 'apis' | 'tags' | 'namespaces' | 'identifiers';
+
+interface TopRow {
+  apiId?: string;
+  keyId?: string;
+  externalId?: string;
+  tag?: string;
+  namespace?: string;
+  identifier?: string;
+  count: number;
+  refused: number;
+  spentCredits?: number;
+}
+
+const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): string | undefined => {
+  if (keyId) return `/keys/${keyId}`;
+  if (externalId) return `/customers/${encodeURIComponent(externalId)}`;
+  if (apiId) return `/keys?api=${apiId}`;
+  return namespace && !identifier ? `/rate-limits/${encodeURIComponent(namespace)}` : undefined;
+};
+
+const nameOf = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow): string =>
+  keyId ?? externalId ?? (identifier && `${namespace}: ${identifier}`) ?? namespace ?? tag ?? apiId ?? '';
+
+export function Top(props: {
+  title: string;
+  of: Of;
+  period: Period;
+  within?: object;
+  by?: 'count' | 'refused' | 'spentCredits';
+}) {
+  const { title, of, period, within, by = 'count' } = props;
+  const input = { of, by, start: period.start, end: period.end, limit: 10, ...within };
+  const { data, ...rest } = useData<{ top: TopRow[] }>('analytics.getTop', input, 30_000);
+  const isChecks = of === 'namespaces' || of === 'identifiers';
+  const number = (name: string, amount: (row: TopRow) => number, isWide = false): Column<TopRow> => ({
+    name,
+    cell: (row) => <Count value={amount(row)} />,
+    csv: amount,
+    isNumber: true,
+    isWide,
+  });
+  const columns: Column<TopRow>[] = [
+    {
+      name: 'Name',
+      cell: (row) => {
+        const path = pathOf(row);
+        return path ? <Link href={path}>{nameOf(row)}</Link> : nameOf(row);
+      },
+      csv: nameOf,
+    },
+    number(isChecks ? 'Checks' : 'Verifications', (row) => row.count),
+    number(isChecks ? 'Blocked' : 'Refused', (row) => row.refused),
+    ...(isChecks ? [] : [number('Credits', (row) => row.spentCredits ?? 0, true)]),
+  ];
+  const rows = data?.top;
+  return (
+    <Card title={title} actions={<CsvButton name={`top-${of}`} columns={columns} rows={rows ?? []} />}>
+      <Shown of={{ ...rest, data: rows }} lines={5}>
+        {(top) =>
+          top.length === 0 ? (
+            <Empty title="Nothing was used in this period" />
+          ) : (
+            <Table label={title} rows={top} idOf={nameOf} columns={columns} />
+          )
+        }
+      </Shown>
+    </Card>
+  );
+}

@@ -1,0 +1,73 @@
+// Verifications over a period, as figures and as a chart: of a workspace, an API, a key or a customer.
+
+import { useData } from '../api.ts';
+import { compact, count, percent } from '../format.ts';
+import { byTime, countOf, type Period, sumOf } from '../period.ts';
+import type { UsageRow } from '../records.ts';
+import { outcomes, Shown, wordOf } from './basic.tsx';
+import { Chart, Figure } from './chart.tsx';
+
+export interface UsageOf {
+  apiId?: string;
+  keyId?: string;
+  externalId?: string;
+}
+
+export const useUsage = (of: UsageOf, { start, end, granularity }: Period, everyMs = 5000) =>
+  useData<UsageRow[]>('analytics.getVerifications', { ...of, start, end, granularity, groupBy: ['outcome'] }, everyMs);
+
+/** The period of the same length before this one. */
+export const before = (period: Period): Period => ({
+  ...period,
+  start: 2 * period.start - period.end,
+  end: period.start,
+  times: [],
+});
+
+const change = (now: number, then: number): string => {
+  if (then === 0) return now === 0 ? 'as in the period before' : 'none in the period before';
+  const part = (100 * (now - then)) / then;
+  return `${part >= 0 ? '+' : '−'}${Math.abs(part).toFixed(Math.abs(part) < 10 ? 1 : 0)} % against the period before`;
+};
+
+export function UsageFigures({ of, period }: { of: UsageOf; period: Period }) {
+  const now = useUsage(of, period).data ?? [];
+  const then = useUsage(of, before(period), 0).data ?? [];
+  const all = countOf(now);
+  const valid = countOf(now, 'VALID');
+  const limited = countOf(now, 'RATE_LIMITED') + countOf(now, 'USAGE_EXCEEDED');
+  const limitedThen = countOf(then, 'RATE_LIMITED') + countOf(then, 'USAGE_EXCEEDED');
+  const spent = (rows: readonly UsageRow[]) => sumOf(rows, ({ spentCredits }) => spentCredits);
+  return (
+    <div class="figures-row">
+      <Figure label="Verifications" value={compact(all)} note={change(all, countOf(then))} />
+      <Figure label="Valid" value={percent(valid, all)} note={`${count(valid)} of ${count(all)}`} />
+      <Figure label="Limited or used up" value={compact(limited)} note={change(limited, limitedThen)} />
+      <Figure label="Credits spent" value={compact(spent(now))} note={change(spent(now), spent(then))} />
+    </div>
+  );
+}
+
+export function UsageChart({ of, period, title }: { of: UsageOf; period: Period; title: string }) {
+  const data = useUsage(of, period);
+  return (
+    <Shown of={data} lines={7}>
+      {(rows) => (
+        <Chart
+          title={title}
+          times={period.times}
+          stepMs={period.stepMs}
+          series={outcomes.map((outcome) => ({
+            name: wordOf(outcome),
+            color: `--${outcome}`,
+            values: byTime(
+              period,
+              rows.filter((row) => row.outcome === outcome),
+              ({ count }) => count,
+            ),
+          }))}
+        />
+      )}
+    </Shown>
+  );
+}

@@ -1,0 +1,162 @@
+// What the operations return, as far as screens show it (docs/contract.md).
+
+export interface Ratelimit {
+  id: string;
+  name: string;
+  limit: number;
+  duration: number;
+  autoApply: boolean;
+}
+
+interface Refill {
+  interval: 'daily' | 'monthly';
+  amount: number;
+  refillDay?: number;
+}
+
+export interface Credits {
+  remaining: number;
+  refill?: Refill;
+}
+
+export interface Identity {
+  id: string;
+  externalId: string;
+  meta?: Record<string, unknown>;
+  ratelimits?: Ratelimit[];
+}
+
+export interface Key {
+  keyId: string;
+  apiId: string;
+  start: string;
+  enabled: boolean;
+  createdAt: number;
+  prefix?: string;
+  name?: string;
+  externalId?: string;
+  meta?: Record<string, unknown>;
+  expires?: number;
+  updatedAt?: number;
+  lastUsedAt?: number;
+  permissions?: string[];
+  roles?: string[];
+  credits?: Credits;
+  identity?: Identity;
+  ratelimits?: Ratelimit[];
+  /** Of a deleted key. */
+  restorableUntil?: number;
+}
+
+export interface UsageRow {
+  time: number;
+  apiId?: string;
+  keyId?: string;
+  externalId?: string;
+  outcome?: string;
+  tag?: string;
+  count: number;
+  spentCredits: number;
+}
+
+export interface LimitRow {
+  time: number;
+  namespace: string;
+  identifier?: string;
+  passed: number;
+  blocked: number;
+}
+
+export interface Override {
+  overrideId: string;
+  namespace: string;
+  namespaceId: string;
+  identifier: string;
+  limit: number;
+  duration: number;
+  createdAt: number;
+}
+
+export interface RootKey {
+  rootKeyId: string;
+  name?: string;
+  start: string;
+  permissions: string[];
+  enabled: boolean;
+  expires?: number;
+  createdAt: number;
+  lastUsedAt?: number;
+}
+
+export interface Permission {
+  id: string;
+  name: string;
+  slug: string;
+  description?: string;
+}
+
+export interface Role {
+  id: string;
+  name: string;
+  description?: string;
+  permissions: Permission[];
+}
+
+export interface AuditEvent {
+  id: string;
+  time: number;
+  rootKeyId: string;
+  operation: string;
+  resource: { type: string; id: string };
+  requestId: string;
+  address?: string;
+  changes?: { field: string; before?: string; after?: string }[];
+}
+
+export interface Api {
+  id: string;
+  name: string;
+  createdAt: number;
+  keyCount: number;
+}
+
+export interface NamespaceRow {
+  id: string;
+  name: string;
+  createdAt: number;
+  overrideCount: number;
+}
+
+interface ExplainedLimit extends Ratelimit {
+  of: 'key' | 'identity' | 'request';
+  cost: number;
+  used: number;
+  exceeded: boolean;
+  remaining: number;
+  reset: number;
+}
+
+/** A rule of a verification, with its figures. */
+export interface ExplainedRule {
+  rule: 'key' | 'enabled' | 'expires' | 'permissions' | 'ratelimit_names' | 'ratelimits' | 'credits';
+  result: 'passed' | 'failed' | 'not_reached';
+  reason?: string;
+  expires?: number;
+  slugs?: { slug: string; held: boolean }[];
+  missing?: string[];
+  ratelimits?: ExplainedLimit[];
+  balance?: number;
+  cost?: number;
+  remaining?: number;
+  refill?: Refill & { next: number };
+}
+
+export interface Explained {
+  valid: boolean;
+  code: string;
+  time: number;
+  keyId?: string;
+  rules: ExplainedRule[];
+  charge: { credits: number; ratelimits: { id: string; name: string; cost: number }[] };
+  leased?: { key: number; identity: number };
+}

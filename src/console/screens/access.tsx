@@ -1,0 +1,311 @@
+import { useState } from 'preact/hooks';
+import { duration } from '../format.ts';
+import { AuditTable } from '../parts/audit.tsx';
+import {
+  Badge,
+  Button,
+  Card,
+  Empty,
+  Field,
+  Head,
+  Lacks,
+  SelectField,
+  Snippet,
+  TextField,
+  Time,
+} from '../parts/basic.tsx';
+import { Act, Dialog } from '../parts/dialog.tsx';
+import { ExpiryField, namesOf, timeOfInput } from '../parts/keyForm.tsx';
+import { type Column, CsvButton, List, Table, usePages } from '../parts/table.tsx';
+import { dayMs } from '../period.ts';
+import type { Permission, Role, RootKey } from '../records.ts';
+import { may } from '../session.ts';
+
+export function Access() {
+  return (
+    <>
+      <Head title="Access" />
+      <RootKeys />
+      <RolesTable />
+      <Audit />
+    </>
+  );
+}
+
+type Acting = { kind: 'new' } | { kind: 'switch' | 'delete'; rootKey: RootKey } | undefined;
+
+const rootKeyColumns: Column<RootKey>[] = [
+  {
+    name: 'Root key',
+    cell: ({ start, name }) => (
+      <>
+        <code>{start}…</code> {name}
+      </>
+    ),
+    csv: ({ start }) => start,
+  },
+  { name: 'Id', cell: ({ rootKeyId }) => <code>{rootKeyId}</code>, csv: ({ rootKeyId }) => rootKeyId, isWide: true },
+  {
+    name: 'Grants',
+    cell: ({ permissions }) => (
+      <span title={permissions.join('\n')}>
+        {permissions.slice(0, 3).map((grant) => (
+          <Badge key={grant}>{grant}</Badge>
+        ))}
+        {permissions.length > 3 && <span class="quiet"> and {permissions.length - 3} more</span>}
+      </span>
+    ),
+    csv: ({ permissions }) => permissions.join(' '),
+  },
+  {
+    name: 'State',
+    cell: ({ enabled, expires }) =>
+      !enabled ? (
+        <Badge>Disabled</Badge>
+      ) : expires !== undefined && expires <= Date.now() ? (
+        <Badge tone="warn">Expired</Badge>
+      ) : (
+        <Badge tone="good">Enabled</Badge>
+      ),
+    csv: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
+  },
+  { name: 'Last used', cell: ({ lastUsedAt }) => <Time ms={lastUsedAt} />, csv: ({ lastUsedAt }) => lastUsedAt },
+  { name: 'Expires', cell: ({ expires }) => (expires ? <Time ms={expires} /> : 'never'), isWide: true },
+];
+
+function RootKeys() {
+  const [acting, setActing] = useState<Acting>();
+  const isShown = may('root_key', 'read_root_key');
+  const pages = usePages<RootKey>('rootKeys.listRootKeys', isShown ? { limit: 50 } : undefined, 10_000);
+  if (!isShown) return <Lacks grant="root_key.*.read_root_key" />;
+  const close = () => setActing(undefined);
+  const columns: Column<RootKey>[] = [
+    ...rootKeyColumns,
+    {
+      name: 'Change',
+      cell: (rootKey) => (
+        <span class="actions">
+          {may('root_key', 'update_root_key') && (
+            <Button class="small" onClick={() => setActing({ kind: 'switch', rootKey })}>
+              {rootKey.enabled ? 'Disable' : 'Enable'}
+            </Button>
+          )}
+          {may('root_key', 'delete_root_key') && (
+            <Button class="small" tone="danger" onClick={() => setActing({ kind: 'delete', rootKey })}>
+              Delete
+            </Button>
+          )}
+        </span>
+      ),
+    },
+  ];
+  return (
+    <Card
+      title="Root keys"
+      actions={
+        <>
+          <CsvButton name="root-keys" columns={rootKeyColumns} rows={pages.rows ?? []} />
+          {may('root_key', 'create_root_key') && (
+            <Button onClick={() => setActing({ kind: 'new' })}>New root key</Button>
+          )}
+        </>
+      }
+    >
+      <List
+        label="Root keys"
+        columns={columns}
+        of={pages}
+        idOf={({ rootKeyId }) => rootKeyId}
+        empty={<Empty title="None" />}
+      />
+      {acting?.kind === 'new' && <NewRootKey close={close} />}
+      {acting?.kind === 'switch' && (
+        <Act
+          title={`${acting.rootKey.enabled ? 'Disable' : 'Enable'} ${acting.rootKey.start}`}
+          operation="rootKeys.updateRootKey"
+          input={{ rootKeyId: acting.rootKey.rootKeyId, enabled: !acting.rootKey.enabled }}
+          act={acting.rootKey.enabled ? 'Disable' : 'Enable'}
+          danger={acting.rootKey.enabled}
+          close={close}
+        >
+          <p>It takes effect with the next request. A gateway that uses it stops at once.</p>
+        </Act>
+      )}
+      {acting?.kind === 'delete' && (
+        <Act
+          title={`Delete ${acting.rootKey.start}`}
+          operation="rootKeys.deleteRootKey"
+          input={{ rootKeyId: acting.rootKey.rootKeyId }}
+          act="Delete"
+          danger
+          confirm={acting.rootKey.start}
+          close={close}
+        >
+          <p>It cannot be restored. A gateway that uses it stops at once.</p>
+        </Act>
+      )}
+    </Card>
+  );
+}
+
+const templates = {
+  gateway: ['api.*.verify_key', 'ratelimit.*.limit', 'ratelimit.*.create_namespace'],
+  reader: [
+    'api.*.read_api',
+    'api.*.read_key',
+    'api.*.read_analytics',
+    'identity.*.read_identity',
+    'ratelimit.*.read_namespace',
+    'ratelimit.*.read_override',
+    'ratelimit.*.read_analytics',
+    'audit.*.read_audit',
+  ],
+  all: ['*'],
+} as const;
+
+function NewRootKey({ close }: { close: () => void }) {
+  const [name, setName] = useState('');
+  const [template, setTemplate] = useState<keyof typeof templates>('gateway');
+  const [grants, setGrants] = useState(templates.gateway.join('\n'));
+  const [expires, setExpires] = useState('');
+  const [made, setMade] = useState<{ key: string }>();
+  if (made) {
+    return (
+      <Dialog title="The new root key" close={close}>
+        <p class="notice">This is the only time that you see it. Copy it now.</p>
+        <Snippet text={made.key} label="Copy root key" />
+      </Dialog>
+    );
+  }
+  const choose = (value: string) => {
+    setTemplate(value as keyof typeof templates);
+    setGrants(templates[value as keyof typeof templates].join('\n'));
+  };
+  const permissions = namesOf(grants);
+  return (
+    <Act<{ key: string }>
+      title="New root key"
+      operation="rootKeys.createRootKey"
+      input={{ ...(name && { name }), permissions, ...(expires && { expires: timeOfInput(expires) }) }}
+      act="Create"
+      ready={permissions.length > 0}
+      close={() => {}}
+      cancel={close}
+      done={setMade}
+    >
+      <TextField label="Name" value={name} set={setName} maxLength={255} placeholder="gateway" />
+      <SelectField
+        label="For"
+        value={template}
+        set={choose}
+        options={[
+          ['gateway', 'a gateway: verifies keys and checks limits'],
+          ['reader', 'somebody who looks: reads everything, changes nothing'],
+          ['all', 'an administrator: everything'],
+        ]}
+      />
+      <Field label="Grants" hint="One each line: resource, id or *, action.">
+        {(id) => (
+          <textarea id={id} value={grants} spellcheck={false} onInput={(e) => setGrants(e.currentTarget.value)} />
+        )}
+      </Field>
+      <ExpiryField value={expires} set={setExpires} />
+    </Act>
+  );
+}
+
+/** Which role has which permission. */
+function RolesTable() {
+  const isShown = may('rbac', 'read_role') && may('rbac', 'read_permission');
+  const roles = usePages<Role>('permissions.listRoles', isShown ? { limit: 20 } : undefined, 30_000);
+  const permissions = usePages<Permission>('permissions.listPermissions', isShown ? { limit: 50 } : undefined, 30_000);
+  const [isNew, setNew] = useState(false);
+  if (!isShown) return <Lacks grant="rbac.*.read_role and rbac.*.read_permission" />;
+  const columns: Column<Permission>[] = [
+    { name: 'Permission', cell: ({ slug }) => <code>{slug}</code>, csv: ({ slug }) => slug },
+    ...(roles.rows ?? []).map(
+      ({ id, name, permissions: granted }): Column<Permission> => ({
+        name,
+        cell: (permission) => (granted.some((one) => one.id === permission.id) ? <span title={id}>✓</span> : null),
+        csv: (permission) => (granted.some((one) => one.id === permission.id) ? 'yes' : ''),
+      }),
+    ),
+  ];
+  return (
+    <Card
+      title="Roles and their permissions"
+      actions={
+        <>
+          <CsvButton name="roles" columns={columns} rows={permissions.rows ?? []} />
+          {may('rbac', 'create_role') && <Button onClick={() => setNew(true)}>New role</Button>}
+        </>
+      }
+    >
+      {roles.rows?.length && permissions.rows?.length ? (
+        <Table label="Roles and permissions" rows={permissions.rows} idOf={({ id }) => id} columns={columns} />
+      ) : (
+        <List
+          label="Permissions"
+          columns={columns}
+          of={permissions}
+          idOf={({ id }) => id}
+          empty={
+            <Empty title="There is no permission yet">
+              <p class="quiet">A key that names one makes it.</p>
+            </Empty>
+          }
+          lines={3}
+        />
+      )}
+      {isNew && <NewRole close={() => setNew(false)} />}
+    </Card>
+  );
+}
+
+function NewRole({ close }: { close: () => void }) {
+  const [name, setName] = useState('');
+  const [slugs, setSlugs] = useState('');
+  return (
+    <Act
+      title="New role"
+      operation="permissions.createRole"
+      input={{ name, permissions: namesOf(slugs) }}
+      act="Create"
+      ready={name !== ''}
+      close={close}
+    >
+      <TextField label="Name" value={name} set={setName} maxLength={100} />
+      <TextField label="Permissions" value={slugs} set={setSlugs} placeholder="documents.read documents.write" />
+    </Act>
+  );
+}
+
+function Audit() {
+  const [operation, setOperation] = useState('');
+  const [resourceId, setResourceId] = useState('');
+  const [rootKeyId, setRootKeyId] = useState('');
+  const [days, setDays] = useState('7');
+  if (!may('audit', 'read_audit')) return <Lacks grant="audit.*.read_audit" />;
+  const filter = {
+    ...(operation && { operation }),
+    ...(resourceId && { resource: { id: resourceId } }),
+    ...(rootKeyId && { rootKeyId }),
+    start: Math.floor(Date.now() / dayMs - Number(days)) * dayMs,
+  };
+  return (
+    <Card title="Changes">
+      <div class="bar">
+        <TextField label="Operation" value={operation} set={setOperation} placeholder="keys.updateKey" />
+        <TextField label="Resource" value={resourceId} set={setResourceId} placeholder="key_…" />
+        <TextField label="Root key" value={rootKeyId} set={setRootKeyId} placeholder="root_…" />
+        <SelectField
+          label="Since"
+          value={days}
+          set={setDays}
+          options={['1', '7', '30', '365'].map((text) => [text, duration(Number(text) * dayMs)] as const)}
+        />
+      </div>
+      <AuditTable filter={filter} withCsv />
+    </Card>
+  );
+}

@@ -1,0 +1,106 @@
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { count, duration } from '../format.ts';
+import { Button, Card, Empty, Head, Lacks, TextField, useSettled } from '../parts/basic.tsx';
+import { Act } from '../parts/dialog.tsx';
+import { type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
+import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
+import { Top } from '../parts/top.tsx';
+import { usePeriod } from '../period.ts';
+import type { Identity } from '../records.ts';
+import { may } from '../session.ts';
+
+const columns: Column<Identity>[] = [
+  {
+    name: 'Customer (externalId)',
+    cell: ({ externalId }) => <Link href={`/customers/${encodeURIComponent(externalId)}`}>{externalId}</Link>,
+    csv: ({ externalId }) => externalId,
+  },
+  { name: 'Id', cell: ({ id }) => <code>{id}</code>, csv: ({ id }) => id, isWide: true },
+  {
+    name: 'Shared limits',
+    cell: ({ ratelimits = [] }) => (
+      <>{ratelimits.map(({ name, limit, duration: ms }) => `${name}: ${count(limit)} in ${duration(ms)}`).join('; ')}</>
+    ),
+    csv: ({ ratelimits = [] }) => ratelimits.map(({ name, limit, duration: ms }) => `${name} ${limit}/${ms}`).join(' '),
+  },
+  {
+    name: 'Metadata',
+    cell: ({ meta }) => <code>{meta && JSON.stringify(meta)}</code>,
+    csv: ({ meta }) => meta && JSON.stringify(meta),
+    isWide: true,
+  },
+];
+
+export function Customers() {
+  const [search, setSearch] = useState('');
+  const [isNew, setNew] = useState(false);
+  const settled = useSettled(search.trim());
+  const period = usePeriod('30d');
+  const pages = usePages<Identity>(
+    'identities.listIdentities',
+    { limit: 50, ...(settled && { search: settled }) },
+    10_000,
+  );
+  if (!may('identity', 'read_identity')) return <Lacks grant="identity.*.read_identity" />;
+  return (
+    <>
+      <Head title="Customers">
+        <CsvButton name="customers" columns={columns} rows={pages.rows ?? []} />
+        {may('identity', 'create_identity') && (
+          <Button tone="primary" onClick={() => setNew(true)}>
+            New customer
+          </Button>
+        )}
+      </Head>
+      {may('api', 'read_analytics') && <Top title="Largest customers of 30 days" of="identities" period={period} />}
+      <Card>
+        <div class="bar">
+          <div class="field grow">
+            <label for="customer-search">Search</label>
+            <input
+              id="customer-search"
+              type="search"
+              placeholder="externalId or id"
+              value={search}
+              onInput={(e) => setSearch(e.currentTarget.value)}
+            />
+          </div>
+        </div>
+        <List
+          label="Customers"
+          columns={columns}
+          of={pages}
+          idOf={({ id }) => id}
+          empty={
+            <Empty title={settled ? 'No customer matches' : 'There is no customer yet'}>
+              <p class="quiet">A key with an externalId belongs to a customer, who is made with it.</p>
+            </Empty>
+          }
+        />
+      </Card>
+      {isNew && <NewCustomer close={() => setNew(false)} />}
+    </>
+  );
+}
+
+function NewCustomer({ close }: { close: () => void }) {
+  const [externalId, setExternalId] = useState('');
+  const [meta, setMeta] = useState('');
+  const [drafts, setDrafts] = useState<LimitDraft[]>([]);
+  const [ratelimits, metadata] = [limitsOf(drafts), metaOf(meta)];
+  return (
+    <Act
+      title="New customer"
+      operation="identities.createIdentity"
+      input={{ externalId, ratelimits, ...(meta.trim() && { meta: metadata }) }}
+      act="Create"
+      ready={externalId !== '' && ratelimits !== undefined && metadata !== undefined}
+      close={close}
+    >
+      <TextField label="externalId" value={externalId} set={setExternalId} hint="Your id of the customer." />
+      <LimitFields drafts={drafts} set={setDrafts} />
+      <MetaField value={meta} set={setMeta} />
+    </Act>
+  );
+}

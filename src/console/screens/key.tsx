@@ -1,0 +1,242 @@
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import { Link, useLocation } from 'wouter-preact';
+import { useData } from '../api.ts';
+import { count, dateTime, duration } from '../format.ts';
+import { AuditTable } from '../parts/audit.tsx';
+import { Badge, Button, Card, Choice, Empty, Gauge, Head, Id, Lacks, Shown, Time } from '../parts/basic.tsx';
+import { Table } from '../parts/table.tsx';
+import { UsageChart, UsageFigures } from '../parts/usage.tsx';
+import { periods, usePeriod } from '../period.ts';
+import type { Explained, Key, Ratelimit } from '../records.ts';
+import { may } from '../session.ts';
+import { DeleteKey, EditAccess, EditCredits, EditDetails, EditLimits, Rotate, SwitchKey } from './keyActs.tsx';
+import { stateOf } from './keys.tsx';
+
+type Acting = 'details' | 'credits' | 'limits' | 'access' | 'switch' | 'rotate' | 'delete' | undefined;
+
+export function KeyScreen({ keyId }: { keyId: string }) {
+  const key = useData<Key>('keys.getKey', { keyId }, 5000);
+  if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
+  return (
+    <Shown of={key} lines={10}>
+      {(data) => <Screen data={data} />}
+    </Shown>
+  );
+}
+
+function Screen({ data }: { data: Key }) {
+  const [acting, setActing] = useState<Acting>();
+  const [, go] = useLocation();
+  const period = usePeriod('7d');
+  const { keyId } = data;
+  const close = () => setActing(undefined);
+  const mayChange = may('api', 'update_key', data.apiId);
+  const edit = (what: Acting) =>
+    mayChange && (
+      <Button class="small" onClick={() => setActing(what)}>
+        Edit
+      </Button>
+    );
+  return (
+    <>
+      <Head title={data.name ?? `${data.start}…`}>
+        {stateOf(data)}
+        <Link href={`/why/${keyId}`} class="button">
+          Why?
+        </Link>
+        <Acts data={data} mayChange={mayChange} set={setActing} />
+      </Head>
+      <UsageFigures of={{ keyId }} period={period} />
+      <Card
+        title={`Verifications by ${period.granularity}, UTC`}
+        actions={<Choice label="Period" value={period.name} set={period.setName} options={periods} />}
+      >
+        <UsageChart of={{ keyId }} period={period} title="Verifications by outcome" />
+      </Card>
+      <div class="columns">
+        <Card title="Key" actions={edit('details')}>
+          <Details data={data} />
+        </Card>
+        <CreditsCard data={data} edit={edit('credits')} />
+        <LimitsCard data={data} edit={edit('limits')} />
+        <Card title="Permissions and roles" actions={edit('access')}>
+          <Names title="Permissions, with those of roles" names={data.permissions} none="It has no permission." />
+          <Names title="Roles" names={data.roles} none="It has no role." />
+        </Card>
+      </div>
+      {may('audit', 'read_audit') && (
+        <Card title="Changes">
+          <AuditTable filter={{ resource: { type: 'key', id: keyId } }} />
+        </Card>
+      )}
+      {acting === 'details' && <EditDetails data={data} close={close} />}
+      {acting === 'credits' && <EditCredits data={data} close={close} />}
+      {acting === 'limits' && <EditLimits data={data} close={close} />}
+      {acting === 'access' && <EditAccess data={data} close={close} />}
+      {acting === 'switch' && <SwitchKey data={data} close={close} />}
+      {acting === 'rotate' && <Rotate data={data} close={close} />}
+      {acting === 'delete' && <DeleteKey data={data} close={close} done={() => go('/keys')} />}
+    </>
+  );
+}
+
+function Acts({ data, mayChange, set }: { data: Key; mayChange: boolean; set: (what: Acting) => void }) {
+  const { apiId, enabled } = data;
+  return (
+    <>
+      {may('api', 'create_key', apiId) && <Button onClick={() => set('rotate')}>Rotate …</Button>}
+      {mayChange && <Button onClick={() => set('switch')}>{enabled ? 'Disable …' : 'Enable …'}</Button>}
+      {may('api', 'delete_key', apiId) && (
+        <Button tone="danger" onClick={() => set('delete')}>
+          Delete …
+        </Button>
+      )}
+    </>
+  );
+}
+
+const Details = ({ data }: { data: Key }) => (
+  <dl>
+    <dt>Id</dt>
+    <dd>
+      <Id id={data.keyId} />
+    </dd>
+    <dt>Starts with</dt>
+    <dd>
+      <code>{data.start}</code>
+    </dd>
+    <dt>API</dt>
+    <dd>
+      <Id id={data.apiId} />
+    </dd>
+    <dt>Owner</dt>
+    <dd>
+      {data.externalId ? (
+        <Link href={`/customers/${encodeURIComponent(data.externalId)}`}>{data.externalId}</Link>
+      ) : (
+        <span class="quiet">none</span>
+      )}
+    </dd>
+    <dt>Created</dt>
+    <dd>
+      <Time ms={data.createdAt} /> <span class="quiet">{dateTime(data.createdAt)} UTC</span>
+    </dd>
+    <dt>Last used</dt>
+    <dd>
+      <Time ms={data.lastUsedAt} />
+    </dd>
+    <dt>Expires</dt>
+    <dd>
+      {data.expires === undefined ? (
+        'never'
+      ) : (
+        <>
+          <Time ms={data.expires} /> <span class="quiet">{dateTime(data.expires)} UTC</span>
+        </>
+      )}
+    </dd>
+    <dt>Metadata</dt>
+    <dd>{data.meta ? <code>{JSON.stringify(data.meta)}</code> : <span class="quiet">none</span>}</dd>
+  </dl>
+);
+
+/** The start of the next day, or of the day of the month, in UTC. */
+function nextRefill(refill: NonNullable<Key['credits']>['refill'] & object, nowMs = Date.now()): number {
+  const now = new Date(nowMs);
+  const [year, month, day] = [now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()];
+  if (refill.interval === 'daily') return Date.UTC(year, month, day + 1);
+  const dayIn = (ofMonth: number) =>
+    Date.UTC(year, ofMonth, Math.min(refill.refillDay ?? 1, new Date(Date.UTC(year, ofMonth + 1, 0)).getUTCDate()));
+  return dayIn(month) > nowMs ? dayIn(month) : dayIn(month + 1);
+}
+
+function CreditsCard({ data: { credits }, edit }: { data: Key; edit: ComponentChildren }) {
+  return (
+    <Card title="Credits" actions={edit}>
+      {!credits ? (
+        <Empty title="Unlimited">
+          <p class="quiet">Verifications of this key charge no credits.</p>
+        </Empty>
+      ) : (
+        <>
+          <p class="figure-value number">{count(credits.remaining)}</p>
+          {credits.refill ? (
+            <>
+              <Gauge
+                used={Math.max(0, credits.refill.amount - credits.remaining)}
+                of={credits.refill.amount}
+                label="Credits used"
+              />
+              <p class="quiet">
+                Refilled to {count(credits.refill.amount)} {credits.refill.interval}, next at{' '}
+                {dateTime(nextRefill(credits.refill), { seconds: false })} UTC.
+              </p>
+            </>
+          ) : (
+            <p class="quiet">It is not refilled.</p>
+          )}
+        </>
+      )}
+    </Card>
+  );
+}
+
+/** Each limit, and how full it is now. */
+function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
+  const limits = [...(data.ratelimits ?? []), ...(data.identity?.ratelimits ?? [])];
+  const names = [...new Set(limits.map(({ name }) => name))];
+  const explained = useData<Explained>(
+    'keys.explainKey',
+    names.length > 0 ? { keyId: data.keyId, ratelimits: names.map((name) => ({ name, cost: 0 })) } : undefined,
+    2000,
+  );
+  const now = explained.data?.rules.find(({ rule }) => rule === 'ratelimits')?.ratelimits ?? [];
+  const fullness = ({ id, name, limit }: Ratelimit) => {
+    const used = now.find((one) => one.id === id)?.used;
+    return used !== undefined && <Gauge used={used} of={limit} label={`${name} used`} />;
+  };
+  return (
+    <Card title="Limits" actions={edit}>
+      {limits.length === 0 ? (
+        <Empty title="It has no limit" />
+      ) : (
+        <Table
+          label="Limits"
+          rows={limits}
+          idOf={({ id }) => id}
+          columns={[
+            {
+              name: 'Limit',
+              cell: (row) => (
+                <>
+                  {row.name} {!data.ratelimits?.includes(row) && <Badge>of the customer</Badge>}
+                </>
+              ),
+            },
+            { name: 'Units', cell: (row) => `${count(row.limit)} in any ${duration(row.duration)}` },
+            { name: 'Used now', cell: fullness },
+            { name: 'Checked', cell: (row) => (row.autoApply ? 'in every request' : 'when named'), isWide: true },
+          ]}
+        />
+      )}
+    </Card>
+  );
+}
+
+const Names = ({ title, names, none }: { title: string; names: string[] | undefined; none: string }) => (
+  <div>
+    <h3>{title}</h3>
+    {names?.length ? (
+      <ul class="names">
+        {names.map((name) => (
+          <li key={name}>
+            <Badge>{name}</Badge>
+          </li>
+        ))}
+      </ul>
+    ) : (
+      <p class="quiet">{none}</p>
+    )}
+  </div>
+);

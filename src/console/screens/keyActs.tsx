@@ -1,0 +1,213 @@
+// What can be done to a key, each as a dialog that shows its request.
+
+import { useRef, useState } from 'preact/hooks';
+import { useData } from '../api.ts';
+import { count, duration } from '../format.ts';
+import { SelectField, Snippet, TextField } from '../parts/basic.tsx';
+import { Act, Dialog } from '../parts/dialog.tsx';
+import {
+  CreditsFields,
+  creditsDraftOf,
+  creditsOf,
+  draftOf,
+  ExpiryField,
+  inputTime,
+  LimitFields,
+  limitsOf,
+  MetaField,
+  metaOf,
+  namesOf,
+  timeOfInput,
+} from '../parts/keyForm.tsx';
+import { countOf, periodOf } from '../period.ts';
+import type { Key, UsageRow } from '../records.ts';
+
+interface KeyAct {
+  data: Key;
+  close: () => void;
+}
+
+const nameOf = ({ name, start }: Key) => name ?? start;
+
+export function EditDetails({ data, close }: KeyAct) {
+  const [name, setName] = useState(data.name ?? '');
+  const [owner, setOwner] = useState(data.externalId ?? '');
+  const [expires, setExpires] = useState(inputTime(data.expires));
+  const [meta, setMeta] = useState(data.meta ? JSON.stringify(data.meta, null, 2) : '');
+  const metadata = metaOf(meta);
+  const input = {
+    keyId: data.keyId,
+    ...(name !== (data.name ?? '') && { name: name || null }),
+    ...(owner !== (data.externalId ?? '') && { externalId: owner || null }),
+    ...(expires !== inputTime(data.expires) && { expires: timeOfInput(expires) ?? null }),
+    ...(JSON.stringify(metadata) !== JSON.stringify(data.meta ?? {}) && { meta: meta.trim() ? metadata : null }),
+  };
+  return (
+    <Act
+      title={`Edit ${nameOf(data)}`}
+      operation="keys.updateKey"
+      input={input}
+      act="Save"
+      ready={metadata !== undefined && Object.keys(input).length > 1}
+      close={close}
+    >
+      <TextField label="Name" value={name} set={setName} maxLength={255} />
+      <TextField label="Owner (externalId)" value={owner} set={setOwner} />
+      <ExpiryField value={expires} set={setExpires} />
+      <MetaField value={meta} set={setMeta} />
+    </Act>
+  );
+}
+
+export function EditCredits({ data, close }: KeyAct) {
+  const [draft, setDraft] = useState(creditsDraftOf(data.credits));
+  const credits = creditsOf(draft);
+  const refill = credits && 'refill' in credits ? {} : { refill: null };
+  return (
+    <Act
+      title={`Credits of ${nameOf(data)}`}
+      operation="keys.updateKey"
+      input={{ keyId: data.keyId, credits: credits && { ...refill, ...credits } }}
+      act="Save"
+      ready={credits !== undefined}
+      close={close}
+    >
+      <CreditsFields draft={draft} set={setDraft} />
+      <p class="hint">The balance is set to this figure, whatever is spent until you save.</p>
+    </Act>
+  );
+}
+
+export function EditLimits({ data, close }: KeyAct) {
+  const [drafts, setDrafts] = useState((data.ratelimits ?? []).map(draftOf));
+  const ratelimits = limitsOf(drafts);
+  return (
+    <Act
+      title={`Limits of ${nameOf(data)}`}
+      operation="keys.updateKey"
+      input={{ keyId: data.keyId, ratelimits }}
+      act="Save"
+      ready={ratelimits !== undefined}
+      close={close}
+    >
+      <LimitFields drafts={drafts} set={setDrafts} />
+    </Act>
+  );
+}
+
+export function EditAccess({ data, close }: KeyAct) {
+  const [roles, setRoles] = useState((data.roles ?? []).join(' '));
+  const [permissions, setPermissions] = useState('');
+  const input = {
+    keyId: data.keyId,
+    roles: namesOf(roles),
+    ...(permissions.trim() && { permissions: namesOf(permissions) }),
+  };
+  return (
+    <Act title={`Permissions of ${nameOf(data)}`} operation="keys.updateKey" input={input} act="Save" close={close}>
+      <TextField label="Roles" value={roles} set={setRoles} hint="Names with spaces between them." />
+      <TextField
+        label="Direct permissions"
+        value={permissions}
+        set={setPermissions}
+        hint="They replace the direct ones. Empty: they stay as they are."
+      />
+    </Act>
+  );
+}
+
+export const SwitchKey = ({ data, close }: KeyAct) => (
+  <Act
+    title={data.enabled ? `Disable ${nameOf(data)}` : `Enable ${nameOf(data)}`}
+    operation="keys.updateKey"
+    input={{ keyId: data.keyId, enabled: !data.enabled }}
+    act={data.enabled ? 'Disable' : 'Enable'}
+    danger={data.enabled}
+    close={close}
+  >
+    <p>
+      {data.enabled
+        ? 'Every verification that begins after this is refused as DISABLED, on every server.'
+        : 'It is verified again at once.'}
+    </p>
+  </Act>
+);
+
+const graces = [
+  ['0', 'at once'],
+  ['3600000', 'in 1 hour'],
+  ['86400000', 'in 1 day'],
+  ['604800000', 'in 7 days'],
+  ['2592000000', 'in 30 days'],
+] as const;
+
+export function Rotate({ data, close }: KeyAct) {
+  const [grace, setGrace] = useState('86400000');
+  const [made, setMade] = useState<{ keyId: string; key: string }>();
+  if (made) return <Rotated old={data} made={made} close={close} />;
+  return (
+    <Act<{ keyId: string; key: string }>
+      title={`Rotate ${nameOf(data)}`}
+      operation="keys.rerollKey"
+      input={{ keyId: data.keyId, expiration: Number(grace) }}
+      act="Make the new key"
+      // The new key is shown in its place.
+      close={() => {}}
+      cancel={close}
+      done={setMade}
+    >
+      <p>A new key with another string and the same settings replaces this one.</p>
+      <SelectField label="The old key expires" value={grace} set={setGrace} options={graces} />
+    </Act>
+  );
+}
+
+/** The new key, and how often the old one was used since. */
+function Rotated({ old, made, close }: { old: Key; made: { keyId: string; key: string }; close: () => void }) {
+  const { start, end } = periodOf('1h');
+  const input = { keyId: old.keyId, start, end, granularity: 'hour' as const, groupBy: [] };
+  const usage = useData<UsageRow[]>('analytics.getVerifications', input, 1000);
+  const first = useRef<number>();
+  const used = usage.data && countOf(usage.data);
+  first.current ??= used;
+  const since = used !== undefined && first.current !== undefined ? used - first.current : undefined;
+  return (
+    <Dialog title="The new key" close={close}>
+      <p class="notice">This is the only time that you see it. Copy it now.</p>
+      <Snippet text={made.key} label="Copy key" />
+      <p role="status">
+        {since === 0 && 'The old key was not used since.'}
+        {since !== undefined &&
+          since > 0 &&
+          `The old key was used ${count(since)} times since. It works until it expires.`}
+      </p>
+    </Dialog>
+  );
+}
+
+export const DeleteKey = ({ data, close, done }: KeyAct & { done: () => void }) => (
+  <Act
+    title={`Delete ${nameOf(data)}`}
+    operation="keys.deleteKey"
+    input={{ keyId: data.keyId }}
+    act="Delete"
+    danger
+    confirm={nameOf(data)}
+    close={close}
+    done={done}
+  >
+    <p>It is unknown to every verification from now on. It can be restored for {duration(30 * 86_400_000)}.</p>
+  </Act>
+);
+
+export const RestoreKey = ({ data, close }: KeyAct) => (
+  <Act
+    title={`Restore ${nameOf(data)}`}
+    operation="keys.restoreKey"
+    input={{ keyId: data.keyId }}
+    act="Restore"
+    close={close}
+  >
+    <p>It is verified again at once, with its settings, its balance and its history.</p>
+  </Act>
+);

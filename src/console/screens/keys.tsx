@@ -1,0 +1,268 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Link, useSearch } from 'wouter-preact';
+import { call, type Failure, refresh, useData } from '../api.ts';
+import { count } from '../format.ts';
+import {
+  Badge,
+  Button,
+  Card,
+  Copy,
+  Empty,
+  Head,
+  Lacks,
+  Problem,
+  SelectField,
+  Time,
+  useSettled,
+} from '../parts/basic.tsx';
+import { Dialog } from '../parts/dialog.tsx';
+import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
+import type { Api, Key } from '../records.ts';
+import { may } from '../session.ts';
+import { RestoreKey } from './keyActs.tsx';
+
+type State = '' | 'enabled' | 'disabled' | 'expiring' | 'deleted';
+const states = [
+  ['', 'Any state'],
+  ['enabled', 'Enabled'],
+  ['disabled', 'Disabled'],
+  ['expiring', 'Expires within 30 days'],
+  ['deleted', 'Deleted'],
+] as const;
+
+/** Rounded to the hour, so that what was read can be shown again. */
+const in30Days = () => (Math.floor(Date.now() / 3_600_000) + 720) * 3_600_000;
+
+const filterOf = (state: State) =>
+  ({
+    '': {},
+    enabled: { enabled: true },
+    disabled: { enabled: false },
+    expiring: { expiresBefore: in30Days() },
+    deleted: { deleted: true },
+  })[state];
+
+export function stateOf(key: Key) {
+  if (key.restorableUntil !== undefined) return <Badge tone="bad">Deleted</Badge>;
+  if (!key.enabled) return <Badge>Disabled</Badge>;
+  if (key.expires !== undefined && key.expires <= Date.now()) return <Badge tone="warn">Expired</Badge>;
+  if (key.credits?.remaining === 0) return <Badge tone="warn">Used up</Badge>;
+  return <Badge tone="good">Enabled</Badge>;
+}
+
+export const keyColumns: Column<Key>[] = [
+  {
+    name: 'Key',
+    cell: ({ keyId, start, name }) => (
+      <>
+        <Link href={`/keys/${keyId}`}>
+          <code>{start}…</code>
+        </Link>{' '}
+        {name}
+      </>
+    ),
+    csv: ({ start }) => start,
+  },
+  { name: 'Id', cell: ({ keyId }) => <code>{keyId}</code>, csv: ({ keyId }) => keyId, isCsvOnly: true },
+  {
+    name: 'Owner',
+    cell: ({ externalId }) =>
+      externalId && <Link href={`/customers/${encodeURIComponent(externalId)}`}>{externalId}</Link>,
+    csv: ({ externalId }) => externalId,
+  },
+  { name: 'State', cell: stateOf, csv: ({ enabled }) => (enabled ? 'enabled' : 'disabled') },
+  { name: 'Last used', cell: ({ lastUsedAt }) => <Time ms={lastUsedAt} />, csv: ({ lastUsedAt }) => isoOf(lastUsedAt) },
+  {
+    name: 'Expires',
+    cell: ({ expires }) => (expires === undefined ? <span class="quiet">never</span> : <Time ms={expires} />),
+    csv: ({ expires }) => isoOf(expires),
+    isWide: true,
+  },
+  {
+    name: 'Credits',
+    cell: ({ credits }) => <span class="number">{credits ? count(credits.remaining) : '∞'}</span>,
+    csv: ({ credits }) => credits?.remaining,
+    isNumber: true,
+    isWide: true,
+  },
+];
+/** A deleted key has no screen. */
+const deletedColumns: Column<Key>[] = [
+  {
+    name: 'Key',
+    cell: ({ start, name }) => (
+      <>
+        <code>{start}…</code> {name}
+      </>
+    ),
+  },
+  ...keyColumns.slice(1, 4),
+  {
+    name: 'Can be restored until',
+    cell: ({ restorableUntil }) => <Time ms={restorableUntil} />,
+    csv: ({ restorableUntil }) => isoOf(restorableUntil),
+  },
+];
+function isoOf(ms: number | undefined): string | undefined {
+  return ms === undefined ? undefined : new Date(ms).toISOString();
+}
+
+export function Keys() {
+  const query = new URLSearchParams(useSearch());
+  const [search, setSearch] = useState('');
+  const [api, setApi] = useState(query.get('api') ?? '');
+  const [state, setState] = useState<State>((query.get('state') as State) ?? '');
+  const [chosen, setChosen] = useState<readonly string[]>([]);
+  const [isActing, setActing] = useState(false);
+  const [restored, setRestored] = useState<Key>();
+  const input = useRef<HTMLInputElement>(null);
+  const settled = useSettled(search.trim());
+  useEffect(() => {
+    if (query.has('search')) input.current?.focus();
+  }, []);
+  const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
+  const filter = { ...(settled && { search: settled }), ...(api && { apiId: api }), ...filterOf(state) };
+  const pages = usePages<Key>('keys.listKeys', { ...filter, order: 'desc', limit: 50 }, 10_000);
+  if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
+  const toggle = (keyId: string, isChosen: boolean) =>
+    setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));
+  const choose: Column<Key> = {
+    name: 'Choose',
+    cell: ({ keyId, start }) => (
+      <input
+        type="checkbox"
+        aria-label={`Choose ${start}`}
+        checked={chosen.includes(keyId)}
+        onChange={(e) => toggle(keyId, e.currentTarget.checked)}
+      />
+    ),
+  };
+  const restore: Column<Key> = {
+    name: 'Restore',
+    cell: (key) => (
+      <Button class="small" onClick={() => setRestored(key)}>
+        Restore …
+      </Button>
+    ),
+  };
+  const isDeleted = state === 'deleted';
+  const columns = isDeleted
+    ? [...deletedColumns, ...(may('api', 'create_key') ? [restore] : [])]
+    : [...(may('api', 'update_key') ? [choose] : []), ...keyColumns];
+  return (
+    <>
+      <Head title="Keys">
+        <CsvButton name="keys" columns={keyColumns} rows={pages.rows ?? []} />
+        {chosen.length > 0 && <Button onClick={() => setActing(true)}>Disable {chosen.length} …</Button>}
+        {may('api', 'create_key') && (
+          <Link href={api ? `/new-key?api=${api}` : '/new-key'} class="button primary">
+            New key
+          </Link>
+        )}
+      </Head>
+      <Card>
+        <div class="bar">
+          <div class="field grow">
+            <label for="key-search">Search</label>
+            <input
+              id="key-search"
+              ref={input}
+              type="search"
+              placeholder="Name, start of the key, id, owner, metadata"
+              value={search}
+              onInput={(e) => setSearch(e.currentTarget.value)}
+            />
+          </div>
+          <SelectField
+            label="API"
+            value={api}
+            set={setApi}
+            options={[['', 'All APIs'], ...(apis.data ?? []).map(({ id, name }) => [id, name] as const)]}
+          />
+          <SelectField label="State" value={state} set={(value) => setState(value as State)} options={states} />
+        </div>
+        <Looked page={pages.page} />
+        <List
+          label="Keys"
+          columns={columns}
+          of={pages}
+          idOf={({ keyId }) => keyId}
+          empty={<NoKeys isFiltered={Object.keys(filter).length > 0} />}
+        />
+      </Card>
+      {restored && <RestoreKey data={restored} close={() => setRestored(undefined)} />}
+      {isActing && (
+        <DisableMany
+          keyIds={chosen}
+          close={(isDone) => {
+            setActing(false);
+            if (isDone) setChosen([]);
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+/** How far a search has looked, if it has not seen all. */
+function Looked({ page }: { page: { pagination?: { looked?: number; total?: number } } | undefined }) {
+  const { looked, total } = page?.pagination ?? {};
+  if (looked === undefined || total === undefined || looked >= total) return null;
+  return (
+    <p class="quiet" role="status">
+      Looked at {count(looked)} of {count(total)} keys. “Show more” goes on.
+    </p>
+  );
+}
+
+const NoKeys = ({ isFiltered }: { isFiltered: boolean }) =>
+  isFiltered ? (
+    <Empty title="No key matches">
+      <p class="quiet">The search looks at names, starts, ids, owners and metadata.</p>
+    </Empty>
+  ) : (
+    <Empty title="There is no key yet">
+      <Link href="/new-key" class="button primary">
+        Make one
+      </Link>
+    </Empty>
+  );
+
+/** Disables one after the other, so that what failed is known by its key. */
+function DisableMany({ keyIds, close }: { keyIds: readonly string[]; close: (isDone: boolean) => void }) {
+  const [done, setDone] = useState(0);
+  const [failure, setFailure] = useState<Failure>();
+  const [isBusy, setBusy] = useState(false);
+  const run = async () => {
+    setBusy(true);
+    try {
+      for (const keyId of keyIds.slice(done)) {
+        await call('keys.updateKey', { keyId, enabled: false });
+        setDone((count) => count + 1);
+      }
+      refresh();
+      close(true);
+    } catch (cause) {
+      setFailure(cause as Failure);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={`Disable ${keyIds.length} keys`} close={() => close(false)}>
+      <p>They are refused as DISABLED from the next verification on, until they are enabled again.</p>
+      {(isBusy || done > 0) && (
+        <p role="status">
+          {done} of {keyIds.length} are disabled.
+        </p>
+      )}
+      <Problem failure={failure} />
+      <Copy text={keyIds.join('\n')} label="Copy their ids" />
+      <footer class="dialog-foot">
+        <Button onClick={() => close(false)}>Cancel</Button>
+        <Button tone="danger" disabled={isBusy} onClick={run}>
+          Disable
+        </Button>
+      </footer>
+    </Dialog>
+  );
+}

@@ -1,0 +1,164 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { Failure } from '../api.ts';
+import { count, timeOfDay } from '../format.ts';
+import {
+  Badge,
+  Button,
+  Card,
+  Empty,
+  Head,
+  Lacks,
+  Outcome,
+  outcomes,
+  Problem,
+  SelectField,
+  TextField,
+  useSettled,
+  wordOf,
+} from '../parts/basic.tsx';
+import { type Column, CsvButton, Table } from '../parts/table.tsx';
+import { may } from '../session.ts';
+import { type Decision, listen } from '../tail.ts';
+
+const shownMax = 200;
+
+interface Shown extends Decision {
+  number: number;
+}
+
+/** A check of a namespace has no outcome. */
+const outcomeOf = ({ outcome, passed }: Decision): string => outcome ?? (passed ? 'VALID' : 'RATE_LIMITED');
+
+const columns: Column<Shown>[] = [
+  {
+    name: 'Time, UTC',
+    cell: ({ time }) => <span class="number">{timeOfDay(time)}</span>,
+    csv: ({ time }) => new Date(time).toISOString(),
+  },
+  { name: 'Outcome', cell: (row) => <Outcome outcome={outcomeOf(row)} />, csv: outcomeOf },
+  {
+    name: 'Key or identifier',
+    cell: ({ keyId, namespace, identifier }) =>
+      keyId ? (
+        <Link href={`/keys/${keyId}`}>
+          <code>{keyId}</code>
+        </Link>
+      ) : (
+        namespace && `${namespace}: ${identifier}`
+      ),
+    csv: ({ keyId, identifier }) => keyId ?? identifier,
+  },
+  {
+    name: 'Customer',
+    cell: ({ externalId }) =>
+      externalId && <Link href={`/customers/${encodeURIComponent(externalId)}`}>{externalId}</Link>,
+    csv: ({ externalId }) => externalId,
+    isWide: true,
+  },
+  { name: 'Limit', cell: ({ ratelimit }) => ratelimit, csv: ({ ratelimit }) => ratelimit },
+  {
+    name: 'Tags',
+    cell: ({ tags = [] }) => tags.map((tag) => <Badge key={tag}>{tag}</Badge>),
+    csv: ({ tags = [] }) => tags.join(' '),
+    isWide: true,
+  },
+  {
+    name: 'Latency',
+    cell: ({ latencyMs, source }) =>
+      source === 'lease' ? <Badge>local</Badge> : <span class="number">{latencyMs.toFixed(2)} ms</span>,
+    csv: ({ latencyMs }) => latencyMs,
+    isNumber: true,
+    isWide: true,
+  },
+];
+
+/** The decisions that arrive, newest first; while paused they are counted only. */
+function useTail(filter: object, isPaused: boolean) {
+  const [rows, setRows] = useState<readonly Shown[]>([]);
+  const [missed, setMissed] = useState(0);
+  const [state, setState] = useState<'connecting' | 'live' | Failure>('connecting');
+  const paused = useRef(isPaused);
+  paused.current = isPaused;
+  const id = JSON.stringify(filter);
+  useEffect(() => {
+    setRows([]);
+    setState('connecting');
+    let number = 0;
+    let waiting: Shown[] = [];
+    // Drawn a few times a second, however many arrive.
+    const timer = setInterval(() => {
+      if (waiting.length === 0 || paused.current) return;
+      const arrived = waiting.reverse();
+      waiting = [];
+      setMissed(0);
+      setRows((before) => [...arrived, ...before].slice(0, shownMax));
+    }, 200);
+    const stop = listen(filter, {
+      open: () => setState('live'),
+      decision: (decision) => {
+        waiting.push({ ...decision, number: number++ });
+        if (waiting.length > shownMax) waiting.shift();
+        if (paused.current) setMissed((count) => count + 1);
+      },
+      failed: setState,
+    });
+    return () => {
+      clearInterval(timer);
+      stop();
+    };
+  }, [id]);
+  return { rows, missed, state };
+}
+
+export function Live() {
+  const [outcome, setOutcome] = useState('');
+  const [keyId, setKeyId] = useState('');
+  const [owner, setOwner] = useState('');
+  const [isPaused, setPaused] = useState(false);
+  const filter = {
+    ...(outcome && { outcome }),
+    ...(useSettled(keyId.trim(), 400) && { keyId: keyId.trim() }),
+    ...(useSettled(owner.trim(), 400) && { externalId: owner.trim() }),
+  };
+  const { rows, missed, state } = useTail(filter, isPaused);
+  if (!may('api', 'read_analytics')) return <Lacks grant="api.*.read_analytics" />;
+  return (
+    <>
+      <Head title="Live">
+        <Badge tone={state === 'live' && !isPaused ? 'good' : ''}>
+          {state === 'live' ? (isPaused ? `Paused, ${count(missed)} since` : 'Live') : 'Connecting'}
+        </Badge>
+        <CsvButton name="live" columns={columns} rows={rows} />
+        <Button onClick={() => setPaused(!isPaused)} aria-pressed={isPaused}>
+          {isPaused ? 'Go on' : 'Pause'}
+        </Button>
+      </Head>
+      <Card>
+        <div class="bar">
+          <SelectField
+            label="Outcome"
+            value={outcome}
+            set={setOutcome}
+            options={[['', 'All'], ...outcomes.map((name) => [name, wordOf(name)] as const)]}
+          />
+          <TextField label="Key id" value={keyId} set={setKeyId} placeholder="key_…" />
+          <TextField label="Customer" value={owner} set={setOwner} placeholder="externalId" />
+        </div>
+        {rows[0] && rows[0].sample > 1 && (
+          <p class="quiet" role="status">
+            There are too many to show: one in {count(rows[0].sample)} is.
+          </p>
+        )}
+        <Problem failure={state instanceof Failure ? state : undefined} />
+        {rows.length === 0 ? (
+          <Empty title="Nothing has happened since you opened this screen">
+            <p class="quiet">Verifications and limit checks appear here as they are decided, by any server.</p>
+          </Empty>
+        ) : (
+          <Table label="Decisions" columns={columns} rows={rows} idOf={({ number }) => `${number}`} />
+        )}
+      </Card>
+    </>
+  );
+}

@@ -1,0 +1,175 @@
+import { useState } from 'preact/hooks';
+import { call, type Failure } from '../api.ts';
+import { count, duration, readDuration } from '../format.ts';
+import { Badge, Button, Card, Choice, Count, Empty, Head, Lacks, Problem, TextField, Time } from '../parts/basic.tsx';
+import { Act } from '../parts/dialog.tsx';
+import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
+import { Top } from '../parts/top.tsx';
+import { periods, usePeriod } from '../period.ts';
+import type { Override } from '../records.ts';
+import { may } from '../session.ts';
+import { LimitChart, useLimits } from './rateLimits.tsx';
+
+type Acting = { kind: 'set'; override?: Override } | { kind: 'delete'; override: Override } | undefined;
+
+export function Namespace({ namespace }: { namespace: string }) {
+  const period = usePeriod();
+  const [acting, setActing] = useState<Acting>();
+  const limits = useLimits(namespace, period);
+  const overrides = usePages<Override>('ratelimit.listOverrides', { namespace, limit: 50 }, 10_000);
+  if (!may('ratelimit', 'read_override')) return <Lacks grant="ratelimit.*.read_override" />;
+  const close = () => setActing(undefined);
+  const mayChange = may('ratelimit', 'set_override');
+  const columns: Column<Override>[] = [
+    {
+      name: 'Identifier',
+      cell: ({ identifier }) => (
+        <>
+          <code>{identifier}</code> {identifier.includes('*') && <Badge>wildcard</Badge>}
+        </>
+      ),
+      csv: ({ identifier }) => identifier,
+    },
+    { name: 'Limit', cell: ({ limit }) => <Count value={limit} />, csv: ({ limit }) => limit, isNumber: true },
+    { name: 'In any', cell: (row) => duration(row.duration), csv: (row) => row.duration },
+    { name: 'Created', cell: ({ createdAt }) => <Time ms={createdAt} />, isWide: true },
+    {
+      name: 'Change',
+      cell: (override) =>
+        mayChange && (
+          <span class="actions">
+            <Button class="small" onClick={() => setActing({ kind: 'set', override })}>
+              Edit
+            </Button>
+            <Button class="small" tone="danger" onClick={() => setActing({ kind: 'delete', override })}>
+              Delete
+            </Button>
+          </span>
+        ),
+    },
+  ];
+  return (
+    <>
+      <Head title={namespace}>
+        <Choice label="Period" value={period.name} set={period.setName} options={periods} />
+      </Head>
+      <Card title={`Checks by ${period.granularity}, UTC`}>
+        <LimitChart data={limits} period={period} />
+      </Card>
+      {may('ratelimit', 'read_analytics') && (
+        <Top title="Identifiers with most checks" of="identifiers" period={period} within={{ namespace }} />
+      )}
+      <Card
+        title="Overrides"
+        actions={
+          <>
+            <CsvButton name={`overrides-${namespace}`} columns={columns} rows={overrides.rows ?? []} />
+            {mayChange && <Button onClick={() => setActing({ kind: 'set' })}>New override</Button>}
+          </>
+        }
+      >
+        <p class="quiet">
+          An exact identifier comes first, then the most specific wildcard. <code>*</code> stands for any characters.
+        </p>
+        <List
+          label="Overrides"
+          columns={columns}
+          of={overrides}
+          idOf={({ overrideId }) => overrideId}
+          empty={<Empty title="There is no override" />}
+        />
+      </Card>
+      <Tester namespace={namespace} />
+      {acting?.kind === 'set' && <SetOverride namespace={namespace} override={acting.override} close={close} />}
+      {acting?.kind === 'delete' && (
+        <Act
+          title={`Delete the override of ${acting.override.identifier}`}
+          operation="ratelimits.deleteOverride"
+          input={{ namespace, identifier: acting.override.identifier }}
+          act="Delete"
+          danger
+          confirm={acting.override.identifier}
+          close={close}
+        >
+          <p>The limit of the request, or a wildcard that matches, applies from the next check on.</p>
+        </Act>
+      )}
+    </>
+  );
+}
+
+function SetOverride(props: { namespace: string; override: Override | undefined; close: () => void }) {
+  const { namespace, override, close } = props;
+  const [identifier, setIdentifier] = useState(override?.identifier ?? '');
+  const [limit, setLimit] = useState(`${override?.limit ?? 100}`);
+  const [text, setText] = useState(override ? duration(override.duration).replaceAll(' ', '') : '1min');
+  const ms = readDuration(text);
+  const input = { namespace, identifier, limit: Number(limit), duration: ms };
+  return (
+    <Act
+      title={override ? `Override of ${override.identifier}` : 'New override'}
+      operation="ratelimits.setOverride"
+      input={input}
+      act="Save"
+      ready={identifier !== '' && /^\d+$/.test(limit) && ms !== undefined}
+      close={close}
+    >
+      {!override && (
+        <TextField
+          label="Identifier"
+          value={identifier}
+          set={setIdentifier}
+          hint="Or a wildcard, such as user_*."
+          placeholder="user_42"
+        />
+      )}
+      <div class="fields">
+        <TextField label="Limit" inputMode="numeric" value={limit} set={setLimit} hint="0 blocks every request." />
+        <TextField label="In any" value={text} set={setText} hint="10s, 1min, 1h" />
+      </div>
+    </Act>
+  );
+}
+
+/** Which limit an identifier has: a check that charges nothing. */
+function Tester({ namespace }: { namespace: string }) {
+  const [identifier, setIdentifier] = useState('');
+  const [found, setFound] = useState<{ limit: number; remaining: number; overrideId?: string; identifier: string }>();
+  const [failure, setFailure] = useState<Failure>();
+  if (!may('ratelimit', 'limit')) return null;
+  const test = async (event: Event) => {
+    event.preventDefault();
+    try {
+      // A limit that hardly anybody sets shows whether an override replaced it.
+      const request = { namespace, identifier, limit: 1_000_000, duration: 60_000, cost: 0 };
+      setFound({ ...(await call<{ limit: number; remaining: number }>('ratelimits.limit', request)), identifier });
+      setFailure(undefined);
+    } catch (cause) {
+      setFailure(cause as Failure);
+    }
+  };
+  return (
+    <Card title="Which override applies?">
+      <form class="bar" onSubmit={test}>
+        <TextField label="Identifier" value={identifier} set={setIdentifier} placeholder="user_42" />
+        <Button type="submit" disabled={identifier === ''}>
+          Test
+        </Button>
+      </form>
+      <p role="status">
+        {found &&
+          (found.overrideId ? (
+            <>
+              <code>{found.identifier}</code> has the override <code>{found.overrideId}</code>: {count(found.limit)}{' '}
+              units, {count(found.remaining)} are left.
+            </>
+          ) : (
+            <>
+              <code>{found.identifier}</code> has no override: the limit of the request applies.
+            </>
+          ))}
+      </p>
+      <Problem failure={failure} />
+    </Card>
+  );
+}

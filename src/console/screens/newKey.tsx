@@ -1,0 +1,239 @@
+import { useState } from 'preact/hooks';
+import { Link, useSearch } from 'wouter-preact';
+import { call, curlOf, type Failure, refresh, useData } from '../api.ts';
+import {
+  AsCurl,
+  Button,
+  Card,
+  Choice,
+  Empty,
+  Head,
+  Lacks,
+  Problem,
+  SelectField,
+  Snippet,
+  TextField,
+} from '../parts/basic.tsx';
+import {
+  CreditsFields,
+  creditsDraftOf,
+  creditsOf,
+  ExpiryField,
+  type LimitDraft,
+  LimitFields,
+  limitsOf,
+  MetaField,
+  metaOf,
+  namesOf,
+  timeOfInput,
+} from '../parts/keyForm.tsx';
+import type { Api } from '../records.ts';
+import { may } from '../session.ts';
+
+const templates = {
+  blank: { credits: creditsDraftOf(undefined), limits: [] as LimitDraft[] },
+  limited: {
+    credits: creditsDraftOf(undefined),
+    limits: [{ name: 'requests', limit: '100', duration: '1 min', autoApply: true }],
+  },
+  trial: {
+    credits: creditsDraftOf({ remaining: 1000 }),
+    limits: [{ name: 'requests', limit: '10', duration: '1 min', autoApply: true }],
+  },
+  monthly: {
+    credits: creditsDraftOf({ remaining: 10_000, refill: { interval: 'monthly', amount: 10_000, refillDay: 1 } }),
+    limits: [{ name: 'requests', limit: '100', duration: '1 min', autoApply: true }],
+  },
+};
+type Template = keyof typeof templates;
+
+export function NewKey() {
+  const query = new URLSearchParams(useSearch());
+  const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
+  const [made, setMade] = useState<{ keyId: string; key: string }>();
+  if (!may('api', 'create_key')) return <Lacks grant="api.*.create_key" />;
+  if (made) return <Made {...made} again={() => setMade(undefined)} />;
+  return (
+    <>
+      <Head title="New key" />
+      <Form
+        apis={apis.data ?? []}
+        apiId={query.get('api') ?? ''}
+        externalId={query.get('owner') ?? ''}
+        made={setMade}
+      />
+    </>
+  );
+}
+
+/** The draft of a key, and the input of keys.createKey; undefined while it is not complete. */
+function useDraft(first: { apiId: string; externalId: string }) {
+  const [fields, setFields] = useState({
+    ...first,
+    name: '',
+    prefix: '',
+    expires: '',
+    permissions: '',
+    roles: '',
+    meta: '',
+  });
+  const [template, setTemplate] = useState<Template>('limited');
+  const [credits, setCredits] = useState(templates.limited.credits);
+  const [limits, setLimits] = useState<LimitDraft[]>(templates.limited.limits);
+  const choose = (name: Template) => {
+    setTemplate(name);
+    setCredits(templates[name].credits);
+    setLimits(templates[name].limits);
+  };
+  const ratelimits = limitsOf(limits);
+  const balance = creditsOf(credits);
+  const meta = metaOf(fields.meta);
+  const isComplete = fields.apiId !== '' && ratelimits && balance !== undefined && meta;
+  const lists = { permissions: namesOf(fields.permissions), roles: namesOf(fields.roles) };
+  const input = isComplete && {
+    apiId: fields.apiId,
+    ...(fields.name && { name: fields.name }),
+    ...(fields.prefix && { prefix: fields.prefix }),
+    ...(fields.externalId && { externalId: fields.externalId }),
+    ...(fields.expires && { expires: timeOfInput(fields.expires) }),
+    ...(balance && { credits: balance }),
+    ...(ratelimits.length > 0 && { ratelimits }),
+    ...(lists.permissions.length > 0 && { permissions: lists.permissions }),
+    ...(lists.roles.length > 0 && { roles: lists.roles }),
+    ...(Object.keys(meta).length > 0 && { meta }),
+  };
+  const set = (name: keyof typeof fields) => (value: string) => setFields({ ...fields, [name]: value });
+  return { fields, set, template, choose, credits, setCredits, limits, setLimits, input };
+}
+
+function Form(props: {
+  apis: readonly Api[];
+  apiId: string;
+  externalId: string;
+  made: (key: { keyId: string; key: string }) => void;
+}) {
+  const draft = useDraft(props);
+  const [failure, setFailure] = useState<Failure>();
+  const { fields, set } = draft;
+  const only = props.apis.length === 1 ? props.apis[0]!.id : '';
+  // With one API there is nothing to choose.
+  if (fields.apiId === '' && only) set('apiId')(only);
+  const create = async (event: Event) => {
+    event.preventDefault();
+    if (!draft.input) return;
+    try {
+      props.made(await call('keys.createKey', draft.input));
+      refresh();
+    } catch (cause) {
+      setFailure(cause as Failure);
+    }
+  };
+  const templateNames = [
+    ['limited', 'Rate limited'],
+    ['trial', 'Trial with credits'],
+    ['monthly', 'Monthly quota'],
+    ['blank', 'No limits'],
+  ] as const;
+  return (
+    <form class="form" onSubmit={create}>
+      <Card title="Template">
+        <Choice label="Template" value={draft.template} set={draft.choose} options={templateNames} />
+      </Card>
+      <Card title="Key">
+        <div class="fields">
+          <ApiField apis={props.apis} value={fields.apiId} set={set('apiId')} />
+          <TextField label="Name" value={fields.name} set={set('name')} maxLength={255} placeholder="Ada's key" />
+          <TextField
+            label="Owner (externalId)"
+            value={fields.externalId}
+            set={set('externalId')}
+            hint="Your id of the customer."
+            placeholder="customer_42"
+          />
+          <TextField label="Prefix" value={fields.prefix} set={set('prefix')} maxLength={16} placeholder="pay" />
+        </div>
+        <ExpiryField value={fields.expires} set={set('expires')} />
+      </Card>
+      <Card>
+        <CreditsFields draft={draft.credits} set={draft.setCredits} />
+        <LimitFields drafts={draft.limits} set={draft.setLimits} />
+      </Card>
+      <Card title="Permissions and metadata">
+        <div class="fields">
+          <TextField
+            label="Permissions"
+            value={fields.permissions}
+            set={set('permissions')}
+            placeholder="documents.read documents.write"
+          />
+          <TextField label="Roles" value={fields.roles} set={set('roles')} placeholder="editor" />
+        </div>
+        <MetaField value={fields.meta} set={set('meta')} />
+      </Card>
+      <Problem failure={failure} />
+      <div class="actions">
+        <Button type="submit" tone="primary" disabled={!draft.input}>
+          Create key
+        </Button>
+        {draft.input && <AsCurl operation="keys.createKey" input={draft.input} />}
+      </div>
+    </form>
+  );
+}
+
+const ApiField = ({ apis, value, set }: { apis: readonly Api[]; value: string; set: (value: string) => void }) =>
+  apis.length > 0 ? (
+    <SelectField
+      label="API"
+      value={value}
+      set={set}
+      options={[['', 'Choose …'], ...apis.map(({ id, name }) => [id, name] as const)]}
+    />
+  ) : (
+    <TextField label="API" value={value} set={set} placeholder="api_…" />
+  );
+
+const sdkSnippet = (key: string) =>
+  [
+    "import { Unkey } from '@unkey/api';",
+    '',
+    `const unkey = new Unkey({ rootKey: process.env.ROOT_KEY, serverURL: '${location.origin}' });`,
+    `const { data } = await unkey.keys.verifyKey({ key: '${key}' });`,
+  ].join('\n');
+
+function Made({ keyId, key, again }: { keyId: string; key: string; again: () => void }) {
+  const [language, setLanguage] = useState<'curl' | 'sdk'>('curl');
+  return (
+    <>
+      <Head title="The key is made">
+        <Button onClick={again}>Another one</Button>
+        <Link href={`/keys/${keyId}`} class="button primary">
+          To the key
+        </Link>
+      </Head>
+      <Card title="Key string">
+        <p class="notice">This is the only time that you see it: Tollgate stores its digest. Copy it now.</p>
+        <Snippet text={key} label="Copy key" />
+      </Card>
+      <Card
+        title="Verify it"
+        actions={
+          <Choice
+            label="Language"
+            value={language}
+            set={setLanguage}
+            options={[
+              ['curl', 'curl'],
+              ['sdk', 'SDK'],
+            ]}
+          />
+        }
+      >
+        <Snippet text={language === 'curl' ? curlOf('keys.verifyKey', { key }) : sdkSnippet(key)} />
+        <Empty title="Then look at it">
+          <Link href="/live">Live shows verifications as they happen.</Link>
+        </Empty>
+      </Card>
+    </>
+  );
+}

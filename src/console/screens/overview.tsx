@@ -1,0 +1,73 @@
+import { useRef } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { useData } from '../api.ts';
+import { Card, Choice, Count, Empty, Head, Lacks, Shown, Time } from '../parts/basic.tsx';
+import { Table } from '../parts/table.tsx';
+import { Top } from '../parts/top.tsx';
+import { UsageChart, UsageFigures } from '../parts/usage.tsx';
+import { periods, usePeriod } from '../period.ts';
+import type { Api } from '../records.ts';
+import { may } from '../session.ts';
+import { Welcome } from './welcome.tsx';
+
+export function Overview() {
+  const apis = useData<Api[]>(
+    'apis.listApis',
+    may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined,
+    10_000,
+  );
+  // The first steps stay until the screen is left: they show a key string that nothing else shows.
+  const isFirst = useRef(false);
+  isFirst.current ||= apis.data?.length === 0 && may('api', 'create_api');
+  if (isFirst.current) return <Welcome />;
+  return <Summary apis={apis} />;
+}
+
+function Summary({ apis }: { apis: ReturnType<typeof useData<Api[]>> }) {
+  const period = usePeriod();
+  if (!may('api', 'read_analytics')) {
+    return (
+      <>
+        <Head title="Overview" />
+        <Card>
+          <Lacks grant="api.*.read_analytics" />
+        </Card>
+      </>
+    );
+  }
+  return (
+    <>
+      <Head title="Overview">
+        <Choice label="Period" value={period.name} set={period.setName} options={periods} />
+      </Head>
+      <UsageFigures of={{}} period={period} />
+      <Card title={`Verifications by ${period.granularity}, UTC`}>
+        <UsageChart of={{}} period={period} title="Verifications by outcome" />
+      </Card>
+      <div class="columns">
+        <Top title="Largest customers" of="identities" period={period} />
+        <Top title="Largest keys" of="keys" period={period} />
+      </div>
+      {may('api', 'read_api') && (
+        <Card title="APIs">
+          <Shown of={apis}>
+            {(rows) =>
+              rows.length === 0 ? (
+                <Empty title="There is no API yet" />
+              ) : (
+                <Table label="APIs" rows={rows} idOf={({ id }) => id} columns={apiColumns} />
+              )
+            }
+          </Shown>
+        </Card>
+      )}
+    </>
+  );
+}
+
+const apiColumns = [
+  { name: 'Name', cell: ({ id, name }: Api) => <Link href={`/keys?api=${id}`}>{name}</Link> },
+  { name: 'Id', cell: ({ id }: Api) => <code>{id}</code>, isWide: true },
+  { name: 'Keys', cell: ({ keyCount }: Api) => <Count value={keyCount} />, isNumber: true },
+  { name: 'Created', cell: ({ createdAt }: Api) => <Time ms={createdAt} />, isWide: true },
+];

@@ -1,0 +1,117 @@
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { useData } from '../api.ts';
+import { count, percent } from '../format.ts';
+import { Card, Choice, Count, Empty, Head, Lacks, Shown, useSettled } from '../parts/basic.tsx';
+import { Chart } from '../parts/chart.tsx';
+import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
+import { Top } from '../parts/top.tsx';
+import { byTime, type Period, periods, sumOf, usePeriod } from '../period.ts';
+import type { LimitRow, NamespaceRow } from '../records.ts';
+import { may } from '../session.ts';
+
+export function useLimits(namespace: string | undefined, { start, end, granularity }: Period) {
+  const input = { ...(namespace && { namespace }), start, end, granularity };
+  return useData<LimitRow[]>('analytics.getRatelimits', input, 5000);
+}
+
+export function LimitChart({ data, period }: { data: ReturnType<typeof useLimits>; period: Period }) {
+  return (
+    <Shown of={data} lines={7}>
+      {(rows) => (
+        <Chart
+          title="Checks that passed and that were blocked"
+          times={period.times}
+          stepMs={period.stepMs}
+          series={[
+            { name: 'Passed', color: '--VALID', values: byTime(period, rows, ({ passed }) => passed) },
+            { name: 'Blocked', color: '--RATE_LIMITED', values: byTime(period, rows, ({ blocked }) => blocked) },
+          ]}
+        />
+      )}
+    </Shown>
+  );
+}
+
+export function RateLimits() {
+  const period = usePeriod();
+  const [search, setSearch] = useState('');
+  const settled = useSettled(search.trim());
+  const limits = useLimits(undefined, period);
+  const pages = usePages<NamespaceRow>('ratelimits.listNamespaces', {
+    order: 'desc',
+    limit: 50,
+    ...(settled && { search: settled }),
+  });
+  if (!may('ratelimit', 'read_namespace')) return <Lacks grant="ratelimit.*.read_namespace" />;
+  const sum = (name: string, amount: (row: LimitRow) => number) =>
+    sumOf(
+      (limits.data ?? []).filter(({ namespace }) => namespace === name),
+      amount,
+    );
+  const passed = ({ name }: NamespaceRow) => sum(name, (row) => row.passed);
+  const blocked = ({ name }: NamespaceRow) => sum(name, (row) => row.blocked);
+  const columns: Column<NamespaceRow>[] = [
+    {
+      name: 'Namespace',
+      cell: ({ name }) => <Link href={`/rate-limits/${encodeURIComponent(name)}`}>{name}</Link>,
+      csv: ({ name }) => name,
+    },
+    { name: 'Passed', cell: (row) => <Count value={passed(row)} />, csv: passed, isNumber: true },
+    { name: 'Blocked', cell: (row) => <Count value={blocked(row)} />, csv: blocked, isNumber: true },
+    {
+      name: 'Share blocked',
+      cell: (row) => <span class="number">{percent(blocked(row), passed(row) + blocked(row))}</span>,
+      isNumber: true,
+      isWide: true,
+    },
+    {
+      name: 'Overrides',
+      cell: (row) => count(row.overrideCount),
+      csv: (row) => row.overrideCount,
+      isNumber: true,
+      isWide: true,
+    },
+  ];
+  return (
+    <>
+      <Head title="Rate limits">
+        <CsvButton name="namespaces" columns={columns} rows={pages.rows ?? []} />
+        <Choice label="Period" value={period.name} set={period.setName} options={periods} />
+      </Head>
+      <Card title={`Checks by ${period.granularity}, UTC`}>
+        <LimitChart data={limits} period={period} />
+      </Card>
+      {may('ratelimit', 'read_analytics') && (
+        <Top title="Identifiers with most checks" of="identifiers" period={period} />
+      )}
+      <Card title="Namespaces">
+        <div class="bar">
+          <div class="field grow">
+            <label for="namespace-search">Search</label>
+            <input
+              id="namespace-search"
+              type="search"
+              placeholder="Name or id"
+              value={search}
+              onInput={(e) => setSearch(e.currentTarget.value)}
+            />
+          </div>
+        </div>
+        <List
+          label="Namespaces"
+          columns={columns}
+          of={pages}
+          idOf={({ id }) => id}
+          empty={
+            <Empty title={settled ? 'No namespace matches' : 'There is no namespace yet'}>
+              <p class="quiet">
+                The first <code>ratelimits.limit</code> that names one makes it.
+              </p>
+            </Empty>
+          }
+        />
+      </Card>
+    </>
+  );
+}

@@ -1,0 +1,166 @@
+import { useEffect, useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { call, type Failure } from '../api.ts';
+import { count, dateTime, duration } from '../format.ts';
+import { AsCurl, Badge, Button, Card, Gauge, Head, Lacks, Outcome, Problem, TextField } from '../parts/basic.tsx';
+import { namesOf } from '../parts/keyForm.tsx';
+import { Table } from '../parts/table.tsx';
+import type { Explained, ExplainedRule } from '../records.ts';
+import { may } from '../session.ts';
+
+const isKeyId = (text: string) => /^key_[0-9A-Za-z]+$/.test(text);
+
+/** Asks what a verification of a key would do, and charges nothing. */
+export function Why({ keyId = '' }: { keyId?: string }) {
+  const [about, setAbout] = useState(keyId);
+  const [permissions, setPermissions] = useState('');
+  const [cost, setCost] = useState('');
+  const [explained, setExplained] = useState<{ answer: Explained; input: object }>();
+  const [failure, setFailure] = useState<Failure>();
+  const text = about.trim();
+  const ask = async (event?: Event) => {
+    event?.preventDefault();
+    const input = {
+      ...(isKeyId(text) ? { keyId: text } : { key: text }),
+      ...(permissions.trim() && { permissions: permissions.trim() }),
+      ...(/^\d+$/.test(cost) && { credits: { cost: Number(cost) } }),
+    };
+    try {
+      setExplained({ answer: await call<Explained>('keys.explainKey', input), input });
+      setFailure(undefined);
+    } catch (cause) {
+      setFailure(cause as Failure);
+      setExplained(undefined);
+    }
+  };
+  // Of a key whose screen leads here, the question is known.
+  useEffect(() => {
+    if (keyId) ask();
+  }, []);
+  if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
+  return (
+    <>
+      <Head title="Why?" />
+      <Card>
+        <p class="quiet">What would happen to a verification now, rule by rule. It charges nothing.</p>
+        <form class="form" onSubmit={ask}>
+          <div class="fields">
+            <TextField
+              label="Key or key id"
+              type={isKeyId(text) || text === '' ? 'text' : 'password'}
+              value={about}
+              set={setAbout}
+              placeholder="key_… or the key string"
+              hint="A key string is sent in the body of one request, and kept nowhere."
+            />
+            <TextField
+              label="Permissions, as a query"
+              value={permissions}
+              set={setPermissions}
+              placeholder="documents.read AND team.a"
+            />
+            <TextField label="Cost in credits" inputMode="numeric" value={cost} set={setCost} placeholder="1" />
+          </div>
+          <div class="actions">
+            <Button type="submit" tone="primary" disabled={namesOf(text).length !== 1}>
+              Explain
+            </Button>
+          </div>
+        </form>
+        <Problem failure={failure} />
+      </Card>
+      {explained && <Answer {...explained} />}
+    </>
+  );
+}
+
+const tones = { passed: 'good', failed: 'bad', not_reached: '' } as const;
+const results = { passed: 'passed', failed: 'refuses', not_reached: 'not reached' } as const;
+
+const ruleNames: Record<ExplainedRule['rule'], string> = {
+  key: 'The key exists',
+  enabled: 'It is enabled',
+  expires: 'It has not expired',
+  permissions: 'It has the permissions',
+  ratelimit_names: 'The named limits exist',
+  ratelimits: 'Its limits have room',
+  credits: 'Its credits suffice',
+};
+
+const reasons: Record<string, string> = {
+  unknown: 'There is no such key in this workspace.',
+  deleted: 'It was deleted.',
+  api_deleted: 'Its API was deleted.',
+  too_many_counters: 'It has its maximum of counters for limits of requests.',
+};
+
+/** The figures of a rule in a sentence. */
+function figuresOf({ reason, expires, slugs, missing, ratelimits, balance, cost, remaining, refill }: ExplainedRule) {
+  const texts = [
+    reason && (reasons[reason] ?? reason),
+    expires !== undefined && `Expires ${dateTime(expires)} UTC.`,
+    slugs?.map(({ slug, held }) => `${slug}: ${held ? 'held' : 'lacks it'}`).join(', '),
+    missing && missing.length > 0 && `Missing: ${missing.join(', ')}.`,
+    ratelimits &&
+      ratelimits.length > 0 &&
+      `${ratelimits.filter(({ exceeded }) => exceeded).length} of ${ratelimits.length} are exceeded.`,
+    balance !== undefined && `Balance ${count(balance)}, cost ${count(cost ?? 0)}, then ${count(remaining ?? 0)}.`,
+    refill && `Refilled to ${count(refill.amount)} at ${dateTime(refill.next)} UTC.`,
+  ];
+  return texts.filter(Boolean).join(' ');
+}
+
+function Answer({ answer, input }: { answer: Explained; input: object }) {
+  const { code, rules, keyId, time, charge, leased } = answer;
+  const ratelimits = rules.find(({ rule }) => rule === 'ratelimits')?.ratelimits ?? [];
+  return (
+    <>
+      <Card
+        title={
+          <>
+            The answer is <Outcome outcome={code} />
+          </>
+        }
+        actions={keyId && <Link href={`/keys/${keyId}`}>To the key</Link>}
+      >
+        <Table
+          label="Rules in order"
+          rows={rules}
+          idOf={({ rule }) => rule}
+          columns={[
+            { name: 'Rule', cell: ({ rule }) => ruleNames[rule] },
+            { name: 'Result', cell: ({ result }) => <Badge tone={tones[result]}>{results[result]}</Badge> },
+            { name: 'Figures', cell: (rule) => figuresOf(rule) },
+          ]}
+        />
+        <p class="quiet">
+          As of {dateTime(time)} UTC. It would charge {count(charge.credits)} credits
+          {charge.ratelimits.map(({ name, cost }) => `, ${count(cost)} of ${name}`)}.
+        </p>
+        {leased && (
+          <p class="quiet">
+            Servers have charged {count(leased.key)} decisions of this key and {count(leased.identity)} of other keys of
+            its customer in advance. A verification that would be refused takes back what is left of them first.
+          </p>
+        )}
+        {'key' in input ? null : <AsCurl operation="keys.explainKey" input={input} />}
+      </Card>
+      {ratelimits.length > 0 && (
+        <Card title="Limits">
+          <Table
+            label="Limits"
+            rows={ratelimits}
+            idOf={({ id, name }) => id + name}
+            columns={[
+              { name: 'Limit', cell: ({ name, of }) => `${name} (of the ${of === 'identity' ? 'customer' : of})` },
+              { name: 'Units', cell: (row) => `${count(row.limit)} in any ${duration(row.duration)}` },
+              { name: 'Used', cell: (row) => <Gauge used={row.used} of={row.limit} label={`${row.name} used`} /> },
+              { name: 'Cost', cell: ({ cost }) => count(cost), isNumber: true },
+              { name: 'Reset, UTC', cell: ({ reset }) => <span class="number">{dateTime(reset)}</span>, isWide: true },
+            ]}
+          />
+        </Card>
+      )}
+    </>
+  );
+}

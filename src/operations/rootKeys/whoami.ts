@@ -1,0 +1,22 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { Fields } from '../schemas.ts';
+
+export const whoamiRootKey = manages({
+  name: 'rootKeys.whoami',
+  summary: 'Get the root key of this call: its workspace and its grants.',
+  input: Fields({}),
+  output: Type.Object({
+    rootKeyId: Type.String(),
+    workspaceId: Type.String(),
+    workspaceName: Type.String(),
+    permissions: Type.Array(Type.String()),
+  }),
+  needs: {},
+  scope: () => undefined,
+
+  async handle(_input, { store, caller: { workspaceId, rootKeyId, grants } }) {
+    const workspaceName = await store.workspaces.nameOf(workspaceId);
+    return { rootKeyId, workspaceId, workspaceName, permissions: grants.list };
+  },
+});

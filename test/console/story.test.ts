@@ -1,0 +1,255 @@
+// The console in a real browser, as an administrator uses it: from an empty workspace to a rotated key. Each screen is examined by
+// axe in both themes, with hostile data in every field. SCREENSHOTS=<folder> keeps a picture of each.
+
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { chromiumPath, startChromium } from '../support/chromium.ts';
+import { harness } from '../support/harness.ts';
+import { serveStore } from '../support/serving.ts';
+
+const h = harness();
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const withoutBrowser = chromiumPath === undefined;
+const markup = '<img src=x onerror="document.title=\'owned\'">';
+
+let server: Awaited<ReturnType<typeof serveStore>>;
+let browser: Browser;
+let context: BrowserContext;
+let page: Page;
+/** Errors of the browser, and the addresses that it requests. */
+const complaints: string[] = [];
+const asked: string[] = [];
+let rootKey: string;
+
+describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
+  beforeAll(async () => {
+    // The page asks for counts by the clock of the browser.
+    h.clock.advance(Date.now() - h.clock.now);
+    server = await serveStore(h.store);
+    rootKey = (await h.createWorkspace()).rootKey;
+    browser = await startChromium();
+    context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+    await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+    page = await context.newPage();
+    page.setDefaultTimeout(10_000);
+    page.on('console', (message) => complaints.push(`${message.type()}: ${message.text()}`));
+    page.on('pageerror', (error) => complaints.push(error.message));
+    page.on('request', (request) => asked.push(request.url()));
+  }, 60_000);
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+  });
+
+  async function call<T = Record<string, string>>(operation: string, input: object, as = rootKey): Promise<T> {
+    const response = await fetch(`${server.url}/v2/${operation}`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${as}` },
+      body: JSON.stringify(input),
+    });
+    const { data, error } = (await response.json()) as { data: T; error?: { detail: string } };
+    expect(error?.detail, operation).toBeUndefined();
+    return data;
+  }
+
+  const heading = (name: string | RegExp) => page.getByRole('heading', { level: 1, name });
+  const goTo = async (screen: string) => {
+    await page.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: screen, exact: true }).click();
+    await heading(screen).waitFor();
+  };
+  const inDialog = (name: string) => page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
+  const button = (name: string | RegExp) => page.getByRole('button', { name });
+
+  test('signs in, and says why it does not', async () => {
+    await page.goto(`${server.url}/`);
+    await page.getByLabel('Root key').fill('root_none');
+    await button('Sign in').click();
+    await page.getByRole('alert').waitFor();
+    await page.getByLabel('Root key').fill(rootKey);
+    await page.keyboard.press('Enter');
+    await heading('Welcome to Tollgate').waitFor();
+    complaints.length = 0;
+  });
+
+  test('an empty workspace: an API, a key, and its first verification arrives', async () => {
+    await button('Make both').click();
+    const key = await page.locator('.snippet pre').first().textContent();
+    await page.getByText('Waiting for the first verification').waitFor();
+    await call('keys.verifyKey', { key });
+    await page.getByText('The first verification has arrived: 999 credits are left.').waitFor();
+    await page.getByRole('link', { name: 'See the key' }).click();
+    await heading('My first key').waitFor();
+    await page.getByText('1 of 10').waitFor();
+  });
+
+  let key: { keyId: string; key: string };
+  test('a new key is shown once, is heard in Live, and is found', async () => {
+    await goTo('New key');
+    await page.getByLabel('Name', { exact: true }).first().fill(markup);
+    await page.getByLabel('Owner (externalId)').fill('customer_42');
+    await page.getByLabel('Prefix').fill('pay');
+    await page.getByLabel('Units').fill('2');
+    await button('Create key').click();
+    await heading('The key is made').waitFor();
+    const string = (await page.locator('.snippet pre').first().textContent())!;
+    key = { key: string, keyId: (await call('keys.whoami', { key: string })).keyId! };
+    expect(string).toMatch(/^pay_/);
+
+    await goTo('Live');
+    await page.getByText('Live', { exact: true }).last().waitFor();
+    for (let count = 0; count < 3; count++) await call('keys.verifyKey', { key: string, tags: [markup] });
+    await page.locator('.badge', { hasText: 'Rate limited' }).waitFor();
+    expect(await page.getByRole('link', { name: key.keyId }).count()).toBe(3);
+
+    await goTo('Keys');
+    await page.keyboard.press('/');
+    await page.keyboard.type('PAY_');
+    await expect.poll(() => page.locator('tbody tr').count()).toBe(1);
+    await page.getByText(markup).waitFor();
+  });
+
+  test('Why? names the rule that refuses, and charges nothing', async () => {
+    await page.getByRole('link', { name: /^pay_/ }).click();
+    await page.getByRole('link', { name: 'Why?' }).last().click();
+    await page.getByText('The answer is').waitFor();
+    await page.getByText('refuses').waitFor();
+    await page.getByText('2 of 2').waitFor();
+  });
+
+  test('raises a limit, and the next verification is VALID', async () => {
+    await page.getByRole('link', { name: 'To the key' }).click();
+    await page.getByRole('heading', { level: 2, name: 'Limits' }).waitFor();
+    await page
+      .locator('section', { has: page.getByRole('heading', { name: 'Limits' }) })
+      .getByText('Edit')
+      .click();
+    await page.getByLabel('Units').fill('5');
+    await button('Save').click();
+    await page.getByText('5 in any 1 min').waitFor();
+    expect((await call('keys.verifyKey', { key: key.key })).code).toBe('VALID');
+  });
+
+  test('disables, enables, and rotates with a grace period', async () => {
+    await button('Disable …').click();
+    await inDialog('Disable');
+    await page.getByText('Disabled', { exact: true }).waitFor();
+    expect((await call('keys.verifyKey', { key: key.key })).code).toBe('DISABLED');
+    await button('Enable …').click();
+    await inDialog('Enable');
+    await page.getByText('Enabled', { exact: true }).waitFor();
+    await button('Rotate …').click();
+    await inDialog('Make the new key');
+    const rotated = await page.getByRole('dialog', { name: 'The new key' }).locator('pre').textContent();
+    expect((await call('keys.verifyKey', { key: rotated })).code).toBe('VALID');
+    await page.getByText('The old key was not used since.').waitFor();
+    await call('keys.verifyKey', { key: key.key });
+    await page.getByText('The old key was used 1 times since').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+  });
+
+  test('deletes only what is named, and restores it', async () => {
+    await button('Delete …').click();
+    const deletes = page.getByRole('dialog').getByRole('button', { name: 'Delete' });
+    expect(await deletes.isDisabled()).toBe(true);
+    await page.getByLabel(/^Type/).fill(markup);
+    await deletes.click();
+    await heading('Keys').waitFor();
+    expect((await call('keys.verifyKey', { key: key.key })).code).toBe('NOT_FOUND');
+    await page.getByLabel('State').selectOption('Deleted');
+    await button('Restore …').click();
+    await inDialog('Restore');
+    await page.getByText('No key matches').waitFor();
+    expect((await call('keys.verifyKey', { key: key.key })).code).toBe('VALID');
+  });
+
+  test('all of it is in the audit', async () => {
+    await goTo('Access');
+    for (const operation of ['keys.restoreKey', 'keys.deleteKey', 'keys.rerollKey', 'keys.updateKey']) {
+      await page.getByRole('cell', { name: operation }).first().waitFor();
+    }
+  });
+
+  test('a root key with few grants sees what they show', async () => {
+    const { key: few } = await call('rootKeys.createRootKey', { permissions: ['api.*.read_key', 'api.*.read_api'] });
+    const other = await browser.newPage();
+    await other.goto(`${server.url}/console`);
+    await other.getByLabel('Root key').fill(few!);
+    await other.keyboard.press('Enter');
+    await other.getByText('it lacks the grant').waitFor();
+    await other.getByRole('link', { name: 'Keys', exact: true }).click();
+    await other.getByRole('table').waitFor();
+    expect(await other.getByRole('link', { name: 'New key', exact: true }).count()).toBe(1);
+    expect(await other.getByRole('checkbox').count()).toBe(0);
+    await other.close();
+  });
+
+  test('several workspaces: switches between them', async () => {
+    const second = await h.createWorkspace();
+    await page.getByLabel('Workspace').selectOption('Add a workspace …');
+    await page.getByLabel('Root key').fill(second.rootKey);
+    await page.keyboard.press('Enter');
+    await heading('Access').waitFor();
+    await page.getByRole('link', { name: 'Overview', exact: true }).click();
+    await heading('Welcome to Tollgate').waitFor();
+    await page.getByLabel('Workspace').selectOption({ index: 0 });
+    await page.getByText('customer_42').first().waitFor();
+  });
+
+  describe.each(['light', 'dark'] as const)('%s', (theme) => {
+    const screens = [
+      ...['Overview', 'Keys', 'New key', 'Why?', 'Live', 'Customers', 'Rate limits', 'Attention', 'Access', 'System'],
+    ];
+    test.each(screens)('%s: axe finds nothing, hostile data stays text', { timeout: 30_000 }, async (screen) => {
+      await hostile();
+      await page.emulateMedia({ colorScheme: theme });
+      await goTo(screen);
+      // The data of the screen has arrived.
+      await page.waitForLoadState('networkidle').catch(() => {});
+      await page.locator('.waiting').first().waitFor({ state: 'detached' });
+      const folder = process.env.SCREENSHOTS;
+      if (folder) await page.screenshot({ path: `${folder}/${screen.replace(/\W/g, '')}-${theme}.png` });
+      await page.evaluate(axe);
+      const found = await page.evaluate(() =>
+        (globalThis as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } }).axe.run(),
+      );
+      expect(found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)).toEqual([]);
+      expect(await page.locator('img').count()).toBe(0);
+      expect(await page.title()).not.toContain('owned');
+    });
+  });
+
+  test('no request left this server, no address has a secret, and the browser has no complaint', async () => {
+    expect(asked.filter((url) => !url.startsWith(server.url))).toEqual([]);
+    expect(asked.filter((url) => url.includes(rootKey) || url.includes(key.key))).toEqual([]);
+    const stored = await page.evaluate(() =>
+      JSON.stringify({ ...(globalThis as unknown as { localStorage: object }).localStorage }),
+    );
+    expect(stored).not.toContain('root_');
+    expect(complaints).toEqual([]);
+  });
+});
+
+interface Violation {
+  id: string;
+  nodes: { html: string }[];
+}
+
+let isHostile = false;
+/** Markup in every field that takes it. */
+async function hostile() {
+  if (isHostile) return;
+  isHostile = true;
+  const as = rootKey;
+  const { data: apis } = await h.call('apis.listApis', {}, as);
+  const apiId = apis[0]!.id;
+  await h.call('apis.createApi', { name: markup }, as);
+  await h.call('keys.createKey', { apiId, name: markup, meta: { [markup]: markup }, roles: [] }, as);
+  await h.call('permissions.createRole', { name: markup, description: markup, permissions: ['documents.read'] }, as);
+  await h.call('ratelimits.limit', { namespace: markup, identifier: markup, limit: 1, duration: 60_000 }, as);
+  await h.call('ratelimits.setOverride', { namespace: markup, identifier: markup, limit: 1, duration: 60_000 }, as);
+  await h.call('identities.createIdentity', { externalId: 'hostile', meta: { name: markup } }, as);
+  await h.call('rootKeys.createRootKey', { name: markup, permissions: ['api.*.read_key'] }, as);
+}
