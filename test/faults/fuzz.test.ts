@@ -152,7 +152,8 @@ const queries = fc.constantFrom(
 
 /** Hints of operations in which a member has another meaning than elsewhere. */
 const hintsOf = ({ name }: AnyOperation): Hints => {
-  if (name === 'keys.verifyKey') return { ...hints, permissions: mostly(queries) };
+  if (name === 'keys.verifyKey' || name === 'keys.explainKey') return { ...hints, permissions: mostly(queries) };
+  if (name === 'keys.listKeys') return { ...hints, start: (own) => own };
   if (name.startsWith('rootKeys.')) return { ...hints, permissions: mostly(grants) };
   return hints;
 };
@@ -179,7 +180,8 @@ function learn(lane: Lane, operation: AnyOperation, value: unknown) {
   if (Array.isArray(value)) for (const item of value.slice(0, 5)) learn(lane, operation, item);
   if (typeof value !== 'object' || value === null) return;
   for (const [name, member] of Object.entries(value)) {
-    if (name === 'meta') continue;
+    // keys.explainKey: parts of a query, such as `*`, which need not be permissions.
+    if (name === 'meta' || name === 'slugs') continue;
     if (typeof member !== 'string') learn(lane, operation, member);
     else for (const kind of kindsOf[name] ?? []) keep(lane, kind, member);
   }
