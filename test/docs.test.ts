@@ -6,6 +6,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { makeCertificates } from './support/certificates.ts';
+import { runCli } from './support/cli.ts';
 import { blocksOf, openFolder, withNpm } from './support/folder.ts';
 import { pythonWith } from './support/python.ts';
 
@@ -76,6 +77,23 @@ test('README: a lost root key', async () => {
   expect((await fetch(`${server.url}/v2/apis.createApi`, request)).status).toBe(200);
 });
 
+test('running.md: the commands for every day, in a single workspace', async () => {
+  const [block] = blocksOf('docs/running.md').filter((text) => text.includes('npx tollgate api create'));
+  const env = { TOLLGATE_DATA_DIR: join(folder.path, 'data') };
+  let [apiId, keyId, key] = ['', '', ''];
+  for (const line of block!.split('\n').filter((line) => line !== '')) {
+    const [command, file] = line.replace('api_…', apiId).replace('key_…', keyId).split(' < ');
+    const [npx, tollgate, ...args] = command!.match(/'[^']*'|\S+/g)!.map((word) => word.replaceAll("'", ''));
+    expect([npx, tollgate]).toEqual(['npx', 'tollgate']);
+    // In this process, which takes a tenth of the time.
+    const { code, out, err } = await runCli(args, env, file === undefined ? '' : key);
+    expect({ code, err }, line).toEqual({ code: 0, err: '' });
+    apiId = /^Created API (\w+)/.exec(out)?.[1] ?? apiId;
+    if (line.includes('key create'))
+      [keyId, key] = /^Created key (\w+).*\n(\w+)$/m.exec(out)!.slice(1) as [string, string];
+  }
+});
+
 test('running.md: the command line', async () => {
   const [block] = blocksOf('docs/running.md').filter((text) => text.includes('npx tollgate workspace create'));
   const lines = block!.split('\n').filter((line) => line !== '' && line !== 'npx tollgate serve');
@@ -116,7 +134,9 @@ test('running.md: HTTPS', async () => {
 test('every command of a page is run by a test, except those for Kubernetes', () => {
   const runWhole = ['backup.md', 'gateways.md', 'limits.md', 'moving.md'];
   const isRun = (text: string) =>
-    ['TLS_CERT_FILE', 'npx tollgate workspace create', 'ln -sf'].some((part) => text.includes(part));
+    ['TLS_CERT_FILE', 'npx tollgate workspace create', 'npx tollgate api create', 'ln -sf'].some((part) =>
+      text.includes(part),
+    );
   for (const page of readdirSync('docs').filter((name) => !runWhole.includes(name))) {
     const left = blocksOf(`docs/${page}`).filter((text) => !isRun(text));
     for (const text of left) expect(text, page).toMatch(/^(kubectl (.|\\\n)*\n)+$/);
