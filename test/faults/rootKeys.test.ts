@@ -184,6 +184,8 @@ describe('a root key that was', () => {
         expect(refused).toMatchObject({ status: 200, data: [] });
       } else if (how === 'narrowed' && name === 'analytics.getTop') {
         expect(refused).toMatchObject({ status: 200, data: { top: [] } });
+      } else if (how === 'narrowed' && name === 'rootKeys.whoami') {
+        expect(refused).toMatchObject({ status: 200, data: { permissions: ['api.other_one.read_analytics'] } });
       } else if (how === 'narrowed' && name === 'analytics.tail') {
         expect(refused.status).toBe(200);
       } else if (how === 'narrowed' && name === 'keys.whoami') {
