@@ -3,7 +3,8 @@
 
 import { Command, CommanderError } from 'commander';
 import { version } from '../version.ts';
-import { type CommandRow, commandRows, type Given } from './keyCommands.ts';
+import type { CommandRow, Given } from './commandRow.ts';
+import { commandRows } from './keyCommands.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
 import { bulkTimeoutMs, escapeInvisible, Runner } from './runner.ts';
 import type { Terminal } from './terminal.ts';

@@ -1,51 +1,27 @@
 // The commands that manage APIs, keys, identities, and read the audit log. Each is a row: its words, its options, and the operations
 // that it calls.
 
-import type { Answer, Call, OutputOf } from './client.ts';
+import type { Answer, OutputOf } from './client.ts';
+import {
+  apiOption,
+  type CommandRow,
+  type Given,
+  given,
+  limitOption,
+  newestOption,
+  orderOf,
+  readAll,
+  text,
+  wantedOf,
+} from './commandRow.ts';
+import { explainRow } from './explain.ts';
 import type { CommandResult } from './result.ts';
 import { durationOf, numberOf, tableOf, timeText } from './table.ts';
-
-/** Arguments and options by name, as Commander parses them. */
-export type Given = Record<string, string | boolean | undefined>;
-
-export interface CommandRow {
-  /** Groups, command and arguments, such as `key get <keyId>`. */
-  words: string;
-  about: string;
-  options?: readonly (readonly [flags: string, about: string])[];
-  run(call: Call, given: Given, input: () => Promise<string>): Promise<CommandResult>;
-}
 
 type Key = OutputOf<'keys.listKeys'>[number];
 type Limit = NonNullable<Key['ratelimits']>[number];
 
-const limitOption = ['--limit <n>', 'how many to print; 100 by default'] as const;
-const newestOption = ['--newest', 'newest first'] as const;
-const apiOption = ['--api <apiId>', 'only of this API'] as const;
-
-const text = (value: string | boolean | undefined) => (typeof value === 'string' ? value : undefined);
-const orderOf = ({ newest }: Given) => (newest ? ('desc' as const) : ('asc' as const));
-/** Without members that are undefined, which are no JSON. */
-const given = <Input extends object>(input: Input): Input => JSON.parse(JSON.stringify(input));
 const done = (line: string, json: unknown): CommandResult => ({ lines: [line], json });
-
-/** Reads a list up to `wanted` items. A search may have to read several pages without a match. */
-async function readAll<Item>(
-  wanted: number,
-  read: (limit: number, next: string | undefined) => Promise<Answer<Item[]>>,
-): Promise<Answer<Item[]>> {
-  const items: Item[] = [];
-  let looked = 0;
-  let page: Answer<Item[]> | undefined;
-  do {
-    page = await read(Math.min(100, wanted - items.length), page?.next);
-    items.push(...page.data);
-    looked += page.looked ?? 0;
-  } while (page.next !== undefined && items.length < wanted);
-  return { ...page, data: items, looked };
-}
-
-const wantedOf = ({ limit }: Given) => Math.max(1, numberOf(text(limit) ?? '100'));
 
 function listResult<Item>(
   what: string,
@@ -75,8 +51,8 @@ const keysResult = (page: Answer<Key[]>): CommandResult =>
     timeText(key.lastUsedAt),
   ]);
 
-function keyResult(key: Key): CommandResult {
-  const rows = Object.entries(key).map(([name, value]) => [
+function recordResult(record: object): CommandResult {
+  const rows = Object.entries(record).map(([name, value]) => [
     name,
     /(At|expires|Until)$/.test(name)
       ? timeText(value as number)
@@ -84,7 +60,7 @@ function keyResult(key: Key): CommandResult {
         ? value
         : JSON.stringify(value),
   ]);
-  return { lines: tableOf(['FIELD', 'VALUE'], rows), json: key };
+  return { lines: tableOf(['FIELD', 'VALUE'], rows), json: record };
 }
 
 /** A new key. Its string is printed, and never stored. */
@@ -220,7 +196,7 @@ const keyRows: CommandRow[] = [
       'Find keys by id, by the beginning of the string, or by text in name, owner or metadata. `-` reads a whole key from standard input.',
     options: [apiOption, limitOption],
     async run(call, options, input) {
-      if (options.text === '-') return keyResult((await call('keys.whoami', { key: (await input()).trim() })).data);
+      if (options.text === '-') return recordResult((await call('keys.whoami', { key: (await input()).trim() })).data);
       const wanted = text(options.text)!;
       const apiId = text(options.api);
       const find = (filter: { start?: string; search?: string }) =>
@@ -236,8 +212,9 @@ const keyRows: CommandRow[] = [
   {
     words: 'key get <keyId>',
     about: 'Print a key.',
-    run: async (call, { keyId }) => keyResult((await call('keys.getKey', { keyId: text(keyId)! })).data),
+    run: async (call, { keyId }) => recordResult((await call('keys.getKey', { keyId: text(keyId)! })).data),
   },
+  explainRow,
   changeKey('key disable <keyId>', 'Disable a key, effective immediately.', 'Disabled', { enabled: false }),
   changeKey('key enable <keyId>', 'Enable a key.', 'Enabled', { enabled: true }),
   {
@@ -310,6 +287,28 @@ const otherRows: CommandRow[] = [
         externalId,
         ratelimits.map(({ name, limit, duration }) => `${name} ${limit}/${duration}ms`).join(', '),
       ]);
+    },
+  },
+  {
+    words: 'identity get <owner>',
+    about: 'Print an identity, by its id or externalId.',
+    run: async (call, { owner }) =>
+      recordResult((await call('identities.getIdentity', { identity: text(owner)! })).data),
+  },
+  {
+    words: 'identity create <owner>',
+    about: 'Create an identity with this externalId.',
+    async run(call, { owner }) {
+      const { data } = await call('identities.createIdentity', { externalId: text(owner)! });
+      return done(`Created identity ${data.identityId}.`, data);
+    },
+  },
+  {
+    words: 'identity delete <owner>',
+    about: 'Delete an identity, by its id or externalId. Its keys stay valid and lose its limits.',
+    async run(call, { owner }) {
+      await call('identities.deleteIdentity', { identity: text(owner)! });
+      return done(`Deleted identity ${owner}.`, { identity: owner });
     },
   },
   {

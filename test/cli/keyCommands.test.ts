@@ -154,6 +154,66 @@ describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
     expect(audit).toHaveLength(3);
   });
 
+  test('a key is explained by its id or string, and nothing is charged', async () => {
+    const { apiId } = await json('api', 'create', 'explained');
+    const ratelimits = [{ name: 'requests', limit: 10, duration: 60_000, autoApply: true }];
+    const { keyId, key } = await app.ok('keys.createKey', {
+      apiId,
+      externalId: 'ada',
+      credits: { remaining: 2 },
+      ratelimits,
+    });
+    const table = await lines('key', 'explain', keyId);
+    expect(table[0]).toBe(`VALID: ${keyId} of ${apiId} owned by ada`);
+    expect(table[1]).toMatch(/^RULE +RESULT +FIGURES$/);
+    expect(table.slice(2, -1).map((line) => line.split(/ {2,}/)[0])).toEqual([
+      'key',
+      'enabled',
+      'expires',
+      'permissions',
+      'ratelimit_names',
+      'ratelimits',
+      'credits',
+    ]);
+    expect(table.join('\n')).toMatch(/\nratelimits +passed +requests of key: 0 of 10 per 60000 ms, cost 1\n/);
+    expect(table.join('\n')).toMatch(/\ncredits +passed +balance 2, cost 1; then 1\n/);
+    expect(table.at(-1)).toBe('A verification would charge 1 credit, 1 of limit requests.');
+
+    const refused = await run(['key', 'explain', '-', '--permissions', 'a.b', '--cost', '3'], `${key}\n`);
+    expect(refused).toMatchObject({ code: 0, err: '' });
+    expect(refused.out).toMatch(/^INSUFFICIENT_PERMISSIONS: .*\npermissions +failed +has 0 of 1 .*; missing: a\.b\n/s);
+    expect(refused.out).toMatch(/\ncredits +not reached/);
+    expect(refused.out).not.toContain('would charge');
+    expect(refused.out).not.toContain(key);
+    expect(await json('key', 'explain', key, '--cost', '3')).toMatchObject({ code: 'USAGE_EXCEEDED', keyId });
+    expect(await app.ok('keys.getKey', { keyId })).toMatchObject({ credits: { remaining: 2 } });
+
+    for (const unknown of [`key_${'1'.repeat(24)}`, 'no such key'])
+      expect((await lines('key', 'explain', unknown)).slice(0, 3).join('\n')).toMatch(
+        /^NOT_FOUND\n.*\nkey +failed +unknown$/,
+      );
+  });
+
+  test('an identity is created, printed and deleted', async () => {
+    const owner = `made.${way.replace(' ', '')}`;
+    const [created] = await lines('identity', 'create', owner);
+    const identityId = /^Created identity (id_\w+)\.$/.exec(created!)![1]!;
+    expect((await lines('identity', 'get', owner)).join('\n')).toMatch(new RegExp(`\\nexternalId +${owner}(\\n|$)`));
+    expect(await json('identity', 'get', identityId)).toMatchObject({ id: identityId, externalId: owner });
+    expect(await run(['identity', 'create', owner])).toMatchObject({
+      code: 1,
+      out: '',
+      err: expect.stringContaining(owner),
+    });
+    expect(await lines('identity', 'delete', owner)).toEqual([`Deleted identity ${owner}.`]);
+    for (const command of ['get', 'delete'])
+      expect(await run(['identity', command, owner])).toMatchObject({
+        code: 1,
+        out: '',
+        err: 'tollgate: There is no such identity.\n',
+      });
+  });
+
   test('wrong input is refused, and names and metadata cannot write to the terminal', async () => {
     const { apiId } = await json('api', 'create', 'hostile');
     const { keyId } = await app.ok('keys.createKey', { apiId, name: '\u001b[31m\nkey_1', meta: { a: '\u202e' } });
@@ -169,6 +229,10 @@ describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
       [['key', 'get', 'key 1'], 'body.keyId'],
       [['key', 'get', 'key_unknown'], 'There is no such key.'],
       [['key', 'credits', keyId, 'much'], 'is not a balance'],
+      [['key', 'explain', ''], 'body.key'],
+      [['key', 'explain', keyId, '--cost', '-1'], 'is not a whole number'],
+      [['key', 'explain', keyId, '--permissions', 'a AND'], 'at position'],
+      [['identity', 'create', 'a b'], 'body.externalId'],
       [['key', 'limit', keyId, 'requests', '3'], 'Give its duration'],
       [['key', 'limit', keyId, 'requests', 'x', '1m'], 'is not a whole number'],
       [['key', 'rotate', keyId, '--grace', 'soon'], 'is not a duration'],

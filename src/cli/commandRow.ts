@@ -1,0 +1,44 @@
+// What the commands that call operations share: the type of their rows, their options, and reading of lists.
+
+import type { Answer, Call } from './client.ts';
+import type { CommandResult } from './result.ts';
+import { numberOf } from './table.ts';
+
+/** Arguments and options by name, as Commander parses them. */
+export type Given = Record<string, string | boolean | undefined>;
+
+export interface CommandRow {
+  /** Groups, command and arguments, such as `key get <keyId>`. */
+  words: string;
+  about: string;
+  options?: readonly (readonly [flags: string, about: string])[];
+  run(call: Call, given: Given, input: () => Promise<string>): Promise<CommandResult>;
+}
+
+export const limitOption = ['--limit <n>', 'how many to print; 100 by default'] as const;
+export const newestOption = ['--newest', 'newest first'] as const;
+export const apiOption = ['--api <apiId>', 'only of this API'] as const;
+
+export const text = (value: string | boolean | undefined) => (typeof value === 'string' ? value : undefined);
+export const orderOf = ({ newest }: Given) => (newest ? ('desc' as const) : ('asc' as const));
+/** Without members that are undefined, which are no JSON. */
+export const given = <Input extends object>(input: Input): Input => JSON.parse(JSON.stringify(input));
+
+/** Reads a list up to `wanted` items, in pages of at most `pageMax`. A search may have to read several pages without a match. */
+export async function readAll<Item>(
+  wanted: number,
+  read: (limit: number, next: string | undefined) => Promise<Answer<Item[]>>,
+  pageMax = 100,
+): Promise<Answer<Item[]>> {
+  const items: Item[] = [];
+  let looked = 0;
+  let page: Answer<Item[]> | undefined;
+  do {
+    page = await read(Math.min(pageMax, wanted - items.length), page?.next);
+    items.push(...page.data);
+    looked += page.looked ?? 0;
+  } while (page.next !== undefined && items.length < wanted);
+  return { ...page, data: items, looked };
+}
+
+export const wantedOf = ({ limit }: Given) => Math.max(1, numberOf(text(limit) ?? '100'));

@@ -1,0 +1,74 @@
+// Prints why a key would pass or be refused, rule by rule.
+
+import type { OutputOf } from './client.ts';
+import { type CommandRow, given, text } from './commandRow.ts';
+import type { CommandResult } from './result.ts';
+import { numberOf, tableOf, timeText } from './table.ts';
+
+type Explanation = OutputOf<'keys.explainKey'>;
+type Rule = Explanation['rules'][number];
+
+const keyIdPattern = /^key_[1-9A-HJ-NP-Za-km-z]{24}$/;
+
+export const explainRow: CommandRow = {
+  words: 'key explain <key>',
+  about:
+    'Print what a verification would respond, rule by rule, by key id (key_…) or key. Charges nothing. `-` reads the key from standard input, so that no process list or history has it.',
+  options: [
+    ['--permissions <query>', 'as if the verification required them, such as `docs.read AND docs.write`'],
+    ['--cost <n>', 'as if the verification charged this many credits; 1 by default'],
+  ],
+  async run(call, { key, permissions, cost }, input) {
+    const wanted = key === '-' ? (await input()).trim() : text(key)!;
+    const verification = given({
+      permissions: text(permissions),
+      credits: text(cost) === undefined ? undefined : { cost: numberOf(text(cost)!) },
+    });
+    const explain = async (of: { key: string } | { keyId: string }) =>
+      (await call('keys.explainKey', { ...of, ...verification })).data;
+    const byId = keyIdPattern.test(wanted) ? await explain({ keyId: wanted }) : undefined;
+    // The string of a key may look like an id.
+    return explainedResult(byId && byId.rules[0]?.reason !== 'unknown' ? byId : await explain({ key: wanted }));
+  },
+};
+
+function explainedResult(found: Explanation): CommandResult {
+  const { valid, code, keyId, apiId, externalId, rules, charge, leased } = found;
+  const charged = [
+    ...(charge.credits > 0 ? [charge.credits === 1 ? '1 credit' : `${charge.credits} credits`] : []),
+    ...charge.ratelimits.map(({ name, cost }) => `${cost} of limit ${name}`),
+  ];
+  const of = [keyId, apiId && `of ${apiId}`, externalId && `owned by ${externalId}`].filter(Boolean).join(' ');
+  return {
+    lines: [
+      of ? `${code}: ${of}` : code,
+      ...tableOf(
+        ['RULE', 'RESULT', 'FIGURES'],
+        rules.map((rule) => [rule.rule, rule.result.replace('_', ' '), figuresOf(rule)]),
+      ),
+      ...(valid ? [`A verification would charge ${charged.join(', ') || 'nothing'}.`] : []),
+      ...(leased
+        ? [`Charged in advance by servers: ${leased.key} by this key, ${leased.identity} by its identity.`]
+        : []),
+    ],
+    json: found,
+  };
+}
+
+function figuresOf({ reason, expires, slugs, missing, ratelimits, balance, cost, remaining, refill }: Rule): string {
+  return [
+    reason?.replaceAll('_', ' '),
+    expires !== undefined && `at ${timeText(expires)}`,
+    slugs && `has ${slugs.filter(({ held }) => held).length} of ${slugs.length} permissions`,
+    missing && `missing: ${missing.join(', ')}`,
+    ...(ratelimits ?? []).map(
+      ({ name, of, used, limit, duration, cost }) =>
+        `${name} of ${of}: ${used} of ${limit} per ${duration} ms, cost ${cost}`,
+    ),
+    balance !== undefined && `balance ${balance}, cost ${cost}`,
+    remaining !== undefined && `then ${remaining}`,
+    refill && `refill of ${refill.amount} at ${timeText(refill.next)}`,
+  ]
+    .filter(Boolean)
+    .join('; ');
+}
