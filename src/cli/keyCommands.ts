@@ -17,6 +17,7 @@ import {
 import { explainRow } from './explain.ts';
 import type { CommandResult } from './result.ts';
 import { durationOf, numberOf, tableOf, timeText } from './table.ts';
+import { usageRow } from './usageCommand.ts';
 
 type Key = OutputOf<'keys.listKeys'>[number];
 type Limit = NonNullable<Key['ratelimits']>[number];
@@ -355,4 +356,4 @@ const otherRows: CommandRow[] = [
   },
 ];
 
-export const commandRows: readonly CommandRow[] = [...apiRows, ...keyRows, ...otherRows];
+export const commandRows: readonly CommandRow[] = [...apiRows, ...keyRows, ...otherRows, usageRow];

@@ -1,0 +1,162 @@
+// Usage and the tail on the command line: on the store and over HTTP, with the same results.
+
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { listen, type Server } from '../../src/http/server.ts';
+import { operations } from '../../src/operations/index.ts';
+import { runCli } from '../support/cli.ts';
+import { harness } from '../support/harness.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const app = harness();
+let server: Server;
+let apiIds: string[];
+const keyIds: Record<string, string> = {};
+const month = new Date().toISOString().slice(0, 7);
+const monthStart = Date.parse(`${month}-01`);
+
+beforeAll(async () => {
+  const { store } = app;
+  const handler = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
+  server = await listen({ host: '127.0.0.1', port: 0, bodyBytesMax: 100_000, newRequestId: () => 'req_1', handler });
+  // The command uses Redis's clock.
+  app.clock.now = Date.now();
+  apiIds = [];
+  for (const name of ['first', 'second']) apiIds.push((await app.ok('apis.createApi', { name })).apiId);
+  for (const [externalId, apiId, times] of [
+    ['ada', apiIds[0]!, 3],
+    ['bob', apiIds[1]!, 2],
+    [undefined, apiIds[0]!, 1],
+  ] as const) {
+    const { key, keyId } = await app.ok('keys.createKey', {
+      apiId,
+      ...(externalId && { externalId }),
+      credits: { remaining: 2 },
+    });
+    keyIds[externalId ?? 'none'] = keyId;
+    for (let count = 0; count < times; count++) await app.ok('keys.verifyKey', { key, tags: ['eu'] });
+  }
+  for (const identifier of ['x', 'x', 'y'])
+    await app.ok('ratelimits.limit', { namespace: 'login', identifier, limit: 1, duration: 60_000 });
+});
+afterAll(() => server.close());
+
+describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
+  const run = (...args: string[]) => {
+    const env: Record<string, string> =
+      way === 'HTTP'
+        ? { TOLLGATE_URL: `http://127.0.0.1:${server.port}`, TOLLGATE_ROOT_KEY: app.rootKey }
+        : { REDIS_URL: testRedisUrl() };
+    return runCli(way === 'HTTP' ? args : [...args, '--workspace', app.workspaceId], env);
+  };
+  async function lines(...args: string[]) {
+    const { code, out, err } = await run(...args);
+    expect({ code, err }, args.join(' ')).toEqual({ code: 0, err: '' });
+    return out.trimEnd().split('\n');
+  }
+  const json = async (...args: string[]) => JSON.parse((await lines(...args, '--json')).join('\n'));
+  const cells = (table: string[]) => table.map((line) => line.split(/ {2,}/));
+
+  test('the largest of a period are ranked', async () => {
+    const [period, ...table] = await lines('usage', '--top', '10', '--by', 'customer', '--last', '7d');
+    expect(period).toMatch(/^Usage from \S+T\d\d:00:00Z to \S+T\d\d:00:00Z$/);
+    const headings = ['VERIFICATIONS', 'REFUSED', 'CREDITS'];
+    expect(cells(table)).toEqual([
+      ['CUSTOMER', ...headings],
+      ['ada', '3', '1', '2'],
+      ['bob', '2', '0', '2'],
+    ]);
+    expect(cells(await lines('usage', '--top', '1')).slice(1)).toEqual([
+      ['CUSTOMER', ...headings],
+      ['ada', '3', '1', '2'],
+    ]);
+    expect(cells(await lines('usage', '--by', 'key', '--api', apiIds[1]!)).slice(1)).toEqual([
+      ['KEY', ...headings],
+      [keyIds.bob, '2', '0', '2'],
+    ]);
+    expect(cells(await lines('usage', '--by', 'api')).slice(1)).toEqual([
+      ['API', ...headings],
+      [apiIds[0], '4', '1', '3'],
+      [apiIds[1], '2', '0', '2'],
+    ]);
+    expect(cells(await lines('usage', '--by', 'tag')).slice(2)).toEqual([['eu', '6', '1', '5']]);
+    expect(cells(await lines('usage', '--by', 'namespace')).slice(1)).toEqual([
+      ['NAMESPACE', 'CHECKS', 'REFUSED'],
+      ['login', '3', '1'],
+    ]);
+    expect(cells(await lines('usage', '--by', 'identifier')).slice(1)).toEqual([
+      ['NAMESPACE', 'IDENTIFIER', 'CHECKS', 'REFUSED'],
+      ['login', 'x', '2', '1'],
+      ['login', 'y', '1', '0'],
+    ]);
+    expect(await json('usage')).toMatchObject({
+      end: expect.any(Number),
+      top: [
+        { externalId: 'ada', count: 3, refused: 1, spentCredits: 2 },
+        { externalId: 'bob', count: 2 },
+      ],
+    });
+    expect(await lines('usage', '--api', 'api_unknown')).toEqual([expect.stringMatching(/^There is no usage from /)]);
+  });
+
+  test('the bill of a month has all customers', async () => {
+    const next = new Date(monthStart);
+    next.setUTCMonth(next.getUTCMonth() + 1);
+    const [period, ...table] = await lines('usage', '--month', month);
+    expect(period).toBe(`Usage from ${month}-01T00:00:00Z to ${next.toISOString().replace('.000', '')}`);
+    expect(cells(table)).toEqual([
+      ['CUSTOMER', 'VERIFICATIONS', 'CREDITS'],
+      ['ada', '3', '2'],
+      ['bob', '2', '2'],
+      ['(no identity)', '1', '1'],
+      ['Total: 6 verifications, 5 credits.'],
+    ]);
+    expect(await json('usage', '--month', month, '--api', apiIds[1]!)).toEqual({
+      start: monthStart,
+      end: next.getTime(),
+      customers: [{ externalId: 'bob', count: 2, spentCredits: 2 }],
+    });
+    expect(await lines('usage', '--month', '2020-02')).toEqual([
+      'There is no usage from 2020-02-01T00:00:00Z to 2020-03-01T00:00:00Z.',
+    ]);
+  });
+
+  test.each([
+    [['--by', 'colour'], '--by must be one of customer, key'],
+    [['--by', 'toString'], '--by must be one of'],
+    [['--top', 'many'], 'is not a whole number'],
+    [['--top', '101'], 'body.limit'],
+    [['--last', 'week'], 'is not a duration'],
+    [['--month', '2026-13'], 'is not a month'],
+    [['--month', '9999-12'], 'is in the future'],
+    [['--month', '2026-10', '--by', 'key'], 'Leave out'],
+    [['--month', '2026-10', '--last', '1d'], 'Leave out'],
+    [['--by', 'namespace', '--api', 'api_1'], 'body.apiId'],
+  ])('usage %j is refused', async (args, message) => {
+    const { code, out, err } = await run('usage', ...args);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toContain(message);
+  });
+});
+
+test('a bill of more customers than a page has each of them once', async () => {
+  const { usageRow } = await import('../../src/cli/usageCommand.ts');
+  const customers = Array.from({ length: 2500 }, (_, index) => ({
+    externalId: `c${index}`,
+    count: index + 1,
+    spentCredits: 1,
+  }));
+  const limits: unknown[] = [];
+  const call = async (_name: string, { limit }: { limit: number }, next = '0') => {
+    limits.push(limit);
+    const end = Number(next) + limit;
+    return { data: customers.slice(Number(next), end), next: end < 2500 ? String(end) : undefined };
+  };
+  const { json, lines } = await usageRow.run(call as never, { month: '2026-10' }, async () => '');
+  expect(limits).toEqual([1000, 1000, 1000]);
+  expect((json as { customers: unknown[] }).customers).toEqual(customers.toReversed());
+  expect(lines).toHaveLength(2500 + 3);
+});
