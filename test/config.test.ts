@@ -8,6 +8,7 @@ test('an empty environment gives the defaults', () => {
   expect(loadConfig({})).toEqual({
     host: '127.0.0.1',
     port: 8080,
+    console: true,
     tlsCertFile: '',
     tlsKeyFile: '',
     tlsKeyPassphrase: '',
