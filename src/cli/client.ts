@@ -1,18 +1,19 @@
 // Calls operations by name for the commands that manage keys: in this process on the server's store, with all grants; or over HTTP,
 // if TOLLGATE_URL is set, with the grants of TOLLGATE_ROOT_KEY. A root key is never an argument, which a process list would show.
 
+import { PassThrough } from 'node:stream';
 import type { Static } from 'typebox';
 import type { Config } from '../config.ts';
 import { Grants, grantsText } from '../domain/grants.ts';
 import { memberTexts, print } from '../domain/json.ts';
 import { compileInput } from '../input/validate.ts';
-import type { AnyOperation, ManageContext } from '../operation.ts';
+import type { AnyOperation, ManageContext, Streaming } from '../operation.ts';
 import { type OperationName, type Operations, operations } from '../operations/index.ts';
 import { cliActor } from '../store/rootKeys.ts';
 import type { Store } from '../store/store.ts';
 
 type Named = { [Operation in Operations[number] as Operation['name']]: Operation };
-type InputOf<Name extends OperationName> = Static<Named[Name]['input']>;
+export type InputOf<Name extends OperationName> = Static<Named[Name]['input']>;
 export type OutputOf<Name extends OperationName> = Static<Named[Name]['output']>;
 
 export interface Answer<Data> {
@@ -29,9 +30,23 @@ export type Call = <Name extends OperationName>(
   next?: string,
 ) => Promise<Answer<OutputOf<Name>>>;
 
+/** Server-sent events as text, until `close`. */
+interface Heard {
+  text: AsyncIterable<string>;
+  close(): void;
+}
+
+/** Begins to listen to analytics.tail. */
+export type Listen = (input: InputOf<'analytics.tail'>) => Promise<Heard>;
+
+export interface Client {
+  call: Call;
+  listen: Listen;
+}
+
 /** A caller with all grants, on the store of the server. */
-export function callInProcess(store: Store, config: Config, workspaceId: string): Call {
-  const call = async (name: OperationName, input: unknown, after?: string) => {
+export function clientInProcess(store: Store, config: Config, workspaceId: string): Client {
+  const handle = async (name: OperationName, input: unknown, after?: string) => {
     const operation = (operations as readonly AnyOperation[]).find((one) => one.name === name)!;
     if (operation.kind !== 'manages') throw new Error(`${name} is not available on the command line.`);
     const text = JSON.stringify(input);
@@ -49,16 +64,28 @@ export function callInProcess(store: Store, config: Config, workspaceId: string)
     };
     operation.check?.(input as never, context);
     const loaded = await operation.load?.(input as never, context);
-    const result = await operation.handle(input as never, context, loaded);
+    return { operation, result: await operation.handle(input as never, context, loaded) };
+  };
+  const call = async (name: OperationName, input: unknown, after?: string) => {
+    const { operation, result } = await handle(name, input, after);
     // As JSON, as over HTTP: metadata is stored as text.
     const plain = JSON.parse(print(result));
     if (!operation.list) return { data: plain, next: undefined, looked: undefined, total: undefined };
     const { items, ...page } = plain;
     return { ...page, data: items };
   };
-  return call as Call;
+  const listen: Listen = async (input) => {
+    const stream = (await handle('analytics.tail', input)).result as Streaming;
+    const text = new PassThrough({ encoding: 'utf8' });
+    stream.start({ write: (events) => void text.write(events), end: () => void text.end() });
+    // Servers send decisions only while this process announces itself.
+    store.tail.watch();
+    return { text, close: () => stream.stop() };
+  };
+  return { call: call as Call, listen };
 }
 
+/** A server that sends nothing for this long is taken for dead. It sends heartbeats in a tail. */
 const timeoutMs = 30_000;
 
 interface Body {
@@ -69,26 +96,67 @@ interface Body {
 }
 
 /** A server at this address, with this root key. */
-export function callOverHttp(url: string, rootKey: string | undefined): Call {
+export function clientOverHttp(url: string, rootKey: string | undefined): Client {
   if (!rootKey)
     throw new Error('TOLLGATE_URL is set, and TOLLGATE_ROOT_KEY is not. Set it to a root key of that server.');
   const base = URL.canParse(url) ? new URL(url) : undefined;
   if (!base || !/^https?:$/.test(base.protocol)) throw new Error('TOLLGATE_URL must be http://… or https://….');
-  const call = async (name: OperationName, input: object, cursor?: string) => {
-    const response = await fetch(`${base.href.replace(/\/$/, '')}/v2/${name}`, {
+  const send = (name: OperationName, input: object, signal: AbortSignal) =>
+    fetch(`${base.href.replace(/\/$/, '')}/v2/${name}`, {
       method: 'POST',
       redirect: 'error',
       headers: { Authorization: `Bearer ${rootKey}`, 'Content-Type': 'application/json' },
-      body: JSON.stringify({ ...input, ...(cursor !== undefined && { cursor }) }),
-      signal: AbortSignal.timeout(timeoutMs),
-    }).catch((cause) => {
-      throw new Error(`The server at TOLLGATE_URL cannot be reached: ${cause.cause?.message ?? cause.message}.`);
-    });
-    const body = (await response.json().catch(() => undefined)) as Body | undefined;
-    if (!body?.meta) throw new Error(`The server at TOLLGATE_URL is not Tollgate: HTTP ${response.status}.`);
-    if (body.error) throw new Error(body.error.detail);
-    const { cursor: next, looked, total } = body.pagination ?? {};
-    return { data: body.data, next, looked, total };
+      body: JSON.stringify(input),
+      signal,
+    }).catch(unreachable);
+  const call = async (name: OperationName, input: object, cursor?: string) => {
+    const all = { ...input, ...(cursor !== undefined && { cursor }) };
+    const { data, pagination } = await bodyOf(await send(name, all, AbortSignal.timeout(timeoutMs)));
+    const { cursor: next, looked, total } = pagination ?? {};
+    return { data, next, looked, total };
   };
-  return call as Call;
+  const listen: Listen = async (input) => {
+    const connection = new AbortController();
+    const silence = setTimeout(() => connection.abort(new Error('it sends nothing')), timeoutMs);
+    const close = () => {
+      clearTimeout(silence);
+      connection.abort();
+    };
+    try {
+      const response = await send('analytics.tail', input, connection.signal);
+      const isStream = response.headers.get('content-type')?.startsWith('text/event-stream');
+      if (!isStream) await bodyOf(response);
+      if (!isStream || !response.body) throw new Error('The server at TOLLGATE_URL has no tail.');
+      return { text: chunksOf(response.body, () => silence.refresh()), close };
+    } catch (error) {
+      close();
+      throw error;
+    }
+  };
+  return { call: call as Call, listen };
+}
+
+function unreachable(error: Error): never {
+  const { message } = error.cause instanceof Error ? error.cause : error;
+  throw new Error(`The server at TOLLGATE_URL cannot be reached: ${message}.`);
+}
+
+/** The body of a response. Throws the error that it describes. */
+async function bodyOf(response: Response): Promise<Body> {
+  const body = (await response.json().catch(() => undefined)) as Body | undefined;
+  if (!body?.meta) throw new Error(`The server at TOLLGATE_URL is not Tollgate: HTTP ${response.status}.`);
+  if (body.error) throw new Error(body.error.detail);
+  return body;
+}
+
+async function* chunksOf(body: NonNullable<Response['body']>, onChunk: () => void): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  try {
+    for await (const chunk of body) {
+      onChunk();
+      yield decoder.decode(chunk, { stream: true });
+    }
+  } catch (cause) {
+    unreachable(cause as Error);
+  }
 }

@@ -3,10 +3,11 @@
 
 import { Command, CommanderError } from 'commander';
 import { version } from '../version.ts';
-import type { CommandRow, Given } from './commandRow.ts';
+import type { CommandRow, FollowRow, Given } from './commandRow.ts';
 import { commandRows } from './keyCommands.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
 import { bulkTimeoutMs, escapeInvisible, Runner } from './runner.ts';
+import { tailRow } from './tailCommand.ts';
 import type { Terminal } from './terminal.ts';
 import { createWorkspace, listWorkspaces } from './workspaces.ts';
 
@@ -51,7 +52,7 @@ function programOf(runner: Runner): Command {
     });
   addWorkspace(program, runner);
   addRootKey(program, runner);
-  for (const row of commandRows) addRow(program, runner, row);
+  for (const row of [...commandRows, tailRow]) addRow(program, runner, row);
   addExport(program, runner);
   addImport(program, runner);
   addInspect(program, runner);
@@ -116,7 +117,8 @@ const groups: Record<string, string> = {
 };
 
 /** Adds a command that calls operations: on the store, or on the server at TOLLGATE_URL. */
-function addRow(program: Command, runner: Runner, { words, about, options = [], run }: CommandRow) {
+function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
+  const { words, about, options = [] } = row;
   const [group, ...rest] = words.split(' ');
   const parent = program.commands.find((command) => command.name() === group);
   const isGrouped = groups[group!] !== undefined;
@@ -132,7 +134,14 @@ function addRow(program: Command, runner: Runner, { words, about, options = [], 
         ...command.opts(),
         ...Object.fromEntries(names.map((name, at) => [name, command.args[at]])),
       };
-      await runner.runCall(command.opts(), (call) => run(call, given, () => textOf(runner.terminal.stdin)));
+      await runner.runCall(
+        command.opts(),
+        ({ call, listen }) =>
+          'run' in row
+            ? row.run(call, given, () => textOf(runner.terminal.stdin))
+            : row.follow(listen, given, (result) => runner.print(result, given.json === true)),
+        'follow' in row,
+      );
     });
 }
 

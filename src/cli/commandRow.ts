@@ -1,18 +1,26 @@
 // What the commands that call operations share: the type of their rows, their options, and reading of lists.
 
-import type { Answer, Call } from './client.ts';
+import type { Answer, Call, Listen } from './client.ts';
 import type { CommandResult } from './result.ts';
 import { numberOf } from './table.ts';
 
 /** Arguments and options by name, as Commander parses them. */
 export type Given = Record<string, string | boolean | undefined>;
 
-export interface CommandRow {
+interface Row {
   /** Groups, command and arguments, such as `key get <keyId>`. */
   words: string;
   about: string;
   options?: readonly (readonly [flags: string, about: string])[];
+}
+
+export interface CommandRow extends Row {
   run(call: Call, given: Given, input: () => Promise<string>): Promise<CommandResult>;
+}
+
+/** A command that prints what happens until it is interrupted. */
+export interface FollowRow extends Row {
+  follow(listen: Listen, given: Given, print: (result: CommandResult) => Promise<void>): Promise<undefined>;
 }
 
 export const limitOption = ['--limit <n>', 'how many to print; 100 by default'] as const;

@@ -3,7 +3,7 @@
 import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.ts';
 import { openStore, type Store } from '../store/store.ts';
-import type { Call } from './client.ts';
+import type { Client } from './client.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
 import { requireWorkspace, workspaceOf } from './workspaces.ts';
@@ -24,7 +24,7 @@ export class Runner {
 
   async run(
     { json }: { json?: true },
-    command: (store: Store, config: Config) => Promise<CommandResult>,
+    command: (store: Store, config: Config) => Promise<CommandResult | undefined>,
     timeoutMs = 0,
   ): Promise<void> {
     process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
@@ -39,7 +39,7 @@ export class Runner {
   /** As `run`, for a command on one workspace. */
   runIn(
     options: { json?: true; workspace?: string },
-    command: (store: Store, workspace: string, config: Config) => Promise<CommandResult>,
+    command: (store: Store, workspace: string, config: Config) => Promise<CommandResult | undefined>,
     timeoutMs = 0,
   ): Promise<void> {
     const inWorkspace = async (store: Store, config: Config) =>
@@ -50,18 +50,23 @@ export class Runner {
   /** As `runIn`, for a command that calls operations; with TOLLGATE_URL those of a server, in the workspace of its root key. */
   async runCall(
     options: { json?: true; workspace?: string },
-    command: (call: Call) => Promise<CommandResult>,
+    command: (client: Client) => Promise<CommandResult | undefined>,
+    needsServer = false,
   ): Promise<void> {
-    const { callInProcess, callOverHttp } = await import('./client.ts');
+    const { clientInProcess, clientOverHttp } = await import('./client.ts');
     const { TOLLGATE_URL: url, TOLLGATE_ROOT_KEY: rootKey } = this.terminal.env;
-    if (url) return this.print(await command(callOverHttp(url, rootKey)), options.json === true);
+    if (url) return this.print(await command(clientOverHttp(url, rootKey)), options.json === true);
+    if (needsServer) await requireRedis(loadConfig(this.terminal.env));
     return this.runIn(options, async (store, workspace, config) => {
       await requireWorkspace(store, workspace);
-      return command(callInProcess(store, config, workspace));
+      return command(clientInProcess(store, config, workspace));
     });
   }
 
-  async print({ lines, json, toStderr, failed }: CommandResult, asJson: boolean): Promise<void> {
+  /** Prints a result; undefined if the command has printed all. */
+  async print(result: CommandResult | undefined, asJson: boolean): Promise<void> {
+    if (!result) return;
+    const { lines, json, toStderr, failed } = result;
     const printed = asJson ? [JSON.stringify(json)] : lines;
     const output = toStderr ? this.terminal.stderr : this.terminal.stdout;
     await new Promise<void>((resolve, reject) => {
@@ -88,6 +93,12 @@ async function withStore(config: Config, timeoutMs: number, use: (store: Store) 
   } finally {
     await embedded?.stop();
   }
+}
+
+/** A command that lasts must not start the embedded Redis: a server could not start while it runs. */
+async function requireRedis({ redisUrl, dataDir }: Config) {
+  if (redisUrl || (await embeddedUrlIfRunning(dataDir))) return;
+  throw new Error(`No server runs on ${dataDir}. Start it, or set TOLLGATE_URL to the address of another one.`);
 }
 
 const noData = (dataDir: string) =>

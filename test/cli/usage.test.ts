@@ -1,4 +1,4 @@
-// Usage and the tail on the command line: on the store and over HTTP, with the same results.
+// Usage on the command line: on the store and over HTTP, with the same results.
 
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';

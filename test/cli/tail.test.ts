@@ -1,0 +1,106 @@
+// The tail on the command line: on the store and over HTTP, with the same results.
+
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { createPipeline } from '../../src/http/pipeline.ts';
+import { listen, type Server } from '../../src/http/server.ts';
+import { operations } from '../../src/operations/index.ts';
+import { runCli } from '../support/cli.ts';
+import { harness } from '../support/harness.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const app = harness();
+let server: Server;
+beforeAll(async () => {
+  const { store } = app;
+  const handler = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
+  server = await listen({ host: '127.0.0.1', port: 0, bodyBytesMax: 100_000, newRequestId: () => 'req_1', handler });
+});
+afterAll(() => server.close());
+
+describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
+  const run = (...args: string[]) => {
+    const env: Record<string, string> =
+      way === 'HTTP'
+        ? { TOLLGATE_URL: `http://127.0.0.1:${server.port}`, TOLLGATE_ROOT_KEY: app.rootKey }
+        : { REDIS_URL: testRedisUrl() };
+    return runCli(way === 'HTTP' ? args : [...args, '--workspace', app.workspaceId], env);
+  };
+  async function lines(...args: string[]) {
+    const { code, out, err } = await run(...args);
+    expect({ code, err }, args.join(' ')).toEqual({ code: 0, err: '' });
+    return out.trimEnd().split('\n');
+  }
+  const json = async (...args: string[]) => JSON.parse((await lines(...args, '--json')).join('\n'));
+
+  /** Repeats requests until the command has ended: it hears only those after its start. */
+  async function heard<Result>(command: Promise<Result>, request: () => Promise<unknown>): Promise<Result> {
+    let isEnded = false;
+    const ended = command.finally(() => {
+      isEnded = true;
+    });
+    while (!isEnded) {
+      await app.store.tail.refresh();
+      await request();
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    return ended;
+  }
+
+  test('decisions are printed as they happen', async () => {
+    const { key, keyId } = await app.createKey({ externalId: 'tailed' });
+    const verify = () => app.ok('keys.verifyKey', { key, tags: ['a\u2028b'], permissions: 'not.held' });
+    const refused = ['--owner', 'tailed', '--outcome', 'INSUFFICIENT_PERMISSIONS'];
+    const verified = await heard(lines('tail', '--limit', '2', ...refused), verify);
+    expect(verified).toHaveLength(2);
+    for (const line of verified)
+      expect(line).toMatch(
+        new RegExp(`^\\d{4}-\\S+Z  INSUFFICIENT_PERMISSIONS  ${keyId}  tailed  a\\\\u2028b  [\\d.]+ ms`),
+      );
+    expect(await heard(json('tail', '--limit', '1', '--key', keyId), verify)).toMatchObject({
+      event: 'verification',
+      keyId,
+      tags: ['a\u2028b'],
+      sample: 1,
+    });
+    const check = () =>
+      app.ok('ratelimits.limit', { namespace: `tail of ${way}`, identifier: 'x', limit: 1, duration: 60_000 });
+    await check();
+    expect((await heard(lines('tail', '--limit', '1', '--namespace', `tail of ${way}`), check))[0]).toMatch(
+      new RegExp(`Z  BLOCKED +tail of ${way}  x  0 of 1 left  cost 1  `),
+    );
+  });
+
+  test.each([
+    [['--limit', 'many'], 'is not a whole number'],
+    [['--outcome', 'BAD'], 'body.outcome'],
+    [['--namespace', 'a', '--key', 'key_1'], 'body.keyId'],
+  ])('tail %j is refused', async (args, message) => {
+    const { code, out, err } = await run('tail', ...args);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toContain(message);
+  });
+});
+
+test('a tail ends with an error when its root key is deleted', async () => {
+  const { rootKeyId, key } = await app.ok('rootKeys.createRootKey', { permissions: ['api.*.read_analytics'] });
+  const ended = runCli(['tail'], { TOLLGATE_URL: `http://127.0.0.1:${server.port}`, TOLLGATE_ROOT_KEY: key });
+  await expect.poll(() => app.store.tail.isOpen, { timeout: 5000 }).toBe(true);
+  await app.ok('rootKeys.deleteRootKey', { rootKeyId });
+  expect(await ended).toEqual({ code: 1, out: '', err: 'tollgate: The server ended the tail: unauthorized.\n' });
+});
+
+test('a tail does not start the embedded Redis', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  mkdirSync(join(folder, 'redis'));
+  expect(await runCli(['tail'], { TOLLGATE_DATA_DIR: folder })).toMatchObject({
+    code: 1,
+    err: expect.stringContaining('No server runs on'),
+  });
+  rmSync(folder, { recursive: true });
+});
