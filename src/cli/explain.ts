@@ -55,7 +55,18 @@ function explainedResult(found: Explanation): CommandResult {
   };
 }
 
-function figuresOf({ reason, expires, slugs, missing, ratelimits, balance, cost, remaining, refill }: Rule): string {
+function figuresOf({
+  result,
+  reason,
+  expires,
+  slugs,
+  missing,
+  ratelimits,
+  balance,
+  cost,
+  remaining,
+  refill,
+}: Rule): string {
   return [
     reason?.replaceAll('_', ' '),
     expires !== undefined && `at ${timeText(expires)}`,
@@ -66,7 +77,7 @@ function figuresOf({ reason, expires, slugs, missing, ratelimits, balance, cost,
         `${name} of ${of}: ${used} of ${limit} per ${duration} ms, cost ${cost}`,
     ),
     balance !== undefined && `balance ${balance}, cost ${cost}`,
-    remaining !== undefined && `then ${remaining}`,
+    result === 'passed' && remaining !== undefined && `then ${remaining}`,
     refill && `refill of ${refill.amount} at ${timeText(refill.next)}`,
   ]
     .filter(Boolean)

@@ -185,6 +185,9 @@ describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
     expect(refused.out).toMatch(/\ncredits +not reached/);
     expect(refused.out).not.toContain('would charge');
     expect(refused.out).not.toContain(key);
+    expect((await lines('key', 'explain', keyId, '--cost', '3')).at(-1)).toMatch(
+      /^credits +failed +balance 2, cost 3$/,
+    );
     expect(await json('key', 'explain', key, '--cost', '3')).toMatchObject({ code: 'USAGE_EXCEEDED', keyId });
     expect(await app.ok('keys.getKey', { keyId })).toMatchObject({ credits: { remaining: 2 } });
 
