@@ -112,6 +112,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
 
   test('Why? names the rule that refuses, and charges nothing', async () => {
     await page.getByRole('link', { name: /^pay_/ }).click();
+    await heading(markup).waitFor();
     await page.getByRole('link', { name: 'Why?' }).last().click();
     await page.getByText('The answer is').waitFor();
     await page.getByText('refuses').waitFor();
