@@ -42,6 +42,8 @@ interface Described<Name extends string, Input extends TSchema, Output extends T
   /** A second path with the same behaviour, except for `wrapItems`. */
   alias?: string;
   summary: string;
+  /** More than the summary, as Markdown. For the OpenAPI document. */
+  description?: string;
   input: Input;
   output: Output;
   /** Errors in addition to those of every operation, for the OpenAPI document. */

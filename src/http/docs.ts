@@ -13,19 +13,78 @@ const { version } = JSON.parse(fromPackage('package.json').toString()) as { vers
 // The names contain the version, so that browsers may cache the files forever.
 const [script, styles] = [`/docs/swagger-ui-${version}.js`, `/docs/swagger-ui-${version}.css`];
 
-// An entered root key stays in the memory of the page. `validatorUrl` would send the address of the document to swagger.io.
-const start = `SwaggerUIBundle({
+// The root key is the only field of Authorize. Swagger UI focuses the last field of a dialog, and shows those of all security
+// schemes; the gateway check has its own dialog, of its padlock. An entered root key stays in the memory of the page.
+const tollgate = `const forRootKey = (definitions) => definitions.filter((each) => each.has('rootKey'));
+const tollgate = {
+  fn: {
+    opsFilter: (tags, text) => {
+      const contains = (value) => String(value ?? '').toLowerCase().includes(text.toLowerCase());
+      const found = (operation) =>
+        contains(operation.get('path')) || ['operationId', 'summary'].some((name) => contains(operation.getIn(['operation', name])));
+      return tags
+        .map((tag, name) => (contains(name) ? tag : tag.update('operations', (operations) => operations.filter(found))))
+        .filter((tag) => tag.get('operations').size > 0);
+    },
+  },
+  statePlugins: {
+    auth: {
+      wrapActions: {
+        showDefinitions: (show) => (definitions) =>
+          show(definitions && forRootKey(definitions).size > 0 ? forRootKey(definitions) : definitions),
+        authorizeWithPersistOption: (authorize, { authActions }) => (entered) => {
+          authorize(entered);
+          authActions.showDefinitions(false);
+        },
+      },
+    },
+    spec: {
+      wrapActions: {
+        updateJsonSpec: (update) => (document) => {
+          const paths = Object.entries(document.paths ?? {}).filter(([, { post }]) => !post?.['x-alias-of']);
+          return update({ ...document, paths: Object.fromEntries(paths) });
+        },
+      },
+    },
+  },
+  wrapComponents: {
+    authorizationPopup: (Popup, { React }) =>
+      class extends React.Component {
+        opener = document.activeElement;
+        componentDidMount() {
+          document.querySelector('.auth-container input')?.focus();
+        }
+        componentWillUnmount() {
+          this.opener?.focus();
+        }
+        render() {
+          return React.createElement(Popup, this.props);
+        }
+      },
+  },
+};`;
+
+// `validatorUrl` would send the address of the document to swagger.io.
+const start = `const dark = matchMedia('(prefers-color-scheme: dark)');
+const setColors = () => document.documentElement.classList.toggle('dark-mode', dark.matches);
+dark.addEventListener('change', setColors);
+setColors();
+${tollgate}
+SwaggerUIBundle({
   url: '/openapi.json',
   dom_id: '#reference',
+  plugins: [tollgate],
   deepLinking: true,
+  filter: true,
   docExpansion: 'list',
   defaultModelsExpandDepth: 0,
   defaultModelRendering: 'example',
   displayRequestDuration: true,
   validatorUrl: null,
 });`;
-// A root key is longer than the input field of Swagger UI.
-const look = 'body{margin:0}.swagger-ui .auth-container input{width:100%;max-width:none}';
+// A root key is longer than the input field of Swagger UI. The page is dark before its script has run.
+const look =
+  'body{margin:0}.swagger-ui .auth-container input{width:100%;max-width:none}@media(prefers-color-scheme:dark){html{background:#1c2022}}';
 
 const html = `<!doctype html>
 <html lang="en">

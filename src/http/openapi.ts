@@ -216,8 +216,9 @@ function describe(operation: AnyOperation, name: string): OperationObject {
   return {
     operationId: name,
     summary: operation.summary,
-    description: `Requires ${grants.map((group) => group.map((grant) => `\`${grant}\``).join(' or ')).join(', and ')}.`,
+    description: describeOperation(operation, grants),
     tags: [serviceOf(operation)],
+    ...(name === operation.alias && { 'x-alias-of': operation.name }),
     'x-required-permissions': { allOf: grants.map((group) => ({ anyOf: group })) },
     requestBody: {
       required: true,
@@ -225,6 +226,17 @@ function describe(operation: AnyOperation, name: string): OperationObject {
     },
     responses: { 200: success(operation, name === operation.alias), ...failures(operation) },
   };
+}
+
+function describeOperation(operation: AnyOperation, grants: string[][]): string {
+  const required = grants.map((group) => group.map((grant) => `\`${grant}\``).join(' or ')).join(', and ');
+  return [operation.description, `Requires ${required}.`, describeAlias(operation)].filter((part) => part).join('\n\n');
+}
+
+function describeAlias(operation: AnyOperation): string | undefined {
+  if (!operation.alias) return undefined;
+  const wrapItems = operation.kind === 'manages' ? operation.wrapItems : undefined;
+  return `\`/v2/${operation.alias}\` does the same${wrapItems ? `, with the list itself as \`data\`` : ''}.`;
 }
 
 /** Returns groups of grants. The root key must have at least one grant of every group. */

@@ -117,19 +117,36 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
   const operation = (name: string) =>
     page.locator('.opblock').filter({ has: page.locator(`[data-path="/v2/${name}"]`) });
 
-  test('the page lists every operation, and can send a call', { timeout: 120_000 }, async () => {
+  async function openPage() {
     await page.goto(`${url}/docs`);
     await page.locator('.opblock').first().waitFor({ timeout: 60_000 });
-    const { paths } = (await (await fetch(`${url}/openapi.json`)).json()) as { paths: object };
-    expect(await page.locator('.opblock').count()).toBe(Object.keys(paths).length);
-    await picture('list');
+  }
 
-    await page.locator('.btn.authorize').first().click();
-    const rootKeyForm = page.locator('.auth-container', { hasText: 'rootKey' }).first();
-    await rootKeyForm.locator('input').fill(h.rootKey);
+  /** As with the keyboard only: the field is the one that has the focus. */
+  async function authorize() {
+    const button = page.locator('.btn.authorize').first();
+    await button.focus();
+    await page.keyboard.press('Enter');
+    await page.locator('.auth-container').first().waitFor();
     await picture('authorize');
-    await rootKeyForm.locator('.authorize').click();
-    await rootKeyForm.locator('.btn-done').click();
+    expect(await page.locator('.auth-container input').count()).toBe(1);
+    await page.keyboard.insertText(h.rootKey);
+    await page.keyboard.press('Enter');
+    await page.locator('.dialog-ux').waitFor({ state: 'detached' });
+    expect(await button.evaluate((element) => element === element.ownerDocument.activeElement)).toBe(true);
+  }
+
+  test('the page lists every operation once, and can send a call', { timeout: 120_000 }, async () => {
+    await openPage();
+    const { paths } = (await (await fetch(`${url}/openapi.json`)).json()) as { paths: object };
+    const names = Object.keys(paths).filter((path) => !path.startsWith('/v2/ratelimit.'));
+    expect(names).toHaveLength(Object.keys(paths).length - 7);
+    const listed = page.locator('.opblock-summary-path');
+    expect((await listed.evaluateAll((all) => all.map((each) => each.getAttribute('data-path')))).sort()).toEqual(
+      names.sort(),
+    );
+    await picture('list');
+    await authorize();
 
     const verify = operation('keys.verifyKey');
     await verify.locator('.opblock-summary-control').click();
@@ -149,8 +166,60 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await live.scrollIntoViewIfNeeded();
     await picture('answer');
     expect((await h.ok('keys.getKey', { keyId })).credits).toMatchObject({ remaining: 6 });
+    expectNoComplaints();
+  });
 
+  function expectNoComplaints() {
     expect(complaints).toEqual([]);
     expect(asked.filter((address) => !address.startsWith(`${url}/`) && !address.startsWith('data:'))).toEqual([]);
+  }
+
+  test('the padlock of the gateway check asks for the key first', { timeout: 120_000 }, async () => {
+    await openPage();
+    const check = page.locator('.opblock').filter({ has: page.locator('[data-path="/v2/gateway/check"]') });
+    await check.locator('.authorization__btn').click();
+    const fields = page.locator('.auth-container input');
+    await fields.first().waitFor();
+    expect(await fields.count()).toBe(2);
+    expect(await fields.first().evaluate((input) => input === input.ownerDocument.activeElement)).toBe(true);
+    await page.keyboard.press('Escape');
+    expectNoComplaints();
+  });
+
+  test('the search finds operations by path and summary', { timeout: 120_000 }, async () => {
+    await openPage();
+    const listed = page.locator('.opblock-summary-path');
+    const search = async (text: string) => {
+      await page.locator('.operation-filter-input').fill(text);
+      await page.waitForTimeout(500);
+      return listed.evaluateAll((all) => all.map((each) => each.getAttribute('data-path')));
+    };
+    expect(await search('CREATEKEY')).toEqual(['/v2/keys.createKey']);
+    expect(await search('server-sent events')).toEqual(['/v2/analytics.tail']);
+    expect(await search('workspace.')).toContain('/v2/workspace.getSettings');
+    expect(await search('no such operation')).toEqual([]);
+    expectNoComplaints();
+  });
+
+  test('the page is dark where the browser prefers it, also after a change', { timeout: 120_000 }, async () => {
+    const brightness = () =>
+      page.evaluate(`getComputedStyle(document.documentElement).backgroundColor`).then((color) => {
+        const [red, , , alpha = 1] = String(color)
+          .match(/[\d.]+/g)!
+          .map(Number);
+        return alpha === 0 ? 255 : red;
+      });
+    await openPage();
+    expect(await brightness()).toBe(255);
+    const dark = page.locator('html.dark-mode');
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await dark.waitFor();
+    expect(await brightness()).toBeLessThan(50);
+    await openPage();
+    await dark.waitFor();
+    await picture('dark');
+    await page.emulateMedia({ colorScheme: 'light' });
+    await dark.waitFor({ state: 'detached' });
+    expectNoComplaints();
   });
 });
