@@ -82,12 +82,18 @@ const idNames: Partial<Record<Resource, string>> = {
 };
 
 const ref = (kind: string, name: string): Json => ({ $ref: `#/components/${kind}/${name}` });
-const object = (properties: Json, optional: readonly string[] = []): Json => ({
+const object = (properties: Json, optional: readonly string[] = [], description?: string): Json => ({
   type: 'object',
+  ...(description && { description }),
   required: Object.keys(properties).filter((name) => !optional.includes(name)),
   properties,
 });
 const string: Json = { type: 'string' };
+const text = (description: string): Json => ({ ...string, description });
+const constant = (value: unknown, description: string): Json => ({ const: value, description });
+/** `data` of a response. A reference has the description of its schema. */
+const resultOf = (schema: Json): Json =>
+  schema.$ref ? schema : { description: 'Result of the operation.', ...schema };
 
 /**
  * Returns a schema for the document: named schemas become references, and the keywords in `documented` are added. These are
@@ -171,30 +177,44 @@ const securitySchemes = (): Json => ({
 
 /** The parts that the responses of all operations share. */
 const envelopeSchemas = (): Json => ({
-  ResponseMeta: object({
-    requestId: { type: 'string', description: 'Request id (`req_…`), also in the header X-Request-Id.' },
-  }),
+  ResponseMeta: object(
+    { requestId: text('Request id (`req_…`), also in the header X-Request-Id.') },
+    [],
+    'Data about the response.',
+  ),
   Pagination: object(
     {
-      hasMore: { type: 'boolean' },
+      hasMore: { type: 'boolean', description: 'True if there is another page.' },
       cursor: { type: 'string', description: 'Cursor of the next page. Absent on the last page.' },
       looked: { type: 'integer', description: 'Number of items that were examined for this page. Some lists only.' },
       total: { type: 'integer', description: 'Number of items in the whole list. Some lists only.' },
     },
     ['cursor', 'looked', 'total'],
+    'Position in the list.',
   ),
   Error: object({ meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody') }),
-  ErrorBody: object({
-    title: string,
-    detail: { type: 'string', description: 'Explanation for people. The wording may change.' },
-    status: { type: 'integer', description: 'HTTP status.' },
-    type: ref('schemas', 'ErrorType'),
-    errors: {
-      type: 'array',
-      description: 'Invalid fields, at most 20.',
-      items: object({ location: string, message: string, fix: string }, ['fix']),
+  ErrorBody: object(
+    {
+      title: text('Title of the error code.'),
+      detail: { type: 'string', description: 'Explanation for people. The wording may change.' },
+      status: { type: 'integer', description: 'HTTP status.' },
+      type: ref('schemas', 'ErrorType'),
+      errors: {
+        type: 'array',
+        description: 'Invalid fields, at most 20.',
+        items: object(
+          {
+            location: text('Place of the field, such as `body.credits.refill.interval`.'),
+            message: text('What is wrong.'),
+            fix: text('What to do.'),
+          },
+          ['fix'],
+        ),
+      },
     },
-  }),
+    [],
+    'The error.',
+  ),
   ErrorType: {
     type: 'string',
     description: `URI reference that ends in the error code and leads to a page about the error.\n\n${describeCodes(errorCatalogue.map(({ code }) => code))}`,
@@ -256,10 +276,13 @@ function success(operation: AnyOperation, asAlias: boolean): ResponseObject {
   const manages = operation.kind === 'manages' ? operation : undefined;
   const output = plain(operation.output);
   if (manages?.streams) return streamOf(operation, output);
-  const data = manages?.wrapItems && !asAlias ? object({ [manages.wrapItems]: output }) : output;
+  const data =
+    manages?.wrapItems && !asAlias
+      ? object({ [manages.wrapItems]: { description: 'Items of this page.', ...output } })
+      : output;
   const schema = object({
     meta: ref('schemas', 'ResponseMeta'),
-    data,
+    data: resultOf(data),
     ...(manages?.list && { pagination: ref('schemas', 'Pagination') }),
   });
   return {
@@ -369,7 +392,9 @@ const withoutRootKey = (
     200: {
       description: 'OK.',
       headers: { 'X-Request-Id': ref('headers', 'RequestId') },
-      content: { 'application/json': { schema: object({ meta: ref('schemas', 'ResponseMeta'), data }) } },
+      content: {
+        'application/json': { schema: object({ meta: ref('schemas', 'ResponseMeta'), data: resultOf(data) }) },
+      },
     },
     ...(failures.length > 0 && { 503: failure(503, failures, jsonOrProblem) }),
   },
@@ -378,7 +403,7 @@ const withoutRootKey = (
 const liveness = withoutRootKey(
   'liveness',
   'Check that the server runs. Needs no root key.',
-  object({ message: string }),
+  object({ message: text('Sentence for people.') }),
 );
 
 const health = {
@@ -386,14 +411,18 @@ const health = {
     get: withoutRootKey(
       'health.live',
       'Liveness: the process responds. Needs no root key.',
-      object({ alive: { const: true } }),
+      object({ alive: constant(true, 'True: the process responds.') }),
     ),
   },
   '/health/ready': {
     get: withoutRootKey(
       'health.ready',
       'Readiness: Redis replies in time and has the scripts, and the server is not shutting down. Needs no root key.',
-      object({ ready: { const: true }, redis: { const: 'answers' }, scripts: { const: 'loaded' } }),
+      object({
+        ready: constant(true, 'True: the server accepts requests.'),
+        redis: constant('answers', 'Redis replies in time.'),
+        scripts: constant('loaded', 'Redis has the scripts.'),
+      }),
       ['store_unavailable', 'shutting_down'],
     ),
   },
@@ -482,7 +511,13 @@ const gatewayCheck: OperationObject = {
         'application/json': {
           schema: object({
             meta: ref('schemas', 'ResponseMeta'),
-            data: object({ valid: { const: true }, code: { const: 'VALID' }, keyId: string }),
+            data: resultOf(
+              object({
+                valid: constant(true, 'True: the request may pass.'),
+                code: constant('VALID', 'Outcome, as `code` of `keys.verifyKey`.'),
+                keyId: text('Id of the key.'),
+              }),
+            ),
           }),
         },
       },

@@ -39,7 +39,11 @@ export const ExternalId = Type.String({
   pattern: '^[a-zA-Z0-9_.-]+$',
   description: 'Your id of the owner of the key, such as a user or an organisation. Created if unknown.',
 });
-export const KeyName = Type.String({ minLength: 1, maxLength: 255 });
+export const KeyName = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  description: 'Name for people. Need not be unique.',
+});
 export const KeyString = Type.String({
   minLength: 1,
   maxLength: 512,
@@ -76,25 +80,35 @@ export const Slug = Type.String({
   pattern: '^[a-zA-Z0-9_:.*-]+$',
   description: 'Permission slug. One that ends in `.*` covers every permission with that prefix.',
 });
-export const RoleName = Type.String({ minLength: 1, maxLength: 100 });
+export const RoleName = Type.String({ minLength: 1, maxLength: 100, description: 'Name of a role.' });
 
-const Refill = Fields({
-  interval: Type.Enum(['daily', 'monthly']),
-  amount: Int({ minimum: 1, description: 'Balance after a refill.' }),
-  refillDay: Type.Optional(
-    Int({
-      minimum: 1,
-      maximum: 31,
-      description: 'Day of the month, or its last day in a shorter month. Monthly refills only. Defaults to 1.',
-    }),
-  ),
-});
+const interval = Type.Enum(['daily', 'monthly'], { description: 'Interval of refills, which happen at midnight UTC.' });
 
-export const NewCredits = Fields({ remaining: Nullable(Int({ minimum: 0 })), refill: Type.Optional(Refill) });
-export const CreditChanges = Fields({
-  remaining: Type.Optional(Nullable(Int({ minimum: 0 }))),
-  refill: Type.Optional(Nullable(Refill)),
-});
+const Refill = Fields(
+  {
+    interval,
+    amount: Int({ minimum: 1, description: 'Balance after a refill.' }),
+    refillDay: Type.Optional(
+      Int({
+        minimum: 1,
+        maximum: 31,
+        description: 'Day of the month, or its last day in a shorter month. Monthly refills only. Defaults to 1.',
+      }),
+    ),
+  },
+  { description: 'Automatic refill.' },
+);
+
+const Balance = Nullable(Int({ minimum: 0, description: 'Balance of credits. null: unlimited.' }));
+
+export const NewCredits = Fields(
+  { remaining: Balance, refill: Type.Optional(Refill) },
+  { description: 'Credits of the key. Absent: unlimited.' },
+);
+export const CreditChanges = Fields(
+  { remaining: Type.Optional(Balance), refill: Type.Optional(Nullable(Refill)) },
+  { description: 'Changes of the credits. null: unlimited.' },
+);
 
 /** Maximum credits that one verification charges. */
 export const costMax = 1e12;
@@ -108,65 +122,75 @@ export const CounterDuration = Int({
 });
 
 export const RatelimitRequest = Fields({
-  name: Type.String({ minLength: 3, maxLength: 128 }),
+  name: Type.String({ minLength: 3, maxLength: 128, description: 'Name of the limit, unique in its list.' }),
   limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`.' }),
   duration: Duration,
   autoApply: Type.Optional(
     Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
   ),
 });
-export const Ratelimits = Type.Array(RatelimitRequest, { maxItems: 50 });
+export const Ratelimits = Type.Array(RatelimitRequest, { maxItems: 50, description: 'Rate limits.' });
 
-export const Ratelimit = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  limit: Type.Integer(),
-  duration: Type.Integer(),
-  autoApply: Type.Boolean(),
-});
+/** The fields of a configured limit in responses. */
+export const ratelimitFields = {
+  name: Type.String({ description: 'Name of the limit.' }),
+  limit: Type.Integer({ description: 'Units admitted in any interval of `duration`.' }),
+  duration: Type.Integer({ description: 'Duration in milliseconds.' }),
+  autoApply: Type.Boolean({ description: 'True if every verification checks the limit, even if not named.' }),
+};
 
-export const Identity = Type.Object({
-  id: Type.String(),
-  externalId: Type.String(),
-  meta: MetaText,
-  ratelimits: Type.Array(Ratelimit),
-});
+export const Ratelimit = Type.Object({ id: Type.String({ description: 'Id of the limit.' }), ...ratelimitFields });
 
-const RefillRule = Type.Object({
-  interval: Type.Enum(['daily', 'monthly']),
-  amount: Type.Integer(),
-  refillDay: Type.Optional(Type.Integer()),
-});
+export const Identity = Type.Object(
+  {
+    id: Type.String({ description: 'Id of the identity (`id_…`).' }),
+    externalId: Type.String({ description: 'Your id of the owner.' }),
+    meta: MetaText,
+    ratelimits: Type.Array(Ratelimit, { description: 'Limits that all keys of the identity share.' }),
+  },
+  { description: 'Owner of keys.' },
+);
 
-export const Credits = Type.Object({ remaining: Type.Integer(), refill: Type.Optional(RefillRule) });
+/** The fields of a refill in responses. */
+export const refillFields = {
+  interval,
+  amount: Type.Integer({ description: 'Balance after a refill.' }),
+  refillDay: Type.Optional(Type.Integer({ description: 'Day of the month. Monthly refills only.' })),
+};
+const RefillRule = Type.Object(refillFields, { description: 'Automatic refill.' });
+
+export const Credits = Type.Object(
+  { remaining: Type.Integer({ description: 'Balance of credits.' }), refill: Type.Optional(RefillRule) },
+  { description: 'Credits of the key. Absent: unlimited.' },
+);
 /** `remaining: null` means unlimited. It is the only null in responses. */
 export const CreditsOrUnlimited = Type.Object({
-  remaining: Nullable(Type.Integer()),
+  remaining: Nullable(Type.Integer({ description: 'Balance of credits. null: unlimited.' })),
   refill: Type.Optional(RefillRule),
 });
+
+export const Remaining = Type.Integer({ description: 'Units that can be charged directly after this response.' });
 
 export const VerifiedRatelimit = Type.Object({
   id: Type.String({
     description:
       'Id of the limit; empty for a limit that the request defined. A limit of the identity with the same name is checked too.',
   }),
-  name: Type.String(),
-  limit: Type.Integer(),
-  duration: Type.Integer(),
-  autoApply: Type.Boolean(),
-  exceeded: Type.Boolean(),
-  remaining: Type.Integer(),
+  ...ratelimitFields,
+  exceeded: Type.Boolean({ description: 'True if the limit refused the request.' }),
+  remaining: Remaining,
   reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
 });
 
-export const Empty = Type.Object({});
+export const Empty = Type.Object({}, { description: 'An empty object.' });
 
 export const Cursor = Type.String({
   minLength: 1,
   maxLength: 2048,
   description: 'Cursor from the previous page.',
 });
-export const PageSize = (standard: number) => Int({ minimum: 1, maximum: 100, default: standard });
+export const PageSize = (standard: number) =>
+  Int({ minimum: 1, maximum: 100, default: standard, description: 'Maximum number of items in the page.' });
 
 export const Order = Type.Enum(['asc', 'desc'], {
   default: 'asc',
@@ -180,7 +204,7 @@ export const Grant = Type.String({
   documented: { pattern: '^(\\*|[a-z_]+\\.(\\*|[a-zA-Z0-9_]{3,255})\\.[a-z_]+)$' },
 });
 
-export const Description = Type.String({ maxLength: 512 });
+export const Description = Type.String({ maxLength: 512, description: 'Description for people.' });
 export const Search = Type.String({
   minLength: 1,
   maxLength: 255,
@@ -212,7 +236,7 @@ export const Identifier = Type.String({
   maxLength: 512,
   description: 'Subject of the limit, such as a user id or an IP address.',
 });
-export const Tag = Type.String({ minLength: 1, maxLength: 512 });
+export const Tag = Type.String({ minLength: 1, maxLength: 512, description: 'Tag of verifications.' });
 export const SqlQuery = Type.String({
   description: "Rejected: SQL is not supported. Unkey's SDKs send this field.",
   documented: { not: {} },
@@ -223,26 +247,39 @@ export const Plaintext = Type.Boolean({
   documented: { const: false },
 });
 
-export const Permission = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  slug: Type.String(),
-  description: Type.Optional(Type.String()),
-});
+export const Permission = Type.Object(
+  {
+    id: Type.String({ description: 'Id of the permission (`perm_…`).' }),
+    name: Type.String({ description: 'Name for people.' }),
+    slug: Type.String({ description: 'Slug, as in permission queries.' }),
+    description: Type.Optional(Type.String({ description: 'Description for people.' })),
+  },
+  { description: 'A permission.' },
+);
 
-export const Role = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  description: Type.Optional(Type.String()),
-  permissions: Type.Array(Permission),
-});
+export const Role = Type.Object(
+  {
+    id: Type.String({ description: 'Id of the role (`role_…`).' }),
+    name: Type.String({ description: 'Name of the role, unique in the workspace.' }),
+    description: Type.Optional(Type.String({ description: 'Description for people.' })),
+    permissions: Type.Array(Permission, { description: 'Permissions of the role.' }),
+  },
+  { description: 'A role: permissions under one name.' },
+);
 
-export const Override = Type.Object({
-  overrideId: Type.String(),
-  namespace: Type.String({ description: 'Name of the namespace.' }),
-  namespaceId: Type.String(),
-  identifier: Type.String(),
-  limit: Type.Integer(),
-  duration: Type.Integer(),
-  createdAt: Type.Integer(),
-});
+export const OverrideId = Type.String({ description: 'Id of the override (`rlor_…`).' });
+export const CreatedAt = Type.Integer({ description: 'Creation time in Unix milliseconds.' });
+export const ExpiresAt = Type.Integer({ description: 'Expiry time in Unix milliseconds. Absent: never.' });
+
+export const Override = Type.Object(
+  {
+    overrideId: OverrideId,
+    namespace: Type.String({ description: 'Name of the namespace.' }),
+    namespaceId: Type.String({ description: 'Id of the namespace (`rlns_…`).' }),
+    identifier: Type.String({ description: 'Identifier, or a wildcard with `*`.' }),
+    limit: Type.Integer({ description: 'Units admitted in any interval of `duration`. 0 blocks every request.' }),
+    duration: Type.Integer({ description: 'Duration in milliseconds.' }),
+    createdAt: CreatedAt,
+  },
+  { description: 'An override: the limit of an identifier in a namespace.' },
+);

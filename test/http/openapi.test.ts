@@ -1,9 +1,11 @@
 // The OpenAPI document: valid, complete, and equal to what the operations accept and return.
 
+import { readFileSync } from 'node:fs';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { actions } from '../../src/domain/grants.ts';
+import { outcomes } from '../../src/domain/verification.ts';
 import { errorCatalogue } from '../../src/errors.ts';
 import { gatewayPath } from '../../src/http/gateway.ts';
 import type { OpenApiDocument, OperationObject, ResponseObject } from '../../src/http/openapi.ts';
@@ -31,6 +33,33 @@ const everyOperation = () => Object.values(document.paths).flatMap((path) => Obj
 function valuesOf(name: string, json: unknown): unknown[] {
   if (typeof json !== 'object' || json === null) return [];
   return Object.entries(json).flatMap(([key, value]) => [...(key === name ? [value] : []), ...valuesOf(name, value)]);
+}
+
+interface Schema {
+  $ref?: string;
+  description?: string;
+  properties?: Record<string, Schema>;
+  items?: Schema;
+  contentSchema?: Schema;
+  anyOf?: Schema[];
+}
+
+/** The fields in a schema, at any depth, each with its own description or that of the schema it refers to. */
+function fieldsOf(schema: Schema, at: string): { name: string; description: string | undefined }[] {
+  // The schema of an error only narrows ErrorBody.
+  if ('allOf' in schema) return [];
+  const own = Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
+    const { description } = field.$ref ? (document.components.schemas[field.$ref.split('/').at(-1)!] as Schema) : field;
+    return [
+      { name: `${at}: ${name}`, description: field.description ?? description },
+      ...fieldsOf(field, `${at}: ${name}`),
+    ];
+  });
+  const { items, contentSchema } = schema;
+  // Next to `properties`, `anyOf` only constrains them.
+  const anyOf = schema.properties ? [] : (schema.anyOf ?? []);
+  const inner = [items, contentSchema, ...anyOf].filter((each) => each !== undefined && !each.$ref);
+  return [...own, ...inner.flatMap((each) => fieldsOf(each!, `${at}[]`))];
 }
 
 const ajv = new Ajv2020({ strict: true, strictTypes: false, allErrors: true });
@@ -146,6 +175,32 @@ describe('the document', () => {
       if (content['text/event-stream']) expect(content['text/event-stream'].example, operationId).toMatch(/^event: /);
       else expect(content['application/json']!.example, operationId).toHaveProperty('meta.requestId');
     }
+  });
+
+  test('describes every field of every input and output', () => {
+    const bodies = everyOperation().flatMap(({ operationId, requestBody, responses }) =>
+      [['input', requestBody], ...Object.entries(responses)].flatMap(([of, body]) =>
+        Object.values((body as ResponseObject | undefined)?.content ?? {}).map(
+          ({ schema }) => [`${operationId} ${of}`, schema] as const,
+        ),
+      ),
+    );
+    const schemas = [...bodies, ...Object.entries(document.components.schemas)];
+    const fields = schemas.flatMap(([name, schema]) => fieldsOf(schema, name));
+    expect(fields.length).toBeGreaterThan(400);
+    expect(fields.filter(({ description }) => !description?.endsWith('.')).map(({ name }) => name)).toEqual([]);
+    const parameters = everyOperation().flatMap(({ parameters = [] }) => parameters as { description?: string }[]);
+    expect(parameters.filter(({ description }) => !description)).toEqual([]);
+  });
+
+  test('describes the checks of a verification in the order of docs/contract.md', () => {
+    const contract = readFileSync(new URL('../../docs/contract.md', import.meta.url), 'utf8');
+    const rows = contract.split('**verifyKey**')[1]!.split('The HTTP status is 200')[0]!.split('\n');
+    const codes = rows.flatMap((row) => /^\|.*\| (?:`([A-Z_]+)`|HTTP (412))/.exec(row)?.slice(1).find(Boolean) ?? []);
+    expect(codes).toHaveLength(outcomes.length + 1);
+    const { description } = operationAt('/v2/keys.verifyKey');
+    const described = String(description).match(/(?<=Else `|HTTP |code is `)([A-Z_]+|412)/g);
+    expect(described).toEqual(codes);
   });
 
   test('has a unique operationId for every operation', () => {

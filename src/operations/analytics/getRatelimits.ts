@@ -38,10 +38,12 @@ export const getRatelimits = manages({
     Type.Object({
       time: Time,
       granularity: Type.Optional(WholeDay),
-      namespace: Type.String(),
-      identifier: Type.Optional(Type.String()),
-      passed: Type.Integer(),
-      blocked: Type.Integer(),
+      namespace: Type.String({ description: 'Name of the namespace.' }),
+      identifier: Type.Optional(
+        Type.String({ description: 'Identifier of the checks. Present only if the request names one.' }),
+      ),
+      passed: Type.Integer({ description: 'Number of checks that passed.' }),
+      blocked: Type.Integer({ description: 'Number of checks that were refused.' }),
     }),
     { description: rowsDescription },
   ),

@@ -32,7 +32,7 @@ export const getTop = manages({
     by: Type.Optional(
       Type.Enum(['count', 'refused', 'spentCredits'], { default: 'count', description: 'The number to rank by.' }),
     ),
-    limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10 })),
+    limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Number of rows.' })),
     apiId: Type.Optional(ApiId),
     externalId: Type.Optional(ExternalId),
     tag: Type.Optional(Tag),
@@ -44,12 +44,12 @@ export const getTop = manages({
     end: Type.Integer({ description: 'End of the period that was counted in Unix milliseconds, exclusive.' }),
     top: Type.Array(
       Type.Object({
-        apiId: Type.Optional(Type.String()),
-        keyId: Type.Optional(Type.String()),
-        externalId: Type.Optional(Type.String()),
-        tag: Type.Optional(Type.String()),
-        namespace: Type.Optional(Type.String()),
-        identifier: Type.Optional(Type.String()),
+        apiId: Type.Optional(Type.String({ description: 'Id of the API.' })),
+        keyId: Type.Optional(Type.String({ description: 'Id of the key.' })),
+        externalId: Type.Optional(Type.String({ description: 'externalId of the identity.' })),
+        tag: Type.Optional(Type.String({ description: 'Tag of the verifications.' })),
+        namespace: Type.Optional(Type.String({ description: 'Name of the namespace.' })),
+        identifier: Type.Optional(Type.String({ description: 'Identifier of the limit checks.' })),
         count: Type.Integer({ description: 'Verifications or limit checks.' }),
         refused: Type.Integer({ description: 'Verifications with another outcome than VALID, or blocked checks.' }),
         spentCredits: Type.Optional(Type.Integer({ description: 'Credits that verifications spent.' })),

@@ -41,7 +41,13 @@ export const getVerifications = manages({
     tag: Type.Optional(Tag),
     ...timeFields,
     ...granularityField,
-    groupBy: Type.Optional(Type.Array(Type.Enum([...groups]), { maxItems: groups.length, default: ['outcome'] })),
+    groupBy: Type.Optional(
+      Type.Array(Type.Enum([...groups]), {
+        maxItems: groups.length,
+        default: ['outcome'],
+        description: 'Fields to group by. Rows have only these fields.',
+      }),
+    ),
     orderBy: Type.Optional(
       Type.Enum(['time', 'count', 'spentCredits'], {
         default: 'time',
@@ -58,13 +64,18 @@ export const getVerifications = manages({
     Type.Object({
       time: Time,
       granularity: Type.Optional(WholeDay),
-      apiId: Type.Optional(Type.String()),
-      keyId: Type.Optional(Type.String()),
-      externalId: Type.Optional(Type.String()),
-      outcome: Type.Optional(Type.Enum(outcomes.filter((outcome) => outcome !== 'NOT_FOUND'))),
-      tag: Type.Optional(Type.String()),
-      count: Type.Integer(),
-      spentCredits: Type.Integer(),
+      apiId: Type.Optional(Type.String({ description: 'Id of the API.' })),
+      keyId: Type.Optional(Type.String({ description: 'Id of the key.' })),
+      externalId: Type.Optional(Type.String({ description: 'externalId of the identity.' })),
+      outcome: Type.Optional(
+        Type.Enum(
+          outcomes.filter((outcome) => outcome !== 'NOT_FOUND'),
+          { description: 'Outcome of the verifications.' },
+        ),
+      ),
+      tag: Type.Optional(Type.String({ description: 'Tag of the verifications.' })),
+      count: Type.Integer({ description: 'Number of verifications.' }),
+      spentCredits: Type.Integer({ description: 'Credits that they spent.' }),
     }),
     {
       description: `${rowsDescription} With \`limit\`, one of more than 100 000 rows or 40 MB. A verification with several tags counts in the row of each tag.`,

@@ -18,7 +18,7 @@ const input = Fields({
   apiId: Type.Optional(ApiId),
   keyId: Type.Optional(KeyId),
   externalId: Type.Optional(ExternalId),
-  outcome: Type.Optional(Type.Enum([...outcomes])),
+  outcome: Type.Optional(Type.Enum([...outcomes], { description: 'Outcome of the verifications.' })),
   namespace: Type.Optional(NamespaceRef),
 });
 type Input = Static<typeof input>;
@@ -33,11 +33,11 @@ const sample = Type.Integer({ description: 'One in this many decisions that pass
 const Verification = Type.Object(
   {
     time,
-    outcome: Type.Enum([...outcomes]),
+    outcome: Type.Enum([...outcomes], { description: 'Outcome, as `code` of `keys.verifyKey`.' }),
     keyId: Type.Optional(Type.String({ description: 'Absent for NOT_FOUND, as the next two fields.' })),
-    apiId: Type.Optional(Type.String()),
-    externalId: Type.Optional(Type.String()),
-    tags: Type.Optional(Type.Array(Type.String())),
+    apiId: Type.Optional(Type.String({ description: 'Id of the API.' })),
+    externalId: Type.Optional(Type.String({ description: 'externalId of the identity, if the key has one.' })),
+    tags: Type.Optional(Type.Array(Type.String(), { description: 'Tags of the request.' })),
     ratelimit: Type.Optional(Type.String({ description: 'Name of the first limit that is exceeded.' })),
     latencyMs,
     source,
@@ -50,11 +50,11 @@ const LimitCheck = Type.Object(
   {
     time,
     namespace: Type.String({ description: 'As in the request: a name or an id.' }),
-    identifier: Type.String(),
-    passed: Type.Boolean(),
-    limit: Type.Integer(),
-    remaining: Type.Integer(),
-    cost: Type.Integer(),
+    identifier: Type.String({ description: 'Identifier, as in the request.' }),
+    passed: Type.Boolean({ description: 'True if the request was admitted.' }),
+    limit: Type.Integer({ description: 'Limit that applied.' }),
+    remaining: Type.Integer({ description: 'Units that could be charged after the check.' }),
+    cost: Type.Integer({ description: 'Units of the request.' }),
     latencyMs,
     source,
     sample,

@@ -5,8 +5,10 @@ import { Fields } from '../schemas.ts';
 export const createApi = manages({
   name: 'apis.createApi',
   summary: 'Create an API, a container for keys.',
-  input: Fields({ name: Type.String({ minLength: 3, maxLength: 256 }) }),
-  output: Type.Object({ apiId: Type.String() }),
+  input: Fields({
+    name: Type.String({ minLength: 3, maxLength: 256, description: 'Name for people. Need not be unique.' }),
+  }),
+  output: Type.Object({ apiId: Type.String({ description: 'Id of the new API.' }) }),
   errors: ['too_many_records'],
   needs: { api: ['create_api'] },
   scope: () => '*',

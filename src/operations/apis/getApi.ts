@@ -7,7 +7,10 @@ export const getApi = manages({
   name: 'apis.getApi',
   summary: 'Get an API.',
   input: Fields({ apiId: ApiId }),
-  output: Type.Object({ id: Type.String(), name: Type.String() }),
+  output: Type.Object({
+    id: Type.String({ description: 'Id of the API.' }),
+    name: Type.String({ description: 'Name of the API.' }),
+  }),
   errors: ['api_not_found'],
   needs: { api: ['read_api'] },
   scope: ({ apiId }) => apiId,

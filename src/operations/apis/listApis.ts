@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../store/pages.ts';
-import { Cursor, Fields, Order, PageSize, Search } from '../schemas.ts';
+import { CreatedAt, Cursor, Fields, Order, PageSize, Search } from '../schemas.ts';
 
 export const listApis = manages({
   name: 'apis.listApis',
@@ -14,9 +14,9 @@ export const listApis = manages({
   }),
   output: Type.Array(
     Type.Object({
-      id: Type.String(),
-      name: Type.String(),
-      createdAt: Type.Integer(),
+      id: Type.String({ description: 'Id of the API.' }),
+      name: Type.String({ description: 'Name of the API.' }),
+      createdAt: CreatedAt,
       keyCount: Type.Integer({ description: 'Number of its keys, without deleted ones.' }),
     }),
   ),

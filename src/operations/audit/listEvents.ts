@@ -17,10 +17,13 @@ export const listEvents = manages({
     cursor: Type.Optional(Cursor),
     order: Type.Optional(Order),
     resource: Type.Optional(
-      Fields({
-        type: Name('Type of the changed resource, such as `key`.'),
-        id: Name('Id of the changed resource.'),
-      }),
+      Fields(
+        {
+          type: Name('Type of the changed resource, such as `key`.'),
+          id: Name('Id of the changed resource.'),
+        },
+        { description: 'Events that changed this resource.' },
+      ),
     ),
     rootKeyId: Type.Optional(RootKeyId),
     operation: Name('Name of the operation, such as `keys.updateKey`.'),
@@ -29,19 +32,25 @@ export const listEvents = manages({
   }),
   output: Type.Array(
     Type.Object({
-      id: Type.String(),
-      time: Type.Integer(),
+      id: Type.String({ description: 'Id of the event.' }),
+      time: Type.Integer({ description: 'Time of the change in Unix milliseconds.' }),
       rootKeyId: Type.String({ description: '`cli` for a change by the command line.' }),
-      operation: Type.String(),
-      resource: Type.Object({ type: Type.String(), id: Type.String() }),
-      requestId: Type.String(),
+      operation: Type.String({ description: 'Name of the operation.' }),
+      resource: Type.Object(
+        {
+          type: Type.String({ description: 'Type of the resource.' }),
+          id: Type.String({ description: 'Id of the resource.' }),
+        },
+        { description: 'The changed resource.' },
+      ),
+      requestId: Type.String({ description: 'Id of the request that made the change.' }),
       address: Type.Optional(Type.String({ description: 'IP address of the caller.' })),
       changes: Type.Optional(
         Type.Array(
           Type.Object({
-            field: Type.String(),
-            before: Type.Optional(Type.String()),
-            after: Type.Optional(Type.String()),
+            field: Type.String({ description: 'Name of the field.' }),
+            before: Type.Optional(Type.String({ description: 'Value before, as text.' })),
+            after: Type.Optional(Type.String({ description: 'Value after, as text.' })),
           }),
           {
             description:

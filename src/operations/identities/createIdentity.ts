@@ -8,7 +8,7 @@ export const createIdentity = manages({
   name: 'identities.createIdentity',
   summary: 'Create an identity: the owner of keys, with metadata and limits that its keys share.',
   input: Fields({ externalId: ExternalId, meta: Type.Optional(Meta), ratelimits: Type.Optional(Ratelimits) }),
-  output: Type.Object({ identityId: Type.String() }),
+  output: Type.Object({ identityId: Type.String({ description: 'Id of the new identity.' }) }),
   errors: ['identity_already_exists', 'too_many_records'],
   needs: { identity: ['create_identity'] },
   scope: () => '*',

@@ -11,7 +11,14 @@ export const createKey = manages({
   summary: 'Create a key. The response is the only place its string ever appears.',
   input: Fields({
     apiId: ApiId,
-    prefix: Type.Optional(Type.String({ minLength: 1, maxLength: 16, pattern: '^[a-zA-Z0-9_]+$' })),
+    prefix: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 16,
+        pattern: '^[a-zA-Z0-9_]+$',
+        description: 'Prefix of the key string, followed by `_`.',
+      }),
+    ),
     byteLength: Type.Optional(
       Int({
         minimum: 16,
@@ -23,7 +30,10 @@ export const createKey = manages({
     ...newKeyFields,
     recoverable: Type.Optional(Plaintext),
   }),
-  output: Type.Object({ keyId: Type.String(), key: Type.String() }),
+  output: Type.Object({
+    keyId: Type.String({ description: 'Id of the new key.' }),
+    key: Type.String({ description: 'The key string. It is not stored.' }),
+  }),
   errors: ['api_not_found', 'role_not_found', 'too_many_records'],
   needs: { api: ['create_key'] },
   scope: ({ apiId }) => apiId,

@@ -5,7 +5,7 @@ import type { ErrorCode } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import type { Explanation } from '../../store/explain.ts';
 import { invalid } from '../rules.ts';
-import { Fields, KeyId, KeyString } from '../schemas.ts';
+import { Fields, KeyId, KeyString, ratelimitFields, refillFields } from '../schemas.ts';
 import { verificationFields, verificationOf } from './verifyKey.ts';
 
 /** The rules in the order of docs/contract.md §6, each with the code of a verification that it refuses. */
@@ -26,14 +26,11 @@ const errorsOfVerifyKey = ['precondition_failed', 'invalid_input'] as const sati
 
 const LimitFigures = Type.Object({
   id: Type.String({ description: 'Id of the limit; empty for a limit that the request defined.' }),
-  name: Type.String(),
   of: Type.Enum(['key', 'identity', 'request'], { description: 'Owner of the limit.' }),
-  limit: Type.Integer(),
-  duration: Type.Integer(),
-  autoApply: Type.Boolean(),
+  ...ratelimitFields,
   cost: Type.Integer({ description: 'Units that the verification would take.' }),
   used: Type.Integer({ description: 'Units that count now.' }),
-  exceeded: Type.Boolean(),
+  exceeded: Type.Boolean({ description: 'True if the limit would refuse the verification.' }),
   remaining: Type.Integer({
     description: 'As in the response of the verification. If it does not reach the limits, as of now.',
   }),
@@ -41,8 +38,8 @@ const LimitFigures = Type.Object({
 });
 
 const RuleResult = Type.Object({
-  rule: Type.Enum(ruleNames),
-  result: Type.Enum(['passed', 'failed', 'not_reached']),
+  rule: Type.Enum(ruleNames, { description: 'Name of the rule.' }),
+  result: Type.Enum(['passed', 'failed', 'not_reached'], { description: 'Result of the rule.' }),
   reason: Type.Optional(
     Type.Enum(['unknown', 'deleted', 'api_deleted', 'too_many_counters'], {
       description: 'Of `key`: why there is no such key. Of `ratelimits`: the key has its maximum of counters.',
@@ -50,9 +47,15 @@ const RuleResult = Type.Object({
   ),
   expires: Type.Optional(Type.Integer({ description: 'Expiry time in Unix milliseconds.' })),
   slugs: Type.Optional(
-    Type.Array(Type.Object({ slug: Type.String(), held: Type.Boolean() }), {
-      description: 'The permissions in the query, and whether the key has each.',
-    }),
+    Type.Array(
+      Type.Object({
+        slug: Type.String({ description: 'Slug in the query.' }),
+        held: Type.Boolean({ description: 'True if the key has it.' }),
+      }),
+      {
+        description: 'The permissions in the query, and whether the key has each.',
+      },
+    ),
   ),
   missing: Type.Optional(
     Type.Array(Type.String(), {
@@ -64,37 +67,45 @@ const RuleResult = Type.Object({
   cost: Type.Optional(Type.Integer({ description: 'Credits that the verification would take.' })),
   remaining: Type.Optional(Type.Integer({ description: 'Credits in the response of the verification.' })),
   refill: Type.Optional(
-    Type.Object({
-      interval: Type.Enum(['daily', 'monthly']),
-      amount: Type.Integer(),
-      refillDay: Type.Optional(Type.Integer()),
-      next: Type.Integer({ description: 'Time of the next refill in Unix milliseconds.' }),
-    }),
+    Type.Object(
+      { ...refillFields, next: Type.Integer({ description: 'Time of the next refill in Unix milliseconds.' }) },
+      { description: 'Automatic refill of the key.' },
+    ),
   ),
 });
 type RuleResult = Static<typeof RuleResult>;
 type Figures = Omit<RuleResult, 'rule' | 'result'>;
 
 const output = Type.Object({
-  valid: Type.Boolean(),
+  valid: Type.Boolean({ description: 'True only if `code` is VALID.' }),
   code: Type.Enum([...outcomes, ...errorsOfVerifyKey], {
     description: 'Code of the verification, or of the error that it would respond with.',
   }),
   time: Type.Integer({ description: 'Time of the decision in Unix milliseconds.' }),
-  keyId: Type.Optional(Type.String()),
-  apiId: Type.Optional(Type.String()),
-  externalId: Type.Optional(Type.String()),
+  keyId: Type.Optional(Type.String({ description: 'Id of the key.' })),
+  apiId: Type.Optional(Type.String({ description: 'Id of its API.' })),
+  externalId: Type.Optional(Type.String({ description: 'externalId of its identity.' })),
   rules: Type.Array(RuleResult, { description: 'All rules, in the order in which they are checked.' }),
   charge: Type.Object(
     {
-      credits: Type.Integer(),
-      ratelimits: Type.Array(Type.Object({ id: Type.String(), name: Type.String(), cost: Type.Integer() })),
+      credits: Type.Integer({ description: 'Number of credits.' }),
+      ratelimits: Type.Array(
+        Type.Object({
+          id: Type.String({ description: 'Id of the limit; empty for one of the request.' }),
+          name: Type.String({ description: 'Name of the limit.' }),
+          cost: Type.Integer({ description: 'Units of the charge.' }),
+        }),
+        { description: 'Limits that would be charged.' },
+      ),
     },
     { description: 'What the verification would charge.' },
   ),
   leased: Type.Optional(
     Type.Object(
-      { key: Type.Integer(), identity: Type.Integer() },
+      {
+        key: Type.Integer({ description: 'Decisions leased for this key.' }),
+        identity: Type.Integer({ description: 'Decisions leased for other keys of its identity.' }),
+      },
       {
         description:
           'Decisions that servers have charged in advance (`LEASE_MS`): by this key, and by other keys of its identity. A verification that would be refused takes what is left of them back first, so it may be VALID.',

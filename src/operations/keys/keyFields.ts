@@ -5,9 +5,11 @@ import Type from 'typebox';
 import type { JsonText } from '../../domain/json.ts';
 import { checkCredits, checkNamesOnce } from '../rules.ts';
 import {
+  CreatedAt,
   CreditChanges,
   Credits,
   Expires,
+  ExpiresAt,
   ExternalId,
   Fields,
   Identity,
@@ -22,15 +24,22 @@ import {
   Slug,
 } from '../schemas.ts';
 
+const RoleNames = Type.Array(RoleName, { maxItems: 100, description: 'Names of its roles.' });
+const Slugs = Type.Array(Slug, {
+  maxItems: 1000,
+  description: 'Its direct permissions. Unknown ones are created, which requires `rbac.*.create_permission`.',
+});
+const enabledDescription = 'False: every verification returns DISABLED.';
+
 /** In keys.createKey, keys.migrateKeys and imports. */
 export const newKeyFields = {
   name: Type.Optional(KeyName),
   externalId: Type.Optional(ExternalId),
   meta: Type.Optional(Meta),
-  roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
-  permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
+  roles: Type.Optional(RoleNames),
+  permissions: Type.Optional(Slugs),
   expires: Type.Optional(Expires),
-  enabled: Type.Optional(Type.Boolean({ default: true })),
+  enabled: Type.Optional(Type.Boolean({ default: true, description: enabledDescription })),
   credits: Type.Optional(NewCredits),
   ratelimits: Type.Optional(Ratelimits),
 };
@@ -43,36 +52,41 @@ export const changedKeyFields = {
   expires: Type.Optional(Nullable(Expires)),
   credits: Type.Optional(Nullable(CreditChanges)),
   ratelimits: Type.Optional(Nullable(Ratelimits)),
-  enabled: Type.Optional(Type.Boolean()),
-  roles: Type.Optional(Type.Array(RoleName, { maxItems: 100 })),
-  permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
+  enabled: Type.Optional(Type.Boolean({ description: enabledDescription })),
+  roles: Type.Optional(RoleNames),
+  permissions: Type.Optional(Slugs),
 } satisfies Record<keyof typeof newKeyFields, unknown>;
 
-export const KeyRecord = Type.Object({
-  keyId: Type.String(),
-  apiId: Type.String(),
-  start: Type.String({ description: 'First characters of the key string, to recognise it by.' }),
-  enabled: Type.Boolean(),
-  createdAt: Type.Integer(),
-  prefix: Type.Optional(Type.String()),
-  name: Type.Optional(Type.String()),
-  externalId: Type.Optional(Type.String()),
-  meta: Type.Optional(MetaText),
-  expires: Type.Optional(Type.Integer()),
-  updatedAt: Type.Optional(Type.Integer()),
-  lastUsedAt: Type.Optional(Type.Integer({ description: 'Time of the last VALID verification in Unix milliseconds.' })),
-  permissions: Type.Optional(
-    Type.Unsafe<readonly string[] | JsonText>({
-      type: 'array',
-      items: { type: 'string' },
-      description: 'Direct permissions and the permissions of its roles.',
-    }),
-  ),
-  roles: Type.Optional(Type.Array(Type.String())),
-  credits: Type.Optional(Credits),
-  identity: Type.Optional(Identity),
-  ratelimits: Type.Optional(Type.Array(Ratelimit)),
-});
+export const KeyRecord = Type.Object(
+  {
+    keyId: Type.String({ description: 'Id of the key.' }),
+    apiId: Type.String({ description: 'Id of its API.' }),
+    start: Type.String({ description: 'First characters of the key string, to recognise it by.' }),
+    enabled: Type.Boolean({ description: enabledDescription }),
+    createdAt: CreatedAt,
+    prefix: Type.Optional(Type.String({ description: 'Prefix of the key string.' })),
+    name: Type.Optional(Type.String({ description: 'Name for people.' })),
+    externalId: Type.Optional(Type.String({ description: 'Your id of the owner of the key.' })),
+    meta: Type.Optional(MetaText),
+    expires: Type.Optional(ExpiresAt),
+    updatedAt: Type.Optional(Type.Integer({ description: 'Time of the last change in Unix milliseconds.' })),
+    lastUsedAt: Type.Optional(
+      Type.Integer({ description: 'Time of the last VALID verification in Unix milliseconds.' }),
+    ),
+    permissions: Type.Optional(
+      Type.Unsafe<readonly string[] | JsonText>({
+        type: 'array',
+        items: { type: 'string' },
+        description: 'Direct permissions and the permissions of its roles.',
+      }),
+    ),
+    roles: Type.Optional(Type.Array(Type.String(), { description: 'Names of its roles.' })),
+    credits: Type.Optional(Credits),
+    identity: Type.Optional(Identity),
+    ratelimits: Type.Optional(Type.Array(Ratelimit, { description: 'Limits of the key itself.' })),
+  },
+  { description: 'A key, without its string.' },
+);
 
 const New = Fields(newKeyFields);
 const Changed = Fields(changedKeyFields);

@@ -26,7 +26,7 @@ const filters = {
       description: 'The first characters of the key string.',
     }),
   ),
-  enabled: Type.Optional(Type.Boolean()),
+  enabled: Type.Optional(Type.Boolean({ description: 'Enabled keys, or disabled ones.' })),
   expiresBefore: Type.Optional(
     Int({ minimum: 0, maximum: timeMax, description: 'Keys that expire before this time in Unix milliseconds.' }),
   ),

@@ -60,10 +60,16 @@ export const migrateKeys = manages({
       description: 'Your id of this import, stored with the keys.',
     }),
     apiId: ApiId,
-    keys: Type.Array(IssuedKey, { minItems: 1, maxItems: 1000 }),
+    keys: Type.Array(IssuedKey, { minItems: 1, maxItems: 1000, description: 'Keys to import.' }),
   }),
   output: Type.Object({
-    migrated: Type.Array(Type.Object({ hash: Type.String(), keyId: Type.String() })),
+    migrated: Type.Array(
+      Type.Object({
+        hash: Type.String({ description: 'Hash, as in the request.' }),
+        keyId: Type.String({ description: 'Id of the new key.' }),
+      }),
+      { description: 'Imported keys.' },
+    ),
     failed: Type.Array(Type.String(), { description: 'Hashes that already exist in the workspace.' }),
   }),
   errors: ['api_not_found', 'role_not_found', 'too_many_records'],

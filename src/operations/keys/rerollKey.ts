@@ -17,7 +17,10 @@ export const rerollKey = manages({
       description: 'Milliseconds until the old key expires; 0 expires it immediately. Never extends an earlier expiry.',
     }),
   }),
-  output: Type.Object({ keyId: Type.String(), key: Type.String() }),
+  output: Type.Object({
+    keyId: Type.String({ description: 'Id of the new key.' }),
+    key: Type.String({ description: 'The key string. It is not stored.' }),
+  }),
   errors: ['key_not_found', 'too_many_records'],
   needs: { api: ['create_key'] },
   load: loadKey,

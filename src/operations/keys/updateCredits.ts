@@ -10,8 +10,12 @@ export const updateCredits = manages({
   input: Fields(
     {
       keyId: KeyId,
-      operation: Type.Enum(['set', 'increment', 'decrement']),
-      value: Type.Optional(Nullable(Int({ minimum: 0 }))),
+      operation: Type.Enum(['set', 'increment', 'decrement'], {
+        description: 'Change of the balance. A decrement stops at 0.',
+      }),
+      value: Type.Optional(
+        Nullable(Int({ minimum: 0, description: 'Number of credits. null with `set`: unlimited.' })),
+      ),
     },
     {
       documented: {

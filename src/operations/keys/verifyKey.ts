@@ -8,7 +8,18 @@ import { decides, printed } from '../../operation.ts';
 import type { LimitState, Verified } from '../../store/decideReply.ts';
 import type { Store } from '../../store/store.ts';
 import { checkNamesOnce, invalid } from '../rules.ts';
-import { CounterDuration, costMax, Fields, Identity, Int, KeyString, Meta, VerifiedRatelimit } from '../schemas.ts';
+import {
+  CounterDuration,
+  costMax,
+  ExpiresAt,
+  Fields,
+  Identity,
+  Int,
+  KeyString,
+  Meta,
+  Tag,
+  VerifiedRatelimit,
+} from '../schemas.ts';
 
 const NamedLimit = Fields(
   {
@@ -46,35 +57,58 @@ export const verificationFields = {
     }),
   ),
   credits: Type.Optional(
-    Fields({ cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge. Defaults to 1.' }) }),
+    Fields(
+      { cost: Int({ minimum: 0, maximum: costMax, description: 'Credits to charge. Defaults to 1.' }) },
+      { description: 'Charge of credits.' },
+    ),
   ),
-  ratelimits: Type.Optional(Type.Array(NamedLimit, { maxItems: 50 })),
-  tags: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 512 }), { maxItems: 20 })),
-  migrationId: Type.Optional(Type.String({ maxLength: 256 })),
+  ratelimits: Type.Optional(
+    Type.Array(NamedLimit, { maxItems: 50, description: 'Limits to check in addition to those with `autoApply`.' }),
+  ),
+  tags: Type.Optional(
+    Type.Array(Tag, { maxItems: 20, description: 'Tags to count the verification by in analytics.' }),
+  ),
+  migrationId: Type.Optional(Type.String({ maxLength: 256, description: 'Accepted and ignored.' })),
 };
 
 const input = Fields({ key: KeyString, ...verificationFields });
 
 /** Which optional fields are present depends on the key and the outcome. */
 const output = Type.Object({
-  valid: Type.Boolean(),
+  valid: Type.Boolean({ description: 'True only if `code` is VALID.' }),
   // FORBIDDEN is a code of Unkey's.
-  code: Type.Enum([...new Set([...outcomes, 'FORBIDDEN'])]),
-  keyId: Type.Optional(Type.String()),
-  enabled: Type.Optional(Type.Boolean()),
-  name: Type.Optional(Type.String()),
+  code: Type.Enum([...new Set([...outcomes, 'FORBIDDEN'])], {
+    description: 'Outcome of the first check that fails, else VALID. FORBIDDEN is reserved.',
+  }),
+  keyId: Type.Optional(Type.String({ description: 'Id of the key.' })),
+  enabled: Type.Optional(Type.Boolean({ description: 'False if the key is disabled.' })),
+  name: Type.Optional(Type.String({ description: 'Name of the key.' })),
   meta: Type.Optional(Meta),
-  expires: Type.Optional(Type.Integer()),
-  permissions: Type.Optional(Type.Array(Type.String())),
-  roles: Type.Optional(Type.Array(Type.String())),
+  expires: Type.Optional(ExpiresAt),
+  permissions: Type.Optional(Type.Array(Type.String(), { description: 'Direct permissions and those of its roles.' })),
+  roles: Type.Optional(Type.Array(Type.String(), { description: 'Names of its roles.' })),
   identity: Type.Optional(Identity),
   credits: Type.Optional(Type.Integer({ description: 'Balance after charging.' })),
   ratelimits: Type.Optional(Type.Array(VerifiedRatelimit, { description: 'All limits that were checked.' })),
 });
 
+/** The checks in the order of docs/contract.md §6. */
+const description = `The checks run in this order. The first that fails decides \`code\`. The HTTP status is 200, except for check 5:
+
+1. The key exists, its API is not deleted, and the root key may verify keys of that API. Else \`NOT_FOUND\`, with \`valid\` and \`code\` only.
+2. The key is enabled. Else \`DISABLED\`.
+3. The key has not reached \`expires\`. Else \`EXPIRED\`.
+4. The permissions of the key and its roles satisfy the query. Else \`INSUFFICIENT_PERMISSIONS\`.
+5. Every limit that the request names without \`limit\` and \`duration\` exists on the key or its identity. Else HTTP 412.
+6. No limit would be exceeded: those with \`autoApply\`, and those that the request names. Else \`RATE_LIMITED\`.
+7. The balance is at least the cost. Else \`USAGE_EXCEEDED\`. An unlimited key always passes.
+
+If all pass, the code is \`VALID\`, and \`valid\` is true. Only then are credits and limits charged. \`keys.explainKey\` returns the result of each check.`;
+
 export const verifyKey = decides({
   name: 'keys.verifyKey',
   summary: 'Verify a key, and charge its credits and limits: all of them or none.',
+  description,
   input,
   output,
   errors: ['permissions_query_syntax', 'precondition_failed'],

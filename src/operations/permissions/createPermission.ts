@@ -7,11 +7,11 @@ export const createPermission = manages({
   name: 'permissions.createPermission',
   summary: 'Create a permission.',
   input: Fields({
-    name: Type.String({ minLength: 1, maxLength: 512 }),
+    name: Type.String({ minLength: 1, maxLength: 512, description: 'Name for people.' }),
     slug: Slug,
     description: Type.Optional(Description),
   }),
-  output: Type.Object({ permissionId: Type.String() }),
+  output: Type.Object({ permissionId: Type.String({ description: 'Id of the new permission.' }) }),
   errors: ['permission_already_exists', 'too_many_records'],
   needs: { rbac: ['create_permission'] },
   scope: () => '*',

@@ -10,9 +10,14 @@ export const createRole = manages({
   input: Fields({
     name: RoleName,
     description: Type.Optional(Description),
-    permissions: Type.Optional(Type.Array(Slug, { maxItems: 1000 })),
+    permissions: Type.Optional(
+      Type.Array(Slug, {
+        maxItems: 1000,
+        description: 'Permissions of the role. Unknown ones are created, which requires `rbac.*.create_permission`.',
+      }),
+    ),
   }),
-  output: Type.Object({ roleId: Type.String() }),
+  output: Type.Object({ roleId: Type.String({ description: 'Id of the new role.' }) }),
   errors: ['role_already_exists', 'too_many_records'],
   needs: { rbac: ['create_role'] },
   scope: () => '*',

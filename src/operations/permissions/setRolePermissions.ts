@@ -6,7 +6,13 @@ import { Fields, Permission, RoleRef, Slug } from '../schemas.ts';
 export const setRolePermissions = manages({
   name: 'permissions.setRolePermissions',
   summary: 'Replace the permissions of a role, effective with the next verification.',
-  input: Fields({ roleId: RoleRef, permissions: Type.Array(Slug, { maxItems: 1000 }) }),
+  input: Fields({
+    roleId: RoleRef,
+    permissions: Type.Array(Slug, {
+      maxItems: 1000,
+      description: 'All permissions of the role. Unknown ones are created, which requires `rbac.*.create_permission`.',
+    }),
+  }),
   output: Type.Array(Permission, { description: 'All permissions of the role after the call.' }),
   errors: ['role_not_found', 'too_many_records'],
   needs: { rbac: ['add_permission_to_role', 'remove_permission_from_role'] },

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { decides, printed } from '../../operation.ts';
-import { CounterDuration, Fields, Identifier, Int } from '../schemas.ts';
+import { CounterDuration, Fields, Identifier, Int, OverrideId, Remaining } from '../schemas.ts';
 
 export const LimitCheck = Fields({
   namespace: Type.String({
@@ -26,13 +26,13 @@ export const limit = decides({
   summary: 'Check a rate limit for an identifier, and charge it if the request may proceed.',
   input: LimitCheck,
   output: Type.Object({
-    success: Type.Boolean(),
+    success: Type.Boolean({ description: 'True if the request may proceed.' }),
     limit: Type.Integer({
       description: 'Limit that applied: that of an override if one matches, else that of the request.',
     }),
-    remaining: Type.Integer(),
+    remaining: Remaining,
     reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
-    overrideId: Type.Optional(Type.String()),
+    overrideId: Type.Optional(OverrideId),
   }),
   errors: ['namespace_not_found', 'too_many_records'],
   needs: { ratelimit: ['limit'] },

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import type { Order as OrderName } from '../../store/pages.ts';
-import { Cursor, Fields, Order, PageSize, Search } from '../schemas.ts';
+import { CreatedAt, Cursor, Fields, Order, PageSize, Search } from '../schemas.ts';
 
 export const listNamespaces = manages({
   name: 'ratelimits.listNamespaces',
@@ -15,10 +15,10 @@ export const listNamespaces = manages({
   }),
   output: Type.Array(
     Type.Object({
-      id: Type.String(),
-      name: Type.String(),
-      createdAt: Type.Integer(),
-      overrideCount: Type.Integer(),
+      id: Type.String({ description: 'Id of the namespace (`rlns_…`).' }),
+      name: Type.String({ description: 'Name of the namespace.' }),
+      createdAt: CreatedAt,
+      overrideCount: Type.Integer({ description: 'Number of its overrides.' }),
     }),
   ),
   needs: { ratelimit: ['read_namespace'] },

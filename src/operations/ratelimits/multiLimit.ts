@@ -1,6 +1,7 @@
 import Type from 'typebox';
 import { print } from '../../domain/json.ts';
 import { decides, printed } from '../../operation.ts';
+import { OverrideId, Remaining } from '../schemas.ts';
 import { LimitCheck } from './limit.ts';
 
 export const multiLimit = decides({
@@ -12,13 +13,13 @@ export const multiLimit = decides({
     passed: Type.Boolean({ description: 'True if all checks passed.' }),
     limits: Type.Array(
       Type.Object({
-        namespace: Type.String(),
-        identifier: Type.String(),
-        limit: Type.Integer(),
-        remaining: Type.Integer(),
+        namespace: Type.String({ description: 'Namespace, as in the request.' }),
+        identifier: Type.String({ description: 'Identifier, as in the request.' }),
+        limit: Type.Integer({ description: 'Limit that applied.' }),
+        remaining: Remaining,
         reset: Type.Integer({ description: 'Reset time in Unix milliseconds.' }),
         passed: Type.Boolean({ description: 'True if this check alone would pass.' }),
-        overrideId: Type.Optional(Type.String()),
+        overrideId: Type.Optional(OverrideId),
       }),
       { description: 'Results in the order of the request.' },
     ),

@@ -3,7 +3,7 @@ import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { wildcardsMax, workspaceWildcardsMax } from '../../store/overrides.ts';
 import { invalid } from '../rules.ts';
-import { CounterDuration, Fields, Identifier, Int, NamespaceRef } from '../schemas.ts';
+import { CounterDuration, Fields, Identifier, Int, NamespaceRef, OverrideId } from '../schemas.ts';
 import { namespaceNotFound } from './namespaceByRef.ts';
 
 export const setOverride = manages({
@@ -16,7 +16,7 @@ export const setOverride = manages({
     limit: Int({ minimum: 0, description: 'Units admitted in any interval of `duration`. 0 blocks every request.' }),
     duration: CounterDuration,
   }),
-  output: Type.Object({ overrideId: Type.String() }),
+  output: Type.Object({ overrideId: OverrideId }),
   errors: ['namespace_not_found', 'too_many_records'],
   needs: { ratelimit: ['set_override'] },
 

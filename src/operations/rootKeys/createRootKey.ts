@@ -9,7 +9,10 @@ export const createRootKey = manages({
   summary:
     "Create a root key with some or all of the caller's grants. The response is the only place its string ever appears.",
   input: Fields({ name: Type.Optional(KeyName), permissions: GrantList, expires: Type.Optional(RootKeyExpires) }),
-  output: Type.Object({ rootKeyId: Type.String(), key: Type.String() }),
+  output: Type.Object({
+    rootKeyId: Type.String({ description: 'Id of the new root key.' }),
+    key: Type.String({ description: 'The root key string. It is not stored.' }),
+  }),
   errors: ['too_many_records'],
   needs: { root_key: ['create_root_key'] },
   scope: () => '*',

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { Cursor, Fields, PageSize } from '../schemas.ts';
+import { CreatedAt, Cursor, ExpiresAt, Fields, PageSize } from '../schemas.ts';
 
 export const listRootKeys = manages({
   name: 'rootKeys.listRootKeys',
@@ -8,14 +8,14 @@ export const listRootKeys = manages({
   input: Fields({ limit: Type.Optional(PageSize(100)), cursor: Type.Optional(Cursor) }),
   output: Type.Array(
     Type.Object({
-      rootKeyId: Type.String(),
-      name: Type.Optional(Type.String()),
-      start: Type.String(),
-      permissions: Type.Array(Type.String()),
-      enabled: Type.Boolean(),
-      expires: Type.Optional(Type.Integer()),
-      createdAt: Type.Integer(),
-      lastUsedAt: Type.Optional(Type.Integer()),
+      rootKeyId: Type.String({ description: 'Id of the root key.' }),
+      name: Type.Optional(Type.String({ description: 'Name for people.' })),
+      start: Type.String({ description: 'First characters of the root key string.' }),
+      permissions: Type.Array(Type.String(), { description: 'Its grants.' }),
+      enabled: Type.Boolean({ description: 'False: every request with it gets 403.' }),
+      expires: Type.Optional(ExpiresAt),
+      createdAt: CreatedAt,
+      lastUsedAt: Type.Optional(Type.Integer({ description: 'Time of its last use in Unix milliseconds.' })),
     }),
   ),
   needs: { root_key: ['read_root_key'] },

@@ -12,7 +12,7 @@ export const updateRootKey = manages({
     rootKeyId: RootKeyId,
     name: Type.Optional(Nullable(KeyName)),
     permissions: Type.Optional(GrantList),
-    enabled: Type.Optional(Type.Boolean()),
+    enabled: Type.Optional(Type.Boolean({ description: 'False: every request with it gets 403.' })),
     expires: Type.Optional(Nullable(RootKeyExpires)),
   }),
   output: Empty,

@@ -1,13 +1,17 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { Fields } from '../schemas.ts';
+import { CreatedAt, Fields } from '../schemas.ts';
 import { settings } from './settings.ts';
 
 export const getSettings = manages({
   name: 'workspace.getSettings',
   summary: 'Get the settings of the workspace.',
   input: Fields({}),
-  output: Type.Object({ workspaceId: Type.String(), createdAt: Type.Integer(), ...settings }),
+  output: Type.Object({
+    workspaceId: Type.String({ description: 'Id of the workspace.' }),
+    createdAt: CreatedAt,
+    ...settings,
+  }),
   needs: { workspace: ['read_settings'] },
   scope: () => '*',
 

@@ -3,7 +3,7 @@
 import Type from 'typebox';
 
 export const settings = {
-  name: Type.String({ minLength: 1, maxLength: 255 }),
+  name: Type.String({ minLength: 1, maxLength: 255, description: 'Name of the workspace.' }),
   protectApis: Type.Boolean({
     description: '`apis.deleteApi` of an API with keys then needs its name in `confirm`.',
   }),
