@@ -1,44 +1,24 @@
 // The commands that manage keys: on the store and over HTTP, with the same results.
 
-import { pino } from 'pino';
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { createPipeline } from '../../src/http/pipeline.ts';
-import { listen, type Server } from '../../src/http/server.ts';
-import { operations } from '../../src/operations/index.ts';
+import { beforeEach, describe, expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
+import { describeWays, served } from '../support/cliWays.ts';
 import { dayMs, harness } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
-let server: Server;
-beforeAll(async () => {
-  const { store } = app;
-  const handler = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
-  server = await listen({ host: '127.0.0.1', port: 0, bodyBytesMax: 100_000, newRequestId: () => 'req_1', handler });
-});
-afterAll(() => server.close());
+const url = served(app);
 // The command uses Redis's clock.
 beforeEach(() => {
   app.clock.now = Date.now();
 });
 
-describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
-  const run = (args: string[], input = '') => {
-    const env: Record<string, string> =
-      way === 'HTTP'
-        ? { TOLLGATE_URL: `http://127.0.0.1:${server.port}/`, TOLLGATE_ROOT_KEY: app.rootKey }
-        : { REDIS_URL: testRedisUrl() };
-    return runCli(way === 'HTTP' ? args : [...args, '--workspace', app.workspaceId], env, input);
-  };
-  async function lines(...args: string[]) {
-    const { code, out, err } = await run(args);
-    expect({ code, err }, args.join(' ')).toEqual({ code: 0, err: '' });
-    return out.trimEnd().split('\n');
-  }
-  const json = async (...args: string[]) => JSON.parse((await lines(...args, '--json')).join('\n'));
+/** TOLLGATE_URL may end with a slash. */
+const urlWithSlash = () => `${url()}/`;
 
+describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
   test('APIs are created, listed, found and deleted', async () => {
     const name = `api of ${way}`;
     const { apiId } = await json('api', 'create', name);
@@ -251,7 +231,6 @@ describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
 
 describe('TOLLGATE_URL', () => {
   const run = (env: Record<string, string>) => runCli(['api', 'list'], { REDIS_URL: testRedisUrl(), ...env });
-  const url = () => `http://127.0.0.1:${server.port}`;
 
   test.each([
     ['no root key', () => ({ TOLLGATE_URL: url() }), 'TOLLGATE_ROOT_KEY is not'],

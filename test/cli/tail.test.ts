@@ -3,41 +3,17 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pino } from 'pino';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { createPipeline } from '../../src/http/pipeline.ts';
-import { listen, type Server } from '../../src/http/server.ts';
-import { operations } from '../../src/operations/index.ts';
+import { expect, test, vi } from 'vitest';
 import { runCli } from '../support/cli.ts';
+import { describeWays, served } from '../support/cliWays.ts';
 import { harness } from '../support/harness.ts';
-import { testRedisUrl } from '../support/redis.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
-let server: Server;
-beforeAll(async () => {
-  const { store } = app;
-  const handler = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
-  server = await listen({ host: '127.0.0.1', port: 0, bodyBytesMax: 100_000, newRequestId: () => 'req_1', handler });
-});
-afterAll(() => server.close());
+const url = served(app);
 
-describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
-  const run = (...args: string[]) => {
-    const env: Record<string, string> =
-      way === 'HTTP'
-        ? { TOLLGATE_URL: `http://127.0.0.1:${server.port}`, TOLLGATE_ROOT_KEY: app.rootKey }
-        : { REDIS_URL: testRedisUrl() };
-    return runCli(way === 'HTTP' ? args : [...args, '--workspace', app.workspaceId], env);
-  };
-  async function lines(...args: string[]) {
-    const { code, out, err } = await run(...args);
-    expect({ code, err }, args.join(' ')).toEqual({ code: 0, err: '' });
-    return out.trimEnd().split('\n');
-  }
-  const json = async (...args: string[]) => JSON.parse((await lines(...args, '--json')).join('\n'));
-
+describeWays(app, url, ({ run, lines, json }, way) => {
   /** Repeats requests until the command has ended: it hears only those after its start. */
   async function heard<Result>(command: Promise<Result>, request: () => Promise<unknown>): Promise<Result> {
     let isEnded = false;
@@ -81,7 +57,7 @@ describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
     [['--outcome', 'BAD'], 'body.outcome'],
     [['--namespace', 'a', '--key', 'key_1'], 'body.keyId'],
   ])('tail %j is refused', async (args, message) => {
-    const { code, out, err } = await run('tail', ...args);
+    const { code, out, err } = await run(['tail', ...args]);
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expect(err).toContain(message);
   });
@@ -89,7 +65,7 @@ describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
 
 test('a tail ends with an error when its root key is deleted', async () => {
   const { rootKeyId, key } = await app.ok('rootKeys.createRootKey', { permissions: ['api.*.read_analytics'] });
-  const ended = runCli(['tail'], { TOLLGATE_URL: `http://127.0.0.1:${server.port}`, TOLLGATE_ROOT_KEY: key });
+  const ended = runCli(['tail'], { TOLLGATE_URL: url(), TOLLGATE_ROOT_KEY: key });
   await expect.poll(() => app.store.tail.isOpen, { timeout: 5000 }).toBe(true);
   await app.ok('rootKeys.deleteRootKey', { rootKeyId });
   expect(await ended).toEqual({ code: 1, out: '', err: 'tollgate: The server ended the tail: unauthorized.\n' });

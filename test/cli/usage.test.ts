@@ -1,27 +1,19 @@
 // Usage on the command line: on the store and over HTTP, with the same results.
 
-import { pino } from 'pino';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { createPipeline } from '../../src/http/pipeline.ts';
-import { listen, type Server } from '../../src/http/server.ts';
-import { operations } from '../../src/operations/index.ts';
-import { runCli } from '../support/cli.ts';
+import { beforeAll, expect, test, vi } from 'vitest';
+import { describeWays, served } from '../support/cliWays.ts';
 import { harness } from '../support/harness.ts';
-import { testRedisUrl } from '../support/redis.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
 const app = harness();
-let server: Server;
+const url = served(app);
 let apiIds: string[];
 const keyIds: Record<string, string> = {};
 const month = new Date().toISOString().slice(0, 7);
 const monthStart = Date.parse(`${month}-01`);
 
 beforeAll(async () => {
-  const { store } = app;
-  const handler = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });
-  server = await listen({ host: '127.0.0.1', port: 0, bodyBytesMax: 100_000, newRequestId: () => 'req_1', handler });
   // The command uses Redis's clock.
   app.clock.now = Date.now();
   apiIds = [];
@@ -42,22 +34,8 @@ beforeAll(async () => {
   for (const identifier of ['x', 'x', 'y'])
     await app.ok('ratelimits.limit', { namespace: 'login', identifier, limit: 1, duration: 60_000 });
 });
-afterAll(() => server.close());
 
-describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
-  const run = (...args: string[]) => {
-    const env: Record<string, string> =
-      way === 'HTTP'
-        ? { TOLLGATE_URL: `http://127.0.0.1:${server.port}`, TOLLGATE_ROOT_KEY: app.rootKey }
-        : { REDIS_URL: testRedisUrl() };
-    return runCli(way === 'HTTP' ? args : [...args, '--workspace', app.workspaceId], env);
-  };
-  async function lines(...args: string[]) {
-    const { code, out, err } = await run(...args);
-    expect({ code, err }, args.join(' ')).toEqual({ code: 0, err: '' });
-    return out.trimEnd().split('\n');
-  }
-  const json = async (...args: string[]) => JSON.parse((await lines(...args, '--json')).join('\n'));
+describeWays(app, url, ({ run, lines, json }) => {
   const cells = (table: string[]) => table.map((line) => line.split(/ {2,}/));
 
   test('the largest of a period are ranked', async () => {
@@ -136,7 +114,7 @@ describe.each(['the store', 'HTTP'] as const)('on %s', (way) => {
     [['--month', '2026-10', '--last', '1d'], 'Leave out'],
     [['--by', 'namespace', '--api', 'api_1'], 'body.apiId'],
   ])('usage %j is refused', async (args, message) => {
-    const { code, out, err } = await run('usage', ...args);
+    const { code, out, err } = await run(['usage', ...args]);
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expect(err).toContain(message);
   });
