@@ -8,10 +8,13 @@ export function currentTheme(): Theme {
   return theme === 'light' || theme === 'dark' ? theme : 'system';
 }
 
+const dark = matchMedia('(prefers-color-scheme: dark)');
+dark.addEventListener('change', showTheme);
+
+/** Sets the theme of the page. */
 export function showTheme() {
   const theme = currentTheme();
-  if (theme === 'system') delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
+  document.documentElement.dataset.theme = theme === 'system' ? (dark.matches ? 'dark' : 'light') : theme;
 }
 
 export function setTheme(theme: Theme) {
