@@ -21,12 +21,26 @@ const isolated = [
 ];
 const long = '**/*.long.test.ts';
 
+/**
+ * Files that start browsers, gateways, Clusters, clients in other languages, or servers many times: half of the time of all
+ * tests. `npm test` leaves them out; `npm test -- --all`, `npm run check` and CI run them.
+ */
+const programs = [
+  'test/docs.test.ts',
+  'test/{console,examples,sdks}/**/*.test.ts',
+  'test/cli/backup.test.ts',
+  'test/faults/{cluster,fourServers,leases,ledger,sentinel,server,tls}.test.ts',
+  'test/http/{docs,haproxy}.test.ts',
+  'test/process/{health,log,metrics}.test.ts',
+];
+
 const projects = [
   {
     extends: true as const,
-    test: { name: 'shared', include: ['test/**/*.test.ts'], exclude: [...isolated, long], isolate: false },
+    test: { name: 'shared', include: ['test/**/*.test.ts'], exclude: [...isolated, ...programs, long], isolate: false },
   },
-  { extends: true as const, test: { name: 'isolated', include: isolated, exclude: [long] } },
+  { extends: true as const, test: { name: 'isolated', include: isolated, exclude: [...programs, long] } },
+  { extends: true as const, test: { name: 'programs', include: programs, exclude: [long] } },
 ];
 const faults = [{ extends: true as const, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } }];
 

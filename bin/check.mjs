@@ -1,4 +1,4 @@
-// npm run check: all checks before a commit: format and lint (of lua/ too) and types at the same time, and then the tests if
+// npm run check: all checks before a commit: format and lint (of lua/ too) and types at the same time, and then all tests if
 // none of these failed.
 // --quick runs only the tests of the folders where most changes are made; other arguments go to vitest.
 import { execFile } from 'node:child_process';
@@ -8,7 +8,8 @@ import { checkNode, install, root, run } from './prepare.mjs';
 const args = process.argv.slice(2);
 const isQuick = args.includes('--quick');
 const quickFolders = ['operations', 'lua', 'store', 'domain', 'http'].map((name) => `test/${name}/`);
-const testArgs = [...args.filter((arg) => arg !== '--quick'), ...(isQuick ? quickFolders : [])];
+const chosen = [...args.filter((arg) => arg !== '--quick'), ...(isQuick ? quickFolders : [])];
+const testArgs = chosen.length > 0 ? chosen : ['--all'];
 
 checkNode();
 install({ dev: true });

@@ -1,4 +1,5 @@
 // npm test: installs and builds what is missing, then runs vitest with the given arguments. The last line has the counts.
+// Without arguments it leaves out the files that start other programs (vitest.config.ts: `programs`); --all runs them too.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,18 +13,23 @@ prepare({ dev: true, needsRedis: () => !hasRedis() && !dockerAnswers() });
 const dir = mkdtempSync(join(tmpdir(), 'tollgate-report-'));
 const report = join(dir, 'report.json');
 const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
-const exitCode = runLocal('vitest', ['run', ...reporters, ...process.argv.slice(2)]);
+const args = process.argv.slice(2);
+const isAll = args.includes('--all');
+const chosen = args.filter((arg) => arg !== '--all');
+const isWhole = chosen.length === 0;
+if (isWhole && !isAll) chosen.push('--project=!programs');
+const exitCode = runLocal('vitest', ['run', ...reporters, ...chosen]);
 const { passed, failed, skipped } = read(report);
 rmSync(dir, { recursive: true });
 
 // With -t, tests are skipped on purpose, so they are not counted.
-const isWhole = process.argv.length === 2;
 if (isWhole)
   for (const [name, count] of skipped) console.log(`skipped: ${name}${count > 1 ? ` (${count} tests)` : ''}`);
 const skippedCount = [...skipped.values()].reduce((sum, count) => sum + count, 0);
 // A run that fails without a failed test (an error outside of tests, or no tests) counts as one failure.
 const counts = [`${passed} passed`, `${exitCode !== 0 && failed === 0 ? 1 : failed} failed`];
 if (isWhole && skippedCount > 0) counts.push(`${skippedCount} skipped`);
+if (isWhole && !isAll) console.log('Not run: tests that start browsers, gateways and Clusters: npm test -- --all');
 console.log(counts.join(', '));
 process.exitCode = exitCode;
 
