@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { Response } from './message.ts';
+import { asset, constant, type Served } from './constant.ts';
 
 // The paths are the same from src/http and dist/http.
 const script = new URL('../../src/http/console.bundle.js', import.meta.url);
@@ -27,18 +27,16 @@ const policy = [
 const icon =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='4' fill='%235b50e6'/%3E%3Cpath d='M4 5h8M8 5v7' stroke='white' stroke-width='2' fill='none'/%3E%3C/svg%3E";
 
-const pageOf = (scriptPath: string, stylesPath: string): Response => ({
-  status: 200,
-  contentType: 'text/html; charset=utf-8',
-  headers: [
-    ['Cache-Control', 'no-cache'],
-    ['Content-Security-Policy', policy],
-    ['Cross-Origin-Opener-Policy', 'same-origin'],
-    ['Referrer-Policy', 'no-referrer'],
-    ['X-Content-Type-Options', 'nosniff'],
-    ['X-Frame-Options', 'DENY'],
-  ],
-  body: `<!doctype html>
+const pageHeaders = [
+  ['Cache-Control', 'no-cache'],
+  ['Content-Security-Policy', policy],
+  ['Cross-Origin-Opener-Policy', 'same-origin'],
+  ['Referrer-Policy', 'no-referrer'],
+  ['X-Content-Type-Options', 'nosniff'],
+  ['X-Frame-Options', 'DENY'],
+] as const;
+
+const pageOf = (scriptPath: string, stylesPath: string) => `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -54,26 +52,17 @@ const pageOf = (scriptPath: string, stylesPath: string): Response => ({
 <noscript>The console needs JavaScript. The API reference is at <a href="/docs">/docs</a>.</noscript>
 </body>
 </html>
-`,
-});
-
-function asset(contentType: string, bytes: Buffer): Response {
-  const headers = [
-    ['Cache-Control', 'public, max-age=31536000, immutable'],
-    ['X-Content-Type-Options', 'nosniff'],
-  ] as const;
-  return { status: 200, contentType, headers, body: bytes.toString(), bytes };
-}
+`;
 
 export const isOfConsole = (path: string): boolean => path === '/console' || path.startsWith('/console/');
 
-/** Returns a function that returns what a path of the console shows: a file, or the page, whose screen depends on the path. */
-export function createConsole(): (path: string) => Response | undefined {
+/** Returns a function that returns the document of a path of the console: a file, or the page, whose screen depends on the path. */
+export function createConsole(): (path: string) => Served | undefined {
   const [code, css] = [readFileSync(script), readFileSync(styles)];
   // The names change with the content, so that browsers may cache the files forever.
   const hash = createHash('sha256').update(code).update(css).digest('hex').slice(0, 16);
   const [scriptPath, stylesPath] = [`/console/assets/${hash}.js`, `/console/assets/${hash}.css`];
-  const page = pageOf(scriptPath, stylesPath);
+  const page = constant('text/html; charset=utf-8', pageHeaders, pageOf(scriptPath, stylesPath));
   const assets = new Map([
     [scriptPath, asset('text/javascript; charset=utf-8', code)],
     [stylesPath, asset('text/css; charset=utf-8', css)],

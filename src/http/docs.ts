@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { asset, constant, type Served } from './constant.ts';
 import type { Response } from './message.ts';
 
 const { resolve } = createRequire(import.meta.url);
@@ -119,30 +120,28 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-const page: Response = {
-  status: 200,
-  contentType: 'text/html; charset=utf-8',
-  headers: [
+const page = constant(
+  'text/html; charset=utf-8',
+  [
     ['Cache-Control', 'no-cache'],
     ['Content-Security-Policy', policy],
     ['Referrer-Policy', 'no-referrer'],
     ['X-Content-Type-Options', 'nosniff'],
   ],
-  body: html,
+  html,
+);
+
+const redirect: Response = {
+  status: 308,
+  contentType: 'text/plain; charset=utf-8',
+  headers: [['Location', '/docs']],
+  body: 'The reference is at /docs.\n',
 };
 
-function asset(contentType: string, bytes: Buffer): Response {
-  const headers = [
-    ['Cache-Control', 'public, max-age=31536000, immutable'],
-    ['X-Content-Type-Options', 'nosniff'],
-  ] as const;
-  return { status: 200, contentType, headers, body: bytes.toString(), bytes };
-}
-
 /** The pages of the reference by path. */
-export const docs: readonly (readonly [path: string, page: Response])[] = [
+export const docs: readonly (readonly [path: string, page: Served])[] = [
   ['/docs', page],
-  ['/docs/', { ...page, status: 308, headers: [['Location', '/docs']], body: 'The reference is at /docs.\n' }],
+  ['/docs/', () => redirect],
   [script, asset('text/javascript; charset=utf-8', fromPackage('swagger-ui-bundle.js'))],
   [styles, asset('text/css; charset=utf-8', fromPackage('swagger-ui.css'))],
 ];

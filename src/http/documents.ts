@@ -4,6 +4,7 @@ import { errorCatalogue } from '../errors.ts';
 import type { AnyOperation } from '../operation.ts';
 import { version } from '../version.ts';
 import { createConsole, isOfConsole } from './console.ts';
+import { constant, type Served } from './constant.ts';
 import { docs } from './docs.ts';
 import type { Request, Response } from './message.ts';
 import { openApi } from './openapi.ts';
@@ -34,11 +35,11 @@ function ok(contentType: string, body: string): Response {
 export function createDocuments(
   operations: readonly AnyOperation[],
   hasConsole: boolean,
-): (request: Request) => Response | undefined {
+): (request: Request) => Response | Served | undefined {
   const start = redirectTo(hasConsole ? '/console' : '/docs');
-  const documents = new Map<string, Response>([['/', start], ...errorDocuments, ...docs]);
+  const documents = new Map<string, Response | Served>([['/', start], ...errorDocuments, ...docs]);
   // Both are made by the first request, as they would delay the start.
-  let reference: Response | undefined;
+  let reference: Served | undefined;
   let console: ReturnType<typeof createConsole> | undefined;
   return ({ path, requestId }) => {
     if (path === '/v2/liveness')
@@ -53,7 +54,5 @@ export function createDocuments(
   };
 }
 
-function referenceOf(operations: readonly AnyOperation[]): Response {
-  const text = JSON.stringify(openApi(operations, { version }));
-  return { ...ok('application/json', text), bytes: Buffer.from(text) };
-}
+const referenceOf = (operations: readonly AnyOperation[]): Served =>
+  constant('application/json', [['Cache-Control', 'no-cache']], JSON.stringify(openApi(operations, { version })));

@@ -17,6 +17,9 @@ export interface Request {
   authorization: string;
   contentType: string;
   accept: string;
+  /** The values of Accept-Encoding and If-None-Match; undefined without the header. */
+  acceptEncoding?: string | undefined;
+  ifNoneMatch?: string | undefined;
   /** `req_…`, made by the adapter. */
   requestId: string;
   /** The other side of the connection. Its address is read only for changes, and only before the handler first waits. */
@@ -43,7 +46,7 @@ export interface Response {
   /** In addition to Content-Type and X-Request-Id. */
   headers: readonly (readonly [name: string, value: string])[];
   body: string;
-  /** `body` as bytes, if it is long and constant. Slow readers then share it. */
+  /** The bytes that are sent, if they are long and constant: those of `body`, or compressed ones. Slow readers then share them. */
   bytes?: Buffer;
   /** The body, if it has no end. Whoever gets the response calls `start` or `stop`. */
   stream?: Streaming;

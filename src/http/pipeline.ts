@@ -22,6 +22,7 @@ import type { Store } from '../store/store.ts';
 import { addressOf } from './address.ts';
 import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';
+import type { Served } from './constant.ts';
 import { cursorAfter, readCursor } from './cursor.ts';
 import { createDocuments } from './documents.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
@@ -454,7 +455,7 @@ const streamed = (stream: Streaming): Response => ({
   stream,
 });
 
-type ServedDocument = Response | ((request: Request) => Promise<Response>);
+type ServedDocument = Response | Served;
 
 async function serveDocument(request: Request, document: ServedDocument | undefined): Promise<Response> {
   if (!document) throw new ApiError('route_not_found', 'There is no such operation.');

@@ -428,6 +428,8 @@ let contentType: string | undefined;
 let contentLength: string | undefined;
 let transferEncoding: string | undefined;
 let accept = '';
+let acceptEncoding: string | undefined;
+let ifNoneMatch: string | undefined;
 let isRepeated = false;
 let addressHeader = '';
 let forwardedFor: string | undefined;
@@ -453,6 +455,12 @@ function takeHeader(name: string, value: string) {
     case 'accept':
       accept = accept === '' ? value : `${accept}, ${value}`;
       break;
+    case 'accept-encoding':
+      acceptEncoding = acceptEncoding === undefined ? value : `${acceptEncoding}, ${value}`;
+      break;
+    case 'if-none-match':
+      ifNoneMatch = ifNoneMatch === undefined ? value : `${ifNoneMatch}, ${value}`;
+      break;
     default:
       if (name === addressHeader) forwardedFor = forwardedFor ? `${forwardedFor}, ${value}` : value;
   }
@@ -460,7 +468,7 @@ function takeHeader(name: string, value: string) {
 
 /** Returns the request without its body. */
 function readHead(head: HttpRequest, requestId: string, peer?: HttpResponse, header = ''): Request {
-  authorization = contentType = contentLength = transferEncoding = undefined;
+  authorization = contentType = contentLength = transferEncoding = acceptEncoding = ifNoneMatch = undefined;
   addressHeader = header;
   forwardedFor = header === '' ? undefined : '';
   accept = '';
@@ -474,6 +482,8 @@ function readHead(head: HttpRequest, requestId: string, peer?: HttpResponse, hea
     authorization: authorization ?? '',
     contentType: contentType ?? '',
     accept,
+    acceptEncoding,
+    ifNoneMatch,
     requestId,
     body: empty,
     peer: peer!,
@@ -516,14 +526,20 @@ function writeHead(native: HttpResponse, request: Request, response: Response) {
   for (const [name, value] of response.headers) native.writeHeader(name, value);
 }
 
-/** Writes a whole response; for HEAD, its headers only. */
+/** Writes a whole response; for HEAD, and of a 304, its headers only. */
 function write(native: HttpResponse, request: Request, response: Response, closeConnection: boolean) {
   writeHead(native, request, response);
-  if (request.method !== 'HEAD') native.end(response.body, closeConnection);
+  if (request.method !== 'HEAD' && response.status !== 304) native.end(response.body, closeConnection);
   // `endWithoutBody` cannot close: with two arguments, or a length, it waits for that many bytes.
   else if (closeConnection) native.end('', true);
-  else native.writeHeader('Content-Length', String(Buffer.byteLength(response.body))).endWithoutBody();
+  else {
+    // That of a 304 would be the length of the document that the client has.
+    if (response.status !== 304) native.writeHeader('Content-Length', String(lengthOf(response)));
+    native.endWithoutBody();
+  }
 }
+
+const lengthOf = ({ bytes, body }: Response) => bytes?.length ?? Buffer.byteLength(body);
 
 /** Writes what the connection accepts now, and the rest as it accepts more. */
 function send(
@@ -554,7 +570,7 @@ function send(
  * read meanwhile closes the connection.
  */
 function sendLast(native: HttpResponse, request: Request, response: Response) {
-  const length = response.bytes?.length ?? Buffer.byteLength(response.body);
+  const length = lengthOf(response);
   const bytes = request.method === 'HEAD' ? empty : (response.bytes ?? Buffer.from(response.body));
   const sendFrom = (offset: number) => native.tryEnd(bytes.subarray(offset), length + 1)[0];
   native.cork(() => {

@@ -78,7 +78,7 @@ describe('the pages of /docs', () => {
     'HEAD of %s has the headers of GET',
     async (path) => {
       const headOf = async (method: string) => {
-        const response = await fetch(url + path, { method });
+        const response = await fetch(url + path, { method, headers: { 'accept-encoding': 'identity' } });
         const { date: _date, 'x-request-id': _id, ...headers } = Object.fromEntries(response.headers);
         return { status: response.status, headers, bytes: (await response.arrayBuffer()).byteLength };
       };
