@@ -57,7 +57,11 @@ async function start() {
   const store = await openStore({ ...storeSettings(config), url, onEvent: (message) => log.warn(message), observe });
   closers.unshift(() => store.close());
 
-  const sweeper = startSweeper(store, { intervalMs: config.sweepIntervalMs, log, onSwept: () => metrics.swept() });
+  const onSwept = () => {
+    metrics.swept();
+    return store.status.swept();
+  };
+  const sweeper = startSweeper(store, { intervalMs: config.sweepIntervalMs, log, onSwept });
   metrics.sweeps();
   closers.unshift(() => sweeper.stop());
 

@@ -13,7 +13,7 @@ interface SweeperOptions {
   intervalMs: number;
   log: Logger;
   /** Called when all workspaces were swept without an error. */
-  onSwept?: (() => void) | undefined;
+  onSwept?: (() => void | Promise<void>) | undefined;
 }
 
 interface Failure {
@@ -37,7 +37,7 @@ export function startSweeper(store: Pick<Store, 'workspaces' | 'sweep'>, { inter
       }
       if (stopped) return;
       if (failures[0]) logFailure(failures[0], failures.length);
-      else onSwept?.();
+      else await onSwept?.();
     } catch (error) {
       if (!stopped) log.error(error, 'A sweep failed. It will be repeated.');
     }

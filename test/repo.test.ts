@@ -41,7 +41,7 @@ describe('dependencies point one way', () => {
     store: ['domain', 'errors'],
     input: ['domain', 'errors'],
     operation: ['store', 'domain', 'errors'],
-    operations: ['operation', 'store', 'domain', 'errors'],
+    operations: ['operation', 'store', 'domain', 'errors', 'version'],
     http: ['operations', 'operation', 'input', 'metrics', 'store', 'domain', 'errors', 'version'],
     metrics: ['store', 'domain', 'version'],
     channel: [],

@@ -43,6 +43,7 @@ export const actions = {
   root_key: ['create_root_key', 'read_root_key', 'update_root_key', 'delete_root_key'],
   audit: ['read_audit'],
   workspace: ['read_settings', 'update_settings'],
+  system: ['read_status'],
 } as const;
 
 export type Resource = keyof typeof actions;

@@ -54,6 +54,7 @@ import { deleteRootKey } from './rootKeys/deleteRootKey.ts';
 import { listRootKeys } from './rootKeys/listRootKeys.ts';
 import { updateRootKey } from './rootKeys/updateRootKey.ts';
 import { whoamiRootKey } from './rootKeys/whoami.ts';
+import { getStatus } from './system/getStatus.ts';
 import { getSettings } from './workspace/getSettings.ts';
 import { updateSettings } from './workspace/updateSettings.ts';
 
@@ -114,6 +115,7 @@ export const operations = [
   listEvents,
   getSettings,
   updateSettings,
+  getStatus,
 ] as const;
 
 export type Operations = typeof operations;

@@ -22,6 +22,9 @@ export const setupKey = 'tg:setup';
 /** The version of all data, see dataVersion.ts. String. */
 export const dataVersionKey = 'tg:form';
 
+/** The time of the last complete sweep, written every ten seconds (sweeper.ts). String. */
+export const sweptKey = 'tg:swept';
+
 /** Which processes hear of which decisions (tail/registry.ts), while any does. Hash of the process to JSON, expires. */
 export const tailsKey = 'tg:tails';
 /** The channel of decisions of a workspace, while another process hears of them. */

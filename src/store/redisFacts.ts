@@ -1,4 +1,4 @@
-// Reads facts about a Redis for `tollgate doctor`.
+// Reads facts about a Redis for `tollgate doctor` and system.getStatus.
 
 import { Cluster } from 'ioredis';
 import { type ConnectOptions, connect, type RedisClient } from './redis.ts';
@@ -33,17 +33,22 @@ const pings = 5;
 export async function readRedisFacts(url: string, options: ConnectOptions, nowMs: () => number): Promise<RedisFacts[]> {
   const redis = await connect(url, options);
   try {
-    if (!((redis as unknown) instanceof Cluster)) return [await factsOf(redis, nowMs)];
-    const nodes = (redis as unknown as Cluster).nodes('master');
-    return await Promise.all(
-      nodes.map(async (node) => {
-        if (node.status === 'wait') await node.connect();
-        return { node: `${node.options.host}:${node.options.port}`, ...(await factsOf(node, nowMs)) };
-      }),
-    );
+    return await factsOfAll(redis, nowMs);
   } finally {
     redis.disconnect();
   }
+}
+
+/** The facts of a connected Redis, or of all masters of a Cluster. */
+export async function factsOfAll(redis: RedisClient, nowMs: () => number): Promise<RedisFacts[]> {
+  if (!((redis as unknown) instanceof Cluster)) return [await factsOf(redis, nowMs)];
+  const nodes = (redis as unknown as Cluster).nodes('master');
+  return Promise.all(
+    nodes.map(async (node) => {
+      if (node.status === 'wait') await node.connect();
+      return { node: `${node.options.host}:${node.options.port}`, ...(await factsOf(node, nowMs)) };
+    }),
+  );
 }
 
 async function factsOf(redis: RedisClient, nowMs: () => number): Promise<RedisFacts> {

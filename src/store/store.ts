@@ -23,6 +23,7 @@ import { connect, notReady, orStoreError, type RedisClient, trustFor } from './r
 import { cliActor, openRootKeys } from './rootKeys.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts.ts';
 import { slugsOf } from './slugs.ts';
+import { openStatus } from './status.ts';
 import { openSweep } from './sweep.ts';
 import { Tail } from './tail/tail.ts';
 import type { Trust, TrustOptions } from './trust.ts';
@@ -102,6 +103,7 @@ export async function openStore(storeOptions: StoreOptions) {
     keySearch: openKeySearch(context),
     rootKeys,
     workspaces: openWorkspaces(context, () => rootKeys),
+    status: openStatus(context),
     sweep: openSweep(context),
     tail,
 

@@ -412,6 +412,7 @@ describe('real responses match the document', () => {
     await call('analytics.getRatelimits', { namespace: 'email', identifier: 'alice' });
     await call('workspace.updateSettings', { name: 'renamed' });
     await call('workspace.getSettings', {});
+    await call('system.getStatus', {});
     await call('audit.listEvents', { limit: 5, order: 'desc' });
 
     const gone = ['/v2/ratelimits.deleteOverride', { namespace: 'email', identifier: 'alice' }] as const;

@@ -36,6 +36,7 @@ test('every key in Redis after all operations is in keyspace.ts, and all of thos
   await check();
   clock.advance(2 * dayMs);
   await sweepAll();
+  await tollgate.store.status.swept();
   await check();
   await cleanUp();
   await check();

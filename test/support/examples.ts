@@ -607,6 +607,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: () => ['workspace', expect.stringMatching(/^ws_/)],
     documented: () => ({ protectApis: true }),
   },
+  'system.getStatus': {
+    input: () => ({}),
+    needs: ['system.read_status'],
+    elsewhere: null,
+    changes: null,
+    documented: () => ({}),
+  },
   'audit.listEvents': {
     input: () => ({}),
     needs: ['audit.read_audit'],

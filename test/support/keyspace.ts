@@ -1,6 +1,13 @@
 // Compares the records in Redis with src/store/keyspace.ts.
 
-import { dataVersionKey, type KeyspaceEntry, keyspace, setupKey, workspacesKey } from '../../src/store/keyspace.ts';
+import {
+  dataVersionKey,
+  type KeyspaceEntry,
+  keyspace,
+  setupKey,
+  sweptKey,
+  workspacesKey,
+} from '../../src/store/keyspace.ts';
 import type { RedisClient } from '../../src/store/redis.ts';
 
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
@@ -30,6 +37,7 @@ const patternOf = ({ name }: KeyspaceEntry): RegExp =>
 const outside: (KeyspaceEntry & { pattern: RegExp })[] = [
   { name: workspacesKey, type: 'zset', holds: '', pattern: new RegExp(`^${workspacesKey}$`) },
   { name: dataVersionKey, type: 'string', holds: '', pattern: new RegExp(`^${dataVersionKey}$`) },
+  { name: sweptKey, type: 'string', holds: '', pattern: new RegExp(`^${sweptKey}$`) },
   { name: setupKey, type: 'string', holds: '', expires: 'in seconds', pattern: new RegExp(`^${setupKey}$`) },
 ];
 const entries = [...outside, ...keyspace.map((entry) => ({ ...entry, pattern: patternOf(entry) }))];

@@ -1,0 +1,43 @@
+#!lua flags=no-writes
+-- What a workspace stores, what the sweeper has to do, and which servers may hold leases.
+--
+-- KEYS[1]  workspace  `tg:{ws_…}`
+-- derives  lists of records, the queues of the sweeper, the audit stream, the registry of sessions
+-- ARGV[1]  now_ms     '' for Redis's clock
+-- returns  WorkspaceReply (src/store/status.ts)
+
+-- @include "include/clock"
+-- @include "include/fields"
+-- @include "include/names"
+-- @include "include/sessions"
+
+local workspace, now = KEYS[1], now_ms(ARGV[1])
+
+-- A queue as {number of members that are due, how long the first one has been due (ms)}.
+local function overdue(queue)
+  local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')[2]
+  return {
+    redis.call('ZCOUNT', queue, '-inf', int(now)),
+    int(first and math.max(0, now - tonumber(first)) or 0),
+  }
+end
+
+local stored = read_fields(workspace, 'key_records', 'override_records')
+local reply = { now = int(now), sessions = { count_sessions(workspace) } }
+-- The two fields are one more than the numbers, see include/records.
+reply.keys = (tonumber(stored.key_records) or 1) - 1
+reply.allOverrides = (tonumber(stored.override_records) or 1) - 1
+reply.deletedKeys = redis.call('ZCARD', purge_queue(workspace))
+reply.apis = redis.call('ZCARD', api_list(workspace))
+reply.deletedApis = redis.call('LLEN', dead_apis(workspace))
+reply.identities = redis.call('ZCARD', identity_list(workspace))
+reply.namespaces = redis.call('HLEN', namespace_names(workspace))
+reply.permissions = redis.call('ZCARD', permission_list(workspace))
+reply.roles = redis.call('ZCARD', role_list(workspace))
+reply.rootKeys = redis.call('ZCARD', root_key_list(workspace))
+reply.auditEvents = redis.call('XLEN', audit_stream(workspace))
+reply.refills = overdue(refill_queue(workspace))
+reply.purges = overdue(purge_queue(workspace))
+local queue = rollup_queue(workspace)
+reply.rollups = overdue(queue)
+return named(reply)

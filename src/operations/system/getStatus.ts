@@ -1,0 +1,120 @@
+import Type from 'typebox';
+import { manages } from '../../operation.ts';
+import { version } from '../../version.ts';
+import { Fields } from '../schemas.ts';
+
+const count = (description: string) => Type.Integer({ minimum: 0, description });
+const optionalBytes = (description: string) =>
+  Type.Optional(Type.Number({ minimum: 0, description: `${description} Absent if Redis does not report it.` }));
+
+const Overdue = (what: string) =>
+  Type.Object(
+    {
+      overdue: count('Number that is due now.'),
+      lateMs: Type.Number({ minimum: 0, description: 'Milliseconds since the first one was due; 0 if none is due.' }),
+    },
+    { description: what },
+  );
+
+const Check = Type.Object({
+  check: Type.String({ description: 'Name of the check.' }),
+  status: Type.Enum(['ok', 'warning', 'fault', 'unknown'], {
+    description: 'Result. `unknown`: Redis does not report what the check needs.',
+  }),
+  found: Type.String({ description: 'What was found.' }),
+  change: Type.Optional(Type.String({ description: 'How to fix it.' })),
+});
+
+export const getStatus = manages({
+  name: 'system.getStatus',
+  summary: 'Get the state of the server, of Redis and of the sweeper, and what the workspace stores.',
+  description:
+    'The checks of Redis are those of `tollgate doctor`. Versions, Redis and the last sweep are those of the installation, which all workspaces share; everything else is of this workspace only. Facts about Redis are at most a second old.',
+  input: Fields({}),
+  output: Type.Object({
+    time: Type.Integer({ description: 'Time of the response in Unix milliseconds.' }),
+    versions: Type.Object(
+      {
+        tollgate: Type.String({ description: 'Version of Tollgate.' }),
+        node: Type.String({ description: 'Version of Node.' }),
+        redis: Type.Optional(Type.String({ description: 'Name and version of Redis or Valkey.' })),
+        data: Type.Integer({ description: 'Version of the stored data.' }),
+      },
+      { description: 'Versions.' },
+    ),
+    process: Type.Object(
+      {
+        uptimeMs: count('Milliseconds since its start.'),
+        memoryBytes: count('Resident memory.'),
+      },
+      { description: 'The server process that responded.' },
+    ),
+    redis: Type.Object(
+      {
+        nodes: Type.Integer({ minimum: 1, description: 'Masters; more than one in a Cluster.' }),
+        roundTripMs: Type.Number({
+          description: 'Shortest of five round trips; of a Cluster that of the slowest node.',
+        }),
+        usedBytes: optionalBytes('Memory in use.'),
+        maxBytes: optionalBytes('`maxmemory`, or the memory of the machine.'),
+        checks: Type.Array(Check, { description: 'The checks of Redis.' }),
+      },
+      { description: 'Redis, or all masters of its Cluster.' },
+    ),
+    sweeper: Type.Object(
+      {
+        sweptAt: Type.Optional(
+          Type.Integer({
+            description:
+              'Time of the last complete sweep in Unix milliseconds, stored every ten seconds. Absent before the first one.',
+          }),
+        ),
+        refills: Overdue('Refills of keys that no request reads.'),
+        purges: Overdue('Deleted keys whose records may be removed.'),
+        rollups: Overdue('Lists of usage that may be packed.'),
+      },
+      { description: 'The background task.' },
+    ),
+    stored: Type.Object(
+      {
+        keys: count('Keys, with deleted ones until their records are removed.'),
+        deletedKeys: count('Deleted keys whose records are not removed yet.'),
+        apis: count('APIs.'),
+        deletedApis: count('Deleted APIs whose keys are not removed yet.'),
+        identities: count('Identities.'),
+        namespaces: count('Namespaces.'),
+        overrides: count('Overrides of all namespaces.'),
+        permissions: count('Permissions.'),
+        roles: count('Roles.'),
+        rootKeys: count('Root keys.'),
+        auditEvents: count('Events of the audit log.'),
+      },
+      { description: 'What the workspace stores.' },
+    ),
+    leases: Type.Object(
+      {
+        sessions: count('Server processes that may hold leases of this workspace.'),
+        silent: count('Server processes that did not return their leases when they were recalled.'),
+      },
+      { description: 'Local decisions.' },
+    ),
+  }),
+  needs: { system: ['read_status'] },
+  scope: () => '*',
+
+  async handle(_input, { store, caller }) {
+    const { redis, ...status } = await store.status.read(caller.workspaceId);
+    const { version: redisVersion, ...facts } = redis;
+    return {
+      ...status,
+      versions: {
+        tollgate: version,
+        node: process.versions.node,
+        redis: redisVersion,
+        data: store.status.dataVersion,
+      },
+      process: { uptimeMs: Math.round(process.uptime() * 1000), memoryBytes: process.memoryUsage.rss() },
+      redis: facts,
+    };
+  },
+});

@@ -1,0 +1,129 @@
+// The state of Redis, of the sweeper, and of a workspace, for system.getStatus.
+
+import type { StoreContext } from './context.ts';
+import { sweptKey } from './keyspace.ts';
+import { dataVersion } from './layout.ts';
+import { fromNamed } from './records.ts';
+import { orStoreError } from './redis.ts';
+import { type Finding, redisChecks } from './redisChecks.ts';
+import { factsOfAll, type RedisFacts } from './redisFacts.ts';
+
+/** How long facts about Redis are used again, by the requests of all workspaces. */
+const factsMs = 1000;
+/** How often this process stores the time of its sweep. */
+const sweptEveryMs = 10_000;
+
+type Overdue = [count: number, lateMs: string];
+
+interface WorkspaceReply {
+  now: string;
+  refills: Overdue;
+  purges: Overdue;
+  rollups: Overdue;
+  sessions: [active: number, silent: number];
+  keys: number;
+  deletedKeys: number;
+  apis: number;
+  deletedApis: number;
+  identities: number;
+  namespaces: number;
+  allOverrides: number;
+  permissions: number;
+  roles: number;
+  rootKeys: number;
+  auditEvents: number;
+}
+
+/** Numbers are undefined where Redis does not report them. */
+interface RedisStatus {
+  version: string | undefined;
+  nodes: number;
+  roundTripMs: number;
+  usedBytes: number | undefined;
+  maxBytes: number | undefined;
+  checks: Finding[];
+}
+
+export function openStatus({ redis, scripts, change, now, currentMs }: StoreContext) {
+  // Of this machine, without Date.now: tests replace that of Redis only.
+  const machineMs = () => performance.timeOrigin + performance.now();
+  let cached: Promise<RedisStatus> | undefined;
+  const redisStatus = () => {
+    cached ??= orStoreError(factsOfAll(redis, machineMs))
+      .then(statusOf)
+      .finally(() => setTimeout(() => (cached = undefined), factsMs).unref());
+    return cached;
+  };
+  let sweptAt = Number.NEGATIVE_INFINITY;
+
+  return {
+    dataVersion,
+
+    /** The counts of the workspace are bounded, whatever it stores. */
+    async read(workspaceId: string) {
+      const [status, reply, swept] = await Promise.all([
+        redisStatus(),
+        scripts.run('workspaces/status', workspaceId, [now()]),
+        orStoreError(redis.get(sweptKey)),
+      ]);
+      const {
+        now: time,
+        refills,
+        purges,
+        rollups,
+        sessions,
+        allOverrides,
+        ...stored
+      } = fromNamed<WorkspaceReply>(reply);
+      return {
+        time: Number(time),
+        redis: status,
+        sweeper: {
+          sweptAt: swept === null ? undefined : Number(swept),
+          refills: overdueOf(refills),
+          purges: overdueOf(purges),
+          rollups: overdueOf(rollups),
+        },
+        stored: { ...stored, overrides: allOverrides },
+        leases: { sessions: sessions[0], silent: sessions[1] },
+      };
+    },
+
+    /** Stores the time at which all workspaces were swept, if some time has passed since this process did. */
+    async swept(): Promise<void> {
+      if (performance.now() - sweptAt < sweptEveryMs) return;
+      sweptAt = performance.now();
+      const time = await currentMs();
+      await change((client) => client.set(sweptKey, `${time}`));
+    },
+  };
+}
+
+const overdueOf = ([count, lateMs]: Overdue) => ({ overdue: count, lateMs: Number(lateMs) });
+
+/** Of a Cluster the sum of its masters, and the findings of each by its number: addresses are for the command line only. */
+function statusOf(nodes: readonly RedisFacts[]): RedisStatus {
+  const checks = nodes.flatMap((facts, index) =>
+    redisChecks.map((check) => {
+      const finding = check(facts);
+      const node = nodes.length > 1 ? `node ${index + 1} of ${nodes.length}: ` : '';
+      return { ...finding, found: node + finding.found };
+    }),
+  );
+  const valkey = nodes[0]!.info('valkey_version');
+  const version = valkey === undefined ? nodes[0]!.info('redis_version') : valkey;
+  return {
+    version: version && `${valkey === undefined ? 'Redis' : 'Valkey'} ${version}`,
+    nodes: nodes.length,
+    roundTripMs: Math.round(1000 * Math.max(...nodes.map(({ roundTripMs }) => roundTripMs))) / 1000,
+    usedBytes: sumOf(nodes, ({ info }) => Number(info('used_memory'))),
+    maxBytes: sumOf(nodes, ({ info }) => Number(info('maxmemory')) || Number(info('total_system_memory'))),
+    checks,
+  };
+}
+
+/** Undefined if a node does not report it. */
+function sumOf(nodes: readonly RedisFacts[], bytes: (facts: RedisFacts) => number): number | undefined {
+  const sum = nodes.reduce((sum, facts) => sum + bytes(facts), 0);
+  return Number.isFinite(sum) ? sum : undefined;
+}

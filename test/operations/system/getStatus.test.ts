@@ -1,0 +1,114 @@
+import { Redis } from 'ioredis';
+import { describe, expect, test, vi } from 'vitest';
+import { longestTerm } from '../../../src/store/layout.ts';
+import { redisChecks } from '../../../src/store/redisChecks.ts';
+import { harness } from '../../support/harness.ts';
+import { testRedisUrl } from '../../support/redis.ts';
+
+const tollgate = harness();
+const { call, clock, createWorkspace } = tollgate;
+const dayMs = 86_400_000;
+
+const statusOf = async (rootKey: string) => (await call('system.getStatus', {}, rootKey)).data;
+
+test('system.getStatus: a new workspace stores one root key, and nothing is overdue', async () => {
+  const { rootKey } = await createWorkspace();
+  expect(await statusOf(rootKey)).toMatchObject({
+    time: clock.now,
+    sweeper: { refills: none, purges: none, rollups: none },
+    stored: { keys: 0, deletedKeys: 0, apis: 0, identities: 0, overrides: 0, rootKeys: 1 },
+    leases: { sessions: 0, silent: 0 },
+  });
+});
+const none = { overdue: 0, lateMs: 0 };
+
+test('system.getStatus: versions, process and Redis are those of this machine', async () => {
+  const { rootKey } = await createWorkspace();
+  const { versions, process: ofServer, redis } = await statusOf(rootKey);
+  expect(versions).toMatchObject({ tollgate: '0.1.0', node: process.versions.node, data: 3 });
+  expect(versions.redis).toMatch(/^(Redis|Valkey) \d+\.\d+/);
+  expect(ofServer.memoryBytes).toBeGreaterThan(10_000_000);
+  expect(ofServer.uptimeMs).toBeGreaterThan(0);
+  expect(redis).toMatchObject({ nodes: 1, roundTripMs: expect.any(Number) });
+  expect(redis.usedBytes).toBeGreaterThan(100_000);
+  expect(redis.maxBytes).toBeGreaterThan(redis.usedBytes!);
+  expect(redis.checks).toHaveLength(redisChecks.length);
+  expect(redis.checks.map(({ check }: { check: string }) => check)).toEqual([
+    ...['version', 'role', 'persistence', 'eviction', 'memory', 'encodings', 'freeing', 'clock'],
+  ]);
+});
+
+test('system.getStatus: counts what the workspace stores, and not what others do', async () => {
+  const { rootKey } = await createWorkspace();
+  const { apiId } = (await call('apis.createApi', { name: 'one' }, rootKey)).data;
+  const other = (await call('apis.createApi', { name: 'two' }, rootKey)).data;
+  const key = { apiId, externalId: 'customer', permissions: ['documents.read'], roles: [] };
+  const [first] = [
+    (await call('keys.createKey', key, rootKey)).data,
+    (await call('keys.createKey', { ...key, externalId: 'other' }, rootKey)).data,
+    (await call('keys.createKey', { apiId: other.apiId }, rootKey)).data,
+  ];
+  await call('keys.deleteKey', { keyId: first.keyId }, rootKey);
+  await call('apis.deleteApi', { apiId: other.apiId }, rootKey);
+  await call('permissions.createRole', { name: 'reader' }, rootKey);
+  await call('ratelimits.setOverride', { namespace: 'n.a', identifier: '*', limit: 1, duration: 60_000 }, rootKey);
+  const theirs = await createWorkspace();
+  await call('apis.createApi', { name: 'theirs' }, theirs.rootKey);
+  const events = (await call('audit.listEvents', {}, rootKey)).data.length;
+  expect((await statusOf(rootKey)).stored).toEqual({
+    ...{ keys: 3, deletedKeys: 1, apis: 1, deletedApis: 1, identities: 2, namespaces: 1, overrides: 1 },
+    ...{ permissions: 1, roles: 1, rootKeys: 1, auditEvents: events },
+  });
+  expect(events).toBeGreaterThan(7);
+});
+
+describe('the sweeper', () => {
+  test('refills and purges that are due, and how late the first one is', async () => {
+    const { rootKey, workspaceId } = await createWorkspace();
+    const { apiId } = (await call('apis.createApi', { name: 'one' }, rootKey)).data;
+    const credits = { remaining: 1, refill: { interval: 'daily', amount: 5 } } as const;
+    for (let n = 0; n < 2; n++) await call('keys.createKey', { apiId, credits }, rootKey);
+    expect((await statusOf(rootKey)).sweeper.refills).toEqual(none);
+    const due = (Math.floor(clock.now / dayMs) + 1) * dayMs;
+    clock.advance(due - clock.now + 90_000);
+    expect((await statusOf(rootKey)).sweeper.refills).toEqual({ overdue: 2, lateMs: 90_000 });
+    await tollgate.store.sweep.refill(workspaceId);
+    expect((await statusOf(rootKey)).sweeper.refills).toEqual(none);
+  });
+
+  test('the time of the last sweep is stored at most every ten seconds', async () => {
+    const { rootKey } = await createWorkspace();
+    const real = vi.spyOn(performance, 'now');
+    const begunAt = performance.now();
+    try {
+      await tollgate.store.status.swept();
+      const sweptAt = clock.now;
+      expect((await statusOf(rootKey)).sweeper.sweptAt).toBe(sweptAt);
+      clock.advance(9000);
+      real.mockReturnValue(begunAt + 9000);
+      await tollgate.store.status.swept();
+      expect((await statusOf(rootKey)).sweeper.sweptAt).toBe(sweptAt);
+      clock.advance(2000);
+      real.mockReturnValue(begunAt + 12_000);
+      await tollgate.store.status.swept();
+      expect((await statusOf(rootKey)).sweeper.sweptAt).toBe(sweptAt + 11_000);
+    } finally {
+      real.mockRestore();
+    }
+  });
+});
+
+test('system.getStatus: sessions that may hold leases, and those that did not return theirs', async () => {
+  const { rootKey, workspaceId } = await createWorkspace();
+  const redis = new Redis(testRedisUrl());
+  const session = (term: number) => Buffer.concat([Buffer.from([term >> 8, term & 255]), Buffer.alloc(12)]);
+  const sessions = { ['a'.repeat(16)]: session(300), ['b'.repeat(16)]: session(0), ['c'.repeat(16)]: session(1000) };
+  await redis.hset(`tg:{${workspaceId}}:leases`, { ...sessions, [longestTerm]: session(1000) });
+  await redis.quit();
+  expect((await statusOf(rootKey)).leases).toEqual({ sessions: 2, silent: 1 });
+});
+
+test('system.getStatus: 403 without read_status', async () => {
+  expect((await call('system.getStatus', {}, ['workspace.*.read_settings'])).status).toBe(403);
+  expect((await call('system.getStatus', {}, ['system.*.read_status'])).status).toBe(200);
+});
