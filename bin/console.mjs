@@ -12,11 +12,32 @@ export async function bundleConsole() {
   const bundle = await rolldown({
     input: join(root, 'src', 'console', 'main.tsx'),
     platform: 'browser',
+    plugins: [withoutUnusedPaths],
     transform: { target: 'es2022', jsx: { runtime: 'automatic', importSource: 'preact' } },
   });
   const { output } = await bundle.generate({ format: 'esm', minify: true, banner: licenses });
   return output[0].code;
 }
+
+/** uPlot has all its kinds of lines in one object, so a bundler cannot leave out those that no chart uses: bars are enough. */
+const withoutUnusedPaths = {
+  name: 'without-unused-paths',
+  transform(code, id) {
+    if (!id.endsWith('uPlot.esm.js')) return undefined;
+    const unused = [
+      '\tuPlot.addGap = addGap;\n\tuPlot.clipGaps = clipGaps;\n',
+      '\t(paths.linear  = linear);\n\t(paths.stepped = stepped);\n',
+      '\t(paths.spline  = monotoneCubic);\n',
+    ];
+    let rest = code.replace('const linearPath = linear() ;', 'const linearPath = null;');
+    if (rest === code) throw new Error('Another version of uPlot: see bin/console.mjs.');
+    for (const lines of unused) {
+      if (!rest.includes(lines)) throw new Error('Another version of uPlot: see bin/console.mjs.');
+      rest = rest.replace(lines, '');
+    }
+    return rest;
+  },
+};
 
 const licenses = `/*! The console of Tollgate, MIT. With preact 10 (MIT, Jason Miller), wouter-preact 3 (Unlicense, Alexey Taktarov), regexparam 3
 (MIT, Luke Edwards) and uPlot 1 (MIT, Leon Sorokin): https://github.com/preactjs/preact, https://github.com/molefrog/wouter,

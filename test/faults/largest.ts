@@ -218,6 +218,7 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
   'ratelimits.listOverrides': { '100 overrides': () => ({ namespace, limit: listed }) },
   'analytics.getVerifications': {
     'by key and identity': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome'] }),
+    '100 keys': ({ keyId }) => ({ keyIds: Array.from({ length: 100 }, () => keyId), groupBy: ['keyId'] }),
     'by tag': ({ apiId }) => ({ apiId, groupBy: ['apiId', 'keyId', 'externalId', 'outcome', 'tag'] }),
   },
   'analytics.getTop': {

@@ -113,7 +113,7 @@ async function rankVerifications(
   const readable = caller.grants.idsFor('api', 'read_analytics');
   const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
   const by = { key: of === 'keys', externalId: of === 'identities', tag: of === 'tags' };
-  const query = { ...period, apiIds, keyId: undefined, externalId, tag, by, bucketOf: () => 0 };
+  const query = { ...period, apiIds, externalId, tag, by, bucketOf: () => 0 };
   return store.analytics.verifications(caller.workspaceId, query, (usage) => {
     const { name, fields } = ranked[of as Verified](usage);
     if (name === '') return;

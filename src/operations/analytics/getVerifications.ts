@@ -37,6 +37,7 @@ export const getVerifications = manages({
   input: Fields({
     apiId: Type.Optional(ApiId),
     keyId: Type.Optional(KeyId),
+    keyIds: Type.Optional(Type.Array(KeyId, { minItems: 1, maxItems: 100, description: 'Any of these keys.' })),
     externalId: Type.Optional(ExternalId),
     tag: Type.Optional(Tag),
     ...timeFields,
@@ -90,11 +91,11 @@ export const getVerifications = manages({
     `usage:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
   listedIds: 'row',
   check({ query }) {
-    rejectSql(query, 'Use apiId, keyId, externalId, tag, start, end, granularity, groupBy, orderBy and limit.');
+    rejectSql(query, 'Use apiId, keyId, keyIds, externalId, tag, start, end, granularity, groupBy, orderBy and limit.');
   },
 
   async handle(input, { store, caller, after }) {
-    const { apiId, keyId, externalId, tag, start, end, groupBy = ['outcome'], orderBy = 'time', limit } = input;
+    const { apiId, externalId, tag, start, end, groupBy = ['outcome'], orderBy = 'time', limit } = input;
     const granularity = (input.granularity ?? 'hour') as Granularity;
     const place = after === undefined ? undefined : readPlace(after);
     const period = place?.period ?? periodOf({ start, end }, granularity, await store.currentMs());
@@ -104,7 +105,7 @@ export const getVerifications = manages({
     const query = {
       ...period,
       apiIds,
-      keyId,
+      keyIds: keysOf(input),
       externalId,
       tag,
       by: { key: by('keyId'), externalId: by('externalId'), tag: by('tag') },
@@ -131,6 +132,12 @@ export const getVerifications = manages({
     };
   },
 });
+
+/** The keys that both filters allow; undefined for all. */
+function keysOf({ keyId, keyIds }: { keyId?: string; keyIds?: string[] }): ReadonlySet<string> | undefined {
+  if (keyId === undefined) return keyIds && new Set(keyIds);
+  return new Set(keyIds === undefined || keyIds.includes(keyId) ? [keyId] : []);
+}
 
 /** Reads a cursor, whose format was checked (http/cursor.ts). */
 function readPlace(after: string): { period: Period; row: string } {

@@ -166,9 +166,9 @@ function packedKeys(keys: readonly string[]): Buffer {
 async function keysNamed(
   context: StoreContext,
   workspaceId: string,
-  { keyId, externalId }: UsageQuery,
+  { keyIds, externalId }: UsageQuery,
 ): Promise<string[] | undefined> {
-  if (keyId !== undefined) return [keyId.slice('key_'.length)];
+  if (keyIds !== undefined) return [...keyIds].map((keyId) => keyId.slice('key_'.length));
   return externalId === undefined ? undefined : keysOfIdentity(context, workspaceId, externalId);
 }
 

@@ -34,7 +34,7 @@ export interface UsageCount {
 export interface UsageQuery extends Period {
   /** True: all APIs. */
   apiIds: true | readonly string[];
-  keyId?: string | undefined;
+  keyIds?: ReadonlySet<string> | undefined;
   externalId?: string | undefined;
   tag?: string | undefined;
   /** Dimensions to group by, besides the API. */

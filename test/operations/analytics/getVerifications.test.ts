@@ -47,13 +47,14 @@ function tally(log: readonly Verification[], query: Query): object[] {
   // Counts of APIs are kept by hour, all others by day after some days.
   const isOfKeys =
     groupBy.some((group) => group !== 'apiId' && group !== 'outcome') ||
-    [query.keyId, query.externalId, query.tag].some((filter) => filter !== undefined);
+    [query.keyId, query.keyIds, query.externalId, query.tag].some((filter) => filter !== undefined);
   for (const { tags, ...one } of log) {
     const isOfDay = isOfKeys && one.time < hourlyFrom();
     const time = isOfDay ? Math.floor(one.time / dayMs) * dayMs : one.time;
     if (isOfDay ? time + dayMs <= from || time >= to : time < from || time >= to) continue;
     if (query.apiId !== undefined && one.apiId !== query.apiId) continue;
     if (query.keyId !== undefined && one.keyId !== query.keyId) continue;
+    if (query.keyIds !== undefined && !query.keyIds.includes(one.keyId)) continue;
     if (query.externalId !== undefined && one.externalId !== query.externalId) continue;
     const counted =
       query.tag !== undefined ? tags.filter((tag) => tag === query.tag) : groupBy.includes('tag') ? tags : [undefined];
@@ -235,6 +236,7 @@ describe('analytics.getVerifications: random histories', () => {
         const filters: Partial<Query> = {
           ...(pick(0, 2) === 0 && { apiId: oneOf(apis) }),
           ...(pick(0, 3) === 0 && { keyId: oneOf(everyKey) }),
+          ...(pick(0, 3) === 0 && { keyIds: [oneOf(everyKey), oneOf(everyKey), oneOf(everyKey)] }),
           ...(pick(0, 2) === 0 && { externalId: oneOf(people) }),
           ...(pick(0, 2) === 0 && { tag: oneOf(tags) }),
         };
@@ -247,7 +249,7 @@ describe('analytics.getVerifications: random histories', () => {
 
   test(`each filter, alone and together (seed ${seed})`, async () => {
     let rows = 0;
-    for (let bits = 0; bits < 16; bits++) {
+    for (let bits = 0; bits < 32; bits++) {
       for (let round = 0; round < 4; round++) {
         const of = oneOf(log);
         const query: Query = {
@@ -255,6 +257,7 @@ describe('analytics.getVerifications: random histories', () => {
           ...(bits & 2 && { keyId: of.keyId }),
           ...(bits & 4 && { externalId: of.externalId ?? oneOf(people) }),
           ...(bits & 8 && { tag: of.tags[0] ?? oneOf(tags) }),
+          ...(bits & 16 && { keyIds: [of.keyId, oneOf(everyKey), of.keyId] }),
           start: of.time - pick(0, 20 * dayMs),
           end: of.time + pick(1, 20 * dayMs),
           granularity: oneOf(['hour', 'day', 'month']),
