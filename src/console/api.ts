@@ -1,4 +1,4 @@
-// Calls of operations, and the data that screens keep of them.
+// Calls of operations, and a cache of their responses.
 
 import { useEffect, useReducer } from 'preact/hooks';
 import { currentSignIn, signOut } from './session.ts';
@@ -11,7 +11,7 @@ export class Failure extends Error {
   readonly fields: readonly { location: string; message: string; fix?: string }[];
 
   constructor(status: number, body: ErrorBody) {
-    super(body.error?.detail ?? `The server answered ${status}.`);
+    super(body.error?.detail ?? `The server responded ${status}.`);
     this.status = status;
     this.code = body.error?.type?.split('/').at(-1) ?? '';
     this.requestId = body.meta?.requestId ?? '';
@@ -26,7 +26,7 @@ interface ErrorBody {
 
 export interface Page<T> {
   data: T;
-  /** A search that has not seen all says how far it has looked. */
+  /** `looked` and `total` are the numbers of examined and of all records, if a search has not examined all. */
   pagination?: { hasMore: boolean; cursor?: string; looked?: number; total?: number };
 }
 
@@ -54,7 +54,7 @@ export async function callPage<T>(operation: string, input: object, rootKey?: st
 export const call = async <T>(operation: string, input: object, rootKey?: string): Promise<T> =>
   (await callPage<T>(operation, input, rootKey)).data;
 
-// ---- Kept data: a screen shows what is known at once, and what the server says as soon as it does.
+// ---- Cached data: a screen displays the last response at once, and the next one when it arrives.
 
 interface Entry {
   page: Page<unknown> | undefined;
@@ -65,7 +65,7 @@ interface Entry {
 }
 
 interface Data<T> {
-  /** Undefined until the first answer. */
+  /** Undefined until the first response. */
   data: T | undefined;
   pagination: Page<T>['pagination'];
   failure: Failure | undefined;
@@ -73,7 +73,7 @@ interface Data<T> {
 }
 
 const entriesMax = 200;
-/** Data this old is asked for again when a screen opens. */
+/** Data of this age is reloaded when a screen opens. */
 const freshMs = 2000;
 const entries = new Map<string, Entry>();
 
@@ -110,8 +110,8 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
 }
 
 /**
- * The answer of an operation, asked for again every `everyMs` while the page is visible. Without an input nothing is asked. What an
- * earlier screen has read is there at once.
+ * The response of an operation, reloaded every `everyMs` while the page is visible. Without an input nothing is sent. The response
+ * that an earlier screen got is returned at once.
  */
 export function useData<T>(operation: string, input: object | undefined, everyMs = 0): Data<T> {
   const [, draw] = useReducer((count: number) => count + 1, 0);
@@ -136,11 +136,11 @@ export function useData<T>(operation: string, input: object | undefined, everyMs
   };
 }
 
-/** Asks again for everything that the open screen shows, after a change. */
+/** Reloads the data of the open screen, after a change. */
 export function refresh() {
   for (const [id, entry] of entries) {
     if (entry.listeners.size === 0) {
-      // A screen that opens asks again. It is not removed: a part that was drawn, and does not listen yet, has it.
+      // Reloaded when a screen uses it. It is not removed, as a component that was rendered may not listen yet.
       entry.at = Number.NEGATIVE_INFINITY;
       continue;
     }
@@ -150,7 +150,7 @@ export function refresh() {
   }
 }
 
-/** Forgets all data, when another workspace is shown. */
+/** Clears the cache, when the workspace changes. */
 export function forgetAll() {
   for (const [id, { listeners }] of entries) if (listeners.size === 0) entries.delete(id);
 }

@@ -1,4 +1,4 @@
-// The frame of all screens: sign-in, navigation, and which screen a path shows. A path never has a secret.
+// The frame of all screens: sign-in, navigation, and the screen of each path. A path never has a secret.
 
 import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
 import { Link, Route, Router, Switch, useLocation } from 'wouter-preact';
@@ -110,6 +110,9 @@ function Shell({ add }: { add: () => void }) {
 function Side({ add }: { add: () => void }) {
   const [path] = useLocation();
   const isAt = (screen: string) => (screen === '/' ? path === '/' : path === screen || path.startsWith(`${screen}/`));
+  const nav = useRef<HTMLElement>(null);
+  // On a narrow screen the names scroll.
+  useEffect(() => nav.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' }), [path]);
   const signIns = allSignIns();
   const choose = (value: string) => (value === '' ? add() : switchTo(value));
   return (
@@ -133,7 +136,7 @@ function Side({ add }: { add: () => void }) {
         ))}
         <option value="">Add a workspace …</option>
       </select>
-      <nav aria-label="Screens">
+      <nav aria-label="Screens" ref={nav}>
         <ul>
           {screens.map(([screen, name]) => (
             <li key={screen}>

@@ -11,6 +11,12 @@ export const compact = (value: number): string =>
 export const percent = (part: number, all: number): string =>
   all === 0 ? '–' : `${((100 * part) / all).toFixed(part === all || part === 0 ? 0 : 1)} %`;
 
+/** 1536 as "1.5 KB". */
+export function bytes(value: number): string {
+  const power = Math.min(4, Math.max(0, Math.floor(Math.log2(value || 1) / 10)));
+  return `${(value / 1024 ** power).toFixed(power > 1 ? 1 : 0)} ${['B', 'KB', 'MB', 'GB', 'TB'][power]}`;
+}
+
 const pad = (value: number) => `${value}`.padStart(2, '0');
 /** 2026-11-22 14:03:07, in UTC. */
 export function dateTime(ms: number, { seconds = true } = {}): string {

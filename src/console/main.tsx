@@ -2,7 +2,7 @@
 
 import { render } from 'preact';
 import { App } from './app.tsx';
-import { showTheme } from './theme.ts';
+import { applyTheme } from './theme.ts';
 
-showTheme();
+applyTheme();
 render(<App />, document.getElementById('root')!);

@@ -1,4 +1,4 @@
-// The period that a screen shows, and counts in it.
+// The period of a screen, and counts in it.
 
 import { useState } from 'preact/hooks';
 import type { UsageRow } from './records.ts';
@@ -32,15 +32,23 @@ const lengths: Record<PeriodName, number> = {
   '90d': 90 * dayMs,
 };
 
-/** The period that ends with the current hour or day. Its ends move once an hour only, so that what was read can be shown again. */
-export function periodOf(name: PeriodName, nowMs = Date.now()): Period {
-  const granularity = lengths[name] <= 7 * dayMs ? 'hour' : 'day';
+/** A number of hours or days, the current one included. Its ends move once an hour only, so that cached counts stay usable. */
+export function lastSteps(granularity: Period['granularity'], steps: number, nowMs = Date.now()): Period {
   const stepMs = granularity === 'hour' ? hourMs : dayMs;
   const end = (Math.floor(nowMs / stepMs) + 1) * stepMs;
-  const start = end - lengths[name];
-  const times = Array.from({ length: lengths[name] / stepMs }, (_, index) => start + index * stepMs);
-  return { start, end, granularity, stepMs, times };
+  const start = end - steps * stepMs;
+  return {
+    start,
+    end,
+    granularity,
+    stepMs,
+    times: Array.from({ length: steps }, (_, index) => start + index * stepMs),
+  };
 }
+
+/** The period that ends with the current hour or day. */
+export const periodOf = (name: PeriodName): Period =>
+  lengths[name] <= 7 * dayMs ? lastSteps('hour', lengths[name] / hourMs) : lastSteps('day', lengths[name] / dayMs);
 
 export function usePeriod(first: PeriodName = '24h') {
   const [name, setName] = useState<PeriodName>(first);

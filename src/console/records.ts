@@ -1,4 +1,4 @@
-// What the operations return, as far as screens show it (docs/contract.md).
+// The responses of operations, as far as screens use them (docs/contract.md).
 
 export interface Ratelimit {
   id: string;
@@ -46,6 +46,27 @@ export interface Key {
   ratelimits?: Ratelimit[];
   /** Of a deleted key. */
   restorableUntil?: number;
+}
+
+interface Overdue {
+  overdue: number;
+  lateMs: number;
+}
+
+export interface Status {
+  time: number;
+  versions: { tollgate: string; node: string; redis?: string; data: number };
+  process: { uptimeMs: number; memoryBytes: number };
+  redis: {
+    nodes: number;
+    roundTripMs: number;
+    usedBytes?: number;
+    maxBytes?: number;
+    checks: { check: string; status: 'ok' | 'warning' | 'fault' | 'unknown'; found: string; change?: string }[];
+  };
+  sweeper: { sweptAt?: number; refills: Overdue; purges: Overdue; rollups: Overdue };
+  stored: Record<string, number>;
+  leases: { sessions: number; silent: number };
 }
 
 export interface UsageRow {

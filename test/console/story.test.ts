@@ -3,7 +3,7 @@
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import type { Browser, BrowserContext, Page } from 'playwright-core';
+import type { Browser, BrowserContext, Page, Request } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { chromiumPath, startChromium } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
@@ -166,6 +166,78 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     expect((await call('keys.verifyKey', { key: key.key })).code).toBe('VALID');
   });
 
+  test('System: figures of Redis, of the sweeper and of the workspace', async () => {
+    const status = await call<Status>('system.getStatus', {});
+    await goTo('System');
+    await page.getByText(status.versions.redis, { exact: true }).first().waitFor();
+    await page.getByRole('cell', { name: 'eviction', exact: true }).waitFor();
+    expect(await page.getByRole('row').count()).toBe(status.redis.checks.length + 3 + 2);
+    const ofKeys = page.locator('dt', { hasText: 'Keys, with deleted ones' }).locator('+ dd');
+    expect(await ofKeys.textContent()).toBe(`${status.stored.keys}`);
+    const roundTrip = page.locator('.figure', { hasText: 'From the server to Redis' }).locator('.figure-value');
+    expect(await roundTrip.textContent()).toMatch(/^\d+\.\d\d ms$/);
+    const { key: few } = await call('rootKeys.createRootKey', { permissions: ['api.*.read_api'] });
+    const other = await browser.newPage();
+    await other.goto(`${server.url}/console/system`);
+    await other.getByLabel('Root key').fill(few!);
+    await other.keyboard.press('Enter');
+    await other.getByText('system.*.read_status').waitFor();
+    await other.close();
+  });
+
+  test('Keys: one request for the verifications of all rows of the page', async () => {
+    const sent: string[] = [];
+    const listener = (request: Request) => {
+      if (request.url().endsWith('/analytics.getVerifications')) sent.push(request.postData()!);
+    };
+    page.on('request', listener);
+    await goTo('Keys');
+    // The list of an earlier visit, with one key less, is displayed until the new one arrives.
+    await expect.poll(() => page.locator('tbody tr').count()).toBe(3);
+    await page
+      .getByRole('img', { name: /^[1-9]\d* verifications in 7 days$/ })
+      .first()
+      .waitFor();
+    const links = await page.locator('tbody a[href*="/keys/key_"]').all();
+    const ids = await Promise.all(links.map(async (link) => (await link.getAttribute('href'))!.split('/').at(-1)));
+    await expect.poll(() => JSON.parse(sent.at(-1)!).keyIds).toEqual(ids);
+    page.off('request', listener);
+    expect(sent.length).toBeLessThanOrEqual(2);
+  });
+
+  test('charts follow a change of the theme', async () => {
+    await goTo('Overview');
+    const drawn = () => page.locator('.chart canvas').evaluate((canvas: Canvas) => canvas.toDataURL());
+    await page.emulateMedia({ colorScheme: 'light' });
+    await page.getByLabel('Theme').selectOption('Light');
+    await page.locator('.chart canvas').waitFor();
+    const light = await drawn();
+    await page.getByLabel('Theme').selectOption('Dark');
+    await expect.poll(drawn).not.toBe(light);
+    await page.getByLabel('Theme').selectOption('Theme of the system');
+    await expect.poll(drawn).toBe(light);
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await expect.poll(drawn).not.toBe(light);
+    await page.emulateMedia({ colorScheme: 'light' });
+  });
+
+  test('Live: a filter is sent when typing ends, not with every letter', async () => {
+    await goTo('Live');
+    const sent: string[] = [];
+    const listener = (request: Request) => {
+      if (request.url().endsWith('/analytics.tail')) sent.push(request.postData()!);
+    };
+    page.on('request', listener);
+    const text = `${key.keyId}`;
+    await page.getByLabel('Key id').pressSequentially(text.slice(0, -2), { delay: 5 });
+    await page.getByLabel('Key id').press('End');
+    await page.waitForTimeout(600);
+    await page.getByLabel('Key id').pressSequentially(text.slice(-2), { delay: 100 });
+    await expect.poll(() => sent.at(-1)).toBe(JSON.stringify({ keyId: text }));
+    page.off('request', listener);
+    expect(sent).toEqual([text.slice(0, -2), text].map((keyId) => JSON.stringify({ keyId })));
+  });
+
   test('all of it is in the audit', async () => {
     await goTo('Access');
     for (const operation of ['keys.restoreKey', 'keys.deleteKey', 'keys.rerollKey', 'keys.updateKey']) {
@@ -222,6 +294,27 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     });
   });
 
+  test('on a narrow screen nothing but tables and names scrolls sideways, and the current name is in view', async () => {
+    await page.setViewportSize({ width: 390, height: 800 });
+    const folder = process.env.SCREENSHOTS;
+    const names = await page.getByRole('navigation', { name: 'Screens' }).getByRole('link').allTextContents();
+    expect(names).toHaveLength(10);
+    for (const name of names) {
+      await goTo(name);
+      await page.locator('.waiting').first().waitFor({ state: 'detached' });
+      if (folder) await page.screenshot({ path: `${folder}/${name.replace(/\W/g, '')}-narrow.png`, fullPage: true });
+      const widths = await page.evaluate<[number, number]>(
+        '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
+      );
+      expect([name, widths[0] <= widths[1]]).toEqual([name, true]);
+      const box = (await page.locator('nav [aria-current]').boundingBox())!;
+      expect([name, box.x >= 0 && box.x + box.width <= 390]).toEqual([name, true]);
+      const head = (await page.locator('h1').boundingBox())!;
+      expect([name, head.y < 260]).toEqual([name, true]);
+    }
+    await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
   test('no request left this server, no address has a secret, and the browser has no complaint', async () => {
     expect(asked.filter((url) => !url.startsWith(server.url))).toEqual([]);
     expect(asked.filter((url) => url.includes(rootKey) || url.includes(key.key))).toEqual([]);
@@ -232,6 +325,16 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     expect(complaints).toEqual([]);
   });
 });
+
+interface Canvas {
+  toDataURL(): string;
+}
+
+interface Status {
+  versions: { redis: string };
+  redis: { checks: unknown[] };
+  stored: { keys: number };
+}
 
 interface Violation {
   id: string;

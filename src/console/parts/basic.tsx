@@ -53,7 +53,7 @@ export const Button = ({ tone, class: more, ...props }: ButtonProps) => (
   <button type="button" {...props} class={`button ${tone ?? ''} ${more ?? ''}`} />
 );
 
-/** A button that copies a text, and says so. */
+/** A button that copies a text and confirms it. */
 export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
   const [isCopied, setCopied] = useState(false);
   const copy = async () => {
@@ -106,7 +106,7 @@ export function Problem({ failure, retry }: { failure: Failure | undefined; retr
   );
 }
 
-/** What stands in the place of data that has not arrived: as high as the data will be, so that nothing moves. */
+/** A placeholder for data that has not arrived, as high as the data will be, so that nothing moves. */
 export const Waiting = ({ lines = 3 }: { lines?: number }) => (
   <div class="waiting" role="status" aria-busy="true" aria-label="Loading">
     {Array.from({ length: lines }, (_, index) => (
@@ -115,8 +115,8 @@ export const Waiting = ({ lines = 3 }: { lines?: number }) => (
   </div>
 );
 
-/** Data, or its error, or its place. */
-export function Shown<T>(props: {
+/** Data, or its error, or a placeholder. */
+export function Loaded<T>(props: {
   of: { data: T | undefined; failure: Failure | undefined; reload: () => unknown };
   lines?: number;
   children: (data: T) => ComponentChildren;
@@ -284,16 +284,16 @@ export function Gauge({ used, of, label }: { used: number; of: number; label: st
   );
 }
 
-/** The name of the data that the server has no grant for. */
+/** In the place of data that the root key may not read. */
 export const Lacks = ({ grant }: { grant: string }) => (
-  <Empty title="Your root key does not show this">
+  <Empty title="Your root key may not read this">
     <p class="quiet">
       {currentSignIn()?.name}: it lacks the grant <code>{grant}</code>.
     </p>
   </Empty>
 );
 
-/** Text that waits until nobody has typed for a moment, so that a search is not sent with every letter. */
+/** The text after a pause in typing, so that a search is not sent with every letter. */
 export function useSettled(text: string, ms = 200): string {
   const [settled, setSettled] = useState(text);
   useEffect(() => {

@@ -4,6 +4,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import { compact, count, date, dateTime, hourOfDay } from '../format.ts';
+import { themeEvent } from '../theme.ts';
 
 export interface Series {
   name: string;
@@ -28,13 +29,13 @@ const hourMs = 3_600_000;
 const tickOf = (ms: number, stepMs: number) =>
   stepMs >= 24 * hourMs || new Date(ms).getUTCHours() === 0 ? date(ms).slice(5) : hourOfDay(ms);
 
-/** Sums each series with those below it, so that bars stand on each other. */
+/** Sums each series with those below it, so that bars are stacked. */
 function stacked(series: readonly Series[], length: number): number[][] {
   const sums: number[] = Array(length).fill(0);
   return series.map(({ values }) => values.map((value, index) => (sums[index]! += value)));
 }
 
-/** Bars of all series on each other. The last series is drawn first, so that it is behind the others. */
+/** Stacked bars of all series. The last series is drawn first, so that it is behind the others. */
 export function Chart({ title, times, series, stepMs, height = 220 }: ChartProps) {
   const host = useRef<HTMLDivElement>(null);
   const id = JSON.stringify([times, series, stepMs]);
@@ -44,8 +45,8 @@ export function Chart({ title, times, series, stepMs, height = 220 }: ChartProps
     const behind = [...series].reverse();
     const stepS = stepMs / 1000;
     const axis = {
-      stroke: colorOf('--quiet'),
-      grid: { stroke: colorOf('--line'), width: 1 },
+      stroke: () => colorOf('--quiet'),
+      grid: { stroke: () => colorOf('--line'), width: 1 },
       ticks: { show: false },
       font: '12px system-ui',
     };
@@ -77,7 +78,7 @@ export function Chart({ title, times, series, stepMs, height = 220 }: ChartProps
         {},
         ...behind.map(({ name, color }) => ({
           label: name,
-          fill: colorOf(color),
+          fill: () => colorOf(color),
           width: 0,
           paths: uPlot.paths.bars!({ size: [0.8, 40] }),
           points: { show: false },
@@ -87,17 +88,20 @@ export function Chart({ title, times, series, stepMs, height = 220 }: ChartProps
     const plot = new uPlot(options, [times.map((t) => t / 1000), ...sums] as uPlot.AlignedData, element);
     const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
+    const redraw = () => plot.redraw(false);
+    addEventListener(themeEvent, redraw);
     return () => {
+      removeEventListener(themeEvent, redraw);
       observer.disconnect();
       plot.destroy();
     };
   }, [id, height]);
-  const shown = series.filter(({ values }) => values.some((value) => value > 0));
+  const used = series.filter(({ values }) => values.some((value) => value > 0));
   return (
     <figure class="chart">
       <div ref={host} style={{ height: `${height}px` }} role="img" aria-label={`${title}: see the table below it`} />
-      <Legend series={shown.length > 0 ? shown : series.slice(0, 1)} />
-      <Figures title={title} times={times} series={shown} stepMs={stepMs} />
+      <Legend series={used.length > 0 ? used : series.slice(0, 1)} />
+      <Figures title={title} times={times} series={used} stepMs={stepMs} />
     </figure>
   );
 }

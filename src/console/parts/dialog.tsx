@@ -1,4 +1,4 @@
-// Dialogs, and acts that have to be confirmed.
+// Dialogs, and operations that have to be confirmed.
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -60,7 +60,7 @@ interface ActProps<T> {
   done?: (result: T) => void;
 }
 
-/** Calls an operation after a confirmation, and shows the request that does it. */
+/** Calls an operation after a confirmation. The request is displayed. */
 export function Act<T>(props: ActProps<T>) {
   const [typed, setTyped] = useState('');
   const [failure, setFailure] = useState<Failure>();

@@ -13,6 +13,8 @@ export interface Column<T> {
   csv?: (row: T) => string | number | undefined;
   /** Right-aligned. */
   isNumber?: boolean;
+  /** Sentences, which wrap. */
+  isText?: boolean;
   /** Left out on narrow screens. */
   isWide?: boolean;
   /** In the CSV file only. */
@@ -27,7 +29,8 @@ export function Table<T>(props: {
 }) {
   const { rows, label, idOf } = props;
   const columns = props.columns.filter(({ isCsvOnly }) => !isCsvOnly);
-  const classOf = ({ isNumber, isWide }: Column<T>) => `${isNumber ? 'right' : ''} ${isWide ? 'wide' : ''}`;
+  const classOf = ({ isNumber, isWide, isText }: Column<T>) =>
+    `${isNumber ? 'right' : ''} ${isWide ? 'wide' : ''} ${isText ? 'wrap' : ''}`;
   return (
     // The part that scrolls sideways can be reached by keyboard.
     // biome-ignore lint/a11y/noNoninteractiveTabindex: see above.
@@ -79,7 +82,7 @@ interface Paged<T> {
   hasMore: boolean;
   more: () => Promise<void>;
   reload: () => Promise<void>;
-  /** What the operation says in addition to its rows. */
+  /** The last page, with its pagination. */
   page: Page<T[]> | undefined;
 }
 

@@ -3,7 +3,7 @@
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import type { Period } from '../period.ts';
-import { Card, Count, Empty, Shown } from './basic.tsx';
+import { Card, Count, Empty, Loaded } from './basic.tsx';
 import { type Column, CsvButton, Table } from './table.tsx';
 
 type Of = 'keys' | 'identities' | 'apis' | 'tags' | 'namespaces' | 'identifiers';
@@ -64,7 +64,7 @@ export function Top(props: {
   const rows = data?.top;
   return (
     <Card title={title} actions={<CsvButton name={`top-${of}`} columns={columns} rows={rows ?? []} />}>
-      <Shown of={{ ...rest, data: rows }} lines={5}>
+      <Loaded of={{ ...rest, data: rows }} lines={5}>
         {(top) =>
           top.length === 0 ? (
             <Empty title="Nothing was used in this period" />
@@ -72,7 +72,7 @@ export function Top(props: {
             <Table label={title} rows={top} idOf={nameOf} columns={columns} />
           )
         }
-      </Shown>
+      </Loaded>
     </Card>
   );
 }

@@ -4,7 +4,7 @@ import { useData } from '../api.ts';
 import { compact, count, percent } from '../format.ts';
 import { byTime, countOf, type Period, sumOf } from '../period.ts';
 import type { UsageRow } from '../records.ts';
-import { outcomes, Shown, wordOf } from './basic.tsx';
+import { Loaded, outcomes, wordOf } from './basic.tsx';
 import { Chart, Figure } from './chart.tsx';
 
 export interface UsageOf {
@@ -51,7 +51,7 @@ export function UsageFigures({ of, period }: { of: UsageOf; period: Period }) {
 export function UsageChart({ of, period, title }: { of: UsageOf; period: Period; title: string }) {
   const data = useUsage(of, period);
   return (
-    <Shown of={data} lines={7}>
+    <Loaded of={data} lines={7}>
       {(rows) => (
         <Chart
           title={title}
@@ -68,6 +68,6 @@ export function UsageChart({ of, period, title }: { of: UsageOf; period: Period;
           }))}
         />
       )}
-    </Shown>
+    </Loaded>
   );
 }

@@ -75,9 +75,9 @@ const rootKeyColumns: Column<RootKey>[] = [
 
 function RootKeys() {
   const [acting, setActing] = useState<Acting>();
-  const isShown = may('root_key', 'read_root_key');
-  const pages = usePages<RootKey>('rootKeys.listRootKeys', isShown ? { limit: 50 } : undefined, 10_000);
-  if (!isShown) return <Lacks grant="root_key.*.read_root_key" />;
+  const mayRead = may('root_key', 'read_root_key');
+  const pages = usePages<RootKey>('rootKeys.listRootKeys', mayRead ? { limit: 50 } : undefined, 10_000);
+  if (!mayRead) return <Lacks grant="root_key.*.read_root_key" />;
   const close = () => setActing(undefined);
   const columns: Column<RootKey>[] = [
     ...rootKeyColumns,
@@ -158,7 +158,12 @@ const templates = {
     'ratelimit.*.read_namespace',
     'ratelimit.*.read_override',
     'ratelimit.*.read_analytics',
+    'rbac.*.read_role',
+    'rbac.*.read_permission',
+    'root_key.*.read_root_key',
     'audit.*.read_audit',
+    'workspace.*.read_settings',
+    'system.*.read_status',
   ],
   all: ['*'],
 } as const;
@@ -200,7 +205,7 @@ function NewRootKey({ close }: { close: () => void }) {
         set={choose}
         options={[
           ['gateway', 'a gateway: verifies keys and checks limits'],
-          ['reader', 'somebody who looks: reads everything, changes nothing'],
+          ['reader', 'a reader: reads everything, changes nothing'],
           ['all', 'an administrator: everything'],
         ]}
       />
@@ -216,11 +221,11 @@ function NewRootKey({ close }: { close: () => void }) {
 
 /** Which role has which permission. */
 function RolesTable() {
-  const isShown = may('rbac', 'read_role') && may('rbac', 'read_permission');
-  const roles = usePages<Role>('permissions.listRoles', isShown ? { limit: 20 } : undefined, 30_000);
-  const permissions = usePages<Permission>('permissions.listPermissions', isShown ? { limit: 50 } : undefined, 30_000);
+  const mayRead = may('rbac', 'read_role') && may('rbac', 'read_permission');
+  const roles = usePages<Role>('permissions.listRoles', mayRead ? { limit: 20 } : undefined, 30_000);
+  const permissions = usePages<Permission>('permissions.listPermissions', mayRead ? { limit: 50 } : undefined, 30_000);
   const [isNew, setNew] = useState(false);
-  if (!isShown) return <Lacks grant="rbac.*.read_role and rbac.*.read_permission" />;
+  if (!mayRead) return <Lacks grant="rbac.*.read_role and rbac.*.read_permission" />;
   const columns: Column<Permission>[] = [
     { name: 'Permission', cell: ({ slug }) => <code>{slug}</code>, csv: ({ slug }) => slug },
     ...(roles.rows ?? []).map(

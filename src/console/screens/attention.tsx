@@ -9,7 +9,7 @@ import type { Key } from '../records.ts';
 import { may } from '../session.ts';
 import { keyColumns } from './keys.tsx';
 
-/** Rounded to the hour, so that what was read can be shown again. */
+/** Rounded to the hour, so that the cached response is used again. */
 const fromNow = (ms: number) => Math.floor((Date.now() + ms) / hourMs) * hourMs;
 
 export function Attention() {

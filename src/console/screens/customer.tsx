@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, duration } from '../format.ts';
-import { Button, Card, Choice, Empty, Head, Id, Lacks, Shown } from '../parts/basic.tsx';
+import { Button, Card, Choice, Empty, Head, Id, Lacks, Loaded } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { List, Table, usePages } from '../parts/table.tsx';
@@ -16,9 +16,9 @@ export function Customer({ externalId }: { externalId: string }) {
   const identity = useData<Identity>('identities.getIdentity', { identity: externalId }, 10_000);
   if (!may('identity', 'read_identity')) return <Lacks grant="identity.*.read_identity" />;
   return (
-    <Shown of={identity} lines={10}>
+    <Loaded of={identity} lines={10}>
       {(data) => <Screen data={data} />}
-    </Shown>
+    </Loaded>
   );
 }
 

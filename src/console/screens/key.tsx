@@ -4,7 +4,7 @@ import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
 import { AuditTable } from '../parts/audit.tsx';
-import { Badge, Button, Card, Choice, Empty, Gauge, Head, Id, Lacks, Shown, Time } from '../parts/basic.tsx';
+import { Badge, Button, Card, Choice, Empty, Gauge, Head, Id, Lacks, Loaded, Time } from '../parts/basic.tsx';
 import { Table } from '../parts/table.tsx';
 import { UsageChart, UsageFigures } from '../parts/usage.tsx';
 import { periods, usePeriod } from '../period.ts';
@@ -19,9 +19,9 @@ export function KeyScreen({ keyId }: { keyId: string }) {
   const key = useData<Key>('keys.getKey', { keyId }, 5000);
   if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
   return (
-    <Shown of={key} lines={10}>
+    <Loaded of={key} lines={10}>
       {(data) => <Screen data={data} />}
-    </Shown>
+    </Loaded>
   );
 }
 

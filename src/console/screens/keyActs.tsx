@@ -1,4 +1,4 @@
-// What can be done to a key, each as a dialog that shows its request.
+// Changes of a key, each a dialog with its request.
 
 import { useRef, useState } from 'preact/hooks';
 import { useData } from '../api.ts';
@@ -73,7 +73,7 @@ export function EditCredits({ data, close }: KeyAct) {
       close={close}
     >
       <CreditsFields draft={draft} set={setDraft} />
-      <p class="hint">The balance is set to this figure, whatever is spent until you save.</p>
+      <p class="hint">The balance is set to this figure, also if credits are spent before you save.</p>
     </Act>
   );
 }
@@ -151,7 +151,7 @@ export function Rotate({ data, close }: KeyAct) {
       operation="keys.rerollKey"
       input={{ keyId: data.keyId, expiration: Number(grace) }}
       act="Make the new key"
-      // The new key is shown in its place.
+      // The dialog with the new key follows.
       close={() => {}}
       cancel={close}
       done={setMade}

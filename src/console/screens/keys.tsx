@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearch } from 'wouter-preact';
 import { call, type Failure, refresh, useData } from '../api.ts';
-import { count } from '../format.ts';
+import { compact, count } from '../format.ts';
 import {
   Badge,
   Button,
@@ -15,9 +15,11 @@ import {
   Time,
   useSettled,
 } from '../parts/basic.tsx';
+import { Spark } from '../parts/chart.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
-import type { Api, Key } from '../records.ts';
+import { byTime, countOf, lastSteps } from '../period.ts';
+import type { Api, Key, UsageRow } from '../records.ts';
 import { may } from '../session.ts';
 import { RestoreKey } from './keyActs.tsx';
 
@@ -30,7 +32,7 @@ const states = [
   ['deleted', 'Deleted'],
 ] as const;
 
-/** Rounded to the hour, so that what was read can be shown again. */
+/** Rounded to the hour, so that the cached response is used again. */
 const in30Days = () => (Math.floor(Date.now() / 3_600_000) + 720) * 3_600_000;
 
 const filterOf = (state: State) =>
@@ -122,7 +124,7 @@ export function Keys() {
   }, []);
   const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
   const filter = { ...(settled && { search: settled }), ...(api && { apiId: api }), ...filterOf(state) };
-  const pages = usePages<Key>('keys.listKeys', { ...filter, order: 'desc', limit: 50 }, 10_000);
+  const pages = usePages<Key>('keys.listKeys', { ...filter, order: 'desc', limit: pageSize }, 10_000);
   if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
   const toggle = (keyId: string, isChosen: boolean) =>
     setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));
@@ -145,10 +147,15 @@ export function Keys() {
       </Button>
     ),
   };
+  const spark: Column<Key> = {
+    name: 'Verifications, 7 days',
+    cell: ({ keyId }) => <KeySpark keyId={keyId} of={sliceOf(pages.rows ?? [], keyId)} />,
+    isWide: true,
+  };
   const isDeleted = state === 'deleted';
   const columns = isDeleted
     ? [...deletedColumns, ...(may('api', 'create_key') ? [restore] : [])]
-    : [...(may('api', 'update_key') ? [choose] : []), ...keyColumns];
+    : [...(may('api', 'update_key') ? [choose] : []), ...keyColumns, ...(may('api', 'read_analytics') ? [spark] : [])];
   return (
     <>
       <Head title="Keys">
@@ -204,13 +211,37 @@ export function Keys() {
   );
 }
 
-/** How far a search has looked, if it has not seen all. */
+const pageSize = 50;
+
+/** The ids of the keys on the same page. */
+function sliceOf(rows: readonly Key[], keyId: string): string[] {
+  const first = Math.floor(rows.findIndex((row) => row.keyId === keyId) / pageSize) * pageSize;
+  return rows.slice(first, first + pageSize).map((row) => row.keyId);
+}
+
+/** Verifications of a key by day. All rows of a page have the same input, so they share one request. */
+function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {
+  const period = lastSteps('day', 7);
+  const input = { keyIds: of, start: period.start, end: period.end, granularity: 'day', groupBy: ['keyId'] };
+  const { data } = useData<UsageRow[]>('analytics.getVerifications', input);
+  const rows = data?.filter((row) => row.keyId === keyId);
+  if (!rows?.length) return null;
+  const label = `${count(countOf(rows))} verifications in 7 days`;
+  return (
+    <>
+      <Spark values={byTime(period, rows, (row) => row.count)} label={label} />
+      <span class="number">{compact(countOf(rows))}</span>
+    </>
+  );
+}
+
+/** The number of keys that a search has examined, if it has not examined all. */
 function Looked({ page }: { page: { pagination?: { looked?: number; total?: number } } | undefined }) {
   const { looked, total } = page?.pagination ?? {};
   if (looked === undefined || total === undefined || looked >= total) return null;
   return (
     <p class="quiet" role="status">
-      Looked at {count(looked)} of {count(total)} keys. “Show more” goes on.
+      {count(looked)} of {count(total)} keys were examined. “Show more” continues.
     </p>
   );
 }
@@ -218,7 +249,7 @@ function Looked({ page }: { page: { pagination?: { looked?: number; total?: numb
 const NoKeys = ({ isFiltered }: { isFiltered: boolean }) =>
   isFiltered ? (
     <Empty title="No key matches">
-      <p class="quiet">The search looks at names, starts, ids, owners and metadata.</p>
+      <p class="quiet">Names, starts, ids, owners and metadata are searched.</p>
     </Empty>
   ) : (
     <Empty title="There is no key yet">
@@ -228,7 +259,7 @@ const NoKeys = ({ isFiltered }: { isFiltered: boolean }) =>
     </Empty>
   );
 
-/** Disables one after the other, so that what failed is known by its key. */
+/** Disables one after the other, so that after an error the rest can be repeated. */
 function DisableMany({ keyIds, close }: { keyIds: readonly string[]; close: (isDone: boolean) => void }) {
   const [done, setDone] = useState(0);
   const [failure, setFailure] = useState<Failure>();

@@ -21,16 +21,16 @@ import { type Column, CsvButton, Table } from '../parts/table.tsx';
 import { may } from '../session.ts';
 import { type Decision, listen } from '../tail.ts';
 
-const shownMax = 200;
+const rowsMax = 200;
 
-interface Shown extends Decision {
+interface Row extends Decision {
   number: number;
 }
 
 /** A check of a namespace has no outcome. */
 const outcomeOf = ({ outcome, passed }: Decision): string => outcome ?? (passed ? 'VALID' : 'RATE_LIMITED');
 
-const columns: Column<Shown>[] = [
+const columns: Column<Row>[] = [
   {
     name: 'Time, UTC',
     cell: ({ time }) => <span class="number">{timeOfDay(time)}</span>,
@@ -75,7 +75,7 @@ const columns: Column<Shown>[] = [
 
 /** The decisions that arrive, newest first; while paused they are counted only. */
 function useTail(filter: object, isPaused: boolean) {
-  const [rows, setRows] = useState<readonly Shown[]>([]);
+  const [rows, setRows] = useState<readonly Row[]>([]);
   const [missed, setMissed] = useState(0);
   const [state, setState] = useState<'connecting' | 'live' | Failure>('connecting');
   const paused = useRef(isPaused);
@@ -85,20 +85,20 @@ function useTail(filter: object, isPaused: boolean) {
     setRows([]);
     setState('connecting');
     let number = 0;
-    let waiting: Shown[] = [];
+    let waiting: Row[] = [];
     // Drawn a few times a second, however many arrive.
     const timer = setInterval(() => {
       if (waiting.length === 0 || paused.current) return;
       const arrived = waiting.reverse();
       waiting = [];
       setMissed(0);
-      setRows((before) => [...arrived, ...before].slice(0, shownMax));
+      setRows((before) => [...arrived, ...before].slice(0, rowsMax));
     }, 200);
     const stop = listen(filter, {
       open: () => setState('live'),
       decision: (decision) => {
         waiting.push({ ...decision, number: number++ });
-        if (waiting.length > shownMax) waiting.shift();
+        if (waiting.length > rowsMax) waiting.shift();
         if (paused.current) setMissed((count) => count + 1);
       },
       failed: setState,
@@ -116,10 +116,11 @@ export function Live() {
   const [keyId, setKeyId] = useState('');
   const [owner, setOwner] = useState('');
   const [isPaused, setPaused] = useState(false);
+  const [ofKey, ofOwner] = [useSettled(keyId.trim(), 400), useSettled(owner.trim(), 400)];
   const filter = {
     ...(outcome && { outcome }),
-    ...(useSettled(keyId.trim(), 400) && { keyId: keyId.trim() }),
-    ...(useSettled(owner.trim(), 400) && { externalId: owner.trim() }),
+    ...(ofKey && { keyId: ofKey }),
+    ...(ofOwner && { externalId: ofOwner }),
   };
   const { rows, missed, state } = useTail(filter, isPaused);
   if (!may('api', 'read_analytics')) return <Lacks grant="api.*.read_analytics" />;
@@ -147,7 +148,7 @@ export function Live() {
         </div>
         {rows[0] && rows[0].sample > 1 && (
           <p class="quiet" role="status">
-            There are too many to show: one in {count(rows[0].sample)} is.
+            Sampled: one in {count(rows[0].sample)} decisions is in the list.
           </p>
         )}
         <Problem failure={state instanceof Failure ? state : undefined} />

@@ -69,7 +69,7 @@ export function Namespace({ namespace }: { namespace: string }) {
         }
       >
         <p class="quiet">
-          An exact identifier comes first, then the most specific wildcard. <code>*</code> stands for any characters.
+          An exact identifier comes first, then the most specific wildcard. <code>*</code> matches any characters.
         </p>
         <List
           label="Overrides"
@@ -140,7 +140,7 @@ function Tester({ namespace }: { namespace: string }) {
   const test = async (event: Event) => {
     event.preventDefault();
     try {
-      // A limit that hardly anybody sets shows whether an override replaced it.
+      // An unusual limit: if the response has another one, an override replaced it.
       const request = { namespace, identifier, limit: 1_000_000, duration: 60_000, cost: 0 };
       setFound({ ...(await call<{ limit: number; remaining: number }>('ratelimits.limit', request)), identifier });
       setFailure(undefined);

@@ -231,7 +231,7 @@ function Made({ keyId, key, again }: { keyId: string; key: string; again: () => 
       >
         <Snippet text={language === 'curl' ? curlOf('keys.verifyKey', { key }) : sdkSnippet(key)} />
         <Empty title="Then look at it">
-          <Link href="/live">Live shows verifications as they happen.</Link>
+          <Link href="/live">See verifications as they happen, in Live.</Link>
         </Empty>
       </Card>
     </>

@@ -1,7 +1,7 @@
 import { useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { Card, Choice, Count, Empty, Head, Lacks, Shown, Time } from '../parts/basic.tsx';
+import { Card, Choice, Count, Empty, Head, Lacks, Loaded, Time } from '../parts/basic.tsx';
 import { Table } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { UsageChart, UsageFigures } from '../parts/usage.tsx';
@@ -16,7 +16,7 @@ export function Overview() {
     may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined,
     10_000,
   );
-  // The first steps stay until the screen is left: they show a key string that nothing else shows.
+  // The first steps stay until the user leaves the screen: they have the only copy of a key string.
   const isFirst = useRef(false);
   isFirst.current ||= apis.data?.length === 0 && may('api', 'create_api');
   if (isFirst.current) return <Welcome />;
@@ -50,7 +50,7 @@ function Summary({ apis }: { apis: ReturnType<typeof useData<Api[]>> }) {
       </div>
       {may('api', 'read_api') && (
         <Card title="APIs">
-          <Shown of={apis}>
+          <Loaded of={apis}>
             {(rows) =>
               rows.length === 0 ? (
                 <Empty title="There is no API yet" />
@@ -58,7 +58,7 @@ function Summary({ apis }: { apis: ReturnType<typeof useData<Api[]>> }) {
                 <Table label="APIs" rows={rows} idOf={({ id }) => id} columns={apiColumns} />
               )
             }
-          </Shown>
+          </Loaded>
         </Card>
       )}
     </>

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, percent } from '../format.ts';
-import { Card, Choice, Count, Empty, Head, Lacks, Shown, useSettled } from '../parts/basic.tsx';
+import { Card, Choice, Count, Empty, Head, Lacks, Loaded, useSettled } from '../parts/basic.tsx';
 import { Chart } from '../parts/chart.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
@@ -17,7 +17,7 @@ export function useLimits(namespace: string | undefined, { start, end, granulari
 
 export function LimitChart({ data, period }: { data: ReturnType<typeof useLimits>; period: Period }) {
   return (
-    <Shown of={data} lines={7}>
+    <Loaded of={data} lines={7}>
       {(rows) => (
         <Chart
           title="Checks that passed and that were blocked"
@@ -29,7 +29,7 @@ export function LimitChart({ data, period }: { data: ReturnType<typeof useLimits
           ]}
         />
       )}
-    </Shown>
+    </Loaded>
   );
 }
 

@@ -1,17 +1,21 @@
-// How the server answers, measured by this page: the operations that a console may call say nothing of the machine.
+// The state of Redis, of the sweeper and of the workspace, and the times of requests, measured by this page.
 
+import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { useData } from '../api.ts';
-import { Badge, Card, Head, Id, Snippet } from '../parts/basic.tsx';
+import { ago, bytes, count, duration, percent } from '../format.ts';
+import { Badge, Card, Head, Id, Lacks, Loaded, Snippet } from '../parts/basic.tsx';
 import { Figure, Spark } from '../parts/chart.tsx';
-import { currentSignIn } from '../session.ts';
+import { Table } from '../parts/table.tsx';
+import type { Status } from '../records.ts';
+import { currentSignIn, may } from '../session.ts';
 
 const everyMs = 2000;
 const keptMax = 60;
 
 interface Measured {
   isReady: boolean | undefined;
-  /** Milliseconds of a request that asks Redis, and of one that does not. */
+  /** Milliseconds of a request that reads Redis, and of one that does not. */
   withRedis: readonly number[];
   without: readonly number[];
 }
@@ -51,18 +55,14 @@ function useMeasured(): Measured {
 }
 
 const median = (values: readonly number[]) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
-const inMs = (value: number | undefined) => (value === undefined ? '–' : `${value.toFixed(1)} ms`);
+const inMs = (value: number | undefined, digits = 1) => (value === undefined ? '–' : `${value.toFixed(digits)} ms`);
 
 export function System() {
   const { isReady, withRedis, without } = useMeasured();
-  const whoami = useData<{ rootKeyId: string; workspaceId: string; permissions: string[] }>('rootKeys.whoami', {});
-  const [version, setVersion] = useState('');
-  useEffect(() => {
-    fetch('/openapi.json')
-      .then((response) => response.json())
-      .then(({ info }) => setVersion(info.version))
-      .catch(() => {});
-  }, []);
+  const mayRead = may('system', 'read_status');
+  const status = useData<Status>('system.getStatus', mayRead ? {} : undefined, everyMs);
+  const redis = status.data?.redis;
+  const sweptAt = status.data?.sweeper.sweptAt;
   return (
     <>
       <Head title="System">
@@ -70,36 +70,154 @@ export function System() {
       </Head>
       <div class="figures-row">
         <Figure
-          label="A request that asks Redis"
+          label="A request of this page"
           value={inMs(median(withRedis))}
-          note={<Spark values={withRedis} label="The last two minutes" />}
+          note={
+            <>
+              {inMs(median(without))} if it does not read Redis{' '}
+              <Spark values={withRedis} label="Times of the last two minutes" />
+            </>
+          }
         />
         <Figure
-          label="A request that does not"
-          value={inMs(median(without))}
-          note={<Spark values={without} label="The last two minutes" />}
+          label="From the server to Redis"
+          value={inMs(redis?.roundTripMs, 2)}
+          note="the shortest of five round trips"
         />
-        <Figure label="Version" value={version || '–'} note="of Tollgate" />
+        <Figure
+          label="Memory of Redis"
+          value={redis?.usedBytes === undefined ? '–' : bytes(redis.usedBytes)}
+          note={
+            redis?.usedBytes !== undefined &&
+            redis.maxBytes &&
+            `${percent(redis.usedBytes, redis.maxBytes)} of ${bytes(redis.maxBytes)}`
+          }
+        />
+        <Figure
+          label="Last sweep"
+          value={sweptAt === undefined ? '–' : ago(sweptAt, status.data!.time)}
+          note="of refills, purges and usage"
+        />
       </div>
+      {mayRead ? (
+        <Loaded of={status} lines={12}>
+          {(data) => <Details data={data} />}
+        </Loaded>
+      ) : (
+        <>
+          <Lacks grant="system.*.read_status" />
+          <SignedIn />
+        </>
+      )}
+    </>
+  );
+}
+
+const tones = { ok: 'good', warning: 'warn', fault: 'bad', unknown: '' } as const;
+
+const sweeps = [
+  ['refills', 'Refills of keys that no request reads'],
+  ['purges', 'Deleted keys whose records may be removed'],
+  ['rollups', 'Lists of usage that may be packed'],
+] as const;
+
+/** Names of counts, in the order of the table. */
+const counted = [
+  ['keys', 'Keys, with deleted ones that can be restored'],
+  ['deletedKeys', 'of these, deleted'],
+  ['apis', 'APIs'],
+  ['deletedApis', 'Deleted APIs whose keys are not removed yet'],
+  ['identities', 'Customers'],
+  ['namespaces', 'Namespaces'],
+  ['overrides', 'Overrides'],
+  ['permissions', 'Permissions'],
+  ['roles', 'Roles'],
+  ['rootKeys', 'Root keys'],
+  ['auditEvents', 'Events of the audit log'],
+] as const;
+
+function Details({ data }: { data: Status }) {
+  const { redis, sweeper, stored, versions, process, leases } = data;
+  return (
+    <>
+      <Card title="Checks of Redis">
+        <Table
+          label="Checks of Redis"
+          rows={redis.checks}
+          idOf={({ check, found }) => check + found}
+          columns={[
+            { name: 'Check', cell: ({ check }) => check },
+            { name: 'Result', cell: ({ status }) => <Badge tone={tones[status]}>{status}</Badge> },
+            { name: 'Found', cell: ({ found }) => found, isText: true },
+            { name: 'What to change', cell: ({ change }) => change, isText: true },
+          ]}
+        />
+        <p class="quiet">
+          On the machine of the server, this command checks its disk and its limits, too. Metrics for Prometheus are at{' '}
+          <a href="/metrics">/metrics</a>, if this port serves them.
+        </p>
+        <Snippet text="npx tollgate doctor" />
+      </Card>
       <div class="columns">
-        <Card title="You are signed in with">
-          <dl>
-            <dt>Root key</dt>
-            <dd>{whoami.data && <Id id={whoami.data.rootKeyId} />}</dd>
-            <dt>Workspace</dt>
-            <dd>{whoami.data && <Id id={whoami.data.workspaceId} />}</dd>
-            <dt>Grants</dt>
-            <dd>{whoami.data?.permissions.join(', ')}</dd>
-          </dl>
+        <Card title="Stored in this workspace">
+          <List items={counted.map(([name, text]) => [text, count(stored[name] ?? 0)])} />
         </Card>
-        <Card title="What doctor says">
-          <p class="quiet">
-            On the machine of the server: Redis, its memory and persistence, clocks, limits of the system, and what to
-            change. Metrics for Prometheus are at <a href="/metrics">/metrics</a>, if this port serves them.
-          </p>
-          <Snippet text="npx tollgate doctor" />
+        <Card title="Server">
+          <List
+            items={[
+              ['Tollgate', versions.tollgate],
+              ['Node', versions.node],
+              ['Redis', versions.redis ?? 'unknown'],
+              ['Nodes of Redis', count(redis.nodes)],
+              ['Version of the stored data', versions.data],
+              ['This process runs for', duration(process.uptimeMs - (process.uptimeMs % 1000))],
+              ['Memory of this process', bytes(process.memoryBytes)],
+              ['Processes that may hold leases', count(leases.sessions)],
+              ['Processes that did not return leases', count(leases.silent)],
+            ]}
+          />
         </Card>
+        <Card title="Overdue">
+          <Table
+            label="Overdue"
+            rows={sweeps}
+            idOf={([name]) => name}
+            columns={[
+              { name: 'Task of the sweeper', cell: ([, text]) => text, isText: true },
+              { name: 'Due', cell: ([name]) => count(sweeper[name].overdue), isNumber: true },
+              { name: 'Late', cell: ([name]) => duration(sweeper[name].lateMs), isNumber: true },
+            ]}
+          />
+        </Card>
+        <SignedIn />
       </div>
     </>
+  );
+}
+
+const List = ({ items }: { items: readonly (readonly [name: string, value: ComponentChildren])[] }) => (
+  <dl class="counts">
+    {items.map(([name, value]) => (
+      <>
+        <dt>{name}</dt>
+        <dd class="number">{value}</dd>
+      </>
+    ))}
+  </dl>
+);
+
+function SignedIn() {
+  const { data } = useData<{ rootKeyId: string; workspaceId: string; permissions: string[] }>('rootKeys.whoami', {});
+  return (
+    <Card title="Signed in with">
+      <dl>
+        <dt>Root key</dt>
+        <dd>{data && <Id id={data.rootKeyId} />}</dd>
+        <dt>Workspace</dt>
+        <dd>{data && <Id id={data.workspaceId} />}</dd>
+        <dt>Grants</dt>
+        <dd>{data?.permissions.join(', ')}</dd>
+      </dl>
+    </Card>
   );
 }

@@ -33,7 +33,7 @@ export function Why({ keyId = '' }: { keyId?: string }) {
       setExplained(undefined);
     }
   };
-  // Of a key whose screen leads here, the question is known.
+  // The link on the screen of a key has its id.
   useEffect(() => {
     if (keyId) ask();
   }, []);
@@ -51,7 +51,7 @@ export function Why({ keyId = '' }: { keyId?: string }) {
               value={about}
               set={setAbout}
               placeholder="key_… or the key string"
-              hint="A key string is sent in the body of one request, and kept nowhere."
+              hint="A key string is sent in the body of one request, and stored nowhere."
             />
             <TextField
               label="Permissions, as a query"
@@ -130,7 +130,7 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
           columns={[
             { name: 'Rule', cell: ({ rule }) => ruleNames[rule] },
             { name: 'Result', cell: ({ result }) => <Badge tone={tones[result]}>{results[result]}</Badge> },
-            { name: 'Figures', cell: (rule) => figuresOf(rule) },
+            { name: 'Figures', cell: (rule) => figuresOf(rule), isText: true },
           ]}
         />
         <p class="quiet">
