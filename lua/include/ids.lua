@@ -8,22 +8,32 @@ local BASE58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz'
 
 -- `number` below 58^8 as eight base58 characters.
 local function base58_8(number)
-  local text = ''
-  for _ = 1, 8 do
+  local bytes = {}
+  for position = 8, 1, -1 do
     local digit = number % 58
-    text = string.sub(BASE58, digit + 1, digit + 1) .. text
+    bytes[position] = string.byte(BASE58, digit + 1)
     number = (number - digit) / 58
   end
-  return text
+  return string.char(unpack(bytes))
 end
 
 -- The number of the eight base58 characters of `text` from `first` on; nil if one of them is not base58.
 local function number_at(text, first)
   local number = 0
   for position = first, first + 7 do
-    local digit = string.find(BASE58, string.sub(text, position, position), 1, true)
+    local byte, digit = string.byte(text, position) or 0, nil
+    -- 1 to 9, A to Z without I and O, a to z without l.
+    if byte >= 97 then
+      digit = byte < 108 and byte - 64 or byte > 108 and byte < 123 and byte - 65
+    elseif byte >= 80 then
+      digit = byte < 91 and byte - 58
+    elseif byte >= 65 then
+      digit = byte < 73 and byte - 56 or byte > 73 and byte < 79 and byte - 57
+    else
+      digit = byte > 48 and byte < 58 and byte - 49
+    end
     if not digit then return nil end
-    number = number * 58 + digit - 1
+    number = number * 58 + digit
   end
   return number
 end
@@ -48,7 +58,8 @@ end
 -- Reserves `count` numbers of the workspace's sequence. Returns two functions, each of whose calls uses one:
 --   next_id()       sixteen characters, ascending: eight of time, eight of sequence
 --   next_version()  VERSION, unlike any other version of the workspace
-local function take_stamps(workspace, now, count)
+-- With `is_later` a script calls the third one, which stores the reservation, before its other writes.
+local function take_stamps(workspace, now, count, is_later)
   local stored = redis.call('HMGET', workspace, 'sequence', 'last')
   local sequence, last = tonumber(stored[1]) or 0, tonumber(stored[2]) or 0
   local at = math.max(now, last)
@@ -56,7 +67,9 @@ local function take_stamps(workspace, now, count)
   -- the clock does not move.
   local round = math.floor(sequence / 65536)
   local last_time = at + math.floor((sequence + count) / 65536) - round
-  redis.call('HSET', workspace, 'sequence', int(sequence + count), 'last', int(last_time))
+  local reserved = int(sequence + count)
+  local function reserve() redis.call('HSET', workspace, 'sequence', reserved, 'last', int(last_time)) end
+  if not is_later then reserve() end
   local time = base58_8(at)
   local function next_number()
     sequence = sequence + 1
@@ -76,5 +89,5 @@ local function take_stamps(workspace, now, count)
     local number = next_number()
     return struct.pack('>I6I2', at + math.floor(number / 65536) - round, number % 65536)
   end
-  return next_id, next_version
+  return next_id, next_version, reserve
 end

@@ -6,6 +6,8 @@ local function deleted_keys(workspace, api8) return workspace .. ':kd:' .. api8 
 local function api_record(workspace, api8) return workspace .. ':api:' .. api8 end
 local function api_list(workspace) return workspace .. ':apis' end
 local function dead_apis(workspace) return workspace .. ':dead' end
+local function start_bounds(workspace, api8) return workspace .. ':sb:' .. api8 end
+local function start_leaf(workspace, api8, bound) return workspace .. ':sl:' .. api8 .. ':' .. bound end
 local function refill_queue(workspace) return workspace .. ':refill' end
 local function purge_queue(workspace) return workspace .. ':purge' end
 local function identity_record(workspace, external_id) return workspace .. ':i:' .. external_id end

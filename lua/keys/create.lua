@@ -2,7 +2,7 @@
 -- whose digest exists are skipped.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  API, key, identity, permission and role records and their lists, the refill queue, the audit stream
+-- derives  API, key, identity, permission and role records and their lists, the index of starts, the refill queue, the audit stream
 -- ARGV[1]  request    JSON of CreateKeys (src/store/keys.ts). Its keys have no digest, `bytes` instead of byteLength, and the
 --                     values of keyRecordFields as text
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
@@ -23,6 +23,7 @@
 -- @include "include/names"
 -- @include "include/rbac"
 -- @include "include/records"
+-- @include "include/starts"
 -- @include "include/state"
 
 local workspace, request, digests, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], ARGV[3], now_ms(ARGV[4])
@@ -65,8 +66,19 @@ if request.dryRun then
 end
 require_room(workspace, actor, records + #missing_slugs)
 
+local next_id, next_version, reserve_stamps = take_stamps(workspace, now, stamps + #missing_slugs, true)
+local entries = {}
+for _, key in ipairs(request.keys) do
+  if not key.exists then
+    key.id = key.keptId and string.sub(key.keptId, 5) or next_id() .. api8
+    key.member = member_of_api(key.id, key.digest)
+    if (key.start or '') ~= '' then entries[#entries + 1] = start_entry(key.start, key.member) end
+  end
+end
+local index_starts = indexing_starts(workspace, api8, entries)
+
 -- Write.
-local next_id, next_version = take_stamps(workspace, now, stamps + #missing_slugs)
+reserve_stamps()
 create_permissions(workspace, missing_slugs, numbers, next_id)
 
 local answer, created, last = { 'created' }, 0, nil
@@ -80,9 +92,8 @@ for index, key in ipairs(request.keys) do
       link = links[key.externalId]
     end
     key.direct, key.roles, key.given_roles = list_of(key.permissions or {}, numbers), key.role_numbers, key.roles
-    local id = key.keptId and string.sub(key.keptId, 5) or next_id() .. api8
     local state = {
-      id = id,
+      id = key.id,
       version = next_version(),
       enabled = key.enabled ~= false,
       expires = key.expires or NEVER,
@@ -97,7 +108,7 @@ for index, key in ipairs(request.keys) do
 
     local fields = {
       start = key.start,
-      created = created_field(id, key.created or now),
+      created = created_field(key.id, key.created or now),
       updated = key.updated and int(key.updated),
       migration = request.migrationId,
     }
@@ -107,12 +118,13 @@ for index, key in ipairs(request.keys) do
     end
     fields.state = pack_state(state)
     set_fields(key_record(workspace, key.digest), fields)
-    redis.call('ZADD', key_list(workspace, api8), 0, member_of_api(state.id, key.digest))
+    redis.call('ZADD', key_list(workspace, api8), 0, key.member)
     index_under_identity(workspace, link, state.id)
     if state.refilled then queue_refill(workspace, key.digest, state) end
     answer[index + 1], created, last = 'key_' .. state.id, created + 1, state
   end
 end
+index_starts()
 if created > 0 then
   add_records(workspace, 'key_records', created)
   if request.migrationId or #request.keys > 1 then

@@ -2,7 +2,8 @@
 -- restored and the same secret cannot be imported again; then the sweeper removes it.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
--- derives  key and API records, lists of keys and deleted keys, identity's key list, refill and purge queues, usage history, the audit stream
+-- derives  key and API records, lists of keys and deleted keys, the index of starts, identity's key list, refill and purge queues,
+--          usage history, the audit stream
 -- ARGV[1]  key_id
 -- ARGV[2]  permanent     0 | 1
 -- ARGV[3]  retention_ms  how long a deleted key's record is kept
@@ -19,6 +20,7 @@
 -- @include "include/keyRecords"
 -- @include "include/names"
 -- @include "include/records"
+-- @include "include/starts"
 -- @include "include/state"
 -- @include "include/usage"
 
@@ -30,9 +32,12 @@ local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
 
 local fields = read_fields(record, 'name', 'start')
+local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
+local unindex_start = unindexing_start(workspace, api8, permanent and fields.start, member)
 unlist_key(workspace, digest, state)
+unindex_start()
 flush_usage(workspace, state.id, external_id_of(state.link), state.usage, usage_retention_ms)
-add_former(former_keys(workspace, string.sub(state.id, 17)), state.id, now, usage_retention_ms)
+add_former(former_keys(workspace, api8), state.id, now, usage_retention_ms)
 if state.link ~= '' then
   add_former(former_members(workspace, external_id_of(state.link)), state.id, now, usage_retention_ms)
 end
@@ -43,7 +48,7 @@ else
   redis.call('HSET', record, 'state', pack_state(state))
   -- What servers return of their leases from now on is not given back to the key.
   redis.call('HDEL', record, 'leases')
-  redis.call('ZADD', deleted_keys(workspace, string.sub(state.id, 17)), 0, member_of_api(state.id, digest))
+  redis.call('ZADD', deleted_keys(workspace, api8), 0, member)
   redis.call('ZADD', purge_queue(workspace), int(now + retention_ms), digest)
 end
 audit(workspace, now, actor, 'key', key_id, {

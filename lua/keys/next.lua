@@ -16,6 +16,7 @@
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/names"
+-- @include "include/starts"
 
 local workspace, source, external_id, start, order, count, sources =
   KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), cjson.decode(ARGV[6])
@@ -42,18 +43,13 @@ local function members_of_identity(api8, after, from_after)
   return members
 end
 
-local function begins_with_start(member)
-  local stored = redis.call('HGET', key_record(workspace, string.sub(member, PACKED_ID_BYTES + 1)), 'start') or ''
-  local shared = math.min(#stored, #start)
-  return shared > 0 and string.sub(stored, 1, shared) == string.sub(start, 1, shared)
-end
-
 local function reply_of(members, total)
   local found = members
   if start ~= '' then
     found = {}
     for _, member in ipairs(members) do
-      if begins_with_start(member) then found[#found + 1] = member end
+      local digest = string.sub(member, PACKED_ID_BYTES + 1)
+      if key_begins_with(workspace, digest, start) then found[#found + 1] = member end
     end
   end
   return { table.concat(found), #members, members[#members] or '', total }

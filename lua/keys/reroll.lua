@@ -1,7 +1,7 @@
 -- Create a successor of a key, with a new secret, and set the expiry of the old key.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
--- derives  key and API records, key lists, the refill queue, the audit stream
+-- derives  key and API records, key lists, the index of starts, the refill queue, the audit stream
 -- ARGV[1]  key_id      the old key
 -- ARGV[2]  digest      SHA-256 of the new key string
 -- ARGV[3]  start       of the new key string
@@ -19,6 +19,7 @@
 -- @include "include/keyRecords"
 -- @include "include/names"
 -- @include "include/records"
+-- @include "include/starts"
 -- @include "include/state"
 
 local workspace, key_id, new_digest, start, expires_in, actor, now =
@@ -33,15 +34,21 @@ apply_refill(new, now)
 if not identity_of(workspace, new.link) then new.link = '' end
 require_room(workspace, actor, 1)
 
-local next_id, next_version = take_stamps(workspace, now, 3 + #new.limits)
-new.id, new.version = next_id() .. string.sub(old.id, 17), next_version()
+local next_id, next_version, reserve_stamps = take_stamps(workspace, now, 3 + #new.limits, true)
+local api8 = string.sub(old.id, 17)
+new.id, new.version = next_id() .. api8, next_version()
+local member = member_of_api(new.id, new_digest)
+local index_starts = indexing_starts(workspace, api8, { start_entry(start, member) })
+
+reserve_stamps()
 new.usage, new.last_used = NO_USAGE, 0
 for _, l in ipairs(new.limits) do
   l.id, l.window = next_id(), ''
 end
 fields.state, fields.start, fields.created = pack_state(new), start, created_field(new.id, now)
 set_fields(key_record(workspace, new_digest), fields)
-redis.call('ZADD', key_list(workspace, string.sub(new.id, 17)), 0, member_of_api(new.id, new_digest))
+redis.call('ZADD', key_list(workspace, api8), 0, member)
+index_starts()
 index_under_identity(workspace, new.link, new.id)
 add_records(workspace, 'key_records', 1)
 if new.refilled then queue_refill(workspace, new_digest, new) end

@@ -4,10 +4,12 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API and identity records, permissions, roles, the purge queue
--- ARGV[1]  digests    32 bytes each
--- ARGV[2]  filter     JSON of KeyFilter (src/store/keySearch.ts); `search` in lower case, `start` is ignored
--- ARGV[3]  wanted     limit of the keys to return
--- ARGV[4]  now_ms     '' for Redis's clock
+-- ARGV[1]  keys       of each its digest (32 bytes); or its packed id and the last 8 characters of the id of its API, if it is
+--                     returned only when its string begins with filter.start
+-- ARGV[2]  key_bytes  the length of each: 32 or 20
+-- ARGV[3]  filter     JSON of KeyFilter (src/store/keySearch.ts); `search` in lower case
+-- ARGV[4]  wanted     limit of the keys to return
+-- ARGV[5]  now_ms     '' for Redis's clock
 -- returns  {{KeyReply (src/store/records.ts)…}, the number of keys that were examined, 0 if no key can match, else 1}
 
 -- @include "include/clock"
@@ -17,17 +19,18 @@
 -- @include "include/keyRecords"
 -- @include "include/names"
 -- @include "include/reply"
+-- @include "include/starts"
 -- @include "include/state"
 
-local workspace, digests, filter, wanted, now =
-  KEYS[1], ARGV[1], cjson.decode(ARGV[2]), tonumber(ARGV[3]), now_ms(ARGV[4])
+local workspace, given, key_bytes, filter, wanted, now =
+  KEYS[1], ARGV[1], tonumber(ARGV[2]), cjson.decode(ARGV[3]), tonumber(ARGV[4]), now_ms(ARGV[5])
 local is_deleted = filter.deleted == true
 -- What the script may read: a key counts as one, and each 500 bytes of metadata or lists as another.
 local WORK_MAX = 3000
 
 local permission = filter.permission and redis.call('HGET', permission_numbers(workspace), filter.permission)
 local role = filter.role and redis.call('HGET', role_numbers(workspace), filter.role)
-if filter.permission and not permission or filter.role and not role then return { {}, #digests / 32, 0 } end
+if filter.permission and not permission or filter.role and not role then return { {}, #given / key_bytes, 0 } end
 permission, role = permission and ',' .. permission .. ',', role and ',' .. role .. ','
 
 local names = { 'state' }
@@ -109,11 +112,20 @@ local function matches(record)
   return true
 end
 
-local keys, examined, parts, count = {}, 0, 0, #digests / 32
+-- The digest of a key, or nil if it is not in the list or begins with another text.
+local function digest_at(index)
+  local key = string.sub(given, index * key_bytes + 1, (index + 1) * key_bytes)
+  if key_bytes == 32 then return key end
+  local list_of_api = is_deleted and deleted_keys or key_list
+  local list = list_of_api(workspace, string.sub(key, PACKED_ID_BYTES + 1))
+  return digest_with_start(workspace, list, string.sub(key, 1, PACKED_ID_BYTES), filter.start)
+end
+
+local keys, examined, parts, count = {}, 0, 0, #given / key_bytes
 while examined < count and #keys < wanted and parts < REPLY_PARTS_MAX and work < WORK_MAX do
-  local digest = string.sub(digests, examined * 32 + 1, examined * 32 + 32)
+  local digest = digest_at(examined)
   examined, work = examined + 1, work + 1
-  if matches(key_record(workspace, digest)) then
+  if digest and matches(key_record(workspace, digest)) then
     local record, state, api_id = load_key(workspace, digest, now, is_deleted)
     if record then
       local key, key_parts = key_reply(workspace, record, state, api_id)

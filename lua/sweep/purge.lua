@@ -1,7 +1,8 @@
 -- Remove some records that no request can reach: deleted keys past their retention, and keys of deleted APIs.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  the purge queue, the list of dead APIs, lists of keys and deleted keys, key records, refill queue, identities' key lists
+-- derives  the purge queue, the list of dead APIs, lists of keys and deleted keys, key records, refill queue, identities' key lists,
+--          the index of starts
 -- ARGV[1]  count      limit of the keys to remove; it stops earlier when they have many counters
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  {number of removed keys; fewer than `count` means that none is left, how long the first has been due (ms)}
@@ -12,6 +13,7 @@
 -- @include "include/keyRecords"
 -- @include "include/names"
 -- @include "include/records"
+-- @include "include/starts"
 -- @include "include/state"
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
@@ -29,9 +31,14 @@ local due = redis.call('ZRANGE', purge_queue(workspace), '-inf', int(now), 'BYSC
 local late = due[1] and now - tonumber(redis.call('ZSCORE', purge_queue(workspace), due[1])) or 0
 for _, digest in ipairs(due) do
   local state = state_of(digest)
+  local start = state and redis.call('HGET', key_record(workspace, digest), 'start')
   if not state or state.deleted then erased = erased + redis.call('UNLINK', key_record(workspace, digest)) end
   if state then
-    redis.call('ZREM', deleted_keys(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
+    local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
+    -- Without the list, the API and its index were deleted.
+    if redis.call('ZREM', deleted_keys(workspace, api8), member) == 1 then
+      unindexing_start(workspace, api8, start, member)()
+    end
   end
   redis.call('ZREM', purge_queue(workspace), digest)
   removed = removed + 1
@@ -54,10 +61,14 @@ if api8 and removed < count then
     end
   end
   if redis.call('EXISTS', key_list(workspace, api8)) == 0 then
-    redis.call('LPOP', dead_apis(workspace))
-    redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8), deleted_keys(workspace, api8))
-    -- The next call continues with the next API: return that there may be more.
-    if redis.call('LLEN', dead_apis(workspace)) > 0 then removed = count end
+    local is_last = redis.call('LLEN', dead_apis(workspace)) == 1
+    local is_done = remove_starts(workspace, api8, count)
+    if is_done then
+      redis.call('LPOP', dead_apis(workspace))
+      redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8), deleted_keys(workspace, api8))
+    end
+    -- The next call continues with the rest of the index, or the next API: return that there may be more.
+    if not is_done or not is_last then removed = count end
   end
 end
 add_records(workspace, 'key_records', -erased)

@@ -1,10 +1,11 @@
-// Lists the keys of one API or of all APIs of a workspace, in order of creation, with filters. There is no index but the lists of
-// keys: a request examines a bounded number of keys in steps, between which Redis serves others, and reports how far it has looked.
+// Lists the keys of one API or of all APIs of a workspace, in order of creation, with filters. There is an index of starts, which
+// finds keys unless very many match. All other filters need the lists of keys: a request examines a bounded number of keys in steps,
+// between which Redis serves others, and reports how far it has looked.
 //
 // The lists of the APIs are merged by the ids of the keys: of each list some keys are read ahead, and all keys up to the nearest end
 // of what was read are examined in order.
 
-import { unpackId } from '../domain/keyString.ts';
+import { packId, unpackId } from '../domain/keyString.ts';
 import type { StoreContext } from './context.ts';
 import { readReply } from './keyReplies.ts';
 import { pageMetaMax } from './keys.ts';
@@ -43,7 +44,10 @@ interface KeyQuery {
   count: number;
 }
 
-/** Limit of the keys that one request examines. Of a key that does not begin with `start`, nothing else is read. */
+/**
+ * Limit of the keys that one request examines. Of a key that does not begin with `start`, nothing else is read. The index returns
+ * no more than the first of these limits.
+ */
 const lookedMax = { all: 20_000, start: 200_000 };
 /** Limit of the APIs whose keys are listed together. */
 export const apisMax = 1000;
@@ -63,10 +67,11 @@ const memberBytes = 44;
  */
 type Place = string;
 
-/** A key that was read ahead. */
+/** A key to examine. */
 interface Candidate {
   place: Place;
-  digest: Buffer;
+  /** Undefined for a key that the index has, whose record must still be read. */
+  digest: Buffer | undefined;
 }
 
 /** The list of an API's keys. */
@@ -91,6 +96,8 @@ interface Source {
 const isBefore = (one: string, other: string, order: Order): boolean => (order === 'asc' ? one < other : one > other);
 
 const placeOf = (packedId: Buffer, api8: string): Place => packedId.toString('latin1', 0, idBytes) + api8;
+/** The place of a key by its id. */
+const placeOfId = (keyId: string): Place => placeOf(packId(keyId.slice(4)), keyId.slice(-8));
 const key24Of = (place: Place): string =>
   unpackId(Buffer.from(place, 'latin1').subarray(0, idBytes)) + place.slice(idBytes);
 
@@ -129,7 +136,9 @@ export function openKeySearch(context: StoreContext) {
       const { search } = query.filter;
       if (search !== undefined && keyIdForm.test(search)) return findOne(context, workspaceId, search, query);
       const apis = query.apiId === undefined ? await allApis(context, workspaceId) : [query.apiId.slice(-8)];
-      return apis ? findMany(context, workspaceId, apis, query) : { refused: 'too_many_apis' };
+      if (!apis) return { refused: 'too_many_apis' };
+      const indexed = await findStarted(context, workspaceId, apis, query);
+      return indexed ?? findMany(context, workspaceId, apis, query);
     },
   };
 }
@@ -151,6 +160,57 @@ async function findOne(
   const keys = source.ahead.filter(({ place }) => keyId === `key_${key24Of(place)}`);
   await examine(context, workspaceId, keys, query, page);
   return { items: page.items, next: undefined, looked, total: source.total };
+}
+
+/**
+ * A page of the keys that begin with a text, by the index of starts. Undefined if very many do: then each part of the lists has
+ * some. The keys of an identity are few, and are not looked up in the index.
+ */
+async function findStarted(
+  context: StoreContext,
+  workspaceId: string,
+  apis: readonly string[],
+  query: KeyQuery,
+): Promise<LookedPage<KeyRecord> | undefined> {
+  const { start, externalId, deleted } = query.filter;
+  if (start === undefined || (externalId !== undefined && !deleted)) return undefined;
+  const indexed = await readIndex(context, workspaceId, apis, query);
+  if (!indexed) return undefined;
+  const after = query.after && placeOfId(query.after);
+  const keys = [...indexed.places]
+    .filter((place) => !after || isBefore(after, place, query.order))
+    .sort((one, other) => (isBefore(one, other, query.order) ? -1 : 1))
+    .map((place) => ({ place, digest: undefined }));
+  const page = new Found();
+  const looked = await examine(context, workspaceId, keys, query, page);
+  const isAtEnd = page.isEmpty || looked === keys.length;
+  const next = isAtEnd ? undefined : `key_${key24Of(keys[looked - 1]!.place)}`;
+  return { items: page.items, next, looked, total: indexed.total };
+}
+
+/** The keys that the index has for a start, and how many keys the APIs have; undefined if there are too many. */
+async function readIndex(
+  { scripts }: StoreContext,
+  workspaceId: string,
+  apis: readonly string[],
+  { filter }: KeyQuery,
+): Promise<{ places: Set<Place>; total: number } | undefined> {
+  const places = new Set<Place>();
+  let total = 0;
+  for (let at = 0; at < apis.length; ) {
+    const args = [filter.deleted ? 'deleted' : 'keys', filter.start!, apis.slice(at).join('')];
+    const replies = (await scripts.runPacked('keys/started', workspaceId, args)) as [
+      ids: Buffer | null,
+      total: number,
+    ][];
+    for (const [ids, ofApi] of replies) {
+      const api8 = apis[at++]!;
+      if (!ids || places.size + ids.length / idBytes > lookedMax.all) return undefined;
+      for (let from = 0; from < ids.length; from += idBytes) places.add(placeOf(ids.subarray(from), api8));
+      total += ofApi;
+    }
+  }
+  return { places, total };
 }
 
 async function findMany(
@@ -227,9 +287,9 @@ async function examine(
 ): Promise<number> {
   let at = 0;
   while (at < keys.length && !page.isFull(query.count) && !page.isEmpty) {
-    const digests = Buffer.concat(keys.slice(at, at + stepMax).map(({ digest }) => digest));
+    const some = keys.slice(at, at + stepMax).map(({ place, digest }) => digest ?? Buffer.from(place, 'latin1'));
     const filter = JSON.stringify({ ...query.filter, search: lowered(query.filter.search) });
-    const args = [digests, filter, query.count - page.items.length, now()];
+    const args = [Buffer.concat(some), some[0]!.length, filter, query.count - page.items.length, now()];
     const reply = await scripts.run('keys/search', workspaceId, args);
     const [replies, examined, mayMatch] = reply as [unknown[], number, 0 | 1];
     at += examined;

@@ -88,6 +88,16 @@ export const keyspace: readonly KeyspaceEntry[] = [
     type: 'zset',
     holds: 'deleted keys of an API in order, until their record is removed: as in :keys',
   },
+  {
+    name: ':sb:<api8>',
+    type: 'zset',
+    holds: 'bounds of the leaves of the index of starts, in order: bytes of an entry (lua/include/starts.lua)',
+  },
+  {
+    name: ':sl:<api8>:<bound>',
+    type: 'list',
+    holds: 'a leaf of the index of starts, from a bound on: start, a zero byte, the first 16 of the key id (packed)',
+  },
   { name: ':dead', type: 'list', holds: 'deleted APIs (api8) whose keys are not removed yet' },
   {
     name: ':k:<digest>',

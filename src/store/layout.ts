@@ -63,7 +63,7 @@ import {
 } from './struct.ts';
 
 /** The version of all data in Redis. Data of another version is refused at the start, see dataVersion.ts. */
-export const dataVersion = 3;
+export const dataVersion = 4;
 
 /** `expires` of a key without expiry. 0 is a time, in the past. */
 export const never = 2 ** 48 - 1;

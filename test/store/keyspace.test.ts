@@ -87,6 +87,8 @@ async function aBitOfEverything() {
   await ok('keys.migrateKeys', { migrationId: 'from_elsewhere', apiId, keys: [{ hash, externalId: 'moved' }] });
   for (const permanent of [false, true])
     await ok('keys.deleteKey', { keyId: (await createKey({ apiId })).keyId, permanent });
+  // More than a leaf of the index of starts has.
+  for (let count = 0; count < 260; count++) await createKey({ apiId });
 
   for (const identifier of ['alice', 'a:b:60000:c', '*', '\u{1f511}\n']) {
     await ok('ratelimits.limit', { namespace: `${identifier} of it`, identifier, limit: 3, duration: 60_000 });

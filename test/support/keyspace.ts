@@ -21,6 +21,7 @@ const parts: Record<string, string> = {
   number: '[1-9][0-9]*',
   duration: '[1-9][0-9]{3,}',
   name: '[\\s\\S]+',
+  bound: '[\\s\\S]*',
   day: '[0-9]{5}',
   week: '[0-9]{4}',
 };
@@ -84,5 +85,35 @@ export async function survey(redis: RedisClient): Promise<{ seen: Set<string>; w
       if (ttl === -1 ? !mayStay : !entry.expires) says(`expires in ${ttl} ms: should ${entry.expires ?? 'never'}`);
     }),
   );
+  wrong.push(...(await startFaults(redis)));
   return { seen, wrong };
+}
+
+/** Compares the index of starts with the keys of all APIs that exist. An API that is being removed may have a part of both. */
+export async function startFaults(redis: RedisClient): Promise<string[]> {
+  const names = await namesIn(redis);
+  const membersOf = async (prefix: string, read: (name: Buffer) => Promise<Buffer[]>) => {
+    const found = names.filter((name) => name.toString('latin1').startsWith(prefix));
+    return (await Promise.all(found.map(read))).flat();
+  };
+  const wrong: string[] = [];
+  for (const name of names) {
+    const [, workspace, api8] = /^(tg:\{ws_\w{16}\}):api:(\w{8})$/.exec(name.toString('latin1')) ?? [];
+    if (!workspace) continue;
+    const indexed = await membersOf(`${workspace}:sl:${api8}:`, (leaf) => redis.lrangeBuffer(leaf, '0', '-1'));
+    const expected: string[] = [];
+    for (const list of ['keys', 'kd']) {
+      for (const member of await redis.zrangeBuffer(`${workspace}:${list}:${api8}`, '0', '-1')) {
+        const start = await redis.hgetBuffer(
+          Buffer.concat([Buffer.from(`${workspace}:k:`), member.subarray(12)]),
+          'start',
+        );
+        if (start?.length) expected.push(`${start.toString('latin1')}\0${member.toString('latin1', 0, 12)}`);
+      }
+    }
+    const has = indexed.map((entry) => entry.toString('latin1')).sort();
+    if (JSON.stringify(has) !== JSON.stringify(expected.sort()))
+      wrong.push(`the index of starts of ${api8} has ${has.length} entries: expected ${expected.length}`);
+  }
+  return wrong;
 }

@@ -1,15 +1,22 @@
+import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { connect } from '../../../src/store/redis.ts';
 import { dayMs, harness, type InputOf } from '../../support/harness.ts';
+import { startFaults } from '../../support/keyspace.ts';
 import { brokenCursors, readPages } from '../../support/lists.ts';
 import { random, seed } from '../../support/random.ts';
+import { testRedisUrl } from '../../support/redis.ts';
 
-const { call, clock, createWorkspace } = harness();
+const tollgate = harness();
+const { call, clock, createWorkspace } = tollgate;
+const actor = { rootKeyId: 'root', operation: 'test', requestId: 'req' };
+const mayCreate = { mayCreatePermissions: true };
 
 type KeyInput = Omit<InputOf<'keys.createKey'>, 'apiId'>;
 
 /** A workspace with this many APIs. */
 async function withApis(count = 1) {
-  const { rootKey } = await createWorkspace();
+  const { workspaceId, rootKey } = await createWorkspace();
   const apis: string[] = [];
   for (let index = 0; index < count; index++) {
     apis.push((await call('apis.createApi', { name: `api ${index}` }, rootKey)).data.apiId);
@@ -31,7 +38,7 @@ async function withApis(count = 1) {
     if (status !== 200) throw new Error(error.detail);
     return data.map(({ keyId }) => keyId);
   };
-  return { rootKey, apis, create, list, found };
+  return { workspaceId, rootKey, apis, create, list, found };
 }
 
 /** This many keys, which take turns in some APIs. */
@@ -116,11 +123,11 @@ describe('keys.listKeys: order and pages', () => {
     const { data, pagination } = await list({ search: 'WANTED', cursor: first.pagination.cursor! });
     expect(data).toMatchObject([{ keyId: last }]);
     expect(pagination).toEqual({ hasMore: false, looked: 1001, total: 21_001 });
-    // Of keys that begin with another text nothing else is read.
+    // Keys are found at once by their start.
     const [started] = await create({ prefix: 'begins' });
     expect(await list({ start: 'begins_' })).toMatchObject({
       data: [{ keyId: started }],
-      pagination: { hasMore: false, looked: 21_002, total: 21_002 },
+      pagination: { hasMore: false, looked: 1, total: 21_002 },
     });
   });
 });
@@ -196,6 +203,81 @@ describe('keys.listKeys: filters', () => {
     expect(await found({ start: 'map_' })).toEqual([]);
     await call('keys.migrateKeys', { migrationId: 'imported', apiId: apis[0]!, keys: [{ hash: hash() }] }, rootKey);
     expect(await found({ start: 'x' })).toEqual([]);
+  });
+
+  test('start finds keys of any API, in order and in pages, however they were created, deleted and restored', async () => {
+    const h = await withApis(2);
+    const { rootKey, apis, list } = h;
+    const starts = new Map<string, string>();
+    const add = async (apiId: string, keys: { start: string }[]) => {
+      const digests = keys.map((key) => ({ ...key, digest: randomBytes(32) }));
+      const created = await tollgate.store.keys.create(h.workspaceId, { apiId, keys: digests, ...mayCreate }, actor);
+      if (!('created' in created)) throw new Error(created.refused);
+      for (const [index, id] of created.created.entries()) starts.set(id!, keys[index]!.start);
+      clock.advance(1);
+      return created.created as string[];
+    };
+    const numbered = (count: number) => Array.from({ length: count }, (_, index) => ({ start: `pay_${1000 + index}` }));
+    // More than a leaf, and some whose stored start is shorter than what is asked for.
+    await add(apis[0]!, numbered(300));
+    await add(apis[1]!, [...numbered(60), { start: 'pay_1' }, { start: 'p' }, { start: '' }, { start: 'map_1001' }]);
+    const made = [...starts.keys()];
+    const rerolled = (await call('keys.rerollKey', { keyId: made[1]!, expiration: 1 }, rootKey)).data;
+    starts.set(rerolled.keyId, rerolled.key.slice(0, 4));
+
+    const expectFound = async (start: string, deleted: ReadonlySet<string>) => {
+      for (const isDeleted of [false, true]) {
+        const expected = [...starts]
+          .filter(([id, stored]) => stored !== '' && deleted.has(id) === isDeleted && agree(stored, start))
+          .map(([id]) => id)
+          .sort();
+        for (const order of ['asc', 'desc'] as const) {
+          const pages = await readPages((at) => list({ start, order, limit: 100, deleted: isDeleted, ...at }));
+          const ids = pages.flat().map(({ keyId }) => keyId);
+          expect(ids, `${start} ${order}`).toEqual(order === 'asc' ? expected : expected.toReversed());
+        }
+      }
+    };
+    const agree = (one: string, other: string) => one.startsWith(other) || other.startsWith(one);
+    const queries = ['pay_1001', 'pay_1001AB', 'pay_12', 'p', 'map', rerolled.key.slice(0, 4)];
+    for (const start of queries) await expectFound(start, new Set());
+
+    const gone = made.filter((_, index) => index % 5 === 0);
+    for (const keyId of gone) await call('keys.deleteKey', { keyId }, rootKey);
+    for (const start of queries) await expectFound(start, new Set(gone));
+    const back = gone.filter((_, index) => index % 2 === 0);
+    for (const keyId of back) await call('keys.restoreKey', { keyId }, rootKey);
+    const rest = new Set(gone.filter((id) => !back.includes(id)));
+    for (const start of queries) await expectFound(start, rest);
+    for (const keyId of made.filter((_, index) => index % 5 === 1)) {
+      await call('keys.deleteKey', { keyId, permanent: true }, rootKey);
+      starts.delete(keyId);
+    }
+    for (const start of queries) await expectFound(start, rest);
+    const redis = await connect(testRedisUrl(), { commandTimeoutMs: 10_000 });
+    expect(await startFaults(redis).finally(() => redis.quit())).toEqual([]);
+  });
+
+  test('start with other filters, and when very many keys match', { timeout: 60_000 }, async () => {
+    const h = await withApis(1);
+    for (let from = 0; from < 9000; from += 1000) {
+      const keys = Array.from({ length: 1000 }, (_, index) => ({
+        start: 'same_',
+        digest: randomBytes(32),
+        enabled: (from + index) % 4500 !== 7,
+        externalId: (from + index) % 4500 < 8 ? 'ada' : undefined,
+      }));
+      await tollgate.store.keys.create(h.workspaceId, { apiId: h.apis[0]!, keys, ...mayCreate }, actor);
+    }
+    const all = await readPages((at) => h.list({ start: 'same_abcd', limit: 100, ...at }));
+    expect(new Set(all.flat().map(({ keyId }) => keyId)).size).toBe(9000);
+    expect(await h.found({ start: 'same_', enabled: false })).toHaveLength(2);
+    expect(await h.found({ start: 'same_abcd', externalId: 'ada', order: 'desc' })).toHaveLength(16);
+    expect(await h.found({ start: 'same_abcd', externalId: 'ada', enabled: false })).toHaveLength(2);
+    const [other] = await h.create({ prefix: 'other', enabled: false });
+    expect(await h.found({ start: 'other_', enabled: false })).toEqual([other]);
+    expect(await h.found({ start: 'other_', enabled: true })).toEqual([]);
+    expect(await h.found({ start: 'other_', permission: 'no.such' })).toEqual([]);
   });
 
   test('enabled, expiresBefore and creditsBelow', async () => {
