@@ -33,6 +33,7 @@
 -- @include "include/decide/call"
 -- @include "include/decide/lease"
 -- @include "include/decide/ratelimit"
+-- @include "include/decide/refusals"
 -- @include "include/decide/session"
 -- @include "include/decide/totals"
 -- @include "include/decide/verify"
@@ -110,6 +111,7 @@ local function decide_batch(KEYS, ARGV)
   local answers, reply = pack_answers(), batch.reply
   end_session()
   write_api_totals()
+  write_refusals()
   local identifiers, tags = write_totals()
   if not reply and identifiers + tags == 0 then return answers end
   reply = reply or {}

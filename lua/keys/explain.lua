@@ -95,7 +95,7 @@ end
 local function figures_of(digest, request)
   local balance, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled then
-    balance, refill_due = refilled(digest, balance, refill_due)
+    balance, refill_due = refilled_balance(digest, balance, refill_due)
   end
   local decisions, others = leased_decisions()
   return {

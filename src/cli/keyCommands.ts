@@ -15,6 +15,7 @@ import {
   wantedOf,
 } from './commandRow.ts';
 import { explainRow } from './explain.ts';
+import { refusalRows } from './refusalsCommand.ts';
 import type { CommandResult } from './result.ts';
 import { durationOf, numberOf, tableOf, timeText } from './table.ts';
 import { usageRow } from './usageCommand.ts';
@@ -356,4 +357,4 @@ const otherRows: CommandRow[] = [
   },
 ];
 
-export const commandRows: readonly CommandRow[] = [...apiRows, ...keyRows, ...otherRows, usageRow];
+export const commandRows: readonly CommandRow[] = [...apiRows, ...keyRows, ...otherRows, ...refusalRows, usageRow];

@@ -3,6 +3,7 @@
 import { getRatelimits } from './analytics/getRatelimits.ts';
 import { getTop } from './analytics/getTop.ts';
 import { getVerifications } from './analytics/getVerifications.ts';
+import { listRefusals } from './analytics/listRefusals.ts';
 import { tail } from './analytics/tail.ts';
 import { createApi } from './apis/createApi.ts';
 import { deleteApi } from './apis/deleteApi.ts';
@@ -106,6 +107,7 @@ export const operations = [
   getVerifications,
   getTop,
   getRatelimits,
+  listRefusals,
   tail,
   createRootKey,
   listRootKeys,

@@ -45,6 +45,7 @@ export const usedKeysKey = (workspace: string, api8: string, kind: 'day' | 'week
   `${workspace}:${kind === 'day' ? 'ux' : 'uw'}:${api8}:${number}`;
 export const rollupQueueKey = (workspace: string): string => `${workspace}:rollup`;
 export const formerMembersKey = (workspace: string, externalId: string): string => `${workspace}:ui:${externalId}`;
+export const refusalsKey = (workspace: string, day: string): string => `${workspace}:rf:${day}`;
 export const tagUsageKey = (workspace: string, apiId: string, day: string): string =>
   `${workspace}:ut:${apiId.slice(-8)}:${day}`;
 
@@ -216,6 +217,12 @@ export const keyspace: readonly KeyspaceEntry[] = [
       'what the sweeper has to roll up, by the time at which it may: `k`, api8 and day of a list of used keys, `t` of counts by tag, `i`, id16 and day of counts by identifier',
   },
   { name: ':rolled', type: 'hash', holds: 'members of :rollup to the number of keys that were rolled up' },
+  {
+    name: ':rf:<day>',
+    type: 'list',
+    holds: 'recent refusals of verifications (notedRefusal of src/store/layout.ts), about 10 000',
+    expires: 'after two days',
+  },
   {
     name: ':uz:<api8>',
     type: 'zset',

@@ -261,6 +261,25 @@ export const tagField = struct({
 /** In the place of the hour of the day, in the name of a count by tag or identifier: the count is of the whole day. */
 export const wholeDay = '--';
 
+/** Refusals of a key in the list of recent refusals (lua/include/decide/refusals.lua). */
+export const notedRefusal = struct({
+  /** Of the last one, Unix milliseconds. */
+  time: uint(6),
+  outcome: uint(1),
+  /** 1 for decisions by a lease. */
+  leased: uint(1),
+  /** How many refusals of the key the entry stands for. */
+  count: uint(6),
+  /** Of the limit that was exceeded; 0 and '' for other outcomes and leased decisions. */
+  limit: uint(7),
+  duration: uint(7),
+  key24: bytes(24),
+  externalId: text(1),
+  ratelimit: text(2),
+  /** JSON; '' for none. */
+  tags: text(2),
+});
+
 /** An override of a namespace. */
 const override = struct({ id16: bytes(16), limit: uint(7), duration: uint(7), created: uint(6) });
 
@@ -471,6 +490,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   USAGE_ENTRY_HEAD: { of: usageEntryHead },
   KEY_DAYS_HEAD: { of: keyDaysHead },
   VERSION: { of: version },
+  NOTED_REFUSAL: { of: notedRefusal },
   OVERRIDE: { of: override },
   ITEM_HEAD: { of: itemHead },
   VERIFY_ITEM: { of: verifyItem },

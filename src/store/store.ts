@@ -20,6 +20,7 @@ import type { StoreObserver } from './observer.ts';
 import { openOverrides } from './overrides.ts';
 import { openRbac } from './rbac.ts';
 import { connect, notReady, orStoreError, type RedisClient, trustFor } from './redis.ts';
+import { openRefusals } from './refusals.ts';
 import { cliActor, openRootKeys } from './rootKeys.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts.ts';
 import { slugsOf } from './slugs.ts';
@@ -103,6 +104,7 @@ export async function openStore(storeOptions: StoreOptions) {
     keySearch: openKeySearch(context),
     rootKeys,
     workspaces: openWorkspaces(context, () => rootKeys),
+    refusals: openRefusals(context),
     status: openStatus(context),
     sweep: openSweep(context),
     tail,

@@ -227,6 +227,7 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
     tags: ({ apiId }) => ({ of: 'tags', apiId, limit: 100 }),
     identifiers: () => ({ of: 'identifiers', limit: 100 }),
   },
+  'analytics.listRefusals': { '1000 rows': () => ({ limit: 1000 }) },
   'analytics.getRatelimits': { '100 namespaces': () => ({}) },
   'audit.listEvents': { '100 events': () => ({ limit: listed }) },
   'rootKeys.createRootKey': { '1000 grants': ({ grants }) => ({ name: 'r'.repeat(255), permissions: grants }) },

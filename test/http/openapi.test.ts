@@ -408,6 +408,7 @@ describe('real responses match the document', () => {
     await call('analytics.getVerifications', { groupBy });
     await call('analytics.getVerifications', { granularity: 'total', orderBy: 'count', limit: 1 });
     for (const of of ['keys', 'identifiers']) await call('analytics.getTop', { of });
+    await call('analytics.listRefusals', {});
     await call('analytics.tail', {});
     await call('analytics.getRatelimits', { namespace: 'email', identifier: 'alice' });
     await call('workspace.updateSettings', { name: 'renamed' });

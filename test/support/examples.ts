@@ -51,6 +51,7 @@ export async function makeThings(call: Call, rootKey: string) {
   });
   // Counters and usage, for calls that keep, move or read them.
   await ok('keys.verifyKey', { key, ratelimits: [{ name: 'tokens', cost: 2 }], tags: ['old'] });
+  await ok('keys.verifyKey', { key, ratelimits: [{ name: 'tokens', cost: 200 }] });
   const { rootKeyId } = await ok('rootKeys.createRootKey', { permissions: ['api.*.read_api'] });
   const override = { namespace: name, identifier: name };
   await ok('ratelimits.setOverride', { ...override, limit: 5, duration: 1000 });
@@ -495,6 +496,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     elsewhere: null,
     changes: null,
     documented: () => ({ namespace: emails }),
+  },
+  'analytics.listRefusals': {
+    input: ({ apiId, keyId, name }) => ({ apiId, keyId, externalId: name, outcome: 'RATE_LIMITED', limit: 10 }),
+    needs: ['api.read_analytics'],
+    elsewhere: null,
+    changes: null,
+    documented: ({ apiId }) => ({ apiId, externalId: 'ada', limit: 10 }),
   },
   'analytics.tail': {
     input: ({ apiId, keyId, name }) => ({ apiId, keyId, externalId: name, outcome: 'VALID' }),

@@ -15,7 +15,8 @@
 -- Whether units are charged: not when the balance is less than the cost.
 local charge_allowed = true
 -- The number of limits that apply, and whether one of them is exceeded.
-local charge_count, charge_exceeded = 0, false
+local charge_count = 0
+local charge_exceeded = false
 -- Whether a window was charged while the clock was ahead. Then charge_exceeded is true too, and the other results are invalid.
 local charge_ahead = false
 -- The fields of VERIFIED_LIMIT of each limit, one after the other.

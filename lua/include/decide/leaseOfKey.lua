@@ -5,6 +5,7 @@
 -- @include "include/decide/charge"
 -- @include "include/decide/key"
 -- @include "include/decide/leased"
+-- @include "include/decide/refusals"
 -- @include "include/decide/session"
 -- @include "include/decide/snapshot"
 -- @include "include/decide/tags"
@@ -207,4 +208,5 @@ local function settle_verifications(number, count, outcome, used, age, subject)
   end
   if tags then count_tags(tags, key24(), external_id, outcome, spent, count) end
   if count > 0 then count_for_api(hour, count, outcome, spent) end
+  if count > 0 and outcome ~= VALID then note_refusals(count, outcome, request, external_id, used_at, true) end
 end

@@ -8,6 +8,7 @@
 -- @include "include/decide/key"
 -- @include "include/decide/memo"
 -- @include "include/decide/permitted"
+-- @include "include/decide/refusals"
 -- @include "include/decide/roots"
 -- @include "include/decide/snapshot"
 -- @include "include/decide/tags"
@@ -26,7 +27,7 @@ end
 
 -- The balance of a key with a refill, and the time of the next refill. A time more than two periods away was set while the clock
 -- was ahead: it is computed again.
-local function refilled(digest, balance, due)
+local function refilled_balance(digest, balance, due)
   local now, refill_day = call_now, key_refill_day
   if now >= due then return key_refill_amount, refill_after(now, refill_day) end
   if due - now > (refill_day == 0 and 2 or 62) * DAY_MS then
@@ -70,7 +71,7 @@ local function verify(position, last, root_index)
   end
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   if flags.refilled then
-    balance, refill_due = refilled(digest, balance, refill_due)
+    balance, refill_due = refilled_balance(digest, balance, refill_due)
   end
 
   -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
@@ -111,6 +112,7 @@ local function verify(position, last, root_index)
     valid, last_used = valid + 1, call_now
   else
     refusals = more_refusals(refusals, outcome, 1)
+    note_refusals(1, outcome, request, key_external_id, call_now, false)
   end
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = without_link(state) end

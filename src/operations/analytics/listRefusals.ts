@@ -1,0 +1,61 @@
+import Type from 'typebox';
+import { timeMax } from '../../domain/time.ts';
+import { outcomes } from '../../domain/verification.ts';
+import { manages } from '../../operation.ts';
+import { ApiId, ExternalId, Fields, Int, KeyId } from '../schemas.ts';
+
+const refusedOutcomes = outcomes.filter((outcome) => outcome !== 'VALID' && outcome !== 'NOT_FOUND');
+
+export const listRefusals = manages({
+  name: 'analytics.listRefusals',
+  summary: 'List recent refusals of keys, newest first: when, why, and by which limit.',
+  input: Fields({
+    apiId: Type.Optional(ApiId),
+    keyId: Type.Optional(KeyId),
+    externalId: Type.Optional(ExternalId),
+    outcome: Type.Optional(Type.Enum([...refusedOutcomes], { description: 'Outcome of the verifications.' })),
+    start: Type.Optional(
+      Int({
+        minimum: 0,
+        maximum: timeMax,
+        description: 'Earliest time in Unix milliseconds; 24 hours ago by default.',
+      }),
+    ),
+    end: Type.Optional(Int({ minimum: 0, maximum: timeMax, description: 'Time in Unix milliseconds, exclusive.' })),
+    limit: Type.Optional(Int({ minimum: 1, maximum: 1000, default: 100, description: 'Number of rows.' })),
+  }),
+  output: Type.Array(
+    Type.Object({
+      time: Type.Integer({ description: 'Time of the last refusal of the row in Unix milliseconds.' }),
+      outcome: Type.Enum([...refusedOutcomes], { description: 'Reason of the refusal.' }),
+      keyId: Type.String({ description: 'Id of the key.' }),
+      apiId: Type.String({ description: 'Id of the API of the key.' }),
+      externalId: Type.Optional(Type.String({ description: 'externalId of the identity of the key.' })),
+      ratelimit: Type.Optional(
+        Type.String({ description: 'Name of the first limit that was exceeded. Absent for decisions by a lease.' }),
+      ),
+      limit: Type.Optional(Type.Integer({ description: 'Units that this limit admits.' })),
+      duration: Type.Optional(Type.Integer({ description: 'Length of the window of this limit in milliseconds.' })),
+      tags: Type.Optional(
+        Type.Array(Type.String(), {
+          description: 'Tags of the last refusal, as many as have 256 bytes together as JSON.',
+        }),
+      ),
+      source: Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' }),
+      count: Type.Integer({
+        description:
+          'Number of refusals of the key that the row stands for: all since its row before, in the same minute. 1 unless there are many.',
+      }),
+    }),
+  ),
+  needs: { api: ['read_analytics'] },
+  readsMuch: true,
+  // A caller with grants for some APIs gets only their rows.
+  scope: () => undefined,
+
+  async handle({ apiId, keyId, externalId, outcome, start = 0, end = timeMax, limit = 100 }, { store, caller }) {
+    const readable = caller.grants.idsFor('api', 'read_analytics');
+    const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
+    return store.refusals.list(caller.workspaceId, { apiIds, keyId, externalId, outcome, start, end, limit });
+  },
+});
