@@ -117,6 +117,8 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await page.getByText('The answer is').waitFor();
     await page.getByText('refuses').waitFor();
     await page.getByText('2 of 2').waitFor();
+    const refusals = page.getByLabel('Recent refusals').locator('tbody tr');
+    await expect.poll(() => refusals.first().textContent()).toMatch(/Rate limited.*: 2 in any 1 min/);
   });
 
   test('raises a limit, and the next verification is VALID', async () => {

@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { count, dateTime } from '../format.ts';
 import { Card, Empty, Head, Lacks } from '../parts/basic.tsx';
+import { RecentRefusals } from '../parts/refusals.tsx';
 import { CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { dayMs, hourMs, usePeriod } from '../period.ts';
@@ -32,7 +33,10 @@ export function Attention() {
         empty="Every key was used lately"
       />
       {may('api', 'read_analytics') && (
-        <Top title="Most refused keys of 24 hours" of="keys" period={period} by="refused" />
+        <>
+          <Top title="Most refused keys of 24 hours" of="keys" period={period} by="refused" />
+          <RecentRefusals />
+        </>
       )}
     </>
   );

@@ -4,6 +4,7 @@ import { call, type Failure } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
 import { AsCurl, Badge, Button, Card, Gauge, Head, Lacks, Outcome, Problem, TextField } from '../parts/basic.tsx';
 import { namesOf } from '../parts/keyForm.tsx';
+import { RecentRefusals } from '../parts/refusals.tsx';
 import { Table } from '../parts/table.tsx';
 import type { Explained, ExplainedRule } from '../records.ts';
 import { may } from '../session.ts';
@@ -161,6 +162,7 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
           />
         </Card>
       )}
+      {keyId && may('api', 'read_analytics') && <RecentRefusals keyId={keyId} />}
     </>
   );
 }
