@@ -3,7 +3,7 @@
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
-import { Badge, Card, Count, Empty, Outcome, Shown } from './basic.tsx';
+import { Badge, Card, Count, Empty, Loaded, Outcome } from './basic.tsx';
 import { type Column, CsvButton, Table } from './table.tsx';
 
 interface Refusals {
@@ -74,7 +74,7 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
   const shown = keyId ? columns.filter(ofOwner) : columns;
   return (
     <Card title={title} actions={<CsvButton name="refusals" columns={columns} rows={rows ?? []} />}>
-      <Shown of={{ ...rest, data: rows }} lines={3}>
+      <Loaded of={{ ...rest, data: rows }} lines={3}>
         {(refusals) =>
           refusals.length === 0 ? (
             <Empty title="Nothing was refused in the last 24 hours" />
@@ -85,7 +85,7 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
             </>
           )
         }
-      </Shown>
+      </Loaded>
     </Card>
   );
 }

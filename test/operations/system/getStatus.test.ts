@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { describe, expect, test, vi } from 'vitest';
-import { longestTerm } from '../../../src/store/layout.ts';
+import { dataVersion, longestTerm } from '../../../src/store/layout.ts';
 import { redisChecks } from '../../../src/store/redisChecks.ts';
 import { harness } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
@@ -25,7 +25,7 @@ const none = { overdue: 0, lateMs: 0 };
 test('system.getStatus: versions, process and Redis are those of this machine', async () => {
   const { rootKey } = await createWorkspace();
   const { versions, process: ofServer, redis } = await statusOf(rootKey);
-  expect(versions).toMatchObject({ tollgate: '0.1.0', node: process.versions.node, data: 3 });
+  expect(versions).toMatchObject({ tollgate: '0.1.0', node: process.versions.node, data: dataVersion });
   expect(versions.redis).toMatch(/^(Redis|Valkey) \d+\.\d+/);
   expect(ofServer.memoryBytes).toBeGreaterThan(10_000_000);
   expect(ofServer.uptimeMs).toBeGreaterThan(0);
