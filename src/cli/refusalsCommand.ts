@@ -32,7 +32,10 @@ export const refusalRows: readonly CommandRow[] = [
         options.keyId === '-'
           ? (await call('keys.whoami', { key: (await input()).trim() })).data.keyId
           : text(options.keyId)!;
-      return refusalsResult((await call('analytics.listRefusals', { keyId, ...inputOf(options) })).data);
+      const { data } = await call('analytics.listRefusals', { keyId, ...inputOf(options) });
+      // Says so if there is no such key.
+      if (data.length === 0) await call('keys.getKey', { keyId });
+      return refusalsResult(data);
     },
   },
   {

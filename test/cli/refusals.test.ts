@@ -64,6 +64,7 @@ describeWays(app, url, ({ run, lines, json }) => {
     ['an unknown outcome', ['refusals', '--outcome', 'NO'], 'outcome'],
     ['too large a limit', ['refusals', '--limit', '1001'], 'limit'],
     ['a malformed duration', ['key', 'refusals', 'key_x', '--last', 'x'], 'duration'],
+    ['an unknown key', ['key', 'refusals', 'key_x'], 'key'],
   ])('an error for %s', async (_title, args, what) => {
     const { code, err } = await run(args);
     expect(code).toBe(1);
