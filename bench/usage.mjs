@@ -1,17 +1,15 @@
 // Measures queries of usage on an API that holds many keys of which some were used: how long a response takes, how long the
 // longest script blocks Redis, and what verifications of another workspace take meanwhile. Then the same while the sweeper rolls
-// up a day of all used keys. The usage of earlier days is written to Redis in the form of the sweeper, not verified.
+// up a day of all used keys.
 import { setTimeout as delay } from 'node:timers/promises';
-import { loadConfig } from '../dist/config.js';
-import { unpackId } from '../dist/domain/keyString.js';
 import { dayMs } from '../dist/domain/time.js';
-import { packDays } from '../dist/store/analytics/days.js';
-import { keysKey, rollupQueueKey, usedKeysKey, workspaceKey } from '../dist/store/keyspace.js';
-import { outcomesCounted, weekDays } from '../dist/store/layout.js';
+import { rollupQueueKey, workspaceKey } from '../dist/store/keyspace.js';
+import { outcomesCounted } from '../dist/store/layout.js';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { costOf, run, startRedis, startTollgate } from './support/processes.mjs';
 import { number, progress, progressDone, report, table } from './support/results.mjs';
 import { openSeed } from './support/seed.mjs';
+import { customerOf, fillStore, keysPerCustomer, perHour, today } from './support/usedStore.mjs';
 
 const help = `npm run bench -- usage [options]
   --keys n       keys of the API, 1000000 by default (takes some minutes and 1.5 GB)
@@ -29,31 +27,12 @@ const options = readOptions(help, {
 const [stored] = numbersOf(options.keys, [options.quick ? 10_000 : 1_000_000], help);
 const [used] = numbersOf(options.used, [options.quick ? 1000 : 20_000], help);
 const [days] = numbersOf(options.days, [90], help);
-const keysPerCustomer = 10;
-const { usageHourlyDays } = loadConfig({});
-const every = Math.floor(stored / used);
-const now = Date.now();
-const today = Math.floor(now / dayMs);
-/** A used key has this many verifications in each hour, each for a credit: keys differ, so that a ranking has an order. */
-const perHour = (index) => 1 + (index % 97);
-const customerOf = (index) => `customer_${Math.floor(index / keysPerCustomer)}`;
 
 async function measure() {
   const redis = await startRedis();
   const seed = await openSeed(redis);
-  progress('creating keys');
-  const apiId = await seed.createApi({
-    count: stored,
-    // Keys are used from the first one on, `every` keys apart.
-    fieldsOf: (index) =>
-      index % every === 0 && index / every < used ? { remaining: 1e12, externalId: customerOf(index / every) } : {},
-  });
+  const { apiId, ids } = await fillStore(redis, seed, { stored, used, days });
   const others = await seed.createWorkspace();
-  progress('writing usage');
-  const ids = await usedIds(redis, seed.workspaceId, apiId);
-  await writeUsage(redis, seed.workspaceId, apiId, ids);
-  const indices = Array.from({ length: used }, (_, index) => index * every);
-  for (let from = 0; from < used; from += 500) await seed.verify(indices.slice(from, from + 500));
   await seed.close();
   const server = await startTollgate({ redis, env: { LEASE_MS: '0' } });
   const ask = asking(server.url, seed.rootKey);
@@ -105,49 +84,6 @@ async function measure() {
     { json: options.json, kept },
   );
 }
-
-/** The ids (24) of the used keys. Keys are listed in order of creation. */
-async function usedIds({ client }, workspaceId, apiId) {
-  const list = keysKey(workspaceKey(workspaceId), apiId);
-  const ids = [];
-  for (let rank = 0; ids.length < used; rank += every) {
-    const [member] = await client.zrangeBuffer(list, rank, rank);
-    ids.push(unpackId(member) + apiId.slice(-8));
-  }
-  return ids;
-}
-
-const counts = (valid, credits) => [valid, ...Array(outcomesCounted - 1).fill(0), credits];
-
-async function writeUsage({ client }, workspaceId, apiId, ids) {
-  const workspace = workspaceKey(workspaceId);
-  const api8 = apiId.slice(-8);
-  for (const [index, key24] of ids.entries()) {
-    const each = perHour(index);
-    const packed = Array.from({ length: days }, (_, at) => {
-      const day = today - days + at;
-      const hours = Array.from({ length: 24 }, (_, hour) => [hour, counts(each, each)]);
-      const kept = day >= today - usageHourlyDays ? new Map(hours) : undefined;
-      return { day, externalId: customerOf(index), sums: counts(24 * each, 24 * each), hours: kept };
-    });
-    client.set(`${workspace}:uh:${key24}`, packDays({ rewrites: 1, week: 0 }, packed)).catch(() => {});
-    if (index % 500 === 499) await client.ping();
-  }
-  const id16s = ids.map((id) => id.slice(0, 16));
-  const lists = Array.from({ length: days }, (_, at) =>
-    usedKeysKey(workspace, api8, 'week', weekOf(today - days + at)),
-  );
-  for (let day = today - usageHourlyDays; day < today; day++) {
-    lists.push(usedKeysKey(workspace, api8, 'day', day));
-    await client.zadd(rollupQueueKey(workspace), (day + usageHourlyDays + 1) * dayMs, `k${api8}:${day}`);
-    await client.hset(`${workspace}:rolled`, `k${api8}:${day}`, used);
-  }
-  for (const list of new Set(lists)) {
-    for (let from = 0; from < used; from += 1000) await client.rpush(list, ...id16s.slice(from, from + 1000));
-  }
-}
-
-const weekOf = (day) => Math.floor(day / weekDays);
 
 function questions(apiId) {
   const end = today * dayMs;

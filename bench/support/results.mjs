@@ -53,6 +53,8 @@ const goals = [
     most: 1000,
   },
   { key: 'usageScript', figure: 'Longest script of these and of the roll-up, ms', most: 30 },
+  { key: 'consoleScreen', figure: 'Console: longest p95 from a click to the first data of a screen, ms', most: 300 },
+  { key: 'consoleLive', figure: 'Verifications/s with Live in ten tabs / without the console', least: 0.99 },
   { key: 'memoryGrowth', figure: 'Server memory after 10 million requests / after 1 million', most: 1.1 },
   {
     key: 'workersCost',
@@ -148,7 +150,7 @@ export function report({ bench, title, markdown, reached = {}, raw, packages = [
   console.error(`Written to ${page}`);
 }
 
-const order = ['compare', 'memory', 'usage', 'endurance', 'workers', 'growth', 'parts'];
+const order = ['compare', 'memory', 'usage', 'console', 'console-live', 'endurance', 'workers', 'growth', 'parts'];
 
 const sectionOf = ({ title, command, date, machine, versions, markdown }) =>
   [`## ${title}`, `\`${command}\`, ${date} UTC, on ${machine}. ${versions}.`, markdown.join('\n')].join('\n\n');

@@ -30,20 +30,30 @@ const change = (now: number, then: number): string => {
   return `${part >= 0 ? '+' : '−'}${Math.abs(part).toFixed(Math.abs(part) < 10 ? 1 : 0)} % against the period before`;
 };
 
+const spentOf = (rows: readonly UsageRow[]) => sumOf(rows, ({ spentCredits }) => spentCredits);
+const limitedOf = (rows: readonly UsageRow[]) => countOf(rows, 'RATE_LIMITED') + countOf(rows, 'USAGE_EXCEEDED');
+
 export function UsageFigures({ of, period }: { of: UsageOf; period: Period }) {
-  const now = useUsage(of, period).data ?? [];
-  const then = useUsage(of, before(period), 0).data ?? [];
-  const all = countOf(now);
-  const valid = countOf(now, 'VALID');
-  const limited = countOf(now, 'RATE_LIMITED') + countOf(now, 'USAGE_EXCEEDED');
-  const limitedThen = countOf(then, 'RATE_LIMITED') + countOf(then, 'USAGE_EXCEEDED');
-  const spent = (rows: readonly UsageRow[]) => sumOf(rows, ({ spentCredits }) => spentCredits);
+  const { data: now } = useUsage(of, period);
+  const { data: then } = useUsage(of, before(period), 0);
+  const figure = (label: string, amount: (rows: readonly UsageRow[]) => number) => (
+    <Figure
+      label={label}
+      value={now ? compact(amount(now)) : '–'}
+      note={now && then && change(amount(now), amount(then))}
+    />
+  );
+  const [valid, all] = now ? [countOf(now, 'VALID'), countOf(now)] : [];
   return (
     <div class="figures-row">
-      <Figure label="Verifications" value={compact(all)} note={change(all, countOf(then))} />
-      <Figure label="Valid" value={percent(valid, all)} note={`${count(valid)} of ${count(all)}`} />
-      <Figure label="Limited or used up" value={compact(limited)} note={change(limited, limitedThen)} />
-      <Figure label="Credits spent" value={compact(spent(now))} note={change(spent(now), spent(then))} />
+      {figure('Verifications', countOf)}
+      {valid === undefined || all === undefined ? (
+        <Figure label="Valid" value="–" />
+      ) : (
+        <Figure label="Valid" value={percent(valid, all)} note={`${count(valid)} of ${count(all)}`} />
+      )}
+      {figure('Limited or used up', limitedOf)}
+      {figure('Credits spent', spentOf)}
     </div>
   );
 }

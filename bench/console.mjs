@@ -1,0 +1,257 @@
+// Measures the console in Chromium: the time from a click to the first data of each screen and to all of it, on a store with many
+// keys of which some are used. With --live: what verifications cost with and without the console, and while Live is open in ten tabs.
+
+import { startBrowser } from './support/browser.mjs';
+import { openLoad } from './support/load.mjs';
+import { numbersOf, readOptions } from './support/options.mjs';
+import { atEnd, costOf, run, startRedis, startTollgate } from './support/processes.mjs';
+import { median, number, progress, progressDone, report, table } from './support/results.mjs';
+import { openSeed, verifyBodies } from './support/seed.mjs';
+import { fillStore } from './support/usedStore.mjs';
+
+const help = `npm run bench -- console [options]
+  --keys n       keys of the API, 1000000 by default (takes some minutes and 1.5 GB)
+  --used n       keys that were used in every hour of 90 days, 20000 by default
+  --rounds n     measurements of each screen, or of each kind of server with --live; 20 and 15 by default
+  --live         verifications with and without the console, and with Live open in ten tabs
+  --quick        small numbers, to see that the bench works
+  --json         print the result as JSON on standard output`;
+const options = readOptions(help, {
+  keys: { type: 'string' },
+  used: { type: 'string' },
+  rounds: { type: 'string' },
+  live: { type: 'boolean' },
+  quick: { type: 'boolean' },
+  json: { type: 'boolean' },
+});
+const [stored] = numbersOf(options.keys, [options.quick ? 10_000 : 1_000_000], help);
+const [used] = numbersOf(options.used, [options.quick ? 1000 : 20_000], help);
+const [rounds] = numbersOf(options.rounds, [options.quick ? 2 : options.live ? 15 : 20], help);
+const days = 90;
+const tabs = 10;
+
+async function screens() {
+  const redis = await startRedis();
+  const seed = await openSeed(redis);
+  await fillStore(redis, seed, { stored, used, days });
+  await seed.close();
+  const server = await startTollgate({ redis });
+  await useNamespaces(server.url, seed.rootKey);
+  const browser = await startBrowser();
+  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+  await page.goto(`${server.url}/console/why`);
+  await page.getByLabel('Root key').fill(seed.rootKey);
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'Why?' }).waitFor();
+
+  const times = new Map(steps.map(({ name }) => [name, []]));
+  // The first round compiles schemas and code, and is not counted.
+  for (let round = 0; round <= rounds; round++) {
+    for (const { name, from, click } of steps) {
+      progress(`${name}, ${round} of ${rounds}`);
+      // A page that was just loaded has no data of an earlier visit.
+      await page.goto(`${server.url}/console${from}`);
+      await page.locator('h1').waitFor();
+      await page.waitForFunction(() => !document.querySelector('main .waiting'));
+      await page.waitForTimeout(100);
+      const took = await page.evaluate(measureClick, click);
+      if (took === undefined) throw new Error(`${name} has no data after a minute`);
+      if (round > 0) times.get(name).push(took);
+    }
+  }
+  progressDone();
+  const figures = steps.map(({ name }) => ({ name, times: times.get(name) }));
+  const rows = figures.map(({ name, times }) => [
+    name,
+    ...['first', 'all'].flatMap((which) => [50, 95].map((part) => number(percentile(times, which, part)))),
+  ]);
+  const markdown = [
+    table(['screen', 'first data p50, ms', 'p95', 'all data p50, ms', 'p95'], rows),
+    `From the click to the frame with the first data, and with all of it, in Chromium on the machine of the server. ${number(stored)} keys, of ` +
+      `which ${number(used)} were used in every hour of ${days} days. ${rounds} times each, on a page without data of an earlier visit.`,
+  ].join('\n\n');
+  const kept = !options.quick && stored >= 1_000_000 && used >= 20_000 && rounds >= 20;
+  const slowest = Math.max(...figures.map(({ times }) => percentile(times, 'first', 95)));
+  report(
+    {
+      bench: 'console',
+      title: 'Console',
+      markdown,
+      reached: kept ? { consoleScreen: slowest } : {},
+      raw: { figures },
+      packages: ['playwright-core'],
+    },
+    { json: options.json, kept },
+  );
+}
+
+const steps = [
+  ...['Overview', 'Keys', 'New key', 'Live', 'Customers', 'Rate limits', 'Attention', 'Access', 'System'].map(
+    (name) => ({
+      name,
+      from: '/why',
+      click: { selector: 'nav a', text: name, heading: name },
+    }),
+  ),
+  { name: 'A key', from: '/keys', click: { selector: 'tbody a[href*="/keys/key_"]' } },
+  { name: 'A key that is used most', from: '/', click: { selector: 'tbody a[href*="/keys/key_"]' } },
+  { name: 'A customer', from: '/customers', click: { selector: 'tbody a[href*="/customers/"]' } },
+  { name: 'A namespace', from: '/rate-limits', click: { selector: 'tbody a[href*="/rate-limits/"]' } },
+  { name: '90 days of all keys', from: '/', click: { selector: '.choice label', text: '90 days', stays: true } },
+];
+
+/** Runs in the page. Resolves to the milliseconds from a click to the first frame with data, and to one without a placeholder. */
+function measureClick({ selector, text, heading, stays }) {
+  const clicked = [...document.querySelectorAll(selector)].find((one) => !text || one.textContent.trim() === text);
+  const before = document.querySelector('h1').textContent;
+  const data = 'main tbody tr, main dl, main form, main .empty, main .chart canvas';
+  const chart = document.querySelector('.chart canvas');
+  return new Promise((resolve) => {
+    const begunAt = performance.now();
+    let first;
+    clicked.click();
+    const frame = () => {
+      const now = performance.now() - begunAt;
+      const title = document.querySelector('h1')?.textContent;
+      const isThere = stays
+        ? document.querySelector('.chart canvas') !== chart
+        : heading
+          ? title === heading
+          : title !== undefined && title !== before;
+      if (isThere && document.querySelector(data)) first ??= now;
+      if (first !== undefined && !document.querySelector('main .waiting')) resolve({ first, all: now });
+      else if (now > 60_000) resolve(undefined);
+      else requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  });
+}
+
+function percentile(times, which, part) {
+  const sorted = times.map((one) => one[which]).toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * part) / 100))] ?? Number.NaN;
+}
+
+async function useNamespaces(url, rootKey) {
+  for (let index = 0; index < 500; index++) {
+    await call(url, rootKey, 'ratelimits.limit', {
+      namespace: `namespace_${index % 20}`,
+      identifier: `user_${index % 100}`,
+      limit: 10,
+      duration: 60_000,
+    });
+  }
+}
+
+const request = (url, rootKey, operation, input, init = {}) =>
+  fetch(`${url}/v2/${operation}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify(input),
+    ...init,
+  });
+
+async function call(url, rootKey, operation, input) {
+  const response = await request(url, rootKey, operation, input);
+  if (!response.ok) throw new Error(`${operation}: ${await response.text()}`);
+}
+
+/** Verifications of three servers in turns, so that other work of the machine affects all of them. */
+async function live() {
+  const count = 1000;
+  const [seconds, connections] = [options.quick ? 0.5 : 4, 64].map(Math.ceil);
+  const kinds = [];
+  for (const { name, env, hasTabs } of [
+    { name: 'without the console', env: { CONSOLE: '0' } },
+    { name: 'with it', env: { CONSOLE: '1' } },
+    { name: `with Live in ${tabs} tabs`, env: { CONSOLE: '1' }, hasTabs: true },
+  ]) {
+    const redis = await startRedis();
+    const seed = await openSeed(redis);
+    await seed.createApi({ count, fieldsOf: () => ({}) });
+    await seed.close();
+    const server = await startTollgate({ redis, env });
+    const { rootKey } = seed;
+    const load = openLoad({ url: server.url, path: '/v2/keys.verifyKey', rootKey, bodies: verifyBodies(count) });
+    kinds.push({ name, hasTabs, server, rootKey, load, runs: [] });
+  }
+  for (let round = 0; round <= rounds; round++) {
+    for (const { name, hasTabs, server, rootKey, load, runs } of rotated(kinds, round)) {
+      progress(`${name}, ${round} of ${rounds}`);
+      const close = hasTabs ? await openTabs(server.url, rootKey) : undefined;
+      const cost = await costOf(server, () => load({ connections, seconds }));
+      const events = await close?.();
+      if (cost.refused + cost.broken > 0) throw new Error(`${name}: ${cost.refused} refused, ${cost.broken} broken`);
+      if (hasTabs && !(events > 0)) throw new Error('the tabs have heard nothing');
+      const perSecond = cost.requests / cost.seconds;
+      const cpu = (1e6 * (cost.serverCpu + cost.redisCpu)) / cost.requests;
+      if (round > 0) runs.push({ perSecond, cpu, events: (events ?? 0) / seconds / tabs });
+    }
+  }
+  progressDone();
+  const [base] = kinds;
+  const ratioOf = ({ runs }, of) => median(runs.map((one, round) => of(one) / of(base.runs[round])));
+  const rows = kinds.map((kind) => [
+    kind.name,
+    number(median(kind.runs.map(({ perSecond }) => perSecond))),
+    ratioOf(kind, ({ perSecond }) => perSecond).toFixed(3),
+    number(median(kind.runs.map(({ cpu }) => cpu))),
+    ratioOf(kind, ({ cpu }) => 1 / cpu).toFixed(3),
+    kind.hasTabs ? number(median(kind.runs.map(({ events }) => events))) : '',
+  ]);
+  const markdown = [
+    table(
+      [
+        'server',
+        'verifications/s',
+        'ratio',
+        'CPU µs each, server and Redis',
+        'ratio of their inverses',
+        'events/s of a tab',
+      ],
+      rows,
+    ),
+    `${number(count)} keys at random, ${connections} connections. ${rounds} rounds of ${seconds} s in turns; medians of the ratios of a ` +
+      'round. A tab is a stream of `analytics.tail` without a filter, read by the bench: the browser would take the processor of the server.',
+  ].join('\n\n');
+  const kept = !options.quick && rounds >= 15;
+  report(
+    {
+      bench: 'console-live',
+      title: 'Verifications with the console',
+      markdown,
+      reached: kept ? { consoleLive: ratioOf(kinds[2], ({ perSecond }) => perSecond) } : {},
+      raw: { kinds: kinds.map(({ name, runs }) => ({ name, runs })) },
+    },
+    { json: options.json, kept },
+  );
+}
+
+const rotated = (list, by) => list.map((_, index) => list[(index + by) % list.length]);
+
+/** Opens streams as Live does. Returns a function that closes them and resolves to the number of their events. */
+async function openTabs(url, rootKey) {
+  const controller = new AbortController();
+  const abort = () => controller.abort();
+  atEnd(abort);
+  let events = 0;
+  const streams = await Promise.all(
+    Array.from({ length: tabs }, async () => {
+      const response = await request(url, rootKey, 'analytics.tail', {}, { signal: controller.signal });
+      if (!response.ok) throw new Error(`analytics.tail: ${await response.text()}`);
+      const read = async () => {
+        for await (const part of response.body)
+          events += Buffer.from(part).toString('latin1').split('\ndata: ').length - 1;
+      };
+      // Not the promise itself, which would be awaited here.
+      return { over: read().catch(() => {}) };
+    }),
+  );
+  return async () => {
+    abort();
+    await Promise.all(streams.map(({ over }) => over));
+    return events;
+  };
+}
+
+await run(options.live ? live : screens);
