@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { describe, expect, test, vi } from 'vitest';
 import { dataVersion, longestTerm } from '../../../src/store/layout.ts';
 import { redisChecks } from '../../../src/store/redisChecks.ts';
-import { harness } from '../../support/harness.ts';
+import { harness, testSettings } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 
 const tollgate = harness();
@@ -63,7 +63,26 @@ test('system.getStatus: counts what the workspace stores, and not what others do
 });
 
 describe('the sweeper', () => {
-  test('refills and purges that are due, and how late the first one is', async () => {
+  test('deleted keys past their retention, and usage that may be packed', async () => {
+    const { rootKey, workspaceId } = await createWorkspace();
+    const { apiId } = (await call('apis.createApi', { name: 'one' }, rootKey)).data;
+    const { keyId, key } = (await call('keys.createKey', { apiId }, rootKey)).data;
+    await call('keys.verifyKey', { key }, rootKey);
+    await call('keys.deleteKey', { keyId }, rootKey);
+    expect((await statusOf(rootKey)).sweeper).toMatchObject({ purges: none, rollups: none });
+    // The record is kept for a day, and the usage of a day is packed 70 minutes after its end.
+    const packedFrom = (Math.floor(clock.now / dayMs) + 1) * dayMs + 70 * 60_000;
+    const purgedFrom = clock.now + testSettings.keyRetentionMs;
+    clock.now = Math.max(packedFrom, purgedFrom) + 5000;
+    expect((await statusOf(rootKey)).sweeper).toMatchObject({
+      purges: { overdue: 1, lateMs: clock.now - purgedFrom },
+      rollups: { overdue: 1, lateMs: clock.now - packedFrom },
+    });
+    await tollgate.store.sweep.purge(workspaceId);
+    expect(await statusOf(rootKey)).toMatchObject({ sweeper: { purges: none }, stored: { keys: 0, deletedKeys: 0 } });
+  });
+
+  test('refills that are due, and how late the first one is', async () => {
     const { rootKey, workspaceId } = await createWorkspace();
     const { apiId } = (await call('apis.createApi', { name: 'one' }, rootKey)).data;
     const credits = { remaining: 1, refill: { interval: 'daily', amount: 5 } } as const;
