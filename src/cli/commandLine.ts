@@ -3,7 +3,8 @@
 
 import { Command, CommanderError } from 'commander';
 import { version } from '../version.ts';
-import type { CommandRow, FollowRow, Given } from './commandRow.ts';
+import type { Client } from './client.ts';
+import { type CommandRow, type FollowRow, type Given, withOptions } from './commandRow.ts';
 import { commandRows } from './keyCommands.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
 import { bulkTimeoutMs, escapeInvisible, Runner } from './runner.ts';
@@ -134,12 +135,21 @@ function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
         ...command.opts(),
         ...Object.fromEntries(names.map((name, at) => [name, command.args[at]])),
       };
+      const runRow = ({ call, listen }: Client) =>
+        'run' in row
+          ? row.run(call, given, () => textOf(runner.terminal.stdin))
+          : row.follow(listen, given, (result) => runner.print(result, given.json === true));
       await runner.runCall(
         command.opts(),
-        ({ call, listen }) =>
-          'run' in row
-            ? row.run(call, given, () => textOf(runner.terminal.stdin))
-            : row.follow(listen, given, (result) => runner.print(result, given.json === true)),
+        async (client) => {
+          try {
+            return await runRow(client);
+          } catch (error) {
+            const { message } = error as Error;
+            const named = withOptions(message, row);
+            throw named === message ? error : new Error(named, { cause: error });
+          }
+        },
         'follow' in row,
       );
     });

@@ -5,7 +5,7 @@ import type { CommandResult } from './result.ts';
 import { numberOf } from './table.ts';
 
 /** Arguments and options by name, as Commander parses them. */
-export type Given = Record<string, string | boolean | undefined>;
+export type Given = Record<string, string | boolean | readonly string[] | undefined>;
 
 interface Row {
   /** Groups, command and arguments, such as `key get <keyId>`. */
@@ -27,7 +27,9 @@ export const limitOption = ['--limit <n>', 'how many to print; 100 by default'] 
 export const newestOption = ['--newest', 'newest first'] as const;
 export const apiOption = ['--api <apiId>', 'only of this API'] as const;
 
-export const text = (value: string | boolean | undefined) => (typeof value === 'string' ? value : undefined);
+export const text = (value: Given[string]) => (typeof value === 'string' ? value : undefined);
+/** The values of an option that may be repeated. */
+export const texts = (value: Given[string]) => (Array.isArray(value) ? (value as readonly string[]) : undefined);
 export const orderOf = ({ newest }: Given) => (newest ? ('desc' as const) : ('asc' as const));
 /** Without members that are undefined, which are no JSON. */
 export const given = <Input extends object>(input: Input): Input => JSON.parse(JSON.stringify(input));
@@ -50,3 +52,50 @@ export async function readAll<Item>(
 }
 
 export const wantedOf = ({ limit }: Given) => Math.max(1, numberOf(text(limit) ?? '100'));
+
+/** By the field of an input, the options and arguments that set it. */
+const settersOf: Readonly<Record<string, readonly string[]>> = {
+  apiId: ['--api', '<apiId>'],
+  by: ['--order-by'],
+  confirm: ['--confirm'],
+  'credits.cost': ['--cost'],
+  'credits.remaining': ['--credits'],
+  expiration: ['--grace'],
+  expires: ['--expires'],
+  externalId: ['--owner', '<owner>'],
+  identity: ['<owner>'],
+  key: ['<key>'],
+  keyId: ['--key', '<keyId>', '<key>'],
+  limit: ['--top', '--limit'],
+  meta: ['--meta'],
+  name: ['--name', '<name>'],
+  namespace: ['--namespace'],
+  operation: ['--operation'],
+  outcome: ['--outcome'],
+  permissions: ['--permissions'],
+  prefix: ['--prefix'],
+  'ratelimits.cost': ['--ratelimit'],
+  'ratelimits.duration': ['[duration]'],
+  'ratelimits.limit': ['<limit>'],
+  'ratelimits.name': ['--ratelimit', '<name>'],
+  'resource.id': ['--resource'],
+  rootKeyId: ['--root-key'],
+  search: ['--search', '<text>'],
+  start: ['--last', '<text>'],
+  tags: ['--tag'],
+  unusedSince: ['--unused'],
+  value: ['<change>'],
+};
+
+/** The message of an operation's error, with the option or argument of a command instead of the field that it names. */
+export function withOptions(message: string, { words, options = [] }: Row): string {
+  const setters = new Set([...words.split(' '), ...options.map(([flags]) => flags.split(' ')[0]!)]);
+  return message.replaceAll(/\bbody\.([\w.[\]]*\w\]?)/g, (field, path: string) => {
+    const steps = path.replaceAll(/\[\d+\]/g, '').split('.');
+    for (let length = steps.length; length > 0; length--) {
+      const setter = settersOf[steps.slice(0, length).join('.')]?.find((one) => setters.has(one));
+      if (setter) return setter;
+    }
+    return field;
+  });
+}

@@ -1,7 +1,7 @@
 // Prints why a key would pass or be refused, rule by rule.
 
 import type { OutputOf } from './client.ts';
-import { type CommandRow, given, text } from './commandRow.ts';
+import { type CommandRow, given, text, texts } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
 import { numberOf, tableOf, timeText } from './table.ts';
 
@@ -17,12 +17,16 @@ export const explainRow: CommandRow = {
   options: [
     ['--permissions <query>', 'as if the verification required them, such as `docs.read AND docs.write`'],
     ['--cost <n>', 'as if the verification charged this many credits; 1 by default'],
+    ['--ratelimit <name=cost...>', 'as if it charged this limit so many units, such as `requests=5`'],
+    ['--tag <tag...>', 'as if it had this tag'],
   ],
-  async run(call, { key, permissions, cost }, input) {
+  async run(call, { key, permissions, cost, ratelimit, tag }, input) {
     const wanted = key === '-' ? (await input()).trim() : text(key)!;
     const verification = given({
       permissions: text(permissions),
       credits: text(cost) === undefined ? undefined : { cost: numberOf(text(cost)!) },
+      ratelimits: texts(ratelimit)?.map(limitOf),
+      tags: texts(tag)?.slice(),
     });
     const explain = async (of: { key: string } | { keyId: string }) =>
       (await call('keys.explainKey', { ...of, ...verification })).data;
@@ -31,6 +35,12 @@ export const explainRow: CommandRow = {
     return explainedResult(byId && byId.rules[0]?.reason !== 'unknown' ? byId : await explain({ key: wanted }));
   },
 };
+
+/** A limit of the key by its name, and the units to charge if they follow. */
+function limitOf(given: string): { name: string; cost?: number } {
+  const [, name, cost] = /^(.+)=([^=]*)$/.exec(given) ?? [];
+  return name === undefined ? { name: given } : { name, cost: numberOf(cost!) };
+}
 
 function explainedResult(found: Explanation): CommandResult {
   const { valid, code, keyId, apiId, externalId, rules, charge, leased } = found;

@@ -96,6 +96,14 @@ function limitsWith(
   return before ? others.map((other) => (other === before ? changed : other)) : [...others, changed];
 }
 
+function metaOf(json: string): Record<string, unknown> {
+  try {
+    return JSON.parse(json);
+  } catch {
+    throw new Error('--meta is not JSON. Use, for example, \'{"plan":"pro"}\'.');
+  }
+}
+
 const limitOf = ({ limit }: Given) => (limit === 'none' ? undefined : numberOf(text(limit)!));
 const limitArguments = '<name> <limit> [duration]';
 const limitAbout = 'Set a limit by its name, for example `requests 100 1m`; `none` removes it. Other limits stay.';
@@ -300,8 +308,13 @@ const otherRows: CommandRow[] = [
   {
     words: 'identity create <owner>',
     about: 'Create an identity with this externalId.',
-    async run(call, { owner }) {
-      const { data } = await call('identities.createIdentity', { externalId: text(owner)! });
+    options: [['--meta <json>', 'metadata, such as `{"plan":"pro"}`']],
+    async run(call, { owner, meta }) {
+      const input = given({
+        externalId: text(owner)!,
+        meta: text(meta) === undefined ? undefined : metaOf(text(meta)!),
+      });
+      const { data } = await call('identities.createIdentity', input);
       return done(`Created identity ${data.identityId}.`, data);
     },
   },

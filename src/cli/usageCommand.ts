@@ -16,6 +16,15 @@ const ranked = {
 } as const;
 type Ranked = keyof typeof ranked;
 
+/** What `--order-by` names: the field of a row. */
+const figures = { count: 'count', refused: 'refused', credits: 'spentCredits' } as const;
+type Figure = keyof typeof figures;
+
+function figureOf(value: Given[string], allowed: readonly Figure[]): (typeof figures)[Figure] {
+  if (!allowed.includes(value as Figure)) throw new Error(`--order-by must be one of ${allowed.join(', ')}.`);
+  return figures[value as Figure];
+}
+
 const pageMax = 1000;
 
 export const usageRow: CommandRow = {
@@ -23,6 +32,7 @@ export const usageRow: CommandRow = {
   about: 'List the largest customers, keys, APIs, tags, namespaces or identifiers, or the bill of a month by customer.',
   options: [
     ['--by <what>', `what is ranked: ${Object.keys(ranked).join(', ')}; customer by default`],
+    ['--order-by <figure>', `the figure to rank by: ${Object.keys(figures).join(', ')}; count by default`],
     ['--top <n>', 'how many, at most 100; 10 by default'],
     ['--last <duration>', 'the period until now, such as 7d; 1d by default'],
     ['--month <month>', 'all customers in a month of UTC, such as 2026-10, instead of a ranking'],
@@ -31,13 +41,17 @@ export const usageRow: CommandRow = {
   run: (call, options) => (options.month === undefined ? rankingOf(call, options) : billOf(call, options)),
 };
 
-async function rankingOf(call: Call, { by = 'customer', top, last, api }: Given): Promise<CommandResult> {
+async function rankingOf(
+  call: Call,
+  { by = 'customer', orderBy = 'count', top, last, api }: Given,
+): Promise<CommandResult> {
   if (!Object.hasOwn(ranked, String(by))) throw new Error(`--by must be one of ${Object.keys(ranked).join(', ')}.`);
   const [of, field] = ranked[by as Ranked];
   const { data } = await call(
     'analytics.getTop',
     given({
       of,
+      by: figureOf(orderBy, ['count', 'refused', 'credits']),
       limit: numberOf(text(top) ?? '10'),
       start: Math.max(0, Date.now() - durationOf(text(last) ?? '1d')),
       apiId: text(api),
@@ -67,9 +81,13 @@ const usageLines = (
 };
 
 /** The rows of all customers, the largest first. Verifications of keys without an identity are a row without a name. */
-async function billOf(call: Call, { month, by = 'customer', top, last, api }: Given): Promise<CommandResult> {
+async function billOf(
+  call: Call,
+  { month, by = 'customer', orderBy = 'count', top, last, api }: Given,
+): Promise<CommandResult> {
   if (by !== 'customer' || top !== undefined || last !== undefined)
     throw new Error('--month lists all customers. Leave out --top and --last, and --by if it is not customer.');
+  const figure = figureOf(orderBy, ['count', 'credits']) as 'count' | 'spentCredits';
   const period = monthOf(text(month)!);
   // In order of time, which is the same in all rows, no row moves to another page when a count changes.
   const input = given({ ...period, granularity: 'total' as const, groupBy: ['externalId' as const], apiId: text(api) });
@@ -78,7 +96,7 @@ async function billOf(call: Call, { month, by = 'customer', top, last, api }: Gi
   const { data } = await readAll(Number.POSITIVE_INFINITY, read, pageMax);
   const customers = data
     .map(({ externalId, count, spentCredits }) => given({ externalId, count, spentCredits }))
-    .sort((a, b) => b.count - a.count);
+    .sort((a, b) => b[figure] - a[figure]);
   const rows = customers.map(({ externalId, count, spentCredits }) => [
     externalId ?? '(no identity)',
     String(count),

@@ -169,6 +169,11 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
       /^credits +failed +balance 2, cost 3$/,
     );
     expect(await json('key', 'explain', key, '--cost', '3')).toMatchObject({ code: 'USAGE_EXCEEDED', keyId });
+    expect(
+      (await lines('key', 'explain', keyId, '--ratelimit', 'requests=5', '--tag', 'eu', '--tag', 'web')).at(-1),
+    ).toBe('A verification would charge 1 credit, 5 of limit requests.');
+    expect(await json('key', 'explain', keyId, '--ratelimit', 'requests=11')).toMatchObject({ code: 'RATE_LIMITED' });
+    expect(await json('key', 'explain', keyId, '--ratelimit', 'requests')).toMatchObject({ code: 'VALID' });
     expect(await app.ok('keys.getKey', { keyId })).toMatchObject({ credits: { remaining: 2 } });
 
     for (const unknown of [`key_${'1'.repeat(24)}`, 'no such key'])
@@ -179,10 +184,14 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
 
   test('an identity is created, printed and deleted', async () => {
     const owner = `made.${way.replace(' ', '')}`;
-    const [created] = await lines('identity', 'create', owner);
+    const [created] = await lines('identity', 'create', owner, '--meta', '{"plan":"pro"}');
     const identityId = /^Created identity (id_\w+)\.$/.exec(created!)![1]!;
     expect((await lines('identity', 'get', owner)).join('\n')).toMatch(new RegExp(`\\nexternalId +${owner}(\\n|$)`));
-    expect(await json('identity', 'get', identityId)).toMatchObject({ id: identityId, externalId: owner });
+    expect(await json('identity', 'get', identityId)).toMatchObject({
+      id: identityId,
+      externalId: owner,
+      meta: { plan: 'pro' },
+    });
     expect(await run(['identity', 'create', owner])).toMatchObject({
       code: 1,
       out: '',
@@ -209,18 +218,23 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
     }
     for (const [args, message] of [
       [['key', 'create'], '--api is required'],
-      [['key', 'get', 'key 1'], 'body.keyId'],
+      [['key', 'get', 'key 1'], 'tollgate: <keyId> must '],
       [['key', 'get', 'key_unknown'], 'There is no such key.'],
       [['key', 'credits', keyId, 'much'], 'is not a balance'],
-      [['key', 'explain', ''], 'body.key'],
+      [['key', 'explain', ''], 'tollgate: <key> must '],
+      [['key', 'explain', keyId, '--ratelimit', 'requests=x'], 'is not a whole number'],
+      [['key', 'explain', keyId, '--tag', 't'.repeat(600)], 'tollgate: --tag must '],
+      [['key', 'create', '--api', apiId, '--prefix', 'a b'], 'tollgate: --prefix must '],
       [['key', 'explain', keyId, '--cost', '-1'], 'is not a whole number'],
       [['key', 'explain', keyId, '--permissions', 'a AND'], 'at position'],
-      [['identity', 'create', 'a b'], 'body.externalId'],
+      [['identity', 'create', 'a b'], 'tollgate: <owner> must '],
+      [['identity', 'create', 'x', '--meta', '{'], '--meta is not JSON'],
+      [['identity', 'create', 'x', '--meta', '[]'], 'tollgate: --meta must '],
       [['key', 'limit', keyId, 'requests', '3'], 'Give its duration'],
       [['key', 'limit', keyId, 'requests', 'x', '1m'], 'is not a whole number'],
       [['key', 'rotate', keyId, '--grace', 'soon'], 'is not a duration'],
       [['key', 'list', '--limit', '-1'], 'is not a whole number'],
-      [['audit', '--root-key', 'a b'], 'body.rootKeyId'],
+      [['audit', '--root-key', 'a b'], 'tollgate: --root-key must '],
     ] as const) {
       const { code, out, err } = await run([...args]);
       expect({ code, out }, args.join(' ')).toEqual({ code: 1, out: '' });

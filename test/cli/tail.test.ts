@@ -54,8 +54,8 @@ describeWays(app, url, ({ run, lines, json }, way) => {
 
   test.each([
     [['--limit', 'many'], 'is not a whole number'],
-    [['--outcome', 'BAD'], 'body.outcome'],
-    [['--namespace', 'a', '--key', 'key_1'], 'body.keyId'],
+    [['--outcome', 'BAD'], '--outcome must '],
+    [['--namespace', 'a', '--key', 'key_1'], '--key '],
   ])('tail %j is refused', async (args, message) => {
     const { code, out, err } = await run(['tail', ...args]);
     expect({ code, out }).toEqual({ code: 1, out: '' });

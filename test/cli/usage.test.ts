@@ -51,6 +51,7 @@ describeWays(app, url, ({ run, lines, json }) => {
       ['CUSTOMER', ...headings],
       ['ada', '3', '1', '2'],
     ]);
+    expect(cells(await lines('usage', '--order-by', 'refused')).slice(2)).toEqual([['ada', '3', '1', '2']]);
     expect(cells(await lines('usage', '--by', 'key', '--api', apiIds[1]!)).slice(1)).toEqual([
       ['KEY', ...headings],
       [keyIds.bob, '2', '0', '2'],
@@ -106,13 +107,16 @@ describeWays(app, url, ({ run, lines, json }) => {
     [['--by', 'colour'], '--by must be one of customer, key'],
     [['--by', 'toString'], '--by must be one of'],
     [['--top', 'many'], 'is not a whole number'],
-    [['--top', '101'], 'body.limit'],
+    [['--top', '101'], 'tollgate: --top must '],
+    [['--order-by', 'name'], '--order-by must be one of count, refused, credits'],
+    [['--by', 'namespace', '--order-by', 'credits'], 'tollgate: --order-by cannot be spentCredits'],
+    [['--month', '2026-10', '--order-by', 'refused'], '--order-by must be one of count, credits'],
     [['--last', 'week'], 'is not a duration'],
     [['--month', '2026-13'], 'is not a month'],
     [['--month', '9999-12'], 'is in the future'],
     [['--month', '2026-10', '--by', 'key'], 'Leave out'],
     [['--month', '2026-10', '--last', '1d'], 'Leave out'],
-    [['--by', 'namespace', '--api', 'api_1'], 'body.apiId'],
+    [['--by', 'namespace', '--api', 'api_1'], 'tollgate: --api '],
   ])('usage %j is refused', async (args, message) => {
     const { code, out, err } = await run(['usage', ...args]);
     expect({ code, out }).toEqual({ code: 1, out: '' });

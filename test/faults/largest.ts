@@ -176,6 +176,8 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
     '100 keys': () => ({ limit: listed, order: 'desc' }),
     '100 keys of an externalId': ({ externalId }) => ({ externalId, limit: listed }),
     'a search that finds nothing': () => ({ search: 'no such text', permission: slugs[0]! }),
+    'a start of 64 characters': () => ({ start: 's'.repeat(64) }),
+    'a start of many keys': ({ key }) => ({ start: key.slice(0, 1), limit: listed }),
   },
   'apis.createApi': { '': () => ({ name: 'a'.repeat(255) }) },
   'apis.getApi': { '': ({ apiId }) => ({ apiId }) },
@@ -238,6 +240,9 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
   'permissions.deleteRole': { '': () => ({ role: roles[made++ % 100]! }) },
   'identities.deleteIdentity': { '': ({ identityId }) => ({ identity: identityId }) },
   'keys.deleteKey': { '': ({ keyId }) => ({ keyId }) },
+  'keys.restoreKey': { '': ({ keyId }) => ({ keyId }) },
   'rootKeys.deleteRootKey': { '': ({ rootKeyId }) => ({ rootKeyId }) },
+  'workspace.getSettings': { '': () => ({}) },
+  'workspace.updateSettings': { '': () => ({ name: 'w'.repeat(255), protectApis: false }) },
   'apis.deleteApi': { '': ({ apiId }) => ({ apiId }) },
 };
