@@ -149,7 +149,16 @@ test('absent headers, body and query are empty', async () => {
 test('headers of one request are not in the next', async () => {
   await serve();
   const client = await dial();
-  await client.send(head('Authorization: Bearer k', 'Content-Type: a', 'Accept: a', 'Accept-Encoding: gzip', 'If-None-Match: *', 'Content-Length: 0'));
+  await client.send(
+    head(
+      'Authorization: Bearer k',
+      'Content-Type: a',
+      'Accept: a',
+      'Accept-Encoding: gzip',
+      'If-None-Match: *',
+      'Content-Length: 0',
+    ),
+  );
   await client.answer();
   await client.send('GET / HTTP/1.1\r\nHost: t\r\n\r\n');
   await client.answer();
