@@ -6,36 +6,40 @@
 -- derives  key lists and records, logs and days of keys
 -- ARGV[1]  keys       of a few hundred keys at most, each its id without `key_` (24) and the first 16 of it packed (12)
 -- ARGV[2]  bytes_max  after this many bytes the remaining keys are left to the next call
--- returns  {for each key that was read: its days (src/store/analytics/days.ts), and its hours as usage_entry in include/usage packs
---          them; or 0 if it has more than KEY_BYTES_MAX, which ends the list}
+-- returns  {for each key that was read: its days (src/store/analytics/days.ts), its log (hours as usage_entry in include/usage packs
+--          them), and the present externalId and then USAGE, or '' for no usage; or 0 if it has more than KEY_BYTES_MAX, which ends
+--          the list}
 
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/names"
--- @include "include/usage"
 
 local workspace, keys, bytes_max = KEYS[1], ARGV[1], tonumber(ARGV[2])
 -- A key that is verified every hour has a few kilobytes; one whose identity changes often may have more.
 local KEY_BYTES_MAX = 4 * 1024 * 1024
+local LAST_BYTE = tostring(KEY_BYTES_MAX)
 local answer, bytes = {}, 0
 for at = 1, #keys, 24 + PACKED_ID_BYTES do
   local key24, packed_id = string.sub(keys, at, at + 23), string.sub(keys, at + 24, at + 23 + PACKED_ID_BYTES)
   local log_name, days_name = key_usage(workspace, key24), key_days(workspace, key24)
-  local days = redis.call('GETRANGE', days_name, 0, KEY_BYTES_MAX)
-  local log = redis.call('GETRANGE', log_name, 0, KEY_BYTES_MAX)
+  local days = redis.call('GETRANGE', days_name, '0', LAST_BYTE)
+  local log = redis.call('GETRANGE', log_name, '0', LAST_BYTE)
   if #days + #log > KEY_BYTES_MAX then
     answer[#answer + 1] = 0
     break
   end
   local digest = digest_after(key_list(workspace, string.sub(key24, 17)), packed_id)
   local packed = digest and redis.call('HGET', key_record(workspace, digest), 'state')
+  local current = ''
   if packed then
-    local link = struct.unpack('>I2c0', packed, KEY_LINK_AT)
-    log = log .. usage_entry(external_id_of(link), string.sub(packed, #packed - USAGE_LENGTH + 1))
+    local usage = string.sub(packed, -USAGE_LENGTH)
+    -- The server decodes it, as that is slower here.
+    if usage ~= NO_USAGE then current = external_id_of(struct.unpack('>I2c0', packed, KEY_LINK_AT)) .. usage end
   end
   local count = #answer
-  answer[count + 1], answer[count + 2], bytes = days, log, bytes + #days + #log
+  answer[count + 1], answer[count + 2], answer[count + 3] = days, log, current
+  bytes = bytes + #days + #log
   if bytes >= bytes_max then break end
 end
 return answer

@@ -91,19 +91,28 @@ function randomNumber(): number {
 export const unpackId = (packed: Buffer): string =>
   base58Of8(packed.readUIntBE(0, 6)) + base58Of8(packed.readUIntBE(6, 6));
 
-/** The reverse, of the first sixteen characters of a text. The id of no key if one is not base58. */
-export function packId(text: string): Buffer {
-  const packed = Buffer.allocUnsafe(12);
-  for (const half of [0, 1]) {
-    let number = 0;
-    for (let at = 8 * half; at < 8 * half + 8; at++) {
-      const digit = alphabet.indexOf(text[at]!);
-      if (digit < 0) return packed.fill(0);
-      number = number * 58 + digit;
-    }
-    packed.writeUIntBE(number, 6 * half, 6);
-  }
-  return packed;
+/** The values of base58 digits by their character codes. */
+const digits = new Map([...alphabet].map((digit, value) => [digit.charCodeAt(0), value]));
+const digitOf = Array.from({ length: 128 }, (_, code) => digits.get(code) ?? Number.NaN);
+
+/** The reverse, of the first sixteen characters of a text. The id of no key, zeros, if one is not base58. */
+export const packId = (text: string): Buffer => packIdInto(Buffer.allocUnsafe(12), 0, text);
+
+/** The same, written at an offset. */
+export function packIdInto(buffer: Buffer, offset: number, text: string): Buffer {
+  const time = number8At(text, 0);
+  const number = number8At(text, 8);
+  if (Number.isNaN(time + number)) return buffer.fill(0, offset, offset + 12);
+  buffer.writeUIntBE(time, offset, 6);
+  buffer.writeUIntBE(number, offset + 6, 6);
+  return buffer;
+}
+
+/** The number of eight base58 digits; NaN if one of them is none. */
+function number8At(text: string, first: number): number {
+  let number = 0;
+  for (let at = first; at < first + 8; at++) number = number * 58 + (digitOf[text.charCodeAt(at)] ?? Number.NaN);
+  return number;
 }
 
 /** The current millisecond in base58, shared by all ids of that millisecond. */

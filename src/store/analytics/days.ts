@@ -6,6 +6,7 @@ import {
   keyDaysHead,
   outcomesCounted,
   sameExternalId,
+  usage,
   usageCount,
   usageEntryEnd,
   usageEntryHead,
@@ -42,6 +43,20 @@ export function* readLog(log: Buffer) {
   }
 }
 
+/** The hour in the state of a key, after the present externalId (lua/analytics/keys.lua), as an hour of a log. */
+export function readCurrentHour(current: Buffer) {
+  const at = current.length - usage.bytes;
+  const countAt = (outcome: number) => at + usage.at.counts + outcome * usageCount.bytes;
+  return {
+    hour: readUint(current, at + usage.at.hour, usage.fields.hour.bytes),
+    counted: Array.from({ length: outcomesCounted }, (_, outcome) =>
+      readUint(current, countAt(outcome), usageCount.bytes),
+    ),
+    spent: readUint(current, at + usage.at.spent, usage.fields.spent.bytes),
+    externalId: current.toString('utf8', 0, at),
+  };
+}
+
 /** A day of a key and an externalId. */
 interface KeyDay {
   day: number;
@@ -64,7 +79,7 @@ function uintAt(buffer: Buffer, at: number, width: number): number {
 const dayAt = (days: Buffer, at: number): number => uintAt(days, at + keyDay.at.day, keyDay.fields.day.bytes);
 
 /** Calls functions for the days of a key without creating objects, because a query reads millions of days. */
-interface Visitor {
+export interface DayVisitor {
   wants(day: number): boolean;
   /** Whether the hours of a day are visited if they are kept, or else its sums. */
   wantsHours(day: number): boolean;
@@ -73,7 +88,7 @@ interface Visitor {
 }
 
 /** Visits each wanted day. */
-export function visitDays(days: Buffer, visitor: Visitor): void {
+export function visitDays(days: Buffer, visitor: DayVisitor): void {
   const ids = new ExternalIds(days);
   const counts = noCounts();
   for (let at = keyDaysHead.bytes; at < days.length; ) {
@@ -124,7 +139,7 @@ function visitDay(
   at: number,
   sumsAt: number,
   end: number,
-  { wantsHours, visit }: Visitor,
+  { wantsHours, visit }: DayVisitor,
   counts: Counts,
   ids: ExternalIds,
 ) {
@@ -203,7 +218,7 @@ function storedDays(days: Buffer): StoredDay[] {
 function readDay(days: Buffer, at: number, sumsAt: number, end: number, externalId: string): KeyDay {
   const day = dayAt(days, at);
   const read: KeyDay = { day, externalId, sums: noCounts(), hours: undefined };
-  const visitor: Visitor = {
+  const visitor: DayVisitor = {
     wants: () => true,
     wantsHours: () => true,
     visit(_day, hourOfDay, counts) {

@@ -1,13 +1,13 @@
 // Counts by key and externalId: from the days, the log and the current hour of each key that was used.
 
-import { packId } from '../../domain/keyString.ts';
+import { packIdInto } from '../../domain/keyString.ts';
 import { outcomes } from '../../domain/verification.ts';
 import type { StoreContext } from '../context.ts';
 import { formerMembersKey, workspaceKey } from '../keyspace.ts';
 import { outcomesCounted } from '../layout.ts';
 import { orStoreError } from '../redis.ts';
 import { membersOf, membersStep } from './commands.ts';
-import { type Counts, readLog, visitDays } from './days.ts';
+import { type Counts, type DayVisitor, readCurrentHour, readLog, visitDays } from './days.ts';
 import { type KeptPeriod, tooMuch, type UsageCount, type UsageQuery, type Visit } from './query.ts';
 import { usedKeys } from './used.ts';
 
@@ -31,11 +31,16 @@ export async function countByKey(
   const found = named ?? (await usedKeys(context, workspaceId, [...apiOf.keys()], period, today));
   const keys = found.filter((key24) => key24.length === 24 && apiOf.has(key24.slice(16)));
   const sums = new KeySums(query, period, visit);
-  for await (const [key24, days, log] of usageOf(context, workspaceId, keys)) {
-    sums.begin(`key_${key24}`, apiOf.get(key24.slice(16))!);
-    sums.addDays(days);
-    sums.addLog(log);
-    sums.end();
+  for await (const { first, reply } of usageOf(context, workspaceId, keys)) {
+    for (let at = 0; at < reply.length; at += partsOfKey) {
+      const key24 = keys[first + at / partsOfKey]!;
+      const [days, log, current] = [reply[at]!, reply[at + 1]!, reply[at + 2]!];
+      sums.begin(`key_${key24}`, apiOf.get(key24.slice(16))!);
+      visitDays(days, sums.visitor);
+      sums.addHours(readLog(log));
+      if (current.length > 0) sums.addHours([readCurrentHour(current)]);
+      sums.end();
+    }
   }
 }
 
@@ -51,11 +56,27 @@ class KeySums {
   #bucket = 0;
   #externalId = '';
   readonly #sums: Counts = new Array<number>(outcomesCounted + 1).fill(0);
+  /** For the days of a key. */
+  readonly visitor: DayVisitor;
 
   constructor(query: UsageQuery, period: KeptPeriod, visit: Visit<UsageCount>) {
     this.#query = query;
     this.#period = period;
     this.#visit = visit;
+    const { fromHour, toHour, hourlyFrom } = period;
+    this.visitor = {
+      wants: (day) => 24 * day < toHour && 24 * day + 24 > fromHour,
+      wantsHours(day) {
+        const first = 24 * day;
+        if (first < hourlyFrom) return false;
+        return first < fromHour || first + 24 > toHour || query.bucketOf(first) !== query.bucketOf(first + 23);
+      },
+      visit: (day, hourOfDay, counts, externalId) => {
+        const hour = 24 * day + (hourOfDay ?? 0);
+        // Sums are read of days that are wanted whole, or whose hours are not kept.
+        if (hourOfDay === undefined || this.#covers(hour)) this.#add(hour, counts, externalId);
+      },
+    };
   }
 
   begin(keyId: string, apiId: string) {
@@ -63,27 +84,9 @@ class KeySums {
     this.#apiId = apiId;
   }
 
-  addDays(days: Buffer) {
-    const { fromHour, toHour, hourlyFrom } = this.#period;
-    const { bucketOf } = this.#query;
-    visitDays(days, {
-      wants: (day) => 24 * day < toHour && 24 * day + 24 > fromHour,
-      wantsHours(day) {
-        const first = 24 * day;
-        if (first < hourlyFrom) return false;
-        return first < fromHour || first + 24 > toHour || bucketOf(first) !== bucketOf(first + 23);
-      },
-      visit: (day, hourOfDay, counts, externalId) => {
-        const hour = 24 * day + (hourOfDay ?? 0);
-        // Sums are read of days that are wanted whole, or whose hours are not kept.
-        if (hourOfDay === undefined || this.#covers(hour)) this.#add(hour, counts, externalId);
-      },
-    });
-  }
-
-  addLog(log: Buffer) {
+  addHours(hours: Iterable<ReturnType<typeof readCurrentHour>>) {
     const { hourlyFrom } = this.#period;
-    for (const { hour, counted, spent, externalId } of readLog(log)) {
+    for (const { hour, counted, spent, externalId } of hours) {
       const kept = hour < hourlyFrom ? 24 * Math.floor(hour / 24) : hour;
       if (!this.#covers(kept)) continue;
       counted.push(spent);
@@ -130,36 +133,45 @@ class KeySums {
   }
 }
 
-/** What is stored of the usage of keys, in steps. */
+/** The values of each key in a reply of lua/analytics/keys.lua: days, log, current hour. */
+const partsOfKey = 3;
+
+/** What is stored of the usage of keys, in steps: a reply, and the index of its first key. */
 async function* usageOf(
   { scripts }: StoreContext,
   workspaceId: string,
   keys: readonly string[],
-): AsyncGenerator<[key24: string, days: Buffer, log: Buffer]> {
-  type Reply = (Buffer | 0)[];
-  const read = (first: number): Promise<Reply> => {
+): AsyncGenerator<{ first: number; reply: Buffer[] }> {
+  const read = (first: number) => {
     const args = [packedKeys(keys.slice(first, first + keysStep)), bytesStep];
-    return scripts.runPacked('analytics/keys', workspaceId, args) as Promise<Reply>;
+    return scripts.runPacked('analytics/keys', workspaceId, args) as Promise<(Buffer | 0)[]>;
   };
   let reading = keys.length > 0 ? read(0) : undefined;
   for (let first = 0; reading; ) {
-    const reply: Reply = await reading;
+    const reply: (Buffer | 0)[] = await reading;
     if (reply.at(-1) === 0) throw tooMuch();
-    const next = first + reply.length / 2;
+    const next = first + reply.length / partsOfKey;
     // The next step runs while this one is added up.
     reading = next < keys.length ? read(next) : undefined;
     // For a query that is abandoned: otherwise its error is thrown where it is awaited.
     reading?.catch(() => {});
-    for (let at = 0; at < reply.length; at += 2) {
-      yield [keys[first + at / 2]!, reply[at] as Buffer, reply[at + 1] as Buffer];
-    }
+    yield { first, reply: reply as Buffer[] };
     first = next;
   }
 }
 
-/** Each key, and the first 16 characters of it packed: Lua takes longer to pack an id than to read its usage. */
+/** Bytes of the id of a key in arguments of a script: its 24 characters, and the first 16 of them packed. */
+const [id24Bytes, packedIdBytes] = [24, 12];
+
+/** Each key with its packed id: Lua takes longer to pack an id than to read its usage. */
 function packedKeys(keys: readonly string[]): Buffer {
-  return Buffer.concat(keys.flatMap((key24) => [Buffer.from(key24, 'latin1'), packId(key24)]));
+  const packed = Buffer.allocUnsafe(keys.length * (id24Bytes + packedIdBytes));
+  for (const [index, key24] of keys.entries()) {
+    const at = index * (id24Bytes + packedIdBytes);
+    packed.write(key24, at, 'latin1');
+    packIdInto(packed, at + id24Bytes, key24);
+  }
+  return packed;
 }
 
 /** The keys that a query names, including deleted ones; undefined if it names none, or an identity with very many. */

@@ -31,7 +31,7 @@ export async function usedKeys(
   { fromHour, toHour }: Period,
   today: number,
 ): Promise<string[]> {
-  const keys = new Set<string>();
+  const keys = new UsedKeys();
   const firstDay = Math.floor(fromHour / 24);
   const lastDay = Math.floor((toHour - 1) / 24);
   const read = reader(context, workspaceId, keys);
@@ -50,7 +50,31 @@ export async function usedKeys(
     if (weeks.length > readsMax) throw tooMuch();
   }
   await read(weeks);
-  return [...keys];
+  return keys.all();
+}
+
+/** Different keys by their API. A key is in the lists of many days. */
+class UsedKeys {
+  readonly #idsByApi = new Map<string, Set<string>>();
+  #count = 0;
+
+  /** Adds the keys of an API, the first 16 characters of their ids one after the other. */
+  add(api8: string, id16s: string) {
+    const ids = this.#idsByApi.get(api8) ?? new Set<string>();
+    this.#idsByApi.set(api8, ids);
+    const before = ids.size;
+    for (let at = 0; at < id16s.length; at += idBytes) {
+      const id16 = id16s.slice(at, at + idBytes);
+      // A copy: the slice would keep the whole page in memory.
+      if (!ids.has(id16)) ids.add(Buffer.from(id16, 'latin1').toString('latin1'));
+    }
+    this.#count += ids.size - before;
+    if (this.#count > keysMax) throw tooManyKeys(keysMax);
+  }
+
+  all(): string[] {
+    return [...this.#idsByApi].flatMap(([api8, ids]) => Array.from(ids, (id16) => id16 + api8));
+  }
 }
 
 /** The lists of days that exist: each is in the queue of what is rolled up. */
@@ -76,7 +100,7 @@ async function dayLists(
 }
 
 /** Returns a function that adds the keys of lists, and returns for each whether it was read to its end. */
-function reader({ redis, scripts }: StoreContext, workspaceId: string, keys: Set<string>) {
+function reader({ redis, scripts }: StoreContext, workspaceId: string, keys: UsedKeys) {
   const workspace = workspaceKey(workspaceId);
   let entries = 0;
   return async (lists: readonly List[]): Promise<boolean[]> => {
@@ -92,8 +116,7 @@ function reader({ redis, scripts }: StoreContext, workspaceId: string, keys: Set
       while (found < length) {
         const args = [api8, kind, number, found, entriesStep];
         const page = (await scripts.run('analytics/used', workspaceId, args)) as string;
-        for (let at = 0; at < page.length; at += idBytes) keys.add(page.slice(at, at + idBytes) + api8);
-        if (keys.size > keysMax) throw tooManyKeys(keysMax);
+        keys.add(api8, page);
         if (page === '') break;
         found += page.length / idBytes;
       }
