@@ -78,6 +78,7 @@ async function aBitOfEverything() {
     expect(await ok('keys.verifyKey', verification)).toMatchObject({ code: 'VALID' });
     clock.advance(hourMs);
   }
+  expect(await ok('keys.verifyKey', { key, permissions: 'none' })).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
   await ok('keys.updateKey', { keyId, name: null, ratelimits: null, externalId: 'other', credits: { remaining: 5 } });
   await ok('keys.updateCredits', { keyId, operation: 'increment', value: 3 });
   await ok('keys.addPermissions', { keyId, permissions: ['added'] });
