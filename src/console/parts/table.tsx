@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { callPage, type Failure, type Page, useData } from '../api.ts';
-import { csvOf, download } from '../format.ts';
+import { count, csvOf, download } from '../format.ts';
 import { Button, Problem, Waiting } from './basic.tsx';
 
 export interface Column<T> {
@@ -114,6 +114,17 @@ export function usePages<T>(operation: string, input: object | undefined, everyM
   };
 }
 
+/** The number of records that a search has examined, if it has not examined all. */
+function Looked({ page }: { page: Page<unknown> | undefined }) {
+  const { looked, total, hasMore } = page?.pagination ?? {};
+  if (!hasMore || looked === undefined || total === undefined || looked >= total) return null;
+  return (
+    <p class="quiet" role="status">
+      {count(looked)} of {count(total)} were examined. “Show more” continues.
+    </p>
+  );
+}
+
 /** A table of a list, with its empty state, its errors and further pages. */
 export function List<T>(props: {
   label: string;
@@ -123,11 +134,12 @@ export function List<T>(props: {
   empty: ComponentChildren;
   lines?: number;
 }) {
-  const { rows, failure, hasMore, more, reload } = props.of;
+  const { rows, failure, hasMore, more, reload, page } = props.of;
   if (!rows) return failure ? <Problem failure={failure} retry={reload} /> : <Waiting lines={props.lines ?? 8} />;
   return (
     <>
-      {rows.length === 0 ? props.empty : <Table {...props} rows={rows} />}
+      {rows.length > 0 ? <Table {...props} rows={rows} /> : !hasMore && props.empty}
+      <Looked page={page} />
       <Problem failure={failure} />
       {hasMore && (
         <div class="more">

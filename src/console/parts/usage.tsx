@@ -13,8 +13,12 @@ export interface UsageOf {
   externalId?: string;
 }
 
-export const useUsage = (of: UsageOf, { start, end, granularity }: Period, everyMs = 5000) =>
-  useData<UsageRow[]>('analytics.getVerifications', { ...of, start, end, granularity, groupBy: ['outcome'] }, everyMs);
+export const useUsage = (of: UsageOf | undefined, { start, end, granularity }: Period, everyMs = 5000) =>
+  useData<UsageRow[]>(
+    'analytics.getVerifications',
+    of && { ...of, start, end, granularity, groupBy: ['outcome'] },
+    everyMs,
+  );
 
 /** The period of the same length before this one. */
 export const before = (period: Period): Period => ({

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { count, dateTime } from '../format.ts';
 import { Card, Empty, Head, Lacks } from '../parts/basic.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
@@ -15,18 +15,23 @@ const fromNow = (ms: number) => Math.floor((Date.now() + ms) / hourMs) * hourMs;
 
 export function Attention() {
   const period = usePeriod('24h');
+  // One search after the other: each examines many keys, and together the first one would take as long as all.
+  const [turn, setTurn] = useState(0);
+  const at = (index: number) => ({ isTurn: turn >= index, done: () => setTurn((now) => Math.max(now, index + 1)) });
   if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
   return (
     <>
       <Head title="Attention" />
       <Some
+        {...at(0)}
         title="Expired, or expiring within 30 days"
         name="expiring"
         filter={{ expiresBefore: fromNow(30 * dayMs) }}
         empty="No key expires soon"
       />
-      <Short />
+      <Short {...at(1)} />
       <Some
+        {...at(2)}
         title="Unused for 90 days"
         name="unused"
         filter={{ unusedSince: fromNow(-90 * dayMs) }}
@@ -34,7 +39,7 @@ export function Attention() {
       />
       {may('api', 'read_analytics') && (
         <>
-          <Top title="Most refused keys of 24 hours" of="keys" period={period} by="refused" />
+          {turn > 2 && <Top title="Most refused keys of 24 hours" of="keys" period={period} by="refused" />}
           <RecentRefusals />
         </>
       )}
@@ -42,11 +47,17 @@ export function Attention() {
   );
 }
 
+interface Turn {
+  isTurn: boolean;
+  done: () => void;
+}
+
 /** Keys that are short of credits. How few is few depends on what a verification costs. */
-function Short() {
+function Short(turn: Turn) {
   const [below, setBelow] = useState('100');
   return (
     <Some
+      {...turn}
       title={`Fewer than ${count(Number(below))} credits`}
       name="low-credits"
       filter={{ creditsBelow: Number(below) }}
@@ -64,8 +75,20 @@ function Short() {
   );
 }
 
-function Some(props: { actions?: ComponentChildren; title: string; name: string; filter: object; empty: string }) {
-  const pages = usePages<Key>('keys.listKeys', { ...props.filter, limit: 10 }, 30_000);
+interface SomeProps extends Turn {
+  actions?: ComponentChildren;
+  title: string;
+  name: string;
+  filter: object;
+  empty: string;
+}
+
+function Some({ isTurn, done, ...props }: SomeProps) {
+  const pages = usePages<Key>('keys.listKeys', isTurn ? { ...props.filter, limit: 10 } : undefined, 300_000);
+  const isDone = pages.rows !== undefined || pages.failure !== undefined;
+  useEffect(() => {
+    if (isDone) done();
+  }, [isDone]);
   return (
     <Card
       title={props.title}

@@ -6,7 +6,7 @@ import { Button, Card, Choice, Empty, Head, Id, Lacks, Loaded } from '../parts/b
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { List, Table, usePages } from '../parts/table.tsx';
-import { UsageChart, UsageFigures } from '../parts/usage.tsx';
+import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { periods, usePeriod } from '../period.ts';
 import type { Identity, Key } from '../records.ts';
 import { may } from '../session.ts';
@@ -14,18 +14,20 @@ import { keyColumns } from './keys.tsx';
 
 export function Customer({ externalId }: { externalId: string }) {
   const identity = useData<Identity>('identities.getIdentity', { identity: externalId }, 10_000);
+  const period = usePeriod('30d');
+  // Sent at the same time as the request for the identity, not after its response.
+  useUsage(may('api', 'read_analytics') ? { externalId } : undefined, period);
   if (!may('identity', 'read_identity')) return <Lacks grant="identity.*.read_identity" />;
   return (
     <Loaded of={identity} lines={10}>
-      {(data) => <Screen data={data} />}
+      {(data) => <Screen data={data} period={period} />}
     </Loaded>
   );
 }
 
-function Screen({ data }: { data: Identity }) {
+function Screen({ data, period }: { data: Identity; period: ReturnType<typeof usePeriod> }) {
   const [acting, setActing] = useState<'edit' | 'delete'>();
   const [, go] = useLocation();
-  const period = usePeriod('30d');
   const { externalId, ratelimits = [] } = data;
   const keys = usePages<Key>('keys.listKeys', { externalId, order: 'desc', limit: 25 }, 10_000);
   return (

@@ -6,7 +6,7 @@ import { count, dateTime, duration } from '../format.ts';
 import { AuditTable } from '../parts/audit.tsx';
 import { Badge, Button, Card, Choice, Empty, Gauge, Head, Id, Lacks, Loaded, Time } from '../parts/basic.tsx';
 import { Table } from '../parts/table.tsx';
-import { UsageChart, UsageFigures } from '../parts/usage.tsx';
+import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { periods, usePeriod } from '../period.ts';
 import type { Explained, Key, Ratelimit } from '../records.ts';
 import { may } from '../session.ts';
@@ -17,18 +17,20 @@ type Acting = 'details' | 'credits' | 'limits' | 'access' | 'switch' | 'rotate' 
 
 export function KeyScreen({ keyId }: { keyId: string }) {
   const key = useData<Key>('keys.getKey', { keyId }, 5000);
+  const period = usePeriod('7d');
+  // Sent at the same time as the request for the key, not after its response.
+  useUsage(may('api', 'read_analytics') ? { keyId } : undefined, period);
   if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
   return (
     <Loaded of={key} lines={10}>
-      {(data) => <Screen data={data} />}
+      {(data) => <Screen data={data} period={period} />}
     </Loaded>
   );
 }
 
-function Screen({ data }: { data: Key }) {
+function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeriod> }) {
   const [acting, setActing] = useState<Acting>();
   const [, go] = useLocation();
-  const period = usePeriod('7d');
   const { keyId } = data;
   const close = () => setActing(undefined);
   const mayChange = may('api', 'update_key', data.apiId);
@@ -47,13 +49,17 @@ function Screen({ data }: { data: Key }) {
         </Link>
         <Acts data={data} mayChange={mayChange} set={setActing} />
       </Head>
-      <UsageFigures of={{ keyId }} period={period} />
-      <Card
-        title={`Verifications by ${period.granularity}, UTC`}
-        actions={<Choice label="Period" value={period.name} set={period.setName} options={periods} />}
-      >
-        <UsageChart of={{ keyId }} period={period} title="Verifications by outcome" />
-      </Card>
+      {may('api', 'read_analytics', data.apiId) && (
+        <>
+          <UsageFigures of={{ keyId }} period={period} />
+          <Card
+            title={`Verifications by ${period.granularity}, UTC`}
+            actions={<Choice label="Period" value={period.name} set={period.setName} options={periods} />}
+          >
+            <UsageChart of={{ keyId }} period={period} title="Verifications by outcome" />
+          </Card>
+        </>
+      )}
       <div class="columns">
         <Card title="Key" actions={edit('details')}>
           <Details data={data} />

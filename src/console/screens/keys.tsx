@@ -124,7 +124,10 @@ export function Keys() {
   }, []);
   const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
   const filter = { ...(settled && { search: settled }), ...(api && { apiId: api }), ...filterOf(state) };
-  const pages = usePages<Key>('keys.listKeys', { ...filter, order: 'desc', limit: pageSize }, 10_000);
+  const isFiltered = Object.keys(filter).length > 0;
+  // A search reads many keys.
+  const everyMs = isFiltered ? 60_000 : 10_000;
+  const pages = usePages<Key>('keys.listKeys', { ...filter, order: 'desc', limit: pageSize }, everyMs);
   if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
   const toggle = (keyId: string, isChosen: boolean) =>
     setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));
@@ -139,14 +142,6 @@ export function Keys() {
       />
     ),
   };
-  const restore: Column<Key> = {
-    name: 'Restore',
-    cell: (key) => (
-      <Button class="small" onClick={() => setRestored(key)}>
-        Restore …
-      </Button>
-    ),
-  };
   const spark: Column<Key> = {
     name: 'Verifications, 7 days',
     cell: ({ keyId }) => <KeySpark keyId={keyId} of={sliceOf(pages.rows ?? [], keyId)} />,
@@ -154,7 +149,7 @@ export function Keys() {
   };
   const isDeleted = state === 'deleted';
   const columns = isDeleted
-    ? [...deletedColumns, ...(may('api', 'create_key') ? [restore] : [])]
+    ? [...deletedColumns, ...(may('api', 'create_key') ? [restoreColumn(setRestored)] : [])]
     : [...(may('api', 'update_key') ? [choose] : []), ...keyColumns, ...(may('api', 'read_analytics') ? [spark] : [])];
   return (
     <>
@@ -188,13 +183,12 @@ export function Keys() {
           />
           <SelectField label="State" value={state} set={(value) => setState(value as State)} options={states} />
         </div>
-        <Looked page={pages.page} />
         <List
           label="Keys"
           columns={columns}
           of={pages}
           idOf={({ keyId }) => keyId}
-          empty={<NoKeys isFiltered={Object.keys(filter).length > 0} />}
+          empty={<NoKeys isFiltered={isFiltered} />}
         />
       </Card>
       {restored && <RestoreKey data={restored} close={() => setRestored(undefined)} />}
@@ -210,6 +204,15 @@ export function Keys() {
     </>
   );
 }
+
+const restoreColumn = (restore: (key: Key) => void): Column<Key> => ({
+  name: 'Restore',
+  cell: (key) => (
+    <Button class="small" onClick={() => restore(key)}>
+      Restore …
+    </Button>
+  ),
+});
 
 const pageSize = 50;
 
@@ -232,17 +235,6 @@ function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {
       <Spark values={byTime(period, rows, (row) => row.count)} label={label} />
       <span class="number">{compact(countOf(rows))}</span>
     </>
-  );
-}
-
-/** The number of keys that a search has examined, if it has not examined all. */
-function Looked({ page }: { page: { pagination?: { looked?: number; total?: number } } | undefined }) {
-  const { looked, total } = page?.pagination ?? {};
-  if (looked === undefined || total === undefined || looked >= total) return null;
-  return (
-    <p class="quiet" role="status">
-      {count(looked)} of {count(total)} keys were examined. “Show more” continues.
-    </p>
   );
 }
 
