@@ -59,7 +59,7 @@ export function openStatus({ redis, scripts, change, now, currentMs }: StoreCont
   return {
     dataVersion,
 
-    /** The counts of the workspace are bounded, whatever it stores. */
+    /** The cost does not grow with the number of records. */
     async read(workspaceId: string) {
       const [status, reply, swept] = await Promise.all([
         redisStatus(),
