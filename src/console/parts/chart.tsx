@@ -154,7 +154,7 @@ const Figures = ({ title, times, series, stepMs }: ChartProps) => (
 
 /** A line without axes, for a row of a table. */
 export function Spark({ values, label }: { values: readonly number[]; label: string }) {
-  const [width, height] = [96, 22];
+  const [width, height] = [72, 22];
   const max = Math.max(1, ...values);
   const step = width / Math.max(1, values.length - 1);
   const points = values.map(

@@ -143,7 +143,7 @@ export function Keys() {
     ),
   };
   const spark: Column<Key> = {
-    name: 'Verifications, 7 days',
+    name: '7 days',
     cell: ({ keyId }) => <KeySpark keyId={keyId} of={sliceOf(pages.rows ?? [], keyId)} />,
     isWide: true,
   };
