@@ -26,16 +26,17 @@ local function split_leaf(bound, entries, leaves)
     leaves[#leaves + 1] = { bound, entries }
     return
   end
-  local first, shared = entries[1], #entries[1]
+  local head = entries[1]
   for _, entry in ipairs(entries) do
-    while string.sub(entry, 1, shared) ~= string.sub(first, 1, shared) do
-      shared = shared - 1
+    while string.sub(entry, 1, #head) ~= head do
+      head = string.sub(head, 1, -2)
     end
   end
   -- The six bytes after what all share, as numbers. Lua's `<` for strings depends on the locale of Redis.
   local numbers, sample, least, middle = {}, {}, math.huge, math.huge
   for index, entry in ipairs(entries) do
-    local number = struct.unpack('>I6', string.sub(entry, shared + 1, shared + 6) .. '\0\0\0\0\0\0')
+    local whole = #entry >= #head + 6 and entry or entry .. '\0\0\0\0\0\0'
+    local number = struct.unpack('>I6', whole, #head + 1)
     numbers[index], least = number, math.min(least, number)
     if index % 8 == 0 then sample[#sample + 1] = number end
   end
@@ -58,7 +59,7 @@ local function split_leaf(bound, entries, leaves)
   split_leaf(bound, before, leaves)
   -- Without the zeros at the end, which an entry that ends within the six bytes does not have.
   local last_bytes = string.gsub(struct.pack('>I6', middle), '%z+$', '')
-  split_leaf(string.sub(first, 1, shared) .. last_bytes, others, leaves)
+  split_leaf(head .. last_bytes, others, leaves)
 end
 
 -- Reads what must be known before the first write of a script that adds new keys of an API, by their entries. Returns a function that
