@@ -74,6 +74,9 @@ async function aBitOfEverything() {
     ],
     tags: ['path=/a:b', '\u{1f511}'],
   };
+  expect(await ok('keys.verifyKey', { key, permissions: 'not.held' })).toMatchObject({
+    code: 'INSUFFICIENT_PERMISSIONS',
+  });
   for (let hour = 0; hour < 2; hour++) {
     expect(await ok('keys.verifyKey', verification)).toMatchObject({ code: 'VALID' });
     clock.advance(hourMs);
