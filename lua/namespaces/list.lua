@@ -6,8 +6,7 @@
 -- ARGV[1]  after      the last id of the page before (without `rlns_`), or ''
 -- ARGV[2]  count      limit of the page
 -- ARGV[3]  order      asc | desc
--- returns  {{NamespaceReply (src/store/overrides.ts)…}, 1 if there are more, else 0, the number of all namespaces, how many of them
---          are not in the list}
+-- returns  {{NamespaceReply (src/store/overrides.ts)…}, 1 if there are more, else 0, the number of all namespaces}
 
 -- @include "include/clock"
 -- @include "include/fields"
@@ -27,5 +26,4 @@ for index = 1, math.min(count, #ids) do
     overrideCount = redis.call('ZCARD', override_list(workspace, id16)),
   })
 end
-local all = redis.call('HLEN', namespace_names(workspace))
-return { replies, #ids > count and 1 or 0, all, all - redis.call('ZCARD', namespace_list(workspace)) }
+return { replies, #ids > count and 1 or 0, redis.call('HLEN', namespace_names(workspace)) }

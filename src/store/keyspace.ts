@@ -125,11 +125,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
   },
   { name: ':ns', type: 'hash', holds: 'namespaces: name to id16, then `e` and `w` for the kinds of overrides it has' },
   { name: ':nsid', type: 'hash', holds: 'namespaces: id16 to name' },
-  {
-    name: ':nsl',
-    type: 'zset',
-    holds: 'namespaces in order: id16; the first list of namespaces adds those that an earlier version created',
-  },
+  { name: ':nsl', type: 'zset', holds: 'namespaces in order: id16' },
   {
     name: ':ov:<id16>',
     type: 'hash',

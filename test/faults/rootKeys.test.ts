@@ -81,7 +81,9 @@ function masked({ status, body }: { status: number; body: string }, asked: Thing
     .replaceAll(/things\.\d+/g, '<name>')
     .replaceAll(/[A-Za-z0-9+/]{43}=/g, '<hash>')
     .replaceAll(/"\d{13}-\d+"/g, '"<event>"')
-    .replaceAll(/"key":"\w+"/g, '"key":"<new>"')}`;
+    .replaceAll(/"key":"\w+"/g, '"key":"<new>"')
+    .replaceAll(/"(uptimeMs|memoryBytes|roundTripMs|usedBytes|sweptAt)":[\d.]+/g, '"$1":<measured>')
+    .replaceAll(/"found":"[^"]*"/g, '"found":"<measured>"')}`;
 }
 
 describe('calls with ids of another workspace', () => {

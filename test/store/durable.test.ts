@@ -24,7 +24,6 @@ test('every writing script waits for the disk, except verification, background w
   expect(others).toEqual([
     'decide',
     'leases/deactivate',
-    'namespaces/index',
     'rootKeys/authenticate',
     'sweep/count',
     'sweep/purge',
