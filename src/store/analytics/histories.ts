@@ -136,27 +136,46 @@ class KeySums {
 /** The values of each key in a reply of lua/analytics/keys.lua: days, log, current hour. */
 const partsOfKey = 3;
 
-/** What is stored of the usage of keys, in steps: a reply, and the index of its first key. */
+/** A part of the keys, which is read in steps. */
+interface Lane {
+  /** The index of the first key of the step that is being read. */
+  first: number;
+  end: number;
+  reading: Promise<(Buffer | 0)[]> | undefined;
+}
+
+/**
+ * What is stored of the usage of keys, in steps: a reply, and the index of its first key. One step runs and one waits at Redis while
+ * a third is added up: with one, Redis and the server would wait for each other.
+ */
 async function* usageOf(
   { scripts }: StoreContext,
   workspaceId: string,
   keys: readonly string[],
 ): AsyncGenerator<{ first: number; reply: Buffer[] }> {
-  const read = (first: number) => {
-    const args = [packedKeys(keys.slice(first, first + keysStep)), bytesStep];
-    return scripts.runPacked('analytics/keys', workspaceId, args) as Promise<(Buffer | 0)[]>;
-  };
-  let reading = keys.length > 0 ? read(0) : undefined;
-  for (let first = 0; reading; ) {
-    const reply: (Buffer | 0)[] = await reading;
-    if (reply.at(-1) === 0) throw tooMuch();
-    const next = first + reply.length / partsOfKey;
-    // The next step runs while this one is added up.
-    reading = next < keys.length ? read(next) : undefined;
+  const read = (first: number, end: number) => {
+    if (first >= end) return undefined;
+    const args = [packedKeys(keys.slice(first, Math.min(first + keysStep, end))), bytesStep];
+    const reading = scripts.runPacked('analytics/keys', workspaceId, args) as Promise<(Buffer | 0)[]>;
     // For a query that is abandoned: otherwise its error is thrown where it is awaited.
-    reading?.catch(() => {});
-    yield { first, reply: reply as Buffer[] };
-    first = next;
+    reading.catch(() => {});
+    return reading;
+  };
+  const half = Math.ceil(keys.length / 2);
+  const lanes: Lane[] = [
+    { first: 0, end: half, reading: read(0, half) },
+    { first: half, end: keys.length, reading: read(half, keys.length) },
+  ];
+  while (lanes.some(({ reading }) => reading)) {
+    for (const lane of lanes) {
+      const { first, reading } = lane;
+      if (!reading) continue;
+      const reply = await reading;
+      if (reply.at(-1) === 0) throw tooMuch();
+      lane.first = first + reply.length / partsOfKey;
+      lane.reading = read(lane.first, lane.end);
+      yield { first, reply: reply as Buffer[] };
+    }
   }
 }
 

@@ -112,13 +112,17 @@ function reader({ redis, scripts }: StoreContext, workspaceId: string, keys: Use
       const length = lengths[index]!;
       entries += length;
       if (entries > entriesMax) throw tooMuch();
+      const readFrom = (found: number) =>
+        scripts.run('analytics/used', workspaceId, [api8, kind, number, found, entriesStep]) as Promise<string>;
       let found = 0;
-      while (found < length) {
-        const args = [api8, kind, number, found, entriesStep];
-        const page = (await scripts.run('analytics/used', workspaceId, args)) as string;
-        keys.add(api8, page);
-        if (page === '') break;
+      let reading = length > 0 ? readFrom(0) : undefined;
+      while (reading) {
+        const page: string = await reading;
         found += page.length / idBytes;
+        // The next page is read while this one is added.
+        reading = page !== '' && found < length ? readFrom(found) : undefined;
+        reading?.catch(() => {});
+        keys.add(api8, page);
       }
       complete.push(length > 0 && found >= length);
     }
