@@ -28,10 +28,10 @@ const long = '**/*.long.test.ts';
 const programs = [
   'test/docs.test.ts',
   'test/{console,examples,sdks}/**/*.test.ts',
-  'test/cli/backup.test.ts',
+  'test/cli/{backup,keyLines}.test.ts',
   'test/faults/{cluster,fourServers,leases,ledger,sentinel,server,tls}.test.ts',
   'test/http/{docs,haproxy}.test.ts',
-  'test/process/{health,log,metrics}.test.ts',
+  'test/process/**/*.test.ts',
 ];
 
 const projects = [
