@@ -153,7 +153,14 @@ function textOf(open, figures) {
   ];
 }
 
-const goalsOf = ({ of, ratio }) => ({
+/** What the p50 at one connection is above that of `bare`, relative to that of another target; the median of the rounds. */
+function ratioAboveBare(runsOf, name, base) {
+  const p50sOf = (each) => runsOf(each, 1).map(({ p50 }) => p50);
+  const [p50s, others, bare] = [name, base, 'bare'].map(p50sOf);
+  return median(p50s.map((p50, round) => (p50 - bare[round]) / (others[round] - bare[round])));
+}
+
+const goalsOf = ({ of, ratio, runsOf }) => ({
   tollgateToBare: ratio('tollgate', 'bare'),
   tollgateToFastify: ratio('tollgate', 'fastify'),
   tollgateToExpress: ratio('tollgate', 'express-rlf'),
@@ -164,6 +171,7 @@ const goalsOf = ({ of, ratio }) => ({
   leasesToBare: ratio('tollgate-leases', 'bare'),
   leasesOf1000ToBare: ratio('tollgate-1000', 'bare'),
   leasesCostAtOne: ratio('tollgate-leases', 'tollgate-hot', 'p50', 1),
+  leasesAboveBareAtOne: ratioAboveBare(runsOf, 'tollgate-leases', 'tollgate-hot'),
   leasesRedisMicros: of('tollgate-leases', 'redisMicros'),
   leasesFarP50AtOne: ratio('tollgate-leases-far', 'bare', 'p50', 1),
   leasesFarP50: ratio('tollgate-leases-far', 'bare', 'p50'),
