@@ -5,6 +5,8 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { compileInput } from '../src/input/validate.ts';
+import { operations } from '../src/operations/index.ts';
 import { makeCertificates } from './support/certificates.ts';
 import { runCli } from './support/cli.ts';
 import { blocksOf, openFolder, withNpm } from './support/folder.ts';
@@ -93,6 +95,21 @@ test('running.md: the commands for every day, in a single workspace', async () =
     apiId = /^Created API (\w+)/.exec(out)?.[1] ?? apiId;
     if (line.includes('key create'))
       [keyId, key] = /^Created key (\w+).*\n(\w+)$/m.exec(out)!.slice(1) as [string, string];
+  }
+});
+
+test('running.md: the operations of the table of tasks accept their bodies', () => {
+  const rows = [
+    ...readFileSync('docs/running.md', 'utf8').matchAll(/^\|[^|]+\| `([^`]+)` \| `(\w+\.\w+)` `(\{.+\})` \|$/gm),
+  ];
+  expect(rows.length).toBeGreaterThan(9);
+  for (const [, command, name, body] of rows) {
+    expect(blocksOf('docs/running.md').join('\n')).toContain(
+      `npx tollgate ${command!.split(' --')[0]!.split(/ (key_|pay_|ada)/)[0]}`,
+    );
+    const { input } = operations.find((operation) => operation.name === name)!;
+    const text = body!.replace('key_…', 'key_1');
+    compileInput(input)(JSON.parse(text), text.length);
   }
 });
 

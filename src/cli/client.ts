@@ -102,7 +102,7 @@ export function clientOverHttp(url: string, rootKey: string | undefined): Client
   const base = URL.canParse(url) ? new URL(url) : undefined;
   if (!base || !/^https?:$/.test(base.protocol)) throw new Error('TOLLGATE_URL must be http://… or https://….');
   const send = (name: OperationName, input: object, signal: AbortSignal) =>
-    fetch(`${base.href.replace(/\/$/, '')}/v2/${name}`, {
+    fetch(`${base.href.replace(/\/(v2\/?)?$/, '')}/v2/${name}`, {
       method: 'POST',
       redirect: 'error',
       headers: { Authorization: `Bearer ${rootKey}`, 'Content-Type': 'application/json' },
@@ -145,7 +145,7 @@ function unreachable(error: Error): never {
 async function bodyOf(response: Response): Promise<Body> {
   const body = (await response.json().catch(() => undefined)) as Body | undefined;
   if (!body?.meta) throw new Error(`The server at TOLLGATE_URL is not Tollgate: HTTP ${response.status}.`);
-  if (body.error) throw new Error(body.error.detail);
+  if (body.error) throw Object.assign(new Error(body.error.detail), { status: response.status });
   return body;
 }
 

@@ -8,6 +8,7 @@ import { type CommandRow, type FollowRow, type Given, withOptions } from './comm
 import { commandRows } from './keyCommands.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
 import { bulkTimeoutMs, escapeInvisible, Runner } from './runner.ts';
+import { reporting } from './searching.ts';
 import { tailRow } from './tailCommand.ts';
 import type { Terminal } from './terminal.ts';
 import { createWorkspace, listWorkspaces } from './workspaces.ts';
@@ -135,10 +136,11 @@ function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
         ...command.opts(),
         ...Object.fromEntries(names.map((name, at) => [name, command.args[at]])),
       };
-      const runRow = ({ call, listen }: Client) =>
-        'run' in row
-          ? row.run(call, given, () => textOf(runner.terminal.stdin))
-          : row.follow(listen, given, (result) => runner.print(result, given.json === true));
+      const runRow = ({ call, listen }: Client) => {
+        if ('follow' in row) return row.follow(listen, given, (result) => runner.print(result, given.json === true));
+        const search = reporting(call, runner.terminal.stderr);
+        return row.run(search.call, given, () => textOf(runner.terminal.stdin)).finally(search.clear);
+      };
       await runner.runCall(
         command.opts(),
         async (client) => {

@@ -2,7 +2,7 @@
 
 import type { Answer, Call, Listen } from './client.ts';
 import type { CommandResult } from './result.ts';
-import { numberOf } from './table.ts';
+import { durationOf, numberOf, timeOf } from './table.ts';
 
 /** Arguments and options by name, as Commander parses them. */
 export type Given = Record<string, string | boolean | readonly string[] | undefined>;
@@ -26,6 +26,11 @@ export interface FollowRow extends Row {
 export const limitOption = ['--limit <n>', 'how many to print; 100 by default'] as const;
 export const newestOption = ['--newest', 'newest first'] as const;
 export const apiOption = ['--api <apiId>', 'only of this API'] as const;
+/** Besides `--last`. */
+export const periodOptions = [
+  ['--from <time>', 'only from this time of UTC, such as 14:00 or 2026-11-16'],
+  ['--to <time>', 'only before this time'],
+] as const;
 
 export const text = (value: Given[string]) => (typeof value === 'string' ? value : undefined);
 /** The values of an option that may be repeated. */
@@ -51,7 +56,38 @@ export async function readAll<Item>(
   return { ...page, data: items, looked };
 }
 
-export const wantedOf = ({ limit }: Given) => Math.max(1, numberOf(text(limit) ?? '100'));
+export function wantedOf({ limit }: Given): number {
+  const wanted = numberOf(text(limit) ?? '100');
+  if (wanted === 0) throw new Error('--limit must be at least 1.');
+  return wanted;
+}
+
+/** The period of `--last`, or of `--from` and `--to`. Undefined where they are not given. */
+export function periodOf({ last, from, to }: Given): { start?: number; end?: number } {
+  const nowMs = Date.now();
+  if (last !== undefined && (from !== undefined || to !== undefined))
+    throw new Error('--last is the time until now. Leave it out, or --from and --to.');
+  const start =
+    text(from) === undefined ? text(last) && Math.max(0, nowMs - durationOf(text(last)!)) : timeOf(text(from)!, nowMs);
+  const end = text(to) === undefined ? undefined : timeOf(text(to)!, nowMs);
+  if (Number(start) >= Number(end)) throw new Error('--from must be before --to.');
+  return given({ start: start as number | undefined, end }) as { start?: number; end?: number };
+}
+
+/** The id of a key. Another text, which may be the secret string of a key, is not repeated in the error. */
+export function keyIdOf({ keyId }: Given): string {
+  const id = text(keyId)!;
+  if (!id.startsWith('key_'))
+    throw new Error('<keyId> must be the id of a key (key_…). `tollgate key find` prints it.');
+  return id;
+}
+
+/** Throws the error of a call if there is no such thing, and ignores other errors, such as a grant that is missing. */
+export async function requireFound(lookUp: Promise<unknown>): Promise<void> {
+  await lookUp.catch((error: Error & { status?: number }) => {
+    if (error.status === 404) throw error;
+  });
+}
 
 /** By the field of an input, the options and arguments that set it. */
 const settersOf: Readonly<Record<string, readonly string[]>> = {
@@ -60,8 +96,10 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   confirm: ['--confirm'],
   'credits.cost': ['--cost'],
   'credits.remaining': ['--credits'],
+  creditsBelow: ['--credits-below'],
   expiration: ['--grace'],
   expires: ['--expires'],
+  expiresBefore: ['--expiring'],
   externalId: ['--owner', '<owner>'],
   identity: ['<owner>'],
   key: ['<key>'],
@@ -72,6 +110,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   namespace: ['--namespace'],
   operation: ['--operation'],
   outcome: ['--outcome'],
+  permission: ['--permission'],
   permissions: ['--permissions'],
   prefix: ['--prefix'],
   'ratelimits.cost': ['--ratelimit'],
@@ -79,6 +118,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   'ratelimits.limit': ['<limit>'],
   'ratelimits.name': ['--ratelimit', '<name>'],
   'resource.id': ['--resource'],
+  role: ['--role'],
   rootKeyId: ['--root-key'],
   search: ['--search', '<text>'],
   start: ['--last', '<text>'],

@@ -1,15 +1,18 @@
 // The commands that manage APIs, keys, identities, and read the audit log. Each is a row: its words, its options, and the operations
 // that it calls.
 
-import type { Answer, OutputOf } from './client.ts';
+import type { Answer, InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
   type CommandRow,
   type Given,
   given,
+  keyIdOf,
   limitOption,
   newestOption,
   orderOf,
+  periodOf,
+  periodOptions,
   readAll,
   text,
   wantedOf,
@@ -31,8 +34,9 @@ function listResult<Item>(
   headings: readonly string[],
   row: (item: Item) => readonly string[],
 ): CommandResult {
-  const more = next === undefined ? [] : [`… and more. Examined ${looked} of ${total}; --limit prints more.`];
-  const lines = data.length > 0 ? tableOf(headings, data.map(row)) : [`There are no ${what}.`];
+  const examined = total === undefined ? '' : ` Examined ${looked} of ${total}.`;
+  const more = next === undefined ? [] : [`… and more.${examined} A higher --limit prints more.`];
+  const lines = data.length > 0 ? tableOf(headings, data.map(row)) : [`No ${what} found.`];
   return { lines: [...lines, ...more], json: data };
 }
 
@@ -74,11 +78,28 @@ const newKeyResult = (what: string, { keyId, key }: { keyId: string; key: string
 const changeKey = (words: string, about: string, done: string, change: { enabled: boolean }): CommandRow => ({
   words,
   about,
-  async run(call, { keyId }) {
-    await call('keys.updateKey', { keyId: text(keyId)!, ...change });
+  async run(call, options) {
+    const keyId = keyIdOf(options);
+    await call('keys.updateKey', { keyId, ...change });
     return { lines: [`${done} ${keyId}.`], json: { keyId } };
   },
 });
+
+/**
+ * Filters that find at once what a text probably is, also of a deleted key. A search reads all keys, which takes 15 s for a
+ * million. The beginning of a string has a prefix, or four characters at least.
+ */
+function filtersFor(wanted: string): InputOf<'keys.listKeys'>[] {
+  const mayBeStart = /^\w{1,16}_[1-9A-HJ-NP-Za-km-z]{2,40}$|^[1-9A-HJ-NP-Za-km-z]{4,40}$/.test(wanted);
+  const mayBeOwner = /^[\w.-]{1,255}$/.test(wanted);
+  // The id of a key finds only that key.
+  if (/^key_[1-9A-HJ-NP-Za-km-z]{24}$/.test(wanted)) return [{ search: wanted }, { search: wanted, deleted: true }];
+  return [
+    ...(mayBeStart ? [{ start: wanted }] : []),
+    ...(mayBeOwner ? [{ externalId: wanted }] : []),
+    ...(mayBeStart ? [{ start: wanted, deleted: true }] : []),
+  ];
+}
 
 /** Limits with one changed, added, or removed if `limit` is undefined. */
 function limitsWith(
@@ -91,7 +112,12 @@ function limitsWith(
   const before = others.find((other) => other.name === name);
   if (limit === undefined) return others.filter((other) => other !== before);
   const ms = duration === undefined ? before?.duration : durationOf(duration);
-  if (ms === undefined) throw new Error(`There is no limit ${name}. Give its duration to add it, such as 1m.`);
+  if (ms === undefined) {
+    const names = (limits ?? []).map((other) => other.name).join(', ');
+    throw new Error(
+      `There is no limit ${name}${names && `, only ${names}`}. Give a duration to add it, such as \`${limit} 1m\`.`,
+    );
+  }
   const changed = { name, limit, duration: ms, autoApply: before?.autoApply ?? true };
   return before ? others.map((other) => (other === before ? changed : other)) : [...others, changed];
 }
@@ -181,18 +207,26 @@ const keyRows: CommandRow[] = [
       ['--disabled', 'only disabled ones'],
       ['--deleted', 'deleted ones that can be restored'],
       ['--unused <duration>', 'not used for this long, such as 90d'],
+      ['--expiring <duration>', 'expired, or expiring within this time, such as 30d'],
+      ['--credits-below <n>', 'with a balance below this'],
+      ['--permission <slug>', 'with this permission, also through a role'],
+      ['--role <name>', 'with this role'],
       newestOption,
       limitOption,
     ],
     async run(call, options) {
-      const { api, owner, search, disabled, deleted, unused } = options;
+      const { api, owner, search, disabled, deleted, unused, expiring, creditsBelow, permission, role } = options;
       const input = given({
         apiId: text(api),
         externalId: text(owner),
         search: text(search),
         enabled: disabled ? false : undefined,
         deleted: deleted ? true : undefined,
-        unusedSince: text(unused) === undefined ? undefined : Date.now() - durationOf(text(unused)!),
+        unusedSince: text(unused) === undefined ? undefined : Math.max(0, Date.now() - durationOf(text(unused)!)),
+        expiresBefore: text(expiring) === undefined ? undefined : Date.now() + durationOf(text(expiring)!),
+        creditsBelow: text(creditsBelow) === undefined ? undefined : numberOf(text(creditsBelow)!),
+        permission: text(permission),
+        role: text(role),
         order: orderOf(options),
       });
       return keysResult(
@@ -203,26 +237,26 @@ const keyRows: CommandRow[] = [
   {
     words: 'key find <text>',
     about:
-      'Find keys by id, by the beginning of the string, or by text in name, owner or metadata. `-` reads a whole key from standard input.',
+      'Find keys by the beginning of the string, by owner, or by id or text in name, owner or metadata: the first of these that finds any. `-` reads a whole key from standard input.',
     options: [apiOption, limitOption],
     async run(call, options, input) {
       if (options.text === '-') return recordResult((await call('keys.whoami', { key: (await input()).trim() })).data);
       const wanted = text(options.text)!;
-      const apiId = text(options.api);
-      const find = (filter: { start?: string; search?: string }) =>
+      const find = (filter: InputOf<'keys.listKeys'>) =>
         readAll(wantedOf(options), (limit, next) =>
-          call('keys.listKeys', given({ ...filter, apiId, limit, order: 'desc' as const }), next),
+          call('keys.listKeys', given({ ...filter, apiId: text(options.api), limit, order: 'desc' as const }), next),
         );
-      // The beginning of a string has a prefix, or four characters at least. Searching for it is the fastest.
-      const mayBeStart = /^\w{1,16}_[1-9A-HJ-NP-Za-km-z]{2,40}$|^[1-9A-HJ-NP-Za-km-z]{4,40}$/.test(wanted);
-      const started = mayBeStart && !wanted.startsWith('key_') ? await find({ start: wanted }) : undefined;
-      return keysResult(started && started.data.length > 0 ? started : await find({ search: wanted }));
+      for (const filter of filtersFor(wanted)) {
+        const found = await find(filter);
+        if (found.data.length > 0) return keysResult(found);
+      }
+      return keysResult(await find({ search: wanted }));
     },
   },
   {
     words: 'key get <keyId>',
     about: 'Print a key.',
-    run: async (call, { keyId }) => recordResult((await call('keys.getKey', { keyId: text(keyId)! })).data),
+    run: async (call, options) => recordResult((await call('keys.getKey', { keyId: keyIdOf(options) })).data),
   },
   explainRow,
   changeKey('key disable <keyId>', 'Disable a key, effective immediately.', 'Disabled', { enabled: false }),
@@ -231,16 +265,18 @@ const keyRows: CommandRow[] = [
     words: 'key revoke <keyId>',
     about: 'Delete a key, effective immediately. `key restore` undoes it until its record is removed.',
     options: [['--permanent', 'erase it; it cannot be restored']],
-    async run(call, { keyId, permanent }) {
-      await call('keys.deleteKey', { keyId: text(keyId)!, permanent: permanent === true });
+    async run(call, options) {
+      const keyId = keyIdOf(options);
+      await call('keys.deleteKey', { keyId, permanent: options.permanent === true });
       return done(`Revoked ${keyId}.`, { keyId });
     },
   },
   {
     words: 'key restore <keyId>',
-    about: 'Restore a deleted key.',
-    async run(call, { keyId }) {
-      await call('keys.restoreKey', { keyId: text(keyId)! });
+    about: 'Restore a deleted key. `key list --deleted` prints those that can be restored.',
+    async run(call, options) {
+      const keyId = keyIdOf(options);
+      await call('keys.restoreKey', { keyId });
       return done(`Restored ${keyId}.`, { keyId });
     },
   },
@@ -248,24 +284,27 @@ const keyRows: CommandRow[] = [
     words: 'key rotate <keyId>',
     about: 'Create a successor of a key, and let the old key expire.',
     options: [['--grace <duration>', 'how long the old key stays valid, such as 1h; it expires at once by default']],
-    async run(call, { keyId, grace }) {
-      const expiration = durationOf(text(grace) ?? '0s');
+    async run(call, options) {
+      const keyId = keyIdOf(options);
+      const expiration = durationOf(text(options.grace) ?? '0s');
       return newKeyResult(
         `Rotated ${keyId}. The new key is`,
-        (await call('keys.rerollKey', { keyId: text(keyId)!, expiration })).data,
+        (await call('keys.rerollKey', { keyId, expiration })).data,
       );
     },
   },
   {
     words: 'key credits <keyId> <change>',
     about: 'Change the balance of a key: `500` sets it, `+500` adds, `-500` subtracts, `unlimited` removes it.',
-    async run(call, { keyId, change }) {
+    async run(call, options) {
+      const { change } = options;
+      const keyId = keyIdOf(options);
       const [, sign, number] = /^([+-]?)(\d+|unlimited)$/.exec(text(change)!) ?? [];
       if (number === undefined)
         throw new Error(`${change} is not a balance. Use, for example, 500, +500 or unlimited.`);
       const operation = sign === '+' ? 'increment' : sign === '-' ? 'decrement' : 'set';
       const value = number === 'unlimited' ? null : numberOf(number);
-      const { data } = await call('keys.updateCredits', { keyId: text(keyId)!, operation, value });
+      const { data } = await call('keys.updateCredits', { keyId, operation, value });
       return done(`${keyId} has ${data.remaining ?? 'unlimited'} credits.`, { keyId, ...data });
     },
   },
@@ -273,7 +312,7 @@ const keyRows: CommandRow[] = [
     words: `key limit <keyId> ${limitArguments}`,
     about: limitAbout,
     async run(call, options) {
-      const [keyId, name] = [text(options.keyId)!, text(options.name)!];
+      const [keyId, name] = [keyIdOf(options), text(options.name)!];
       const { data } = await call('keys.getKey', { keyId });
       const ratelimits = limitsWith(data.ratelimits, name, limitOf(options), text(options.duration));
       await call('keys.updateKey', { keyId, ratelimits });
@@ -328,7 +367,7 @@ const otherRows: CommandRow[] = [
   },
   {
     words: `identity limit <owner> ${limitArguments}`,
-    about: limitAbout,
+    about: `${limitAbout} All keys of the identity share it, except those with a limit of that name of their own.`,
     async run(call, options) {
       const [identity, name] = [text(options.owner)!, text(options.name)!];
       const { data } = await call('identities.getIdentity', { identity });
@@ -344,17 +383,18 @@ const otherRows: CommandRow[] = [
       ['--resource <id>', 'only of this key, API, identity …'],
       ['--root-key <id>', 'only by this root key; `cli` is the command line'],
       ['--operation <name>', 'only by this operation'],
-      ['--last <duration>', 'only of this time, such as 7d'],
+      ['--last <duration>', 'only of this time until now, such as 7d'],
+      ...periodOptions,
       limitOption,
     ],
     async run(call, options) {
-      const { resource, rootKey, operation, last } = options;
+      const { resource, rootKey, operation } = options;
       const input = given({
         order: 'desc' as const,
         resource: text(resource) === undefined ? undefined : { id: text(resource)! },
         rootKeyId: text(rootKey),
         operation: text(operation),
-        start: text(last) === undefined ? undefined : Math.max(0, Date.now() - durationOf(text(last)!)),
+        ...periodOf(options),
       });
       const page = await readAll(wantedOf(options), (limit, next) =>
         call('audit.listEvents', { ...input, limit }, next),

@@ -1,25 +1,46 @@
 // Prints recent refusals: of one key, or of all.
 
 import type { InputOf, OutputOf } from './client.ts';
-import { apiOption, type CommandRow, type Given, given, limitOption, text } from './commandRow.ts';
+import {
+  apiOption,
+  type CommandRow,
+  type Given,
+  given,
+  keyIdOf,
+  limitOption,
+  periodOf,
+  requireFound,
+  text,
+} from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { durationOf, numberOf, tableOf, timeText } from './table.ts';
+import { numberOf, tableOf, timeOf, timeText } from './table.ts';
 
 type Refusals = OutputOf<'analytics.listRefusals'>;
 
 const options = [
   ['--outcome <outcome>', 'only with this outcome, such as RATE_LIMITED'],
-  ['--last <duration>', 'only of this time, such as 1h; 24h at most'],
+  ['--at <time>', 'only of the minute with this time of UTC, such as 14:03'],
+  ['--last <duration>', 'only of this time until now, such as 1h; 24h at most'],
   limitOption,
 ] as const;
 
-const inputOf = ({ outcome, last, limit }: Given): InputOf<'analytics.listRefusals'> => ({
-  ...given({
-    outcome: text(outcome) as NonNullable<InputOf<'analytics.listRefusals'>['outcome']>,
-    start: text(last) === undefined ? undefined : Math.max(0, Date.now() - durationOf(text(last)!)),
+const minuteMs = 60_000;
+
+/** A row has the refusals of one minute of UTC, and the time of the last one. */
+function minuteOf(time: string): { start: number; end: number } {
+  const ms = timeOf(time, Date.now());
+  const start = ms - (ms % minuteMs);
+  return { start, end: start + minuteMs };
+}
+
+function inputOf({ outcome, at, last, limit }: Given): InputOf<'analytics.listRefusals'> {
+  if (at !== undefined && last !== undefined) throw new Error('--at is a minute. Leave it out, or --last.');
+  return given({
+    outcome: text(outcome)?.toUpperCase() as NonNullable<InputOf<'analytics.listRefusals'>['outcome']>,
+    ...(text(at) === undefined ? periodOf({ last }) : minuteOf(text(at)!)),
     limit: text(limit) === undefined ? undefined : numberOf(text(limit)!),
-  }),
-});
+  });
+}
 
 export const refusalRows: readonly CommandRow[] = [
   {
@@ -31,16 +52,16 @@ export const refusalRows: readonly CommandRow[] = [
       const keyId =
         options.keyId === '-'
           ? (await call('keys.whoami', { key: (await input()).trim() })).data.keyId
-          : text(options.keyId)!;
+          : keyIdOf(options);
       const { data } = await call('analytics.listRefusals', { keyId, ...inputOf(options) });
-      // Says so if there is no such key.
-      if (data.length === 0) await call('keys.getKey', { keyId });
+      if (data.length === 0) await requireFound(call('keys.getKey', { keyId }));
       return refusalsResult(data);
     },
   },
   {
     words: 'refusals',
-    about: 'List the refusals of all keys in the last 24 hours, newest first. In a flood one row stands for many.',
+    about:
+      'List the refusals of all keys in the last 24 hours, newest first. A key that is refused often has one row for several refusals, with their number.',
     options: [apiOption, ['--owner <externalId>', 'only of this identity'], ...options],
     async run(call, options) {
       const of = given({ apiId: text(options.api), externalId: text(options.owner) });
@@ -50,7 +71,7 @@ export const refusalRows: readonly CommandRow[] = [
 ];
 
 function refusalsResult(refusals: Refusals): CommandResult {
-  if (refusals.length === 0) return { lines: ['There are no refusals.'], json: refusals };
+  if (refusals.length === 0) return { lines: ['No refusals found. They are listed for 24 hours.'], json: refusals };
   const rows = refusals.map(({ time, count, outcome, keyId, externalId, ratelimit, limit, duration, tags, source }) => [
     timeText(time),
     String(count),

@@ -30,6 +30,10 @@ export class Runner {
     process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
     try {
       const config = loadConfig(this.terminal.env);
+      if (this.terminal.env.TOLLGATE_URL) {
+        const where = config.redisUrl ? 'the Redis of REDIS_URL' : config.dataDir;
+        this.terminal.stderr.write(`tollgate: This command does not use TOLLGATE_URL. It works on ${where}.\n`);
+      }
       await withStore(config, timeoutMs, async (store) => this.print(await command(store, config), json === true));
     } finally {
       process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
@@ -80,7 +84,7 @@ export class Runner {
 async function withStore(config: Config, timeoutMs: number, use: (store: Store) => Promise<void>) {
   const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(config.dataDir));
   if (!runningUrl && !hasData(config.dataDir)) throw new Error(noData(config.dataDir));
-  const embedded = runningUrl ? undefined : await startEmbedded({ dataDir: config.dataDir, durable: config.durable });
+  const embedded = runningUrl ? undefined : await startForCommand(config);
   try {
     const settings = storeSettings(config);
     const commandTimeoutMs = Math.max(settings.commandTimeoutMs, timeoutMs);
@@ -94,6 +98,17 @@ async function withStore(config: Config, timeoutMs: number, use: (store: Store) 
     await embedded?.stop();
   }
 }
+
+/** Starts the embedded Redis for a command. Rejects if a server uses the data: then its Redis does not reply. */
+const startForCommand = ({ dataDir, durable }: Config) =>
+  startEmbedded({ dataDir, durable }).catch((error: Error & { owner?: string }) => {
+    if (error.owner === undefined) throw error;
+    throw new Error(
+      `Tollgate (process ${error.owner}) uses ${dataDir}, and its Redis does not reply: it starts, stops or hangs. ` +
+        "Retry. The server's log has the reason.",
+      { cause: error },
+    );
+  });
 
 /** A command that lasts must not start the embedded Redis: a server could not start while it runs. */
 async function requireRedis({ redisUrl, dataDir }: Config) {

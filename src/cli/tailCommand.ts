@@ -28,7 +28,7 @@ export const tailRow: FollowRow = {
         apiId: text(api),
         keyId: text(key),
         externalId: text(owner),
-        outcome: text(outcome) as Outcome,
+        outcome: text(outcome)?.toUpperCase() as Outcome,
         namespace: text(namespace),
       }),
     );

@@ -1,9 +1,19 @@
 // Usage: who used most in a period, and the bill of a month by customer.
 
 import type { Call } from './client.ts';
-import { apiOption, type CommandRow, type Given, given, readAll, text } from './commandRow.ts';
+import {
+  apiOption,
+  type CommandRow,
+  type Given,
+  given,
+  periodOf,
+  periodOptions,
+  readAll,
+  requireFound,
+  text,
+} from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { durationOf, numberOf, tableOf, timeText } from './table.ts';
+import { numberOf, tableOf, timeText } from './table.ts';
 
 /** What `--by` ranks: the name of the operation, and the field with the name of a row. */
 const ranked = {
@@ -27,6 +37,10 @@ function figureOf(value: Given[string], allowed: readonly Figure[]): (typeof fig
 
 const pageMax = 1000;
 
+interface UsageResult extends CommandResult {
+  isEmpty: boolean;
+}
+
 export const usageRow: CommandRow = {
   words: 'usage',
   about: 'List the largest customers, keys, APIs, tags, namespaces or identifiers, or the bill of a month by customer.',
@@ -35,29 +49,35 @@ export const usageRow: CommandRow = {
     ['--order-by <figure>', `the figure to rank by: ${Object.keys(figures).join(', ')}; count by default`],
     ['--top <n>', 'how many, at most 100; 10 by default'],
     ['--last <duration>', 'the period until now, such as 7d; 1d by default'],
+    ...periodOptions,
     ['--month <month>', 'all customers in a month of UTC, such as 2026-10, instead of a ranking'],
     apiOption,
   ],
-  run: (call, options) => (options.month === undefined ? rankingOf(call, options) : billOf(call, options)),
+  async run(call, options) {
+    const { lines, json, isEmpty } = await (options.month === undefined ? rankingOf : billOf)(call, options);
+    const apiId = text(options.api);
+    if (isEmpty && apiId !== undefined) await requireFound(call('apis.getApi', { apiId }));
+    return { lines, json };
+  },
 };
 
 async function rankingOf(
   call: Call,
-  { by = 'customer', orderBy = 'count', top, last, api }: Given,
-): Promise<CommandResult> {
+  { by = 'customer', orderBy = 'count', top, api, last, from, to }: Given,
+): Promise<UsageResult> {
   if (!Object.hasOwn(ranked, String(by))) throw new Error(`--by must be one of ${Object.keys(ranked).join(', ')}.`);
   const [of, field] = ranked[by as Ranked];
+  const isOfChecks = field === 'namespace' || field === 'identifier';
   const { data } = await call(
     'analytics.getTop',
     given({
       of,
-      by: figureOf(orderBy, ['count', 'refused', 'credits']),
+      by: figureOf(orderBy, isOfChecks ? ['count', 'refused'] : ['count', 'refused', 'credits']),
       limit: numberOf(text(top) ?? '10'),
-      start: Math.max(0, Date.now() - durationOf(text(last) ?? '1d')),
+      ...periodOf({ last: last ?? (from === undefined && to === undefined ? '1d' : undefined), from, to }),
       apiId: text(api),
     }),
   );
-  const isOfChecks = field === 'namespace' || field === 'identifier';
   const nameHeadings = field === 'identifier' ? ['NAMESPACE', 'IDENTIFIER'] : [String(by).toUpperCase()];
   const headings = [...nameHeadings, isOfChecks ? 'CHECKS' : 'VERIFICATIONS', 'REFUSED'];
   const rows = data.top.map((row) => [
@@ -67,7 +87,8 @@ async function rankingOf(
     String(row.refused),
     ...(isOfChecks ? [] : [String(row.spentCredits)]),
   ]);
-  return { lines: usageLines(data, isOfChecks ? headings : [...headings, 'CREDITS'], rows), json: data };
+  const lines = usageLines(data, isOfChecks ? headings : [...headings, 'CREDITS'], rows);
+  return { lines, json: data, isEmpty: rows.length === 0 };
 }
 
 /** Usage is counted by the hour, so the period is longer than was asked for. */
@@ -83,10 +104,12 @@ const usageLines = (
 /** The rows of all customers, the largest first. Verifications of keys without an identity are a row without a name. */
 async function billOf(
   call: Call,
-  { month, by = 'customer', orderBy = 'count', top, last, api }: Given,
-): Promise<CommandResult> {
-  if (by !== 'customer' || top !== undefined || last !== undefined)
-    throw new Error('--month lists all customers. Leave out --top and --last, and --by if it is not customer.');
+  { month, by = 'customer', orderBy = 'count', top, last, from, to, api }: Given,
+): Promise<UsageResult> {
+  if (by !== 'customer' || [top, last, from, to].some((option) => option !== undefined))
+    throw new Error(
+      '--month lists all customers of a month. Leave out --top, --last, --from and --to, and --by if it is not customer.',
+    );
   const figure = figureOf(orderBy, ['count', 'credits']) as 'count' | 'spentCredits';
   const period = monthOf(text(month)!);
   // In order of time, which is the same in all rows, no row moves to another page when a count changes.
@@ -107,6 +130,7 @@ async function billOf(
   return {
     lines: [...usageLines(period, ['CUSTOMER', 'VERIFICATIONS', 'CREDITS'], rows), ...(rows.length > 0 ? [total] : [])],
     json: { ...period, customers },
+    isEmpty: rows.length === 0,
   };
 }
 

@@ -55,7 +55,10 @@ interface EmbeddedOptions {
   onEvent?: (message: string) => void;
 }
 
-/** Rejects when another process owns the data directory, and when no suitable Redis is installed. */
+/**
+ * Rejects when another process owns the data directory, whose pid is `owner` of the error, and when no suitable Redis is
+ * installed.
+ */
 export async function startEmbedded({
   dataDir,
   binary,
@@ -178,10 +181,11 @@ async function own(socketDir: string, dataDir: string): Promise<() => Promise<vo
     await release();
     await delay(100 + Math.random() * 200);
   }
-  throw new Error(
+  const error = new Error(
     `The data directory ${dataDir} is in use by another Tollgate (process ${rival || 'unknown'}). ` +
       'Stop that one, or give this one a TOLLGATE_DATA_DIR of its own.',
   );
+  throw Object.assign(error, { owner: rival || 'unknown' });
 }
 
 /** The pid of another owner that runs; '' if it does not send it. */

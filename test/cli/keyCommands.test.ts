@@ -15,10 +15,10 @@ beforeEach(() => {
   app.clock.now = Date.now();
 });
 
-/** TOLLGATE_URL may end with a slash. */
-const urlWithSlash = () => `${url()}/`;
+/** TOLLGATE_URL may end as the addresses of operations begin. */
+const urlWithPath = () => `${url()}/v2/`;
 
-describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
+describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
   test('APIs are created, listed, found and deleted', async () => {
     const name = `api of ${way}`;
     const { apiId } = await json('api', 'create', name);
@@ -40,7 +40,7 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
     });
     expect(await lines('api', 'delete', apiId, '--confirm', name)).toEqual([`Deleted API ${apiId}.`]);
     await app.ok('workspace.updateSettings', { protectApis: false });
-    expect(await lines('api', 'list', '--search', name)).toEqual(['There are no APIs.']);
+    expect(await lines('api', 'list', '--search', name)).toEqual(['No APIs found.']);
   });
 
   test('a key is created, found, changed, rotated, revoked and restored', async () => {
@@ -58,7 +58,16 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
       expect(row, wanted).toMatch(new RegExp(`^${keyId} +pay_.{4} +laptop +${owner} +until \\S+ +9$`));
     }
     expect(JSON.parse((await run(['key', 'find', '-', '--json'], `${key}\n`)).out)).toMatchObject({ keyId });
-    expect(await lines('key', 'find', 'nothing like this')).toEqual(['There are no keys.']);
+    expect(await lines('key', 'find', 'nothing like this')).toEqual(['No keys found.']);
+    expect(await json('key', 'list', '--api', apiId, '--expiring', '29d')).toEqual([]);
+    expect(await json('key', 'list', '--api', apiId, '--expiring', '31d')).toMatchObject([{ keyId }]);
+    expect(await json('key', 'list', '--api', apiId, '--credits-below', '9')).toEqual([]);
+    expect(await json('key', 'list', '--api', apiId, '--credits-below', '10')).toMatchObject([{ keyId }]);
+    await app.ok('permissions.createRole', { name: `role of ${way}`, permissions: [`granted.${apiId}`] });
+    await app.ok('keys.addRoles', { keyId, roles: [`role of ${way}`] });
+    expect(await json('key', 'list', '--role', `role of ${way}`)).toMatchObject([{ keyId }]);
+    expect(await json('key', 'list', '--permission', `granted.${apiId}`)).toMatchObject([{ keyId }]);
+    expect(await json('key', 'list', '--api', apiId, '--permission', 'not.granted')).toEqual([]);
     expect((await lines('key', 'get', keyId)).join('\n')).toMatch(/\nname +laptop\n/);
     expect(await json('key', 'list', '--owner', owner)).toMatchObject([{ keyId, name: 'laptop' }]);
 
@@ -88,14 +97,19 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
 
     await lines('key', 'revoke', keyId);
     expect(await json('key', 'list', '--api', apiId, '--deleted')).toMatchObject([{ keyId }]);
-    expect((await lines('key', 'list', '--api', apiId, '--deleted'))[1]).toContain('deleted, until ');
+    for (const deleted of [
+      ['list', '--api', apiId, '--deleted'],
+      ['find', key.slice(0, 8)],
+      ['find', keyId],
+    ])
+      expect((await lines('key', ...deleted))[1]).toContain('deleted, until ');
     await lines('key', 'restore', keyId);
     expect(await app.ok('keys.verifyKey', { key })).toMatchObject({ valid: true });
     await lines('key', 'revoke', keyId, '--permanent');
     expect(await run(['key', 'restore', keyId])).toMatchObject({
       code: 1,
       out: '',
-      err: 'tollgate: There is no such key.\n',
+      err: 'tollgate: There is no such deleted key: it is not deleted, or its record was removed.\n',
     });
     expect(await json('key', 'list', '--api', apiId, '--newest', '--limit', '1')).toMatchObject([
       { keyId: rotated.keyId },
@@ -108,7 +122,7 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
     expect(await json('key', 'list', '--api', apiId, '--limit', '1000')).toHaveLength(105);
     const some = await lines('key', 'list', '--api', apiId, '--limit', '103');
     expect(some).toHaveLength(105);
-    expect(some.at(-1)).toBe('… and more. Examined 103 of 105; --limit prints more.');
+    expect(some.at(-1)).toBe('… and more. Examined 103 of 105. A higher --limit prints more.');
   });
 
   test('the limit of an identity is changed, and the audit log says who did it', async () => {
@@ -117,6 +131,10 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
     await lines('identity', 'limit', owner, 'requests', '100', '1m');
     await lines('identity', 'limit', owner, 'requests', '300');
     expect((await lines('identity', 'list', '--search', owner))[1]).toContain('requests 300/60000ms');
+    await app.ok('identities.createIdentity', { externalId: `${owner}.2` });
+    expect((await lines('identity', 'list', '--search', owner, '--limit', '1')).at(-1)).toBe(
+      '… and more. A higher --limit prints more.',
+    );
     const audit = await lines(
       'audit',
       '--resource',
@@ -132,6 +150,9 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
       'ratelimits: requests 100 per 60000 ms, autoApply → requests 300 per 60000 ms, autoApply',
     );
     expect(audit).toHaveLength(3);
+    const today = new Date().toISOString().slice(0, 10);
+    expect(await json('audit', '--resource', identityId, '--from', today)).toHaveLength(3);
+    expect(await lines('audit', '--resource', identityId, '--to', today)).toEqual(['No events found.']);
   });
 
   test('a key is explained by its id or string, and nothing is charged', async () => {
@@ -218,7 +239,8 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
     }
     for (const [args, message] of [
       [['key', 'create'], '--api is required'],
-      [['key', 'get', 'key 1'], 'tollgate: <keyId> must '],
+      [['key', 'get', 'key_ 1'], 'tollgate: <keyId> must '],
+      [['key', 'get', 'pay_1'], 'tollgate: <keyId> must be the id of a key (key_…). `tollgate key find` '],
       [['key', 'get', 'key_unknown'], 'There is no such key.'],
       [['key', 'credits', keyId, 'much'], 'is not a balance'],
       [['key', 'explain', ''], 'tollgate: <key> must '],
@@ -230,10 +252,17 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
       [['identity', 'create', 'a b'], 'tollgate: <owner> must '],
       [['identity', 'create', 'x', '--meta', '{'], '--meta is not JSON'],
       [['identity', 'create', 'x', '--meta', '[]'], 'tollgate: --meta must '],
-      [['key', 'limit', keyId, 'requests', '3'], 'Give its duration'],
+      [
+        ['key', 'limit', keyId, 'requests', '3'],
+        'There is no limit requests. Give a duration to add it, such as `3 1m`',
+      ],
       [['key', 'limit', keyId, 'requests', 'x', '1m'], 'is not a whole number'],
       [['key', 'rotate', keyId, '--grace', 'soon'], 'is not a duration'],
       [['key', 'list', '--limit', '-1'], 'is not a whole number'],
+      [['key', 'list', '--limit', '0'], '--limit must be at least 1'],
+      [['audit', '--from', '25:00'], '25:00 is not a time'],
+      [['audit', '--from', '2026-11-02', '--to', '2026-11-01'], '--from must be before --to'],
+      [['audit', '--last', '1d', '--to', '2026-11-01'], 'Leave it out, or --from and --to'],
       [['audit', '--root-key', 'a b'], 'tollgate: --root-key must '],
     ] as const) {
       const { code, out, err } = await run([...args]);
@@ -244,6 +273,14 @@ describeWays(app, urlWithSlash, ({ run, lines, json }, way) => {
 });
 
 describe('TOLLGATE_URL', () => {
+  test('a command that does not use it says so', async () => {
+    const { code, err } = await runCli(['workspace', 'list'], { REDIS_URL: testRedisUrl(), TOLLGATE_URL: url() });
+    expect({ code, err }).toEqual({
+      code: 0,
+      err: 'tollgate: This command does not use TOLLGATE_URL. It works on the Redis of REDIS_URL.\n',
+    });
+  });
+
   const run = (env: Record<string, string>) => runCli(['api', 'list'], { REDIS_URL: testRedisUrl(), ...env });
 
   test.each([

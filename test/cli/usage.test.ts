@@ -78,7 +78,13 @@ describeWays(app, url, ({ run, lines, json }) => {
         { externalId: 'bob', count: 2 },
       ],
     });
-    expect(await lines('usage', '--api', 'api_unknown')).toEqual([expect.stringMatching(/^There is no usage from /)]);
+    const today = new Date(app.clock.now).toISOString().slice(0, 10);
+    expect(await json('usage', '--from', today)).toMatchObject({ start: Date.parse(today), top: [{}, {}] });
+    expect(await lines('usage', '--from', '2020-02-03', '--to', '2020-02-10')).toEqual([
+      'There is no usage from 2020-02-03T00:00:00Z to 2020-02-10T00:00:00Z.',
+    ]);
+    const { apiId: unused } = await app.ok('apis.createApi', { name: 'unused' });
+    expect(await lines('usage', '--api', unused)).toEqual([expect.stringMatching(/^There is no usage from /)]);
   });
 
   test('the bill of a month has all customers', async () => {
@@ -109,9 +115,15 @@ describeWays(app, url, ({ run, lines, json }) => {
     [['--top', 'many'], 'is not a whole number'],
     [['--top', '101'], 'tollgate: --top must '],
     [['--order-by', 'name'], '--order-by must be one of count, refused, credits'],
-    [['--by', 'namespace', '--order-by', 'credits'], 'tollgate: --order-by cannot be spentCredits'],
+    [['--by', 'namespace', '--order-by', 'credits'], '--order-by must be one of count, refused.'],
     [['--month', '2026-10', '--order-by', 'refused'], '--order-by must be one of count, credits'],
     [['--last', 'week'], 'is not a duration'],
+    [['--from', 'monday'], 'is not a time'],
+    [['--from', '2026-10-01', '--to', '2026-10-01'], '--from must be before --to'],
+    [['--last', '1d', '--from', '2026-10-01'], 'Leave it out, or --from and --to'],
+    [['--month', '2026-10', '--to', '2026-10-01'], 'Leave out'],
+    [['--api', 'api_unknown'], 'There is no API "api_unknown"'],
+    [['--api', 'api_unknown', '--month', '2026-10'], 'There is no API "api_unknown"'],
     [['--month', '2026-13'], 'is not a month'],
     [['--month', '9999-12'], 'is in the future'],
     [['--month', '2026-10', '--by', 'key'], 'Leave out'],

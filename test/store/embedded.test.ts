@@ -16,6 +16,7 @@ import { dirname, join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/store/embedded.ts';
+import { runCli } from '../support/cli.ts';
 
 const installed = ['redis-server', 'valkey-server'].some((name) => spawnSync(name, ['--version']).status === 0);
 
@@ -177,6 +178,18 @@ describe.skipIf(!installed)('the embedded Redis', () => {
 
     await expect(start()).rejects.toThrow(`${dataDir} is in use by another Tollgate (process ${process.pid})`);
     expect(await pidOf(url)).toBe(pid);
+  });
+
+  test('a command reports that it does not reply, not that the server should be stopped', async () => {
+    const pid = await pidOf((await start()).url);
+    process.kill(pid, 'SIGSTOP');
+    try {
+      const { code, err } = await runCli(['workspace', 'list'], { TOLLGATE_DATA_DIR: dataDir });
+      const message = `Tollgate (process ${process.pid}) uses ${dataDir}, and its Redis does not reply`;
+      expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining(message) });
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
   });
 
   test('of several that start at once, at most one owns the directory', async () => {
