@@ -80,7 +80,7 @@ export async function openSeed(redis, options = {}) {
         ...parsed,
         ...extras,
       }));
-      await Promise.all(requests.map((request) => store.decide.verify(presented, request)));
+      await Promise.all(requests.map((request) => store.decide.prepareVerification(presented, request)()));
     },
 
     /** Rolls up all usage that is due. */

@@ -5,6 +5,7 @@
 //   flush      Every 100 ms, what waits goes to the listeners of this process, and is published on the channel of the workspace if
 //              other processes have listeners of this stream.
 //   registry   Every two seconds each process reads which streams others want, and writes its own.
+//   subscriber Receives what other processes publish, while this one has listeners.
 //
 // Nothing waits for a listener: the server drops the connection of a slow one. A message that is lost is a gap in the tail.
 
@@ -12,11 +13,12 @@ import { randomBytes } from 'node:crypto';
 import { keyIdOf } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import type { Limited, LimitState, Verified } from '../decideReply.ts';
-import { tailChannel } from '../keyspace.ts';
+import { tailChannel, tailEchoChannel } from '../keyspace.ts';
 import type { LimitCheck } from '../leases/decisions.ts';
 import type { RedisClient } from '../redis.ts';
 import { TailRegistry, type WantedStream } from './registry.ts';
 import { type TailFilter, TailStream } from './stream.ts';
+import { TailSubscriber } from './subscriber.ts';
 
 /** Where a decision was made. */
 type TailSource = 'redis' | 'lease';
@@ -58,7 +60,7 @@ export class Tail {
   /** By workspace, then by the text of the filter. */
   readonly #heard = new Map<string, Map<string, Heard>>();
   #elsewhere: readonly WantedStream[] = [];
-  #subscriber: Promise<RedisClient> | undefined;
+  readonly #subscriber: TailSubscriber;
   #reading: NodeJS.Timeout | undefined;
   #flushing: NodeJS.Timeout | undefined;
   #flushes = 0;
@@ -66,6 +68,9 @@ export class Tail {
   constructor(redis: RedisClient) {
     this.#redis = redis;
     this.#registry = new TailRegistry(redis, this.#server);
+    this.#subscriber = new TailSubscriber(redis, tailEchoChannel(this.#server), (channel, text) =>
+      this.#onMessage(channel, text),
+    );
   }
 
   /** Begins to read what other processes want. For processes that decide. */
@@ -75,6 +80,7 @@ export class Tail {
 
   /** Reads what other processes want, and writes what this one wants. */
   async refresh(): Promise<void> {
+    this.#subscriber.check();
     this.#elsewhere = await this.#registry.read();
     for (const streams of this.#heard.values()) for (const heard of streams.values()) heard.isWantedElsewhere = false;
     for (const { workspaceId, text } of this.#elsewhere) this.#hear(workspaceId, text).isWantedElsewhere = true;
@@ -100,15 +106,12 @@ export class Tail {
       if (!heard.listeners.delete(listener)) return;
       this.#forgetUnused(workspaceId, heard);
       this.#registry.write(this.#own()).catch(() => {});
-      if (this.#own().length === 0) this.#unsubscribe();
-      else this.#subscriber?.then((subscriber) => this.#leave(subscriber, workspaceId)).catch(() => {});
+      if (!this.#own().some((stream) => stream.workspaceId === workspaceId)) {
+        this.#subscriber.unsubscribe(tailChannel(workspaceId));
+      }
     };
     try {
-      this.#subscriber ??= this.#subscribe().catch((cause) => {
-        this.#subscriber = undefined;
-        throw cause;
-      });
-      await (await this.#subscriber).subscribe(tailChannel(workspaceId));
+      await this.#subscriber.subscribe(tailChannel(workspaceId));
       await this.#registry.write(this.#own());
     } catch (cause) {
       stop();
@@ -146,7 +149,7 @@ export class Tail {
     clearInterval(this.#flushing);
     this.#heard.clear();
     this.isOpen = false;
-    this.#unsubscribe();
+    this.#subscriber.close();
     await this.#registry.write([]).catch(() => {});
   }
 
@@ -206,27 +209,6 @@ export class Tail {
         const message: Message = { from: this.#server, filter: stream.text, events };
         this.#redis.publish(tailChannel(workspaceId), JSON.stringify(message)).catch(() => {});
       }
-    }
-  }
-
-  async #subscribe(): Promise<RedisClient> {
-    const subscriber = this.#redis.duplicate();
-    // The other connection reports what is wrong with Redis.
-    subscriber.on('error', () => {});
-    subscriber.on('message', (channel: string, text: string) => this.#onMessage(channel, text));
-    await subscriber.connect();
-    // ioredis subscribes again when the connection is back.
-    return subscriber;
-  }
-
-  #unsubscribe() {
-    this.#subscriber?.then((subscriber) => subscriber.disconnect()).catch(() => {});
-    this.#subscriber = undefined;
-  }
-
-  async #leave(subscriber: RedisClient, workspaceId: string) {
-    if (!this.#own().some((stream) => stream.workspaceId === workspaceId)) {
-      await subscriber.unsubscribe(tailChannel(workspaceId));
     }
   }
 

@@ -1,0 +1,112 @@
+// The connection on which a process receives what others publish for its listeners. A subscription sends nothing, so neither a Redis
+// that hangs nor a master that was replaced is noticed by it. Therefore the process publishes echoes to itself on its other
+// connection, and opens a new one if an echo does not arrive.
+
+import { setTimeout as delay } from 'node:timers/promises';
+import type { RedisClient } from '../redis.ts';
+
+/** Limit of connecting and subscribing: with Sentinel and Cluster, ioredis tries without end. */
+const subscribeMs = 2000;
+/** An echo that takes longer is lost. */
+const echoMs = 1000;
+
+export class TailSubscriber {
+  readonly #redis: RedisClient;
+  readonly #echoChannel: string;
+  readonly #onMessage: (channel: string, text: string) => void;
+  readonly #channels = new Set<string>();
+  #connection: Promise<RedisClient> | undefined;
+  /** When the last echo was published, by a monotonic clock; undefined when it has arrived. */
+  #echoAt: number | undefined;
+
+  constructor(redis: RedisClient, echoChannel: string, onMessage: (channel: string, text: string) => void) {
+    this.#redis = redis;
+    this.#echoChannel = echoChannel;
+    this.#onMessage = onMessage;
+  }
+
+  async subscribe(channel: string): Promise<void> {
+    this.#channels.add(channel);
+    const connection = await this.#connected();
+    await inTime(connection.subscribe(channel));
+  }
+
+  unsubscribe(channel: string) {
+    this.#channels.delete(channel);
+    if (this.#channels.size === 0) this.close();
+    else this.#connection?.then((connection) => connection.unsubscribe(channel)).catch(() => {});
+  }
+
+  /** Replaces the connection if the last echo was lost, and publishes the next one. Called every two seconds. */
+  check() {
+    if (this.#channels.size === 0) return;
+    if (this.#echoAt !== undefined) {
+      if (performance.now() - this.#echoAt < echoMs) return;
+      this.#disconnect();
+    }
+    this.#connected()
+      .then(async () => {
+        this.#echoAt = performance.now();
+        await this.#redis.publish(this.#echoChannel, '');
+      })
+      // Without Redis there is nothing to hear.
+      .catch(() => {
+        this.#echoAt = undefined;
+      });
+  }
+
+  close() {
+    this.#channels.clear();
+    this.#disconnect();
+  }
+
+  #disconnect() {
+    this.#connection?.then((connection) => connection.disconnect()).catch(() => {});
+    this.#connection = undefined;
+    this.#echoAt = undefined;
+  }
+
+  #connected(): Promise<RedisClient> {
+    if (this.#connection) return this.#connection;
+    const connection = this.#connect();
+    this.#connection = connection;
+    connection.catch(() => {
+      if (this.#connection === connection) this.#connection = undefined;
+    });
+    return connection;
+  }
+
+  async #connect(): Promise<RedisClient> {
+    const connection = this.#redis.duplicate();
+    // The other connection reports what is wrong with Redis.
+    connection.on('error', () => {});
+    connection.on('message', (channel: string, text: string) => {
+      if (channel === this.#echoChannel) this.#echoAt = undefined;
+      else this.#onMessage(channel, text);
+    });
+    const subscribed = async () => {
+      await connection.connect();
+      // ioredis subscribes again when the connection was lost and is back.
+      await connection.subscribe(this.#echoChannel, ...this.#channels);
+    };
+    try {
+      await inTime(subscribed());
+      return connection;
+    } catch (cause) {
+      connection.disconnect();
+      throw cause;
+    }
+  }
+}
+
+/** Rejects if it takes too long. */
+async function inTime(subscribed: Promise<unknown>): Promise<void> {
+  const ended = new AbortController();
+  const late = delay(subscribeMs, undefined, { signal: ended.signal, ref: false }).then(() => {
+    throw new Error('The subscription was not confirmed in time.');
+  });
+  await Promise.race([subscribed, late]).finally(() => {
+    late.catch(() => {});
+    ended.abort();
+  });
+}
