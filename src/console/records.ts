@@ -1,4 +1,5 @@
-// The responses of operations, as far as screens use them (docs/contract.md).
+// The responses of operations, as far as screens use them (docs/contract.md). The store has types of some of them, but the console
+// imports nothing of the server: it is a client of /v2, compiled for a browser.
 
 export interface Ratelimit {
   id: string;
@@ -78,6 +79,22 @@ export interface UsageRow {
   tag?: string;
   count: number;
   spentCredits: number;
+}
+
+/** Refusals of a key that have one entry. */
+export interface Refusals {
+  /** Of the last one. */
+  time: number;
+  outcome: string;
+  keyId: string;
+  externalId?: string;
+  /** The limit that was exceeded, by its name. */
+  ratelimit?: string;
+  limit?: number;
+  duration?: number;
+  tags?: string[];
+  source: 'redis' | 'lease';
+  count: number;
 }
 
 export interface LimitRow {

@@ -9,7 +9,7 @@ export interface Decision {
   time: number;
   latencyMs: number;
   source: 'redis' | 'lease';
-  /** One in so many is sent. */
+  /** One in `sample` decisions is sent. */
   sample: number;
   outcome?: string;
   keyId?: string;

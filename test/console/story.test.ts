@@ -85,7 +85,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
   });
 
   let key: { keyId: string; key: string };
-  test('a new key is shown once, is heard in Live, and is found', async () => {
+  test('a new key is displayed once, appears in Live, and is found', async () => {
     await goTo('New key');
     await page.getByLabel('Name', { exact: true }).first().fill(markup);
     await page.getByLabel('Owner (externalId)').fill('customer_42');
@@ -272,7 +272,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     }
   });
 
-  test('a root key with few grants sees what they show', async () => {
+  test('a root key with few grants sees what they allow', async () => {
     const { key: few } = await call('rootKeys.createRootKey', { permissions: ['api.*.read_key', 'api.*.read_api'] });
     const other = await browser.newPage();
     await other.goto(`${server.url}/console`);

@@ -2,8 +2,10 @@
 
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
 import { curlOf, type Failure } from '../api.ts';
 import { ago, count, dateTime } from '../format.ts';
+import { periods, type usePeriod } from '../period.ts';
 import { currentSignIn } from '../session.ts';
 
 /** Outcomes in the order of charts: what is good first. */
@@ -51,6 +53,10 @@ export const Count = ({ value }: { value: number }) => <span class="number">{cou
 type ButtonProps = Omit<JSX.ButtonHTMLAttributes, 'icon'> & { tone?: 'primary' | 'danger' | 'plain' };
 export const Button = ({ tone, class: more, ...props }: ButtonProps) => (
   <button type="button" {...props} class={`button ${tone ?? ''} ${more ?? ''}`} />
+);
+
+export const CustomerLink = ({ externalId }: { externalId: string }) => (
+  <Link href={`/customers/${encodeURIComponent(externalId)}`}>{externalId}</Link>
 );
 
 /** A button that copies a text and confirms it. */
@@ -219,6 +225,11 @@ export function Choice<T extends string>(props: {
   );
 }
 
+/** The choice of the period of a screen. */
+export const PeriodChoice = ({ period }: { period: ReturnType<typeof usePeriod> }) => (
+  <Choice label="Period" value={period.name} set={period.setName} options={periods} />
+);
+
 /** The request of an act, as a command to copy. */
 export function AsCurl({ operation, input }: { operation: string; input: object }) {
   const text = curlOf(operation, input);
@@ -238,6 +249,14 @@ export const Snippet = ({ text, label }: { text: string; label?: string }) => (
     <pre>{text}</pre>
     <Copy text={text} label={label ?? 'Copy'} />
   </div>
+);
+
+/** The string of a new key, which no request returns again. */
+export const NewString = ({ text, label }: { text: string; label: string }) => (
+  <>
+    <p class="notice">This is the only time that you see it: Tollgate stores its digest. Copy it now.</p>
+    <Snippet text={text} label={label} />
+  </>
 );
 
 export const Card = (props: {

@@ -24,7 +24,7 @@ export function Dialog({ title, close, children }: DialogProps) {
     };
   }, []);
   return (
-    // Escape does by keyboard what a click beside the dialog does.
+    // Escape does by keyboard what a click outside the dialog does.
     // biome-ignore lint/a11y/useKeyWithClickEvents: see above.
     <dialog ref={ref} aria-label={title} onCancel={close} onClick={(e) => e.target === ref.current && close()}>
       <div class="dialog">

@@ -3,21 +3,9 @@
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
-import { Badge, Card, Count, Empty, Loaded, Outcome } from './basic.tsx';
+import type { Refusals } from '../records.ts';
+import { Badge, Card, Count, CustomerLink, Empty, Loaded, Outcome } from './basic.tsx';
 import { type Column, CsvButton, Table } from './table.tsx';
-
-interface Refusals {
-  time: number;
-  outcome: string;
-  keyId: string;
-  externalId?: string;
-  ratelimit?: string;
-  limit?: number;
-  duration?: number;
-  tags?: string[];
-  source: 'redis' | 'lease';
-  count: number;
-}
 
 /** Rows may be equal, so each has its number. */
 interface Row extends Refusals {
@@ -47,8 +35,7 @@ const columns: Column<Row>[] = [
   },
   {
     name: 'Customer',
-    cell: ({ externalId }) =>
-      externalId && <Link href={`/customers/${encodeURIComponent(externalId)}`}>{externalId}</Link>,
+    cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
     csv: ({ externalId }) => externalId,
     isWide: true,
   },
@@ -71,7 +58,7 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
     30_000,
   );
   const rows = data?.map((row, number) => ({ ...row, number }));
-  const shown = keyId ? columns.filter(ofOwner) : columns;
+  const displayed = keyId ? columns.filter(ofOwner) : columns;
   return (
     <Card title={title} actions={<CsvButton name="refusals" columns={columns} rows={rows ?? []} />}>
       <Loaded of={{ ...rest, data: rows }} lines={3}>
@@ -80,8 +67,10 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
             <Empty title="Nothing was refused in the last 24 hours" />
           ) : (
             <>
-              <Table label={title} rows={refusals} idOf={({ number }) => String(number)} columns={shown} />
-              <p class="quiet">Where a key is refused often, a row stands for several refusals and shows the last.</p>
+              <Table label={title} rows={refusals} idOf={({ number }) => String(number)} columns={displayed} />
+              <p class="quiet">
+                Where a key is refused often, a row stands for several refusals. Its time is that of the last one.
+              </p>
             </>
           )
         }

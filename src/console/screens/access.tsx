@@ -9,8 +9,8 @@ import {
   Field,
   Head,
   Lacks,
+  NewString,
   SelectField,
-  Snippet,
   TextField,
   Time,
 } from '../parts/basic.tsx';
@@ -177,8 +177,7 @@ function NewRootKey({ close }: { close: () => void }) {
   if (made) {
     return (
       <Dialog title="The new root key" close={close}>
-        <p class="notice">This is the only time that you see it. Copy it now.</p>
-        <Snippet text={made.key} label="Copy root key" />
+        <NewString text={made.key} label="Copy root key" />
       </Dialog>
     );
   }

@@ -2,12 +2,12 @@ import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, duration } from '../format.ts';
-import { Button, Card, Choice, Empty, Head, Id, Lacks, Loaded } from '../parts/basic.tsx';
+import { Button, Card, Empty, Head, Id, Lacks, Loaded, PeriodChoice } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { List, Table, usePages } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
-import { periods, usePeriod } from '../period.ts';
+import { usePeriod } from '../period.ts';
 import type { Identity, Key } from '../records.ts';
 import { may } from '../session.ts';
 import { keyColumns } from './keys.tsx';
@@ -45,7 +45,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
           <UsageFigures of={{ externalId }} period={period} />
           <Card
             title={`Verifications of all keys by ${period.granularity}, UTC`}
-            actions={<Choice label="Period" value={period.name} set={period.setName} options={periods} />}
+            actions={<PeriodChoice period={period} />}
           >
             <UsageChart of={{ externalId }} period={period} title="Verifications by outcome" />
           </Card>

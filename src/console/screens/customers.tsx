@@ -1,7 +1,6 @@
 import { useState } from 'preact/hooks';
-import { Link } from 'wouter-preact';
 import { count, duration } from '../format.ts';
-import { Button, Card, Empty, Head, Lacks, TextField, useSettled } from '../parts/basic.tsx';
+import { Button, Card, CustomerLink, Empty, Head, Lacks, TextField, useSettled } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
@@ -13,7 +12,7 @@ import { may } from '../session.ts';
 const columns: Column<Identity>[] = [
   {
     name: 'Customer (externalId)',
-    cell: ({ externalId }) => <Link href={`/customers/${encodeURIComponent(externalId)}`}>{externalId}</Link>,
+    cell: ({ externalId }) => <CustomerLink externalId={externalId} />,
     csv: ({ externalId }) => externalId,
   },
   { name: 'Id', cell: ({ id }) => <code>{id}</code>, csv: ({ id }) => id, isWide: true },

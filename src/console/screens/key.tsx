@@ -4,10 +4,23 @@ import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
 import { AuditTable } from '../parts/audit.tsx';
-import { Badge, Button, Card, Choice, Empty, Gauge, Head, Id, Lacks, Loaded, Time } from '../parts/basic.tsx';
+import {
+  Badge,
+  Button,
+  Card,
+  CustomerLink,
+  Empty,
+  Gauge,
+  Head,
+  Id,
+  Lacks,
+  Loaded,
+  PeriodChoice,
+  Time,
+} from '../parts/basic.tsx';
 import { Table } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
-import { periods, usePeriod } from '../period.ts';
+import { usePeriod } from '../period.ts';
 import type { Explained, Key, Ratelimit } from '../records.ts';
 import { may } from '../session.ts';
 import { DeleteKey, EditAccess, EditCredits, EditDetails, EditLimits, Rotate, SwitchKey } from './keyActs.tsx';
@@ -52,10 +65,7 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
       {may('api', 'read_analytics', data.apiId) && (
         <>
           <UsageFigures of={{ keyId }} period={period} />
-          <Card
-            title={`Verifications by ${period.granularity}, UTC`}
-            actions={<Choice label="Period" value={period.name} set={period.setName} options={periods} />}
-          >
+          <Card title={`Verifications by ${period.granularity}, UTC`} actions={<PeriodChoice period={period} />}>
             <UsageChart of={{ keyId }} period={period} title="Verifications by outcome" />
           </Card>
         </>
@@ -117,13 +127,7 @@ const Details = ({ data }: { data: Key }) => (
       <Id id={data.apiId} />
     </dd>
     <dt>Owner</dt>
-    <dd>
-      {data.externalId ? (
-        <Link href={`/customers/${encodeURIComponent(data.externalId)}`}>{data.externalId}</Link>
-      ) : (
-        <span class="quiet">none</span>
-      )}
-    </dd>
+    <dd>{data.externalId ? <CustomerLink externalId={data.externalId} /> : <span class="quiet">none</span>}</dd>
     <dt>Created</dt>
     <dd>
       <Time ms={data.createdAt} /> <span class="quiet">{dateTime(data.createdAt)} UTC</span>

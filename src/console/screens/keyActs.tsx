@@ -3,7 +3,7 @@
 import { useRef, useState } from 'preact/hooks';
 import { useData } from '../api.ts';
 import { count, duration } from '../format.ts';
-import { SelectField, Snippet, TextField } from '../parts/basic.tsx';
+import { NewString, SelectField, TextField } from '../parts/basic.tsx';
 import { Act, Dialog } from '../parts/dialog.tsx';
 import {
   CreditsFields,
@@ -173,8 +173,7 @@ function Rotated({ old, made, close }: { old: Key; made: { keyId: string; key: s
   const since = used !== undefined && first.current !== undefined ? used - first.current : undefined;
   return (
     <Dialog title="The new key" close={close}>
-      <p class="notice">This is the only time that you see it. Copy it now.</p>
-      <Snippet text={made.key} label="Copy key" />
+      <NewString text={made.key} label="Copy key" />
       <p role="status">
         {since === 0 && 'The old key was not used since.'}
         {since !== undefined &&

@@ -7,6 +7,7 @@ import {
   Button,
   Card,
   Copy,
+  CustomerLink,
   Empty,
   Head,
   Lacks,
@@ -68,8 +69,7 @@ export const keyColumns: Column<Key>[] = [
   { name: 'Id', cell: ({ keyId }) => <code>{keyId}</code>, csv: ({ keyId }) => keyId, isCsvOnly: true },
   {
     name: 'Owner',
-    cell: ({ externalId }) =>
-      externalId && <Link href={`/customers/${encodeURIComponent(externalId)}`}>{externalId}</Link>,
+    cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
     csv: ({ externalId }) => externalId,
   },
   { name: 'State', cell: stateOf, csv: ({ enabled }) => (enabled ? 'enabled' : 'disabled') },

@@ -6,6 +6,7 @@ import {
   Badge,
   Button,
   Card,
+  CustomerLink,
   Empty,
   Head,
   Lacks,
@@ -51,8 +52,7 @@ const columns: Column<Row>[] = [
   },
   {
     name: 'Customer',
-    cell: ({ externalId }) =>
-      externalId && <Link href={`/customers/${encodeURIComponent(externalId)}`}>{externalId}</Link>,
+    cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
     csv: ({ externalId }) => externalId,
     isWide: true,
   },

@@ -1,11 +1,23 @@
 import { useState } from 'preact/hooks';
 import { call, type Failure } from '../api.ts';
 import { count, duration, readDuration } from '../format.ts';
-import { Badge, Button, Card, Choice, Count, Empty, Head, Lacks, Problem, TextField, Time } from '../parts/basic.tsx';
+import {
+  Badge,
+  Button,
+  Card,
+  Count,
+  Empty,
+  Head,
+  Lacks,
+  PeriodChoice,
+  Problem,
+  TextField,
+  Time,
+} from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
-import { periods, usePeriod } from '../period.ts';
+import { usePeriod } from '../period.ts';
 import type { Override } from '../records.ts';
 import { may } from '../session.ts';
 import { LimitChart, useLimits } from './rateLimits.tsx';
@@ -51,11 +63,9 @@ export function Namespace({ namespace }: { namespace: string }) {
   return (
     <>
       <Head title={namespace}>
-        <Choice label="Period" value={period.name} set={period.setName} options={periods} />
+        <PeriodChoice period={period} />
       </Head>
-      <Card title={`Checks by ${period.granularity}, UTC`}>
-        <LimitChart data={limits} period={period} />
-      </Card>
+      <LimitChart data={limits} period={period} />
       {may('ratelimit', 'read_analytics') && (
         <Top title="Identifiers with most checks" of="identifiers" period={period} within={{ namespace }} />
       )}

@@ -9,6 +9,7 @@ import {
   Empty,
   Head,
   Lacks,
+  NewString,
   Problem,
   SelectField,
   Snippet,
@@ -212,8 +213,7 @@ function Made({ keyId, key, again }: { keyId: string; key: string; again: () => 
         </Link>
       </Head>
       <Card title="Key string">
-        <p class="notice">This is the only time that you see it: Tollgate stores its digest. Copy it now.</p>
-        <Snippet text={key} label="Copy key" />
+        <NewString text={key} label="Copy key" />
       </Card>
       <Card
         title="Verify it"

@@ -1,11 +1,11 @@
 import { useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { Card, Choice, Count, Empty, Head, Lacks, Loaded, Time } from '../parts/basic.tsx';
+import { Card, Count, Empty, Head, Lacks, Loaded, PeriodChoice, Time } from '../parts/basic.tsx';
 import { Table } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { UsageChart, UsageFigures } from '../parts/usage.tsx';
-import { periods, usePeriod } from '../period.ts';
+import { usePeriod } from '../period.ts';
 import type { Api } from '../records.ts';
 import { may } from '../session.ts';
 import { Welcome } from './welcome.tsx';
@@ -38,7 +38,7 @@ function Summary({ apis }: { apis: ReturnType<typeof useData<Api[]>> }) {
   return (
     <>
       <Head title="Overview">
-        <Choice label="Period" value={period.name} set={period.setName} options={periods} />
+        <PeriodChoice period={period} />
       </Head>
       <UsageFigures of={{}} period={period} />
       <Card title={`Verifications by ${period.granularity}, UTC`}>

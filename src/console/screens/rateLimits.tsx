@@ -2,11 +2,11 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, percent } from '../format.ts';
-import { Card, Choice, Count, Empty, Head, Lacks, Loaded, useSettled } from '../parts/basic.tsx';
+import { Card, Count, Empty, Head, Lacks, Loaded, PeriodChoice, useSettled } from '../parts/basic.tsx';
 import { Chart } from '../parts/chart.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
-import { byTime, type Period, periods, sumOf, usePeriod } from '../period.ts';
+import { byTime, type Period, sumOf, usePeriod } from '../period.ts';
 import type { LimitRow, NamespaceRow } from '../records.ts';
 import { may } from '../session.ts';
 
@@ -17,19 +17,21 @@ export function useLimits(namespace: string | undefined, { start, end, granulari
 
 export function LimitChart({ data, period }: { data: ReturnType<typeof useLimits>; period: Period }) {
   return (
-    <Loaded of={data} lines={7}>
-      {(rows) => (
-        <Chart
-          title="Checks that passed and that were blocked"
-          times={period.times}
-          stepMs={period.stepMs}
-          series={[
-            { name: 'Passed', color: '--VALID', values: byTime(period, rows, ({ passed }) => passed) },
-            { name: 'Blocked', color: '--RATE_LIMITED', values: byTime(period, rows, ({ blocked }) => blocked) },
-          ]}
-        />
-      )}
-    </Loaded>
+    <Card title={`Checks by ${period.granularity}, UTC`}>
+      <Loaded of={data} lines={7}>
+        {(rows) => (
+          <Chart
+            title="Checks that passed and that were blocked"
+            times={period.times}
+            stepMs={period.stepMs}
+            series={[
+              { name: 'Passed', color: '--VALID', values: byTime(period, rows, ({ passed }) => passed) },
+              { name: 'Blocked', color: '--RATE_LIMITED', values: byTime(period, rows, ({ blocked }) => blocked) },
+            ]}
+          />
+        )}
+      </Loaded>
+    </Card>
   );
 }
 
@@ -77,11 +79,9 @@ export function RateLimits() {
     <>
       <Head title="Rate limits">
         <CsvButton name="namespaces" columns={columns} rows={pages.rows ?? []} />
-        <Choice label="Period" value={period.name} set={period.setName} options={periods} />
+        <PeriodChoice period={period} />
       </Head>
-      <Card title={`Checks by ${period.granularity}, UTC`}>
-        <LimitChart data={limits} period={period} />
-      </Card>
+      <LimitChart data={limits} period={period} />
       {may('ratelimit', 'read_analytics') && (
         <Top title="Identifiers with most checks" of="identifiers" period={period} />
       )}
