@@ -59,7 +59,9 @@ export const call = async <T>(operation: string, input: object, rootKey?: string
 interface Entry {
   page: Page<unknown> | undefined;
   failure: Failure | undefined;
+  /** When the last load ended, and when `page` was loaded. */
   at: number;
+  loadedAt: number;
   loading: Promise<void> | undefined;
   listeners: Set<() => void>;
 }
@@ -76,6 +78,8 @@ const entriesMax = 200;
 /** Data of this age is reloaded when a screen opens. */
 const freshMs = 2000;
 const entries = new Map<string, Entry>();
+/** Called after every load. */
+const watchers = new Set<() => void>();
 
 function entryOf(id: string): Entry {
   let entry = entries.get(id);
@@ -84,7 +88,7 @@ function entryOf(id: string): Entry {
       if (entries.size < entriesMax) break;
       if (listeners.size === 0) entries.delete(oldest);
     }
-    entry = { page: undefined, failure: undefined, at: 0, loading: undefined, listeners: new Set() };
+    entry = { page: undefined, failure: undefined, at: 0, loadedAt: 0, loading: undefined, listeners: new Set() };
     entries.set(id, entry);
   }
   return entry;
@@ -95,6 +99,7 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
     .then(
       (page) => {
         entry.page = page;
+        entry.loadedAt = Date.now();
         entry.failure = undefined;
       },
       (cause: unknown) => {
@@ -105,6 +110,7 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
       entry.loading = undefined;
       entry.at = performance.now();
       for (const listener of entry.listeners) listener();
+      for (const watcher of watchers) watcher();
     });
   return entry.loading;
 }
@@ -144,10 +150,38 @@ export function refresh() {
       entry.at = Number.NEGATIVE_INFINITY;
       continue;
     }
-    const [, operation = ''] = id.split(' ', 2);
-    const input = JSON.parse(id.slice(id.indexOf(operation) + operation.length + 1));
-    load(entry, operation, input);
+    reload(id, entry);
   }
+}
+
+function reload(id: string, entry: Entry) {
+  const [, operation = ''] = id.split(' ', 2);
+  load(entry, operation, JSON.parse(id.slice(id.indexOf(operation) + operation.length + 1)));
+}
+
+const retryMs = 3000;
+
+/** The oldest data of the open screen that could not be loaded again. What the server could not respond to is retried. */
+export function useStale(): { failure: Failure; loadedAt: number } | undefined {
+  const [, draw] = useReducer((count: number) => count + 1, 0);
+  const failed = [...entries].filter(([, { listeners, failure }]) => listeners.size > 0 && failure);
+  useEffect(() => {
+    const watcher = () => draw(undefined as never);
+    watchers.add(watcher);
+    return () => watchers.delete(watcher);
+  }, []);
+  useEffect(() => {
+    if (failed.length === 0) return;
+    const timer = setInterval(() => {
+      for (const [id, entry] of failed) {
+        const { status = 0 } = entry.failure ?? {};
+        if (!document.hidden && (status === 0 || status >= 500)) reload(id, entry);
+      }
+    }, retryMs);
+    return () => clearInterval(timer);
+  }, [failed.map(([id]) => id).join()]);
+  const [oldest] = failed.filter(([, { page }]) => page).sort(([, a], [, b]) => a.loadedAt - b.loadedAt);
+  return oldest && { failure: oldest[1].failure!, loadedAt: oldest[1].loadedAt };
 }
 
 /** Clears the cache, when the workspace changes. */

@@ -2,7 +2,8 @@
 
 import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
 import { Link, Route, Router, Switch, useLocation } from 'wouter-preact';
-import { forgetAll } from './api.ts';
+import { forgetAll, useStale } from './api.ts';
+import { timeOfDay } from './format.ts';
 import { Button, Empty, Head } from './parts/basic.tsx';
 import { Access } from './screens/access.tsx';
 import { Attention } from './screens/attention.tsx';
@@ -61,8 +62,8 @@ function Shell({ add }: { add: () => void }) {
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   useEffect(() => {
-    // A new screen is read from its head by screen readers, and the keyboard starts there.
-    if (!isFirst.current) main.current?.focus();
+    // A new screen is read from its head by screen readers, and the keyboard starts there, unless the screen has moved the focus.
+    if (!isFirst.current && !main.current!.contains(document.activeElement)) main.current!.focus();
     isFirst.current = false;
     scrollTo(0, 0);
   }, [path]);
@@ -102,8 +103,20 @@ function Shell({ add }: { add: () => void }) {
             </Empty>
           </Route>
         </Switch>
+        <Stale />
       </main>
     </div>
+  );
+}
+
+/** Says that the screen is not up to date, as when the server or Redis is away. */
+function Stale() {
+  const stale = useStale();
+  if (!stale) return null;
+  return (
+    <p class="problem stale" role="alert">
+      {stale.failure.message} The data of this screen is of {timeOfDay(stale.loadedAt)} UTC.
+    </p>
   );
 }
 

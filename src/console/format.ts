@@ -8,8 +8,11 @@ export const count = (value: number): string => whole.format(value);
 /** At most four digits: 12.3K. */
 export const compact = (value: number): string =>
   Math.abs(value) < 10_000 ? whole.format(value) : short.format(value);
-export const percent = (part: number, all: number): string =>
-  all === 0 ? '–' : `${((100 * part) / all).toFixed(part === all || part === 0 ? 0 : 1)} %`;
+export function percent(part: number, all: number): string {
+  if (all === 0) return '–';
+  const value = (100 * part) / all;
+  return value > 0 && value < 0.1 ? '< 0.1 %' : `${value.toFixed(part === all || part === 0 ? 0 : 1)} %`;
+}
 
 /** 1536 as "1.5 KB". */
 export function bytes(value: number): string {

@@ -165,7 +165,7 @@ export interface NamespaceRow {
   overrideCount: number;
 }
 
-interface ExplainedLimit extends Ratelimit {
+export interface ExplainedLimit extends Ratelimit {
   of: 'key' | 'identity' | 'request';
   cost: number;
   used: number;

@@ -1,8 +1,10 @@
 // The console in a real browser, as an administrator uses it: from an empty workspace to a rotated key. Each screen is examined by
 // axe in both themes, with hostile data in every field. SCREENSHOTS=<folder> keeps a picture of each.
 
+import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { promisify } from 'node:util';
 import type { Browser, BrowserContext, Page, Request } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { chromiumPath, startChromium } from '../support/chromium.ts';
@@ -77,7 +79,14 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await button('Make both').click();
     const key = await page.locator('.snippet pre').first().textContent();
     await page.getByText('Waiting for the first verification').waitFor();
-    await call('keys.verifyKey', { key });
+    const commands = [];
+    for (const name of ['Copy in full', 'Copy as curl']) {
+      await button(name).click();
+      commands.push(await page.evaluate<string>('navigator.clipboard.readText()'));
+    }
+    const { stdout } = await promisify(execFile)('sh', ['-c', commands.join('\n')]);
+    expect(JSON.parse(stdout).data).toMatchObject({ valid: true });
+    expect(commands[1]).toContain(key);
     await page.getByText('The first verification has arrived: 999 credits are left.').waitFor();
     await page.getByRole('link', { name: 'See the key' }).click();
     await heading('My first key').waitFor();
@@ -88,17 +97,27 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
   test('a new key is displayed once, appears in Live, and is found', async () => {
     await goTo('New key');
     await page.getByLabel('Name', { exact: true }).first().fill(markup);
-    await page.getByLabel('Owner (externalId)').fill('customer_42');
+    await page.getByLabel('Customer (externalId)').fill('customer_42');
     await page.getByLabel('Prefix').fill('pay');
     await page.getByLabel('Units').fill('2');
+    await page.getByLabel('In any').fill('1 minute');
+    await page.getByText('At least 1 s: 10 s, 1 min, 1 h.').waitFor();
+    expect(await button('Create key').isDisabled()).toBe(true);
+    await page.getByLabel('In any').fill('1 min');
+    await page.getByLabel('Customer (externalId)').fill('ada@example.com');
+    await button('Create key').click();
+    expect(await page.locator('input:invalid').inputValue()).toBe('ada@example.com');
+    await page.getByLabel('Customer (externalId)').fill('customer_42');
     await button('Create key').click();
     await heading('The key is made').waitFor();
     const string = (await page.locator('.snippet pre').first().textContent())!;
     key = { key: string, keyId: (await call('keys.whoami', { key: string })).keyId! };
     expect(string).toMatch(/^pay_/);
 
-    await goTo('Live');
-    await page.getByText('Live', { exact: true }).last().waitFor();
+    await page.getByRole('link', { name: 'See its verifications as they happen' }).click();
+    await heading('Live').waitFor();
+    expect(await page.getByLabel('Key id').inputValue()).toBe(key.keyId);
+    await page.locator('.badge.good', { hasText: 'Live' }).waitFor();
     for (let count = 0; count < 3; count++) await call('keys.verifyKey', { key: string, tags: [markup] });
     await page.locator('.badge', { hasText: 'Rate limited' }).waitFor();
     expect(await page.getByRole('link', { name: key.keyId }).count()).toBe(3);
@@ -116,7 +135,8 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await page.getByRole('link', { name: 'Why?' }).last().click();
     await page.getByText('The answer is').waitFor();
     await page.getByText('refuses').waitFor();
-    await page.getByText('2 of 2').waitFor();
+    await page.getByText('requests: 2 of 2 in any 1 min are used, the cost is 1.').waitFor();
+    await page.getByText('2 of 2', { exact: true }).waitFor();
     const refusals = page.getByLabel('Recent refusals').locator('tbody tr');
     await expect.poll(() => refusals.first().textContent()).toMatch(/Rate limited.*: 2 in any 1 min/);
   });
@@ -148,9 +168,16 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     expect((await call('keys.verifyKey', { key: rotated })).code).toBe('VALID');
     await page.getByText('The old key was not used since.').waitFor();
     await call('keys.verifyKey', { key: key.key });
-    await page.getByText('The old key was used 1 times since').waitFor();
+    await page.getByText('The old key was used once since').waitFor();
     await page.keyboard.press('Escape');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
+    const changes = page.getByRole('region', { name: 'Changes' });
+    await changes.getByText(/^expires: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/).waitFor();
+    await changes.locator('del', { hasText: 'requests 2 per 1 min, autoApply' }).first().waitFor();
+    await changes.getByRole('link', { name: /^key_/ }).click();
+    await expect.poll(() => page.url()).not.toContain(key.keyId);
+    await page.goBack();
+    await expect.poll(() => page.url()).toContain(key.keyId);
   });
 
   test('deletes only what is named, and restores it', async () => {
@@ -223,6 +250,60 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await page.emulateMedia({ colorScheme: 'light' });
   });
 
+  test('a limit of the customer: shared, unless the key has its own of that name', async () => {
+    await goTo('Keys');
+    await page.getByRole('link', { name: 'customer_42' }).first().click();
+    await heading('customer_42').waitFor();
+    const limits = page.locator('section', { has: page.getByRole('heading', { name: 'Limits that all keys share' }) });
+    await limits.getByRole('button', { name: 'Edit' }).click();
+    await button('Add a limit').click();
+    await button('Save').click();
+    await limits.getByText('100 in any 1 min').waitFor();
+    await page.getByRole('link', { name: /^pay_/ }).first().click();
+    await page.getByText('of the customer: not used, the key has its own').waitFor();
+  });
+
+  test('copies in a page that another machine serves without TLS, where browsers have no clipboard', async () => {
+    await page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })");
+    await button('Rotate …').click();
+    await page.getByRole('dialog').getByText('Request').click();
+    await inDialog('Copy as curl');
+    await page.getByRole('dialog').getByText('Copied').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.evaluate('delete navigator.clipboard');
+    expect(await page.evaluate('navigator.clipboard.readText()')).toContain('/v2/keys.rerollKey');
+  });
+
+  test('keyboard: a dialog begins in its first field, and / goes to the search of keys', async () => {
+    const focused = page.locator(':focus');
+    await button('Rotate …').press('Enter');
+    await expect.poll(() => focused.evaluate(({ tagName }) => tagName)).toBe('SELECT');
+    await page.keyboard.press('Escape');
+    await expect.poll(() => focused.textContent()).toBe('Rotate …');
+    await goTo('Overview');
+    await expect.poll(() => focused.getAttribute('id')).toBe('main');
+    await page.keyboard.press('/');
+    await heading('Keys').waitFor();
+    await expect.poll(() => focused.getAttribute('id')).toBe('key-search');
+  });
+
+  test('data that cannot be loaded again is marked, until it can; figures keep their height', async () => {
+    await goTo('Overview');
+    const figure = page.locator('.figure').first();
+    await figure.getByText('the period before').waitFor();
+    const height = await figure.evaluate(({ clientHeight }) => clientHeight);
+    await page.route('**/v2/**', (route) => route.abort());
+    await page.getByText(/^The server cannot be reached. The data of this screen is of [\d:]{8} UTC.$/).waitFor();
+    await page.getByRole('radio', { name: '90 days' }).check({ force: true });
+    await page.getByRole('button', { name: 'Try again' }).first().waitFor();
+    expect(await figure.evaluate(({ clientHeight }) => clientHeight)).toBe(height);
+    await page.unroute('**/v2/**');
+    await page.locator('.stale').waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Try again' }).first().waitFor({ state: 'detached' });
+    complaints.length = 0;
+  });
+
   test('Live: a filter is sent when typing ends, not with every letter', async () => {
     await goTo('Live');
     const sent: string[] = [];
@@ -283,6 +364,9 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await other.getByRole('table').waitFor();
     expect(await other.getByRole('link', { name: 'New key', exact: true }).count()).toBe(1);
     expect(await other.getByRole('checkbox').count()).toBe(0);
+    await other.getByRole('link', { name: 'Live', exact: true }).click();
+    await other.getByText('api.*.read_analytics').waitFor();
+    expect(await other.getByRole('heading', { level: 1 }).textContent()).toBe('Live');
     await other.close();
   });
 

@@ -1,9 +1,29 @@
 // Changes, newest first: of the workspace, of one resource, or by one root key.
 
-import { dateTime } from '../format.ts';
+import type { ComponentChildren } from 'preact';
+import { Link } from 'wouter-preact';
+import { dateTime, duration } from '../format.ts';
 import type { AuditEvent } from '../records.ts';
-import { Empty } from './basic.tsx';
+import { Card, Empty } from './basic.tsx';
 import { type Column, CsvButton, List, usePages } from './table.tsx';
+
+/** A value as it is displayed elsewhere: times in UTC, durations with their unit, keys as links. */
+function Value({ field, text }: { field: string; text: string | undefined }) {
+  if (text === undefined) return <>–</>;
+  if (field === 'expires') return <>{dateTime(Number(text))} UTC</>;
+  if (isKeyId(text)) return <Resource id={text} />;
+  return <>{text.replaceAll(/\b(\d+) ms\b/g, (_, ms) => duration(Number(ms)))}</>;
+}
+
+const isKeyId = (id: string) => id.startsWith('key_');
+const Resource = ({ id }: { id: string }) =>
+  isKeyId(id) ? (
+    <Link href={`/keys/${id}`}>
+      <code>{id}</code>
+    </Link>
+  ) : (
+    <code>{id}</code>
+  );
 
 /** The fields that changed, with their values before and after. Those of a new record are many, so they are folded. */
 function Changed({ changes = [] }: AuditEvent) {
@@ -11,7 +31,18 @@ function Changed({ changes = [] }: AuditEvent) {
     <ul class="changes">
       {changes.map(({ field, before, after }) => (
         <li key={field}>
-          {field}: <del>{before ?? '–'}</del> → <ins>{after ?? '–'}</ins>
+          {field}:{' '}
+          {before !== undefined && (
+            <>
+              <del>
+                <Value field={field} text={before} />
+              </del>{' '}
+              →{' '}
+            </>
+          )}
+          <ins>
+            <Value field={field} text={after} />
+          </ins>
         </li>
       ))}
     </ul>
@@ -32,38 +63,38 @@ const columns: Column<AuditEvent>[] = [
     csv: ({ time }) => new Date(time).toISOString(),
   },
   { name: 'Operation', cell: ({ operation }) => operation, csv: ({ operation }) => operation },
+  { name: 'Resource', cell: ({ resource }) => <Resource id={resource.id} />, csv: ({ resource }) => resource.id },
+  { name: 'Changed', cell: Changed, csv: ({ changes }) => changes && JSON.stringify(changes), isText: true },
   {
-    name: 'Resource',
-    cell: ({ resource }) => <code>{resource.id}</code>,
-    csv: ({ resource }) => resource.id,
-  },
-  { name: 'Changed', cell: Changed, csv: ({ changes }) => changes && JSON.stringify(changes) },
-  {
-    name: 'Root key',
-    cell: ({ rootKeyId }) => <code>{rootKeyId}</code>,
+    name: 'Root key, address',
+    cell: ({ rootKeyId, address }) => (
+      <>
+        <code>{rootKeyId}</code>
+        <small>{address}</small>
+      </>
+    ),
     csv: ({ rootKeyId }) => rootKeyId,
     isWide: true,
   },
-  { name: 'Address', cell: ({ address }) => address, csv: ({ address }) => address, isWide: true },
+  { name: 'Address', cell: ({ address }) => address, csv: ({ address }) => address, isCsvOnly: true },
 ];
+const ofResource = columns.filter(({ name }) => name !== 'Resource');
 
-export function AuditTable({ filter, withCsv = false }: { filter: object; withCsv?: boolean }) {
+/** The table, below controls of its filter. */
+export function Changes(props: { filter: object; withResource?: boolean; children?: ComponentChildren }) {
+  const { filter, withResource = false, children } = props;
   const pages = usePages<AuditEvent>('audit.listEvents', { ...filter, order: 'desc', limit: 25 }, 5000);
   return (
-    <>
-      {withCsv && (
-        <div class="actions">
-          <CsvButton name="audit" columns={columns} rows={pages.rows ?? []} />
-        </div>
-      )}
+    <Card title="Changes" actions={<CsvButton name="audit" columns={columns} rows={pages.rows ?? []} />}>
+      {children}
       <List
         label="Changes"
-        columns={columns}
+        columns={withResource ? columns : ofResource}
         of={pages}
         idOf={({ id }) => id}
         empty={<Empty title="Nothing was changed" />}
         lines={4}
       />
-    </>
+    </Card>
   );
 }

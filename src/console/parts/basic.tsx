@@ -59,11 +59,22 @@ export const CustomerLink = ({ externalId }: { externalId: string }) => (
   <Link href={`/customers/${encodeURIComponent(externalId)}`}>{externalId}</Link>
 );
 
+async function copyText(text: string, within: Element) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  // Browsers have no clipboard for a page that another machine serves without TLS. A dialog keeps the focus in it.
+  const area = document.createElement('textarea');
+  area.value = text;
+  within.append(area);
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+}
+
 /** A button that copies a text and confirms it. */
-export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
+export function Copy({ text, label = 'Copy' }: { text: string; label?: string | undefined }) {
   const [isCopied, setCopied] = useState(false);
-  const copy = async () => {
-    await navigator.clipboard.writeText(text);
+  const copy = async ({ currentTarget }: { currentTarget: Element }) => {
+    await copyText(text, currentTarget.parentElement!);
     setCopied(true);
     setTimeout(() => setCopied(false), 1500);
   };
@@ -92,12 +103,15 @@ export const Empty = ({ title, children }: { title: string; children?: Component
 /** An error of an operation. Its request id finds it in the log. */
 export function Problem({ failure, retry }: { failure: Failure | undefined; retry?: () => unknown }) {
   if (!failure) return null;
+  const { message, fields } = failure;
+  // The message names the first field.
+  const isNamed = fields.length === 1 && !fields[0]!.fix && message.startsWith(fields[0]!.location);
   return (
     <div class="problem" role="alert">
-      <p>{failure.message}</p>
-      {failure.fields.length > 0 && (
+      <p>{message}</p>
+      {fields.length > 0 && !isNamed && (
         <ul>
-          {failure.fields.map(({ location, message, fix }) => (
+          {fields.map(({ location, message, fix }) => (
             <li key={location}>
               <code>{location}</code> {message}. {fix}
             </li>
@@ -125,12 +139,18 @@ export const Waiting = ({ lines = 3 }: { lines?: number }) => (
 export function Loaded<T>(props: {
   of: { data: T | undefined; failure: Failure | undefined; reload: () => unknown };
   lines?: number;
+  /** Of a screen, which is its head until there is data. */
+  title?: string;
   children: (data: T) => ComponentChildren;
 }) {
   const { data, failure, reload } = props.of;
   if (data !== undefined) return <>{props.children(data)}</>;
-  if (failure) return <Problem failure={failure} retry={reload} />;
-  return <Waiting lines={props.lines ?? 3} />;
+  return (
+    <>
+      {props.title && <Head title={props.title} />}
+      {failure ? <Problem failure={failure} retry={reload} /> : <Waiting lines={props.lines ?? 3} />}
+    </>
+  );
 }
 
 interface FieldProps {
@@ -244,12 +264,25 @@ export function AsCurl({ operation, input }: { operation: string; input: object 
   );
 }
 
-export const Snippet = ({ text, label }: { text: string; label?: string }) => (
+/** A text to copy. `copied` is copied in its place. */
+export const Snippet = ({ text, copied = text, label }: { text: string; copied?: string; label?: string }) => (
   <div class="snippet">
     <pre>{text}</pre>
-    <Copy text={text} label={label ?? 'Copy'} />
+    <Copy text={copied} label={label} />
   </div>
 );
+
+/** The variable that copied commands use. Only its beginning is displayed. */
+export function SetRootKey() {
+  const { rootKey } = currentSignIn()!;
+  return (
+    <Snippet
+      text={`export ROOT_KEY=${rootKey.slice(0, 9)}…`}
+      copied={`export ROOT_KEY=${rootKey}`}
+      label="Copy in full"
+    />
+  );
+}
 
 /** The string of a new key, which no request returns again. */
 export const NewString = ({ text, label }: { text: string; label: string }) => (
@@ -303,13 +336,23 @@ export function Gauge({ used, of, label }: { used: number; of: number; label: st
   );
 }
 
-/** In the place of data that the root key may not read. */
-export const Lacks = ({ grant }: { grant: string }) => (
-  <Empty title="Your root key may not read this">
-    <p class="quiet">
-      {currentSignIn()?.name}: it lacks the grant <code>{grant}</code>.
-    </p>
-  </Empty>
+/** In the place of what the root key may not do. */
+export const Lacks = ({ title, grant }: { title?: string; grant: string }) => (
+  <Card title={title}>
+    <Empty title="Your root key may not do this">
+      <p class="quiet">
+        It lacks the grant <code>{grant}</code>.
+      </p>
+    </Empty>
+  </Card>
+);
+
+/** In the place of a screen that the root key may not use. */
+export const LacksScreen = ({ title, grant }: { title: string; grant: string }) => (
+  <>
+    <Head title={title} />
+    <Lacks grant={grant} />
+  </>
 );
 
 /** The text after a pause in typing, so that a search is not sent with every letter. */

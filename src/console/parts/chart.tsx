@@ -171,6 +171,6 @@ export const Figure = (props: { label: string; value: ComponentChildren; note?: 
   <div class="figure">
     <p class="figure-label">{props.label}</p>
     <p class="figure-value number">{props.value}</p>
-    <p class="figure-note quiet">{props.note ?? ' '}</p>
+    <p class="figure-note quiet">{props.note || '\u00a0'}</p>
   </div>
 );

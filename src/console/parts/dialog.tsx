@@ -18,6 +18,7 @@ export function Dialog({ title, close, children }: DialogProps) {
     const dialog = ref.current!;
     const before = document.activeElement;
     dialog.showModal();
+    dialog.querySelector<HTMLElement>('form input, form select, form textarea')?.focus();
     return () => {
       dialog.close();
       if (before instanceof HTMLElement) before.focus();
@@ -86,9 +87,7 @@ export function Act<T>(props: ActProps<T>) {
     <Dialog title={props.title} close={cancel}>
       <form onSubmit={run}>
         {props.children}
-        {confirm !== undefined && (
-          <TextField label={`Type ${confirm} to confirm`} value={typed} set={setTyped} autofocus />
-        )}
+        {confirm !== undefined && <TextField label={`Type ${confirm} to confirm`} value={typed} set={setTyped} />}
         <Problem failure={failure} />
         <AsCurl operation={operation} input={input} />
         <footer class="dialog-foot">

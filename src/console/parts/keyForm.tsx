@@ -34,17 +34,61 @@ function durationOf(text: string): number | undefined {
   return sum;
 }
 
+const limitOf = ({ name, limit, duration: text, autoApply }: LimitDraft): Omit<Ratelimit, 'id'> => ({
+  name: name.trim(),
+  limit: wholeOf(limit) ?? 0,
+  duration: durationOf(text) ?? 0,
+  autoApply,
+});
+
+/** What is missing in each field. */
+function missingIn(draft: LimitDraft) {
+  const { name, limit, duration: ms } = limitOf(draft);
+  return {
+    name: name.length < 3 && 'At least 3 characters.',
+    limit: limit === 0 && 'A whole number, at least 1.',
+    duration: ms < 1000 && 'At least 1 s: 10 s, 1 min, 1 h.',
+  };
+}
+
 /** The limits of drafts; undefined while one of them is not complete. */
-export function limitsOf(drafts: readonly LimitDraft[]): Omit<Ratelimit, 'id'>[] | undefined {
-  const limits = drafts.map(({ name, limit, duration: text, autoApply }) => ({
-    name: name.trim(),
-    limit: wholeOf(limit) ?? 0,
-    duration: durationOf(text) ?? 0,
-    autoApply,
-  }));
-  return limits.every(({ name, limit, duration: ms }) => name.length >= 3 && limit > 0 && ms >= 1000)
-    ? limits
-    : undefined;
+export const limitsOf = (drafts: readonly LimitDraft[]): Omit<Ratelimit, 'id'>[] | undefined =>
+  drafts.some((draft) => Object.values(missingIn(draft)).some(Boolean)) ? undefined : drafts.map(limitOf);
+
+function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDraft>) => void; remove: () => void }) {
+  const { draft, change, remove } = props;
+  const missing = missingIn(draft);
+  return (
+    <div class="fields">
+      <TextField
+        label="Name"
+        value={draft.name}
+        set={(name) => change({ name })}
+        hint={missing.name}
+        placeholder="requests"
+      />
+      <TextField
+        label="Units"
+        inputMode="numeric"
+        value={draft.limit}
+        set={(limit) => change({ limit })}
+        hint={missing.limit}
+      />
+      <TextField
+        label="In any"
+        value={draft.duration}
+        set={(text) => change({ duration: text })}
+        hint={missing.duration}
+        placeholder="10 s, 1 min, 1 h"
+      />
+      <div class="field">
+        <Check label="Checked in every request" value={draft.autoApply} set={(autoApply) => change({ autoApply })} />
+        <Button class="small" onClick={remove}>
+          Remove
+        </Button>
+      </div>
+    </div>
+  );
 }
 
 export function LimitFields({ drafts, set }: { drafts: readonly LimitDraft[]; set: (drafts: LimitDraft[]) => void }) {
@@ -54,22 +98,12 @@ export function LimitFields({ drafts, set }: { drafts: readonly LimitDraft[]; se
     <fieldset class="group">
       <legend>Limits</legend>
       {drafts.map((draft, index) => (
-        <div class="fields" key={index}>
-          <TextField label="Name" value={draft.name} set={(name) => change(index, { name })} placeholder="requests" />
-          <TextField label="Units" inputMode="numeric" value={draft.limit} set={(limit) => change(index, { limit })} />
-          <TextField
-            label="In any"
-            value={draft.duration}
-            set={(text) => change(index, { duration: text })}
-            placeholder="10 s, 1 min, 1 h"
-          />
-          <div class="field">
-            <Check label="In every request" value={draft.autoApply} set={(autoApply) => change(index, { autoApply })} />
-            <Button class="small" onClick={() => set(drafts.filter((_, at) => at !== index))}>
-              Remove
-            </Button>
-          </div>
-        </div>
+        <OneLimit
+          key={index}
+          draft={draft}
+          change={(changes) => change(index, changes)}
+          remove={() => set(drafts.filter((_, at) => at !== index))}
+        />
       ))}
       <div>
         <Button
@@ -87,6 +121,21 @@ export function LimitFields({ drafts, set }: { drafts: readonly LimitDraft[]; se
     </fieldset>
   );
 }
+
+/** Whose key it is. */
+export const CustomerField = ({ value, set }: { value: string; set: (value: string) => void }) => (
+  <TextField
+    label="Customer (externalId)"
+    value={value}
+    set={set}
+    maxLength={255}
+    pattern="[a-zA-Z0-9_.\-]*"
+    title={customerHint}
+    hint={customerHint}
+    placeholder="customer_42"
+  />
+);
+const customerHint = 'Your id of the customer: letters, digits, _ . and -';
 
 export interface CreditsDraft {
   remaining: string;
@@ -123,6 +172,7 @@ export function CreditsFields({ draft, set }: { draft: CreditsDraft; set: (draft
           inputMode="numeric"
           value={draft.remaining}
           set={(remaining) => set({ ...draft, remaining })}
+          hint={draft.remaining.trim() !== '' && wholeOf(draft.remaining) === undefined && 'A whole number.'}
           placeholder="unlimited"
         />
         <SelectField
@@ -141,6 +191,7 @@ export function CreditsFields({ draft, set }: { draft: CreditsDraft; set: (draft
             inputMode="numeric"
             value={draft.amount}
             set={(amount) => set({ ...draft, amount })}
+            hint={!wholeOf(draft.amount) && 'A whole number, at least 1.'}
             placeholder="credits"
           />
         )}

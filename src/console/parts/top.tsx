@@ -3,6 +3,8 @@
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import type { Period } from '../period.ts';
+import type { Key } from '../records.ts';
+import { may } from '../session.ts';
 import { Card, Count, Empty, Loaded } from './basic.tsx';
 import { type Column, CsvButton, Table } from './table.tsx';
 
@@ -26,6 +28,12 @@ const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): st
   if (apiId) return `/keys?api=${apiId}`;
   return namespace && !identifier ? `/rate-limits/${encodeURIComponent(namespace)}` : undefined;
 };
+
+/** The name of a key, where it has one that may be read. */
+function KeyName({ keyId }: { keyId: string }) {
+  const { data } = useData<Key>('keys.getKey', may('api', 'read_key') ? { keyId } : undefined);
+  return <span title={keyId}>{data?.name ?? <code>{data ? `${data.start}…` : keyId}</code>}</span>;
+}
 
 const nameOf = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow): string =>
   keyId ?? externalId ?? (identifier && `${namespace}: ${identifier}`) ?? namespace ?? tag ?? apiId ?? '';
@@ -53,7 +61,8 @@ export function Top(props: {
       name: 'Name',
       cell: (row) => {
         const path = pathOf(row);
-        return path ? <Link href={path}>{nameOf(row)}</Link> : nameOf(row);
+        const name = row.keyId ? <KeyName keyId={row.keyId} /> : nameOf(row);
+        return path ? <Link href={path}>{name}</Link> : name;
       },
       csv: nameOf,
     },

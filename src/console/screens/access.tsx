@@ -1,6 +1,5 @@
 import { useState } from 'preact/hooks';
-import { duration } from '../format.ts';
-import { AuditTable } from '../parts/audit.tsx';
+import { Changes } from '../parts/audit.tsx';
 import {
   Badge,
   Button,
@@ -13,6 +12,7 @@ import {
   SelectField,
   TextField,
   Time,
+  useSettled,
 } from '../parts/basic.tsx';
 import { Act, Dialog } from '../parts/dialog.tsx';
 import { ExpiryField, namesOf, timeOfInput } from '../parts/keyForm.tsx';
@@ -77,7 +77,7 @@ function RootKeys() {
   const [acting, setActing] = useState<Acting>();
   const mayRead = may('root_key', 'read_root_key');
   const pages = usePages<RootKey>('rootKeys.listRootKeys', mayRead ? { limit: 50 } : undefined, 10_000);
-  if (!mayRead) return <Lacks grant="root_key.*.read_root_key" />;
+  if (!mayRead) return <Lacks title="Root keys" grant="root_key.*.read_root_key" />;
   const close = () => setActing(undefined);
   const columns: Column<RootKey>[] = [
     ...rootKeyColumns,
@@ -224,7 +224,8 @@ function RolesTable() {
   const roles = usePages<Role>('permissions.listRoles', mayRead ? { limit: 20 } : undefined, 30_000);
   const permissions = usePages<Permission>('permissions.listPermissions', mayRead ? { limit: 50 } : undefined, 30_000);
   const [isNew, setNew] = useState(false);
-  if (!mayRead) return <Lacks grant="rbac.*.read_role and rbac.*.read_permission" />;
+  if (!mayRead)
+    return <Lacks title="Roles and their permissions" grant="rbac.*.read_role and rbac.*.read_permission" />;
   const columns: Column<Permission>[] = [
     { name: 'Permission', cell: ({ slug }) => <code>{slug}</code>, csv: ({ slug }) => slug },
     ...(roles.rows ?? []).map(
@@ -289,15 +290,18 @@ function Audit() {
   const [resourceId, setResourceId] = useState('');
   const [rootKeyId, setRootKeyId] = useState('');
   const [days, setDays] = useState('7');
-  if (!may('audit', 'read_audit')) return <Lacks grant="audit.*.read_audit" />;
+  const [ofOperation, ofResource, byRootKey] = [operation, resourceId, rootKeyId].map((text) =>
+    useSettled(text.trim()),
+  );
+  if (!may('audit', 'read_audit')) return <Lacks title="Changes" grant="audit.*.read_audit" />;
   const filter = {
-    ...(operation && { operation }),
-    ...(resourceId && { resource: { id: resourceId } }),
-    ...(rootKeyId && { rootKeyId }),
+    ...(ofOperation && { operation: ofOperation }),
+    ...(ofResource && { resource: { id: ofResource } }),
+    ...(byRootKey && { rootKeyId: byRootKey }),
     start: Math.floor(Date.now() / dayMs - Number(days)) * dayMs,
   };
   return (
-    <Card title="Changes">
+    <Changes filter={filter} withResource>
       <div class="bar">
         <TextField label="Operation" value={operation} set={setOperation} placeholder="keys.updateKey" />
         <TextField label="Resource" value={resourceId} set={setResourceId} placeholder="key_…" />
@@ -306,10 +310,14 @@ function Audit() {
           label="Since"
           value={days}
           set={setDays}
-          options={['1', '7', '30', '365'].map((text) => [text, duration(Number(text) * dayMs)] as const)}
+          options={[
+            ['1', '1 day'],
+            ['7', '7 days'],
+            ['30', '30 days'],
+            ['365', '1 year'],
+          ]}
         />
       </div>
-      <AuditTable filter={filter} withCsv />
-    </Card>
+    </Changes>
   );
 }

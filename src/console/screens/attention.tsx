@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { count, dateTime } from '../format.ts';
-import { Card, Empty, Head, Lacks } from '../parts/basic.tsx';
+import { Card, Empty, Head, LacksScreen } from '../parts/basic.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
@@ -18,7 +18,7 @@ export function Attention() {
   // One search after the other: each examines many keys, and together the first one would take as long as all.
   const [turn, setTurn] = useState(0);
   const at = (index: number) => ({ isTurn: turn >= index, done: () => setTurn((now) => Math.max(now, index + 1)) });
-  if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
+  if (!may('api', 'read_key')) return <LacksScreen title="Attention" grant="api.*.read_key" />;
   return (
     <>
       <Head title="Attention" />

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, duration } from '../format.ts';
-import { Button, Card, Empty, Head, Id, Lacks, Loaded, PeriodChoice } from '../parts/basic.tsx';
+import { Button, Card, Empty, Head, Id, LacksScreen, Loaded, PeriodChoice } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { List, Table, usePages } from '../parts/table.tsx';
@@ -17,23 +17,32 @@ export function Customer({ externalId }: { externalId: string }) {
   const period = usePeriod('30d');
   // Sent at the same time as the request for the identity, not after its response.
   useUsage(may('api', 'read_analytics') ? { externalId } : undefined, period);
-  if (!may('identity', 'read_identity')) return <Lacks grant="identity.*.read_identity" />;
+  if (!may('identity', 'read_identity')) return <LacksScreen title={externalId} grant="identity.*.read_identity" />;
   return (
-    <Loaded of={identity} lines={10}>
+    <Loaded of={identity} lines={10} title={externalId}>
       {(data) => <Screen data={data} period={period} />}
     </Loaded>
   );
 }
 
+const columns = keyColumns.filter(({ name }) => name !== 'Customer');
+const ownFirst = 'A key that has its own limit of the same name uses its own.';
+
 function Screen({ data, period }: { data: Identity; period: ReturnType<typeof usePeriod> }) {
-  const [acting, setActing] = useState<'edit' | 'delete'>();
+  const [acting, setActing] = useState<'meta' | 'limits' | 'delete'>();
   const [, go] = useLocation();
   const { externalId, ratelimits = [] } = data;
   const keys = usePages<Key>('keys.listKeys', { externalId, order: 'desc', limit: 25 }, 10_000);
+  const edit = (what: 'meta' | 'limits') =>
+    may('identity', 'update_identity') && (
+      <Button class="small" onClick={() => setActing(what)}>
+        Edit
+      </Button>
+    );
+  const close = () => setActing(undefined);
   return (
     <>
       <Head title={externalId}>
-        {may('identity', 'update_identity') && <Button onClick={() => setActing('edit')}>Edit …</Button>}
         {may('identity', 'delete_identity') && (
           <Button tone="danger" onClick={() => setActing('delete')}>
             Delete …
@@ -52,30 +61,39 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
         </>
       )}
       <div class="columns">
-        <Card title="Customer">
+        <Card title="Customer" actions={edit('meta')}>
           <dl>
             <dt>Id</dt>
             <dd>
               <Id id={data.id} />
             </dd>
             <dt>Metadata</dt>
-            <dd>{data.meta ? <code>{JSON.stringify(data.meta)}</code> : <span class="quiet">none</span>}</dd>
+            <dd>
+              {Object.keys(data.meta ?? {}).length > 0 ? (
+                <code>{JSON.stringify(data.meta)}</code>
+              ) : (
+                <span class="quiet">none</span>
+              )}
+            </dd>
           </dl>
         </Card>
-        <Card title="Limits that all keys share">
+        <Card title="Limits that all keys share" actions={edit('limits')}>
           {ratelimits.length === 0 ? (
             <Empty title="It has no limit" />
           ) : (
-            <Table
-              label="Limits"
-              rows={ratelimits}
-              idOf={({ id }) => id}
-              columns={[
-                { name: 'Limit', cell: ({ name }) => name },
-                { name: 'Units', cell: (row) => `${count(row.limit)} in any ${duration(row.duration)}` },
-                { name: 'Checked', cell: (row) => (row.autoApply ? 'in every request' : 'when named') },
-              ]}
-            />
+            <>
+              <Table
+                label="Limits"
+                rows={ratelimits}
+                idOf={({ id }) => id}
+                columns={[
+                  { name: 'Limit', cell: ({ name }) => name },
+                  { name: 'Units', cell: (row) => `${count(row.limit)} in any ${duration(row.duration)}` },
+                  { name: 'Checked', cell: (row) => (row.autoApply ? 'in every request' : 'when named') },
+                ]}
+              />
+              <p class="quiet">{ownFirst}</p>
+            </>
           )}
         </Card>
       </div>
@@ -83,7 +101,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
         title="Keys"
         actions={
           may('api', 'create_key') && (
-            <Link href={`/new-key?owner=${encodeURIComponent(externalId)}`} class="button">
+            <Link href={`/new-key?customer=${encodeURIComponent(externalId)}`} class="button">
               New key
             </Link>
           )
@@ -91,13 +109,14 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
       >
         <List
           label="Keys"
-          columns={keyColumns}
+          columns={columns}
           of={keys}
           idOf={({ keyId }) => keyId}
           empty={<Empty title="It has no key" />}
         />
       </Card>
-      {acting === 'edit' && <Edit data={data} close={() => setActing(undefined)} />}
+      {acting === 'meta' && <EditMeta data={data} close={close} />}
+      {acting === 'limits' && <EditLimits data={data} close={close} />}
       {acting === 'delete' && (
         <Act
           title={`Delete ${externalId}`}
@@ -106,7 +125,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
           act="Delete"
           danger
           confirm={externalId}
-          close={() => setActing(undefined)}
+          close={close}
           done={() => go('/customers')}
         >
           <p>Its keys stay, without an owner and without the limits that they shared.</p>
@@ -116,21 +135,37 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
   );
 }
 
-function Edit({ data, close }: { data: Identity; close: () => void }) {
-  const [drafts, setDrafts] = useState((data.ratelimits ?? []).map(draftOf));
-  const [meta, setMeta] = useState(data.meta ? JSON.stringify(data.meta, null, 2) : '');
-  const [ratelimits, metadata] = [limitsOf(drafts), metaOf(meta)];
+function EditMeta({ data, close }: { data: Identity; close: () => void }) {
+  const [text, setText] = useState(data.meta ? JSON.stringify(data.meta, null, 2) : '');
+  const meta = metaOf(text);
   return (
     <Act
-      title={`Edit ${data.externalId}`}
+      title={`Metadata of ${data.externalId}`}
       operation="identities.updateIdentity"
-      input={{ identity: data.id, ratelimits, meta: metadata }}
+      input={{ identity: data.id, meta }}
       act="Save"
-      ready={ratelimits !== undefined && metadata !== undefined}
+      ready={meta !== undefined}
+      close={close}
+    >
+      <MetaField value={text} set={setText} />
+    </Act>
+  );
+}
+
+function EditLimits({ data, close }: { data: Identity; close: () => void }) {
+  const [drafts, setDrafts] = useState((data.ratelimits ?? []).map(draftOf));
+  const ratelimits = limitsOf(drafts);
+  return (
+    <Act
+      title={`Limits of ${data.externalId}`}
+      operation="identities.updateIdentity"
+      input={{ identity: data.id, ratelimits }}
+      act="Save"
+      ready={ratelimits !== undefined}
       close={close}
     >
       <LimitFields drafts={drafts} set={setDrafts} />
-      <MetaField value={meta} set={setMeta} />
+      <p class="hint">{ownFirst}</p>
     </Act>
   );
 }

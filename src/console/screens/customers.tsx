@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { count, duration } from '../format.ts';
-import { Button, Card, CustomerLink, Empty, Head, Lacks, TextField, useSettled } from '../parts/basic.tsx';
+import { Button, Card, CustomerLink, Empty, Head, LacksScreen, useSettled } from '../parts/basic.tsx';
 import { Act } from '../parts/dialog.tsx';
-import { type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
+import { CustomerField, type LimitDraft, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { usePeriod } from '../period.ts';
@@ -19,13 +19,17 @@ const columns: Column<Identity>[] = [
   {
     name: 'Shared limits',
     cell: ({ ratelimits = [] }) => (
-      <>{ratelimits.map(({ name, limit, duration: ms }) => `${name}: ${count(limit)} in ${duration(ms)}`).join('; ')}</>
+      <>
+        {ratelimits
+          .map(({ name, limit, duration: ms }) => `${name}: ${count(limit)} in any ${duration(ms)}`)
+          .join('; ')}
+      </>
     ),
     csv: ({ ratelimits = [] }) => ratelimits.map(({ name, limit, duration: ms }) => `${name} ${limit}/${ms}`).join(' '),
   },
   {
     name: 'Metadata',
-    cell: ({ meta }) => <code>{meta && JSON.stringify(meta)}</code>,
+    cell: ({ meta = {} }) => Object.keys(meta).length > 0 && <code>{JSON.stringify(meta)}</code>,
     csv: ({ meta }) => meta && JSON.stringify(meta),
     isWide: true,
   },
@@ -41,7 +45,7 @@ export function Customers() {
     { limit: 50, ...(settled && { search: settled }) },
     10_000,
   );
-  if (!may('identity', 'read_identity')) return <Lacks grant="identity.*.read_identity" />;
+  if (!may('identity', 'read_identity')) return <LacksScreen title="Customers" grant="identity.*.read_identity" />;
   return (
     <>
       <Head title="Customers">
@@ -97,7 +101,7 @@ function NewCustomer({ close }: { close: () => void }) {
       ready={externalId !== '' && ratelimits !== undefined && metadata !== undefined}
       close={close}
     >
-      <TextField label="externalId" value={externalId} set={setExternalId} hint="Your id of the customer." />
+      <CustomerField value={externalId} set={setExternalId} />
       <LimitFields drafts={drafts} set={setDrafts} />
       <MetaField value={meta} set={setMeta} />
     </Act>

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
-import { AuditTable } from '../parts/audit.tsx';
+import { Changes } from '../parts/audit.tsx';
 import {
   Badge,
   Button,
@@ -13,7 +13,7 @@ import {
   Gauge,
   Head,
   Id,
-  Lacks,
+  LacksScreen,
   Loaded,
   PeriodChoice,
   Time,
@@ -21,7 +21,7 @@ import {
 import { Table } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { usePeriod } from '../period.ts';
-import type { Explained, Key, Ratelimit } from '../records.ts';
+import type { Api, Explained, Key, Ratelimit } from '../records.ts';
 import { may } from '../session.ts';
 import { DeleteKey, EditAccess, EditCredits, EditDetails, EditLimits, Rotate, SwitchKey } from './keyActs.tsx';
 import { stateOf } from './keys.tsx';
@@ -33,9 +33,9 @@ export function KeyScreen({ keyId }: { keyId: string }) {
   const period = usePeriod('7d');
   // Sent at the same time as the request for the key, not after its response.
   useUsage(may('api', 'read_analytics') ? { keyId } : undefined, period);
-  if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
+  if (!may('api', 'read_key')) return <LacksScreen title="Key" grant="api.*.read_key" />;
   return (
-    <Loaded of={key} lines={10}>
+    <Loaded of={key} lines={10} title="Key">
       {(data) => <Screen data={data} period={period} />}
     </Loaded>
   );
@@ -60,6 +60,9 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
         <Link href={`/why/${keyId}`} class="button">
           Why?
         </Link>
+        <Link href={`/live?key=${keyId}`} class="button">
+          Live
+        </Link>
         <Acts data={data} mayChange={mayChange} set={setActing} />
       </Head>
       {may('api', 'read_analytics', data.apiId) && (
@@ -81,11 +84,7 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
           <Names title="Roles" names={data.roles} none="It has no role." />
         </Card>
       </div>
-      {may('audit', 'read_audit') && (
-        <Card title="Changes">
-          <AuditTable filter={{ resource: { type: 'key', id: keyId } }} />
-        </Card>
-      )}
+      {may('audit', 'read_audit') && <Changes filter={{ resource: { type: 'key', id: keyId } }} />}
       {acting === 'details' && <EditDetails data={data} close={close} />}
       {acting === 'credits' && <EditCredits data={data} close={close} />}
       {acting === 'limits' && <EditLimits data={data} close={close} />}
@@ -112,6 +111,12 @@ function Acts({ data, mayChange, set }: { data: Key; mayChange: boolean; set: (w
   );
 }
 
+/** The name of the API, where it may be read. */
+function ApiOf({ apiId }: { apiId: string }) {
+  const { data } = useData<Api>('apis.getApi', may('api', 'read_api', apiId) ? { apiId } : undefined);
+  return data ? <Link href={`/keys?api=${apiId}`}>{data.name}</Link> : <Id id={apiId} />;
+}
+
 const Details = ({ data }: { data: Key }) => (
   <dl>
     <dt>Id</dt>
@@ -124,9 +129,9 @@ const Details = ({ data }: { data: Key }) => (
     </dd>
     <dt>API</dt>
     <dd>
-      <Id id={data.apiId} />
+      <ApiOf apiId={data.apiId} />
     </dd>
-    <dt>Owner</dt>
+    <dt>Customer</dt>
     <dd>{data.externalId ? <CustomerLink externalId={data.externalId} /> : <span class="quiet">none</span>}</dd>
     <dt>Created</dt>
     <dd>
@@ -170,7 +175,7 @@ function CreditsCard({ data: { credits }, edit }: { data: Key; edit: ComponentCh
         </Empty>
       ) : (
         <>
-          <p class="figure-value number">{count(credits.remaining)}</p>
+          <p class="figure-value number">{count(credits.remaining)} left</p>
           {credits.refill ? (
             <>
               <Gauge
@@ -194,7 +199,8 @@ function CreditsCard({ data: { credits }, edit }: { data: Key; edit: ComponentCh
 
 /** Each limit, and how full it is now. */
 function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
-  const limits = [...(data.ratelimits ?? []), ...(data.identity?.ratelimits ?? [])];
+  const own = data.ratelimits ?? [];
+  const limits = [...own, ...(data.identity?.ratelimits ?? [])];
   const names = [...new Set(limits.map(({ name }) => name))];
   const explained = useData<Explained>(
     'keys.explainKey',
@@ -220,18 +226,26 @@ function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
               name: 'Limit',
               cell: (row) => (
                 <>
-                  {row.name} {!data.ratelimits?.includes(row) && <Badge>of the customer</Badge>}
+                  {row.name}
+                  <small>{notesOf(row, own)}</small>
                 </>
               ),
             },
             { name: 'Units', cell: (row) => `${count(row.limit)} in any ${duration(row.duration)}` },
             { name: 'Used now', cell: fullness },
-            { name: 'Checked', cell: (row) => (row.autoApply ? 'in every request' : 'when named'), isWide: true },
           ]}
         />
       )}
     </Card>
   );
+}
+
+/** What its name does not say: whose it is, and when it is checked. */
+function notesOf(limit: Ratelimit, own: readonly Ratelimit[]): string {
+  const isOwn = own.includes(limit);
+  if (!isOwn && own.some(({ name }) => name === limit.name)) return 'of the customer: not used, the key has its own';
+  const notes = [!isOwn && 'of the customer, shared by all its keys', !limit.autoApply && 'checked when named'];
+  return notes.filter(Boolean).join('; ');
 }
 
 const Names = ({ title, names, none }: { title: string; names: string[] | undefined; none: string }) => (

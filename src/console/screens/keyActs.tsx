@@ -1,12 +1,14 @@
 // Changes of a key, each a dialog with its request.
 
 import { useRef, useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, duration } from '../format.ts';
 import { NewString, SelectField, TextField } from '../parts/basic.tsx';
 import { Act, Dialog } from '../parts/dialog.tsx';
 import {
   CreditsFields,
+  CustomerField,
   creditsDraftOf,
   creditsOf,
   draftOf,
@@ -31,14 +33,14 @@ const nameOf = ({ name, start }: Key) => name ?? start;
 
 export function EditDetails({ data, close }: KeyAct) {
   const [name, setName] = useState(data.name ?? '');
-  const [owner, setOwner] = useState(data.externalId ?? '');
+  const [customer, setCustomer] = useState(data.externalId ?? '');
   const [expires, setExpires] = useState(inputTime(data.expires));
   const [meta, setMeta] = useState(data.meta ? JSON.stringify(data.meta, null, 2) : '');
   const metadata = metaOf(meta);
   const input = {
     keyId: data.keyId,
     ...(name !== (data.name ?? '') && { name: name || null }),
-    ...(owner !== (data.externalId ?? '') && { externalId: owner || null }),
+    ...(customer !== (data.externalId ?? '') && { externalId: customer || null }),
     ...(expires !== inputTime(data.expires) && { expires: timeOfInput(expires) ?? null }),
     ...(JSON.stringify(metadata) !== JSON.stringify(data.meta ?? {}) && { meta: meta.trim() ? metadata : null }),
   };
@@ -52,7 +54,7 @@ export function EditDetails({ data, close }: KeyAct) {
       close={close}
     >
       <TextField label="Name" value={name} set={setName} maxLength={255} />
-      <TextField label="Owner (externalId)" value={owner} set={setOwner} />
+      <CustomerField value={customer} set={setCustomer} />
       <ExpiryField value={expires} set={setExpires} />
       <MetaField value={meta} set={setMeta} />
     </Act>
@@ -162,6 +164,8 @@ export function Rotate({ data, close }: KeyAct) {
   );
 }
 
+const timesOf = (times: number) => (times === 1 ? 'once' : `${count(times)} times`);
+
 /** The new key, and how often the old one was used since. */
 function Rotated({ old, made, close }: { old: Key; made: { keyId: string; key: string }; close: () => void }) {
   const { start, end } = periodOf('1h');
@@ -176,10 +180,13 @@ function Rotated({ old, made, close }: { old: Key; made: { keyId: string; key: s
       <NewString text={made.key} label="Copy key" />
       <p role="status">
         {since === 0 && 'The old key was not used since.'}
-        {since !== undefined &&
-          since > 0 &&
-          `The old key was used ${count(since)} times since. It works until it expires.`}
+        {since !== undefined && since > 0 && `The old key was used ${timesOf(since)} since. It works until it expires.`}
       </p>
+      <footer class="dialog-foot">
+        <Link href={`/keys/${made.keyId}`} class="button">
+          To the new key
+        </Link>
+      </footer>
     </Dialog>
   );
 }

@@ -10,7 +10,7 @@ import {
   CustomerLink,
   Empty,
   Head,
-  Lacks,
+  LacksScreen,
   Problem,
   SelectField,
   Time,
@@ -68,7 +68,7 @@ export const keyColumns: Column<Key>[] = [
   },
   { name: 'Id', cell: ({ keyId }) => <code>{keyId}</code>, csv: ({ keyId }) => keyId, isCsvOnly: true },
   {
-    name: 'Owner',
+    name: 'Customer',
     cell: ({ externalId }) => externalId && <CustomerLink externalId={externalId} />,
     csv: ({ externalId }) => externalId,
   },
@@ -128,7 +128,7 @@ export function Keys() {
   // A search reads many keys.
   const everyMs = isFiltered ? 60_000 : 10_000;
   const pages = usePages<Key>('keys.listKeys', { ...filter, order: 'desc', limit: pageSize }, everyMs);
-  if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
+  if (!may('api', 'read_key')) return <LacksScreen title="Keys" grant="api.*.read_key" />;
   const toggle = (keyId: string, isChosen: boolean) =>
     setChosen(isChosen ? [...chosen, keyId] : chosen.filter((id) => id !== keyId));
   const choose: Column<Key> = {
@@ -170,7 +170,7 @@ export function Keys() {
               id="key-search"
               ref={input}
               type="search"
-              placeholder="Name, start of the key, id, owner, metadata"
+              placeholder="Name, start of the key, id, customer, metadata"
               value={search}
               onInput={(e) => setSearch(e.currentTarget.value)}
             />
@@ -241,7 +241,7 @@ function KeySpark({ keyId, of }: { keyId: string; of: readonly string[] }) {
 const NoKeys = ({ isFiltered }: { isFiltered: boolean }) =>
   isFiltered ? (
     <Empty title="No key matches">
-      <p class="quiet">Names, starts, ids, owners and metadata are searched.</p>
+      <p class="quiet">Names, starts, ids, customers and metadata are searched.</p>
     </Empty>
   ) : (
     <Empty title="There is no key yet">

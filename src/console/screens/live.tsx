@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { Link } from 'wouter-preact';
+import { Link, useSearch } from 'wouter-preact';
 import { Failure } from '../api.ts';
 import { count, timeOfDay } from '../format.ts';
 import {
@@ -9,7 +9,7 @@ import {
   CustomerLink,
   Empty,
   Head,
-  Lacks,
+  LacksScreen,
   Outcome,
   outcomes,
   Problem,
@@ -113,7 +113,7 @@ function useTail(filter: object, isPaused: boolean) {
 
 export function Live() {
   const [outcome, setOutcome] = useState('');
-  const [keyId, setKeyId] = useState('');
+  const [keyId, setKeyId] = useState(new URLSearchParams(useSearch()).get('key') ?? '');
   const [owner, setOwner] = useState('');
   const [isPaused, setPaused] = useState(false);
   const [ofKey, ofOwner] = [useSettled(keyId.trim(), 400), useSettled(owner.trim(), 400)];
@@ -123,7 +123,8 @@ export function Live() {
     ...(ofOwner && { externalId: ofOwner }),
   };
   const { rows, missed, state } = useTail(filter, isPaused);
-  if (!may('api', 'read_analytics')) return <Lacks grant="api.*.read_analytics" />;
+  const failure = state instanceof Failure ? state : undefined;
+  if (!may('api', 'read_analytics')) return <LacksScreen title="Live" grant="api.*.read_analytics" />;
   return (
     <>
       <Head title="Live">
@@ -151,13 +152,14 @@ export function Live() {
             Sampled: one in {count(rows[0].sample)} decisions is in the list.
           </p>
         )}
-        <Problem failure={state instanceof Failure ? state : undefined} />
-        {rows.length === 0 ? (
+        <Problem failure={failure} />
+        {rows.length > 0 && (
+          <Table label="Decisions" columns={columns} rows={rows} idOf={({ number }) => `${number}`} />
+        )}
+        {rows.length === 0 && !failure && (
           <Empty title="Nothing has happened since you opened this screen">
             <p class="quiet">Verifications and limit checks appear here as they are decided, by any server.</p>
           </Empty>
-        ) : (
-          <Table label="Decisions" columns={columns} rows={rows} idOf={({ number }) => `${number}`} />
         )}
       </Card>
     </>

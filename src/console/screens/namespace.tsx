@@ -8,7 +8,7 @@ import {
   Count,
   Empty,
   Head,
-  Lacks,
+  LacksScreen,
   PeriodChoice,
   Problem,
   TextField,
@@ -29,7 +29,7 @@ export function Namespace({ namespace }: { namespace: string }) {
   const [acting, setActing] = useState<Acting>();
   const limits = useLimits(namespace, period);
   const overrides = usePages<Override>('ratelimit.listOverrides', { namespace, limit: 50 }, 10_000);
-  if (!may('ratelimit', 'read_override')) return <Lacks grant="ratelimit.*.read_override" />;
+  if (!may('ratelimit', 'read_override')) return <LacksScreen title={namespace} grant="ratelimit.*.read_override" />;
   const close = () => setActing(undefined);
   const mayChange = may('ratelimit', 'set_override');
   const columns: Column<Override>[] = [

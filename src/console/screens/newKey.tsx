@@ -6,17 +6,18 @@ import {
   Button,
   Card,
   Choice,
-  Empty,
   Head,
-  Lacks,
+  LacksScreen,
   NewString,
   Problem,
   SelectField,
+  SetRootKey,
   Snippet,
   TextField,
 } from '../parts/basic.tsx';
 import {
   CreditsFields,
+  CustomerField,
   creditsDraftOf,
   creditsOf,
   ExpiryField,
@@ -52,7 +53,7 @@ export function NewKey() {
   const query = new URLSearchParams(useSearch());
   const apis = useData<Api[]>('apis.listApis', may('api', 'read_api') ? { limit: 100, order: 'desc' } : undefined);
   const [made, setMade] = useState<{ keyId: string; key: string }>();
-  if (!may('api', 'create_key')) return <Lacks grant="api.*.create_key" />;
+  if (!may('api', 'create_key')) return <LacksScreen title="New key" grant="api.*.create_key" />;
   if (made) return <Made {...made} again={() => setMade(undefined)} />;
   return (
     <>
@@ -60,7 +61,7 @@ export function NewKey() {
       <Form
         apis={apis.data ?? []}
         apiId={query.get('api') ?? ''}
-        externalId={query.get('owner') ?? ''}
+        externalId={query.get('customer') ?? ''}
         made={setMade}
       />
     </>
@@ -144,13 +145,7 @@ function Form(props: {
         <div class="fields">
           <ApiField apis={props.apis} value={fields.apiId} set={set('apiId')} />
           <TextField label="Name" value={fields.name} set={set('name')} maxLength={255} placeholder="Ada's key" />
-          <TextField
-            label="Owner (externalId)"
-            value={fields.externalId}
-            set={set('externalId')}
-            hint="Your id of the customer."
-            placeholder="customer_42"
-          />
+          <CustomerField value={fields.externalId} set={set('externalId')} />
           <TextField label="Prefix" value={fields.prefix} set={set('prefix')} maxLength={16} placeholder="pay" />
         </div>
         <ExpiryField value={fields.expires} set={set('expires')} />
@@ -188,6 +183,7 @@ const ApiField = ({ apis, value, set }: { apis: readonly Api[]; value: string; s
       label="API"
       value={value}
       set={set}
+      hint={value === '' && 'Choose the API of the key.'}
       options={[['', 'Choose …'], ...apis.map(({ id, name }) => [id, name] as const)]}
     />
   ) : (
@@ -229,10 +225,11 @@ function Made({ keyId, key, again }: { keyId: string; key: string; again: () => 
           />
         }
       >
+        <SetRootKey />
         <Snippet text={language === 'curl' ? curlOf('keys.verifyKey', { key }) : sdkSnippet(key)} />
-        <Empty title="Then look at it">
-          <Link href="/live">See verifications as they happen, in Live.</Link>
-        </Empty>
+        <p>
+          <Link href={`/live?key=${keyId}`}>See its verifications as they happen</Link>
+        </p>
       </Card>
     </>
   );

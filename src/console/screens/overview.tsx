@@ -1,7 +1,7 @@
 import { useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { Card, Count, Empty, Head, Lacks, Loaded, PeriodChoice, Time } from '../parts/basic.tsx';
+import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, Time } from '../parts/basic.tsx';
 import { Table } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { UsageChart, UsageFigures } from '../parts/usage.tsx';
@@ -26,14 +26,7 @@ export function Overview() {
 function Summary({ apis }: { apis: ReturnType<typeof useData<Api[]>> }) {
   const period = usePeriod();
   if (!may('api', 'read_analytics')) {
-    return (
-      <>
-        <Head title="Overview" />
-        <Card>
-          <Lacks grant="api.*.read_analytics" />
-        </Card>
-      </>
-    );
+    return <LacksScreen title="Overview" grant="api.*.read_analytics" />;
   }
   return (
     <>

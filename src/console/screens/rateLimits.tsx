@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, percent } from '../format.ts';
-import { Card, Count, Empty, Head, Lacks, Loaded, PeriodChoice, useSettled } from '../parts/basic.tsx';
+import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, useSettled } from '../parts/basic.tsx';
 import { Chart } from '../parts/chart.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
@@ -45,7 +45,8 @@ export function RateLimits() {
     limit: 50,
     ...(settled && { search: settled }),
   });
-  if (!may('ratelimit', 'read_namespace')) return <Lacks grant="ratelimit.*.read_namespace" />;
+  if (!may('ratelimit', 'read_namespace'))
+    return <LacksScreen title="Rate limits" grant="ratelimit.*.read_namespace" />;
   const sum = (name: string, amount: (row: LimitRow) => number) =>
     sumOf(
       (limits.data ?? []).filter(({ namespace }) => namespace === name),

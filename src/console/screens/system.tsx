@@ -43,7 +43,7 @@ function useMeasured(): Measured {
       });
       set((before) => ({
         isReady: ready.isOk,
-        without: [...before.without, without.ms].slice(-keptMax),
+        without: without.isOk ? [...before.without, without.ms].slice(-keptMax) : before.without,
         withRedis: withRedis.isOk ? [...before.withRedis, withRedis.ms].slice(-keptMax) : before.withRedis,
       }));
     };

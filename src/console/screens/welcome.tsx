@@ -3,7 +3,8 @@
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { call, curlOf, type Failure, refresh, useData } from '../api.ts';
-import { Button, Head, Problem, Snippet, TextField } from '../parts/basic.tsx';
+import { count } from '../format.ts';
+import { Button, Head, Problem, SetRootKey, Snippet, TextField } from '../parts/basic.tsx';
 import type { Key } from '../records.ts';
 
 interface Made {
@@ -17,6 +18,8 @@ export function Welcome() {
   const [name, setName] = useState('payments');
   const [made, setMade] = useState<Made>();
   const [failure, setFailure] = useState<Failure>();
+  const { data } = useData<Key>('keys.getKey', made && { keyId: made.keyId }, 1000);
+  const isVerified = data?.lastUsedAt !== undefined;
   const make = async (event: Event) => {
     event.preventDefault();
     try {
@@ -53,46 +56,46 @@ export function Welcome() {
               <Problem failure={failure} />
             </div>
           </li>
-          <li>
+          <li class={isVerified ? 'done' : ''}>
             <div>
               <h2>Keep the key</h2>
               <p class="quiet">Tollgate stores only its digest, so this is the only time you see it.</p>
               {made && <Snippet text={made.key} label="Copy key" />}
             </div>
           </li>
-          <Verified made={made} />
+          <li class={isVerified ? 'done' : ''}>
+            <div>
+              <h2>Verify it</h2>
+              <p class="quiet">
+                As your gateway will do with every request. In a terminal, set your root key, then verify:
+              </p>
+              {made && <Verify made={made} credits={isVerified ? data.credits?.remaining : undefined} />}
+            </div>
+          </li>
         </ol>
       </section>
     </>
   );
 }
 
-function Verified({ made }: { made: Made | undefined }) {
-  const { data } = useData<Key>('keys.getKey', made && { keyId: made.keyId }, 1000);
-  const isVerified = data?.lastUsedAt !== undefined;
+/** `credits` are left after the first verification. */
+function Verify({ made: { keyId, key }, credits }: { made: Made; credits: number | undefined }) {
   return (
-    <li class={isVerified ? 'done' : ''}>
-      <div>
-        <h2>Verify it</h2>
-        <p class="quiet">
-          As your gateway will do with every request. In a terminal, with your root key as <code>ROOT_KEY</code>:
-        </p>
-        {made && <Snippet text={curlOf('keys.verifyKey', { key: made.key })} label="Copy as curl" />}
-        {made && (
-          <p role="status">
-            {isVerified ? (
-              <>
-                The first verification has arrived: {data.credits?.remaining} credits are left.{' '}
-                <Link href={`/keys/${made.keyId}`} onClick={refresh}>
-                  See the key
-                </Link>
-              </>
-            ) : (
-              'Waiting for the first verification …'
-            )}
-          </p>
+    <>
+      <SetRootKey />
+      <Snippet text={curlOf('keys.verifyKey', { key })} label="Copy as curl" />
+      <p role="status">
+        {credits === undefined ? (
+          'Waiting for the first verification …'
+        ) : (
+          <>
+            The first verification has arrived: {count(credits)} credits are left.{' '}
+            <Link href={`/keys/${keyId}`} onClick={refresh}>
+              See the key
+            </Link>
+          </>
         )}
-      </div>
-    </li>
+      </p>
+    </>
   );
 }

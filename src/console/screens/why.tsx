@@ -2,11 +2,11 @@ import { useEffect, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { call, type Failure } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
-import { AsCurl, Badge, Button, Card, Gauge, Head, Lacks, Outcome, Problem, TextField } from '../parts/basic.tsx';
+import { AsCurl, Badge, Button, Card, Gauge, Head, LacksScreen, Outcome, Problem, TextField } from '../parts/basic.tsx';
 import { namesOf } from '../parts/keyForm.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
 import { Table } from '../parts/table.tsx';
-import type { Explained, ExplainedRule } from '../records.ts';
+import type { Explained, ExplainedLimit, ExplainedRule } from '../records.ts';
 import { may } from '../session.ts';
 
 const isKeyId = (text: string) => /^key_[0-9A-Za-z]+$/.test(text);
@@ -38,7 +38,7 @@ export function Why({ keyId = '' }: { keyId?: string }) {
   useEffect(() => {
     if (keyId) ask();
   }, []);
-  if (!may('api', 'read_key')) return <Lacks grant="api.*.read_key" />;
+  if (!may('api', 'read_key')) return <LacksScreen title="Why?" grant="api.*.read_key" />;
   return (
     <>
       <Head title="Why?" />
@@ -95,6 +95,9 @@ const reasons: Record<string, string> = {
   too_many_counters: 'It has its maximum of counters for limits of requests.',
 };
 
+const exceededOf = ({ name, used, limit, cost, duration: ms }: ExplainedLimit) =>
+  `${name}: ${count(used)} of ${count(limit)} in any ${duration(ms)} are used, the cost is ${count(cost)}.`;
+
 /** The figures of a rule in a sentence. */
 function figuresOf({ reason, expires, slugs, missing, ratelimits, balance, cost, remaining, refill }: ExplainedRule) {
   const texts = [
@@ -102,9 +105,10 @@ function figuresOf({ reason, expires, slugs, missing, ratelimits, balance, cost,
     expires !== undefined && `Expires ${dateTime(expires)} UTC.`,
     slugs?.map(({ slug, held }) => `${slug}: ${held ? 'held' : 'lacks it'}`).join(', '),
     missing && missing.length > 0 && `Missing: ${missing.join(', ')}.`,
-    ratelimits &&
-      ratelimits.length > 0 &&
-      `${ratelimits.filter(({ exceeded }) => exceeded).length} of ${ratelimits.length} are exceeded.`,
+    ratelimits
+      ?.filter(({ exceeded }) => exceeded)
+      .map(exceededOf)
+      .join(' '),
     balance !== undefined && `Balance ${count(balance)}, cost ${count(cost ?? 0)}, then ${count(remaining ?? 0)}.`,
     refill && `Refilled to ${count(refill.amount)} at ${dateTime(refill.next)} UTC.`,
   ];
@@ -135,7 +139,8 @@ function Answer({ answer, input }: { answer: Explained; input: object }) {
           ]}
         />
         <p class="quiet">
-          As of {dateTime(time)} UTC. It would charge {count(charge.credits)} credits
+          As of {dateTime(time)} UTC. It would charge {count(charge.credits)}{' '}
+          {charge.credits === 1 ? 'credit' : 'credits'}
           {charge.ratelimits.map(({ name, cost }) => `, ${count(cost)} of ${name}`)}.
         </p>
         {leased && (
