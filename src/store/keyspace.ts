@@ -29,8 +29,8 @@ export const sweptKey = 'tg:swept';
 export const tailsKey = 'tg:tails';
 /** The channel of decisions of a workspace, while another process hears of them. */
 export const tailChannel = (workspaceId: string): string => `tg:tail:${workspaceId}`;
-/** The channel on which a process publishes echoes to itself (src/store/tail/subscriber.ts). */
-export const tailEchoChannel = (server: string): string => `tg:tail:echo:${server}`;
+/** The channel on which a process publishes echoes to itself (subscriber.ts). */
+export const echoChannel = (id: string): string => `tg:echo:${id}`;
 
 /** The channels of recalls of leases between servers (leases/recalls.ts), and of their acknowledgements to a server. */
 export const recallChannel = 'tg:recall';

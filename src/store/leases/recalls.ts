@@ -2,8 +2,9 @@
 // may get lost, so who asks waits no longer than the leases last.
 
 import { randomBytes } from 'node:crypto';
-import { recallChannel, recalledChannel } from '../keyspace.ts';
+import { echoChannel, recallChannel, recalledChannel } from '../keyspace.ts';
 import type { RedisClient } from '../redis.ts';
+import { checkMs, Subscriber } from '../subscriber.ts';
 
 /** A message to all processes. */
 interface RecallMessage {
@@ -35,20 +36,25 @@ export class Recalls {
   readonly #options: RecallOptions;
   readonly #replyChannel: string;
   readonly #waiting = new Map<string, Waiting>();
-  #subscriber: RedisClient | undefined;
+  readonly #subscriber: Subscriber;
   #subscribed: Promise<boolean> | undefined;
+  #checking: NodeJS.Timeout | undefined;
 
   constructor(options: RecallOptions) {
     this.#options = options;
-    this.#replyChannel = recalledChannel(randomBytes(8).toString('hex'));
+    const id = randomBytes(8).toString('hex');
+    this.#replyChannel = recalledChannel(id);
+    this.#subscriber = new Subscriber(options.redis, echoChannel(id), (channel, text) => {
+      if (channel === recallChannel) void this.#onRecall(JSON.parse(text) as RecallMessage);
+      else this.#onAcknowledged(JSON.parse(text) as { id: string; session: string });
+    });
   }
 
   /** Whether this process hears of recalls. The first call subscribes. */
   get isListening(): boolean {
     void this.#listen();
-    return this.#subscriber?.status === 'ready' && this.#isSubscribed;
+    return this.#subscriber.isReady;
   }
-  #isSubscribed = false;
 
   /** Asks these sessions to give leases back. Returns those that have not acknowledged it after `waitMs`. */
   async send(
@@ -84,40 +90,21 @@ export class Recalls {
   }
 
   close() {
-    this.#subscriber?.disconnect();
+    clearInterval(this.#checking);
+    this.#subscriber.close();
   }
 
   #listen(): Promise<boolean> {
-    this.#subscribed ??= this.#subscribe().catch(() => {
-      this.#subscriber?.disconnect();
-      // Not at once: an account without channels is refused each time, and every request asks.
-      setTimeout(() => (this.#subscribed = undefined), subscribeAgainMs).unref();
-      return false;
-    });
+    this.#checking ??= setInterval(() => this.#subscriber.check(), checkMs).unref();
+    this.#subscribed ??= this.#subscriber.subscribe(recallChannel, this.#replyChannel).then(
+      () => true,
+      () => {
+        // Not at once: an account without channels is refused each time, and every request asks.
+        setTimeout(() => (this.#subscribed = undefined), subscribeAgainMs).unref();
+        return false;
+      },
+    );
     return this.#subscribed;
-  }
-
-  async #subscribe(): Promise<boolean> {
-    const subscriber = this.#options.redis.duplicate();
-    this.#subscriber = subscriber;
-    // The other connection reports what is wrong with Redis.
-    subscriber.on('error', () => {});
-    subscriber.on('message', (from: string, text: string) => {
-      if (from === recallChannel) void this.#onRecall(JSON.parse(text) as RecallMessage);
-      else this.#onAcknowledged(JSON.parse(text) as { id: string; session: string });
-    });
-    subscriber.on('close', () => (this.#isSubscribed = false));
-    await subscriber.connect();
-    await subscriber.subscribe(recallChannel, this.#replyChannel);
-    this.#isSubscribed = true;
-    // ioredis subscribes again when the connection is back.
-    subscriber.on('ready', () => {
-      subscriber.subscribe(recallChannel, this.#replyChannel).then(
-        () => (this.#isSubscribed = true),
-        () => {},
-      );
-    });
-    return true;
   }
 
   async #onRecall({ id, to, workspaceId, sessions, leases }: RecallMessage) {

@@ -13,12 +13,12 @@ import { randomBytes } from 'node:crypto';
 import { keyIdOf } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import type { Limited, LimitState, Verified } from '../decideReply.ts';
-import { tailChannel, tailEchoChannel } from '../keyspace.ts';
+import { echoChannel, tailChannel } from '../keyspace.ts';
 import type { LimitCheck } from '../leases/decisions.ts';
 import type { RedisClient } from '../redis.ts';
+import { Subscriber } from '../subscriber.ts';
 import { TailRegistry, type WantedStream } from './registry.ts';
 import { type TailFilter, TailStream } from './stream.ts';
-import { TailSubscriber } from './subscriber.ts';
 
 /** Where a decision was made. */
 type TailSource = 'redis' | 'lease';
@@ -60,7 +60,7 @@ export class Tail {
   /** By workspace, then by the text of the filter. */
   readonly #heard = new Map<string, Map<string, Heard>>();
   #elsewhere: readonly WantedStream[] = [];
-  readonly #subscriber: TailSubscriber;
+  readonly #subscriber: Subscriber;
   #reading: NodeJS.Timeout | undefined;
   #flushing: NodeJS.Timeout | undefined;
   #flushes = 0;
@@ -68,7 +68,7 @@ export class Tail {
   constructor(redis: RedisClient) {
     this.#redis = redis;
     this.#registry = new TailRegistry(redis, this.#server);
-    this.#subscriber = new TailSubscriber(redis, tailEchoChannel(this.#server), (channel, text) =>
+    this.#subscriber = new Subscriber(redis, echoChannel(this.#server), (channel, text) =>
       this.#onMessage(channel, text),
     );
   }

@@ -1,21 +1,26 @@
-// The connection on which a process receives what others publish for its listeners. A subscription sends nothing, so neither a Redis
-// that hangs nor a master that was replaced is noticed by it. Therefore the process publishes echoes to itself on its other
-// connection, and opens a new one if an echo does not arrive.
+// A connection on which a process receives what others publish. A subscription sends nothing, so neither a Redis that hangs nor a
+// master that was replaced is noticed by it. Therefore the process publishes echoes to itself on its other connection, and opens a
+// new one if an echo does not arrive.
 
 import { setTimeout as delay } from 'node:timers/promises';
-import type { RedisClient } from '../redis.ts';
+import type { RedisClient } from './redis.ts';
 
 /** Limit of connecting and subscribing: with Sentinel and Cluster, ioredis tries without end. */
 const subscribeMs = 2000;
 /** An echo that takes longer is lost. */
 const echoMs = 1000;
 
-export class TailSubscriber {
+/** How often to call `check`. */
+export const checkMs = 2000;
+
+export class Subscriber {
   readonly #redis: RedisClient;
   readonly #echoChannel: string;
   readonly #onMessage: (channel: string, text: string) => void;
   readonly #channels = new Set<string>();
   #connection: Promise<RedisClient> | undefined;
+  /** The connection, while it is subscribed to all channels as far as it knows. */
+  #subscribed: RedisClient | undefined;
   /** When the last echo was published, by a monotonic clock; undefined when it has arrived. */
   #echoAt: number | undefined;
 
@@ -25,10 +30,15 @@ export class TailSubscriber {
     this.#onMessage = onMessage;
   }
 
-  async subscribe(channel: string): Promise<void> {
-    this.#channels.add(channel);
+  /** Whether messages arrive, as far as is known. */
+  get isReady(): boolean {
+    return this.#subscribed !== undefined;
+  }
+
+  async subscribe(...channels: string[]): Promise<void> {
+    for (const channel of channels) this.#channels.add(channel);
     const connection = await this.#connected();
-    await inTime(connection.subscribe(channel));
+    await inTime(connection.subscribe(...channels));
   }
 
   unsubscribe(channel: string) {
@@ -37,7 +47,7 @@ export class TailSubscriber {
     else this.#connection?.then((connection) => connection.unsubscribe(channel)).catch(() => {});
   }
 
-  /** Replaces the connection if the last echo was lost, and publishes the next one. Called every two seconds. */
+  /** Replaces the connection if the last echo was lost, and publishes the next one. To be called every `checkMs`. */
   check() {
     if (this.#channels.size === 0) return;
     if (this.#echoAt !== undefined) {
@@ -63,6 +73,7 @@ export class TailSubscriber {
   #disconnect() {
     this.#connection?.then((connection) => connection.disconnect()).catch(() => {});
     this.#connection = undefined;
+    this.#subscribed = undefined;
     this.#echoAt = undefined;
   }
 
@@ -84,13 +95,19 @@ export class TailSubscriber {
       if (channel === this.#echoChannel) this.#echoAt = undefined;
       else this.#onMessage(channel, text);
     });
-    const subscribed = async () => {
-      await connection.connect();
-      // ioredis subscribes again when the connection was lost and is back.
+    connection.on('close', () => {
+      if (this.#subscribed === connection) this.#subscribed = undefined;
+    });
+    const subscribe = async () => {
       await connection.subscribe(this.#echoChannel, ...this.#channels);
+      this.#subscribed = connection;
     };
     try {
-      await inTime(subscribed());
+      await inTime(connection.connect().then(subscribe));
+      // ioredis connects again when the connection is lost.
+      connection.on('ready', () => {
+        subscribe().catch(() => {});
+      });
       return connection;
     } catch (cause) {
       connection.disconnect();
