@@ -351,6 +351,18 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     for (const operation of ['keys.restoreKey', 'keys.deleteKey', 'keys.rerollKey', 'keys.updateKey']) {
       await page.getByRole('cell', { name: operation }).first().waitFor();
     }
+    const { rootKeyId } = await call('rootKeys.whoami', {});
+    for (const [name, isMine] of [
+      [rootKeyId!, true],
+      ['api.*.read_api', false],
+    ] as const) {
+      const row = page.getByRole('region', { name: 'Root keys' }).getByRole('row').filter({ hasText: name });
+      await row.getByRole('button', { name: 'Delete' }).click();
+      await page.getByRole('dialog', { name: /^Delete root_/ }).waitFor();
+      expect(await page.getByText('the console will sign out').count()).toBe(isMine ? 1 : 0);
+      await inDialog('Cancel');
+      await page.getByRole('dialog').waitFor({ state: 'detached' });
+    }
   });
 
   test('a root key with few grants sees what they allow', async () => {

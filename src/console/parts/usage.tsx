@@ -31,7 +31,7 @@ export const before = (period: Period): Period => ({
 const change = (now: number, then: number): string => {
   if (then === 0) return now === 0 ? 'as in the period before' : 'none in the period before';
   const part = (100 * (now - then)) / then;
-  return `${part >= 0 ? '+' : '−'}${Math.abs(part).toFixed(Math.abs(part) < 10 ? 1 : 0)} % against the period before`;
+  return `${part >= 0 ? '+' : '−'}${Math.abs(part).toFixed(Math.abs(part) < 10 ? 1 : 0)} % on the period before`;
 };
 
 const spentOf = (rows: readonly UsageRow[]) => sumOf(rows, ({ spentCredits }) => spentCredits);

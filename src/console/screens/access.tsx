@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { useData } from '../api.ts';
 import { Changes } from '../parts/audit.tsx';
 import {
   Badge,
@@ -39,7 +40,8 @@ const rootKeyColumns: Column<RootKey>[] = [
     name: 'Root key',
     cell: ({ start, name }) => (
       <>
-        <code>{start}…</code> {name}
+        <code>{start}…</code>
+        <small>{name}</small>
       </>
     ),
     csv: ({ start }) => start,
@@ -77,8 +79,10 @@ function RootKeys() {
   const [acting, setActing] = useState<Acting>();
   const mayRead = may('root_key', 'read_root_key');
   const pages = usePages<RootKey>('rootKeys.listRootKeys', mayRead ? { limit: 50 } : undefined, 10_000);
+  const { data: me } = useData<{ rootKeyId: string }>('rootKeys.whoami', {});
   if (!mayRead) return <Lacks title="Root keys" grant="root_key.*.read_root_key" />;
   const close = () => setActing(undefined);
+  const isMine = acting && acting.kind !== 'new' && acting.rootKey.rootKeyId === me?.rootKeyId;
   const columns: Column<RootKey>[] = [
     ...rootKeyColumns,
     {
@@ -128,7 +132,10 @@ function RootKeys() {
           danger={acting.rootKey.enabled}
           close={close}
         >
-          <p>It takes effect with the next request. A gateway that uses it stops at once.</p>
+          <p>
+            It takes effect with the next request.{acting.rootKey.enabled && ' A gateway that uses it stops at once.'}
+          </p>
+          {isMine && <p class="notice">{signsOut}</p>}
         </Act>
       )}
       {acting?.kind === 'delete' && (
@@ -142,11 +149,14 @@ function RootKeys() {
           close={close}
         >
           <p>It cannot be restored. A gateway that uses it stops at once.</p>
+          {isMine && <p class="notice">{signsOut}</p>}
         </Act>
       )}
     </Card>
   );
 }
+
+const signsOut = 'You are signed in with this root key: the console will sign out.';
 
 const templates = {
   gateway: ['api.*.verify_key', 'ratelimit.*.limit', 'ratelimit.*.create_namespace'],
