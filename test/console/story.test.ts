@@ -438,6 +438,19 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await page.setViewportSize({ width: 1280, height: 900 });
   });
 
+  test('a chart follows the width of the window', async () => {
+    await goTo('Overview');
+    const chart = page.locator('.chart canvas');
+    await chart.waitFor();
+    for (const width of [390, 1280]) {
+      await page.setViewportSize({ width, height: 900 });
+      const card = page.locator('.card', { has: chart });
+      const right = async (of: typeof chart) => of.boundingBox().then((box) => box!.x + box!.width);
+      await expect.poll(async () => (await right(card)) - (await right(chart))).toBeCloseTo(17, 0);
+      expect(await right(card)).toBeLessThanOrEqual(width);
+    }
+  });
+
   test('no request left this server, no address has a secret, and the browser has no complaint', async () => {
     expect(asked.filter((url) => !url.startsWith(server.url))).toEqual([]);
     expect(asked.filter((url) => url.includes(rootKey) || url.includes(key.key))).toEqual([]);
