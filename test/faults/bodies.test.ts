@@ -13,7 +13,7 @@ import { harness, requestTo, testSettings } from '../support/harness.ts';
 import { longImports, longValues, withLongValue } from '../support/longBodies.ts';
 import { build } from '../support/processes.ts';
 import { testRedisUrl } from '../support/redis.ts';
-import { type Largest, largest, makeLargest } from './largest.ts';
+import { type Largest, largest, makeLargest, runsOnce } from './largest.ts';
 import { report } from './report.ts';
 
 const isLong = process.env.FAULTS_RESULTS !== undefined;
@@ -129,7 +129,7 @@ test.runIf(isLong)(
     for (const [name, ways] of Object.entries(largest) as [string, Record<string, (of: Largest) => unknown>][]) {
       for (const [way, make] of Object.entries(ways)) {
         let least: Cost | undefined;
-        for (let run = 0; run < (name.includes('.delete') ? 1 : 3); run++) {
+        for (let run = 0; run < (runsOnce.test(name) ? 1 : 3); run++) {
           const cost = await costOnce(name, JSON.stringify(make(things)), tollgate.rootKey);
           if (!least || cost.heldMs < least.heldMs) least = cost;
         }

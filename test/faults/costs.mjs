@@ -31,7 +31,8 @@ async function costOf(request) {
     since = cpuMs();
   };
   setImmediate(tick);
-  const { status } = await answer(request);
+  const { status, stream } = await answer(request);
+  stream?.stop();
   await turn();
   isOver = true;
   return { status, heldMs, heapMb: most - before };

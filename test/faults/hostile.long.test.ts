@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';
 import { run } from '../support/processes.ts';
 import { random } from '../support/random.ts';
-import { type Largest, largest, makeLargest } from './largest.ts';
+import { type Largest, largest, makeLargest, runsOnce } from './largest.ts';
 import { report } from './report.ts';
 import { atRate, percentile, type Rig, startRig } from './rig.ts';
 
@@ -283,8 +283,8 @@ test('no script of the largest request of any operation blocks Redis for long', 
   ][]) {
     for (const [way, make] of Object.entries(ways)) {
       let took = Number.POSITIVE_INFINITY;
-      // The minimum of several runs, because of other load of the machine. Requests that delete can run only once.
-      for (let run = 0; run < (operation.includes('.delete') ? 1 : 7); run++) {
+      // The minimum of several runs, because of other load of the machine.
+      for (let run = 0; run < (runsOnce.test(operation) ? 1 : 7); run++) {
         took = Math.min(took, await longestMs(operation, make(things)));
       }
       rows.push({

@@ -45,6 +45,13 @@ const wholeKey = {
   permissions: slugs,
 };
 
+/** Each of the first four refusals of a key in a minute has a row of analytics.listRefusals, with the longest texts that it may have. */
+const refusalsEach = 4;
+const refused = {
+  ratelimits: [{ name: 'x'.repeat(128), limit: 1, duration: hour, cost: 2 }],
+  tags: texts(2, 120, 't'),
+};
+
 /** Creates the records that the largest requests name. */
 export async function makeLargest(ok: Ok) {
   const { apiId } = await ok('apis.createApi', { name: 'a'.repeat(255) });
@@ -57,6 +64,7 @@ export async function makeLargest(ok: Ok) {
   let { keyId, key } = { keyId: '', key: '' };
   for (let index = 0; index <= listed; index++) {
     ({ keyId, key } = await ok('keys.createKey', { apiId, ...wholeKey }));
+    for (let times = 0; times < refusalsEach; times++) await ok('keys.verifyKey', { key, ...refused });
     await ok('identities.createIdentity', { externalId: fresh(255), meta, ratelimits: limits });
   }
   // A key with a hundred thousand different permissions of its own: responses of several megabytes.
@@ -80,6 +88,9 @@ export async function makeLargest(ok: Ok) {
 
 export type Largest = Awaited<ReturnType<typeof makeLargest>>;
 
+/** Operations whose request is refused the second time. */
+export const runsOnce = /\.(delete|restore)/;
+
 const migrationId = 'm'.repeat(255);
 const check = (index: number) => ({ namespace, identifier: `${'a'.repeat(500)}${index}`, limit: 1e9, duration: day });
 
@@ -87,7 +98,7 @@ const check = (index: number) => ({ namespace, identifier: `${'a'.repeat(500)}${
  * Inputs by operation, created again for each call. An operation that can be expensive in several ways has several. One whose
  * cost does not depend on its input has none.
  */
-export const largest: { [Name in OperationName]?: Record<string, (things: Largest) => InputOf<Name>> } = {
+export const largest: { [Name in OperationName]: Record<string, (things: Largest) => InputOf<Name>> } = {
   'keys.verifyKey': {
     'a query of 100 slugs, 50 limits of its own, 20 tags': ({ key }) => ({
       key,
@@ -229,11 +240,31 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
     tags: ({ apiId }) => ({ of: 'tags', apiId, limit: 100 }),
     identifiers: () => ({ of: 'identifiers', limit: 100 }),
   },
-  'analytics.listRefusals': { '1000 rows': () => ({ limit: 1000 }) },
+  'analytics.listRefusals': {
+    '404 rows': () => ({ limit: 1000 }),
+    'all filters, no rows': ({ apiId, keyId, externalId }) => ({
+      apiId,
+      keyId,
+      externalId,
+      outcome: 'RATE_LIMITED',
+      start: 0,
+      end: 1,
+    }),
+  },
+  'analytics.tail': {
+    'all filters of verifications': ({ apiId, keyId, externalId }) => ({
+      apiId,
+      keyId,
+      externalId,
+      outcome: 'RATE_LIMITED',
+    }),
+    'a namespace': () => ({ namespace }),
+  },
   'analytics.getRatelimits': { '100 namespaces': () => ({}) },
   'audit.listEvents': { '100 events': () => ({ limit: listed }) },
   'rootKeys.createRootKey': { '1000 grants': ({ grants }) => ({ name: 'r'.repeat(255), permissions: grants }) },
   'rootKeys.listRootKeys': { '100 root keys of 1000 grants': () => ({ limit: listed }) },
+  'rootKeys.whoami': { '': () => ({}) },
   'rootKeys.updateRootKey': { '1000 grants': ({ rootKeyId, grants }) => ({ rootKeyId, permissions: grants }) },
   'ratelimits.deleteOverride': { '': () => ({ namespace, identifier: wildcard(made++ % wildcards) }) },
   'permissions.deletePermission': { '': () => ({ permission: slugs[made++ % 1000]! }) },
@@ -243,6 +274,7 @@ export const largest: { [Name in OperationName]?: Record<string, (things: Larges
   'keys.restoreKey': { '': ({ keyId }) => ({ keyId }) },
   'rootKeys.deleteRootKey': { '': ({ rootKeyId }) => ({ rootKeyId }) },
   'workspace.getSettings': { '': () => ({}) },
+  'system.getStatus': { '': () => ({}) },
   'workspace.updateSettings': { '': () => ({ name: 'w'.repeat(255), protectApis: false }) },
   'apis.deleteApi': { '': ({ apiId }) => ({ apiId }) },
 };

@@ -44,9 +44,16 @@ export function openClient(url: string | (() => string), rootKey: string) {
         .on('error', failed)
         .on('response', (response) => {
           const chunks: Buffer[] = [];
-          response.on('data', (chunk) => chunks.push(chunk));
+          const answered = () => ended(response.statusCode!, Buffer.concat(chunks).toString());
+          response.on('data', (chunk) => {
+            chunks.push(chunk);
+            if (response.headers['content-type'] !== 'text/event-stream') return;
+            // A stream has no end. Its beginning is the answer.
+            answered();
+            response.destroy();
+          });
           response.on('error', failed);
-          response.on('end', () => ended(response.statusCode!, Buffer.concat(chunks).toString()));
+          response.on('end', answered);
         })
         .end(body);
     });
