@@ -8,8 +8,19 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.ts';
 import { scriptNames } from '../store/luaSource.ts';
-import { type Finding, fault, inMegabytes, megabyte, ok, redisChecks, unknown, warning } from '../store/redisChecks.ts';
-import { type RedisFacts, readRedisFacts } from '../store/redisFacts.ts';
+import {
+  clusterCheck,
+  type Finding,
+  fault,
+  inMegabytes,
+  lostNode,
+  megabyte,
+  ok,
+  redisChecks,
+  unknown,
+  warning,
+} from '../store/redisChecks.ts';
+import { isLost, type RedisFacts, readRedisFacts } from '../store/redisFacts.ts';
 import { openStore } from '../store/store.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
@@ -49,12 +60,15 @@ async function checkStore(config: Config): Promise<Finding[]> {
     const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(dataDir));
     if (!runningUrl) embedded = await startEmbedded({ dataDir });
     const url = runningUrl || embedded!.url;
-    const nodes = await withTimeout(readRedisFacts(url, settings, Date.now), redisChecksMs + config.redisTimeoutMs);
+    const all = await withTimeout(readRedisFacts(url, settings, Date.now), redisChecksMs + config.redisTimeoutMs);
+    const nodes = all.filter((node): node is RedisFacts => !isLost(node));
     findings.push(roundTrip(nodes, config, embedded !== undefined, url));
-    const isMany = nodes.length > 1;
-    for (const facts of nodes) {
-      const named = (finding: Finding) => (isMany ? { ...finding, found: `${facts.node}: ${finding.found}` } : finding);
-      findings.push(...redisChecks.map((check) => named(check(facts))));
+    findings.push(...clusterCheck(nodes[0]!));
+    for (const node of all) {
+      const named = (finding: Finding) =>
+        all.length > 1 ? { ...finding, found: `${node.node}: ${finding.found}` } : finding;
+      const found = isLost(node) ? [lostNode] : redisChecks.map((check) => check(node));
+      findings.push(...found.map(named));
     }
     findings.push(await scriptsLoad({ ...settings, url }));
     if (isNew) findings.push(noDataDirectory(config.dataDir));

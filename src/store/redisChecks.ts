@@ -40,6 +40,22 @@ const memoryUsed = { warning: 0.75, fault: 0.9 };
 
 type RedisCheck = (facts: RedisFacts) => Finding;
 
+const slots = 16_384;
+
+/** The client of a Cluster forgets a master that was lost, and only its slots are missed. */
+export function clusterCheck({ slotsServed }: RedisFacts): Finding[] {
+  if (slotsServed === undefined) return [];
+  if (slotsServed === slots) return [ok('cluster', 'all slots have a master')];
+  return [fault('cluster', `${slots - slotsServed} of ${slots} slots have no master that replies`, lostNode.change!)];
+}
+
+/** Of a master of a Cluster. */
+export const lostNode = fault(
+  'redis',
+  'does not reply.',
+  'Start it again. Its workspaces get 503 until then. If every master has a replica, that takes over.',
+);
+
 export const redisChecks: readonly RedisCheck[] = [
   version,
   role,

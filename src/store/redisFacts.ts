@@ -14,6 +14,8 @@ export interface RedisFacts {
   skewMs: number;
   /** Shortest of a few round trips. */
   roundTripMs: number;
+  /** Slots of the Cluster whose master replies, in the view of this node. */
+  slotsServed?: number | undefined;
 }
 
 const parameters = [
@@ -29,8 +31,20 @@ const parameters = [
 ];
 const pings = 5;
 
+/** A master of a Cluster that does not reply. */
+export interface LostNode {
+  node: string;
+  error: Error;
+}
+
+export const isLost = (node: RedisFacts | LostNode): node is LostNode => 'error' in node;
+
 /** Reads the facts of the Redis at a URL, or of all masters of a Cluster. Throws when none can be reached. */
-export async function readRedisFacts(url: string, options: ConnectOptions, nowMs: () => number): Promise<RedisFacts[]> {
+export async function readRedisFacts(
+  url: string,
+  options: ConnectOptions,
+  nowMs: () => number,
+): Promise<(RedisFacts | LostNode)[]> {
   const redis = await connect(url, options);
   try {
     return await factsOfAll(redis, nowMs);
@@ -39,16 +53,25 @@ export async function readRedisFacts(url: string, options: ConnectOptions, nowMs
   }
 }
 
-/** The facts of a connected Redis, or of all masters of a Cluster. */
-export async function factsOfAll(redis: RedisClient, nowMs: () => number): Promise<RedisFacts[]> {
+/** The facts of a connected Redis, or of all masters of a Cluster. Rejects when none replies. */
+export async function factsOfAll(redis: RedisClient, nowMs: () => number): Promise<(RedisFacts | LostNode)[]> {
   if (!((redis as unknown) instanceof Cluster)) return [await factsOf(redis, nowMs)];
   const nodes = (redis as unknown as Cluster).nodes('master');
-  return Promise.all(
-    nodes.map(async (node) => {
-      if (node.status === 'wait') await node.connect();
-      return { node: `${node.options.host}:${node.options.port}`, ...(await factsOf(node, nowMs)) };
+  const read = await Promise.all(
+    nodes.map(async (redis) => {
+      const node = `${redis.options.host}:${redis.options.port}`;
+      try {
+        if (redis.status === 'wait') await redis.connect();
+        const facts = await factsOf(redis, nowMs);
+        const slots = fieldsOf((await redis.cluster('INFO').catch(() => '')) as string).get('cluster_slots_ok');
+        return { node, ...facts, slotsServed: slots === undefined ? undefined : Number(slots) };
+      } catch (error) {
+        return { node, error: error as Error };
+      }
     }),
   );
+  if (read.every(isLost)) throw read[0]?.error ?? new Error('No node of the Redis Cluster is connected.');
+  return read;
 }
 
 async function factsOf(redis: RedisClient, nowMs: () => number): Promise<RedisFacts> {

@@ -5,8 +5,8 @@ import { sweptKey } from './keyspace.ts';
 import { dataVersion } from './layout.ts';
 import { fromNamed } from './records.ts';
 import { orStoreError } from './redis.ts';
-import { type Finding, redisChecks } from './redisChecks.ts';
-import { factsOfAll, type RedisFacts } from './redisFacts.ts';
+import { clusterCheck, type Finding, lostNode, redisChecks } from './redisChecks.ts';
+import { factsOfAll, isLost, type LostNode, type RedisFacts } from './redisFacts.ts';
 
 /** How long facts about Redis are used again, by the requests of all workspaces. */
 const factsMs = 1000;
@@ -64,7 +64,8 @@ export function openStatus({ redis, scripts, change, now, currentMs }: StoreCont
       const [status, reply, swept] = await Promise.all([
         redisStatus(),
         scripts.run('workspaces/status', workspaceId, [now()]),
-        orStoreError(redis.get(sweptKey)),
+        // In a Cluster it may be on another node than the workspace.
+        redis.get(sweptKey).catch(() => null),
       ]);
       const {
         now: time,
@@ -102,19 +103,20 @@ export function openStatus({ redis, scripts, change, now, currentMs }: StoreCont
 const overdueOf = ([count, lateMs]: Overdue) => ({ overdue: count, lateMs: Number(lateMs) });
 
 /** Of a Cluster the sum of its masters, and the findings of each by its number: addresses are for the command line only. */
-function statusOf(nodes: readonly RedisFacts[]): RedisStatus {
-  const checks = nodes.flatMap((facts, index) =>
-    redisChecks.map((check) => {
-      const finding = check(facts);
-      const node = nodes.length > 1 ? `node ${index + 1} of ${nodes.length}: ` : '';
-      return { ...finding, found: node + finding.found };
-    }),
-  );
-  const valkey = nodes[0]!.info('valkey_version');
-  const version = valkey === undefined ? nodes[0]!.info('redis_version') : valkey;
+function statusOf(all: readonly (RedisFacts | LostNode)[]): RedisStatus {
+  const checks = all.flatMap((node, index) => {
+    const name = all.length > 1 ? `node ${index + 1} of ${all.length}: ` : '';
+    const findings = isLost(node) ? [lostNode] : redisChecks.map((check) => check(node));
+    return findings.map((finding) => ({ ...finding, found: name + finding.found }));
+  });
+  const nodes = all.filter((node): node is RedisFacts => !isLost(node));
+  const [first] = nodes;
+  checks.unshift(...clusterCheck(first!));
+  const valkey = first!.info('valkey_version');
+  const version = valkey === undefined ? first!.info('redis_version') : valkey;
   return {
     version: version && `${valkey === undefined ? 'Redis' : 'Valkey'} ${version}`,
-    nodes: nodes.length,
+    nodes: all.length,
     roundTripMs: Math.round(1000 * Math.max(...nodes.map(({ roundTripMs }) => roundTripMs))) / 1000,
     usedBytes: sumOf(nodes, ({ info }) => Number(info('used_memory'))),
     maxBytes: sumOf(nodes, ({ info }) => Number(info('maxmemory')) || Number(info('total_system_memory'))),

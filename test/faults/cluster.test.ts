@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operations } from '../../src/operations/index.ts';
 import { workspaceKey } from '../../src/store/keyspace.ts';
 import { connect } from '../../src/store/redis.ts';
+import { runCli } from '../support/cli.ts';
 import { exampleOf, makeThings } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';
 import { freePort, type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
@@ -41,6 +42,13 @@ describe('every operation', () => {
     }
   });
 
+  /** The index of a workspace on this master. */
+  async function indexOf(master: RedisNode, isThere = true): Promise<number> {
+    const slots = await Promise.all(workspaces.map(({ workspaceId }) => slotOf(workspaceId)));
+    return slots.findIndex((slot) => (homeOf(slot) === master) === isThere);
+  }
+  const indexOfOther = (master: RedisNode) => indexOf(master, false);
+
   test.each(operations.map(({ name }) => name))('%s', async (name) => {
     for (const { rootKey } of workspaces) {
       const things = await makeThings(tollgate.call, rootKey);
@@ -60,6 +68,33 @@ describe('every operation', () => {
     }
     await store.ready();
   });
+
+  test('system.getStatus and `doctor` report a master that is lost', async () => {
+    for (const { admin } of masters) await admin.config('SET', 'cluster-require-full-coverage', 'no');
+    const lost = masters[2]!;
+    const { rootKey } = workspaces[await indexOfOther(lost)]!;
+    const checks = async () => (await tollgate.call('system.getStatus', {}, rootKey)).data.redis?.checks;
+    lost.process.kill('SIGSTOP');
+    const silent = {
+      check: 'redis',
+      status: 'fault',
+      found: expect.stringMatching(/^node \d of 3: does not reply\.$/),
+    };
+    await expect.poll(checks, { timeout: 15_000 }).toContainEqual(expect.objectContaining(silent));
+    lost.process.kill('SIGKILL');
+    const missing = { check: 'cluster', status: 'fault', found: '5461 of 16384 slots have no master that replies' };
+    await expect.poll(checks, { timeout: 10_000 }).toContainEqual(expect.objectContaining(missing));
+    const { code, out } = await runCli(['doctor'], { REDIS_URL: url });
+    expect({ code, out }).toEqual({ code: 1, out: expect.stringContaining(missing.found) });
+    lost.restart();
+    await until(
+      'all is well again',
+      20_000,
+      async () =>
+        (await tollgate.call('apis.createApi', { name: 'back' }, workspaces[await indexOf(lost)]!.rootKey)).status ===
+        200,
+    );
+  }, 60_000);
 
   test('scripts flushed on every node are loaded again without an error to a caller', async () => {
     for (const { admin } of masters) await admin.script('FLUSH');
