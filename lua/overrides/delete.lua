@@ -25,9 +25,7 @@ redis.call('ZREM', override_list(workspace, namespace.id16), override.id16 .. id
 redis.call('ZREM', wildcard_overrides(workspace, namespace.id16), override.id16 .. identifier)
 add_records(workspace, 'override_records', -1)
 update_kinds(workspace, namespace, all - 1, is_wild and wild - 1 or wild)
--- Wildcards that an earlier version set are not in the count.
-local counted = is_wild and tonumber(redis.call('HGET', workspace, 'wildcards')) or 0
-if counted > 0 then redis.call('HINCRBY', workspace, 'wildcards', -1) end
+if is_wild then redis.call('HINCRBY', workspace, 'wildcards', -1) end
 audit(workspace, now, actor, 'override', 'rlor_' .. override.id16, {
   { 'namespace', namespace.name },
   { 'identifier', identifier },

@@ -1,3 +1,4 @@
+#!lua flags=no-writes
 -- Count the records of a workspace, for metrics.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
@@ -7,5 +8,4 @@
 -- @include "include/records"
 
 local workspace = KEYS[1]
-count_records(workspace)
 return records_of(workspace)

@@ -72,7 +72,7 @@ export const grantsText = (grants: readonly string[]): string => `\n${[...new Se
 /** Maximum bytes of the stored grants of a root key. Redis reads all of them for every batch with this root key. */
 export const grantsBytesMax = 65_536;
 
-/** Grants are ASCII. Root keys that have more bytes from an earlier version keep working. */
+/** Grants are ASCII. */
 export const areTooLong = (grants: readonly string[]): boolean => grantsText(grants).length > grantsBytesMax;
 
 export class Grants {

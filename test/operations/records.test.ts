@@ -166,37 +166,9 @@ test('of many concurrent creations exactly as many succeed as there is room for'
   expect(await recordsOf(workspaceId)).toBe(recordsMax);
 });
 
-test('a workspace from before the count is counted at its next creation', async () => {
-  const { run, apiId, keyId, workspaceId } = await workspaceOf(recordsMax - 8);
-  const { keyId: soft } = (await run('keys.createKey', { apiId })).data;
-  const dead = (await run('apis.createApi', { name: 'dead' })).data;
-  await run('keys.createKey', dead);
-  await run('apis.deleteApi', dead);
-  await run('keys.deleteKey', { keyId: soft });
-  await run('ratelimits.setOverride', { ...limit('first'), identifier: '*' });
-  await run('ratelimits.setOverride', { ...limit('second'), identifier: 'b' });
-  expect(await recordsOf(workspaceId)).toBe(recordsMax - 3);
-  await redis.hdel(workspaceKey(workspaceId), 'key_records', 'override_records');
-  // A record that is deleted before the first count is not subtracted from it.
-  await run('keys.deleteKey', { keyId, permanent: true });
-  await run('ratelimits.deleteOverride', { namespace: 'first', identifier: '*' });
-  const answers = await Promise.all(times(8, () => run('keys.createKey', { apiId })));
-  expect(answers.filter(({ status }) => status === 200)).toHaveLength(5);
-  expect(await recordsOf(workspaceId)).toBe(recordsMax);
-});
-
 test('a new workspace has one record, its root key', async () => {
   const { workspaceId } = await tollgate.createWorkspace();
   expect(await tollgate.store.sweep.count(workspaceId)).toBe(1);
-});
-
-test('the sweeper counts the records of an earlier version', async () => {
-  const { run, apiId, workspaceId } = await workspaceOf(10);
-  await run('keys.createKey', { apiId });
-  await run('ratelimits.setOverride', { ...limit('counted'), identifier: 'a' });
-  const there = await recordsOf(workspaceId);
-  await redis.hdel(workspaceKey(workspaceId), 'key_records', 'override_records');
-  expect(await tollgate.store.sweep.count(workspaceId)).toBe(there);
 });
 
 test('the operator can create a root key in a full workspace', async () => {

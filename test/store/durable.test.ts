@@ -25,7 +25,6 @@ test('every writing script waits for the disk, except verification, background w
     'decide',
     'leases/deactivate',
     'rootKeys/authenticate',
-    'sweep/count',
     'sweep/purge',
     'sweep/refill',
     'sweep/requeue',
