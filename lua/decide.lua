@@ -100,7 +100,7 @@ local function decide_batch(KEYS, ARGV)
   local packed_session, items_end = begin_call(workspace, settings, items)
   begin_session(packed_session)
   batch.position, batch.items_end, batch.count, batch.reply = 1, items_end, 0, false
-  -- An item that fails gets an answer that states so; the following items are decided.
+  -- An item that fails gets the error as its answer; the following items are decided.
   while batch.position <= items_end and call_work < WORK_MAX do
     local decided, problem = pcall(decide_items)
     if not decided then

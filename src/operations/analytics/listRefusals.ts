@@ -44,7 +44,7 @@ export const listRefusals = manages({
       source: Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' }),
       count: Type.Integer({
         description:
-          'Number of refusals of the key that the row stands for: all since its row before, in the same minute. 1 unless there are many.',
+          'Number of refusals of the key since its row before, in the same minute. 1 unless it is refused often.',
       }),
     }),
   ),

@@ -43,7 +43,7 @@ export class TailStream {
   offer(kind: 'verification' | 'ratelimit', event: EventText) {
     if (++this.#matched % this.#every !== 0) return;
     if (this.#sentAtThisRate >= eventsPerSecond || this.#waitingBytes >= waitingBytesMax) {
-      // Half as many from here on, so that a sudden flood adds a few hundred events, and each states the rate at its time.
+      // Half as many from here on, so that a sudden flood adds a few hundred events, each with the rate at its time.
       this.#every *= 2;
       this.#sentAtThisRate = eventsPerSecond / 2;
       return;
