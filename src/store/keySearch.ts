@@ -44,11 +44,10 @@ interface KeyQuery {
   count: number;
 }
 
-/**
- * Limit of the keys that one request examines. Of a key that does not begin with `start`, nothing else is read. The index returns
- * no more than the first of these limits.
- */
-const lookedMax = { all: 20_000, start: 200_000 };
+/** Limit of the keys whose record one request reads. The index of starts returns no more. */
+const examinedMax = 20_000;
+/** Limit of the keys that one request reads in the lists. Of a key that does not begin with `start`, nothing else is read. */
+const lookedMax = { all: examinedMax, start: 200_000 };
 /** Limit of the APIs whose keys are listed together. */
 export const apisMax = 1000;
 /** Keys that one step examines, at most: a few milliseconds of Redis's time. The script limits it further by their size. */
@@ -205,7 +204,7 @@ async function readIndex(
     ][];
     for (const [ids, ofApi] of replies) {
       const api8 = apis[at++]!;
-      if (!ids || places.size + ids.length / idBytes > lookedMax.all) return undefined;
+      if (!ids || places.size + ids.length / idBytes > examinedMax) return undefined;
       for (let from = 0; from < ids.length; from += idBytes) places.add(placeOf(ids.subarray(from), api8));
       total += ofApi;
     }
@@ -227,12 +226,13 @@ async function findMany(
   const page = new Found();
   let last: Place | undefined;
   let looked = 0;
+  let examinedCount = 0;
   let isComplete = true;
-  while (looked < max && !page.isFull(query.count) && isComplete && !areRead(sources)) {
+  while (looked < max && examinedCount < examinedMax && !page.isFull(query.count) && isComplete && !areRead(sources)) {
     const read = await readAhead(context, workspaceId, sources, query);
     const { keys, end } = takeNext(sources, query.order);
-    const some = hasStart ? keys : keys.slice(0, max - looked);
-    const examined = await examine(context, workspaceId, some, query, page);
+    const examined = await examine(context, workspaceId, keys.slice(0, examinedMax - examinedCount), query, page);
+    examinedCount += examined;
     isComplete = examined === keys.length;
     looked += hasStart ? read : examined;
     last = isComplete ? (end ?? last) : (keys[examined - 1]?.place ?? last);

@@ -130,6 +130,19 @@ describe('keys.listKeys: order and pages', () => {
       pagination: { hasMore: false, looked: 1, total: 21_002 },
     });
   });
+  test('of very many keys with the same start, a request examines as many', { timeout: 60_000 }, async () => {
+    const { workspaceId, apis, list, create } = await withApis();
+    for (let batch = 0; batch < 46; batch++) {
+      const keys = Array.from({ length: 500 }, () => ({ digest: randomBytes(32), start: 'same_1234', byteLength: 16 }));
+      await tollgate.store.keys.create(workspaceId, { apiId: apis[0]!, keys, ...mayCreate }, actor);
+    }
+    const [wanted] = await create({ prefix: 'same', name: 'wanted' });
+    const first = await list({ start: 'same', search: 'wanted' });
+    expect(first).toMatchObject({ data: [], pagination: { hasMore: true, total: 23_001 } });
+    expect((first.pagination as { looked?: number }).looked).toBeLessThan(21_500);
+    const second = await list({ start: 'same', search: 'wanted', cursor: first.pagination.cursor! });
+    expect(second).toMatchObject({ data: [{ keyId: wanted }], pagination: { hasMore: false } });
+  });
 });
 
 let hashes = 0;
