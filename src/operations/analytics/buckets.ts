@@ -1,6 +1,6 @@
 // Time in analytics. Usage is counted by hour and returned by hour, day or month, all in UTC, or in one sum.
 
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as otherRequests } from 'node:timers/promises';
 import Type from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
 import { hourMs, timeMax } from '../../domain/time.ts';
@@ -142,31 +142,60 @@ export class Totals<Row extends { time: number }> {
 
   /**
    * Returns `limit` rows, the largest `sizeOf` first and then the earliest, and the cursor of the last one if more follow.
-   * `after` is such a cursor. Rows that are equal in both are in an order of their own, which no later count changes.
+   * `after` is such a cursor. Rows that are equal in both are in an order of their own, which no later count changes. Other
+   * requests are served between steps: the digests of 100,000 rows take 0.3 s.
    */
-  page(limit: number, after: string | undefined, sizeOf: (row: Row) => number): Page<Row> {
-    const entries = [...this.#byTime].flatMap(([time, rows]) =>
-      [...rows].map(([group, row]) => {
-        let tie: string | undefined;
-        return { time, value: sizeOf(row), row, tie: () => (tie ??= digestOf(group).toString('hex')) };
-      }),
-    );
-    type Place = { value: number; time: number; tie(): string };
-    const order = (a: Place, b: Place) => {
-      if (a.value !== b.value) return b.value - a.value;
-      if (a.time !== b.time) return a.time - b.time;
-      const [one, other] = [a.tie(), b.tie()];
-      return one < other ? -1 : one > other ? 1 : 0;
-    };
+  async page(limit: number, after: string | undefined, sizeOf: (row: Row) => number): Promise<Page<Row>> {
     const [value, time, tie] = after?.split('_') ?? [];
-    const last = { value: Number(value), time: Number(time), tie: () => tie! };
-    const following = after === undefined ? entries : entries.filter((entry) => order(last, entry) < 0);
-    following.sort(order);
-    const page = following.slice(0, limit);
+    const last = after === undefined ? undefined : { value: Number(value), time: Number(time), tie: () => tie! };
+    let first: Entry<Row>[] = [];
+    for (const some of this.#steps(sizeOf)) {
+      const beyond = first[limit];
+      const following = some.filter(
+        (entry) => (!last || order(last, entry) < 0) && (!beyond || order(entry, beyond) < 0),
+      );
+      if (following.length > 0) first = [...first, ...following].sort(order).slice(0, limit + 1);
+      await otherRequests();
+    }
+    const page = first.slice(0, limit);
     const end = page.at(-1);
-    const next = following.length > limit && end ? `${end.value}_${end.time}_${end.tie()}` : undefined;
+    const next = first.length > limit && end ? `${end.value}_${end.time}_${end.tie()}` : undefined;
     return { items: page.map(({ row }) => row), next };
   }
+
+  *#steps(sizeOf: (row: Row) => number): Generator<Entry<Row>[]> {
+    let some: Entry<Row>[] = [];
+    for (const [time, rows] of this.#byTime) {
+      for (const [group, row] of rows) {
+        let tie: string | undefined;
+        some.push({ time, value: sizeOf(row), row, tie: () => (tie ??= digestOf(group).toString('hex')) });
+        if (some.length < pageStep) continue;
+        yield some;
+        some = [];
+      }
+    }
+    yield some;
+  }
+}
+
+/** Rows that are compared in one turn of the event loop, in some milliseconds. */
+const pageStep = 2000;
+
+interface Place {
+  value: number;
+  time: number;
+  tie(): string;
+}
+
+interface Entry<Row> extends Place {
+  row: Row;
+}
+
+function order(a: Place, b: Place): number {
+  if (a.value !== b.value) return b.value - a.value;
+  if (a.time !== b.time) return a.time - b.time;
+  const [one, other] = [a.tie(), b.tie()];
+  return one < other ? -1 : one > other ? 1 : 0;
 }
 
 /** A record is rolled up in less than this, once. */

@@ -124,7 +124,7 @@ export const getVerifications = manages({
     const isWhole = limit === undefined && place === undefined && orderBy === 'time';
     const { items, next } = isWhole
       ? { items: totals.rows(), next: undefined }
-      : totals.page(limit ?? wholeResult.rows, place?.row, sizeOf);
+      : await totals.page(limit ?? wholeResult.rows, place?.row, sizeOf);
     if (granularity === 'total') for (const row of items) row.time = counted.fromHour * hourMs;
     return {
       items: items as never[],
