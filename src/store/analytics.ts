@@ -16,16 +16,32 @@ import {
   type UsageQuery,
   type Visit,
 } from './analytics/query.ts';
+import type { TopRow } from './analytics/ranking.ts';
+import { openRankings, type RankQuery } from './analytics/standings.ts';
 import { countByTag } from './analytics/tags.ts';
 import { countByApi, countByIdentifier, countByNamespace } from './analytics/totals.ts';
 import type { StoreContext } from './context.ts';
 import { apiKey, apisKey, workspaceKey } from './keyspace.ts';
 import { orStoreError } from './redis.ts';
 
+type TopQuery = Period & Pick<UsageQuery, 'apiIds'> & Pick<RankQuery, 'of' | 'by' | 'limit'>;
+
 export function openAnalytics(context: StoreContext) {
   const { currentMs, usageRetentionMs, usageHourlyDays } = context;
+  const rank = openRankings(context);
 
   return {
+    /** Ranks keys or identities by their verifications. Returns the period that was counted, and the first rows. */
+    async top(workspaceId: string, query: TopQuery): Promise<{ counted: Period; top: TopRow[] }> {
+      const nowMs = await currentMs();
+      const { of, by, limit, fromHour, toHour } = query;
+      const period = keptPeriod(clampPeriod(query, nowMs, usageRetentionMs), nowMs, usageHourlyDays);
+      const apiIds = await existingApis(context, workspaceId, query.apiIds);
+      const asked = { of, by, limit, hours: toHour - fromHour };
+      const top = await rank(workspaceId, { ...asked, apiIds, period, today: Math.floor(nowMs / dayMs) });
+      return { counted: counted(query, period), top };
+    },
+
     /** Visits counts of verifications. Returns the period that was counted. */
     async verifications(workspaceId: string, query: UsageQuery, visit: Visit<UsageCount>): Promise<Period> {
       const nowMs = await currentMs();

@@ -1,20 +1,26 @@
 import Type from 'typebox';
 import { hourMs } from '../../domain/time.ts';
 import { type ManageContext, manages } from '../../operation.ts';
-import type { Period, UsageCount } from '../../store/analytics/query.ts';
+import type { Period } from '../../store/analytics/query.ts';
+import {
+  addUsage,
+  type RankedBy,
+  type RankedVerifications,
+  Ranking,
+  type TopRow,
+} from '../../store/analytics/ranking.ts';
 import { invalid, lacks } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, NamespaceRef, Tag } from '../schemas.ts';
 import { periodOf, timeFields, withoutMoves } from './buckets.ts';
-import { type Ranked, Ranking } from './ranking.ts';
 
-const verified = ['keys', 'identities', 'apis', 'tags'] as const;
+const verified: readonly RankedVerifications[] = ['keys', 'identities', 'apis', 'tags'];
 const checked = ['namespaces', 'identifiers'] as const;
-type Verified = (typeof verified)[number];
-const isVerified = (of: string): of is Verified => (verified as readonly string[]).includes(of);
+const isVerified = (of: string): of is RankedVerifications => (verified as readonly string[]).includes(of);
 
 interface Input {
   of: string;
-  by?: string;
+  by?: RankedBy;
+  limit?: number;
   apiId?: string;
   externalId?: string;
   tag?: string;
@@ -74,62 +80,43 @@ export const getTop = manages({
   },
 
   async handle(input, context) {
-    const {
-      of,
-      by = 'count',
-      limit = 10,
-      start,
-      end,
-    } = input as Input & { limit?: number; start?: number; end?: number };
+    const { of, by = 'count', limit = 10, start, end } = input as Input & { start?: number; end?: number };
     const period = periodOf({ start, end }, 'total', await context.store.currentMs());
     const rank = isVerified(of) ? rankVerifications : rankChecks;
     return withoutMoves(async () => {
-      const ranking = new Ranking();
-      const counted = await rank(input as Input, period, context, ranking);
-      return {
-        start: counted.fromHour * hourMs,
-        end: counted.toHour * hourMs,
-        top: ranking.top(limit, by as 'count' | 'refused' | 'spentCredits'),
-      };
+      const { counted, top } = await rank({ ...(input as Input), by, limit }, period, context);
+      return { start: counted.fromHour * hourMs, end: counted.toHour * hourMs, top };
     });
   },
 });
 
-/** What a count is ranked as; '' for verifications without it. */
-const ranked: Record<Verified, (usage: UsageCount) => { name: string; fields: Ranked['fields'] }> = {
-  keys: ({ apiId, keyId = '' }) => ({ name: keyId, fields: { apiId, keyId } }),
-  identities: ({ externalId = '' }) => ({ name: externalId, fields: { externalId } }),
-  apis: ({ apiId }) => ({ name: apiId, fields: { apiId } }),
-  tags: ({ tag = '' }) => ({ name: tag, fields: { tag } }),
-};
+type Ranked = Input & { by: RankedBy; limit: number };
 
 async function rankVerifications(
-  { of, apiId, externalId, tag }: Input,
+  { of, by, limit, apiId, externalId, tag }: Ranked,
   period: Period,
   { store, caller }: ManageContext,
-  ranking: Ranking,
-): Promise<Period> {
+): Promise<{ counted: Period; top: TopRow[] }> {
   if (!caller.grants.holdsAny('api', 'read_analytics')) throw lacks('api.*.read_analytics');
   const readable = caller.grants.idsFor('api', 'read_analytics');
   const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
-  const by = { key: of === 'keys', externalId: of === 'identities', tag: of === 'tags' };
-  const query = { ...period, apiIds, externalId, tag, by, bucketOf: () => 0 };
-  return store.analytics.verifications(caller.workspaceId, query, (usage) => {
-    const { name, fields } = ranked[of as Verified](usage);
-    if (name === '') return;
-    const row = ranking.rowOf(name, fields);
-    row.count += usage.count;
-    if (usage.outcome !== 'VALID') row.refused += usage.count;
-    row.spentCredits = (row.spentCredits ?? 0) + usage.spentCredits;
-  });
+  if ((of === 'keys' || of === 'identities') && externalId === undefined && tag === undefined) {
+    return store.analytics.top(caller.workspaceId, { ...period, apiIds, of, by, limit });
+  }
+  const grouped = { key: of === 'keys', externalId: of === 'identities', tag: of === 'tags' };
+  const query = { ...period, apiIds, externalId, tag, by: grouped, bucketOf: () => 0 };
+  const ranking = new Ranking();
+  const counted = await store.analytics.verifications(caller.workspaceId, query, (usage) =>
+    addUsage(ranking, of as RankedVerifications, usage),
+  );
+  return { counted, top: ranking.top(limit, by) };
 }
 
 async function rankChecks(
-  { of, namespace: wanted }: Input,
+  { of, by, limit, namespace: wanted }: Ranked,
   period: Period,
   { store, caller }: ManageContext,
-  ranking: Ranking,
-): Promise<Period> {
+): Promise<{ counted: Period; top: TopRow[] }> {
   if (!caller.grants.holdsAny('ratelimit', 'read_analytics')) throw lacks('ratelimit.*.read_analytics');
   let namespaceIds = caller.grants.idsFor('ratelimit', 'read_analytics');
   if (wanted !== undefined) {
@@ -138,11 +125,17 @@ async function rankChecks(
   }
   const byIdentifier = of === 'identifiers';
   const query = { ...period, namespaceIds, byIdentifier };
-  return store.analytics.ratelimits(caller.workspaceId, query, ({ namespace, identifier, passed, blocked }) => {
-    // With its length, as the two names are ambiguous when joined.
-    const name = byIdentifier ? `${namespace.length} ${namespace}${identifier}` : namespace;
-    const row = ranking.rowOf(name, byIdentifier ? { namespace, identifier: identifier! } : { namespace });
-    row.count += passed + blocked;
-    row.refused += blocked;
-  });
+  const ranking = new Ranking();
+  const counted = await store.analytics.ratelimits(
+    caller.workspaceId,
+    query,
+    ({ namespace, identifier, passed, blocked }) => {
+      // With its length, as the two names are ambiguous when joined.
+      const name = byIdentifier ? `${namespace.length} ${namespace}${identifier}` : namespace;
+      const row = ranking.rowOf(name, byIdentifier ? { namespace, identifier: identifier! } : { namespace });
+      row.count += passed + blocked;
+      row.refused += blocked;
+    },
+  );
+  return { counted, top: ranking.top(limit, by) };
 }

@@ -22,15 +22,28 @@ export async function countByKey(
   context: StoreContext,
   workspaceId: string,
   apiIds: readonly string[],
-  query: UsageQuery,
+  query: Pick<UsageQuery, 'keyIds' | 'externalId' | 'bucketOf'>,
   { period, today }: { period: KeptPeriod; today: number },
   visit: Visit<UsageCount>,
 ) {
-  const apiOf = new Map(apiIds.map((apiId) => [apiId.slice(-8), apiId]));
   const named = await keysNamed(context, workspaceId, query);
-  const found = named ?? (await usedKeys(context, workspaceId, [...apiOf.keys()], period, today));
+  const api8s = apiIds.map((apiId) => apiId.slice(-8));
+  const found = named ?? (await usedKeys(context, workspaceId, api8s, period, today));
+  await countKeys(context, workspaceId, apiIds, found, { period, bucketOf: query.bucketOf }, visit);
+}
+
+/** The counts of these keys (without `key_`) of these APIs. */
+export async function countKeys(
+  context: StoreContext,
+  workspaceId: string,
+  apiIds: readonly string[],
+  found: readonly string[],
+  { period, bucketOf }: { period: KeptPeriod } & Pick<UsageQuery, 'bucketOf'>,
+  visit: Visit<UsageCount>,
+) {
+  const apiOf = new Map(apiIds.map((apiId) => [apiId.slice(-8), apiId]));
   const keys = found.filter((key24) => key24.length === 24 && apiOf.has(key24.slice(16)));
-  const sums = new KeySums(query, period, visit);
+  const sums = new KeySums(bucketOf, period, visit);
   for await (const { first, reply } of usageOf(context, workspaceId, keys)) {
     for (let at = 0; at < reply.length; at += partsOfKey) {
       const key24 = keys[first + at / partsOfKey]!;
@@ -46,7 +59,7 @@ export async function countByKey(
 
 /** Adds up the counts of one key after the other, and visits a sum for each bucket and externalId. */
 class KeySums {
-  readonly #query: UsageQuery;
+  readonly #bucketOf: UsageQuery['bucketOf'];
   readonly #period: KeptPeriod;
   readonly #visit: Visit<UsageCount>;
   #keyId = '';
@@ -59,8 +72,8 @@ class KeySums {
   /** For the days of a key. */
   readonly visitor: DayVisitor;
 
-  constructor(query: UsageQuery, period: KeptPeriod, visit: Visit<UsageCount>) {
-    this.#query = query;
+  constructor(bucketOf: UsageQuery['bucketOf'], period: KeptPeriod, visit: Visit<UsageCount>) {
+    this.#bucketOf = bucketOf;
     this.#period = period;
     this.#visit = visit;
     const { fromHour, toHour, hourlyFrom } = period;
@@ -69,7 +82,7 @@ class KeySums {
       wantsHours(day) {
         const first = 24 * day;
         if (first < hourlyFrom) return false;
-        return first < fromHour || first + 24 > toHour || query.bucketOf(first) !== query.bucketOf(first + 23);
+        return first < fromHour || first + 24 > toHour || bucketOf(first) !== bucketOf(first + 23);
       },
       visit: (day, hourOfDay, counts, externalId) => {
         const hour = 24 * day + (hourOfDay ?? 0);
@@ -99,7 +112,7 @@ class KeySums {
   }
 
   #add(hour: number, counts: Counts, externalId: string) {
-    const bucket = this.#query.bucketOf(hour);
+    const bucket = this.#bucketOf(hour);
     if (this.#hour < 0 || bucket !== this.#bucket || externalId !== this.#externalId) {
       this.end();
       this.#hour = hour;
@@ -197,14 +210,14 @@ function packedKeys(keys: readonly string[]): Buffer {
 async function keysNamed(
   context: StoreContext,
   workspaceId: string,
-  { keyIds, externalId }: UsageQuery,
+  { keyIds, externalId }: Pick<UsageQuery, 'keyIds' | 'externalId'>,
 ): Promise<string[] | undefined> {
   if (keyIds !== undefined) return [...keyIds].map((keyId) => keyId.slice('key_'.length));
   return externalId === undefined ? undefined : keysOfIdentity(context, workspaceId, externalId);
 }
 
 /** The present and former keys of all identities with this externalId, including deleted identities; undefined if they are many. */
-async function keysOfIdentity(
+export async function keysOfIdentity(
   context: StoreContext,
   workspaceId: string,
   externalId: string,

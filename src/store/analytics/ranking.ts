@@ -1,13 +1,17 @@
 // Sums of many groups, of which the largest are returned.
 
-import { tooLong } from '../../store/analytics/query.ts';
+import { tooLong, type UsageCount } from './query.ts';
 
-export interface Ranked {
+interface Ranked {
   fields: Partial<Record<'apiId' | 'keyId' | 'externalId' | 'tag' | 'namespace' | 'identifier', string>>;
   count: number;
   refused: number;
   spentCredits?: number;
 }
+
+/** The number to rank by. */
+export type RankedBy = 'count' | 'refused' | 'spentCredits';
+export type TopRow = Ranked['fields'] & Omit<Ranked, 'fields'>;
 
 /** Bounds of the groups that are in memory. Names and tags may have kilobytes. */
 const groupsMax = 250_000;
@@ -29,8 +33,12 @@ export class Ranking {
     return row;
   }
 
+  [Symbol.iterator](): IterableIterator<[name: string, row: Ranked]> {
+    return this.#rows.entries();
+  }
+
   /** The largest first, and those of the same number by their names. */
-  top(limit: number, by: 'count' | 'refused' | 'spentCredits') {
+  top(limit: number, by: RankedBy): TopRow[] {
     const sizeOf = ([, row]: [string, Ranked]) => row[by] ?? 0;
     const order = (a: [string, Ranked], b: [string, Ranked]) => sizeOf(b) - sizeOf(a) || (a[0] < b[0] ? -1 : 1);
     const top: [string, Ranked][] = [];
@@ -41,6 +49,25 @@ export class Ranking {
     }
     return top.map(([, { fields, ...numbers }]) => ({ ...fields, ...numbers }));
   }
+}
+
+/** What a verification is ranked as; '' for verifications without it. */
+const rankedAs = {
+  keys: ({ apiId, keyId = '' }: UsageCount) => ({ name: keyId, fields: { apiId, keyId } }),
+  identities: ({ externalId = '' }: UsageCount) => ({ name: externalId, fields: { externalId } }),
+  apis: ({ apiId }: UsageCount) => ({ name: apiId, fields: { apiId } }),
+  tags: ({ tag = '' }: UsageCount) => ({ name: tag, fields: { tag } }),
+};
+export type RankedVerifications = keyof typeof rankedAs;
+
+/** Adds a count of verifications to the sums of its group. */
+export function addUsage(ranking: Ranking, of: RankedVerifications, usage: UsageCount) {
+  const { name, fields } = rankedAs[of](usage);
+  if (name === '') return;
+  const row = ranking.rowOf(name, fields);
+  row.count += usage.count;
+  if (usage.outcome !== 'VALID') row.refused += usage.count;
+  row.spentCredits = (row.spentCredits ?? 0) + usage.spentCredits;
 }
 
 function placeOf<Item>(item: Item, sorted: readonly Item[], order: (a: Item, b: Item) => number): number {
