@@ -68,46 +68,60 @@ local function is_permitted(direct, roles)
   return false
 end
 
--- The filters, cheapest first. Each gets the state and the fields of the record by name.
+local bits = KEY_FLAGS
+local function has_flag(packed, name)
+  local bit = bits[name]
+  return string.byte(packed, KEY_FIXED_FLAGS_AT) % (bit + bit) >= bit
+end
+
+-- The filters, cheapest first. Each gets the packed state and the fields of the record by name. Those that most keys fail read only
+-- their part of the state: making a table of every state would take most of the time.
 local filters = {}
 local function add_filter(value, matches)
   if value ~= nil and value ~= false then filters[#filters + 1] = matches end
 end
-add_filter(filter.enabled ~= nil, function(state) return state.enabled == filter.enabled end)
+add_filter(filter.enabled ~= nil, function(packed) return has_flag(packed, 'enabled') == filter.enabled end)
 -- The list of an identity has its keys only, but deleted keys are in no such list.
-add_filter(is_deleted and filter.externalId, function(state) return external_id_of(state.link) == filter.externalId end)
-add_filter(filter.expiresBefore, function(state) return state.expires < filter.expiresBefore end)
-add_filter(filter.unusedSince, function(state, fields)
-  local used = state.last_used > 0 and state.last_used or tonumber(fields.created or time_in(state.id))
+add_filter(
+  is_deleted and filter.externalId,
+  function(packed) return external_id_of(read_state(packed).link) == filter.externalId end
+)
+add_filter(
+  filter.expiresBefore,
+  function(packed) return struct.unpack('>I6', packed, KEY_FIXED_EXPIRES_AT) < filter.expiresBefore end
+)
+add_filter(filter.unusedSince, function(packed, fields)
+  local _, _, last_used = struct.unpack(KEY_LIVE, packed, #packed - USAGE_LENGTH - KEY_LIVE_LENGTH + 1)
+  -- The state begins with the id.
+  local used = last_used > 0 and last_used or tonumber(fields.created or time_in(packed))
   return used < filter.unusedSince
 end)
-add_filter(filter.creditsBelow, function(state)
+add_filter(filter.creditsBelow, function(packed)
+  if not has_flag(packed, 'limited') then return false end
+  local state = read_state(packed)
   apply_refill(state, now)
-  return state.limited and state.balance < filter.creditsBelow
+  return state.balance < filter.creditsBelow
 end)
 add_filter(role, function(_, fields) return fields.roles and string.find(fields.roles, role, 1, true) ~= nil end)
 add_filter(permission, function(_, fields) return is_permitted(fields.direct, fields.roles) end)
-add_filter(
-  filter.search,
-  function(state, fields)
-    return contains(fields.start)
-      or contains(fields.name)
-      or contains('key_' .. state.id)
-      or contains(external_id_of(state.link)) and identity_of(workspace, state.link) ~= nil
-      or contains(fields.meta)
-  end
-)
+add_filter(filter.search, function(packed, fields)
+  local state = read_state(packed)
+  return contains(fields.start)
+    or contains(fields.name)
+    or contains('key_' .. state.id)
+    or contains(external_id_of(state.link)) and identity_of(workspace, state.link) ~= nil
+    or contains(fields.meta)
+end)
 
 local function matches(record)
   if #filters == 0 then return true end
-  local fields = read_fields(record, unpack(names))
+  local fields = #names == 1 and { state = redis.call('HGET', record, 'state') } or read_fields(record, unpack(names))
   if not fields.state then return false end
   for _, value in pairs(fields) do
     add_work(value)
   end
-  local state = read_state(fields.state)
   for _, is_match in ipairs(filters) do
-    if not is_match(state, fields) then return false end
+    if not is_match(fields.state, fields) then return false end
   end
   return true
 end

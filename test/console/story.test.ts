@@ -338,7 +338,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await goTo('Attention');
     await expect.poll(() => searches).toEqual([['expiresBefore'], ['creditsBelow'], ['unusedSince']]);
     await page.getByRole('heading', { name: 'Most refused keys of 24 hours' }).waitFor();
-    expect(await page.getByText('20,000 of 1,000,000 were examined.').count()).toBe(3);
+    await expect.poll(() => page.getByText('20,000 of 1,000,000 were examined.').count()).toBe(3);
     expect(await page.getByText('No key expires soon').count()).toBe(0);
     await page.getByRole('button', { name: 'Show more' }).first().click();
     await page.getByText('No key expires soon').waitFor();

@@ -39,7 +39,7 @@ export function Attention() {
       />
       {may('api', 'read_analytics') && (
         <>
-          {turn > 2 && <Top title="Most refused keys of 24 hours" of="keys" period={period} by="refused" />}
+          <Top title="Most refused keys of 24 hours" of="keys" period={period} by="refused" />
           <RecentRefusals />
         </>
       )}

@@ -334,6 +334,11 @@ describe('keys.listKeys: filters', () => {
     );
     expect(await found({ unusedSince: clock.now })).not.toContain(late.keyId);
     expect(await found({ unusedSince: clock.now + 1 })).toContain(late.keyId);
+    // After the clock stepped back, the id of a key has a later time than its creation.
+    clock.advance(-1000);
+    const early = (await call('keys.createKey', { apiId: apis[0]! }, rootKey)).data;
+    expect(await found({ unusedSince: since + 1 })).toContain(early.keyId);
+    clock.advance(1000);
   });
 
   test('permission: of the key or one of its roles; role: by name', async () => {
