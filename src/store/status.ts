@@ -54,6 +54,11 @@ export function openStatus({ redis, scripts, change, now, currentMs }: StoreCont
       .finally(() => setTimeout(() => (cached = undefined), factsMs).unref());
     return cached;
   };
+  const readSwept = () => {
+    const swept = orStoreError(redis.get(sweptKey));
+    // In a Cluster it may be on another node than the workspace, which may be lost.
+    return redis.isCluster ? swept.catch(() => null) : swept;
+  };
   let sweptAt = Number.NEGATIVE_INFINITY;
 
   return {
@@ -64,8 +69,7 @@ export function openStatus({ redis, scripts, change, now, currentMs }: StoreCont
       const [status, reply, swept] = await Promise.all([
         redisStatus(),
         scripts.run('workspaces/status', workspaceId, [now()]),
-        // In a Cluster it may be on another node than the workspace.
-        redis.get(sweptKey).catch(() => null),
+        readSwept(),
       ]);
       const {
         now: time,

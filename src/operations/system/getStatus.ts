@@ -66,7 +66,7 @@ export const getStatus = manages({
         sweptAt: Type.Optional(
           Type.Integer({
             description:
-              'Time of the last complete sweep in Unix milliseconds, stored every ten seconds. Absent before the first one.',
+              'Time of the last complete sweep in Unix milliseconds, stored every ten seconds. Absent before the first one, and if its node of a Cluster is lost.',
           }),
         ),
         refills: Overdue('Refills of keys that no request reads.'),
