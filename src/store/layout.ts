@@ -268,7 +268,7 @@ export const notedRefusal = struct({
   outcome: uint(1),
   /** 1 for decisions by a lease. */
   leased: uint(1),
-  /** How many refusals of the key the entry stands for. */
+  /** The number of refusals of the key since the entry before it in that minute. */
   count: uint(6),
   /** Of the limit that was exceeded; 0 and '' for other outcomes and leased decisions. */
   limit: uint(7),

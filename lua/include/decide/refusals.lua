@@ -2,8 +2,8 @@
 -- with refusals adds all of its entries with one command.
 --
 -- A flood must neither cost much nor push all other entries out of the list. Of a key, the first four refusals of a minute have an
--- entry each, then the 8th, the 16th and so on. A workspace has an allowance of entries, which grows with time. The entry of a
--- key states how many refusals it stands for: all since the entry before it in that minute.
+-- entry each, then the 8th, the 16th and so on. A workspace has an allowance of entries, which grows with time. An entry of
+-- a key has the number of its refusals since the entry before it in that minute.
 
 -- @include "include/clock"
 -- @include "include/decide/call"
@@ -56,9 +56,9 @@ local function take_allowance()
   return has_one
 end
 
--- The refusals that an entry of the key would stand for now; nil if the workspace has no allowance left. Decides when the key should
+-- The number of refusals that an entry of the key would have now; nil if the workspace has no allowance left. Decides when the key should
 -- have the next one.
-local function stands_for()
+local function refusals_of_entry()
   local before = key_refusals[key_name]
   if not before then
     if counted_keys == COUNTED_MAX then begin_minute() end
@@ -126,7 +126,7 @@ local function note_refusals(count, outcome, request, external_id, at, leased)
   until_noted[key_name] = left
   -- In a flood this is all that most refusals cost.
   if left > 0 then return end
-  local all = stands_for()
+  local all = refusals_of_entry()
   if all then add_entry(all, outcome, request, external_id, at, leased) end
 end
 

@@ -69,7 +69,7 @@ export function RecentRefusals({ keyId }: { keyId?: string }) {
             <>
               <Table label={title} rows={refusals} idOf={({ number }) => String(number)} columns={displayed} />
               <p class="quiet">
-                Where a key is refused often, a row stands for several refusals. Its time is that of the last one.
+                Where a key is refused often, a row has several refusals. Its time is that of the last one.
               </p>
             </>
           )

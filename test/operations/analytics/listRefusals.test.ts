@@ -119,7 +119,7 @@ describe('analytics.listRefusals: rows', () => {
 });
 
 describe('analytics.listRefusals: a flood', () => {
-  test('of one key has few rows, which state how many refusals they stand for', async () => {
+  test('of one key has few rows, which have the number of refusals', async () => {
     const { key, keyId } = await createKey({ enabled: false });
     for (let round = 0; round < 10; round++) await Promise.all(Array.from({ length: 100 }, () => verify(key)));
     const counts = (await list({ keyId })).map(({ count }) => count);
