@@ -60,6 +60,11 @@ async function writeUsage({ client }, workspaceId, apiId, ids, { used, days }) {
     client.set(`${workspace}:uh:${key24}`, packDays({ rewrites: 1, week: 0 }, packed)).catch(() => {});
     if (index % 500 === 499) await client.ping();
   }
+  // The totals of the API, by hour: outcome 1 is VALID.
+  const all = ids.reduce((sum, _, index) => sum + perHour(index), 0);
+  const hours = Array.from({ length: 24 }, (_, hour) => `${hour}`.padStart(2, '0'));
+  const totals = Object.fromEntries(hours.flatMap((hour) => [`${hour}1`, `s${hour}1`].map((field) => [field, all])));
+  for (let day = today - days; day < today; day++) await client.hset(`${workspace}:ua:${api8}:${day}`, totals);
   const id16s = ids.map((id) => id.slice(0, 16));
   const lists = Array.from({ length: days }, (_, at) =>
     usedKeysKey(workspace, api8, 'week', weekOf(today - days + at)),
