@@ -87,7 +87,7 @@ export async function connect(url: string, connectOptions: ConnectOptions): Prom
   try {
     // With Sentinel and Cluster, ioredis retries forever and the promise would never reject.
     await untilConnected(redis);
-    await redis.ping();
+    await pingAny(redis);
   } catch (cause) {
     redis.disconnect();
     // ioredis does not report the errors of the Sentinels or nodes that the URL names.
@@ -106,6 +106,12 @@ export const trustFor = (url: string, options: TrustOptions): Trust | undefined 
 function untilConnected(redis: Redis): Promise<void> {
   const failed = new Promise<never>((_, reject) => redis.once('error', reject));
   return Promise.race([redis.connect(), failed]);
+}
+
+/** Resolves when Redis has replied: of a Cluster any master, as others may be lost. */
+async function pingAny(redis: Redis | Cluster): Promise<void> {
+  if (!(redis instanceof Cluster)) await redis.ping();
+  else await Promise.any(redis.nodes('master').map((node) => node.ping()));
 }
 
 /** Connects and disconnects; rejects with the error of this connection. */
