@@ -1,9 +1,17 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { outcomeExamples } from '../../support/keyExamples.ts';
+import { openRedisProcess } from '../../support/processes.ts';
 
-const app = harness();
-const leasing = harness(undefined, { leaseMs: 2000, leaseAfter: 2, leaseClockMs: () => 0 });
+// A Redis of its own: the library counts the refusals of one minute, which other tests with other clocks would end.
+let redis: Awaited<ReturnType<typeof openRedisProcess>>;
+beforeAll(async () => {
+  redis = await openRedisProcess();
+});
+afterAll(() => redis.close());
+
+const app = harness(() => redis.url);
+const leasing = harness(() => redis.url, { leaseMs: 2000, leaseAfter: 2, leaseClockMs: () => 0 });
 const { clock, ok, call, createKey, createRootKey, createWorkspace } = app;
 const startMs = clock.now;
 const minuteMs = 60_000;
