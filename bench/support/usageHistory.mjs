@@ -22,7 +22,7 @@ export const histories = [
   },
 ];
 
-/** Bytes per key after `days` days, beyond those of a key that was used once. */
+/** Bytes per key after `days` days, beyond those of a key that was used once, without recent refusals. */
 export async function historyBytes(redis, { fieldsOf, requests }, { count, days, usedBytes }) {
   await redis.client.flushall('SYNC');
   let nowMs = Math.floor(Date.now() / dayMs) * dayMs - days * dayMs;
@@ -44,6 +44,8 @@ export async function historyBytes(redis, { fieldsOf, requests }, { count, days,
     // The sweeper begins an hour and ten minutes after the end of a day.
     if (hour % 24 === 3) await seed.rollUp();
   }
+  // Recent refusals are no usage, and Redis's own clock, by which their lists of earlier days expire, has not moved.
+  for (const list of await redis.client.keys('tg:*:rf:*')) await redis.client.unlink(list);
   const bytes = ((await usedBytes(redis)) - before) / count;
   await seed.close();
   return bytes;
