@@ -91,7 +91,7 @@ add_filter(
   function(packed) return struct.unpack('>I6', packed, KEY_FIXED_EXPIRES_AT) < filter.expiresBefore end
 )
 add_filter(filter.unusedSince, function(packed, fields)
-  local _, _, last_used = struct.unpack(KEY_LIVE, packed, #packed - USAGE_LENGTH - KEY_LIVE_LENGTH + 1)
+  local _, _, last_used = struct.unpack(KEY_LIVE, packed, #packed - KEY_TAIL_LENGTH + 1)
   -- The state begins with the id.
   local used = last_used > 0 and last_used or tonumber(fields.created or time_in(packed))
   return used < filter.unusedSince

@@ -67,11 +67,10 @@ export function periodOf({ last, from, to }: Given): { start?: number; end?: num
   const nowMs = Date.now();
   if (last !== undefined && (from !== undefined || to !== undefined))
     throw new Error('--last is the time until now. Leave it out, or --from and --to.');
-  const start =
-    text(from) === undefined ? text(last) && Math.max(0, nowMs - durationOf(text(last)!)) : timeOf(text(from)!, nowMs);
-  const end = text(to) === undefined ? undefined : timeOf(text(to)!, nowMs);
-  if (Number(start) >= Number(end)) throw new Error('--from must be before --to.');
-  return given({ start: start as number | undefined, end }) as { start?: number; end?: number };
+  if (text(last) !== undefined) return { start: Math.max(0, nowMs - durationOf(text(last)!)) };
+  const [start, end] = [from, to].map((time) => (text(time) === undefined ? undefined : timeOf(text(time)!, nowMs)));
+  if (start !== undefined && end !== undefined && start >= end) throw new Error('--from must be before --to.');
+  return given({ start, end });
 }
 
 /** The id of a key. Another text, which may be the secret string of a key, is not repeated in the error. */

@@ -8,19 +8,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.ts';
 import { scriptNames } from '../store/luaSource.ts';
-import {
-  clusterCheck,
-  type Finding,
-  fault,
-  inMegabytes,
-  lostNode,
-  megabyte,
-  ok,
-  redisChecks,
-  unknown,
-  warning,
-} from '../store/redisChecks.ts';
-import { isLost, type RedisFacts, readRedisFacts } from '../store/redisFacts.ts';
+import { checksOf, type Finding, fault, inMegabytes, megabyte, ok, unknown, warning } from '../store/redisChecks.ts';
+import { isReached, type RedisFacts, readRedisFacts } from '../store/redisFacts.ts';
 import { openStore } from '../store/store.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
@@ -61,15 +50,9 @@ async function checkStore(config: Config): Promise<Finding[]> {
     if (!runningUrl) embedded = await startEmbedded({ dataDir });
     const url = runningUrl || embedded!.url;
     const all = await withTimeout(readRedisFacts(url, settings, Date.now), redisChecksMs + config.redisTimeoutMs);
-    const nodes = all.filter((node): node is RedisFacts => !isLost(node));
+    const nodes = all.filter(isReached);
     findings.push(roundTrip(nodes, config, embedded !== undefined, url));
-    findings.push(...clusterCheck(nodes[0]!));
-    for (const node of all) {
-      const named = (finding: Finding) =>
-        all.length > 1 ? { ...finding, found: `${node.node}: ${finding.found}` } : finding;
-      const found = isLost(node) ? [lostNode] : redisChecks.map((check) => check(node));
-      findings.push(...found.map(named));
-    }
+    findings.push(...checksOf(all, ({ node }) => `${node}`));
     findings.push(await scriptsLoad({ ...settings, url }));
     if (isNew) findings.push(noDataDirectory(config.dataDir));
     else if (!config.redisUrl) findings.push(dataDirectory(dataDir), disk(dataDir, nodes[0]!));

@@ -1,6 +1,6 @@
 // What is wrong with a Redis, and how to fix it: for `tollgate doctor` and system.getStatus.
 
-import type { RedisFacts } from './redisFacts.ts';
+import { isLost, isReached, type LostNode, type RedisFacts } from './redisFacts.ts';
 
 /** `unknown`: the check was not possible, for example because a managed Redis rejects CONFIG. */
 type Status = 'ok' | 'warning' | 'fault' | 'unknown';
@@ -43,14 +43,14 @@ type RedisCheck = (facts: RedisFacts) => Finding;
 const slots = 16_384;
 
 /** The client of a Cluster forgets a master that was lost, and only its slots are missed. */
-export function clusterCheck({ slotsServed }: RedisFacts): Finding[] {
+function clusterCheck({ slotsServed }: RedisFacts): Finding[] {
   if (slotsServed === undefined) return [];
   if (slotsServed === slots) return [ok('cluster', 'all slots have a master')];
   return [fault('cluster', `${slots - slotsServed} of ${slots} slots have no master that replies`, lostNode.change!)];
 }
 
 /** Of a master of a Cluster. */
-export const lostNode = fault(
+const lostNode = fault(
   'redis',
   'does not reply.',
   'Start it again. Its workspaces get 503 until then. If every master has a replica, that takes over.',
@@ -66,6 +66,19 @@ export const redisChecks: readonly RedisCheck[] = [
   freeing,
   clock,
 ];
+
+/** The findings about one Redis or the masters of a Cluster, of which one replies. With several, each begins with its name. */
+export function checksOf(
+  nodes: readonly (RedisFacts | LostNode)[],
+  nameOf: (node: RedisFacts | LostNode, index: number) => string,
+): Finding[] {
+  const findings = nodes.flatMap((node, index) => {
+    const name = nodes.length > 1 ? `${nameOf(node, index)}: ` : '';
+    const found = isLost(node) ? [lostNode] : redisChecks.map((check) => check(node));
+    return found.map((finding) => ({ ...finding, found: name + finding.found }));
+  });
+  return [...clusterCheck(nodes.filter(isReached)[0]!), ...findings];
+}
 
 function version({ info }: RedisFacts): Finding {
   const valkey = info('valkey_version');

@@ -38,6 +38,7 @@ export interface LostNode {
 }
 
 export const isLost = (node: RedisFacts | LostNode): node is LostNode => 'error' in node;
+export const isReached = (node: RedisFacts | LostNode): node is RedisFacts => !isLost(node);
 
 /** Reads the facts of the Redis at a URL, or of all masters of a Cluster. Throws when none can be reached. */
 export async function readRedisFacts(

@@ -5,8 +5,8 @@ import { sweptKey } from './keyspace.ts';
 import { dataVersion } from './layout.ts';
 import { fromNamed } from './records.ts';
 import { orStoreError } from './redis.ts';
-import { clusterCheck, type Finding, lostNode, redisChecks } from './redisChecks.ts';
-import { factsOfAll, isLost, type LostNode, type RedisFacts } from './redisFacts.ts';
+import { checksOf, type Finding } from './redisChecks.ts';
+import { factsOfAll, isReached, type LostNode, type RedisFacts } from './redisFacts.ts';
 
 /** How long facts about Redis are used again, by the requests of all workspaces. */
 const factsMs = 1000;
@@ -108,14 +108,9 @@ const overdueOf = ([count, lateMs]: Overdue) => ({ overdue: count, lateMs: Numbe
 
 /** Of a Cluster the sum of its masters, and the findings of each by its number: addresses are for the command line only. */
 function statusOf(all: readonly (RedisFacts | LostNode)[]): RedisStatus {
-  const checks = all.flatMap((node, index) => {
-    const name = all.length > 1 ? `node ${index + 1} of ${all.length}: ` : '';
-    const findings = isLost(node) ? [lostNode] : redisChecks.map((check) => check(node));
-    return findings.map((finding) => ({ ...finding, found: name + finding.found }));
-  });
-  const nodes = all.filter((node): node is RedisFacts => !isLost(node));
+  const checks = checksOf(all, (_, index) => `node ${index + 1} of ${all.length}`);
+  const nodes = all.filter(isReached);
   const [first] = nodes;
-  checks.unshift(...clusterCheck(first!));
   const valkey = first!.info('valkey_version');
   const version = valkey === undefined ? first!.info('redis_version') : valkey;
   return {

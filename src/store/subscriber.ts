@@ -10,8 +10,8 @@ const subscribeMs = 2000;
 /** An echo that takes longer is lost. */
 const echoMs = 1000;
 
-/** How often to call `check`. */
-export const checkMs = 2000;
+/** How often an echo is published. */
+const checkMs = 2000;
 
 export class Subscriber {
   readonly #redis: RedisClient;
@@ -19,6 +19,7 @@ export class Subscriber {
   readonly #onMessage: (channel: string, text: string) => void;
   readonly #channels = new Set<string>();
   #connection: Promise<RedisClient> | undefined;
+  #checking: NodeJS.Timeout | undefined;
   /** The connection, while it is subscribed to all channels as far as it knows. */
   #subscribed: RedisClient | undefined;
   /** When the last echo was published, by a monotonic clock; undefined when it has arrived. */
@@ -37,6 +38,7 @@ export class Subscriber {
 
   async subscribe(...channels: string[]): Promise<void> {
     for (const channel of channels) this.#channels.add(channel);
+    this.#checking ??= setInterval(() => this.#check(), checkMs).unref();
     const connection = await this.#connected();
     await inTime(connection.subscribe(...channels));
   }
@@ -47,9 +49,8 @@ export class Subscriber {
     else this.#connection?.then((connection) => connection.unsubscribe(channel)).catch(() => {});
   }
 
-  /** Replaces the connection if the last echo was lost, and publishes the next one. To be called every `checkMs`. */
-  check() {
-    if (this.#channels.size === 0) return;
+  /** Replaces the connection if the last echo was lost, and publishes the next one. */
+  #check() {
     if (this.#echoAt !== undefined) {
       if (performance.now() - this.#echoAt < echoMs) return;
       this.#disconnect();
@@ -66,6 +67,8 @@ export class Subscriber {
   }
 
   close() {
+    clearInterval(this.#checking);
+    this.#checking = undefined;
     this.#channels.clear();
     this.#disconnect();
   }

@@ -224,7 +224,7 @@ async function rankFrom(
   // Also what was counted in this period but not in that of the bounds.
   const now = await totalsOf(context, workspaceId, apiIds, { fromHour, toHour: period.toHour });
   const increase = increaseOf(now, totals, by);
-  // Most likely too many. So the bounds are renewed while it costs nothing else.
+  // A pass is likely anyway: before anything is read for nothing.
   if (increase > 0 && (places[limit - 1]?.sum ?? 0) <= rest.sum + increase) return undefined;
   const ranking = new Ranking();
   for (let at = 0, step = firstStep; ; at += step, step *= 2) {

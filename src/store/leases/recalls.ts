@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { echoChannel, recallChannel, recalledChannel } from '../keyspace.ts';
 import type { RedisClient } from '../redis.ts';
-import { checkMs, Subscriber } from '../subscriber.ts';
+import { Subscriber } from '../subscriber.ts';
 
 /** A message to all processes. */
 interface RecallMessage {
@@ -38,7 +38,6 @@ export class Recalls {
   readonly #waiting = new Map<string, Waiting>();
   readonly #subscriber: Subscriber;
   #subscribed: Promise<boolean> | undefined;
-  #checking: NodeJS.Timeout | undefined;
 
   constructor(options: RecallOptions) {
     this.#options = options;
@@ -90,12 +89,10 @@ export class Recalls {
   }
 
   close() {
-    clearInterval(this.#checking);
     this.#subscriber.close();
   }
 
   #listen(): Promise<boolean> {
-    this.#checking ??= setInterval(() => this.#subscriber.check(), checkMs).unref();
     this.#subscribed ??= this.#subscriber.subscribe(recallChannel, this.#replyChannel).then(
       () => true,
       () => {

@@ -80,7 +80,6 @@ export class Tail {
 
   /** Reads what other processes want, and writes what this one wants. */
   async refresh(): Promise<void> {
-    this.#subscriber.check();
     this.#elsewhere = await this.#registry.read();
     for (const streams of this.#heard.values()) for (const heard of streams.values()) heard.isWantedElsewhere = false;
     for (const { workspaceId, text } of this.#elsewhere) this.#hear(workspaceId, text).isWantedElsewhere = true;
