@@ -149,13 +149,9 @@ class Pipeline {
     try {
       const rootKey = this.#readHead(request);
       const { body } = request as Call['request'];
-      const cached = route.prepared.find(rootKey, body);
-      const decide = cached ?? this.#prepare(route, operation, rootKey, body);
+      const decide = route.prepared.get(rootKey, body, () => this.#prepare(route, operation, rootKey, body));
       const data = decide();
-      if (data instanceof Promise) return data.then(succeed, fail);
-      // What is decided without Redis is repeated often.
-      if (!cached) route.prepared.add(rootKey, body, decide);
-      return succeed(data);
+      return data instanceof Promise ? data.then(succeed, fail) : succeed(data);
     } catch (cause) {
       return fail(cause);
     }

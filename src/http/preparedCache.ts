@@ -4,9 +4,9 @@
 // own. What does not come from the body (method, headers, query) is checked for every request. No body is cached, and the callers
 // cache nothing that refers to a secret of it.
 //
-// A candidate is found by a hash of 30 bits that costs tens of nanoseconds, so that a body that comes once is hardly delayed.
-// The hash begins with a random number, so that no caller can aim at the entries of another. A caller who varies bodies replaces
-// entries, which are then added again: that costs time, and nothing else.
+// A candidate is found by a hash of 30 bits that costs tens of nanoseconds, and a body is cached from its second use on, so that a
+// body that comes once is hardly delayed. The hash begins with a random number, so that no caller can aim at the entries of another.
+// A caller who varies bodies replaces entries, which are then added again: that costs time, and nothing else.
 
 import { randomInt } from 'node:crypto';
 import type { PresentedRootKey } from '../domain/caller.ts';
@@ -17,6 +17,12 @@ const bodyBytesMax = 512;
 /** Maximum entries in each of the two generations, about 1 KB each, and a few KB for a body with many limits or tags. */
 const generationSize = 4096;
 
+/**
+ * Slots of the doorkeeper, by a hash of a body: 8 bits of the last one that came. They are about as many as the entries, so that of
+ * more bodies than fit, which come in turns, only a part is added.
+ */
+const slots = 16_384;
+
 interface Entry<Prepared> {
   rootDigest: string;
   bodyDigest: string;
@@ -26,6 +32,7 @@ interface Entry<Prepared> {
 export class PreparedCache<Prepared> {
   readonly #max: number;
   readonly #seed = randomInt(2 ** 32);
+  readonly #doorkeeper = new Uint8Array(slots);
   /** When the newer generation is full, it replaces the older one. Using an entry moves it to the newer one. */
   #newer = new Map<number, Entry<Prepared>>();
   #older = new Map<number, Entry<Prepared>>();
@@ -34,19 +41,30 @@ export class PreparedCache<Prepared> {
     this.#max = max;
   }
 
-  find({ digestText }: PresentedRootKey, body: Buffer): Prepared | undefined {
-    if (this.#newer.size + this.#older.size === 0 || body.length > bodyBytesMax) return undefined;
+  /** What the same request gave before, or else what `prepare` returns. */
+  get({ digestText }: PresentedRootKey, body: Buffer, prepare: () => Prepared): Prepared {
+    if (body.length > bodyBytesMax) return prepare();
     const hash = this.#hashOf(digestText, body);
     const newer = this.#newer.get(hash);
     const entry = newer ?? this.#older.get(hash);
-    if (!entry || entry.rootDigest !== digestText || entry.bodyDigest !== digestTextOf(body)) return undefined;
-    if (!newer) this.#set(hash, entry);
-    return entry.prepared;
+    if (entry && entry.rootDigest === digestText && entry.bodyDigest === digestTextOf(body)) {
+      if (!newer) this.#set(hash, entry);
+      return entry.prepared;
+    }
+    const prepared = prepare();
+    if (this.#isSecondUse(hash)) {
+      this.#set(hash, { rootDigest: digestText, bodyDigest: digestTextOf(body), prepared });
+    }
+    return prepared;
   }
 
-  add({ digestText }: PresentedRootKey, body: Buffer, prepared: Prepared) {
-    if (body.length > bodyBytesMax) return;
-    this.#set(this.#hashOf(digestText, body), { rootDigest: digestText, bodyDigest: digestTextOf(body), prepared });
+  /** Whether this body, or one with a similar hash, came last of those with its slot. Records this use. */
+  #isSecondUse(hash: number): boolean {
+    const slot = hash & (slots - 1);
+    const mark = 1 + ((hash >>> 14) % 255);
+    const isSecond = this.#doorkeeper[slot] === mark;
+    this.#doorkeeper[slot] = mark;
+    return isSecond;
   }
 
   #set(hash: number, entry: Entry<Prepared>) {
