@@ -159,7 +159,7 @@ export class Decider {
     const { digest, cost } = request;
     const text = requestText(request);
     const { workspaceId, digestText: rootDigest } = rootKey;
-    const leased: LeasedRequest<Verified> = { workspaceId, rootDigest, about: digest, cost, text };
+    const leased: LeasedRequest<Verified> = { workspaceId, rootDigest, about: digest, cost, text, heatAt: -1 };
     return () => {
       const verified = this.leasing.leases.decide(leased);
       if (!verified) return this.#verifyAtRedis(rootKey, request, leased);
@@ -233,10 +233,10 @@ export class Decider {
     leased: LeasedRequest,
     isAccepted: boolean,
     recalled: Recalled | undefined,
-  ): { ask?: Ask | undefined; lease?: LeasePart } {
-    if (recalled) return { lease: { wanted: 0, number: 0, recalled: Buffer.from(recalled.leases) } };
+  ): { ask: Ask | undefined; lease: LeasePart | undefined } {
+    if (recalled) return { ask: undefined, lease: { wanted: 0, number: 0, recalled: Buffer.from(recalled.leases) } };
     const ask = isAccepted ? this.leasing.leases.ask(leased) : undefined;
-    return ask ? { ask, lease: { wanted: ask.wanted, number: ask.number, recalled: noText } } : {};
+    return { ask, lease: ask && { wanted: ask.wanted, number: ask.number, recalled: noText } };
   }
 
   /** Recalls the leases of a `leased` refusal; resolves when they were returned, or have ended. */
@@ -283,6 +283,7 @@ export class Decider {
       about: textOfChecks(checks),
       cost: 0,
       text: noText,
+      heatAt: -1,
     };
     return () => {
       const limited = this.leasing.leases.decide(leased);

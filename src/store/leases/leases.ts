@@ -54,6 +54,8 @@ export interface LeasedRequest<Answer = unknown> {
   cost: number;
   /** The rest of a verification, as in VERIFY_ITEM. */
   text: Buffer;
+  /** Its counter in `Leases`, once it was counted, else -1: a repeated request is the same object. */
+  heatAt: number;
   /** Never set: only for the compiler. */
   readonly answer?: Answer;
 }
@@ -171,6 +173,7 @@ export class Leases {
 
   /** Decides a request by a lease; undefined when there is none. */
   decide<Answer>(request: LeasedRequest<Answer>): Answer | undefined {
+    if (this.#held === 0) return undefined;
     const holder = this.#holders.get(request.workspaceId);
     const lease = holder && find(holder, request);
     if (!lease) return undefined;
@@ -195,15 +198,16 @@ export class Leases {
 
   /** What to ask for with this request, which is sent to Redis; undefined for nothing. */
   ask(request: LeasedRequest): Ask | undefined {
+    const { termMs, after } = this.#options;
+    if (termMs === 0) return undefined;
     const now = this.#options.nowMs();
-    if (this.#options.termMs === 0) return undefined;
     const known = this.#holders.get(request.workspaceId);
     if (now < (known?.paused.get(request.about) ?? 0)) return undefined;
+    const decided = this.#decidedInTerm(request, now);
+    if (decided === 0) return undefined;
     const renewed = known && find(known, request);
     const hot = known?.hot.get(request.about);
-    const decided = this.#decidedInTerm(request.about, now);
-    if (decided === 0) return undefined;
-    if (decided < this.#options.after && !hot && !renewed?.isRenewing) return undefined;
+    if (decided < after && !hot && !renewed?.isRenewing) return undefined;
     const isLong = request.text.length > textMax || request.about.length > textMax;
     if (this.#held >= leasesMax || isLong || !this.#options.mayAsk()) return undefined;
     const holder = this.#holderOf(request.workspaceId);
@@ -315,12 +319,13 @@ export class Leases {
   }
 
   /** How often this and what has the same hash was decided in this term, this time included; 0 soon after a refusal. */
-  #decidedInTerm(about: string, now: number): number {
+  #decidedInTerm(request: LeasedRequest, now: number): number {
     if (now - this.#heatSince >= this.#options.termMs) {
       this.#heat.fill(0);
       this.#heatSince = now;
     }
-    const at = heatOf(about);
+    if (request.heatAt < 0) request.heatAt = heatOf(request.about);
+    const at = request.heatAt;
     const heat = this.#heat[at]!;
     if (heat > heatMax) {
       this.#heat[at] = heat - 1;

@@ -43,7 +43,7 @@ export class Leasing {
       redis,
       leaseMs,
       leaseCredits,
-      leaseAfter = 8,
+      leaseAfter = 12,
       leaseClockMs = () => 0,
       settle,
       deactivate,
