@@ -55,7 +55,7 @@ const goals = [
   },
   { key: 'usageScript', figure: 'Longest script of these and of the roll-up, ms', most: 30 },
   { key: 'consoleScreen', figure: 'Console: longest p95 from a click to the first data of a screen, ms', most: 300 },
-  { key: 'consoleLive', figure: 'Verifications/s with Live in ten tabs / without the console', least: 0.99 },
+  { key: 'consoleLive', figure: 'Verifications/s with Live in ten tabs / without tabs', least: 0.99 },
   { key: 'memoryGrowth', figure: 'Server memory after 10 million requests / after 1 million', most: 1.1 },
   {
     key: 'workersCost',

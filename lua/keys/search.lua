@@ -1,16 +1,17 @@
 #!lua flags=no-writes
--- Of some keys, those that a filter matches. It ends early when the keys have large metadata or many permissions or limits, so that
--- Redis is not blocked.
+-- Of some keys, those that each of several filters matches. It ends when one of them has all keys that it wants; and early when the
+-- keys have large metadata or many permissions or limits, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API and identity records, permissions, roles, the purge queue
 -- ARGV[1]  keys       of each its digest (32 bytes); or its packed id and the last 8 characters of the id of its API, if it is
---                     returned only when its string begins with filter.start
+--                     returned only when its string begins with `start`
 -- ARGV[2]  key_bytes  the length of each: 32 or 20
--- ARGV[3]  filter     JSON of KeyFilter (src/store/keySearch.ts); `search` in lower case
--- ARGV[4]  wanted     limit of the keys to return
--- ARGV[5]  now_ms     '' for Redis's clock
--- returns  {{KeyReply (src/store/records.ts)…}, the number of keys that were examined, 0 if no key can match, else 1}
+-- ARGV[3]  filters    JSON [KeyFilter (src/store/keySearch.ts) with `wanted`, a limit of keys…]; `search` in lower case; `deleted`
+--                     and `start` are those of the first filter
+-- ARGV[4]  now_ms     '' for Redis's clock
+-- returns  {the number of keys that were examined, then for each filter {1 if a key can match, else 0; KeyReply
+--          (src/store/records.ts)…}}
 
 -- @include "include/clock"
 -- @include "include/fields"
@@ -22,48 +23,42 @@
 -- @include "include/starts"
 -- @include "include/state"
 
-local workspace, given, key_bytes, filter, wanted, now =
-  KEYS[1], ARGV[1], tonumber(ARGV[2]), cjson.decode(ARGV[3]), tonumber(ARGV[4]), now_ms(ARGV[5])
-local is_deleted = filter.deleted == true
+local workspace, given, key_bytes, filters, now =
+  KEYS[1], ARGV[1], tonumber(ARGV[2]), cjson.decode(ARGV[3]), now_ms(ARGV[4])
+local is_deleted, start = filters[1].deleted == true, filters[1].start
 -- What the script may read: a key counts as one, and each 500 bytes of metadata or lists as another.
 local WORK_MAX = 3000
 
-local permission = filter.permission and redis.call('HGET', permission_numbers(workspace), filter.permission)
-local role = filter.role and redis.call('HGET', role_numbers(workspace), filter.role)
-if filter.permission and not permission or filter.role and not role then return { {}, #given / key_bytes, 0 } end
-permission, role = permission and ',' .. permission .. ',', role and ',' .. role .. ','
-
-local names = { 'state' }
+-- The fields to read of a record, and their positions.
+local names, position = { 'state' }, {}
 local function needs(condition, ...)
   for _, name in ipairs(condition and { ... } or {}) do
-    names[#names + 1] = name
+    if not position[name] then
+      names[#names + 1] = name
+      position[name] = #names
+    end
   end
 end
-needs(filter.unusedSince, 'created')
-needs(filter.search, 'start', 'name', 'meta')
-needs(permission or role, 'roles')
-needs(permission, 'direct')
 
 local work = 0
 local function add_work(text) work = work + (text and #text / 500 or 0) end
 
-local function contains(text) return text and string.find(string.lower(text), filter.search, 1, true) ~= nil end
-
--- Whether roles have the permission, by their numbers.
+-- Whether a list of permissions of a role has one, by their numbers.
 local roles_with = {}
-local function role_has(number)
-  if roles_with[number] == nil then
-    local list = redis.call('HGET', role_permissions(workspace), number) or ''
+local function role_has(role, permission)
+  local id = role .. permission
+  if roles_with[id] == nil then
+    local list = redis.call('HGET', role_permissions(workspace), role) or ''
     add_work(list)
-    roles_with[number] = string.find(list, permission, 1, true) ~= nil
+    roles_with[id] = string.find(list, permission, 1, true) ~= nil
   end
-  return roles_with[number]
+  return roles_with[id]
 end
 
-local function is_permitted(direct, roles)
+local function is_permitted(permission, direct, roles)
   if direct and string.find(direct, permission, 1, true) then return true end
   for number in string.gmatch(roles or '', '%d+') do
-    if role_has(number) then return true end
+    if role_has(number, permission) then return true end
   end
   return false
 end
@@ -74,56 +69,113 @@ local function has_flag(packed, name)
   return string.byte(packed, KEY_FIXED_FLAGS_AT) % (bit + bit) >= bit
 end
 
--- The filters, cheapest first. Each gets the packed state and the fields of the record by name. Those that most keys fail read only
--- their part of the state: making a table of every state would take most of the time.
-local filters = {}
-local function add_filter(value, matches)
-  if value ~= nil and value ~= false then filters[#filters + 1] = matches end
-end
-add_filter(filter.enabled ~= nil, function(packed) return has_flag(packed, 'enabled') == filter.enabled end)
--- The list of an identity has its keys only, but deleted keys are in no such list.
-add_filter(
-  is_deleted and filter.externalId,
-  function(packed) return external_id_of(read_state(packed).link) == filter.externalId end
-)
-add_filter(
-  filter.expiresBefore,
-  function(packed) return struct.unpack('>I6', packed, KEY_FIXED_EXPIRES_AT) < filter.expiresBefore end
-)
-add_filter(filter.unusedSince, function(packed, fields)
-  local _, _, last_used = struct.unpack(KEY_LIVE, packed, #packed - KEY_TAIL_LENGTH + 1)
-  -- The state begins with the id.
-  local used = last_used > 0 and last_used or tonumber(fields.created or time_in(packed))
-  return used < filter.unusedSince
-end)
-add_filter(filter.creditsBelow, function(packed)
-  if not has_flag(packed, 'limited') then return false end
-  local state = read_state(packed)
-  apply_refill(state, now)
-  return state.balance < filter.creditsBelow
-end)
-add_filter(role, function(_, fields) return fields.roles and string.find(fields.roles, role, 1, true) ~= nil end)
-add_filter(permission, function(_, fields) return is_permitted(fields.direct, fields.roles) end)
-add_filter(filter.search, function(packed, fields)
-  local state = read_state(packed)
-  return contains(fields.start)
-    or contains(fields.name)
-    or contains('key_' .. state.id)
-    or contains(external_id_of(state.link)) and identity_of(workspace, state.link) ~= nil
-    or contains(fields.meta)
-end)
+-- A list with this number in a list of numbers.
+local function listed(number) return ',' .. number .. ',' end
 
-local function matches(record)
-  if #filters == 0 then return true end
-  local fields = #names == 1 and { state = redis.call('HGET', record, 'state') } or read_fields(record, unpack(names))
-  if not fields.state then return false end
-  for _, value in pairs(fields) do
-    add_work(value)
+-- The checks of a filter, cheapest first; nil if no key can pass them. Each gets the packed state and the values of `names`. Those
+-- that most keys fail read only their part of the state: making a table of every state would take most of the time.
+local function checks_of(filter)
+  local permission = filter.permission and redis.call('HGET', permission_numbers(workspace), filter.permission)
+  local role = filter.role and redis.call('HGET', role_numbers(workspace), filter.role)
+  if filter.permission and not permission or filter.role and not role then return nil end
+  permission, role = permission and listed(permission), role and listed(role)
+  needs(filter.unusedSince, 'created')
+  needs(filter.search, 'start', 'name', 'meta')
+  needs(permission or role, 'roles')
+  needs(permission, 'direct')
+
+  local checks = {}
+  local function add(value, check)
+    if value ~= nil and value ~= false then checks[#checks + 1] = check end
   end
-  for _, is_match in ipairs(filters) do
-    if not is_match(fields.state, fields) then return false end
+  add(filter.enabled ~= nil, function(packed) return has_flag(packed, 'enabled') == filter.enabled end)
+  -- The list of an identity has its keys only, but deleted keys are in no such list.
+  add(
+    is_deleted and filter.externalId,
+    function(packed) return external_id_of(read_state(packed).link) == filter.externalId end
+  )
+  add(
+    filter.expiresBefore,
+    function(packed) return struct.unpack('>I6', packed, KEY_FIXED_EXPIRES_AT) < filter.expiresBefore end
+  )
+  -- Ids begin with their time, and sort by it.
+  local first_id = filter.unusedSince and base58_8(filter.unusedSince)
+  add(filter.unusedSince, function(packed, values)
+    local _, _, last_used = struct.unpack(KEY_LIVE, packed, #packed - KEY_TAIL_LENGTH + 1)
+    if last_used > 0 then return last_used < filter.unusedSince end
+    local created = values[position.created]
+    if created then return tonumber(created) < filter.unusedSince end
+    -- The state begins with the id.
+    return string.sub(packed, 1, #first_id) < first_id
+  end)
+  add(filter.creditsBelow, function(packed)
+    if not has_flag(packed, 'limited') then return false end
+    local state = read_state(packed)
+    apply_refill(state, now)
+    return state.balance < filter.creditsBelow
+  end)
+  add(role, function(_, values)
+    local roles = values[position.roles]
+    return roles and string.find(roles, role, 1, true) ~= nil
+  end)
+  add(
+    permission,
+    function(_, values) return is_permitted(permission, values[position.direct], values[position.roles]) end
+  )
+  local function contains(text) return text and string.find(string.lower(text), filter.search, 1, true) ~= nil end
+  add(filter.search, function(packed, values)
+    local state = read_state(packed)
+    return contains(values[position.start])
+      or contains(values[position.name])
+      or contains('key_' .. state.id)
+      or contains(external_id_of(state.link)) and identity_of(workspace, state.link) ~= nil
+      or contains(values[position.meta])
+  end)
+  return checks
+end
+
+local function read(record)
+  if #names > 1 then return redis.call('HMGET', record, unpack(names)) end
+  return { redis.call('HGET', record, 'state') }
+end
+
+local function passes(checks, packed, values)
+  for index = 1, #checks do
+    if not checks[index](packed, values) then return false end
   end
   return true
+end
+
+-- Of each filter: its checks, its reply, and how many keys it wants.
+local searches, replies, is_hopeless = {}, {}, true
+for index, filter in ipairs(filters) do
+  local checks = checks_of(filter)
+  replies[index] = { checks and 1 or 0 }
+  if checks then
+    searches[#searches + 1] = { checks = checks, reply = replies[index], wanted = filter.wanted }
+    is_hopeless = false
+  end
+end
+-- Without a check the record need not be read to know that a key matches.
+local reads = #searches > 1 or searches[1] and #searches[1].checks > 0
+
+-- The searches that a key matches; nil for none.
+local function matching(record)
+  if not reads then return searches end
+  local values = read(record)
+  local packed, found = values[1], nil
+  if not packed then return nil end
+  for index = 1, #names do
+    add_work(values[index])
+  end
+  for index = 1, #searches do
+    local search = searches[index]
+    if passes(search.checks, packed, values) then
+      found = found or {}
+      found[#found + 1] = search
+    end
+  end
+  return found
 end
 
 -- The digest of a key, or nil if it is not in the list or begins with another text.
@@ -132,20 +184,29 @@ local function digest_at(index)
   if key_bytes == 32 then return key end
   local list_of_api = is_deleted and deleted_keys or key_list
   local list = list_of_api(workspace, string.sub(key, PACKED_ID_BYTES + 1))
-  return digest_with_start(workspace, list, string.sub(key, 1, PACKED_ID_BYTES), filter.start)
+  return digest_with_start(workspace, list, string.sub(key, 1, PACKED_ID_BYTES), start)
 end
 
-local keys, examined, parts, count = {}, 0, 0, #given / key_bytes
-while examined < count and #keys < wanted and parts < REPLY_PARTS_MAX and work < WORK_MAX do
-  local digest = digest_at(examined)
-  examined, work = examined + 1, work + 1
-  if digest and matches(key_record(workspace, digest)) then
-    local record, state, api_id = load_key(workspace, digest, now, is_deleted)
-    if record then
-      local key, key_parts = key_reply(workspace, record, state, api_id)
-      key.restorableUntil = is_deleted and redis.call('ZSCORE', purge_queue(workspace), digest)
-      keys[#keys + 1], parts = named(key), parts + key_parts
-    end
+local examined, parts, count, is_full = 0, 0, #given / key_bytes, false
+
+-- Adds a key to the replies of these searches, if it exists.
+local function add_to(found, digest)
+  local record, state, api_id = load_key(workspace, digest, now, is_deleted)
+  if not record then return end
+  local key, key_parts = key_reply(workspace, record, state, api_id)
+  key.restorableUntil = is_deleted and redis.call('ZSCORE', purge_queue(workspace), digest)
+  local reply = named(key)
+  for _, search in ipairs(found) do
+    search.reply[#search.reply + 1], parts = reply, parts + key_parts
+    is_full = is_full or #search.reply > search.wanted
   end
 end
-return { keys, examined, 1 }
+
+if is_hopeless then examined = count end
+while examined < count and not is_full and parts < REPLY_PARTS_MAX and work < WORK_MAX do
+  local digest = digest_at(examined)
+  examined, work = examined + 1, work + 1
+  local found = digest and matching(key_record(workspace, digest))
+  if found then add_to(found, digest) end
+end
+return { examined, unpack(replies) }

@@ -66,7 +66,7 @@ interface Entry {
   listeners: Set<() => void>;
 }
 
-interface Data<T> {
+export interface Data<T> {
   /** Undefined until the first response. */
   data: T | undefined;
   pagination: Page<T>['pagination'];

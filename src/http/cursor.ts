@@ -1,4 +1,4 @@
-// Cursors are opaque to callers, and valid only for the list they came from. The name of a list is one word.
+// Reads cursors (src/domain/cursor.ts), which are opaque to callers and valid only for the list they came from.
 
 import { ApiError } from '../errors.ts';
 import type { ListedIds } from '../operation.ts';
@@ -21,8 +21,6 @@ const idForms: Record<ListedIds, RegExp> = {
   // The period in hours, then the place of a row: value, time and group (analytics/buckets.ts).
   row: /^\d{1,7}-\d{1,7}_\d{1,16}_\d{1,13}_[0-9a-f]{64}$/,
 };
-
-export const cursorAfter = (list: string, id: string): string => Buffer.from(`${list} ${id}`).toString('base64url');
 
 /** The id to continue after; undefined for the first page. */
 export function readCursor(list: string, ids: ListedIds, cursor: string | undefined): string | undefined {

@@ -11,6 +11,7 @@
 
 import type { Logger } from 'pino';
 import type { PresentedRootKey } from '../domain/caller.ts';
+import { cursorAfter } from '../domain/cursor.ts';
 import type { Grants, Resource } from '../domain/grants.ts';
 import { memberTexts, print } from '../domain/json.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
@@ -23,7 +24,7 @@ import { addressOf } from './address.ts';
 import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';
 import type { Served } from './constant.ts';
-import { cursorAfter, readCursor } from './cursor.ts';
+import { readCursor } from './cursor.ts';
 import { createDocuments } from './documents.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type Handler, isReading, type Request, type Response } from './message.ts';

@@ -21,6 +21,7 @@ import { addRoles } from './keys/addRoles.ts';
 import { createKey } from './keys/createKey.ts';
 import { deleteKey } from './keys/deleteKey.ts';
 import { explainKey } from './keys/explainKey.ts';
+import { getAttention } from './keys/getAttention.ts';
 import { getKey } from './keys/getKey.ts';
 import { listKeys as listAllKeys } from './keys/listKeys.ts';
 import { migrateKeys } from './keys/migrateKeys.ts';
@@ -70,6 +71,7 @@ export const operations = [
   explainKey,
   getKey,
   listAllKeys,
+  getAttention,
   whoami,
   updateKey,
   updateCredits,

@@ -1,6 +1,7 @@
 // Lists the keys of one API or of all APIs of a workspace, in order of creation, with filters. There is an index of starts, which
 // finds keys unless very many match. All other filters need the lists of keys: a request examines a bounded number of keys in steps,
-// between which Redis serves others, and reports how far it has looked.
+// between which Redis serves others, and reports how far it has looked. Several filters can be applied to the same keys, each of
+// which is then read once.
 //
 // The lists of the APIs are merged by the ids of the keys: of each list some keys are read ahead, and all keys up to the nearest end
 // of what was read are examined in order.
@@ -14,7 +15,7 @@ import type { LookedPage, Order } from './pages.ts';
 import type { KeyRecord } from './records.ts';
 import { orStoreError } from './redis.ts';
 
-interface KeyFilter {
+export interface KeyFilter {
   /** Text in any case (A to Z) that the name, start, id, externalId or metadata contains. */
   search?: string | undefined;
   /** The beginning of the key string, more or less of it than is stored. */
@@ -34,14 +35,23 @@ interface KeyFilter {
   deleted?: boolean | undefined;
 }
 
-interface KeyQuery {
+interface Listing {
   /** Undefined for all APIs. */
   apiId?: string | undefined;
-  filter: KeyFilter;
   order: Order;
   /** The id of the last key that was examined for the page before. */
   after?: string | undefined;
+  /** Of each filter. */
   count: number;
+}
+
+interface KeyQuery extends Listing {
+  filter: KeyFilter;
+}
+
+interface KeyQueries extends Listing {
+  /** At least one. All have the same `deleted`, and only a single one has `start` or `externalId`. */
+  filters: readonly KeyFilter[];
 }
 
 /** Limit of the keys whose record one request reads. The index of starts returns no more. */
@@ -66,11 +76,11 @@ const memberBytes = 44;
  */
 type Place = string;
 
-/** A key to examine. */
+/** A key to examine. Its bytes are characters of strings, because a string of 32 characters costs less than a Buffer. */
 interface Candidate {
   place: Place;
   /** Undefined for a key that the index has, whose record must still be read. */
-  digest: Buffer | undefined;
+  digest: string | undefined;
 }
 
 /** The list of an API's keys. */
@@ -100,7 +110,7 @@ const placeOfId = (keyId: string): Place => placeOf(packId(keyId.slice(4)), keyI
 const key24Of = (place: Place): string =>
   unpackId(Buffer.from(place, 'latin1').subarray(0, idBytes)) + place.slice(idBytes);
 
-function sourceOf(api8: string, { after, order }: KeyQuery, chunk: number): Source {
+function sourceOf(api8: string, { after, order }: Listing, chunk: number): Source {
   const cursor = after?.slice('key_'.length) ?? '';
   const last = cursor && cursor.slice(0, 16) + api8;
   // With the same packed id, the API decides.
@@ -108,13 +118,20 @@ function sourceOf(api8: string, { after, order }: KeyQuery, chunk: number): Sour
   return { api8, last, end: '', fromLast, isTaken: true, isAtEnd: false, ahead: [], chunk, total: 0 };
 }
 
-/** The keys of a page. */
-class Found {
+/** The search for the keys of a page. */
+class Search {
+  readonly filter: KeyFilter;
+  readonly count: number;
   readonly items: KeyRecord[] = [];
   /** No key can match. */
   isEmpty = false;
   #metaLength = 0;
   #isLarge = false;
+
+  constructor(filter: KeyFilter, count: number) {
+    this.filter = filter;
+    this.count = count;
+  }
 
   add({ record, isLarge }: Awaited<ReturnType<typeof readReply>>) {
     this.items.push(record);
@@ -123,33 +140,40 @@ class Found {
   }
 
   /** A page also ends when writing the response would delay other requests. */
-  isFull(count: number): boolean {
-    return this.items.length === count || this.#isLarge || this.#metaLength > pageMetaMax;
+  get isOver(): boolean {
+    return this.isEmpty || this.items.length === this.count || this.#isLarge || this.#metaLength > pageMetaMax;
   }
+}
+
+type Found = LookedPage<KeyRecord>;
+interface TooMany {
+  refused: 'too_many_apis';
 }
 
 export function openKeySearch(context: StoreContext) {
   return {
     /** A page of keys of APIs that exist. */
-    async list(workspaceId: string, query: KeyQuery): Promise<LookedPage<KeyRecord> | { refused: 'too_many_apis' }> {
-      const { search } = query.filter;
+    async list(workspaceId: string, { filter, ...listing }: KeyQuery): Promise<Found | TooMany> {
+      const { search } = filter;
+      const query = { ...listing, filters: [filter] };
       if (search !== undefined && keyIdForm.test(search)) return findOne(context, workspaceId, search, query);
-      const apis = query.apiId === undefined ? await allApis(context, workspaceId) : [query.apiId.slice(-8)];
+      const apis = await apisOf(context, workspaceId, query.apiId);
       if (!apis) return { refused: 'too_many_apis' };
       const indexed = await findStarted(context, workspaceId, apis, query);
-      return indexed ?? findMany(context, workspaceId, apis, query);
+      return indexed ?? (await findMany(context, workspaceId, apis, query))[0]!;
+    },
+
+    /** Of each filter a page of keys of APIs that exist. A filter ends when its page is full, the others go on. */
+    async listEach(workspaceId: string, query: KeyQueries): Promise<Found[] | TooMany> {
+      const apis = await apisOf(context, workspaceId, query.apiId);
+      return apis ? findMany(context, workspaceId, apis, query) : { refused: 'too_many_apis' };
     },
   };
 }
 
 /** The key with this id, if it is in the list and matches. */
-async function findOne(
-  context: StoreContext,
-  workspaceId: string,
-  keyId: string,
-  query: KeyQuery,
-): Promise<LookedPage<KeyRecord>> {
-  const page = new Found();
+async function findOne(context: StoreContext, workspaceId: string, keyId: string, query: KeyQueries): Promise<Found> {
+  const search = new Search(query.filters[0]!, query.count);
   const source = sourceOf(keyId.slice(-8), { ...query, after: keyId }, 1);
   source.fromLast = true;
   let looked = 0;
@@ -157,8 +181,8 @@ async function findOne(
     looked = await readAhead(context, workspaceId, [source], query);
   }
   const keys = source.ahead.filter(({ place }) => keyId === `key_${key24Of(place)}`);
-  await examine(context, workspaceId, keys, query, page);
-  return { items: page.items, next: undefined, looked, total: source.total };
+  await examine(context, workspaceId, keys, [search]);
+  return { items: search.items, next: undefined, looked, total: source.total };
 }
 
 /**
@@ -169,22 +193,27 @@ async function findStarted(
   context: StoreContext,
   workspaceId: string,
   apis: readonly string[],
-  query: KeyQuery,
-): Promise<LookedPage<KeyRecord> | undefined> {
-  const { start, externalId, deleted } = query.filter;
+  query: KeyQueries,
+): Promise<Found | undefined> {
+  const [filter] = query.filters as [KeyFilter];
+  const { start, externalId, deleted } = filter;
   if (start === undefined || (externalId !== undefined && !deleted)) return undefined;
-  const indexed = await readIndex(context, workspaceId, apis, query);
+  const indexed = await readIndex(context, workspaceId, apis, filter);
   if (!indexed) return undefined;
   const after = query.after && placeOfId(query.after);
   const keys = [...indexed.places]
     .filter((place) => !after || isBefore(after, place, query.order))
     .sort((one, other) => (isBefore(one, other, query.order) ? -1 : 1))
     .map((place) => ({ place, digest: undefined }));
-  const page = new Found();
-  const looked = await examine(context, workspaceId, keys, query, page);
-  const isAtEnd = page.isEmpty || looked === keys.length;
-  const next = isAtEnd ? undefined : `key_${key24Of(keys[looked - 1]!.place)}`;
-  return { items: page.items, next, looked, total: indexed.total };
+  const search = new Search(filter, query.count);
+  const looked = await examine(context, workspaceId, keys, [search]);
+  const isAtEnd = search.isEmpty || looked === keys.length;
+  return {
+    items: search.items,
+    next: isAtEnd ? undefined : idOf(keys[looked - 1]!.place),
+    looked,
+    total: indexed.total,
+  };
 }
 
 /** The keys that the index has for a start, and how many keys the APIs have; undefined if there are too many. */
@@ -192,7 +221,7 @@ async function readIndex(
   { scripts }: StoreContext,
   workspaceId: string,
   apis: readonly string[],
-  { filter }: KeyQuery,
+  filter: KeyFilter,
 ): Promise<{ places: Set<Place>; total: number } | undefined> {
   const places = new Set<Place>();
   let total = 0;
@@ -216,35 +245,54 @@ async function findMany(
   context: StoreContext,
   workspaceId: string,
   apis: readonly string[],
-  query: KeyQuery,
-): Promise<LookedPage<KeyRecord>> {
-  const isFiltered = Object.values(query.filter).some((value) => value !== undefined);
-  const chunk = Math.ceil((isFiltered ? stepMax : Math.min(query.count + 1, stepMax)) / Math.max(1, apis.length));
+  query: KeyQueries,
+): Promise<Found[]> {
+  const { filters, order, count } = query;
+  const isFiltered = filters.some((filter) => Object.values(filter).some((value) => value !== undefined));
+  const chunk = Math.ceil((isFiltered ? stepMax : Math.min(count + 1, stepMax)) / Math.max(1, apis.length));
   const sources = apis.map((api8) => sourceOf(api8, query, Math.max(4, chunk)));
-  const hasStart = query.filter.start !== undefined;
+  const hasStart = filters[0]!.start !== undefined;
   const max = hasStart ? lookedMax.start : lookedMax.all;
-  const page = new Found();
+  const searches = filters.map((filter) => new Search(filter, count));
+  const ends = new Map<Search, Omit<Found, 'items' | 'total'>>();
   let last: Place | undefined;
   let looked = 0;
   let examinedCount = 0;
   let isComplete = true;
-  while (looked < max && examinedCount < examinedMax && !page.isFull(query.count) && isComplete && !areRead(sources)) {
+  let open = searches;
+  while (looked < max && examinedCount < examinedMax && open.length > 0 && isComplete && !areRead(sources)) {
     const read = await readAhead(context, workspaceId, sources, query);
-    const { keys, end } = takeNext(sources, query.order);
-    const examined = await examine(context, workspaceId, keys.slice(0, examinedMax - examinedCount), query, page);
+    const { keys, end } = takeNext(sources, order);
+    // Those that are over before the last of these keys.
+    let examined = 0;
+    const some = keys.slice(0, examinedMax - examinedCount);
+    do {
+      examined += await examine(context, workspaceId, some.slice(examined), open);
+      const isAll = examined === keys.length;
+      last = isAll ? (end ?? last) : (keys[examined - 1]?.place ?? last);
+      for (const search of open.filter(({ isOver }) => isOver)) {
+        const isAtEnd = search.isEmpty || (isAll && areRead(sources)) || last === undefined;
+        ends.set(search, { next: isAtEnd ? undefined : idOf(last!), looked: looked + (hasStart ? read : examined) });
+      }
+      open = open.filter(({ isOver }) => !isOver);
+    } while (open.length > 0 && examined < some.length);
     examinedCount += examined;
     isComplete = examined === keys.length;
     looked += hasStart ? read : examined;
-    last = isComplete ? (end ?? last) : (keys[examined - 1]?.place ?? last);
   }
-  const isAtEnd = page.isEmpty || (isComplete && areRead(sources)) || last === undefined;
-  return {
-    items: page.items,
-    next: isAtEnd ? undefined : `key_${key24Of(last!)}`,
-    looked,
-    total: sources.reduce((sum, source) => sum + source.total, 0),
-  };
+  const isAtEnd = (isComplete && areRead(sources)) || last === undefined;
+  const total = sources.reduce((sum, source) => sum + source.total, 0);
+  return searches.map((search) => {
+    const end = ends.get(search) ?? { next: isAtEnd ? undefined : idOf(last!), looked };
+    return { items: search.items, ...end, total };
+  });
 }
+
+const idOf = (place: Place): string => `key_${key24Of(place)}`;
+
+/** The last 8 characters of the id of this API, or of all; undefined when they are too many. */
+const apisOf = async (context: StoreContext, workspaceId: string, apiId: string | undefined) =>
+  apiId === undefined ? allApis(context, workspaceId) : [apiId.slice(-8)];
 
 /** The last 8 characters of the ids of all APIs; undefined when they are too many. One command, so it needs no script. */
 async function allApis({ redis }: StoreContext, workspaceId: string): Promise<string[] | undefined> {
@@ -257,8 +305,9 @@ async function readAhead(
   { scripts }: StoreContext,
   workspaceId: string,
   sources: readonly Source[],
-  { filter, order }: KeyQuery,
+  { filters, order }: KeyQueries,
 ): Promise<number> {
+  const [filter] = filters as [KeyFilter];
   const kind = filter.deleted ? 'deleted' : filter.externalId === undefined ? 'keys' : 'identity';
   let readCount = 0;
   let waiting = sources.filter(({ isTaken, isAtEnd }) => isTaken && !isAtEnd);
@@ -277,24 +326,30 @@ async function readAhead(
   return readCount;
 }
 
-/** Examines keys in order until the page is full. Returns how many were examined. */
+/** Examines keys in order until one of these searches is over. Returns how many were examined. */
 async function examine(
   { redis, scripts, now }: StoreContext,
   workspaceId: string,
   keys: readonly Candidate[],
-  query: KeyQuery,
-  page: Found,
+  searches: readonly Search[],
 ): Promise<number> {
   let at = 0;
-  while (at < keys.length && !page.isFull(query.count) && !page.isEmpty) {
-    const some = keys.slice(at, at + stepMax).map(({ place, digest }) => digest ?? Buffer.from(place, 'latin1'));
-    const filter = JSON.stringify({ ...query.filter, search: lowered(query.filter.search) });
-    const args = [Buffer.concat(some), some[0]!.length, filter, query.count - page.items.length, now()];
+  while (at < keys.length && !searches.some(({ isOver }) => isOver)) {
+    const some = keys.slice(at, at + stepMax).map(({ place, digest }) => digest ?? place);
+    const filters = searches.map(({ filter, count, items }) => ({
+      ...filter,
+      search: lowered(filter.search),
+      wanted: count - items.length,
+    }));
+    const args = [Buffer.from(some.join(''), 'latin1'), some[0]!.length, JSON.stringify(filters), now()];
     const reply = await scripts.run('keys/search', workspaceId, args);
-    const [replies, examined, mayMatch] = reply as [unknown[], number, 0 | 1];
+    const [examined, ...found] = reply as [number, ...[mayMatch: 0 | 1, ...keyReplies: unknown[]][]];
     at += examined;
-    for (const keyReply of replies) page.add(await readReply(redis, workspaceId, keyReply));
-    page.isEmpty = mayMatch === 0;
+    for (const [index, [mayMatch, ...keyReplies]] of found.entries()) {
+      const search = searches[index]!;
+      for (const keyReply of keyReplies) search.add(await readReply(redis, workspaceId, keyReply));
+      search.isEmpty = mayMatch === 0;
+    }
   }
   return at;
 }
@@ -308,9 +363,10 @@ type NextReply = [found: Buffer, read: number, last: Buffer, total: number];
 /** Adds keys to a source. The next chunk is larger. */
 function readMembers(source: Source, [found, read, last, total]: NextReply, chunkMax: number) {
   source.ahead = [];
-  for (let at = 0; at < found.length; at += memberBytes) {
-    const place = placeOf(found.subarray(at, at + idBytes), source.api8);
-    source.ahead.push({ place, digest: found.subarray(at + idBytes, at + memberBytes) });
+  const members = found.toString('latin1');
+  for (let at = 0; at < members.length; at += memberBytes) {
+    const place = members.slice(at, at + idBytes) + source.api8;
+    source.ahead.push({ place, digest: members.slice(at + idBytes, at + memberBytes) });
   }
   source.isAtEnd = read < source.chunk;
   source.isTaken = read === 0;
@@ -341,6 +397,6 @@ function takeNext(sources: readonly Source[], order: Order): { keys: Candidate[]
     keys.push(...source.ahead.splice(0, behind < 0 ? source.ahead.length : behind));
     source.isTaken = source.isAtEnd ? source.ahead.length === 0 : source.end === end;
   }
-  keys.sort((one, other) => (isBefore(one.place, other.place, order) ? -1 : 1));
+  if (sources.length > 1) keys.sort((one, other) => (isBefore(one.place, other.place, order) ? -1 : 1));
   return { keys, end };
 }

@@ -372,6 +372,7 @@ describe('real responses match the document', () => {
     await call('apis.listApis', { limit: 1, order: 'desc' });
     await call('ratelimits.listNamespaces', { search: 'nothing' });
     await call('keys.listKeys', { search: 'Pro', limit: 1 });
+    await call('keys.getAttention', { limit: 1, expiresBefore: 4e12, creditsBelow: 1e6, unusedSince: 4e12 });
     await call('apis.listKeys', { apiId, limit: 1 });
     await call('apis.listKeys', { apiId });
     await call('keys.updateCredits', { keyId, operation: 'increment', value: 5 });

@@ -273,6 +273,7 @@ describe('a request that names an id gets 403 before 404', () => {
     'keys.createKey',
     'keys.migrateKeys',
     'keys.listKeys',
+    'keys.getAttention',
     'apis.getApi',
     'apis.listKeys',
     'apis.deleteApi',

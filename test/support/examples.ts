@@ -333,6 +333,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     changes: null,
     documented: () => ({ search: 'laptop', enabled: true, expiresBefore: nextYear + 1, order: 'desc', limit: 10 }),
   },
+  'keys.getAttention': {
+    input: ({ apiId }) => ({ apiId, expiresBefore: nextYear + 1, creditsBelow: 100, unusedSince: nextYear }),
+    needs: ['api.read_key', 'api.read_api'],
+    elsewhere: 'api_not_found',
+    changes: null,
+    documented: () => ({ limit: 1, expiresBefore: nextYear + 1, creditsBelow: 100 }),
+  },
   'keys.updateKey': {
     input: (things) => ({ keyId: things.keyId, enabled: true, expires: null, ...key(things) }),
     needs: ['api.update_key', 'rbac.create_permission'],

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { callPage, type Failure, type Page, useData } from '../api.ts';
+import { callPage, type Data, type Failure, type Page, useData } from '../api.ts';
 import { count, csvOf, download } from '../format.ts';
 import { Button, Problem, Waiting } from './basic.tsx';
 
@@ -86,9 +86,13 @@ interface Paged<T> {
   page: Page<T[]> | undefined;
 }
 
-/** The rows of a list, page after page. `rowsOf` finds them in `data`. */
+/** The rows of a list, page after page. */
 export function usePages<T>(operation: string, input: object | undefined, everyMs = 0): Paged<T> {
-  const first = useData<T[]>(operation, input, everyMs);
+  return usePagesAfter(useData<T[]>(operation, input, everyMs), operation, input);
+}
+
+/** The rows of a list whose first page is known, page after page. */
+export function usePagesAfter<T>(first: Data<T[]>, operation: string, input: object | undefined): Paged<T> {
   const id = JSON.stringify(input);
   const [others, setOthers] = useState<{ id: string; rows: T[]; page: Page<T[]> } | undefined>();
   const [failure, setFailure] = useState<Failure>();

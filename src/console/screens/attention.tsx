@@ -1,9 +1,10 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
+import { type Data, type Page, useData } from '../api.ts';
 import { count, dateTime } from '../format.ts';
 import { Card, Empty, Head, LacksScreen } from '../parts/basic.tsx';
 import { RecentRefusals } from '../parts/refusals.tsx';
-import { CsvButton, List, usePages } from '../parts/table.tsx';
+import { CsvButton, List, usePagesAfter } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { dayMs, hourMs, usePeriod } from '../period.ts';
 import type { Key } from '../records.ts';
@@ -13,28 +14,67 @@ import { keyColumns } from './keys.tsx';
 /** Rounded to the hour, so that the cached response is used again. */
 const fromNow = (ms: number) => Math.floor((Date.now() + ms) / hourMs) * hourMs;
 
+/** Of each list. */
+const limit = 10;
+const everyMs = 300_000;
+
+interface Filters {
+  expiresBefore: number;
+  creditsBelow: number;
+  unusedSince: number;
+}
+type Found = Record<keyof Filters, { keys: Key[] } & NonNullable<Page<unknown>['pagination']>>;
+
 export function Attention() {
   const period = usePeriod('24h');
-  // One search after the other: each examines many keys, and together the first one would take as long as all.
-  const [turn, setTurn] = useState(0);
-  const at = (index: number) => ({ isTurn: turn >= index, done: () => setTurn((now) => Math.max(now, index + 1)) });
-  if (!may('api', 'read_key')) return <LacksScreen title="Attention" grant="api.*.read_key" />;
+  const [below, setBelow] = useState('100');
+  const filters = {
+    expiresBefore: fromNow(30 * dayMs),
+    creditsBelow: Number(below),
+    unusedSince: fromNow(-90 * dayMs),
+  };
+  const isAllowed = may('api', 'read_key');
+  const found = useData<Found>('keys.getAttention', isAllowed ? { ...filters, limit } : undefined, everyMs);
+  // With another number of credits, the other lists stay.
+  const last = useRef(found.data);
+  last.current = found.data ?? last.current;
+  if (!isAllowed) return <LacksScreen title="Attention" grant="api.*.read_key" />;
+  const kept = { ...found, data: last.current };
   return (
     <>
       <Head title="Attention" />
       <Some
-        {...at(0)}
         title="Expired, or expiring within 30 days"
         name="expiring"
-        filter={{ expiresBefore: fromNow(30 * dayMs) }}
+        found={kept}
+        by="expiresBefore"
+        value={filters.expiresBefore}
         empty="No key expires soon"
       />
-      <Short {...at(1)} />
       <Some
-        {...at(2)}
+        title={`Fewer than ${count(filters.creditsBelow)} credits`}
+        name="low-credits"
+        found={found}
+        by="creditsBelow"
+        value={filters.creditsBelow}
+        empty="No key is short of credits"
+        actions={
+          // How few is few depends on what a verification costs.
+          <select aria-label="Fewer than" value={below} onChange={(e) => setBelow(e.currentTarget.value)}>
+            {['1', '10', '100', '1000', '10000'].map((text) => (
+              <option key={text} value={text}>
+                {count(Number(text))}
+              </option>
+            ))}
+          </select>
+        }
+      />
+      <Some
         title="Unused for 90 days"
         name="unused"
-        filter={{ unusedSince: fromNow(-90 * dayMs) }}
+        found={kept}
+        by="unusedSince"
+        value={filters.unusedSince}
         empty="Every key was used lately"
       />
       {may('api', 'read_analytics') && (
@@ -47,66 +87,39 @@ export function Attention() {
   );
 }
 
-interface Turn {
-  isTurn: boolean;
-  done: () => void;
-}
-
-/** Keys that are short of credits. How few is few depends on what a verification costs. */
-function Short(turn: Turn) {
-  const [below, setBelow] = useState('100');
-  return (
-    <Some
-      {...turn}
-      title={`Fewer than ${count(Number(below))} credits`}
-      name="low-credits"
-      filter={{ creditsBelow: Number(below) }}
-      empty="No key is short of credits"
-      actions={
-        <select aria-label="Fewer than" value={below} onChange={(e) => setBelow(e.currentTarget.value)}>
-          {['1', '10', '100', '1000', '10000'].map((text) => (
-            <option key={text} value={text}>
-              {count(Number(text))}
-            </option>
-          ))}
-        </select>
-      }
-    />
-  );
-}
-
-interface SomeProps extends Turn {
-  actions?: ComponentChildren;
+interface SomeProps {
   title: string;
   name: string;
-  filter: object;
+  found: Data<Found>;
+  by: keyof Filters;
+  value: number;
   empty: string;
+  actions?: ComponentChildren;
 }
 
-function Some({ isTurn, done, ...props }: SomeProps) {
-  const pages = usePages<Key>('keys.listKeys', isTurn ? { ...props.filter, limit: 10 } : undefined, 300_000);
-  const isDone = pages.rows !== undefined || pages.failure !== undefined;
-  useEffect(() => {
-    if (isDone) done();
-  }, [isDone]);
+/** The keys that one filter has found. */
+function Some({ title, name, found, by, value, empty, actions }: SomeProps) {
+  const { keys, ...pagination } = found.data?.[by] ?? {};
+  const first = { ...found, data: keys, pagination: keys && (pagination as Page<unknown>['pagination']) };
+  const pages = usePagesAfter<Key>(first, 'keys.listKeys', { [by]: value, limit });
   return (
     <Card
-      title={props.title}
+      title={title}
       actions={
         <>
-          {props.actions}
-          <CsvButton name={props.name} columns={keyColumns} rows={pages.rows ?? []} />
+          {actions}
+          <CsvButton name={name} columns={keyColumns} rows={pages.rows ?? []} />
         </>
       }
     >
       <List
-        label={props.title}
+        label={title}
         columns={keyColumns}
         of={pages}
         idOf={({ keyId }) => keyId}
         lines={2}
         empty={
-          <Empty title={props.empty}>
+          <Empty title={empty}>
             <p class="quiet">As of {dateTime(Date.now(), { seconds: false })} UTC.</p>
           </Empty>
         }

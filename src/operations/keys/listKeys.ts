@@ -9,7 +9,7 @@ import { apiNotFound } from '../rules.ts';
 import { ApiId, Cursor, ExternalId, Fields, Int, Order, PageSize, RoleName, Slug } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
 
-const filters = {
+export const keyFilters = {
   search: Type.Optional(
     Type.String({
       minLength: 1,
@@ -50,6 +50,18 @@ const filters = {
   ),
 };
 
+/** The name of the list of keys that this query finds. A cursor is valid only for the filters it came from. */
+export const listOfKeys = (query: object): string =>
+  `found:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url')}`;
+
+/** The error for a workspace with too many APIs to list their keys together. */
+export const tooManyApis = (): ApiError =>
+  new ApiError(
+    'invalid_input',
+    `The workspace has more than ${apisMax} APIs, whose keys cannot be listed together. Name one with apiId.`,
+    { fields: [{ location: 'body.apiId', message: `is required: there are more than ${apisMax} APIs` }] },
+  );
+
 export const listKeys = manages({
   name: 'keys.listKeys',
   summary: 'List the keys of one API or of all APIs in order of creation, with filters that all must match.',
@@ -58,7 +70,7 @@ export const listKeys = manages({
     limit: Type.Optional(PageSize(100)),
     cursor: Type.Optional(Cursor),
     order: Type.Optional(Order),
-    ...filters,
+    ...keyFilters,
   }),
   output: Type.Array(
     Type.Object({
@@ -72,9 +84,7 @@ export const listKeys = manages({
   needs: { api: ['read_key', 'read_api'] },
   readsMuch: true,
   scope: ({ apiId }) => apiId ?? '*',
-  // A cursor is valid only for the filters it came from.
-  list: ({ limit: _limit, cursor: _cursor, ...query }) =>
-    `found:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url')}`,
+  list: ({ limit: _limit, cursor: _cursor, ...query }) => listOfKeys(query),
   listedIds: 'key',
 
   async handle({ apiId, limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) {
@@ -82,11 +92,7 @@ export const listKeys = manages({
     if (apiId !== undefined && !(await store.apis.find(workspaceId, apiId))) throw apiNotFound(apiId);
     const query = { apiId, filter, order: order as OrderName, after, count: limit };
     const page = await store.keySearch.list(workspaceId, query);
-    if (!('refused' in page)) return page;
-    throw new ApiError(
-      'invalid_input',
-      `The workspace has more than ${apisMax} APIs, whose keys cannot be listed together. Name one with apiId.`,
-      { fields: [{ location: 'body.apiId', message: `is required: there are more than ${apisMax} APIs` }] },
-    );
+    if ('refused' in page) throw tooManyApis();
+    return page;
   },
 });

@@ -1,0 +1,66 @@
+import Type from 'typebox';
+import { cursorAfter } from '../../domain/cursor.ts';
+import { manages } from '../../operation.ts';
+import type { KeyFilter } from '../../store/keySearch.ts';
+import { apiNotFound, invalid } from '../rules.ts';
+import { ApiId, Fields, Int } from '../schemas.ts';
+import { KeyRecord } from './keyFields.ts';
+import { keyFilters, listOfKeys, tooManyApis } from './listKeys.ts';
+
+const { expiresBefore, creditsBelow, unusedSince } = keyFilters;
+const attentionFilters = { expiresBefore, creditsBelow, unusedSince };
+type FilterName = keyof typeof attentionFilters;
+const names = Object.keys(attentionFilters) as FilterName[];
+
+const partFields = {
+  keys: Type.Array(KeyRecord, { description: 'Keys that match, the oldest first.' }),
+  hasMore: Type.Boolean({ description: 'True if not all keys were examined.' }),
+  cursor: Type.Optional(
+    Type.String({ description: 'For `keys.listKeys` with this filter and `apiId` alone: continues after these keys.' }),
+  ),
+  looked: Type.Integer({ description: 'Keys that were examined.' }),
+  total: Type.Integer({ description: 'Keys of the API, or of all APIs.' }),
+};
+const partOf = (description: string) => Type.Object(partFields, { description });
+
+export const getAttention = manages({
+  name: 'keys.getAttention',
+  summary:
+    'Find keys that expire, are short of credits, or are unused: up to three lists, for which each key is read once.',
+  input: Fields({
+    apiId: Type.Optional(ApiId),
+    limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Limit of keys of each list.' })),
+    ...attentionFilters,
+  }),
+  output: Type.Object(
+    {
+      expiresBefore: Type.Optional(partOf('Keys that expire before this time.')),
+      creditsBelow: Type.Optional(partOf('Keys with fewer credits.')),
+      unusedSince: Type.Optional(partOf('Keys that were not used since.')),
+    },
+    { description: 'A list for each filter of the request.' },
+  ),
+  errors: ['api_not_found'],
+  needs: { api: ['read_key', 'read_api'] },
+  readsMuch: true,
+  scope: ({ apiId }) => apiId ?? '*',
+  check(input) {
+    if (names.every((name) => input[name] === undefined))
+      throw invalid('body', `needs at least one of ${names.join(', ')}`);
+  },
+
+  async handle({ apiId, limit = 10, ...values }, { store, caller }) {
+    const { workspaceId } = caller;
+    if (apiId !== undefined && !(await store.apis.find(workspaceId, apiId))) throw apiNotFound(apiId);
+    const filters = names.filter((name) => values[name] !== undefined).map((name) => ({ [name]: values[name]! }));
+    const found = await store.keySearch.listEach(workspaceId, { apiId, filters, order: 'asc', count: limit });
+    if ('refused' in found) throw tooManyApis();
+    const listOf = (filter: KeyFilter) => listOfKeys(apiId === undefined ? filter : { apiId, ...filter });
+    const parts = filters.map((filter, index) => {
+      const { items: keys, next, looked, total } = found[index]!;
+      const cursor = next && cursorAfter(listOf(filter), next);
+      return [Object.keys(filter)[0], { keys, hasMore: next !== undefined, cursor, looked, total }];
+    });
+    return Object.fromEntries(parts);
+  },
+});

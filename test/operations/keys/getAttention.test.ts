@@ -1,0 +1,96 @@
+import { createHash } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { dayMs, harness, type InputOf } from '../../support/harness.ts';
+import { random, seed } from '../../support/random.ts';
+
+const tollgate = harness();
+const { call, clock, createWorkspace } = tollgate;
+
+const choose = random(seed);
+
+type Filters = Omit<InputOf<'keys.getAttention'>, 'apiId' | 'limit'>;
+
+/** A workspace with APIs of so many keys, of which some expire, some have few credits, and none was used. */
+async function withKeys(counts: readonly number[]) {
+  const { rootKey } = await createWorkspace();
+  const apis: string[] = [];
+  const of = async <Name extends Parameters<typeof call>[0]>(name: Name, input: InputOf<Name>) => {
+    const { status, data, error } = await call(name, input, rootKey);
+    if (status !== 200) throw new Error(error.detail);
+    return data;
+  };
+  for (const [index, count] of counts.entries()) {
+    const { apiId } = (await call('apis.createApi', { name: `api ${index}` }, rootKey)).data;
+    apis.push(apiId);
+    const keys = Array.from({ length: count }, (_, number) => ({
+      hash: createHash('sha256').update(`${apiId} ${number}`).digest('base64'),
+      name: `key ${index} ${number}`,
+      ...(choose(1, 20) === 1 && { expires: clock.now + choose(1, 60 * dayMs) }),
+      ...(choose(1, 20) === 1 && { credits: { remaining: choose(0, 200) } }),
+    }));
+    for (let from = 0; from < count; from += 100) {
+      await of('keys.migrateKeys', { migrationId: 'unkey', apiId, keys: keys.slice(from, from + 100) });
+      clock.advance(1);
+    }
+  }
+  return { rootKey, apis };
+}
+
+describe('keys.getAttention', () => {
+  test(`lists for each filter what keys.listKeys lists for it alone (seed ${seed})`, { timeout: 30_000 }, async () => {
+    const { rootKey, apis } = await withKeys([620, 0, 70, 310]);
+    const between = clock.now - 2;
+    const filters: Filters = { expiresBefore: clock.now + 30 * dayMs, creditsBelow: 100, unusedSince: between };
+    for (const apiId of [undefined, apis[0]!, apis[1]!]) {
+      for (const limit of [1, 7, 100]) {
+        const given = { ...(apiId && { apiId }), limit };
+        const { data } = await call('keys.getAttention', { ...given, ...filters }, rootKey);
+        expect(Object.keys(data).sort()).toEqual(Object.keys(filters).sort());
+        for (const [name, value] of Object.entries(filters)) {
+          const part = data[name as keyof Filters]!;
+          const alone = await call('keys.listKeys', { ...given, [name]: value }, rootKey);
+          expect(part.keys, name).toEqual(alone.data);
+          expect({ ...part, keys: undefined }, name).toEqual({ ...alone.pagination, keys: undefined });
+          const { cursor } = part;
+          if (!cursor) continue;
+          const [next, nextAlone] = await Promise.all(
+            [cursor, alone.pagination.cursor].map((cursor) =>
+              call('keys.listKeys', { ...given, [name]: value, cursor }, rootKey),
+            ),
+          );
+          expect(next!.status).toBe(200);
+          expect(next!.data, name).toEqual(nextAlone!.data);
+        }
+      }
+    }
+  });
+
+  test('lists only what was asked for, and nothing in an empty workspace', async () => {
+    const { rootKey } = await createWorkspace();
+    const empty = { keys: [], hasMore: false, looked: 0, total: 0 };
+    expect((await call('keys.getAttention', { creditsBelow: 1 }, rootKey)).data).toEqual({ creditsBelow: empty });
+  });
+
+  test('400 without a filter, and for wrong ones', async () => {
+    for (const [field, input] of Object.entries({
+      body: {},
+      'body.limit': { creditsBelow: 1, limit: 101 },
+      'body.expiresBefore': { expiresBefore: -1 },
+      'body.unusedSince': { unusedSince: 4_102_444_800_001 },
+      'body.creditsBelow': { creditsBelow: 0.5 },
+      'body.apiId': { creditsBelow: 1, apiId: '*' },
+    })) {
+      const { status, error } = await call('keys.getAttention', input as never);
+      expect([status, ...new Set(error.errors.map(({ location }) => location))], field).toEqual([400, field]);
+    }
+  });
+
+  test('404 for an unknown API, 403 for all APIs with grants for one', async () => {
+    const { apiId } = (await call('apis.createApi', { name: 'granted' })).data;
+    const unknown = await call('keys.getAttention', { creditsBelow: 1, apiId: 'api_unknown' });
+    expect(unknown).toMatchObject({ status: 404, code: 'api_not_found' });
+    const grants = [`api.${apiId}.read_api`, `api.${apiId}.read_key`];
+    expect((await call('keys.getAttention', { creditsBelow: 1 }, grants)).status).toBe(403);
+    expect((await call('keys.getAttention', { creditsBelow: 1, apiId }, grants)).status).toBe(200);
+  });
+});
