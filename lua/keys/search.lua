@@ -134,9 +134,10 @@ local function checks_of(filter)
   return checks
 end
 
+local count_of_names
 local function read(record)
-  if #names > 1 then return redis.call('HMGET', record, unpack(names)) end
-  return { redis.call('HGET', record, 'state') }
+  if count_of_names == 1 then return { redis.call('HGET', record, 'state') } end
+  return redis.call('HMGET', record, unpack(names))
 end
 
 local function passes(checks, packed, values)
@@ -156,6 +157,7 @@ for index, filter in ipairs(filters) do
     is_hopeless = false
   end
 end
+count_of_names = #names
 -- Without a check the record need not be read to know that a key matches.
 local reads = #searches > 1 or searches[1] and #searches[1].checks > 0
 
@@ -165,8 +167,9 @@ local function matching(record)
   local values = read(record)
   local packed, found = values[1], nil
   if not packed then return nil end
-  for index = 1, #names do
-    add_work(values[index])
+  for index = 1, count_of_names do
+    local value = values[index]
+    if value then work = work + #value / 500 end
   end
   for index = 1, #searches do
     local search = searches[index]
@@ -202,11 +205,12 @@ local function add_to(found, digest)
   end
 end
 
+local record_prefix = key_record(workspace, '')
 if is_hopeless then examined = count end
 while examined < count and not is_full and parts < REPLY_PARTS_MAX and work < WORK_MAX do
   local digest = digest_at(examined)
   examined, work = examined + 1, work + 1
-  local found = digest and matching(key_record(workspace, digest))
+  local found = digest and matching(record_prefix .. digest)
   if found then add_to(found, digest) end
 end
 return { examined, unpack(replies) }

@@ -52,12 +52,16 @@ interface KeyQuery extends Listing {
 interface KeyQueries extends Listing {
   /** At least one. All have the same `deleted`, and only a single one has `start` or `externalId`. */
   filters: readonly KeyFilter[];
+  /** Limit of the keys whose record is read. */
+  examinedMax: number;
 }
 
 /** Limit of the keys whose record one request reads. The index of starts returns no more. */
 const examinedMax = 20_000;
-/** Limit of the keys that one request reads in the lists. Of a key that does not begin with `start`, nothing else is read. */
-const lookedMax = { all: examinedMax, start: 200_000 };
+/** Limit of the keys that one request by `start` reads in the lists. Of a key that does not begin with it, nothing else is read. */
+const lookedMaxByStart = 200_000;
+/** As examinedMax, of a request with several filters: a screen waits for all of them. */
+const examinedMaxOfEach = 10_000;
 /** Limit of the APIs whose keys are listed together. */
 export const apisMax = 1000;
 /** Keys that one step examines, at most: a few milliseconds of Redis's time. The script limits it further by their size. */
@@ -155,7 +159,7 @@ export function openKeySearch(context: StoreContext) {
     /** A page of keys of APIs that exist. */
     async list(workspaceId: string, { filter, ...listing }: KeyQuery): Promise<Found | TooMany> {
       const { search } = filter;
-      const query = { ...listing, filters: [filter] };
+      const query = { ...listing, filters: [filter], examinedMax };
       if (search !== undefined && keyIdForm.test(search)) return findOne(context, workspaceId, search, query);
       const apis = await apisOf(context, workspaceId, query.apiId);
       if (!apis) return { refused: 'too_many_apis' };
@@ -164,9 +168,10 @@ export function openKeySearch(context: StoreContext) {
     },
 
     /** Of each filter a page of keys of APIs that exist. A filter ends when its page is full, the others go on. */
-    async listEach(workspaceId: string, query: KeyQueries): Promise<Found[] | TooMany> {
+    async listEach(workspaceId: string, query: Omit<KeyQueries, 'examinedMax'>): Promise<Found[] | TooMany> {
       const apis = await apisOf(context, workspaceId, query.apiId);
-      return apis ? findMany(context, workspaceId, apis, query) : { refused: 'too_many_apis' };
+      if (!apis) return { refused: 'too_many_apis' };
+      return findMany(context, workspaceId, apis, { ...query, examinedMax: examinedMaxOfEach });
     },
   };
 }
@@ -247,12 +252,12 @@ async function findMany(
   apis: readonly string[],
   query: KeyQueries,
 ): Promise<Found[]> {
-  const { filters, order, count } = query;
+  const { filters, order, count, examinedMax } = query;
   const isFiltered = filters.some((filter) => Object.values(filter).some((value) => value !== undefined));
   const chunk = Math.ceil((isFiltered ? stepMax : Math.min(count + 1, stepMax)) / Math.max(1, apis.length));
   const sources = apis.map((api8) => sourceOf(api8, query, Math.max(4, chunk)));
   const hasStart = filters[0]!.start !== undefined;
-  const max = hasStart ? lookedMax.start : lookedMax.all;
+  const max = hasStart ? lookedMaxByStart : examinedMax;
   const searches = filters.map((filter) => new Search(filter, count));
   const ends = new Map<Search, Omit<Found, 'items' | 'total'>>();
   let last: Place | undefined;
@@ -260,15 +265,21 @@ async function findMany(
   let examinedCount = 0;
   let isComplete = true;
   let open = searches;
+  let ahead: Promise<number> | undefined;
   while (looked < max && examinedCount < examinedMax && open.length > 0 && isComplete && !areRead(sources)) {
-    const read = await readAhead(context, workspaceId, sources, query);
+    const read = await (ahead ?? readAhead(context, workspaceId, sources, query));
     const { keys, end } = takeNext(sources, order);
-    // Those that are over before the last of these keys.
-    let examined = 0;
     const some = keys.slice(0, examinedMax - examinedCount);
+    // The next keys are read while these are examined. A page without a filter nearly always ends with these.
+    const goesOn = isFiltered && some.length === keys.length && looked + keys.length < max;
+    ahead = goesOn ? readAhead(context, workspaceId, sources, query) : undefined;
+    // If it fails while these are examined, it is reported when it is awaited.
+    ahead?.catch(() => {});
+    let examined = 0;
     do {
       examined += await examine(context, workspaceId, some.slice(examined), open);
       const isAll = examined === keys.length;
+      if (isAll) await ahead;
       last = isAll ? (end ?? last) : (keys[examined - 1]?.place ?? last);
       for (const search of open.filter(({ isOver }) => isOver)) {
         const isAtEnd = search.isEmpty || (isAll && areRead(sources)) || last === undefined;
