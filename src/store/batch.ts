@@ -34,6 +34,9 @@ export class Batch implements QueuedBatch {
   /** The distinct digests of the items' root keys. */
   readonly roots: Buffer[] = [];
   readonly waiting: Waiting[] = [];
+  readonly since = performance.now();
+  /** Milliseconds from then to the last reply. */
+  latencyMs = 0;
   weight = 0;
   /** It has items of leases. */
   hasLeases = false;

@@ -182,8 +182,8 @@ export class Decider {
     const cached = this.#snapshots.find(workspaceId, digest);
     const isAccepted = this.#options.accepted.has(rootKey);
     const { ask, lease } = this.#leaseOf(leased, isAccepted, recalled);
-    const since = this.#tail.isOpen ? performance.now() : 0;
     return new Promise((resolve, reject) => {
+      let batch: Batch | undefined;
       const settle = (answer: Answer, snapshots: SnapshotsOfBatch) => {
         const grant = lease && readGranted(answer);
         const verification = grant ? grant.decision : answer;
@@ -203,7 +203,7 @@ export class Decider {
             const { units, term } = grant;
             leases.granted(ask, units, term, new RepeatedVerification(verified, leased, request.ratelimits, units > 0));
           }
-          if (since > 0) this.#tail.verified(workspaceId, request, verified, 'redis', performance.now() - since);
+          if (this.#tail.isOpen) this.#tail.verified(workspaceId, request, verified, 'redis', batch!.latencyMs);
           resolve(verified);
         };
         const snapshot = this.#snapshotOf(rootKey, digest, verification, verified, cached, snapshots);
@@ -218,7 +218,7 @@ export class Decider {
       const weight = weightOf(request) + (cached?.extraWeight ?? 0);
       const waiting = { settle, reject: fail };
       try {
-        const batch = this.#queues.join(workspaceId, isAccepted);
+        batch = this.#queues.join(workspaceId, isAccepted);
         batch.addVerify(rootKey.digest, values, weight, waiting, lease);
       } catch (error) {
         // Too many requests wait.
@@ -305,8 +305,8 @@ export class Decider {
     const isAccepted = this.#options.accepted.has(rootKey);
     const { ask, lease } = this.#leaseOf(leased, isAccepted, recalled);
     const packed = checksOf(checks);
-    const since = this.#tail.isOpen ? performance.now() : 0;
     return new Promise((resolve, reject) => {
+      let batch: Batch | undefined;
       const settle = (answer: Answer) => {
         const grant = lease && readGranted(answer);
         const limited = readLimited(grant ? grant.decision : answer);
@@ -319,7 +319,7 @@ export class Decider {
         this.#options.observe?.limited(limited.passed);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);
         if (ask && grant) leases.granted(ask, grant.units, grant.term, new RepeatedLimits(limited, checks, packed));
-        if (since > 0) this.#tail.limited(rootKey.workspaceId, checks, limited, 'redis', performance.now() - since);
+        if (this.#tail.isOpen) this.#tail.limited(rootKey.workspaceId, checks, limited, 'redis', batch!.latencyMs);
         resolve(limited);
       };
       const fail = (error: unknown) => {
@@ -327,7 +327,7 @@ export class Decider {
         reject(error);
       };
       try {
-        const batch = this.#queues.join(rootKey.workspaceId, isAccepted);
+        batch = this.#queues.join(rootKey.workspaceId, isAccepted);
         batch.addLimit(rootKey.digest, checks.length, packed, { settle, reject: fail }, lease);
       } catch (error) {
         // Too many requests wait.
@@ -353,6 +353,7 @@ export class Decider {
       | [Buffer, number, number, ...Buffer[]];
     const [packed, identifiers, tags, ...snapshots] = Buffer.isBuffer(reply) ? [reply, 0, 0] : reply;
     const answers = readReply(packed, snapshots, waiting.length - first);
+    batch.latencyMs = performance.now() - batch.since;
     if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
     const snapshotsOfBatch: SnapshotsOfBatch = new Map();
     for (const [index, answer] of answers.entries()) {

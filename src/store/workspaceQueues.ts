@@ -17,6 +17,8 @@ export interface QueuedBatch {
   readonly weight: number;
   /** Number of requests. */
   readonly count: number;
+  /** When it was created, by performance.now(). */
+  readonly since: number;
   /** Fails all requests. */
   fail(error: unknown): void;
 }
@@ -55,8 +57,8 @@ class Queue<Batch> {
   work = 0;
   /** It is sent when this turn of the event loop ends. Otherwise the next reply to this workspace sends what waits. */
   scheduled = false;
-  /** Waiting batches, each with its time of creation. Requests join the last one. */
-  readonly waiting: { batch: Batch; since: number }[] = [];
+  /** Waiting batches. Requests join the last one. */
+  readonly waiting: Batch[] = [];
 
   constructor(workspaceId: string, group: QueueGroup<Batch>) {
     this.workspaceId = workspaceId;
@@ -99,14 +101,14 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
     group.inFlight++;
     queue.inFlight++;
     const last = queue.waiting.at(-1);
-    if (last && last.batch.weight < weightMax) return last.batch;
+    if (last && last.weight < weightMax) return last;
     if (last) this.#sendWaiting(queue);
     if (!queue.scheduled) {
       queue.scheduled = true;
       if (this.#turn.push(queue) === 1) setImmediate(() => this.#endTurn());
     }
     const batch = newBatch();
-    queue.waiting.push({ batch, since: performance.now() });
+    queue.waiting.push(batch);
     return batch;
   }
 
@@ -126,8 +128,8 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
         this.#waitingUnknown.add(queue);
         return;
       }
-      const { batch, since } = queue.waiting.shift()!;
-      if (performance.now() - since < waitMs) void this.#send(queue, batch);
+      const batch = queue.waiting.shift()!;
+      if (performance.now() - batch.since < waitMs) void this.#send(queue, batch);
       else this.#fail(queue, batch, storeError(new Error('Waited too long in the queue')));
     }
   }
@@ -163,7 +165,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   }
 
   #failAll(queue: Queue<Batch>, error: unknown) {
-    for (const { batch } of queue.waiting.splice(0)) this.#fail(queue, batch, error);
+    for (const batch of queue.waiting.splice(0)) this.#fail(queue, batch, error);
   }
 
   #fail(queue: Queue<Batch>, batch: Batch, error: unknown) {

@@ -3,6 +3,7 @@ import { ApiError } from '../../src/errors.ts';
 import { type QueuedBatch, WorkspaceQueues } from '../../src/store/workspaceQueues.ts';
 
 class Batch implements QueuedBatch {
+  readonly since = performance.now();
   weight = 0;
   count = 0;
   failed: unknown;

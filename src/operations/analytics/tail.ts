@@ -25,7 +25,7 @@ type Input = Static<typeof input>;
 
 const time = Type.Integer({ description: 'Time of the decision in Unix milliseconds.' });
 const latencyMs = Type.Number({
-  description: 'Milliseconds until the decision: those of Redis; 0 for one by a lease.',
+  description: 'Milliseconds until Redis had decided it and the requests that were sent with it; 0 for one by a lease.',
 });
 const source = Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' });
 const sample = Type.Integer({ description: 'One in this many decisions that pass the filters is sent. 1: all are.' });
