@@ -14,7 +14,7 @@ import { fillStore } from './support/usedStore.mjs';
 const help = `npm run bench -- console [options]
   --keys n       keys of the API, 1000000 by default (takes some minutes and 1.5 GB)
   --used n       keys that were used in every hour of 90 days, 20000 by default
-  --rounds n     measurements of each screen, or of each kind of server with --live; 20 and 25 by default
+  --rounds n     measurements of each screen, or of each kind of server with --live; 20 and 12 by default
   --live         verifications with and without the console, and with Live open in ten tabs
   --quick        small numbers, to see that the bench works
   --json         print the result as JSON on standard output`;
@@ -28,7 +28,7 @@ const options = readOptions(help, {
 });
 const [stored] = numbersOf(options.keys, [options.quick ? 10_000 : 1_000_000], help);
 const [used] = numbersOf(options.used, [options.quick ? 1000 : 20_000], help);
-const [rounds] = numbersOf(options.rounds, [options.quick ? 2 : options.live ? 25 : 20], help);
+const [rounds] = numbersOf(options.rounds, [options.quick ? 2 : options.live ? 12 : 20], help);
 const days = 90;
 const tabs = 10;
 
@@ -166,7 +166,7 @@ async function call(url, rootKey, operation, input) {
 async function live() {
   const count = 1000;
   // A tail sends more at the start of a load, until it has found how many decisions there are in a second.
-  const [seconds, connections] = options.quick ? [1, 16] : [4, 64];
+  const [seconds, connections] = options.quick ? [1, 16] : [3, 64];
   const openServer = async (console) => {
     const redis = await startRedis();
     const seed = await openSeed(redis);
@@ -185,16 +185,23 @@ async function live() {
     { ...withIt, name: `with Live in ${tabs} tabs`, hasTabs: true, runs: [] },
   ];
   for (let round = 0; round <= rounds; round++) {
-    for (const { name, hasTabs, server, rootKey, load, runs } of rotated(kinds, round)) {
-      progress(`${name}, ${round} of ${rounds}`);
+    const runs = new Map(kinds.map((kind) => [kind, []]));
+    // Forwards and backwards, as what a run leaves to do to its Redis delays the next one.
+    for (const kind of [...kinds, ...[...kinds].reverse()]) {
+      progress(`${kind.name}, ${round} of ${rounds}`);
+      const { hasTabs, server, rootKey, load } = kind;
       const close = hasTabs ? await openTabs(server.url, rootKey) : undefined;
       const cost = await costOf(server, () => load({ connections, seconds }));
       const events = close?.();
-      if (cost.refused + cost.broken > 0) throw new Error(`${name}: ${cost.refused} refused, ${cost.broken} broken`);
+      if (cost.refused + cost.broken > 0)
+        throw new Error(`${kind.name}: ${cost.refused} refused, ${cost.broken} broken`);
       if (hasTabs && !(events > 0)) throw new Error('the tabs have heard nothing');
       const perSecond = cost.requests / cost.seconds;
       const cpu = (1e6 * (cost.serverCpu + cost.redisCpu)) / cost.requests;
-      if (round > 0) runs.push({ perSecond, cpu, events: (events ?? 0) / seconds / tabs });
+      runs.get(kind).push({ perSecond, cpu, events: (events ?? 0) / seconds / tabs });
+    }
+    for (const [kind, [one, other]] of round > 0 ? runs : []) {
+      kind.runs.push(Object.fromEntries(Object.keys(one).map((name) => [name, (one[name] + other[name]) / 2])));
     }
   }
   progressDone();
@@ -223,10 +230,10 @@ async function live() {
       ],
       rows,
     ),
-    `${number(count)} keys at random, ${connections} connections. ${rounds} rounds of ${seconds} s in turns; medians of the ratios of a ` +
-      'round: with the console to without it, and with the tabs to the same process without them. A tab is a stream of `analytics.tail` without a filter, read by the bench: the browser would take the processor of the server.',
+    `${number(count)} keys at random, ${connections} connections. ${rounds} rounds, each of two runs of ${seconds} s forwards and ` +
+      'backwards; medians of the ratios of a round: with the console to without it, and with the tabs to the same process without them. A tab is a stream of `analytics.tail` without a filter, read by the bench: the browser would take the processor of the server.',
   ].join('\n\n');
-  const kept = !options.quick && rounds >= 25;
+  const kept = !options.quick && rounds >= 12;
   report(
     {
       bench: 'console-live',
@@ -238,8 +245,6 @@ async function live() {
     { json: options.json, kept },
   );
 }
-
-const rotated = (list, by) => list.map((_, index) => list[(index + by) % list.length]);
 
 /**
  * Opens streams as Live does. Returns a function that closes them and resolves to the number of their events. It reads them with as

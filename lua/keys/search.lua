@@ -134,9 +134,18 @@ local function checks_of(filter)
   return checks
 end
 
-local count_of_names
+-- Of each filter that a key can pass: its checks, its reply, and how many keys it wants.
+local searches, replies = {}, {}
+for index, filter in ipairs(filters) do
+  local checks = checks_of(filter)
+  replies[index] = { checks and 1 or 0 }
+  if checks then searches[#searches + 1] = { checks = checks, reply = replies[index], wanted = filter.wanted } end
+end
+-- Without a check the record need not be read to know that a key matches.
+local reads, names_count = #searches > 1 or searches[1] and #searches[1].checks > 0, #names
+
 local function read(record)
-  if count_of_names == 1 then return { redis.call('HGET', record, 'state') } end
+  if names_count == 1 then return { redis.call('HGET', record, 'state') } end
   return redis.call('HMGET', record, unpack(names))
 end
 
@@ -147,27 +156,13 @@ local function passes(checks, packed, values)
   return true
 end
 
--- Of each filter: its checks, its reply, and how many keys it wants.
-local searches, replies, is_hopeless = {}, {}, true
-for index, filter in ipairs(filters) do
-  local checks = checks_of(filter)
-  replies[index] = { checks and 1 or 0 }
-  if checks then
-    searches[#searches + 1] = { checks = checks, reply = replies[index], wanted = filter.wanted }
-    is_hopeless = false
-  end
-end
-count_of_names = #names
--- Without a check the record need not be read to know that a key matches.
-local reads = #searches > 1 or searches[1] and #searches[1].checks > 0
-
 -- The searches that a key matches; nil for none.
 local function matching(record)
   if not reads then return searches end
   local values = read(record)
   local packed, found = values[1], nil
   if not packed then return nil end
-  for index = 1, count_of_names do
+  for index = 1, names_count do
     local value = values[index]
     if value then work = work + #value / 500 end
   end
@@ -206,7 +201,7 @@ local function add_to(found, digest)
 end
 
 local record_prefix = key_record(workspace, '')
-if is_hopeless then examined = count end
+if #searches == 0 then examined = count end
 while examined < count and not is_full and parts < REPLY_PARTS_MAX and work < WORK_MAX do
   local digest = digest_at(examined)
   examined, work = examined + 1, work + 1
