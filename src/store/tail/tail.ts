@@ -2,7 +2,7 @@
 //
 //   decide     `Decider` offers each decision while `isOpen`, which is one test per decision while nobody listens.
 //   stream     Each stream of the workspace (a filter) takes it or not, and samples what it takes.
-//   flush      Every 100 ms, what waits goes to the listeners of this process, and is published on the channel of the workspace if
+//   flush      Every 250 ms, what waits goes to the listeners of this process, and is published on the channel of the workspace if
 //              other processes have listeners of this stream.
 //   registry   Every two seconds each process reads which streams others want, and writes its own.
 //   subscriber Receives what other processes publish, while this one has listeners.
@@ -37,7 +37,7 @@ interface TailRequest {
   ratelimits?: readonly { name: string }[] | undefined;
 }
 
-const flushMs = 100;
+const flushMs = 250;
 const readMs = 2000;
 /** Limits of the listeners of a workspace in all processes, and of this process. */
 const tailListenersMax = 10;
