@@ -122,7 +122,7 @@ class Pipeline {
     this.#log = log;
     this.#callLog = callLog;
     this.#metrics = metrics;
-    this.#routes = createRoutes(operations, metrics);
+    this.#routes = createRoutes(operations, metrics, store);
     this.#documents = createDocuments(operations, options.console ?? false);
     this.#probes = createProbes({ store, isStopping, scrape });
     this.#documentCalls = metrics.callsOf('page');
@@ -341,14 +341,18 @@ class Pipeline {
   }
 }
 
-function createRoutes(operations: readonly AnyOperation[], metrics: Metrics): ReadonlyMap<string, Route> {
+function createRoutes(
+  operations: readonly AnyOperation[],
+  metrics: Metrics,
+  { rootKeys }: Store,
+): ReadonlyMap<string, Route> {
   const routes = new Map<string, Route>();
   for (const operation of operations) {
     // A server starts sooner if its first request of an operation compiles the schema. The hot path is compiled at start.
     const compile = operation.kind === 'decides' ? compileInput : compileInputLater;
     const check = compile(operation.input);
     const calls = metrics.callsOf(operation.name);
-    const prepared = new PreparedCache<Decide>();
+    const prepared = new PreparedCache<Decide>(rootKeys.wasAccepted);
     routes.set(`/v2/${operation.name}`, { operation, check, calls, prepared, alias: false });
     if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, calls, prepared, alias: true });
   }

@@ -18,8 +18,8 @@ const bodyBytesMax = 512;
 const generationSize = 4096;
 
 /**
- * Slots of the doorkeeper, by a hash of a body: 8 bits of the last one that came. They are about as many as the entries, so that of
- * more bodies than fit, which come in turns, only a part is added.
+ * Slots of the doorkeeper, by a hash of a body: 8 bits of the last one that came. They are few, so that of more bodies than the cache
+ * has place for, which come in turns, only a part is added.
  */
 const slots = 16_384;
 
@@ -30,6 +30,7 @@ interface Entry<Prepared> {
 }
 
 export class PreparedCache<Prepared> {
+  readonly #isAccepted: (rootKey: PresentedRootKey) => boolean;
   readonly #max: number;
   readonly #seed = randomInt(2 ** 32);
   readonly #doorkeeper = new Uint8Array(slots);
@@ -37,12 +38,15 @@ export class PreparedCache<Prepared> {
   #newer = new Map<number, Entry<Prepared>>();
   #older = new Map<number, Entry<Prepared>>();
 
-  constructor(max = generationSize) {
+  /** `isAccepted`: whether Redis accepted a root key recently. An unknown caller takes no memory. */
+  constructor(isAccepted: (rootKey: PresentedRootKey) => boolean, max = generationSize) {
+    this.#isAccepted = isAccepted;
     this.#max = max;
   }
 
   /** What the same request gave before, or else what `prepare` returns. */
-  get({ digestText }: PresentedRootKey, body: Buffer, prepare: () => Prepared): Prepared {
+  get(rootKey: PresentedRootKey, body: Buffer, prepare: () => Prepared): Prepared {
+    const { digestText } = rootKey;
     if (body.length > bodyBytesMax) return prepare();
     const hash = this.#hashOf(digestText, body);
     const newer = this.#newer.get(hash);
@@ -52,7 +56,7 @@ export class PreparedCache<Prepared> {
       return entry.prepared;
     }
     const prepared = prepare();
-    if (this.#isSecondUse(hash)) {
+    if (this.#isSecondUse(hash) && this.#isAccepted(rootKey)) {
       this.#set(hash, { rootDigest: digestText, bodyDigest: digestTextOf(body), prepared });
     }
     return prepared;

@@ -12,6 +12,7 @@ import { harness, type RequestParts, requestTo } from '../support/harness.ts';
 const one = presented('root_1111111111111111_one');
 const two = presented('root_1111111111111111_two');
 const body = Buffer.from('{"key":"k"}');
+const accepted = () => true;
 
 /** What the cache has for a request; undefined when it prepares it. */
 const find = <Prepared>(cache: PreparedCache<Prepared | undefined>, rootKey: PresentedRootKey, of: Buffer) =>
@@ -23,7 +24,7 @@ function addTo<Prepared>(cache: PreparedCache<Prepared>, rootKey: PresentedRootK
 
 describe('PreparedCache', () => {
   test('has what the second use gave, for the same root key and body, and nothing for others', () => {
-    const cache = new PreparedCache<string | undefined>();
+    const cache = new PreparedCache<string | undefined>(accepted);
     expect(cache.get(one, body, () => 'first')).toBe('first');
     expect(cache.get(one, body, () => 'second')).toBe('second');
     expect(find(cache, presented('root_1111111111111111_one'), Buffer.from(body))).toBe('second');
@@ -34,7 +35,7 @@ describe('PreparedCache', () => {
 
   test('never returns what belongs to a body with the same short hash', () => {
     const count = 200_000;
-    const cache = new PreparedCache<number | undefined>(count);
+    const cache = new PreparedCache<number | undefined>(accepted, count);
     // About 18 pairs of these have the same hash of 30 bits.
     const bodies = Array.from({ length: count }, (_, index) => Buffer.from(`{"key":"${index}"}`));
     for (const [index, each] of bodies.entries()) addTo(cache, one, each, index);
@@ -44,7 +45,7 @@ describe('PreparedCache', () => {
   });
 
   test('has at most two generations, and keeps what is used', () => {
-    const cache = new PreparedCache<number | undefined>(100);
+    const cache = new PreparedCache<number | undefined>(accepted, 100);
     addTo(cache, one, body, -1);
     for (let index = 0; index < 1000; index++) {
       addTo(cache, two, Buffer.from(`{"key":"${index}"}`), index);
@@ -55,14 +56,14 @@ describe('PreparedCache', () => {
   });
 
   test('adds only a part of bodies in turns that are many more than it has place for', () => {
-    const cache = new PreparedCache<number | undefined>();
+    const cache = new PreparedCache<number | undefined>(accepted);
     const bodies = Array.from({ length: 100_000 }, (_, index) => Buffer.from(`{"key":"${index}"}`));
     for (const each of [...bodies, ...bodies]) cache.get(one, each, () => 1);
     expect(bodies.filter((each) => find(cache, one, each) !== undefined).length).toBeLessThan(1000);
   });
 
   test('does not cache long bodies', () => {
-    const cache = new PreparedCache<number | undefined>();
+    const cache = new PreparedCache<number | undefined>(accepted);
     for (const length of [512, 513]) addTo(cache, one, Buffer.alloc(length, ' '), length);
     expect([512, 513].map((length) => find(cache, one, Buffer.alloc(length, ' ')))).toEqual([512, undefined]);
   });
@@ -86,7 +87,12 @@ describe('the pipeline', () => {
       },
     });
   let answer: ReturnType<typeof createPipeline>;
-  beforeEach(() => {
+  /** Root keys that Redis has accepted. */
+  let known: Record<string, string>;
+  beforeEach(async () => {
+    const [root_1, root_2] = [await tollgate.createRootKey(['*']), await tollgate.createRootKey(['*'])];
+    known = { root_1, root_2 };
+    for (const rootKey of [root_1, root_2]) await tollgate.call('rootKeys.whoami', {}, rootKey);
     prepared = 0;
     answer = createPipeline(['test.decides', 'test.again'].map(operationOf), {
       store: tollgate.store,
@@ -96,7 +102,10 @@ describe('the pipeline', () => {
   });
 
   async function send(parts: RequestParts = {}, rootKey = 'root_1') {
-    const request = requestTo(parts.path ?? '/v2/test.decides', rootKey, { body: '{"n":1}', ...parts });
+    const request = requestTo(parts.path ?? '/v2/test.decides', known[rootKey] ?? rootKey, {
+      body: '{"n":1}',
+      ...parts,
+    });
     const { status, body } = await answer(request);
     return status === 200 ? (JSON.parse(body).data as number) : status;
   }
@@ -125,6 +134,11 @@ describe('the pipeline', () => {
     ]);
     expect(refused).toEqual([405, 415, 401, 400, 404]);
     expect([await send(), prepared]).toEqual([1, 2]);
+  });
+
+  test('keeps nothing of a caller whose root key was not accepted', async () => {
+    for (let use = 1; use <= 4; use++) await send({}, 'root_1111111111111111_unknown');
+    expect(prepared).toBe(4);
   });
 
   test('prepares no request whose input is not valid', async () => {
