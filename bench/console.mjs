@@ -162,7 +162,7 @@ async function call(url, rootKey, operation, input) {
   if (!response.ok) throw new Error(`${operation}: ${await response.text()}`);
 }
 
-/** Verifications of three servers in turns, so that other work of the machine affects all of them. */
+/** Verifications of each kind in turns, so that other work of the machine affects all of them. */
 async function live() {
   const count = 1000;
   // A tail sends more at the start of a load, until it has found how many decisions there are in a second.
@@ -247,7 +247,7 @@ async function live() {
 }
 
 /**
- * Opens streams as Live does. Returns a function that closes them and resolves to the number of their events. It reads them with as
+ * Opens streams as Live does. Returns a function that closes them and returns the number of their events. It reads them with as
  * little work as possible, which would be that of other machines.
  */
 async function openTabs(url, rootKey) {

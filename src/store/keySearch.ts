@@ -53,7 +53,7 @@ interface KeyQueries extends Listing {
   /** At least one. All have the same `deleted`, and only a single one has `start` or `externalId`. */
   filters: readonly KeyFilter[];
   /** Limit of the keys whose record is read. */
-  examinedMax: number;
+  readMax: number;
 }
 
 /** Limit of the keys whose record one request reads. The index of starts returns no more. */
@@ -122,6 +122,21 @@ function sourceOf(api8: string, { after, order }: Listing, chunk: number): Sourc
   return { api8, last, end: '', fromLast, isTaken: true, isAtEnd: false, ahead: [], chunk, total: 0 };
 }
 
+/** What a response has of all its searches. It ends when writing it would delay other requests. */
+class Size {
+  #metaLength = 0;
+  #isLarge = false;
+
+  add({ record, isLarge }: Awaited<ReturnType<typeof readReply>>) {
+    this.#isLarge ||= isLarge;
+    this.#metaLength += (record.meta?.text.length ?? 0) + (record.identity?.meta.text.length ?? 0);
+  }
+
+  get isFull(): boolean {
+    return this.#isLarge || this.#metaLength > pageMetaMax;
+  }
+}
+
 /** The search for the keys of a page. */
 class Search {
   readonly filter: KeyFilter;
@@ -129,23 +144,21 @@ class Search {
   readonly items: KeyRecord[] = [];
   /** No key can match. */
   isEmpty = false;
-  #metaLength = 0;
-  #isLarge = false;
+  readonly #size: Size;
 
-  constructor(filter: KeyFilter, count: number) {
+  constructor(filter: KeyFilter, count: number, size = new Size()) {
     this.filter = filter;
     this.count = count;
+    this.#size = size;
   }
 
-  add({ record, isLarge }: Awaited<ReturnType<typeof readReply>>) {
-    this.items.push(record);
-    this.#isLarge ||= isLarge;
-    this.#metaLength += (record.meta?.text.length ?? 0) + (record.identity?.meta.text.length ?? 0);
+  add(reply: Awaited<ReturnType<typeof readReply>>) {
+    this.items.push(reply.record);
+    this.#size.add(reply);
   }
 
-  /** A page also ends when writing the response would delay other requests. */
   get isOver(): boolean {
-    return this.isEmpty || this.items.length === this.count || this.#isLarge || this.#metaLength > pageMetaMax;
+    return this.isEmpty || this.items.length === this.count || this.#size.isFull;
   }
 }
 
@@ -159,7 +172,7 @@ export function openKeySearch(context: StoreContext) {
     /** A page of keys of APIs that exist. */
     async list(workspaceId: string, { filter, ...listing }: KeyQuery): Promise<Found | TooMany> {
       const { search } = filter;
-      const query = { ...listing, filters: [filter], examinedMax };
+      const query = { ...listing, filters: [filter], readMax: examinedMax };
       if (search !== undefined && keyIdForm.test(search)) return findOne(context, workspaceId, search, query);
       const apis = await apisOf(context, workspaceId, query.apiId);
       if (!apis) return { refused: 'too_many_apis' };
@@ -168,10 +181,10 @@ export function openKeySearch(context: StoreContext) {
     },
 
     /** Of each filter a page of keys of APIs that exist. A filter ends when its page is full, the others go on. */
-    async listEach(workspaceId: string, query: Omit<KeyQueries, 'examinedMax'>): Promise<Found[] | TooMany> {
+    async listEach(workspaceId: string, query: Omit<KeyQueries, 'readMax'>): Promise<Found[] | TooMany> {
       const apis = await apisOf(context, workspaceId, query.apiId);
       if (!apis) return { refused: 'too_many_apis' };
-      return findMany(context, workspaceId, apis, { ...query, examinedMax: examinedMaxOfEach });
+      return findMany(context, workspaceId, apis, { ...query, readMax: examinedMaxOfEach });
     },
   };
 }
@@ -252,13 +265,14 @@ async function findMany(
   apis: readonly string[],
   query: KeyQueries,
 ): Promise<Found[]> {
-  const { filters, order, count, examinedMax } = query;
+  const { filters, order, count, readMax } = query;
   const isFiltered = filters.some((filter) => Object.values(filter).some((value) => value !== undefined));
   const chunk = Math.ceil((isFiltered ? stepMax : Math.min(count + 1, stepMax)) / Math.max(1, apis.length));
   const sources = apis.map((api8) => sourceOf(api8, query, Math.max(4, chunk)));
   const hasStart = filters[0]!.start !== undefined;
-  const max = hasStart ? lookedMaxByStart : examinedMax;
-  const searches = filters.map((filter) => new Search(filter, count));
+  const max = hasStart ? lookedMaxByStart : readMax;
+  const size = new Size();
+  const searches = filters.map((filter) => new Search(filter, count, size));
   const ends = new Map<Search, Omit<Found, 'items' | 'total'>>();
   let last: Place | undefined;
   let looked = 0;
@@ -266,10 +280,10 @@ async function findMany(
   let isComplete = true;
   let open = searches;
   let ahead: Promise<number> | undefined;
-  while (looked < max && examinedCount < examinedMax && open.length > 0 && isComplete && !areRead(sources)) {
+  while (looked < max && examinedCount < readMax && open.length > 0 && isComplete && !areRead(sources)) {
     const read = await (ahead ?? readAhead(context, workspaceId, sources, query));
     const { keys, end } = takeNext(sources, order);
-    const some = keys.slice(0, examinedMax - examinedCount);
+    const some = keys.slice(0, readMax - examinedCount);
     // The next keys are read while these are examined. A page without a filter nearly always ends with these.
     const goesOn = isFiltered && some.length === keys.length && looked + keys.length < max;
     ahead = goesOn ? readAhead(context, workspaceId, sources, query) : undefined;

@@ -71,6 +71,26 @@ describe('keys.getAttention', () => {
     expect((await call('keys.getAttention', { creditsBelow: 1 }, rootKey)).data).toEqual({ creditsBelow: empty });
   });
 
+  test('all lists together have at most some megabytes of metadata', async () => {
+    const { rootKey } = await createWorkspace();
+    const { apiId } = (await call('apis.createApi', { name: 'large' }, rootKey)).data;
+    const meta = { text: 'x'.repeat(9000) };
+    await call('identities.createIdentity', { externalId: 'ada', meta }, rootKey);
+    for (let index = 0; index < 100; index++) {
+      const key = { apiId, meta, externalId: 'ada', expires: clock.now + dayMs, credits: { remaining: 1 } };
+      expect((await call('keys.createKey', key, rootKey)).status).toBe(200);
+    }
+    clock.advance(1);
+    const filters = { expiresBefore: clock.now + 2 * dayMs, creditsBelow: 2, unusedSince: clock.now };
+    const { data } = await call('keys.getAttention', { limit: 100, ...filters }, rootKey);
+    const parts = Object.values(data);
+    const bytes = JSON.stringify(data).length;
+    expect(bytes).toBeGreaterThan(4 * 1024 * 1024);
+    // And what one more script returns.
+    expect(bytes).toBeLessThan(5.4e6);
+    expect(parts.map(({ hasMore }) => hasMore)).toEqual([true, true, true]);
+  });
+
   test('400 without a filter, and for wrong ones', async () => {
     for (const [field, input] of Object.entries({
       body: {},
