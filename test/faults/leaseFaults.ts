@@ -46,7 +46,7 @@ async function fastestChange({ ok }: Client, keyId: string): Promise<number> {
 
 /** Kills a server that holds leases. */
 export async function killHolder(rig: LeaseRig) {
-  const [limit, credits] = [4000, 100_000];
+  const [limit, credits] = [8000, 100_000];
   const victim = await rig.start();
   const all = [...rig.servers, victim];
   const limited = await rig.newKey({ ratelimits: [perTwentyMinutes(limit)] });
@@ -270,7 +270,7 @@ export const revocables: Record<string, (rig: LeaseRig) => Promise<Revocable>> =
 
 /** Kills a server that holds units of an identifier. Returns how many of them were lost. */
 export async function killChecker(rig: LeaseRig) {
-  const limit = 6000;
+  const limit = 10_000;
   const victim = await rig.start();
   const all = [...rig.servers, victim];
   const load = startLoad(all, { connections: 16, input: always(checkOf(limit)), isCalm: true });
