@@ -38,7 +38,7 @@ const mutants: { [Rule in keyof Rules]: [ThemeName, RegExp, number?] } = {
   returnInFlight: ['recalls', /units are out/],
   recallUnits: ['recalls', /units are out/],
   settleBeforeAck: ['recalls', /units are out/],
-  pauseAfterRecall: ['counters', /waits longer/, 4],
+  pauseAfterRecall: ['counters', /waits longer/],
   stepClears: ['clocks', /entry is negative|more than the limit/],
 };
 
