@@ -87,12 +87,20 @@ class SweepMaximum {
 
 /** The calls of one operation. */
 export class Calls {
-  readonly statuses = new Map([[200, 0]]);
+  #succeeded = 0;
+  /** Of all other statuses. */
+  readonly #failed = new Map<number, number>();
   readonly durations = new Histogram(durationBounds);
 
   count(status: number, ms: number) {
-    this.statuses.set(status, (this.statuses.get(status) ?? 0) + 1);
+    if (status === 200) this.#succeeded++;
+    else this.#failed.set(status, (this.#failed.get(status) ?? 0) + 1);
     this.durations.observe(ms / 1000);
+  }
+
+  /** How many had each status. */
+  get statuses(): [status: number, count: number][] {
+    return [[200, this.#succeeded], ...this.#failed];
   }
 }
 
@@ -118,7 +126,7 @@ const single = (value: number): Value[] => [{ value, labels: {} }];
 /** The counts of one process. */
 class Counts {
   readonly operations = new Map<string, Calls>();
-  readonly verified = new Map<Outcome, number>(outcomes.map((outcome) => [outcome, 0]));
+  readonly verified = new Map<Outcome, { count: number }>(outcomes.map((outcome) => [outcome, { count: 0 }]));
   readonly scripts = new Map<string, Histogram>();
   readonly batches = new Histogram(sizeBounds);
   readonly uncounted = { identifier: 0, tag: 0 };
@@ -153,7 +161,7 @@ function observerOf(counts: Counts): StoreObserver {
     },
     sent: (size) => counts.batches.observe(size),
     verified(outcome) {
-      counts.verified.set(outcome, counts.verified.get(outcome)! + 1);
+      counts.verified.get(outcome)!.count++;
     },
     limited(passed) {
       if (passed) counts.passed++;
@@ -249,11 +257,11 @@ export class Metrics {
 function requestFamilies({ operations, requests: begun }: Counts): Family[] {
   const calls = [...operations];
   const requests = calls.flatMap(([operation, { statuses }]) =>
-    [...statuses].map(([status, value]) => ({ value, labels: { operation, status } })),
+    statuses.map(([status, value]) => ({ value, labels: { operation, status } })),
   );
   const ended = requests.reduce((sum, { value }) => sum + value, 0);
   const durations = calls
-    .filter(([, { statuses }]) => [...statuses.values()].some((value) => value > 0))
+    .filter(([, { statuses }]) => statuses.some(([, count]) => count > 0))
     .map(([operation, call]) => [operation, call.durations] as const);
   return [
     family('counter', 'requests_total', 'Requests by operation and HTTP status.', requests),
@@ -273,7 +281,7 @@ function usageFamilies({ verified, passed, blocked, uncounted }: Counts): Family
       'counter',
       'verifications_total',
       'Key verifications by outcome.',
-      [...verified].map(([outcome, value]) => ({ value, labels: { outcome } })),
+      [...verified].map(([outcome, { count }]) => ({ value: count, labels: { outcome } })),
     ),
     family('counter', 'limit_checks_total', 'Calls of limit and multiLimit by result.', [
       { value: passed, labels: { result: 'passed' } },

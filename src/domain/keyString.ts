@@ -1,7 +1,7 @@
 // Key strings (docs/contract.md §3). A key string ends with a checksum of everything before it, so a mistyped or invented key
 // can be detected without a request.
 
-import { hash, randomBytes, randomFillSync } from 'node:crypto';
+import { hash, randomBytes, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { base58 } from '@scure/base';
 
@@ -74,19 +74,6 @@ export const digestOf = (key: string | Buffer): Buffer => hash('sha256', key, 'b
 /** The digest with one character per byte: this takes half the time, and is a key of a Map. */
 export const digestTextOf = (key: string | Buffer): string => hash('sha256', key, 'binary');
 
-/** Random bytes for many ids, because fetching six bytes costs as much as fetching thousands. */
-const pool = Buffer.alloc(6 * 1024);
-let poolAt = pool.length;
-
-function randomNumber(): number {
-  if (poolAt === pool.length) {
-    randomFillSync(pool);
-    poolAt = 0;
-  }
-  poolAt += 6;
-  return pool.readUIntBE(poolAt - 6, 6) % 58 ** 8;
-}
-
 /** Returns the sixteen characters of an id from its twelve bytes in a list of keys, see lua/include/ids.lua. */
 export const unpackId = (packed: Buffer): string =>
   base58Of8(packed.readUIntBE(0, 6)) + base58Of8(packed.readUIntBE(6, 6));
@@ -115,14 +102,21 @@ function number8At(text: string, first: number): number {
   return number;
 }
 
-/** The current millisecond in base58, shared by all ids of that millisecond. */
-let cachedTime = { ms: -1, text: '' };
+type IdPrefix = 'req' | 'ws';
 
-function timeText(nowMs: number): string {
-  if (cachedTime.ms !== nowMs) cachedTime = { ms: nowMs, text: base58Of8(nowMs) };
-  return cachedTime.text;
+/** What ids share: the prefix, the time and six random characters. It serves one millisecond, and as many ids as there are pairs. */
+let shared = { prefix: '', ms: -1, text: '', used: 0 };
+
+function shareHead(prefix: IdPrefix, nowMs: number) {
+  const random = base58Of8(randomInt(58 ** 6)).slice(2);
+  shared = { prefix, ms: nowMs, text: `${prefix}_${base58Of8(nowMs)}${random}`, used: 0 };
 }
 
-/** Returns an id that Redis does not create: sixteen base58 characters, eight for the time and eight random. */
-export const createId = (prefix: 'req' | 'ws', nowMs: number): string =>
-  `${prefix}_${timeText(nowMs)}${base58Of8(randomNumber())}`;
+/**
+ * Returns an id that Redis does not create: sixteen base58 characters, eight for the time, six random ones, and two that count. Every
+ * request has one, so most of its text is made once for all ids of a millisecond.
+ */
+export function createId(prefix: IdPrefix, nowMs: number): string {
+  if (shared.ms !== nowMs || shared.prefix !== prefix || shared.used === pairs.length) shareHead(prefix, nowMs);
+  return shared.text + pairs[shared.used++]!;
+}

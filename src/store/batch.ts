@@ -121,8 +121,9 @@ export class Batch implements QueuedBatch {
     const end = at + itemHead.bytes + fieldBytes;
     this.#reserve(end);
     // A linear search, because a batch nearly always has one root key.
-    let rootIndex = this.roots.findIndex((other) => other === root || other.equals(root));
-    if (rootIndex < 0) rootIndex = this.roots.push(root) - 1;
+    const { roots } = this;
+    let rootIndex = roots[0] === root ? 0 : roots.findIndex((other) => other === root || other.equals(root));
+    if (rootIndex < 0) rootIndex = roots.push(root) - 1;
     const bytes = end - at - itemHead.at.kind;
     this.#bytes = end;
     this.weight += weight;

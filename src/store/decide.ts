@@ -159,7 +159,7 @@ export class Decider {
     const { digest, cost } = request;
     const text = requestText(request);
     const { workspaceId, digestText: rootDigest } = rootKey;
-    const leased: LeasedRequest<Verified> = { workspaceId, rootDigest, about: digest, cost, text, heatAt: -1 };
+    const leased: LeasedRequest<Verified> = { workspaceId, rootDigest, about: digest, cost, text, slot: -1 };
     return () => {
       const verified = this.leasing.leases.decide(leased);
       if (!verified) return this.#verifyAtRedis(rootKey, request, leased);
@@ -283,7 +283,7 @@ export class Decider {
       about: textOfChecks(checks),
       cost: 0,
       text: noText,
-      heatAt: -1,
+      slot: -1,
     };
     return () => {
       const limited = this.leasing.leases.decide(leased);
@@ -356,10 +356,10 @@ export class Decider {
     batch.latencyMs = performance.now() - batch.since;
     if (identifiers + tags > 0) observe?.uncounted(identifiers, tags);
     const snapshotsOfBatch: SnapshotsOfBatch = new Map();
-    for (const [index, answer] of answers.entries()) {
+    for (let index = 0; index < answers.length; index++) {
       const entry = waiting[first + index]!;
       try {
-        entry.settle(answer, snapshotsOfBatch);
+        entry.settle(answers[index]!, snapshotsOfBatch);
       } catch (cause) {
         // A bug in one answer. The other items were decided and charged, so their answers are returned.
         entry.reject(cause);

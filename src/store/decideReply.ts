@@ -118,16 +118,18 @@ export function readVerified(answer: Answer): Verified | Refusal {
   if (end - at !== verified.bytes + verifiedLimit.bytes * count) throw unreadable();
   const hasBalance = packed[at + verified.at.hasBalance] === 1;
   const credits = hasBalance ? readUint(packed, at + verified.at.balance, 7) : undefined;
-  const ratelimits: LimitState[] = [];
-  for (let limitAt = at + verified.bytes; limitAt < end; limitAt += verifiedLimit.bytes) {
+  // Of its length from the beginning: `push` makes room for 17.
+  const ratelimits = new Array<LimitState>(count);
+  for (let number = 0; number < count; number++) {
+    const limitAt = at + verified.bytes + verifiedLimit.bytes * number;
     const place = packed[limitAt + verifiedLimit.at.place]! - 1;
-    ratelimits.push({
+    ratelimits[number] = {
       of: limitOwners[Math.floor(place / placesOfOwner)]!,
       index: place % placesOfOwner,
       exceeded: packed[limitAt + verifiedLimit.at.exceeded] === 1,
       remaining: readUint(packed, limitAt + verifiedLimit.at.remaining, 7),
       resetAtMs: readUint(packed, limitAt + verifiedLimit.at.reset, 7),
-    });
+    };
   }
   return { outcome, snapshot: undefined, credits, ratelimits, atMs };
 }

@@ -31,6 +31,8 @@ export interface CachedSnapshot {
   bytes: number;
   /** Extra batch weight; a plain verification weighs 1. */
   extraWeight: number;
+  /** The number of the generation that has it. */
+  generation: number;
 }
 
 /**
@@ -42,7 +44,8 @@ export interface CachedSnapshot {
 export class SnapshotCache {
   readonly #doorkeeper = new Uint8Array(2 ** doorkeeperBits / 8);
   #doorkeeperCount = 0;
-  /** The recently used snapshots, and the generation before them. */
+  /** The recently used snapshots, with the number of this generation, and the generation before them. */
+  #generation = 0;
   #recent = new Map<string, CachedSnapshot>();
   #older = new Map<string, CachedSnapshot>();
   #recentBytes = 0;
@@ -54,8 +57,8 @@ export class SnapshotCache {
 
   /** Moves an entry whose version was just confirmed to the recent generation. */
   keep(digest: string, entry: CachedSnapshot): SnapshotText {
-    // An earlier request may have added a newer version.
-    if (!this.#recent.has(digest)) this.#put(digest, entry);
+    // Of an entry that is not recent: an earlier request may have added a newer version.
+    if (entry.generation !== this.#generation && !this.#recent.has(digest)) this.#put(digest, entry);
     return entry.snapshot;
   }
 
@@ -73,7 +76,8 @@ export class SnapshotCache {
     if (!outdated && !this.#isSecondUse(digest)) return printed;
     const flat = flattened(printed);
     const bytes = 250 + bytesOf(flat);
-    this.#put(digest, { workspaceId, version, snapshot: flat, bytes, extraWeight: extraWeightOf(flat, bytes) });
+    const extraWeight = extraWeightOf(flat, bytes);
+    this.#put(digest, { workspaceId, version, snapshot: flat, bytes, extraWeight, generation: this.#generation });
     return flat;
   }
 
@@ -96,7 +100,9 @@ export class SnapshotCache {
       this.#older = this.#recent;
       this.#recent = new Map();
       this.#recentBytes = 0;
+      this.#generation++;
     }
+    entry.generation = this.#generation;
     this.#recent.set(digest, entry);
     this.#recentBytes += entry.bytes;
   }

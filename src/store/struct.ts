@@ -145,7 +145,7 @@ function writerOf(fields: Fields): unknown {
         if (field.bytes === 1) return `buffer[at++] = ${value};`;
         return `writeUint(buffer, ${value}, at, ${field.bytes}); at += ${field.bytes};`;
       case 'bytes':
-        return `writeLatin1(buffer, ${value}, at); at += ${field.bytes};`;
+        return `buffer.write(${value}, at, ${field.bytes}, 'latin1'); at += ${field.bytes};`;
       case 'opaque':
         return `writeLatin1(buffer, ${value}, at); at += ${value}.length;`;
       case 'text':
@@ -170,24 +170,29 @@ function sizeOf(fields: Fields): unknown {
   return new Function('values', `return ${sizes.join(' + ')};`);
 }
 
+/** Twice as fast as writeUIntBE. */
 function writeUint(buffer: Buffer, value: number, at: number, length: UintBytes) {
-  if (length === 1) buffer[at] = value;
-  else if (length === 2) buffer.writeUInt16BE(value, at);
-  else if (length === 4) buffer.writeUInt32BE(value, at);
-  else {
-    buffer.writeUIntBE(Math.floor(value / 2 ** 32), at, length - 4);
-    buffer.writeUInt32BE(value % 2 ** 32, at + length - 4);
+  let rest = value;
+  for (let index = at + length - 1; index >= at; index--) {
+    // Of a larger number, a Buffer takes the last byte.
+    buffer[index] = rest;
+    rest = Math.floor(rest / 256);
   }
 }
 
 /** `value` has one character a byte. For short strings, Buffer.write takes ten times as long. */
 function writeLatin1(buffer: Buffer, value: string, at: number) {
-  for (let index = 0; index < value.length; index++) buffer[at + index] = value.charCodeAt(index);
+  // Read once: V8 has several kinds of strings, and looks up the length of one of an unknown kind each time.
+  const { length } = value;
+  for (let index = 0; index < length; index++) buffer[at + index] = value.charCodeAt(index);
 }
 
+/** Twice as fast as readUIntBE. */
 export function readUint(buffer: Buffer, at: number, length: UintBytes): number {
-  if (length === 7) return buffer.readUIntBE(at, 3) * 2 ** 32 + buffer.readUInt32BE(at + 3);
-  return length === 1 ? buffer[at]! : buffer.readUIntBE(at, length);
+  if (at + length > buffer.length) throw new RangeError('A field ends after its structure.');
+  let value = buffer[at]!;
+  for (let index = at + 1; index < at + length; index++) value = 256 * value + buffer[index]!;
+  return value;
 }
 
 const notAscii = /[\x80-\xff]/;

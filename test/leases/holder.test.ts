@@ -34,7 +34,7 @@ const requestOf = (name: string, text = ''): LeasedRequest => ({
   about: name,
   cost: 1,
   text: Buffer.from(text),
-  heatAt: -1,
+  slot: -1,
 });
 function decideOften(request: LeasedRequest, times: number) {
   for (let time = 1; time <= times; time++) expect(leases.decide(request)).toBeDefined();

@@ -54,8 +54,8 @@ export interface LeasedRequest<Answer = unknown> {
   cost: number;
   /** The rest of a verification, as in VERIFY_ITEM. */
   text: Buffer;
-  /** Its counter in `Leases`, once it was counted, else -1: a repeated request is the same object. */
-  heatAt: number;
+  /** The number of its counters in `Leases`, -1 until it is needed: a repeated request is the same object. */
+  slot: number;
   /** Never set: only for the compiler. */
   readonly answer?: Answer;
 }
@@ -104,10 +104,37 @@ interface Lease {
   decision: Decision<unknown>;
 }
 
+/** Counters by a hash of what a request is about. */
+const slots = 65_536;
+
+/** A Map by what requests are about, which adds the number of its entries to shared counters, so that most requests look up nothing. */
+class Counted<Value> extends Map<string, Value> {
+  readonly #counters: Uint32Array;
+
+  constructor(counters: Uint32Array) {
+    super();
+    this.#counters = counters;
+  }
+
+  override set(about: string, value: Value): this {
+    if (!this.has(about)) this.#counters[slotOf(about)]!++;
+    return super.set(about, value);
+  }
+
+  override delete(about: string): boolean {
+    if (this.has(about)) this.#counters[slotOf(about)]!--;
+    return super.delete(about);
+  }
+
+  override clear() {
+    for (const about of this.keys()) this.delete(about);
+  }
+}
+
 /** The leases of this process in a workspace. */
 class Holder {
   readonly workspaceId: string;
-  readonly byAbout = new Map<string, Lease[]>();
+  readonly byAbout: Map<string, Lease[]>;
   readonly asks = new Map<number, PendingAsk>();
   /** Tallies that wait for a settlement. */
   tallies: Tally[] = [];
@@ -115,15 +142,19 @@ class Holder {
   sending: { settlement: number; tallies: Tally[] } | undefined;
   settling: Promise<void> | undefined;
   /** By what was decided often by its last lease: how many units to ask for next, and until when that holds. */
-  readonly hot = new Map<string, { wanted: number; until: number }>();
+  readonly hot: Map<string, { wanted: number; until: number }>;
   /** By what a refusal took back the leases of: until when none is asked for. */
-  readonly paused = new Map<string, number>();
+  readonly paused: Map<string, number>;
   /** Of the last decision by a lease, or grant. */
   usedAt = 0;
   isRegistered = false;
 
-  constructor(workspaceId: string) {
+  /** `known` counts what this holder knows leases, wishes and pauses of. */
+  constructor(workspaceId: string, known: Uint32Array) {
     this.workspaceId = workspaceId;
+    this.byAbout = new Counted(known);
+    this.hot = new Counted(known);
+    this.paused = new Counted(known);
   }
 
   get isEmpty(): boolean {
@@ -147,8 +178,6 @@ const settlementsPerTerm = 4;
 const idleTerms = 10;
 /** After a refusal took leases back, none is asked for in this many terms: the refused request is decided again until then. */
 const pauseTerms = 2;
-/** Counters of how often requests were decided in this term, by a hash of what they are about. */
-const heatSize = 65_536;
 /** The largest count. A counter above it counts down: a request that was granted no lease asks for none for a while. */
 const heatMax = 200;
 const refusedHeat = heatMax + 32;
@@ -158,7 +187,10 @@ const renewedPart = 0.25;
 export class Leases {
   readonly #options: LeaseOptions;
   readonly #holders = new Map<string, Holder>();
-  readonly #heat = new Uint8Array(heatSize);
+  /** How often requests were decided in this term, by slot. */
+  readonly #heat = new Uint8Array(slots);
+  /** How many entries the holders have, by slot. */
+  readonly #known = new Uint32Array(slots);
   #heatSince = 0;
   #held = 0;
   #lastNumber = 0;
@@ -173,7 +205,7 @@ export class Leases {
 
   /** Decides a request by a lease; undefined when there is none. */
   decide<Answer>(request: LeasedRequest<Answer>): Answer | undefined {
-    if (this.#held === 0) return undefined;
+    if (this.#held === 0 || this.#known[slotOfRequest(request)] === 0) return undefined;
     const holder = this.#holders.get(request.workspaceId);
     const lease = holder && find(holder, request);
     if (!lease) return undefined;
@@ -201,10 +233,11 @@ export class Leases {
     const { termMs, after } = this.#options;
     if (termMs === 0) return undefined;
     const now = this.#options.nowMs();
-    const known = this.#holders.get(request.workspaceId);
+    const slot = slotOfRequest(request);
+    const known = this.#known[slot] === 0 ? undefined : this.#holders.get(request.workspaceId);
     if (now < (known?.paused.get(request.about) ?? 0)) return undefined;
-    const decided = this.#decidedInTerm(request, now);
-    if (decided === 0) return undefined;
+    const decided = this.#decidedInTerm(slot, now);
+    if (decided === 0 || (decided < after && !known)) return undefined;
     const renewed = known && find(known, request);
     const hot = known?.hot.get(request.about);
     if (decided < after && !hot && !renewed?.isRenewing) return undefined;
@@ -255,7 +288,7 @@ export class Leases {
       this.#return(holder, lease);
     } else if (term === 0) {
       // An ask costs Redis more than a verification, so not every request of a key that may have no lease asks.
-      this.#heat[heatOf(request.about)] = refusedHeat;
+      this.#heat[slotOf(request.about)] = refusedHeat;
     }
     holder.usedAt = this.#options.nowMs();
     this.finished(ask);
@@ -319,26 +352,24 @@ export class Leases {
   }
 
   /** How often this and what has the same hash was decided in this term, this time included; 0 soon after a refusal. */
-  #decidedInTerm(request: LeasedRequest, now: number): number {
+  #decidedInTerm(slot: number, now: number): number {
     if (now - this.#heatSince >= this.#options.termMs) {
       this.#heat.fill(0);
       this.#heatSince = now;
     }
-    if (request.heatAt < 0) request.heatAt = heatOf(request.about);
-    const at = request.heatAt;
-    const heat = this.#heat[at]!;
+    const heat = this.#heat[slot]!;
     if (heat > heatMax) {
-      this.#heat[at] = heat - 1;
+      this.#heat[slot] = heat - 1;
       return 0;
     }
-    this.#heat[at] = Math.min(heat + 1, heatMax);
-    return this.#heat[at]!;
+    this.#heat[slot] = Math.min(heat + 1, heatMax);
+    return this.#heat[slot]!;
   }
 
   #holderOf(workspaceId: string): Holder {
     let holder = this.#holders.get(workspaceId);
     if (!holder) {
-      holder = new Holder(workspaceId);
+      holder = new Holder(workspaceId, this.#known);
       this.#holders.set(workspaceId, holder);
     }
     return holder;
@@ -472,9 +503,14 @@ function countOfSettlement(tallies: readonly Tally[]): number {
   return count;
 }
 
+function slotOfRequest(request: LeasedRequest): number {
+  if (request.slot < 0) request.slot = slotOf(request.about);
+  return request.slot;
+}
+
 /** The number of a counter: FNV-1a. */
-function heatOf(text: string): number {
+function slotOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  return ((hash >>> 16) ^ hash) & (heatSize - 1);
+  return ((hash >>> 16) ^ hash) & (slots - 1);
 }
