@@ -121,8 +121,31 @@ export async function loadScripts(
 /** FCALL without ioredis's function of that name, which collects and copies the arguments. */
 const callLibrary = (redis: RedisClient, kind: '' | 'Buffer', library: string, args: readonly Argument[]) =>
   redis.sendCommand(
-    new Command('fcall', [library, ...args], { replyEncoding: kind === 'Buffer' ? null : 'utf8' }),
+    new LibraryCall('fcall', [library, ...args], { replyEncoding: kind === 'Buffer' ? null : 'utf8' }),
   ) as Promise<unknown>;
+
+/** Writes texts followed by one Buffer at once, in a third of the time: ioredis joins three parts for each argument. */
+class LibraryCall extends Command {
+  override toWritable(socket: object): string | Buffer {
+    const { name, args } = this;
+    const last = args.at(-1);
+    if (!Buffer.isBuffer(last)) return super.toWritable(socket);
+    let texts = `*${args.length + 1}\r\n$${name.length}\r\n${name}\r\n`;
+    for (let index = 0; index < args.length - 1; index++) {
+      const text = args[index];
+      if (typeof text !== 'string') return super.toWritable(socket);
+      texts += `$${text.length}\r\n${text}\r\n`;
+    }
+    texts += `$${last.length}\r\n`;
+    // Lengths are those of bytes.
+    if (Buffer.byteLength(texts) !== texts.length) return super.toWritable(socket);
+    const written = Buffer.allocUnsafe(texts.length + last.length + 2);
+    written.write(texts, 0, 'latin1');
+    written.set(last, texts.length);
+    written.write('\r\n', texts.length + last.length, 'latin1');
+    return written;
+  }
+}
 
 /** The Redis servers that store libraries: of a Cluster all masters. */
 function serversOf(redis: RedisClient): Redis[] {
