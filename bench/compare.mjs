@@ -160,6 +160,13 @@ function ratioAboveBare(runsOf, name, base) {
   return median(p50s.map((p50, round) => (p50 - bare[round]) / (others[round] - bare[round])));
 }
 
+/** Processor time of server and Redis for a request at one connection, relative to another target; the median of the rounds. */
+function cpuRatioAtOne(runsOf, name, base) {
+  const microsOf = (each) => runsOf(each, 1).map(({ serverMicros, redisMicros }) => serverMicros + redisMicros);
+  const others = microsOf(base);
+  return median(microsOf(name).map((micros, round) => micros / others[round]));
+}
+
 const goalsOf = ({ of, ratio, runsOf }) => ({
   tollgateToBare: ratio('tollgate', 'bare'),
   tollgateToFastify: ratio('tollgate', 'fastify'),
@@ -172,6 +179,7 @@ const goalsOf = ({ of, ratio, runsOf }) => ({
   leasesOf1000ToBare: ratio('tollgate-1000', 'bare'),
   leasesCostAtOne: ratio('tollgate-leases', 'tollgate-hot', 'p50', 1),
   leasesAboveBareAtOne: ratioAboveBare(runsOf, 'tollgate-leases', 'tollgate-hot'),
+  leasesCpuAtOne: cpuRatioAtOne(runsOf, 'tollgate-leases', 'tollgate-hot'),
   leasesRedisMicros: of('tollgate-leases', 'redisMicros'),
   leasesFarP50AtOne: ratio('tollgate-leases-far', 'bare', 'p50', 1),
   leasesFarP50: ratio('tollgate-leases-far', 'bare', 'p50'),
