@@ -10,18 +10,11 @@ export const bearerToken = (authorization: string): string | undefined => /^Bear
 export class RootKeyReader {
   /** By token or by whole Authorization header, which is never a token. */
   readonly #cached = new Map<string, PresentedRootKey>();
-  /** The last header. A Map hashes each new string, which takes longer than comparing it with the last one. */
-  #last: { header: string; rootKey: PresentedRootKey } | undefined;
 
   /** Reads an Authorization header; undefined if it has no root key. */
   readHeader(authorization: string): PresentedRootKey | undefined {
-    if (this.#last?.header === authorization) return this.#last.rootKey;
-    const rootKey = this.#cached.get(authorization) ?? this.#readNew(authorization);
-    if (rootKey) this.#last = { header: authorization, rootKey };
-    return rootKey;
-  }
-
-  #readNew(authorization: string): PresentedRootKey | undefined {
+    const cached = this.#cached.get(authorization);
+    if (cached) return cached;
     const token = bearerToken(authorization);
     return token === undefined ? undefined : this.#add(authorization, presented(token));
   }
