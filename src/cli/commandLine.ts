@@ -148,7 +148,7 @@ function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
             return await runRow(client);
           } catch (error) {
             const { message } = error as Error;
-            const named = withOptions(message, row);
+            const named = withOptions(message, row, given);
             throw named === message ? error : new Error(named, { cause: error });
           }
         },

@@ -96,6 +96,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   'credits.cost': ['--cost'],
   'credits.remaining': ['--credits'],
   creditsBelow: ['--credits-below'],
+  end: ['--to'],
   expiration: ['--grace'],
   expires: ['--expires'],
   expiresBefore: ['--expiring'],
@@ -120,19 +121,20 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   role: ['--role'],
   rootKeyId: ['--root-key'],
   search: ['--search', '<text>'],
-  start: ['--last', '<text>'],
+  start: ['--last', '--from', '<text>'],
   tags: ['--tag'],
   unusedSince: ['--unused'],
   value: ['<change>'],
 };
 
 /** The message of an operation's error, with the option or argument of a command instead of the field that it names. */
-export function withOptions(message: string, { words, options = [] }: Row): string {
+export function withOptions(message: string, { words, options = [] }: Row, given: Given): string {
   const setters = new Set([...words.split(' '), ...options.map(([flags]) => flags.split(' ')[0]!)]);
   return message.replaceAll(/\bbody\.([\w.[\]]*\w\]?)/g, (field, path: string) => {
     const steps = path.replaceAll(/\[\d+\]/g, '').split('.');
     for (let length = steps.length; length > 0; length--) {
-      const setter = settersOf[steps.slice(0, length).join('.')]?.find((one) => setters.has(one));
+      const possible = settersOf[steps.slice(0, length).join('.')]?.filter((one) => setters.has(one)) ?? [];
+      const setter = possible.find((one) => given[one.replace('--', '')] !== undefined) ?? possible[0];
       if (setter) return setter;
     }
     return field;

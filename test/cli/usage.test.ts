@@ -120,6 +120,7 @@ describeWays(app, url, ({ run, lines, json }) => {
     [['--last', 'week'], 'is not a duration'],
     [['--from', 'monday'], 'is not a time'],
     [['--from', '2026-10-01', '--to', '2026-10-01'], '--from must be before --to'],
+    [['--from', '9999-01-01'], 'tollgate: --from '],
     [['--last', '1d', '--from', '2026-10-01'], 'Leave it out, or --from and --to'],
     [['--month', '2026-10', '--to', '2026-10-01'], 'Leave out'],
     [['--api', 'api_unknown'], 'There is no API "api_unknown"'],

@@ -52,7 +52,7 @@ export function Attention() {
         empty="No key expires soon"
       />
       <Some
-        title={`Fewer than ${count(filters.creditsBelow)} credits`}
+        title={`Fewer than ${count(filters.creditsBelow)} ${filters.creditsBelow === 1 ? 'credit' : 'credits'}`}
         name="low-credits"
         found={found}
         by="creditsBelow"
