@@ -387,7 +387,7 @@ describe('keys.listKeys: filters', () => {
     const one = <Item>(...items: Item[]) => items[pick(0, items.length - 1)]!;
     const keys = Array.from({ length: 60 }, () => ({
       apiId: one(...apis),
-      name: one(undefined, 'alpha', 'beta', 'alphabet'),
+      name: one(undefined, 'alpha', 'bet0', 'alphabet0'),
       externalId: one(undefined, 'ada', 'bob'),
       enabled: one(undefined, false),
       expires: one(undefined, clock.now + 1000, clock.now + 5000),
@@ -397,7 +397,8 @@ describe('keys.listKeys: filters', () => {
     const ids = await create(...(JSON.parse(JSON.stringify(keys)) as KeyInput[]));
     for (let round = 0; round < 60; round++) {
       const apiId = one(undefined, undefined, ...apis);
-      const search = one(undefined, 'ALPHA', 'bet');
+      // No start of a key and no id has a 0.
+      const search = one(undefined, 'ALPHA', 'bet0');
       const externalId = one(undefined, undefined, 'ada');
       const enabled = one(undefined, true, false);
       const expiresBefore = one(undefined, undefined, clock.now + 3000);
