@@ -90,6 +90,7 @@ const figuresOf = ({ requests, seconds, latency, serverCpu, redisCpu, othersCore
   p99: percentile(latency, 0.99),
   serverMicros: (serverCpu / requests) * 1e6,
   redisMicros: (redisCpu / requests) * 1e6,
+  cpuMicros: ((serverCpu + redisCpu) / requests) * 1e6,
   othersCores,
   latency,
 });
@@ -160,13 +161,6 @@ function ratioAboveBare(runsOf, name, base) {
   return median(p50s.map((p50, round) => (p50 - bare[round]) / (others[round] - bare[round])));
 }
 
-/** Processor time of server and Redis for a request at one connection, relative to another target; the median of the rounds. */
-function cpuRatioAtOne(runsOf, name, base) {
-  const microsOf = (each) => runsOf(each, 1).map(({ serverMicros, redisMicros }) => serverMicros + redisMicros);
-  const others = microsOf(base);
-  return median(microsOf(name).map((micros, round) => micros / others[round]));
-}
-
 const goalsOf = ({ of, ratio, runsOf }) => ({
   tollgateToBare: ratio('tollgate', 'bare'),
   tollgateToFastify: ratio('tollgate', 'fastify'),
@@ -179,7 +173,7 @@ const goalsOf = ({ of, ratio, runsOf }) => ({
   leasesOf1000ToBare: ratio('tollgate-1000', 'bare'),
   leasesCostAtOne: ratio('tollgate-leases', 'tollgate-hot', 'p50', 1),
   leasesAboveBareAtOne: ratioAboveBare(runsOf, 'tollgate-leases', 'tollgate-hot'),
-  leasesCpuAtOne: cpuRatioAtOne(runsOf, 'tollgate-leases', 'tollgate-hot'),
+  leasesCpuAtOne: ratio('tollgate-leases', 'tollgate-hot', 'cpuMicros', 1),
   leasesRedisMicros: of('tollgate-leases', 'redisMicros'),
   leasesFarP50AtOne: ratio('tollgate-leases-far', 'bare', 'p50', 1),
   leasesFarP50: ratio('tollgate-leases-far', 'bare', 'p50'),

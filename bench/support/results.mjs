@@ -26,7 +26,7 @@ const goals = [
   { key: 'leasesOf1000ToBare', figure: '`tollgate-1000` / `bare`, requests/s at 64 connections', least: 0.5 },
   { key: 'leasesCostAtOne', figure: '`tollgate-leases` p50 / `tollgate-hot` p50 at 1 connection', most: 0.25 },
   { key: 'leasesAboveBareAtOne', figure: 'The same, of each what it is above `bare`', most: 0.25 },
-  { key: 'leasesCpuAtOne', figure: 'The same, CPU time of server and Redis for a request', most: 0.25 },
+  { key: 'leasesCpuAtOne', figure: 'The same, CPU µs of server and Redis', most: 0.25 },
   {
     key: 'leasesRedisMicros',
     figure: 'Redis CPU µs per verification, `tollgate-leases` at 64 connections',

@@ -144,7 +144,7 @@ class Pipeline {
   /** Serves a request of the hot path, without a promise if it is decided without Redis. */
   #decide(request: Request, route: Route, operation: Deciding, startedAt: number): Response | Promise<Response> {
     const { calls } = route;
-    const succeed = (data: string) => counted(calls, decided(request, data), startedAt);
+    const succeed = (data: string) => counted(calls, succeeded(request, data), startedAt);
     const fail = (cause: unknown) =>
       counted(calls, this.#failed(request, route, undefined, cause, startedAt), startedAt);
     try {
@@ -175,10 +175,10 @@ class Pipeline {
       const address = operation.kind === 'manages' ? addressOf(request) : '';
       call = { request: request as Call['request'], route, rootKey, address };
       const isLarge = request.body.length >= largeBodyBytes;
-      const members = await (isLarge ? this.#serveLarge(call) : this.#serveSmall(call));
+      const data = await (isLarge ? this.#serveLarge(call) : this.#serveSmall(call));
       if (operation.kind === 'manages') this.#logCall('info', request, operation, 200, startedAt, call.caller);
-      if (typeof members !== 'string') return counted(calls, streamed(members), startedAt);
-      return counted(calls, succeeded(request, members), startedAt);
+      if (typeof data !== 'string') return counted(calls, streamed(data), startedAt);
+      return counted(calls, succeeded(request, data), startedAt);
     } catch (cause) {
       return counted(calls, this.#failed(request, route, call, cause, startedAt), startedAt);
     }
@@ -237,7 +237,7 @@ class Pipeline {
     };
   }
 
-  /** Serves a management request with a small body. Returns the members of the response other than `meta`, as text; or its stream. */
+  /** Serves a management request with a small body. Returns `data` and what follows it in the response, as text; or its stream. */
   async #serveSmall(call: Call): Promise<string | Streaming> {
     const body = parseBody(call.request.body);
     call.route.check(body.value, call.request.body.length);
@@ -277,14 +277,13 @@ class Pipeline {
     const { call, value, list } = checked;
     const { rootKey, route } = call;
     const { operation } = route;
-    if (operation.kind === 'decides')
-      return `"data":${await operation.prepare(value as never, rootKey, this.#store)()}`;
+    if (operation.kind === 'decides') return operation.prepare(value as never, rootKey, this.#store)();
     const { heavyReads, management } = this.#limiters;
     const manage = () => management.run(rootKey.workspaceId, () => this.#manage(operation, checked));
     const result = await (operation.readsMuch ? heavyReads.run(rootKey.workspaceId, manage) : manage());
     if (operation.streams) return result as Streaming;
     return list === undefined
-      ? `"data":${print(result)}`
+      ? print(result)
       : pageBody(list, result as Page<unknown>, route.alias ? undefined : operation.wrapItems);
   }
 
@@ -435,13 +434,13 @@ function counted(calls: Calls, response: Response, startedAt: number): Response 
 
 const noHeaders: Response['headers'] = [];
 
-const succeededWith = (body: string): Response => ({ status: 200, contentType: jsonType, headers: noHeaders, body });
-/** `members` are those of the response other than `meta`, as text. */
-const succeeded = ({ requestId }: Request, members: string): Response =>
-  succeededWith(`{"meta":{"requestId":"${requestId}"},${members}}`);
-/** The same of fewer parts, for the hot path. */
-const decided = ({ requestId }: Request, data: string): Response =>
-  succeededWith(`{"meta":{"requestId":"${requestId}"},"data":${data}}`);
+/** `data` is text, which may go on with further members of the response. */
+const succeeded = ({ requestId }: Request, data: string): Response => ({
+  status: 200,
+  contentType: jsonType,
+  headers: noHeaders,
+  body: `{"meta":{"requestId":"${requestId}"},"data":${data}}`,
+});
 
 /** Proxies must neither buffer nor cache a stream. */
 const streamHeaders = [
@@ -476,5 +475,5 @@ function pageBody(list: string, page: Page<unknown>, wrapItems: string | undefin
     looked,
     total,
   };
-  return `"data":${data},"pagination":${JSON.stringify(pagination)}`;
+  return `${data},"pagination":${JSON.stringify(pagination)}`;
 }

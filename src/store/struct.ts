@@ -172,11 +172,11 @@ function sizeOf(fields: Fields): unknown {
 
 /** Twice as fast as writeUIntBE. */
 function writeUint(buffer: Buffer, value: number, at: number, length: UintBytes) {
-  let rest = value;
+  let left = value;
   for (let index = at + length - 1; index >= at; index--) {
     // Of a larger number, a Buffer takes the last byte.
-    buffer[index] = rest;
-    rest = Math.floor(rest / 256);
+    buffer[index] = left;
+    left = Math.floor(left / 256);
   }
 }
 

@@ -69,7 +69,7 @@ const broken = (promise: string, facts: object): never => {
 };
 /** Times are sums of fractions. */
 const rounding = 1e-6;
-/** The messages of a request that is decided after two recalls. A prompt one takes 3 ms at most (explore.ts). */
+/** Room for the messages of a request that is decided after two recalls: ten, of 3 ms at most (explore.ts). */
 const messagesMs = 30;
 
 export class Checks implements Witness {

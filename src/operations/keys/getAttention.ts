@@ -2,10 +2,10 @@ import Type from 'typebox';
 import { cursorAfter } from '../../domain/cursor.ts';
 import { manages } from '../../operation.ts';
 import type { KeyFilter } from '../../store/keySearch.ts';
-import { apiNotFound, invalid } from '../rules.ts';
+import { invalid } from '../rules.ts';
 import { ApiId, Fields, Int } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
-import { keyFilters, listOfKeys, tooManyApis } from './listKeys.ts';
+import { keyFilters, listOfKeys, requireApi, tooManyApis } from './listKeys.ts';
 
 const { expiresBefore, creditsBelow, unusedSince } = keyFilters;
 const attentionFilters = { expiresBefore, creditsBelow, unusedSince };
@@ -51,7 +51,7 @@ export const getAttention = manages({
 
   async handle({ apiId, limit = 10, ...values }, { store, caller }) {
     const { workspaceId } = caller;
-    if (apiId !== undefined && !(await store.apis.find(workspaceId, apiId))) throw apiNotFound(apiId);
+    await requireApi(store, workspaceId, apiId);
     const filters = names.filter((name) => values[name] !== undefined).map((name) => ({ [name]: values[name]! }));
     const found = await store.keySearch.listEach(workspaceId, { apiId, filters, order: 'asc', count: limit });
     if ('refused' in found) throw tooManyApis();

@@ -5,6 +5,7 @@ import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { apisMax } from '../../store/keySearch.ts';
 import type { Order as OrderName } from '../../store/pages.ts';
+import type { Store } from '../../store/store.ts';
 import { apiNotFound } from '../rules.ts';
 import { ApiId, Cursor, ExternalId, Fields, Int, Order, PageSize, RoleName, Slug } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
@@ -54,6 +55,11 @@ export const keyFilters = {
 export const listOfKeys = (query: object): string =>
   `found:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url')}`;
 
+/** Throws if a request names an API that does not exist. */
+export async function requireApi(store: Store, workspaceId: string, apiId: string | undefined) {
+  if (apiId !== undefined && !(await store.apis.find(workspaceId, apiId))) throw apiNotFound(apiId);
+}
+
 /** The error for a workspace with too many APIs to list their keys together. */
 export const tooManyApis = (): ApiError =>
   new ApiError(
@@ -89,7 +95,7 @@ export const listKeys = manages({
 
   async handle({ apiId, limit = 100, cursor: _after, order = 'asc', ...filter }, { store, caller, after }) {
     const { workspaceId } = caller;
-    if (apiId !== undefined && !(await store.apis.find(workspaceId, apiId))) throw apiNotFound(apiId);
+    await requireApi(store, workspaceId, apiId);
     const query = { apiId, filter, order: order as OrderName, after, count: limit };
     const page = await store.keySearch.list(workspaceId, query);
     if ('refused' in page) throw tooManyApis();
