@@ -53,7 +53,9 @@ const smallMeta = JSON.stringify(meta);
 const largeMeta = JSON.stringify({ history: Array.from({ length: 30 }, () => 'x'.repeat(90)) });
 /** The operation with a store that returns a fixed result: hashes the key and prints the response. */
 const decide = (verified) => () =>
-  verifyKey.prepare({ key }, undefined, { decide: { prepareVerification: () => () => verified } })();
+  verifyKey
+    .prepare({ key }, undefined, { decide: { prepareVerification: () => ({ decide: () => verified }) } })
+    .decide();
 
 const parts = {
   'body: parse, 45 bytes': () => parseBody(body),

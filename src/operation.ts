@@ -5,6 +5,7 @@ import type { Static, TSchema } from 'typebox';
 import type { Actor, Caller, PresentedRootKey } from './domain/caller.ts';
 import type { Action, Resource } from './domain/grants.ts';
 import type { ErrorCode } from './errors.ts';
+import type { Prepared } from './store/decide.ts';
 import type { Store } from './store/store.ts';
 
 /** The actions of which an operation requires all, by resource. */
@@ -107,9 +108,6 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
   handle(input: Static<Input>, context: ManageContext, loaded: Loaded): Promise<unknown>;
 }
 
-/** Decides requests that are equal. Returns `data` as text, without a promise if it was decided without Redis. */
-export type Decide = () => string | Promise<string>;
-
 /**
  * An operation on the hot path. Its script authenticates and authorises as well as decides, so `prepare` gets an unchecked
  * root key. It checks rules that a schema cannot express, and throws for input that breaks one. What it returns may be kept to
@@ -118,7 +116,8 @@ export type Decide = () => string | Promise<string>;
 interface Decides<Name extends string, Input extends TSchema, Output extends TSchema>
   extends Described<Name, Input, Output> {
   kind: 'decides';
-  prepare(input: Static<Input>, rootKey: PresentedRootKey, store: Store): Decide;
+  /** What decides is `data` as text. */
+  prepare(input: Static<Input>, rootKey: PresentedRootKey, store: Store): Prepared<string>;
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: the registry has operations of every type.
@@ -150,10 +149,18 @@ export function decides<const Name extends string, Input extends TSchema, Output
   return { kind: 'decides', ...operation };
 }
 
-/** Returns the function that decides and prints, for `prepare`. */
-export const printed =
-  <Decision>(decide: () => Decision | Promise<Decision>, print: (decision: Decision) => string): Decide =>
-  () => {
-    const decision = decide();
-    return decision instanceof Promise ? decision.then(print) : print(decision);
-  };
+/** Decides and prints, for `prepare`. */
+export class Printed<Decision> implements Prepared<string> {
+  readonly #prepared: Prepared<Decision>;
+  readonly #print: (decision: Decision) => string;
+
+  constructor(prepared: Prepared<Decision>, print: (decision: Decision) => string) {
+    this.#prepared = prepared;
+    this.#print = print;
+  }
+
+  decide(): string | Promise<string> {
+    const decision = this.#prepared.decide();
+    return decision instanceof Promise ? decision.then(this.#print) : this.#print(decision);
+  }
+}

@@ -135,7 +135,7 @@ class Gateway {
     if (key === undefined) return this.#refuse(request, 'NOT_FOUND', `The header ${this.#keyHeader} holds no key.`, []);
     const input = readInput(request, key);
     this.#checkInput(input);
-    const verified = await prepareVerification(input, rootKey, this.#store)();
+    const verified = await prepareVerification(input, rootKey, this.#store).decide();
     return verified.outcome === 'VALID'
       ? this.#admit(request, verified, input)
       : this.#refuseVerified(request, verified.outcome, verified, input);

@@ -18,7 +18,8 @@ import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { type Body, parseBody, parseLargeBody } from '../input/body.ts';
 import { type CheckInput, compileInput, compileInputLater } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
-import type { AnyOperation, Context, Decide, ManageContext, Page, Scope, Streaming } from '../operation.ts';
+import type { AnyOperation, Context, ManageContext, Page, Scope, Streaming } from '../operation.ts';
+import type { Prepared } from '../store/decide.ts';
 import type { Store } from '../store/store.ts';
 import { addressOf } from './address.ts';
 import { CallLog } from './callLog.ts';
@@ -56,7 +57,7 @@ interface Route {
   calls: Calls;
   check: CheckInput;
   /** What the bodies of repeated requests gave, if the operation decides. */
-  prepared: PreparedCache<Decide>;
+  prepared: PreparedCache<Prepared<string>>;
 }
 
 interface Call {
@@ -150,15 +151,15 @@ class Pipeline {
     try {
       const rootKey = this.#readHead(request);
       const { body } = request as Call['request'];
-      const decide = route.prepared.get(rootKey, body, () => this.#prepare(route, operation, rootKey, body));
-      const data = decide();
+      const prepared = route.prepared.get(rootKey, body, () => this.#prepare(route, operation, rootKey, body));
+      const data = prepared.decide();
       return data instanceof Promise ? data.then(succeed, fail) : succeed(data);
     } catch (cause) {
       return fail(cause);
     }
   }
 
-  #prepare({ check }: Route, operation: Deciding, rootKey: PresentedRootKey, body: Buffer): Decide {
+  #prepare({ check }: Route, operation: Deciding, rootKey: PresentedRootKey, body: Buffer): Prepared<string> {
     const { value } = parseBody(body);
     check(value, body.length);
     return operation.prepare(value as never, rootKey, this.#store);
@@ -277,7 +278,7 @@ class Pipeline {
     const { call, value, list } = checked;
     const { rootKey, route } = call;
     const { operation } = route;
-    if (operation.kind === 'decides') return operation.prepare(value as never, rootKey, this.#store)();
+    if (operation.kind === 'decides') return operation.prepare(value as never, rootKey, this.#store).decide();
     const { heavyReads, management } = this.#limiters;
     const manage = () => management.run(rootKey.workspaceId, () => this.#manage(operation, checked));
     const result = await (operation.readsMuch ? heavyReads.run(rootKey.workspaceId, manage) : manage());
@@ -351,7 +352,7 @@ function createRoutes(
     const compile = operation.kind === 'decides' ? compileInput : compileInputLater;
     const check = compile(operation.input);
     const calls = metrics.callsOf(operation.name);
-    const prepared = new PreparedCache<Decide>(rootKeys.wasAccepted);
+    const prepared = new PreparedCache<Prepared<string>>(rootKeys.wasAccepted);
     routes.set(`/v2/${operation.name}`, { operation, check, calls, prepared, alias: false });
     if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, calls, prepared, alias: true });
   }

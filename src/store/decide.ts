@@ -90,6 +90,9 @@ const unknownAtOnce = 64;
 /** Limit of the attempts to decide a request whose refusal depends on leases. Each recalls them, and hardly any new ones are granted. */
 const attemptsMax = 10;
 
+/** A verification keeps the snapshot of its key if that has at most this many bytes, as caches of requests have thousands. */
+const keptBytesMax = 1024;
+
 /** The text of a plain verification, which names only its key. */
 const noText = Buffer.alloc(0);
 
@@ -118,6 +121,75 @@ type AllWeighed<Names> = Record<Exclude<ListName, Names>, never>;
 /** A plain verification weighs 1; each limit, part of a query and tag weighs a quarter of it. */
 const weightOf = ({ query, ratelimits, tags }: VerifyRequest & AllWeighed<'query' | 'ratelimits' | 'tags'>): number =>
   1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
+
+/** A request that is decided as often as it comes: without a promise if that needs no Redis. */
+export interface Prepared<Decision> {
+  decide(): Decision | Promise<Decision>;
+}
+
+/**
+ * A verification of one key. It is one object instead of closures, because a server that decides for a thousand keys has more of
+ * them than its processor keeps at hand.
+ */
+class Verification implements Prepared<Verified>, LeasedRequest<Verified> {
+  readonly rootKey: PresentedRootKey;
+  readonly request: VerifyRequest;
+  readonly workspaceId: string;
+  readonly rootDigest: string;
+  readonly about: string;
+  readonly cost: number;
+  readonly text: Buffer;
+  readonly weight: number;
+  slot = -1;
+  /** The snapshot of its key when it was last decided, if that is small. */
+  cached: CachedSnapshot | undefined = undefined;
+  readonly #decider: Decider;
+
+  constructor(decider: Decider, rootKey: PresentedRootKey, request: VerifyRequest) {
+    this.#decider = decider;
+    this.rootKey = rootKey;
+    this.request = request;
+    this.workspaceId = rootKey.workspaceId;
+    this.rootDigest = rootKey.digestText;
+    this.about = request.digest;
+    this.cost = request.cost;
+    this.text = requestText(request);
+    this.weight = weightOf(request);
+  }
+
+  decide(): Verified | Promise<Verified> {
+    return this.#decider.verify(this);
+  }
+}
+
+/** Limit checks of one request. */
+class Limitation implements Prepared<Limited>, LeasedRequest<Limited> {
+  readonly rootKey: PresentedRootKey;
+  readonly checks: readonly LimitCheck[];
+  /** Each LIMIT_CHECK. */
+  readonly packed: Buffer;
+  readonly workspaceId: string;
+  readonly rootDigest: string;
+  readonly about: string;
+  readonly cost = 0;
+  readonly text = noText;
+  slot = -1;
+  readonly #decider: Decider;
+
+  constructor(decider: Decider, rootKey: PresentedRootKey, checks: readonly LimitCheck[]) {
+    this.#decider = decider;
+    this.rootKey = rootKey;
+    this.checks = checks;
+    this.packed = checksOf(checks);
+    this.workspaceId = rootKey.workspaceId;
+    this.rootDigest = rootKey.digestText;
+    this.about = textOfChecks(checks);
+  }
+
+  decide(): Limited | Promise<Limited> {
+    return this.#decider.limit(this);
+  }
+}
 
 export class Decider {
   readonly #options: DecideOptions;
@@ -154,46 +226,40 @@ export class Decider {
     return this.#queues.inFlight;
   }
 
-  /** Returns the function that verifies requests like this one: by a lease, or else at Redis, with a promise. */
-  prepareVerification(rootKey: PresentedRootKey, request: VerifyRequest): () => Verified | Promise<Verified> {
-    const { digest, cost } = request;
-    const text = requestText(request);
-    const { workspaceId, digestText: rootDigest } = rootKey;
-    const leased: LeasedRequest<Verified> = { workspaceId, rootDigest, about: digest, cost, text, slot: -1 };
-    return () => {
-      const verified = this.leasing.leases.decide(leased);
-      if (!verified) return this.#verifyAtRedis(rootKey, request, leased);
-      this.#options.observe?.decided();
-      this.#options.observe?.verified(verified.outcome);
-      if (this.#tail.isOpen) this.#tail.verified(workspaceId, request, verified, 'lease', 0);
-      return verified;
-    };
+  /** Prepares requests like this one. */
+  prepareVerification(rootKey: PresentedRootKey, request: VerifyRequest): Prepared<Verified> {
+    return new Verification(this, rootKey, request);
   }
 
-  #verifyAtRedis(
-    rootKey: PresentedRootKey,
-    request: VerifyRequest,
-    leased: LeasedRequest<Verified>,
-    recalled?: Recalled,
-  ): Promise<Verified> {
-    const { workspaceId } = rootKey;
-    const { digest, cost } = request;
+  /** Verifies by a lease, or else at Redis, with a promise. */
+  verify(verification: Verification): Verified | Promise<Verified> {
+    const verified = this.leasing.leases.decide<Verified>(verification);
+    if (!verified) return this.#verifyAtRedis(verification);
+    const { workspaceId, request } = verification;
+    this.#options.observe?.decided();
+    this.#options.observe?.verified(verified.outcome);
+    if (this.#tail.isOpen) this.#tail.verified(workspaceId, request, verified, 'lease', 0);
+    return verified;
+  }
+
+  #verifyAtRedis(verification: Verification, recalled?: Recalled): Promise<Verified> {
+    const { rootKey, workspaceId, about: digest, cost, weight, request } = verification;
     const { leases } = this.leasing;
-    const cached = this.#snapshots.find(workspaceId, digest);
+    const cached = this.#cachedOf(verification);
     const isAccepted = this.#options.accepted.has(rootKey);
-    const { ask, lease } = this.#leaseOf(leased, isAccepted, recalled);
+    const { ask, lease } = this.#leaseOf(verification, isAccepted, recalled);
     return new Promise((resolve, reject) => {
       let batch: Batch | undefined;
       const settle = (answer: Answer, snapshots: SnapshotsOfBatch) => {
         const grant = lease && readGranted(answer);
-        const verification = grant ? grant.decision : answer;
-        const verified = readVerified(verification);
+        const decision = grant ? grant.decision : answer;
+        const verified = readVerified(decision);
         if ('reason' in verified) {
           // A script that failed may have granted one.
-          if (ask) grant ? leases.finished(ask) : leases.lost(ask, validOf(leased));
+          if (ask) grant ? leases.finished(ask) : leases.lost(ask, validOf(verification));
           if (verified.reason !== 'leased') return reject(this.#errorOf(verified, rootKey, request));
-          const again = this.#recall(leased, verified.detail, recalled);
-          return resolve(again.then((recalled) => this.#verifyAtRedis(rootKey, request, leased, recalled)));
+          const again = this.#recall(verification, verified.detail, recalled);
+          return resolve(again.then((recalled) => this.#verifyAtRedis(verification, recalled)));
         }
         this.#options.observe?.verified(verified.outcome);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);
@@ -201,31 +267,40 @@ export class Decider {
           verified.snapshot = snapshot;
           if (ask && grant) {
             const { units, term } = grant;
-            leases.granted(ask, units, term, new RepeatedVerification(verified, leased, request.ratelimits, units > 0));
+            const repeated = new RepeatedVerification(verified, verification, request.ratelimits, units > 0);
+            leases.granted(ask, units, term, repeated);
           }
           if (this.#tail.isOpen) this.#tail.verified(workspaceId, request, verified, 'redis', batch!.latencyMs);
           resolve(verified);
         };
-        const snapshot = this.#snapshotOf(rootKey, digest, verification, verified, cached, snapshots);
+        const snapshot = this.#snapshotOf(rootKey, digest, decision, verified, cached, snapshots);
         if (snapshot instanceof Promise) snapshot.then(finish, fail);
         else finish(snapshot);
       };
       const fail = (error: unknown) => {
-        if (ask) leases.lost(ask, validOf(leased));
+        if (ask) leases.lost(ask, validOf(verification));
         reject(error);
       };
-      const values = { digest, cost, cached: cached?.version ?? noVersion, request: leased.text };
-      const weight = weightOf(request) + (cached?.extraWeight ?? 0);
+      const values = { digest, cost, cached: cached?.version ?? noVersion, request: verification.text };
       const waiting = { settle, reject: fail };
       try {
         batch = this.#queues.join(workspaceId, isAccepted);
-        batch.addVerify(rootKey.digest, values, weight, waiting, lease);
+        batch.addVerify(rootKey.digest, values, weight + (cached?.extraWeight ?? 0), waiting, lease);
       } catch (error) {
         // Too many requests wait.
         if (ask) leases.finished(ask);
         throw error;
       }
     });
+  }
+
+  /** The cached snapshot of a verification's key. */
+  #cachedOf(verification: Verification): CachedSnapshot | undefined {
+    const { cached, workspaceId, about } = verification;
+    if (cached && this.#snapshots.isRecent(cached)) return cached;
+    const found = this.#snapshots.find(workspaceId, about);
+    verification.cached = found && found.bytes <= keptBytesMax ? found : undefined;
+    return found;
   }
 
   /** What a request asks of leases. After a recall it asks for none, which would be recalled by the next request. */
@@ -274,37 +349,27 @@ export class Decider {
     });
   }
 
-  /** Returns the function that charges these checks if all of them pass, otherwise none: by a lease, or else at Redis, with a promise. */
-  prepareLimit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): () => Limited | Promise<Limited> {
-    const { workspaceId, digestText: rootDigest } = rootKey;
-    const leased: LeasedRequest<Limited> = {
-      workspaceId,
-      rootDigest,
-      about: textOfChecks(checks),
-      cost: 0,
-      text: noText,
-      slot: -1,
-    };
-    return () => {
-      const limited = this.leasing.leases.decide(leased);
-      if (!limited) return this.#limitAtRedis(rootKey, checks, leased);
-      this.#options.observe?.decided();
-      this.#options.observe?.limited(limited.passed);
-      if (this.#tail.isOpen) this.#tail.limited(workspaceId, checks, limited, 'lease', 0);
-      return limited;
-    };
+  /** Prepares requests like these checks: if all of them pass, all are charged, otherwise none is. */
+  prepareLimit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Prepared<Limited> {
+    return new Limitation(this, rootKey, checks);
   }
 
-  #limitAtRedis(
-    rootKey: PresentedRootKey,
-    checks: readonly LimitCheck[],
-    leased: LeasedRequest<Limited>,
-    recalled?: Recalled,
-  ): Promise<Limited> {
+  /** Checks limits by a lease, or else at Redis, with a promise. */
+  limit(limitation: Limitation): Limited | Promise<Limited> {
+    const limited = this.leasing.leases.decide<Limited>(limitation);
+    if (!limited) return this.#limitAtRedis(limitation);
+    const { workspaceId, checks } = limitation;
+    this.#options.observe?.decided();
+    this.#options.observe?.limited(limited.passed);
+    if (this.#tail.isOpen) this.#tail.limited(workspaceId, checks, limited, 'lease', 0);
+    return limited;
+  }
+
+  #limitAtRedis(limitation: Limitation, recalled?: Recalled): Promise<Limited> {
+    const { rootKey, checks, packed } = limitation;
     const { leases } = this.leasing;
     const isAccepted = this.#options.accepted.has(rootKey);
-    const { ask, lease } = this.#leaseOf(leased, isAccepted, recalled);
-    const packed = checksOf(checks);
+    const { ask, lease } = this.#leaseOf(limitation, isAccepted, recalled);
     return new Promise((resolve, reject) => {
       let batch: Batch | undefined;
       const settle = (answer: Answer) => {
@@ -313,8 +378,8 @@ export class Decider {
         if ('reason' in limited) {
           if (ask) grant ? leases.finished(ask) : leases.lost(ask, passOf(packed));
           if (limited.reason !== 'leased') return reject(this.#errorOf(limited, rootKey));
-          const again = this.#recall(leased, limited.detail, recalled);
-          return resolve(again.then((recalled) => this.#limitAtRedis(rootKey, checks, leased, recalled)));
+          const again = this.#recall(limitation, limited.detail, recalled);
+          return resolve(again.then((recalled) => this.#limitAtRedis(limitation, recalled)));
         }
         this.#options.observe?.limited(limited.passed);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);

@@ -23,6 +23,8 @@ const doorkeeperMax = 2 ** 17;
 /** The version to send for a key without a cached snapshot. */
 export const noVersion = '\0'.repeat(9);
 
+const replaced = -1;
+
 export interface CachedSnapshot {
   workspaceId: string;
   /** The version as one character per byte. The script compares it with the stored one. */
@@ -31,7 +33,7 @@ export interface CachedSnapshot {
   bytes: number;
   /** Extra batch weight; a plain verification weighs 1. */
   extraWeight: number;
-  /** The number of the generation that has it. */
+  /** The number of the generation that has it; `replaced` when another version took its place. */
   generation: number;
 }
 
@@ -53,6 +55,11 @@ export class SnapshotCache {
   find(workspaceId: string, digest: string): CachedSnapshot | undefined {
     const entry = this.#recent.get(digest) ?? this.#older.get(digest);
     return entry?.workspaceId === workspaceId ? entry : undefined;
+  }
+
+  /** Whether `find` would return this entry. False also for an entry that is not used any more. */
+  isRecent({ generation }: CachedSnapshot): boolean {
+    return generation === this.#generation;
   }
 
   /** Moves an entry whose version was just confirmed to the recent generation. */
@@ -102,6 +109,8 @@ export class SnapshotCache {
       this.#recentBytes = 0;
       this.#generation++;
     }
+    const former = this.#recent.get(digest);
+    if (former) former.generation = replaced;
     entry.generation = this.#generation;
     this.#recent.set(digest, entry);
     this.#recentBytes += entry.bytes;

@@ -44,11 +44,13 @@ async function openServers(url: string) {
   let count = 0;
   async function isHeard() {
     const tag = `"tag${++count}"`;
-    await deciding.decide.prepareVerification(presented, {
-      digest: digestTextOf('unknown'),
-      cost: 1,
-      tags: [tag.slice(1, -1)],
-    })();
+    await deciding.decide
+      .prepareVerification(presented, {
+        digest: digestTextOf('unknown'),
+        cost: 1,
+        tags: [tag.slice(1, -1)],
+      })
+      .decide();
     await new Promise((resolve) => setTimeout(resolve, 150));
     return heard.includes(tag);
   }

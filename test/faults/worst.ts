@@ -311,7 +311,7 @@ async function fillWindows(store: Store, clock: { now: number }, { workspaceId, 
     clock.now += Math.ceil((hour + 50) / 64);
     for (const letter of ['k', 'i']) {
       const ratelimits = limitsFrom(letter).map(({ name }) => ({ name, cost: 2 ** 40 }));
-      await Promise.all(keys.windows.map((key) => verifyKey.prepare({ key, ratelimits }, root, store)()));
+      await Promise.all(keys.windows.map((key) => verifyKey.prepare({ key, ratelimits }, root, store).decide()));
     }
   }
 }
@@ -347,7 +347,7 @@ function requestOf(item: Verification | Check, world: World): (store: Store) => 
       duration: hour,
     }));
     checkLimit(input);
-    return (store) => multiLimit.prepare(input, presented, store)();
+    return (store) => multiLimit.prepare(input, presented, store).decide();
   }
   const begin = item.newLimits ? `${++made}.` : '';
   const own = times(item.limits, (index) => ({ name: padded(`${begin}${index}`, 128), limit: 1e9, duration: hour }));
@@ -361,5 +361,5 @@ function requestOf(item: Verification | Check, world: World): (store: Store) => 
     ...(tags.length > 0 && { tags }),
   };
   checkVerify(input);
-  return (store) => verifyKey.prepare(input, presented, store)();
+  return (store) => verifyKey.prepare(input, presented, store).decide();
 }

@@ -83,7 +83,7 @@ describe('the pipeline', () => {
       needs: {},
       prepare({ n, at }) {
         prepared++;
-        return () => (at === 'redis' ? Promise.resolve(`${n}`) : `${n}`);
+        return { decide: () => (at === 'redis' ? Promise.resolve(`${n}`) : `${n}`) };
       },
     });
   let answer: ReturnType<typeof createPipeline>;

@@ -88,6 +88,15 @@ test('in the next term it asks again', () => {
   expect(leases.ask(request)).toBeDefined();
 });
 
+test('a lease is found when the decisions of the next term are counted', () => {
+  const leased = requestOf('leased');
+  now = termMs / 2;
+  leases.granted(leases.ask(leased)!, 0, termMs, decision);
+  now = termMs;
+  expect(leases.ask(requestOf('other'))).toBeDefined();
+  expect(leases.decide(leased)).toBeDefined();
+});
+
 test('what a refusal took back is not asked for again in a while, other leases are', () => {
   const [short, other] = [requestOf('short'), requestOf('other')];
   const ask = leases.ask(short)!;

@@ -63,12 +63,13 @@ const kinds = {
   async 'a limit check'() {
     const check = { namespace: 'late', identifier: randomBytes(4).toString('hex'), limit: 1000, durationMs: 3_600_000 };
     return async ({ decider }: { decider: Decider }, cost: number) =>
-      (await decider.prepareLimit(presented(), [{ ...check, cost }])()).passed;
+      (await decider.prepareLimit(presented(), [{ ...check, cost }]).decide()).passed;
   },
   async 'a verification'() {
     const { key } = await app.createKey({ credits: { remaining: 1000 } });
     return async ({ decider }: { decider: Decider }, cost: number) =>
-      (await decider.prepareVerification(presented(), { digest: digestTextOf(key), cost })()).outcome === 'VALID';
+      (await decider.prepareVerification(presented(), { digest: digestTextOf(key), cost }).decide()).outcome ===
+      'VALID';
   },
 };
 

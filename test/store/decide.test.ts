@@ -70,7 +70,7 @@ async function open(options: Partial<DecideOptions> = {}) {
 }
 
 const verify = async (key: string, extras: object = {}, root = presented) =>
-  decide.prepareVerification(root, { digest: digestTextOf(key), cost: 1, ...extras })();
+  decide.prepareVerification(root, { digest: digestTextOf(key), cost: 1, ...extras }).decide();
 
 describe('a batch with much work', () => {
   test('is decided in several calls: every item once, each for its own caller', async () => {
@@ -123,6 +123,32 @@ describe('a batch with much work', () => {
     await Promise.all(Array.from({ length: 24 }, () => verify(key)));
     expect(calls).toBe(1);
   });
+});
+
+test('a request that is repeated gets the snapshot of its key when that has changed, and no more', async () => {
+  const { key, keyId } = await createKey({ name: 'before' });
+  const scripts = await loadScripts(redis, workspaceKey);
+  let snapshots = 0;
+  const decider = await open({
+    scripts: {
+      ...scripts,
+      runPacked: async (...args) => {
+        const reply = await scripts.runPacked(...args);
+        if (Array.isArray(reply)) snapshots += reply.length - 3;
+        return reply;
+      },
+    },
+  });
+  const prepared = decider.prepareVerification(presented, { digest: digestTextOf(key), cost: 1 });
+  const seen = async () => {
+    const names = [];
+    for (const _ of [1, 2, 3]) names.push(/"name":"([^"]*)"/.exec((await prepared.decide()).snapshot!.fields)![1]);
+    return { names, snapshots };
+  };
+  // The second use caches it.
+  expect(await seen()).toEqual({ names: ['before', 'before', 'before'], snapshots: 2 });
+  await ok('keys.updateKey', { keyId, name: 'after' });
+  expect(await seen()).toEqual({ names: ['after', 'after', 'after'], snapshots: 3 });
 });
 
 describe('the totals of an API', () => {
@@ -292,7 +318,9 @@ describe('a reply that cannot be read', () => {
 
   test('a reply to a limit check that is too long or short is an error of its caller only', async () => {
     const check = (identifier: string, limit: number) =>
-      decide.prepareLimit(presented, [{ namespace: 'damaged', identifier, limit, durationMs: 60_000, cost: 1 }])();
+      decide
+        .prepareLimit(presented, [{ namespace: 'damaged', identifier, limit, durationMs: 60_000, cost: 1 }])
+        .decide();
     await check('new', 1);
     for (const [at, byte] of [
       [1, 0],

@@ -48,6 +48,22 @@ test('a newer version replaces a cached snapshot at once', () => {
   expect(cache.find(workspaceId, digestOf(1))?.snapshot.fields).toContain('"name":"after"');
 });
 
+test('an entry is recent until another version or another generation takes its place', () => {
+  const cache = new SnapshotCache();
+  for (const version of [1, 1]) cache.add(workspaceId, digestOf(1), versioned(version, 'before'), undefined);
+  const before = cache.find(workspaceId, digestOf(1))!;
+  expect(cache.isRecent(before)).toBe(true);
+  cache.add(workspaceId, digestOf(1), versioned(2, 'after'), before);
+  const after = cache.find(workspaceId, digestOf(1))!;
+  expect([before, after].map((entry) => cache.isRecent(entry))).toEqual([false, true]);
+  // 72 MB of other keys.
+  for (let index = 2; index < 182; index++) {
+    for (const _ of [1, 2]) cache.add(workspaceId, digestOf(index), versioned(1, 'n'.repeat(400_000)), undefined);
+  }
+  expect(cache.find(workspaceId, digestOf(1))).toBeUndefined();
+  expect(cache.isRecent(after)).toBe(false);
+});
+
 test('a snapshot of one workspace is not found by another that has the same key', () => {
   const cache = new SnapshotCache();
   const add = (workspaceId: string, name: string) => cache.add(workspaceId, digestOf(1), versioned(1, name), undefined);

@@ -4,7 +4,8 @@ import { digestTextOf } from '../../domain/keyString.ts';
 import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
 import { type Outcome, outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
-import { decides, printed } from '../../operation.ts';
+import { decides, Printed } from '../../operation.ts';
+import type { Prepared } from '../../store/decide.ts';
 import type { LimitState, Verified } from '../../store/decideReply.ts';
 import type { Store } from '../../store/store.ts';
 import { checkNamesOnce, invalid } from '../rules.ts';
@@ -116,7 +117,8 @@ export const verifyKey = decides({
 
   prepare(input, rootKey, store) {
     const { ratelimits } = input;
-    return printed(prepareVerification(input, rootKey, store), (verified) => printVerified(verified, ratelimits));
+    const print = ratelimits ? (verified: Verified) => printVerified(verified, ratelimits) : printPlain;
+    return new Printed(prepareVerification(input, rootKey, store), print);
   },
 });
 
@@ -125,7 +127,7 @@ export const prepareVerification = (
   { key, ...verification }: Static<typeof input>,
   rootKey: PresentedRootKey,
   store: Store,
-): (() => Verified | Promise<Verified>) =>
+): Prepared<Verified> =>
   store.decide.prepareVerification(rootKey, { digest: digestTextOf(key), ...verificationOf(verification) });
 
 /** The request to the store. Throws if the input breaks a rule that the schema cannot express. */
@@ -194,6 +196,9 @@ function printVerified(
   }
   return text;
 }
+
+/** Prints the response to a request without limits of its own. */
+const printPlain = (verified: Verified): string => printVerified(verified, undefined);
 
 const heads = Object.fromEntries(
   outcomes.map((outcome) => [outcome, `{"valid":${outcome === 'VALID'},"code":"${outcome}",`]),

@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { decides, printed } from '../../operation.ts';
+import { decides, Printed } from '../../operation.ts';
 import { CounterDuration, Fields, Identifier, Int, OverrideId, Remaining } from '../schemas.ts';
 
 export const LimitCheck = Fields({
@@ -39,7 +39,7 @@ export const limit = decides({
 
   prepare({ namespace, identifier, limit, duration, cost = 1 }, rootKey, store) {
     const check = { namespace, identifier, limit, durationMs: duration, cost };
-    return printed(store.decide.prepareLimit(rootKey, [check]), ({ passed, checks }) => {
+    return new Printed(store.decide.prepareLimit(rootKey, [check]), ({ passed, checks }) => {
       const { remaining, resetAtMs, overrideId, limit: effective } = checks[0]!;
       const override = overrideId === undefined ? '' : `,"overrideId":"${overrideId}"`;
       return `{"success":${passed},"limit":${effective},"remaining":${remaining},"reset":${resetAtMs}${override}}`;

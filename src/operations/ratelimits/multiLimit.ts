@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { print } from '../../domain/json.ts';
-import { decides, printed } from '../../operation.ts';
+import { decides, Printed } from '../../operation.ts';
 import { OverrideId, Remaining } from '../schemas.ts';
 import { LimitCheck } from './limit.ts';
 
@@ -29,7 +29,7 @@ export const multiLimit = decides({
 
   prepare(input, rootKey, store) {
     const checks = input.map(({ duration, cost = 1, ...check }) => ({ ...check, durationMs: duration, cost }));
-    return printed(store.decide.prepareLimit(rootKey, checks), (result) => {
+    return new Printed(store.decide.prepareLimit(rootKey, checks), (result) => {
       const limits = result.checks.map(({ limit, remaining, resetAtMs, passed, overrideId }, index) => {
         const { namespace, identifier } = checks[index]!;
         return { namespace, identifier, limit, remaining, reset: resetAtMs, passed, overrideId };

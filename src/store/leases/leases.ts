@@ -104,10 +104,14 @@ interface Lease {
   decision: Decision<unknown>;
 }
 
-/** Counters by a hash of what a request is about. */
+/**
+ * Counters by a hash of what a request is about, so that most requests look up nothing: in the last byte its heat, before it the
+ * number of entries that the holders have of it. They are one number, because most requests read both.
+ */
 const slots = 65_536;
+const entry = 256;
 
-/** A Map by what requests are about, which adds the number of its entries to shared counters, so that most requests look up nothing. */
+/** A Map by what requests are about, which counts its entries in the counters. */
 class Counted<Value> extends Map<string, Value> {
   readonly #counters: Uint32Array;
 
@@ -117,12 +121,12 @@ class Counted<Value> extends Map<string, Value> {
   }
 
   override set(about: string, value: Value): this {
-    if (!this.has(about)) this.#counters[slotOf(about)]!++;
+    if (!this.has(about)) this.#counters[slotOf(about)]! += entry;
     return super.set(about, value);
   }
 
   override delete(about: string): boolean {
-    if (this.has(about)) this.#counters[slotOf(about)]!--;
+    if (this.has(about)) this.#counters[slotOf(about)]! -= entry;
     return super.delete(about);
   }
 
@@ -149,12 +153,12 @@ class Holder {
   usedAt = 0;
   isRegistered = false;
 
-  /** `known` counts what this holder knows leases, wishes and pauses of. */
-  constructor(workspaceId: string, known: Uint32Array) {
+  /** `counters` count the leases, wishes and pauses of this holder. */
+  constructor(workspaceId: string, counters: Uint32Array) {
     this.workspaceId = workspaceId;
-    this.byAbout = new Counted(known);
-    this.hot = new Counted(known);
-    this.paused = new Counted(known);
+    this.byAbout = new Counted(counters);
+    this.hot = new Counted(counters);
+    this.paused = new Counted(counters);
   }
 
   get isEmpty(): boolean {
@@ -178,7 +182,10 @@ const settlementsPerTerm = 4;
 const idleTerms = 10;
 /** After a refusal took leases back, none is asked for in this many terms: the refused request is decided again until then. */
 const pauseTerms = 2;
-/** The largest count. A counter above it counts down: a request that was granted no lease asks for none for a while. */
+/**
+ * Heat is how often a request was decided in this term, at most this. A higher one counts down: a request that was granted no lease
+ * asks for none for a while.
+ */
 const heatMax = 200;
 const refusedHeat = heatMax + 32;
 /** A lease is renewed when this part of its term or of its units is left. */
@@ -187,10 +194,7 @@ const renewedPart = 0.25;
 export class Leases {
   readonly #options: LeaseOptions;
   readonly #holders = new Map<string, Holder>();
-  /** How often requests were decided in this term, by slot. */
-  readonly #heat = new Uint8Array(slots);
-  /** How many entries the holders have, by slot. */
-  readonly #known = new Uint32Array(slots);
+  readonly #counters = new Uint32Array(slots);
   #heatSince = 0;
   #held = 0;
   #lastNumber = 0;
@@ -205,7 +209,7 @@ export class Leases {
 
   /** Decides a request by a lease; undefined when there is none. */
   decide<Answer>(request: LeasedRequest<Answer>): Answer | undefined {
-    if (this.#held === 0 || this.#known[slotOfRequest(request)] === 0) return undefined;
+    if (this.#held === 0 || this.#counters[slotOfRequest(request)]! < entry) return undefined;
     const holder = this.#holders.get(request.workspaceId);
     const lease = holder && find(holder, request);
     if (!lease) return undefined;
@@ -232,9 +236,15 @@ export class Leases {
   ask(request: LeasedRequest): Ask | undefined {
     const { termMs, after } = this.#options;
     if (termMs === 0) return undefined;
-    const now = this.#options.nowMs();
     const slot = slotOfRequest(request);
-    const known = this.#known[slot] === 0 ? undefined : this.#holders.get(request.workspaceId);
+    const counter = this.#counters[slot]!;
+    if (counter < after - 1) {
+      // Few decisions, also if they were in more than this term, of which the clock would tell.
+      this.#counters[slot] = counter + 1;
+      return undefined;
+    }
+    const now = this.#options.nowMs();
+    const known = counter < entry ? undefined : this.#holders.get(request.workspaceId);
     if (now < (known?.paused.get(request.about) ?? 0)) return undefined;
     const decided = this.#decidedInTerm(slot, now);
     if (decided === 0 || (decided < after && !known)) return undefined;
@@ -288,7 +298,7 @@ export class Leases {
       this.#return(holder, lease);
     } else if (term === 0) {
       // An ask costs Redis more than a verification, so not every request of a key that may have no lease asks.
-      this.#heat[slotOf(request.about)] = refusedHeat;
+      this.#setHeat(slotOf(request.about), refusedHeat);
     }
     holder.usedAt = this.#options.nowMs();
     this.finished(ask);
@@ -353,23 +363,30 @@ export class Leases {
 
   /** How often this and what has the same hash was decided in this term, this time included; 0 soon after a refusal. */
   #decidedInTerm(slot: number, now: number): number {
+    const counters = this.#counters;
     if (now - this.#heatSince >= this.#options.termMs) {
-      this.#heat.fill(0);
+      for (let each = 0; each < slots; each++) counters[each]! -= counters[each]! % entry;
       this.#heatSince = now;
     }
-    const heat = this.#heat[slot]!;
+    const heat = counters[slot]! % entry;
     if (heat > heatMax) {
-      this.#heat[slot] = heat - 1;
+      this.#setHeat(slot, heat - 1);
       return 0;
     }
-    this.#heat[slot] = Math.min(heat + 1, heatMax);
-    return this.#heat[slot]!;
+    const decided = Math.min(heat + 1, heatMax);
+    this.#setHeat(slot, decided);
+    return decided;
+  }
+
+  #setHeat(slot: number, heat: number) {
+    const counter = this.#counters[slot]!;
+    this.#counters[slot] = counter - (counter % entry) + heat;
   }
 
   #holderOf(workspaceId: string): Holder {
     let holder = this.#holders.get(workspaceId);
     if (!holder) {
-      holder = new Holder(workspaceId, this.#known);
+      holder = new Holder(workspaceId, this.#counters);
       this.#holders.set(workspaceId, holder);
     }
     return holder;
