@@ -14,7 +14,10 @@ import { digestTextOf } from '../domain/keyString.ts';
 
 /** Longer bodies are not cached: they are rare, and what they give could be large. */
 const bodyBytesMax = 512;
-/** Maximum entries in each of the two generations, about 1 KB each, and a few KB for a body with many limits or tags. */
+/**
+ * Maximum entries in each of the two generations: about 1 KB each, as much again for the snapshot of a key, and a few KB for a body with
+ * many limits or tags.
+ */
 const generationSize = 4096;
 
 /**
