@@ -22,7 +22,7 @@ test('an empty environment gives the defaults', () => {
     durable: false,
     redisTimeoutMs: 1000,
     inFlightMax: 4096,
-    leaseMs: 0,
+    leaseMs: 100,
     leaseCredits: false,
     manageAtOnce: 8,
     bodyBytesMax: 1_048_576,

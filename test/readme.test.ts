@@ -117,6 +117,10 @@ describe('figures of speed', () => {
     expect(prose).toContain(`${perSecond} verifications/s with a median latency of ${median}, on two cores`);
     expect(prose).toContain(`${row('`tollgate` / `fastify`')[2]} times Fastify`);
     expect(prose).toContain(`${row('`tollgate` / `express-rlf`')[2]} times Express`);
+    const [leased] = row('tollgate-leases', '64');
+    const [median1, median1Leased] = ['tollgate-hot', 'tollgate-leases'].map((target) => row(target, '1')[2]);
+    expect(prose).toContain(`${leased} verifications/s, and at one connection a median of ${median1Leased} in place`);
+    expect(prose).toContain(`in place of ${median1}.`);
     const [, date, cores] = /^## Against peers[\s\S]*?, ([\d-]+) [\d:]+ UTC, on (\d+) × /m.exec(results)!;
     expect(prose).toContain(`(bench/RESULTS.md) (${date})`);
     expect(cores).toBe('2');

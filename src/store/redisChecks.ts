@@ -64,6 +64,7 @@ export const redisChecks: readonly RedisCheck[] = [
   memory,
   encodings,
   freeing,
+  channels,
   clock,
 ];
 
@@ -219,6 +220,15 @@ function freeing({ config }: RedisFacts): Finding {
     'freeing',
     `${off.map((parameter) => `${parameter} no`).join(', ')}: Redis blocks for up to a second per million fields that expire`,
     `Set ${allOf(off)}.`,
+  );
+}
+
+function channels({ hasChannels }: RedisFacts): Finding {
+  if (hasChannels) return ok('channels', 'servers can send each other messages');
+  return warning(
+    'channels',
+    'refused to this account: Redis decides every request, and analytics.tail has the decisions of one server only',
+    'ACL SETUSER <account> +publish +subscribe +unsubscribe &tg:*',
   );
 }
 

@@ -1,6 +1,7 @@
 // Reads facts about a Redis for `tollgate doctor` and system.getStatus.
 
 import { Cluster } from 'ioredis';
+import { echoChannel } from './keyspace.ts';
 import { type ConnectOptions, connect, type RedisClient } from './redis.ts';
 
 export interface RedisFacts {
@@ -14,6 +15,8 @@ export interface RedisFacts {
   skewMs: number;
   /** Shortest of a few round trips. */
   roundTripMs: number;
+  /** Whether the account may use the channels on which servers talk to each other. */
+  hasChannels: boolean;
   /** Slots of the Cluster whose master replies, in the view of this node. */
   slotsServed?: number | undefined;
 }
@@ -89,7 +92,17 @@ async function factsOf(redis: RedisClient, nowMs: () => number): Promise<RedisFa
   const notReturned = () => undefined;
   const info = fieldsOf(await redis.info().catch(notReturned));
   const config = pairsOf((await redis.call('CONFIG', 'GET', ...parameters).catch(notReturned)) as string[] | undefined);
-  return { info: (field) => info.get(field), config: (parameter) => config.get(parameter), skewMs, roundTripMs };
+  const hasChannels = await redis.publish(echoChannel('check'), '').then(
+    () => true,
+    (error: Error) => !error.message.startsWith('NOPERM'),
+  );
+  return {
+    info: (field) => info.get(field),
+    config: (parameter) => config.get(parameter),
+    skewMs,
+    roundTripMs,
+    hasChannels,
+  };
 }
 
 const fieldsOf = (text = '') =>

@@ -99,6 +99,7 @@ describe.skipIf(!installed)('with its own Redis', () => {
         'memory',
         'encodings',
         'freeing',
+        'channels',
         'clock',
         'scripts',
         'data directory',
@@ -213,6 +214,16 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
       code: 0,
       unknown: ['version', 'role', 'persistence', 'eviction', 'memory', 'encodings', 'freeing'],
     });
+  });
+
+  test('that refuses channels, as new accounts are, it reports what they are for', async () => {
+    const port = await startRefusing('resetchannels');
+    const { code, find, of } = await examine(at(port));
+    expect({ code, warnings: of('warning') }).toEqual({ code: 0, warnings: ['channels'] });
+    const change = find('channels')!.change!;
+    const rules = change.replace('ACL SETUSER <account> ', '').split(' ');
+    spawnSync('redis-cli', ['-p', `${port}`, 'acl', 'setuser', 'default', ...rules]);
+    expect((await examine(at(port))).of('warning')).toEqual([]);
   });
 
   test('that refuses scripts, that is a fault', async () => {

@@ -34,7 +34,7 @@ test('system.getStatus: versions, process and Redis are those of this machine', 
   expect(redis.maxBytes).toBeGreaterThan(redis.usedBytes!);
   expect(redis.checks).toHaveLength(redisChecks.length);
   expect(redis.checks.map(({ check }: { check: string }) => check)).toEqual([
-    ...['version', 'role', 'persistence', 'eviction', 'memory', 'encodings', 'freeing', 'clock'],
+    ...['version', 'role', 'persistence', 'eviction', 'memory', 'encodings', 'freeing', 'channels', 'clock'],
   ]);
 });
 
