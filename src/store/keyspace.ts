@@ -36,6 +36,9 @@ export const echoChannel = (id: string): string => `tg:echo:${id}`;
 export const recallChannel = 'tg:recall';
 export const recalledChannel = (server: string): string => `tg:recalled:${server}`;
 
+/** All channels, as a rule of an ACL. */
+export const channelPattern = 'tg:*';
+
 // In a workspace (`workspace` is a result of workspaceKey). lua/include/names.lua makes the same names.
 export const auditKey = (workspace: string): string => `${workspace}:audit`;
 export const apisKey = (workspace: string): string => `${workspace}:apis`;

@@ -1,5 +1,6 @@
 // What is wrong with a Redis, and how to fix it: for `tollgate doctor` and system.getStatus.
 
+import { channelPattern } from './keyspace.ts';
 import { isLost, isReached, type LostNode, type RedisFacts } from './redisFacts.ts';
 
 /** `unknown`: the check was not possible, for example because a managed Redis rejects CONFIG. */
@@ -228,7 +229,7 @@ function channels({ hasChannels }: RedisFacts): Finding {
   return warning(
     'channels',
     'refused to this account: Redis decides every request, and analytics.tail has the decisions of one server only',
-    'ACL SETUSER <account> +publish +subscribe +unsubscribe &tg:*',
+    `ACL SETUSER <account> +publish +subscribe +unsubscribe &${channelPattern}`,
   );
 }
 
