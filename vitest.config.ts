@@ -40,6 +40,11 @@ const projects = [
     test: { name: 'shared', include: ['test/**/*.test.ts'], exclude: [...isolated, ...programs, long], isolate: false },
   },
   { extends: true as const, test: { name: 'isolated', include: isolated, exclude: [...programs, long] } },
+  // Once more, with leases. TEST_LEASE_MS=100 npm test runs all of them so.
+  {
+    extends: true as const,
+    test: { name: 'leased', include: ['test/{atomicity,model}.test.ts'], env: { TEST_LEASE_MS: '100' } },
+  },
   { extends: true as const, test: { name: 'programs', include: programs, exclude: [long] } },
 ];
 const faults = [{ extends: true as const, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } }];

@@ -3,8 +3,11 @@
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
+import { workspaceKey } from '../../src/store/keyspace.ts';
+import { connect } from '../../src/store/redis.ts';
 import { harness, type InputOf } from '../support/harness.ts';
 import { observing } from '../support/observer.ts';
+import { testRedisUrl } from '../support/redis.ts';
 
 const leaseMs = 100;
 const counts = { decided: 0, granted: 0, units: 0, returned: 0 };
@@ -212,6 +215,20 @@ describe('current', () => {
     await first.ok('rootKeys.deleteRootKey', { rootKeyId: created.rootKeyId });
     for (const server of servers) expect((await by(server)).status).toBe(401);
   });
+});
+
+test('notes of leases that cannot be read fail no decision', async () => {
+  const { key, keyId } = await newKey({ credits: { remaining: 1000 } });
+  const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  const record = Buffer.concat([Buffer.from(`${workspaceKey(first.workspaceId)}:k:`), digestOf(key)]);
+  await redis.hset(record, 'leases', 'x');
+  for (let times = 1; times <= 20; times++) {
+    expect(await verify(first, { key })).toMatchObject({ code: 'VALID', credits: 1000 - times });
+  }
+  expect(counts.decided).toBe(0);
+  expect((await first.ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 980 });
+  await redis.hdel(record, 'leases');
+  await redis.quit();
 });
 
 test('a session that is idle leaves the registry', async () => {

@@ -68,7 +68,10 @@ export async function endAllLeases() {
   for (const { decide } of stores) await decide.leasing.leases.recall();
 }
 
-/** TEST_LEASE_MS=100 runs the tests of the harness with leases, from the second request on. */
+/**
+ * TEST_LEASE_MS=100 runs the tests of the harness with leases, from the second request on. A test of leases, and one of what Redis
+ * decides itself, gives the harness a `leaseMs` of its own.
+ */
 const leaseMs = Number(process.env.TEST_LEASE_MS ?? 0);
 const leaseSettings = { leaseMs, leaseCredits: leaseMs > 0, leaseAfter: 2 };
 
@@ -112,7 +115,8 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
       ...leaseSettings,
       url: url(),
       nowMs: () => clock.now,
-      leaseClockMs: () => clock.now,
+      // Stands still with the clock, as that of Redis does: a decision is counted at the time at which it was made.
+      leaseClockMs: () => clock.now - performance.now(),
       ...settings,
     });
     stores.add(state.store);
@@ -159,7 +163,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
   let ended: Promise<void> | undefined;
   function endLeases(path: string, { body, authorization }: RequestParts): Promise<void> | undefined {
     const request = `${clock.now} ${path} ${authorization} ${body}`;
-    if (leaseMs === 0 || request === leasedBy) return ended;
+    if (leaseMs === 0 || settings.leaseMs !== undefined || request === leasedBy) return ended;
     leasedBy = request;
     ended = endAllLeases();
     return ended;

@@ -40,7 +40,12 @@ local function lease(position, last, root_index)
   if recalled ~= '' and outcome == VALID then refused_as_leased() end
   if recalled ~= '' and outcome == LIMIT_PASSED then refused_checks_as_leased(item_checks, true) end
   if wanted > 0 and outcome <= LIMIT_BLOCKED then
-    units, term = grant_lease(kind, outcome, position, last, call_roots[root_index], wanted, number)
+    local root, is_granted = call_roots[root_index], nil
+    is_granted, units, term = pcall(grant_lease, kind, outcome, position, last, root, wanted, number)
+    -- A lease reads what its decision did not, after the decision was charged. So that is answered, whatever is read.
+    if not is_granted then
+      units, term = 0, 0
+    end
   end
   return struct.pack(GRANTED, units, term) .. answer, snapshot
 end

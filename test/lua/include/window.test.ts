@@ -9,7 +9,7 @@ import { type Admitted, Counter, unitsOf } from '../../support/counter.ts';
 import { dayMs, harness, hourMs } from '../../support/harness.ts';
 import { snippets } from '../../support/snippet.ts';
 
-const h = harness();
+const h = harness(undefined, { leaseMs: 0 });
 const lua = snippets();
 const { clock } = h;
 const startMs = clock.now;

@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => redis.close());
 
-const app = harness(() => redis.url);
+const app = harness(() => redis.url, { leaseMs: 0 });
 const leasing = harness(() => redis.url, { leaseMs: 2000, leaseAfter: 2, leaseClockMs: () => 0 });
 const { clock, ok, call, createKey, createRootKey, createWorkspace } = app;
 const startMs = clock.now;
