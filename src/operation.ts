@@ -5,7 +5,7 @@ import type { Static, TSchema } from 'typebox';
 import type { Actor, Caller, PresentedRootKey } from './domain/caller.ts';
 import type { Action, Resource } from './domain/grants.ts';
 import type { ErrorCode } from './errors.ts';
-import type { Prepared } from './store/decide.ts';
+import type { Prepared } from './store/prepared.ts';
 import type { Store } from './store/store.ts';
 
 /** The actions of which an operation requires all, by resource. */
@@ -116,7 +116,7 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
 interface Decides<Name extends string, Input extends TSchema, Output extends TSchema>
   extends Described<Name, Input, Output> {
   kind: 'decides';
-  /** What decides is `data` as text. */
+  /** Its decisions are `data` as text. */
   prepare(input: Static<Input>, rootKey: PresentedRootKey, store: Store): Prepared<string>;
 }
 

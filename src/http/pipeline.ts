@@ -19,7 +19,7 @@ import { type Body, parseBody, parseLargeBody } from '../input/body.ts';
 import { type CheckInput, compileInput, compileInputLater } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
 import type { AnyOperation, Context, ManageContext, Page, Scope, Streaming } from '../operation.ts';
-import type { Prepared } from '../store/decide.ts';
+import type { Prepared } from '../store/prepared.ts';
 import type { Store } from '../store/store.ts';
 import { addressOf } from './address.ts';
 import { CallLog } from './callLog.ts';

@@ -3,7 +3,6 @@
 // its turn.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
-import type { PostfixQuery } from '../domain/permissionQuery.ts';
 import type { SnapshotText } from '../domain/verification.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
@@ -20,33 +19,16 @@ import {
   readVerified,
   type Verified,
 } from './decideReply.ts';
-import {
-  checksOf,
-  type LimitCheck,
-  passOf,
-  RepeatedLimits,
-  RepeatedVerification,
-  textOfChecks,
-  validOf,
-} from './leases/decisions.ts';
+import { type LimitCheck, passOf, RepeatedLimits, RepeatedVerification, validOf } from './leases/decisions.ts';
 import type { Ask, LeasedRequest, LeaseOptions, Tally } from './leases/leases.ts';
 import type { Leasing } from './leases/leasing.ts';
 import type { StoreObserver } from './observer.ts';
+import { noText, type Prepared, PreparedLimit, PreparedVerification, type VerifyRequest } from './prepared.ts';
 import { storeError, tooManyRecords } from './redis.ts';
 import type { Scripts } from './scripts.ts';
 import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './snapshots.ts';
 import type { Tail } from './tail/tail.ts';
 import { WorkspaceQueues } from './workspaceQueues.ts';
-
-export interface VerifyRequest {
-  /** SHA-256 of the key string, one character a byte. */
-  digest: string;
-  /** Credits. */
-  cost: number;
-  query?: PostfixQuery | undefined;
-  ratelimits?: readonly { name: string; cost: number; limit?: number; duration?: number }[] | undefined;
-  tags?: readonly string[] | undefined;
-}
 
 export interface DecideOptions {
   scripts: Scripts;
@@ -93,102 +75,10 @@ const attemptsMax = 10;
 /** A verification keeps the snapshot of its key if that has at most this many bytes, as caches of requests have thousands. */
 const keptBytesMax = 1024;
 
-/** The text of a plain verification, which names only its key. */
-const noText = Buffer.alloc(0);
-
 /** Leases that a request has recalled and waited for, `session.number` each, and how often it did so. */
 interface Recalled {
   leases: string;
   attempt: number;
-}
-
-const limitItem = ({ name, cost, limit, duration }: NonNullable<VerifyRequest['ratelimits']>[number]) =>
-  limit === undefined ? [name, cost] : [name, cost, limit, duration];
-
-/** The request of a verification without its key, as JSON in the format of layout.ts. */
-export const requestText = ({ query, ratelimits, tags }: Omit<VerifyRequest, 'digest'>): Buffer =>
-  query || ratelimits || tags
-    ? Buffer.from(JSON.stringify({ query, limits: ratelimits?.map(limitItem), tags }))
-    : noText;
-
-/** The names of the lists in a request. */
-type ListName = {
-  [Name in keyof VerifyRequest]-?: NonNullable<VerifyRequest[Name]> extends readonly unknown[] ? Name : never;
-}[keyof VerifyRequest];
-/** A list that is not weighed does not compile. */
-type AllWeighed<Names> = Record<Exclude<ListName, Names>, never>;
-
-/** A plain verification weighs 1; each limit, part of a query and tag weighs a quarter of it. */
-const weightOf = ({ query, ratelimits, tags }: VerifyRequest & AllWeighed<'query' | 'ratelimits' | 'tags'>): number =>
-  1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
-
-/** A request that is decided as often as it comes: without a promise if that needs no Redis. */
-export interface Prepared<Decision> {
-  decide(): Decision | Promise<Decision>;
-}
-
-/**
- * A verification of one key. It is one object instead of closures, because a server that decides for a thousand keys has more of
- * them than its processor keeps at hand.
- */
-class Verification implements Prepared<Verified>, LeasedRequest<Verified> {
-  readonly rootKey: PresentedRootKey;
-  readonly request: VerifyRequest;
-  readonly workspaceId: string;
-  readonly rootDigest: string;
-  readonly about: string;
-  readonly cost: number;
-  readonly text: Buffer;
-  readonly weight: number;
-  slot = -1;
-  /** The snapshot of its key when it was last decided, if that is small. */
-  cached: CachedSnapshot | undefined = undefined;
-  readonly #decider: Decider;
-
-  constructor(decider: Decider, rootKey: PresentedRootKey, request: VerifyRequest) {
-    this.#decider = decider;
-    this.rootKey = rootKey;
-    this.request = request;
-    this.workspaceId = rootKey.workspaceId;
-    this.rootDigest = rootKey.digestText;
-    this.about = request.digest;
-    this.cost = request.cost;
-    this.text = requestText(request);
-    this.weight = weightOf(request);
-  }
-
-  decide(): Verified | Promise<Verified> {
-    return this.#decider.verify(this);
-  }
-}
-
-/** Limit checks of one request. */
-class Limitation implements Prepared<Limited>, LeasedRequest<Limited> {
-  readonly rootKey: PresentedRootKey;
-  readonly checks: readonly LimitCheck[];
-  /** Each LIMIT_CHECK. */
-  readonly packed: Buffer;
-  readonly workspaceId: string;
-  readonly rootDigest: string;
-  readonly about: string;
-  readonly cost = 0;
-  readonly text = noText;
-  slot = -1;
-  readonly #decider: Decider;
-
-  constructor(decider: Decider, rootKey: PresentedRootKey, checks: readonly LimitCheck[]) {
-    this.#decider = decider;
-    this.rootKey = rootKey;
-    this.checks = checks;
-    this.packed = checksOf(checks);
-    this.workspaceId = rootKey.workspaceId;
-    this.rootDigest = rootKey.digestText;
-    this.about = textOfChecks(checks);
-  }
-
-  decide(): Limited | Promise<Limited> {
-    return this.#decider.limit(this);
-  }
 }
 
 export class Decider {
@@ -228,11 +118,11 @@ export class Decider {
 
   /** Prepares requests like this one. */
   prepareVerification(rootKey: PresentedRootKey, request: VerifyRequest): Prepared<Verified> {
-    return new Verification(this, rootKey, request);
+    return new PreparedVerification(this, rootKey, request);
   }
 
   /** Verifies by a lease, or else at Redis, with a promise. */
-  verify(verification: Verification): Verified | Promise<Verified> {
+  verify(verification: PreparedVerification): Verified | Promise<Verified> {
     const verified = this.leasing.leases.decide<Verified>(verification);
     if (!verified) return this.#verifyAtRedis(verification);
     const { workspaceId, request } = verification;
@@ -242,7 +132,7 @@ export class Decider {
     return verified;
   }
 
-  #verifyAtRedis(verification: Verification, recalled?: Recalled): Promise<Verified> {
+  #verifyAtRedis(verification: PreparedVerification, recalled?: Recalled): Promise<Verified> {
     const { rootKey, workspaceId, about: digest, cost, weight, request } = verification;
     const { leases } = this.leasing;
     const cached = this.#cachedOf(verification);
@@ -295,7 +185,7 @@ export class Decider {
   }
 
   /** The cached snapshot of a verification's key. */
-  #cachedOf(verification: Verification): CachedSnapshot | undefined {
+  #cachedOf(verification: PreparedVerification): CachedSnapshot | undefined {
     const { cached, workspaceId, about } = verification;
     if (cached && this.#snapshots.isRecent(cached)) return cached;
     const found = this.#snapshots.find(workspaceId, about);
@@ -351,25 +241,25 @@ export class Decider {
 
   /** Prepares requests like these checks: if all of them pass, all are charged, otherwise none is. */
   prepareLimit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Prepared<Limited> {
-    return new Limitation(this, rootKey, checks);
+    return new PreparedLimit(this, rootKey, checks);
   }
 
   /** Checks limits by a lease, or else at Redis, with a promise. */
-  limit(limitation: Limitation): Limited | Promise<Limited> {
-    const limited = this.leasing.leases.decide<Limited>(limitation);
-    if (!limited) return this.#limitAtRedis(limitation);
-    const { workspaceId, checks } = limitation;
+  limit(limit: PreparedLimit): Limited | Promise<Limited> {
+    const limited = this.leasing.leases.decide<Limited>(limit);
+    if (!limited) return this.#limitAtRedis(limit);
+    const { workspaceId, checks } = limit;
     this.#options.observe?.decided();
     this.#options.observe?.limited(limited.passed);
     if (this.#tail.isOpen) this.#tail.limited(workspaceId, checks, limited, 'lease', 0);
     return limited;
   }
 
-  #limitAtRedis(limitation: Limitation, recalled?: Recalled): Promise<Limited> {
-    const { rootKey, checks, packed } = limitation;
+  #limitAtRedis(limit: PreparedLimit, recalled?: Recalled): Promise<Limited> {
+    const { rootKey, checks, packed } = limit;
     const { leases } = this.leasing;
     const isAccepted = this.#options.accepted.has(rootKey);
-    const { ask, lease } = this.#leaseOf(limitation, isAccepted, recalled);
+    const { ask, lease } = this.#leaseOf(limit, isAccepted, recalled);
     return new Promise((resolve, reject) => {
       let batch: Batch | undefined;
       const settle = (answer: Answer) => {
@@ -378,8 +268,8 @@ export class Decider {
         if ('reason' in limited) {
           if (ask) grant ? leases.finished(ask) : leases.lost(ask, passOf(packed));
           if (limited.reason !== 'leased') return reject(this.#errorOf(limited, rootKey));
-          const again = this.#recall(limitation, limited.detail, recalled);
-          return resolve(again.then((recalled) => this.#limitAtRedis(limitation, recalled)));
+          const again = this.#recall(limit, limited.detail, recalled);
+          return resolve(again.then((recalled) => this.#limitAtRedis(limit, recalled)));
         }
         this.#options.observe?.limited(limited.passed);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);

@@ -3,9 +3,9 @@
 import { digestTextOf } from '../domain/keyString.ts';
 import type { Ratelimit, Snapshot } from '../domain/verification.ts';
 import type { StoreContext } from './context.ts';
-import { requestText, type VerifyRequest } from './decide.ts';
 import { type Refusal, readVerified, type Verified } from './decideReply.ts';
 import { limitOwners, placesOfOwner, verifyItem } from './layout.ts';
+import { requestText, type VerifyRequest } from './prepared.ts';
 import { asText, fromNamed, type Refill, readRefill } from './records.ts';
 import { noVersion, readSnapshot } from './snapshots.ts';
 

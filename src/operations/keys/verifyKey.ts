@@ -5,8 +5,8 @@ import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../..
 import { type Outcome, outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { decides, Printed } from '../../operation.ts';
-import type { Prepared } from '../../store/decide.ts';
 import type { LimitState, Verified } from '../../store/decideReply.ts';
+import type { Prepared } from '../../store/prepared.ts';
 import type { Store } from '../../store/store.ts';
 import { checkNamesOnce, invalid } from '../rules.ts';
 import {
