@@ -200,7 +200,7 @@ describe.each(everyName)('%s', (name) => {
     const done = await callWithFault(name, inputOf(name, things), workspace);
     expect(done.status).toBe(200);
     for (const script of new Set(done.sent)) {
-      // A lease (TEST_LEASE_MS) is granted after its decision, which stands if that fails.
+      // A lease (TEST_LEASE_MS) is granted after its decision was written. If that fails, the decision is returned.
       const isLeased = script === 'decide' && done.trace.some((line) => line.startsWith('decide HGETALL'));
       expect(stepsOf(done.trace, script), script).toMatch(isLeased ? /^r*w*r*w*$/ : /^r*w*$/);
     }

@@ -72,8 +72,8 @@ const unknownAtOnce = 64;
 /** Limit of the attempts to decide a request whose refusal depends on leases. Each recalls them, and hardly any new ones are granted. */
 const attemptsMax = 10;
 
-/** A verification keeps the snapshot of its key if that has at most this many bytes, as caches of requests have thousands. */
-const keptBytesMax = 1024;
+/** A prepared verification caches the snapshot of its key up to this size in bytes. Thousands of them are cached. */
+const snapshotBytesMax = 1024;
 
 /** Leases that a request has recalled and waited for, `session.number` each, and how often it did so. */
 interface Recalled {
@@ -189,7 +189,7 @@ export class Decider {
     const { cached, workspaceId, about } = verification;
     if (cached && this.#snapshots.isRecent(cached)) return cached;
     const found = this.#snapshots.find(workspaceId, about);
-    verification.cached = found && found.bytes <= keptBytesMax ? found : undefined;
+    verification.cached = found && found.bytes <= snapshotBytesMax ? found : undefined;
     return found;
   }
 

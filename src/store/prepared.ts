@@ -45,7 +45,7 @@ export interface Prepared<Decision> {
   decide(): Decision | Promise<Decision>;
 }
 
-/** What decides them. */
+/** The decider of prepared requests. */
 interface Decides {
   verify(verification: PreparedVerification): Verified | Promise<Verified>;
   limit(limit: PreparedLimit): Limited | Promise<Limited>;
@@ -55,7 +55,7 @@ interface Decides {
  * A verification of one key. It is one object instead of closures, because those of a thousand keys do not fit in the cache of a
  * processor.
  */
-export class PreparedVerification implements Prepared<Verified>, LeasedRequest<Verified> {
+export class PreparedVerification implements Prepared<Verified>, LeasedRequest {
   readonly rootKey: PresentedRootKey;
   readonly request: VerifyRequest;
   readonly workspaceId: string;
@@ -65,7 +65,7 @@ export class PreparedVerification implements Prepared<Verified>, LeasedRequest<V
   readonly text: Buffer;
   readonly weight: number;
   slot = -1;
-  /** The snapshot of its key when it was last decided, if that is small. */
+  /** The snapshot of its key at its last decision, if that is small. */
   cached: CachedSnapshot | undefined = undefined;
   readonly #decider: Decides;
 
@@ -87,7 +87,7 @@ export class PreparedVerification implements Prepared<Verified>, LeasedRequest<V
 }
 
 /** Limit checks of one request. */
-export class PreparedLimit implements Prepared<Limited>, LeasedRequest<Limited> {
+export class PreparedLimit implements Prepared<Limited>, LeasedRequest {
   readonly rootKey: PresentedRootKey;
   readonly checks: readonly LimitCheck[];
   /** Each LIMIT_CHECK. */

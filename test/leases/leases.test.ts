@@ -231,6 +231,29 @@ test('notes of leases that cannot be read fail no decision', async () => {
   await redis.quit();
 });
 
+test('a registry that cannot be read fails no decision, nor others of its batch', async () => {
+  const { workspaceId, rootKey } = await first.createWorkspace();
+  const call = first.call;
+  const { apiId } = (await call('apis.createApi', { name: 'registry' }, rootKey)).data;
+  const keys = await Promise.all(
+    [1, 2, 3, 4].map(
+      async () => (await call('keys.createKey', { apiId, credits: { remaining: 100 } }, rootKey)).data.key,
+    ),
+  );
+  const verifyAll = () => Promise.all(keys.map((key) => call('keys.verifyKey', { key }, rootKey)));
+  // Leases are granted before, so that the library knows of a registry.
+  for (let times = 1; times <= 3; times++) await verifyAll();
+  await recallAll();
+  const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  await redis.set(`${workspaceKey(workspaceId)}:leases`, 'x');
+  for (let times = 4; times <= 20; times++) {
+    for (const { status, data } of await verifyAll())
+      expect([status, data.code, data.credits]).toEqual([200, 'VALID', 100 - times]);
+  }
+  await redis.del(`${workspaceKey(workspaceId)}:leases`);
+  await redis.quit();
+});
+
 test('a session that is idle leaves the registry', async () => {
   await verify(first, { key: 'none' });
   await delay(15 * leaseMs);

@@ -115,7 +115,7 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
       ...leaseSettings,
       url: url(),
       nowMs: () => clock.now,
-      // Stands still with the clock, as that of Redis does: a decision is counted at the time at which it was made.
+      // Advances only with `clock`, as Redis's clock does. Otherwise a decision would be counted before the time of its test.
       leaseClockMs: () => clock.now - performance.now(),
       ...settings,
     });

@@ -42,7 +42,7 @@ local function lease(position, last, root_index)
   if wanted > 0 and outcome <= LIMIT_BLOCKED then
     local root, is_granted = call_roots[root_index], nil
     is_granted, units, term = pcall(grant_lease, kind, outcome, position, last, root, wanted, number)
-    -- A lease reads what its decision did not, after the decision was charged. So that is answered, whatever is read.
+    -- The decision was charged before the lease reads more. So the decision is returned, also if the lease fails.
     if not is_granted then
       units, term = 0, 0
     end

@@ -30,8 +30,8 @@ end
 -- Reads the entry of the session in the registry, and how many sessions may hold leases, once per call.
 local function register()
   if this_session.is_read then return end
-  this_session.is_read, this_session.granted, this_session.settled, this_session.longest = true, 0, 0, 0
   local entries, inactive, count = redis.call('HGETALL', registry(call_workspace)), {}, 1
+  this_session.is_read, this_session.granted, this_session.settled, this_session.longest = true, 0, 0, 0
   for index = 1, #entries, 2 do
     local id = entries[index]
     local term, granted, settled = struct.unpack(REGISTERED, entries[index + 1])
@@ -52,16 +52,16 @@ local function register()
   end
 end
 
--- Writes the entry of the session, if it was read.
+-- Writes the entry of the session, if it was read: one that cannot be read fails an item, and not the call.
 local function end_session()
-  if not this_session.id then return end
+  if not this_session.id or not this_session.is_read then return end
   -- It stays when Redis forgets a session that was registered last.
   if this_session.grants and this_session.longest < this_session.term then
     redis.call('HSET', registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, this_session.term, 0, 0))
   end
   if this_session.leaves == 1 and not this_session.grants then
     redis.call('HDEL', registry(call_workspace), this_session.id)
-  elseif this_session.is_read and this_session.granted + this_session.settled > 0 then
+  elseif this_session.granted + this_session.settled > 0 then
     local entry = struct.pack(REGISTERED, this_session.term, this_session.granted, this_session.settled)
     redis.call('HSET', registry(call_workspace), this_session.id, entry)
   end

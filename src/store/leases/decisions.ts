@@ -11,10 +11,10 @@ const valid = outcomes.indexOf('VALID') + 1;
 type RequestedLimits = readonly { name: string; cost: number; limit?: number }[] | undefined;
 
 /** A VALID of which the answer is not known. */
-export const validOf = (request: LeasedRequest<Verified>) => ({ outcome: valid, subject: subjectOf(request) });
+export const validOf = (request: LeasedRequest) => ({ outcome: valid, subject: subjectOf(request) });
 
 /** A TALLIED_KEY. Decisions are counted for the identity that the key had then. */
-function subjectOf({ about: digest, cost, text }: LeasedRequest<Verified>, externalId = ''): Buffer {
+function subjectOf({ about: digest, cost, text }: LeasedRequest, externalId = ''): Buffer {
   const values = { digest, cost, externalId: Buffer.from(externalId), request: text };
   const subject = Buffer.allocUnsafe(talliedKey.size(values));
   talliedKey.write(subject, 0, values);
@@ -28,7 +28,7 @@ export class RepeatedVerification implements Decision<Verified> {
   /** What each repetition charges: credits, and units of each limit of the answer. Undefined for a lease without units. */
   readonly #charges: { credits: number; units: readonly number[] } | undefined;
 
-  constructor(first: Verified, request: LeasedRequest<Verified>, limits: RequestedLimits, hasUnits: boolean) {
+  constructor(first: Verified, request: LeasedRequest, limits: RequestedLimits, hasUnits: boolean) {
     this.#first = first;
     // There is no key to count for.
     this.outcome = first.outcome === 'NOT_FOUND' ? 0 : outcomes.indexOf(first.outcome) + 1;

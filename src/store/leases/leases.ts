@@ -44,8 +44,8 @@ export interface LeaseObserver {
   returned(units: number): void;
 }
 
-/** A request of a caller that may be leased. `Answer` is what it is answered with. */
-export interface LeasedRequest<Answer = unknown> {
+/** A request of a caller that may be leased. */
+export interface LeasedRequest {
   workspaceId: string;
   rootDigest: string;
   /** What it is about: the digest of a key, or limit checks with all their values. */
@@ -56,8 +56,6 @@ export interface LeasedRequest<Answer = unknown> {
   text: Buffer;
   /** The number of its counters in `Leases`, -1 until it is needed: a repeated request is the same object. */
   slot: number;
-  /** Never set: only for the compiler. */
-  readonly answer?: Answer;
 }
 
 /** A decision that a lease repeats (src/store/leases/decisions.ts). */
@@ -207,8 +205,8 @@ export class Leases {
     this.#options = options;
   }
 
-  /** Decides a request by a lease; undefined when there is none. */
-  decide<Answer>(request: LeasedRequest<Answer>): Answer | undefined {
+  /** Decides a request by a lease; undefined when there is none. `Answer` is what the decisions of its leases return. */
+  decide<Answer>(request: LeasedRequest): Answer | undefined {
     if (this.#held === 0 || this.#counters[slotOfRequest(request)]! < entry) return undefined;
     const holder = this.#holders.get(request.workspaceId);
     const lease = holder && find(holder, request);
@@ -239,7 +237,7 @@ export class Leases {
     const slot = slotOfRequest(request);
     const counter = this.#counters[slot]!;
     if (counter < after - 1) {
-      // Few decisions, also if they were in more than this term, of which the clock would tell.
+      // Too few decisions for a lease, whichever terms they were in: the clock need not be read.
       this.#counters[slot] = counter + 1;
       return undefined;
     }
