@@ -13,6 +13,8 @@ export interface Decision {
   sample: number;
   outcome?: string;
   keyId?: string;
+  /** Of the key, if it has one. */
+  name?: string;
   apiId?: string;
   externalId?: string;
   tags?: string[];

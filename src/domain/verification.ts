@@ -161,6 +161,14 @@ export function printSnapshot(snapshot: Snapshot): SnapshotText {
 export const keyIdOf = ({ fields }: SnapshotText): string =>
   fields.slice(beforeKeyId.length, fields.indexOf('"', beforeKeyId.length));
 
+const withName = /^"keyId":"[^"]*","enabled":(?:true|false),"name":("(?:[^"\\]|\\.)*")/;
+
+/** The name of the key; undefined if it has none. */
+export function keyNameOf({ fields }: SnapshotText): string | undefined {
+  const name = withName.exec(fields)?.[1];
+  return name === undefined ? undefined : JSON.parse(name);
+}
+
 /** The metadata of the key as JSON text; undefined if it has none. */
 export const metaOf = ({ fields, metaStart, metaEnd }: SnapshotText): string | undefined =>
   metaEnd === 0 ? undefined : fields.slice(metaStart, metaEnd);

@@ -5,6 +5,7 @@ import { useData } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
 import type { Refusals } from '../records.ts';
 import { Badge, Card, Count, CustomerLink, Empty, Loaded, Outcome } from './basic.tsx';
+import { KeyName } from './keyName.tsx';
 import { type Column, CsvButton, Table } from './table.tsx';
 
 /** Rows may be equal, so each has its number. */
@@ -28,7 +29,7 @@ const columns: Column<Row>[] = [
     name: 'Key',
     cell: ({ keyId }) => (
       <Link href={`/keys/${keyId}`}>
-        <code>{keyId}</code>
+        <KeyName keyId={keyId} />
       </Link>
     ),
     csv: ({ keyId }) => keyId,

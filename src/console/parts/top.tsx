@@ -3,9 +3,8 @@
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import type { Period } from '../period.ts';
-import type { Key } from '../records.ts';
-import { may } from '../session.ts';
 import { Card, Count, Empty, Loaded } from './basic.tsx';
+import { KeyName } from './keyName.tsx';
 import { type Column, CsvButton, Table } from './table.tsx';
 
 type Of = 'keys' | 'identities' | 'apis' | 'tags' | 'namespaces' | 'identifiers';
@@ -28,12 +27,6 @@ const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): st
   if (apiId) return `/keys?api=${apiId}`;
   return namespace && !identifier ? `/rate-limits/${encodeURIComponent(namespace)}` : undefined;
 };
-
-/** The name of a key, where it has one that may be read. */
-function KeyName({ keyId }: { keyId: string }) {
-  const { data } = useData<Key>('keys.getKey', may('api', 'read_key') ? { keyId } : undefined);
-  return <span title={keyId}>{data?.name ?? <code>{data ? `${data.start}…` : keyId}</code>}</span>;
-}
 
 const nameOf = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow): string =>
   keyId ?? externalId ?? (identifier && `${namespace}: ${identifier}`) ?? namespace ?? tag ?? apiId ?? '';

@@ -40,10 +40,10 @@ const columns: Column<Row>[] = [
   { name: 'Outcome', cell: (row) => <Outcome outcome={outcomeOf(row)} />, csv: outcomeOf },
   {
     name: 'Key or identifier',
-    cell: ({ keyId, namespace, identifier }) =>
+    cell: ({ keyId, name, namespace, identifier }) =>
       keyId ? (
-        <Link href={`/keys/${keyId}`}>
-          <code>{keyId}</code>
+        <Link href={`/keys/${keyId}`} title={keyId}>
+          {name ?? <code>{keyId}</code>}
         </Link>
       ) : (
         namespace && `${namespace}: ${identifier}`

@@ -34,7 +34,8 @@ const Verification = Type.Object(
   {
     time,
     outcome: Type.Enum([...outcomes], { description: 'Outcome, as `code` of `keys.verifyKey`.' }),
-    keyId: Type.Optional(Type.String({ description: 'Absent for NOT_FOUND, as the next two fields.' })),
+    keyId: Type.Optional(Type.String({ description: 'Absent for NOT_FOUND, as the next three fields.' })),
+    name: Type.Optional(Type.String({ description: 'Name of the key, if it has one.' })),
     apiId: Type.Optional(Type.String({ description: 'Id of the API.' })),
     externalId: Type.Optional(Type.String({ description: 'externalId of the identity, if the key has one.' })),
     tags: Type.Optional(Type.Array(Type.String(), { description: 'Tags of the request.' })),

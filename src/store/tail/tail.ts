@@ -10,7 +10,7 @@
 // Nothing waits for a listener: the server drops the connection of a slow one. A message that is lost is a gap in the tail.
 
 import { randomBytes } from 'node:crypto';
-import { keyIdOf } from '../../domain/verification.ts';
+import { keyIdOf, keyNameOf } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import type { Limited, LimitState, Verified } from '../decideReply.ts';
 import { echoChannel, tailChannel } from '../keyspace.ts';
@@ -243,6 +243,7 @@ function textOfVerification(
     time: atMs,
     outcome,
     keyId: snapshot && keyIdOf(snapshot),
+    name: snapshot && keyNameOf(snapshot),
     apiId: snapshot?.apiId,
     externalId: snapshot?.externalId,
     tags,

@@ -63,7 +63,13 @@ const outcomesOf = (events: Event[]) => events.map(({ data }) => data.outcome);
 describe('analytics.tail: events', () => {
   test('of a verification and of a limit check have what was decided, and no secret', async () => {
     const heard = await listen();
-    const { key, keyId, apiId } = await createKey({ externalId: 'ada', ratelimits: [limited] });
+    const name = 'a "name"\\\n\ndata: {}\u2028';
+    const { key, keyId, apiId } = await createKey({
+      name,
+      meta: { name: 'no' },
+      externalId: 'ada',
+      ratelimits: [limited],
+    });
     const tags = ['eu', 'a "quoted"\n\ndata: {}\u2028'];
     await ok('keys.verifyKey', { key, tags });
     await ok('keys.verifyKey', { key, ratelimits: [{ name: 'own', limit: 1, duration: hourMs, cost: 2 }] });
@@ -73,7 +79,7 @@ describe('analytics.tail: events', () => {
     await ok('ratelimits.multiLimit', [{ ...check, cost: 9 }]);
     const events = await heard.until(5);
     const common = { time: app.clock.now, latencyMs: expect.any(Number), source: 'redis', sample: 1 };
-    const of = { keyId, apiId, externalId: 'ada' };
+    const of = { keyId, name, apiId, externalId: 'ada' };
     expect(events).toEqual([
       { event: 'verification', data: { ...common, ...of, outcome: 'VALID', tags } },
       { event: 'verification', data: { ...common, ...of, outcome: 'RATE_LIMITED', ratelimit: 'requests' } },
@@ -96,7 +102,10 @@ describe('analytics.tail: events', () => {
     const heard = await listen({ outcome: 'RATE_LIMITED' });
     const { key } = await createKey();
     await ok('keys.verifyKey', { key, ratelimits: [{ name: 'own', limit: 1, duration: hourMs, cost: 2 }] });
-    expect((await heard.until(1))[0]!.data.ratelimit).toBe('own');
+    const [event] = await heard.until(1);
+    expect(event!.data.ratelimit).toBe('own');
+    // The key has none.
+    expect(event!.data).not.toHaveProperty('name');
     heard.stream.stop();
   });
 
