@@ -1,4 +1,4 @@
--- Create a successor of a key, with a new secret, and set the expiry of the old key.
+-- Create a successor of a key, with a new secret. The old key gets the id of the successor and an expiry.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  key and API records, key lists, the index of starts, the refill queue, the audit stream
@@ -56,7 +56,7 @@ if new.refilled then queue_refill(workspace, new_digest, new) end
 local expires = old.expires
 old.expires = math.min(old.expires, now + expires_in, TIME_MAX)
 old.version = next_version()
-redis.call('HSET', record, 'state', pack_state(old), 'updated', int(now))
+redis.call('HSET', record, 'state', pack_state(old), 'updated', int(now), 'successor', 'key_' .. new.id)
 audit(workspace, now, actor, 'key', key_id, {
   { 'successor', nil, 'key_' .. new.id },
   { 'expires', expires < NEVER and expires or nil, old.expires },

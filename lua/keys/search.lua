@@ -72,6 +72,19 @@ end
 -- A list with this number in a list of numbers.
 local function listed(number) return ',' .. number .. ',' end
 
+local function expires_of(packed) return struct.unpack(KEY_EXPIRES, packed, KEY_FIXED_EXPIRES_AT) end
+
+local function last_used_of(packed)
+  local _, _, last_used = struct.unpack(KEY_LIVE, packed, #packed - KEY_TAIL_LENGTH + 1)
+  return last_used
+end
+
+-- Whether a key that is not expired was used after its successor was created.
+local function is_used_after(packed, successor)
+  if not successor or expires_of(packed) <= now then return false end
+  return last_used_of(packed) > time_in(string.sub(successor, #'key_' + 1))
+end
+
 -- The checks of a filter, cheapest first; nil if no key can pass them. Each gets the packed state and the values of `names`. Those
 -- that most keys fail read only their part of the state: making a table of every state would take most of the time.
 local function checks_of(filter)
@@ -80,6 +93,7 @@ local function checks_of(filter)
   if filter.permission and not permission or filter.role and not role then return nil end
   permission, role = permission and listed(permission), role and listed(role)
   needs(filter.unusedSince, 'created')
+  needs(filter.rerolledInUse ~= nil, 'successor')
   needs(filter.search, 'start', 'name', 'meta')
   needs(permission or role, 'roles')
   needs(permission, 'direct')
@@ -94,20 +108,21 @@ local function checks_of(filter)
     is_deleted and filter.externalId,
     function(packed) return external_id_of(read_state(packed).link) == filter.externalId end
   )
-  add(
-    filter.expiresBefore,
-    function(packed) return struct.unpack('>I6', packed, KEY_FIXED_EXPIRES_AT) < filter.expiresBefore end
-  )
+  add(filter.expiresBefore, function(packed) return expires_of(packed) < filter.expiresBefore end)
   -- Ids begin with their time, and sort by it.
   local first_id = filter.unusedSince and base58_8(filter.unusedSince)
   add(filter.unusedSince, function(packed, values)
-    local _, _, last_used = struct.unpack(KEY_LIVE, packed, #packed - KEY_TAIL_LENGTH + 1)
+    local last_used = last_used_of(packed)
     if last_used > 0 then return last_used < filter.unusedSince end
     local created = values[position.created]
     if created then return tonumber(created) < filter.unusedSince end
     -- The state begins with the id.
     return string.sub(packed, 1, #first_id) < first_id
   end)
+  add(
+    filter.rerolledInUse ~= nil,
+    function(packed, values) return is_used_after(packed, values[position.successor]) == filter.rerolledInUse end
+  )
   add(filter.creditsBelow, function(packed)
     if not has_flag(packed, 'limited') then return false end
     local state = read_state(packed)

@@ -118,6 +118,7 @@ const settersOf: Readonly<Record<string, readonly string[]>> = {
   'ratelimits.limit': ['<limit>'],
   'ratelimits.name': ['--ratelimit', '<name>'],
   'resource.id': ['--resource'],
+  rerolledInUse: ['--rotated'],
   role: ['--role'],
   rootKeyId: ['--root-key'],
   search: ['--search', '<text>'],

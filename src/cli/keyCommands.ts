@@ -209,19 +209,22 @@ const keyRows: CommandRow[] = [
       ['--unused <duration>', 'not used for this long, such as 90d'],
       ['--expiring <duration>', 'expired, or expiring within this time, such as 30d'],
       ['--credits-below <n>', 'with a balance below this'],
+      ['--rotated', 'rotated, and still used'],
       ['--permission <slug>', 'with this permission, also through a role'],
       ['--role <name>', 'with this role'],
       newestOption,
       limitOption,
     ],
     async run(call, options) {
-      const { api, owner, search, disabled, deleted, unused, expiring, creditsBelow, permission, role } = options;
+      const { api, owner, search, disabled, deleted, rotated, permission, role } = options;
+      const { unused, expiring, creditsBelow } = options;
       const input = given({
         apiId: text(api),
         externalId: text(owner),
         search: text(search),
         enabled: disabled ? false : undefined,
         deleted: deleted ? true : undefined,
+        rerolledInUse: rotated ? true : undefined,
         unusedSince: text(unused) === undefined ? undefined : Math.max(0, Date.now() - durationOf(text(unused)!)),
         expiresBefore: text(expiring) === undefined ? undefined : Date.now() + durationOf(text(expiring)!),
         creditsBelow: text(creditsBelow) === undefined ? undefined : numberOf(text(creditsBelow)!),

@@ -27,6 +27,7 @@ export type Kind = (typeof kinds)[number];
 
 const Time = Type.Optional(Type.Integer({ minimum: 0, maximum: timeMax }));
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
+const ExportedKeyId = Type.String({ pattern: `^key_${base58}{24}$` });
 const ExportedApiId = Type.String({ pattern: `^api_${base58}{16}$` });
 
 /** Allows a prefix and four characters, but not a key string that was put there by mistake. */
@@ -37,7 +38,7 @@ const ApiLine = Fields({ apiId: ExportedApiId, ...createApi.input.properties, cr
 
 const KeyLine = Fields({
   apiId: Type.Optional(ExportedApiId),
-  keyId: Type.Optional(Type.String({ pattern: `^key_${base58}{24}$` })),
+  keyId: Type.Optional(ExportedKeyId),
   ...IssuedKey.properties,
   start: Type.Optional(Type.String({ maxLength: startMax })),
   prefix: createKey.input.properties.prefix,
@@ -45,6 +46,7 @@ const KeyLine = Fields({
   createdAt: Time,
   updatedAt: Time,
   lastUsedAt: Time,
+  successor: Type.Optional(ExportedKeyId),
 });
 
 const schemas = {
@@ -113,7 +115,8 @@ function readKeyLine(
   intoApi: string | undefined,
   context: Pick<Context, 'text' | 'limits'>,
 ): LineRecord {
-  const { apiId: ownApi, keyId, start = '', prefix, byteLength, createdAt, updatedAt, lastUsedAt, ...issued } = line;
+  const { apiId: ownApi, keyId, start = '', prefix, byteLength, ...others } = line;
+  const { createdAt, updatedAt, lastUsedAt, successor, ...issued } = others;
   checkIssuedKey(issued, 'body');
   const apiId = intoApi ?? ownApi;
   if (apiId === undefined)
@@ -121,13 +124,15 @@ function readKeyLine(
   if (keyId !== undefined && ownApi !== undefined && keyId.slice(-8) !== ownApi.slice(-8)) {
     throw invalid('body.keyId', 'does not end with the last 8 characters of apiId', 'Leave it out to get a new one.');
   }
+  // The id of a key ends with the last 8 characters of its API's id, so in another API the key gets a new id.
+  const keepsIds = keyId?.slice(-8) === apiId.slice(-8);
   const key: NewKey = {
     ...issuedKey(issued, metaText(issued.meta, context, 'meta')),
     start,
     prefix,
     byteLength,
-    // The id of a key ends with the last 8 characters of its API's id, so in another API the key gets a new id.
-    keptId: keyId?.slice(-8) === apiId.slice(-8) ? keyId : undefined,
+    keptId: keepsIds ? keyId : undefined,
+    successor: keepsIds ? successor : undefined,
     created: createdAt,
     updated: updatedAt,
     lastUsed: lastUsedAt,

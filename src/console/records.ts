@@ -40,6 +40,7 @@ export interface Key {
   expires?: number;
   updatedAt?: number;
   lastUsedAt?: number;
+  successor?: string;
   permissions?: string[];
   roles?: string[];
   credits?: Credits;

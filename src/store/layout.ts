@@ -173,6 +173,8 @@ export const keyRecordFields = {
   bytes: { display: true, given: true, updated: false, copied: true, flag: undefined },
   name: { display: true, given: true, updated: true, copied: true, flag: undefined, value: plainText },
   meta: { display: true, given: true, updated: true, copied: true, flag: undefined, value: jsonText },
+  /** The id of the key that replaced it (rerollKey). */
+  successor: { display: true, given: true, updated: false, copied: false, flag: undefined, value: plainText },
   /** Numbers of its own permissions, `,3,17,`. */
   direct: { display: false, given: true, updated: false, copied: true, flag: 'direct' },
   /** Numbers of its roles. */
@@ -554,6 +556,7 @@ function literalsOf(): Map<string, string> {
     TIME_MAX: timeMax,
     NEVER: never,
     OUTCOMES_COUNTED: outcomesCounted,
+    KEY_EXPIRES: `'>${luaFields({ expires: keyFixed.fields.expires })}'`,
     KEY_LINK_AT: keyFixed.bytes + 1,
     LINK_BYTES_LENGTH: 2,
     LIMIT_ID_LENGTH: 16,

@@ -276,8 +276,8 @@ test('an unreachable Redis is an error, without a wait', async () => {
 test('without a running server, it starts the Redis of the data directory for the command', async () => {
   const env = { TOLLGATE_DATA_DIR: join(dataDir, 'other') };
   await (await startEmbedded({ dataDir: env.TOLLGATE_DATA_DIR })).stop();
-  const { out } = await run(['workspace', 'create', 'alone', '--json'], env);
-
+  const { out, err } = await run(['workspace', 'create', 'alone', '--json'], env);
+  expect(err).toBe('');
   expect(await embeddedUrlIfRunning(env.TOLLGATE_DATA_DIR)).toBeUndefined();
   expect(readdirSync(join(env.TOLLGATE_DATA_DIR, 'redis'))).not.toContain('redis.sock');
   expect(JSON.parse((await run(['workspace', 'list', '--json'], env)).out)).toEqual([

@@ -93,7 +93,14 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
 
     const rotated = await json('key', 'rotate', keyId, '--grace', '1h');
     expect(rotated).toEqual({ keyId: expect.stringMatching(/^key_/), key: expect.stringMatching(/^pay_/) });
-    expect((await json('key', 'get', keyId)).expires).toBeLessThan(Date.now() + dayMs);
+    const record = await json('key', 'get', keyId);
+    expect(record).toMatchObject({ successor: rotated.keyId });
+    expect(record.expires).toBeLessThan(Date.now() + dayMs);
+    expect(await json('key', 'list', '--api', apiId, '--rotated')).toEqual([]);
+    // After the rotation, by Redis's clock.
+    app.clock.now = Date.now() + 1000;
+    await app.ok('keys.verifyKey', { key });
+    expect(await json('key', 'list', '--api', apiId, '--rotated')).toMatchObject([{ keyId }]);
 
     await lines('key', 'revoke', keyId);
     expect(await json('key', 'list', '--api', apiId, '--deleted')).toMatchObject([{ keyId }]);

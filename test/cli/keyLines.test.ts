@@ -109,7 +109,7 @@ describe('a workspace with every kind of record', () => {
       await ok('identities.createIdentity', { externalId, meta: meta(), ratelimits: limits() });
     for (const name of ['payments', 'mail', 'empty']) apis.push((await ok('apis.createApi', { name })).apiId);
     // More than one page of one API.
-    for (let at = 0; at < 230; at++) {
+    for (let at = 0; at < 229; at++) {
       clock.now += pick(0, 1);
       const created = await ok('keys.createKey', {
         apiId: apis[at % 10 === 0 ? 1 : 0]!,
@@ -129,6 +129,7 @@ describe('a workspace with every kind of record', () => {
       if (pick(0, 5) === 0) await ok('keys.verifyKey', { key: created.key });
       keys.push(created);
     }
+    keys.splice(1, 0, await ok('keys.rerollKey', { keyId: keys[0]!.keyId, expiration: dayMs }));
     await ok('keys.deleteKey', { keyId: keys.pop()!.keyId });
     await ok('keys.deleteKey', { keyId: keys.pop()!.keyId, permanent: true });
     exported = await exportOf(tollgate.workspaceId);
@@ -239,6 +240,10 @@ describe('a workspace with every kind of record', () => {
     const shown = await verify(key, there.rootKey);
     expect(shown.keyId).toMatch(new RegExp(`^key_.{16}${apiId.slice(-8)}$`));
     expect(shown.keyId).not.toBe(keyId);
+    expect(exported).toContain(`"successor":"${keys[1]!.keyId}"`);
+    const record = await tollgate.call('keys.getKey', { keyId: shown.keyId! }, there.rootKey);
+    expect(record.data).toMatchObject({ keyId: shown.keyId });
+    expect(record.data).not.toHaveProperty('successor');
   });
 
   test('every key verifies in the new workspace as in the old', async () => {

@@ -120,7 +120,8 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await page.locator('.badge.good', { hasText: 'Live' }).waitFor();
     for (let count = 0; count < 3; count++) await call('keys.verifyKey', { key: string, tags: [markup] });
     await page.locator('.badge', { hasText: 'Rate limited' }).waitFor();
-    expect(await page.getByRole('link', { name: key.keyId }).count()).toBe(3);
+    expect(await page.getByRole('link', { name: markup, exact: true }).count()).toBe(3);
+    expect(await page.getByTitle(key.keyId).count()).toBe(3);
 
     await goTo('Keys');
     await page.keyboard.press('/');
@@ -167,6 +168,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     const rotated = await page.getByRole('dialog', { name: 'The new key' }).locator('pre').textContent();
     expect((await call('keys.verifyKey', { key: rotated })).code).toBe('VALID');
     await page.getByText('The old key was not used since.').waitFor();
+    h.clock.advance(1);
     await call('keys.verifyKey', { key: key.key });
     await page.getByText('The old key was used once since').waitFor();
     await page.keyboard.press('Escape');
@@ -177,6 +179,11 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await changes.getByRole('link', { name: /^key_/ }).click();
     await expect.poll(() => page.url()).not.toContain(key.keyId);
     await page.goBack();
+    await expect.poll(() => page.url()).toContain(key.keyId);
+    expect(await page.locator('dt:text("Replaced by") + dd').textContent()).toBe(markup);
+    await goTo('Attention');
+    const stillUsed = page.getByRole('region', { name: 'Rotated, and still used' });
+    await stillUsed.getByRole('link').first().click();
     await expect.poll(() => page.url()).toContain(key.keyId);
   });
 
@@ -259,6 +266,12 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await button('Add a limit').click();
     await button('Save').click();
     await limits.getByText('100 in any 1 min').waitFor();
+    // The only key does not use it, so there is nothing to display.
+    expect(await limits.getByRole('meter').count()).toBe(0);
+    const { apiId } = await call('keys.getKey', { keyId: key.keyId });
+    const other = await call('keys.createKey', { apiId, externalId: 'customer_42' });
+    await call('keys.verifyKey', { key: other.key });
+    await limits.getByText('1 of 100').waitFor({ timeout: 20_000 });
     await page.getByRole('link', { name: /^pay_/ }).first().click();
     await page.getByText('of the customer: not used, the key has its own').waitFor();
   });
@@ -323,7 +336,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
 
   test('Attention: no list claims that no key matches before all were examined', async () => {
     const some = { keys: [], hasMore: true, cursor: 'more', looked: 20_000, total: 1_000_000 };
-    const data = { expiresBefore: some, creditsBelow: some, unusedSince: some };
+    const data = { expiresBefore: some, creditsBelow: some, unusedSince: some, rerolledInUse: some };
     const envelope = { meta: { requestId: 'req_1' } };
     const requests: string[] = [];
     await page.route('**/v2/keys.getAttention', async (route) => {
@@ -337,12 +350,13 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     });
     await goTo('Attention');
     await page.getByRole('heading', { name: 'Most refused keys of 24 hours' }).waitFor();
-    await expect.poll(() => page.getByText('20,000 of 1,000,000 were examined.').count()).toBe(3);
+    await expect.poll(() => page.getByText('20,000 of 1,000,000 were examined.').count()).toBe(4);
     expect(await page.getByText('No key expires soon').count()).toBe(0);
     await page.getByRole('button', { name: 'Show more' }).first().click();
     await page.getByText('No key expires soon').waitFor();
-    expect(await page.getByText('20,000 of 1,000,000 were examined.').count()).toBe(2);
-    expect(requests).toEqual(['expiresBefore,creditsBelow,unusedSince,limit', 'expiresBefore,limit,cursor']);
+    expect(await page.getByText('20,000 of 1,000,000 were examined.').count()).toBe(3);
+    const all = 'expiresBefore,creditsBelow,unusedSince,rerolledInUse,limit';
+    expect(requests).toEqual([all, 'expiresBefore,limit,cursor']);
     for (const name of ['getAttention', 'listKeys']) await page.unroute(`**/v2/keys.${name}`);
   });
 

@@ -191,8 +191,14 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
     'a start of many keys': ({ key }) => ({ start: key.slice(0, 1), limit: listed }),
   },
   'keys.getAttention': {
-    '100 keys of each': () => ({ limit: listed, expiresBefore: 4e12, creditsBelow: 1e12, unusedSince: 4e12 }),
-    'filters that nothing matches': () => ({ expiresBefore: 1, creditsBelow: 0, unusedSince: 1 }),
+    '100 keys of each': () => ({
+      limit: listed,
+      expiresBefore: 4e12,
+      creditsBelow: 1e12,
+      unusedSince: 4e12,
+      rerolledInUse: false,
+    }),
+    'filters that nothing matches': () => ({ expiresBefore: 1, creditsBelow: 0, unusedSince: 1, rerolledInUse: true }),
   },
   'apis.createApi': { '': () => ({ name: 'a'.repeat(255) }) },
   'apis.getApi': { '': ({ apiId }) => ({ apiId }) },

@@ -45,6 +45,7 @@ describe('the successor of a rerolled key', () => {
     created: 'its own',
     updated: 'it was not updated yet',
     migration: 'it was created here',
+    successor: 'it has none yet',
     leases: 'servers hold none of it',
   };
   const names = async (digest: Buffer) =>

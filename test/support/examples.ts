@@ -327,6 +327,7 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
       permission: name,
       role: name,
       creditsBelow: 100,
+      rerolledInUse: false,
     }),
     needs: ['api.read_key', 'api.read_api'],
     elsewhere: 'api_not_found',
@@ -334,7 +335,13 @@ export const examples: { [Name in OperationName]: Example<Name> } = {
     documented: () => ({ search: 'laptop', enabled: true, expiresBefore: nextYear + 1, order: 'desc', limit: 10 }),
   },
   'keys.getAttention': {
-    input: ({ apiId }) => ({ apiId, expiresBefore: nextYear + 1, creditsBelow: 100, unusedSince: nextYear }),
+    input: ({ apiId }) => ({
+      apiId,
+      expiresBefore: nextYear + 1,
+      creditsBelow: 100,
+      unusedSince: nextYear,
+      rerolledInUse: true,
+    }),
     needs: ['api.read_key', 'api.read_api'],
     elsewhere: 'api_not_found',
     changes: null,

@@ -104,6 +104,7 @@ export class Key extends Owner {
   createdAt = 0;
   updatedAt: number | undefined;
   lastUsedAt: number | undefined;
+  successor: Key | undefined;
   /** Undefined for an unlimited key. */
   balance: number | undefined;
   refill: Refill | undefined;
@@ -371,6 +372,7 @@ export class Model {
       expires: key.expires,
       updatedAt: key.updatedAt,
       lastUsedAt: key.lastUsedAt,
+      successor: key.successor?.id,
       permissions: permissions.length > 0 ? permissions : undefined,
       roles: key.roles.length > 0 ? key.roles.map(({ name }) => name) : undefined,
       credits: remaining === undefined ? undefined : { remaining, refill: this.#refillRecord(key.refill) },
@@ -515,6 +517,7 @@ export class Model {
     this.keys.push(key);
     old.expires = Math.min(old.expires ?? expiresMax, this.now + expiration);
     old.updatedAt = this.now;
+    old.successor = key;
     return key;
   }
 

@@ -22,6 +22,7 @@ interface Filters {
   expiresBefore: number;
   creditsBelow: number;
   unusedSince: number;
+  rerolledInUse: boolean;
 }
 type Found = Record<keyof Filters, { keys: Key[] } & NonNullable<Page<unknown>['pagination']>>;
 
@@ -32,6 +33,7 @@ export function Attention() {
     expiresBefore: fromNow(30 * dayMs),
     creditsBelow: Number(below),
     unusedSince: fromNow(-90 * dayMs),
+    rerolledInUse: true,
   };
   const isAllowed = may('api', 'read_key');
   const found = useData<Found>('keys.getAttention', isAllowed ? { ...filters, limit } : undefined, everyMs);
@@ -50,6 +52,14 @@ export function Attention() {
         by="expiresBefore"
         value={filters.expiresBefore}
         empty="No key expires soon"
+      />
+      <Some
+        title="Rotated, and still used"
+        name="rotated"
+        found={kept}
+        by="rerolledInUse"
+        value={filters.rerolledInUse}
+        empty="No old key is used any more"
       />
       <Some
         title={`Fewer than ${count(filters.creditsBelow)} ${filters.creditsBelow === 1 ? 'credit' : 'credits'}`}
@@ -92,7 +102,7 @@ interface SomeProps {
   name: string;
   found: Data<Found>;
   by: keyof Filters;
-  value: number;
+  value: number | boolean;
   empty: string;
   actions?: ComponentChildren;
 }

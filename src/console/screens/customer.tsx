@@ -7,6 +7,7 @@ import { Act } from '../parts/dialog.tsx';
 import { draftOf, LimitFields, limitsOf, MetaField, metaOf } from '../parts/keyForm.tsx';
 import { List, Table, usePages } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
+import { useUsedNow } from '../parts/usedNow.tsx';
 import { usePeriod } from '../period.ts';
 import type { Identity, Key } from '../records.ts';
 import { may } from '../session.ts';
@@ -33,6 +34,10 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
   const [, go] = useLocation();
   const { externalId, ratelimits = [] } = data;
   const keys = usePages<Key>('keys.listKeys', { externalId, order: 'desc', limit: 25 }, 10_000);
+  // A key with its own limit of the same name does not use that of the customer.
+  const isShared = ({ name }: { name: string }) => ratelimits.some((shared) => shared.name === name);
+  const user = keys.rows?.find((key) => !key.ratelimits?.some(isShared));
+  const usedNow = useUsedNow(user?.keyId, ratelimits);
   const edit = (what: 'meta' | 'limits') =>
     may('identity', 'update_identity') && (
       <Button class="small" onClick={() => setActing(what)}>
@@ -89,6 +94,7 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
                 columns={[
                   { name: 'Limit', cell: ({ name }) => name },
                   { name: 'Units', cell: (row) => `${count(row.limit)} in any ${duration(row.duration)}` },
+                  { name: 'Used now', cell: usedNow },
                   { name: 'Checked', cell: (row) => (row.autoApply ? 'in every request' : 'when named') },
                 ]}
               />

@@ -18,10 +18,12 @@ import {
   PeriodChoice,
   Time,
 } from '../parts/basic.tsx';
+import { KeyName } from '../parts/keyName.tsx';
 import { Table } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
+import { useUsedNow } from '../parts/usedNow.tsx';
 import { usePeriod } from '../period.ts';
-import type { Api, Explained, Key, Ratelimit } from '../records.ts';
+import type { Api, Key, Ratelimit } from '../records.ts';
 import { may } from '../session.ts';
 import { DeleteKey, EditAccess, EditCredits, EditDetails, EditLimits, Rotate, SwitchKey } from './keyActs.tsx';
 import { stateOf } from './keys.tsx';
@@ -141,6 +143,16 @@ const Details = ({ data }: { data: Key }) => (
     <dd>
       <Time ms={data.lastUsedAt} />
     </dd>
+    {data.successor && (
+      <>
+        <dt>Replaced by</dt>
+        <dd>
+          <Link href={`/keys/${data.successor}`}>
+            <KeyName keyId={data.successor} />
+          </Link>
+        </dd>
+      </>
+    )}
     <dt>Expires</dt>
     <dd>
       {data.expires === undefined ? (
@@ -201,17 +213,7 @@ function CreditsCard({ data: { credits }, edit }: { data: Key; edit: ComponentCh
 function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
   const own = data.ratelimits ?? [];
   const limits = [...own, ...(data.identity?.ratelimits ?? [])];
-  const names = [...new Set(limits.map(({ name }) => name))];
-  const explained = useData<Explained>(
-    'keys.explainKey',
-    names.length > 0 ? { keyId: data.keyId, ratelimits: names.map((name) => ({ name, cost: 0 })) } : undefined,
-    2000,
-  );
-  const now = explained.data?.rules.find(({ rule }) => rule === 'ratelimits')?.ratelimits ?? [];
-  const fullness = ({ id, name, limit }: Ratelimit) => {
-    const used = now.find((one) => one.id === id)?.used;
-    return used !== undefined && <Gauge used={used} of={limit} label={`${name} used`} />;
-  };
+  const usedNow = useUsedNow(data.keyId, limits);
   return (
     <Card title="Limits" actions={edit}>
       {limits.length === 0 ? (
@@ -232,7 +234,7 @@ function LimitsCard({ data, edit }: { data: Key; edit: ComponentChildren }) {
               ),
             },
             { name: 'Units', cell: (row) => `${count(row.limit)} in any ${duration(row.duration)}` },
-            { name: 'Used now', cell: fullness },
+            { name: 'Used now', cell: usedNow },
           ]}
         />
       )}

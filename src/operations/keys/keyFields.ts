@@ -73,6 +73,9 @@ export const KeyRecord = Type.Object(
     lastUsedAt: Type.Optional(
       Type.Integer({ description: 'Time of the last VALID verification in Unix milliseconds.' }),
     ),
+    successor: Type.Optional(
+      Type.String({ description: 'Id of the key that `keys.rerollKey` made to replace it; of several the last.' }),
+    ),
     permissions: Type.Optional(
       Type.Unsafe<readonly string[] | JsonText>({
         type: 'array',

@@ -40,6 +40,12 @@ export const keyFilters = {
     }),
   ),
   creditsBelow: Type.Optional(Int({ minimum: 0, description: 'Keys with a balance below this number.' })),
+  rerolledInUse: Type.Optional(
+    Type.Boolean({
+      description:
+        'Keys that have a successor, have not expired, and have had a VALID verification since it was created; or all others.',
+    }),
+  ),
   permission: Type.Optional(Slug),
   role: Type.Optional(RoleName),
   externalId: Type.Optional(ExternalId),

@@ -10,7 +10,7 @@ const choose = random(seed);
 
 type Filters = Omit<InputOf<'keys.getAttention'>, 'apiId' | 'limit'>;
 
-/** A workspace with APIs of so many keys, of which some expire, some have few credits, and none was used. */
+/** A workspace with APIs of so many keys, of which some expire, some have few credits, and some are used after they were rerolled. */
 async function withKeys(counts: readonly number[]) {
   const { rootKey } = await createWorkspace();
   const apis: string[] = [];
@@ -32,6 +32,13 @@ async function withKeys(counts: readonly number[]) {
       await of('keys.migrateKeys', { migrationId: 'unkey', apiId, keys: keys.slice(from, from + 100) });
       clock.advance(1);
     }
+    // Some are used after they were rerolled.
+    for (let left = 15; left > 0 && count > 0; left--) {
+      const { key, keyId } = await of('keys.createKey', { apiId });
+      await of('keys.rerollKey', { keyId, expiration: dayMs });
+      clock.advance(1);
+      await of('keys.verifyKey', { key });
+    }
   }
   return { rootKey, apis };
 }
@@ -40,7 +47,12 @@ describe('keys.getAttention', () => {
   test(`lists for each filter what keys.listKeys lists for it alone (seed ${seed})`, { timeout: 30_000 }, async () => {
     const { rootKey, apis } = await withKeys([620, 0, 70, 310]);
     const between = clock.now - 2;
-    const filters: Filters = { expiresBefore: clock.now + 30 * dayMs, creditsBelow: 100, unusedSince: between };
+    const filters: Filters = {
+      expiresBefore: clock.now + 30 * dayMs,
+      creditsBelow: 100,
+      unusedSince: between,
+      rerolledInUse: true,
+    };
     for (const apiId of [undefined, apis[0]!, apis[1]!]) {
       for (const limit of [1, 7, 100]) {
         const given = { ...(apiId && { apiId }), limit };
@@ -98,6 +110,7 @@ describe('keys.getAttention', () => {
       'body.expiresBefore': { expiresBefore: -1 },
       'body.unusedSince': { unusedSince: 4_102_444_800_001 },
       'body.creditsBelow': { creditsBelow: 0.5 },
+      'body.rerolledInUse': { rerolledInUse: 'yes' },
       'body.apiId': { creditsBelow: 1, apiId: '*' },
     })) {
       const { status, error } = await call('keys.getAttention', input as never);

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { connect } from '../../../src/store/redis.ts';
-import { dayMs, harness, type InputOf } from '../../support/harness.ts';
+import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { startFaults } from '../../support/keyspace.ts';
 import { brokenCursors, readPages } from '../../support/lists.ts';
 import { random, seed } from '../../support/random.ts';
@@ -339,6 +339,29 @@ describe('keys.listKeys: filters', () => {
     const early = (await call('keys.createKey', { apiId: apis[0]! }, rootKey)).data;
     expect(await found({ unusedSince: since + 1 })).toContain(early.keyId);
     clock.advance(1000);
+  });
+
+  test('rerolledInUse: rerolled, not expired, and used since', async () => {
+    const { rootKey, apis, found } = await withApis();
+    const make = async () => (await call('keys.createKey', { apiId: apis[0]! }, rootKey)).data;
+    const [never, before, since, expired] = [await make(), await make(), await make(), await make()];
+    const use = ({ key }: { key: string }) => call('keys.verifyKey', { key }, rootKey);
+    await Promise.all([before, since, expired].map(use));
+    const rotated = [before, since, expired, never];
+    const successors: { keyId: string; key: string }[] = [];
+    for (const { keyId } of rotated) {
+      const expiration = keyId === expired.keyId ? 5000 : hourMs;
+      successors.push((await call('keys.rerollKey', { keyId, expiration }, rootKey)).data);
+    }
+    expect(await found({ rerolledInUse: true })).toEqual([]);
+    clock.advance(1000);
+    await Promise.all([since, expired, ...successors].map(use));
+    expect(await found({ rerolledInUse: true })).toEqual([since.keyId, expired.keyId]);
+    clock.advance(4000);
+    expect(await found({ rerolledInUse: true })).toEqual([since.keyId]);
+    const others = [never, before, expired, ...successors].map(({ keyId }) => keyId);
+    expect((await found({ rerolledInUse: false })).sort()).toEqual(others.sort());
+    expect(await found({ rerolledInUse: true, enabled: false })).toEqual([]);
   });
 
   test('permission: of the key or one of its roles; role: by name', async () => {

@@ -52,6 +52,24 @@ describe('keys.rerollKey: the new key', () => {
     });
   });
 
+  test('is the successor in the record of the old key, whoever reads it, and of no other', async () => {
+    const old = await newKey();
+    const first = await reroll(old.keyId, hourMs);
+    const withSuccessor = { keyId: old.keyId, successor: first.keyId };
+    expect(await read(old.keyId)).toMatchObject(withSuccessor);
+    expect(await ok('keys.whoami', { key: old.key })).toMatchObject(withSuccessor);
+    const listed = await ok('keys.listKeys', { apiId, order: 'desc' });
+    expect(listed.find(({ keyId }) => keyId === old.keyId)).toMatchObject(withSuccessor);
+    expect(await read(first.keyId)).not.toHaveProperty('successor');
+    const second = await reroll(first.keyId, hourMs);
+    expect(await read(old.keyId)).toMatchObject(withSuccessor);
+    expect(await read(first.keyId)).toMatchObject({ successor: second.keyId });
+    expect(await read(second.keyId)).not.toHaveProperty('successor');
+    // Of a key that was rerolled twice, the last one.
+    const third = await reroll(old.keyId, hourMs);
+    expect(await read(old.keyId)).toMatchObject({ successor: third.keyId });
+  });
+
   test('has new ids for its limits', async () => {
     const old = await newKey(everything);
     const { keyId } = await reroll(old.keyId, hourMs);
@@ -207,13 +225,14 @@ describe('keys.rerollKey: the old key', () => {
     expect(await verify(key)).toMatchObject({ code: 'EXPIRED', expires: 0 });
   });
 
-  test('does not change except for expires and updatedAt', async () => {
+  test('does not change except for expires, updatedAt and successor', async () => {
     const old = await newKey(everything);
     await verify(old.key);
     const before = await read(old.keyId);
     clock.advance(10);
-    await reroll(old.keyId, 5000);
-    expect(await read(old.keyId)).toEqual({ ...before, expires: clock.now + 5000, updatedAt: clock.now });
+    const { keyId } = await reroll(old.keyId, 5000);
+    const changed = { expires: clock.now + 5000, updatedAt: clock.now, successor: keyId };
+    expect(await read(old.keyId)).toEqual({ ...before, ...changed });
   });
 
   test('keeps its counts', async () => {
