@@ -26,8 +26,10 @@ interface Family {
 /** The metrics of one process. Processes send them to each other, and prom-client adds them up. */
 export type Report = Family[];
 
-/** Seconds: from a round trip on the same machine to the longest sensible timeout. */
-const durationBounds = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+/** Seconds: from a decision without Redis to the longest sensible timeout. */
+const durationBounds = [
+  0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
+];
 /** Items: a batch holds at most 24 plain ones. */
 const sizeBounds = [1, 2, 4, 8, 12, 16, 24];
 
@@ -49,6 +51,11 @@ class Histogram {
     this.#sum += value;
   }
 
+  /** How many values are in each bucket. The last one is of values above all bounds. */
+  get counts(): Float64Array {
+    return this.#counts;
+  }
+
   values(name: string, labels: Value['labels']): Value[] {
     let count = 0;
     const buckets = [...this.#bounds, '+Inf'].map((le, bucket) => {
@@ -61,6 +68,55 @@ class Histogram {
       { value: count, labels, metricName: `${name}_count` },
     ];
   }
+}
+
+/** The times of some requests. */
+interface Times {
+  /** The time in which they ended. */
+  periodMs: number;
+  count: number;
+  /** What half of them, and 99 in 100, did not exceed, as far as the buckets tell. Absent without a request. */
+  p50Ms?: number;
+  p99Ms?: number;
+}
+
+const recentMs = 60_000;
+
+/** The times of the last one to two minutes, if they are read at least once a minute: nothing else remembers what was before. */
+class RecentTimes {
+  readonly #durations: Histogram[] = [];
+  #older = { at: performance.now(), counts: new Float64Array(durationBounds.length + 1) };
+  #newer = this.#older;
+
+  add(durations: Histogram) {
+    this.#durations.push(durations);
+  }
+
+  read(): Times {
+    const at = performance.now();
+    const counts = this.#older.counts.map((_, bucket) =>
+      this.#durations.reduce((sum, durations) => sum + durations.counts[bucket]!, 0),
+    );
+    if (at - this.#newer.at >= recentMs) {
+      this.#older = this.#newer;
+      this.#newer = { at, counts };
+    }
+    const since = this.#older;
+    const recent = counts.map((count, bucket) => count - since.counts[bucket]!);
+    const count = recent.reduce((sum, each) => sum + each, 0);
+    const times = count > 0 && { p50Ms: quantileMs(recent, 0.5 * count), p99Ms: quantileMs(recent, 0.99 * count) };
+    return { periodMs: Math.round(at - since.at), count, ...times };
+  }
+}
+
+/** The time that so many of these requests did not exceed, in milliseconds. Within a bucket it grows evenly. */
+function quantileMs(counts: Float64Array, wanted: number): number {
+  let [bucket, before] = [0, 0];
+  while (before + counts[bucket]! < wanted) before += counts[bucket++]!;
+  const from = durationBounds[bucket - 1] ?? 0;
+  const to = durationBounds[bucket] ?? from;
+  const seconds = from + ((to - from) * (wanted - before)) / counts[bucket]!;
+  return Math.round(seconds * 1e6) / 1000;
 }
 
 /**
@@ -202,6 +258,7 @@ interface StoreState {
 /** The counts of one process, all starting at 0. */
 export class Metrics {
   readonly #counts = new Counts();
+  readonly #decisions = new RecentTimes();
   readonly observe: StoreObserver = observerOf(this.#counts);
 
   /** A request has arrived. `count` of its operation ends it. */
@@ -210,11 +267,17 @@ export class Metrics {
   }
 
   /** The counts of an operation, or of requests to no operation. Called at start, never by a request. */
-  callsOf(operation: string): Calls {
-    const known = this.#counts.operations.get(operation) ?? new Calls();
-    this.#counts.operations.set(operation, known);
-    return known;
+  callsOf(operation: string, kind?: 'decides' | 'manages'): Calls {
+    const known = this.#counts.operations.get(operation);
+    if (known) return known;
+    const calls = new Calls();
+    this.#counts.operations.set(operation, calls);
+    if (kind === 'decides') this.#decisions.add(calls.durations);
+    return calls;
   }
+
+  /** The times of recent verifications and limit checks, from the complete request to its response. */
+  readonly decisionTimes = (): Times => this.#decisions.read();
 
   /** The sweeper starts: from now on the report contains its metrics. */
   sweeps() {

@@ -14,6 +14,9 @@ export function percent(part: number, all: number): string {
   return value > 0 && value < 0.1 ? '< 0.1 %' : `${value.toFixed(part === all || part === 0 ? 0 : 1)} %`;
 }
 
+/** 0.07 ms, 12.3 ms, 840 ms. */
+export const milliseconds = (ms: number): string => `${ms.toFixed(ms < 10 ? 2 : ms < 100 ? 1 : 0)} ms`;
+
 /** 1536 as "1.5 KB". */
 export function bytes(value: number): string {
   const power = Math.min(4, Math.max(0, Math.floor(Math.log2(value || 1) / 10)));

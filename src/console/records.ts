@@ -58,7 +58,11 @@ interface Overdue {
 export interface Status {
   time: number;
   versions: { tollgate: string; node: string; redis?: string; data: number };
-  process: { uptimeMs: number; memoryBytes: number };
+  process: {
+    uptimeMs: number;
+    memoryBytes: number;
+    decisions?: { periodMs: number; count: number; p50Ms?: number; p99Ms?: number };
+  };
   redis: {
     nodes: number;
     roundTripMs: number;

@@ -103,7 +103,7 @@ class Gateway {
     const { keyHeader, rootKey, meta } = settings;
     this.#store = store;
     this.#metrics = metrics;
-    this.#calls = metrics.callsOf('gateway.check');
+    this.#calls = metrics.callsOf('gateway.check', 'decides');
     this.#callLog = callLog;
     this.#keyHeader = keyHeader;
     this.#isBearer = keyHeader.toLowerCase() === 'authorization';

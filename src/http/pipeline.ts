@@ -231,6 +231,7 @@ class Pipeline {
       store: this.#store,
       requestId,
       limits: this.#limits,
+      decisionTimes: this.#metrics.decisionTimes,
       text(...path) {
         texts ??= memberTexts(text);
         return texts(...path);
@@ -351,7 +352,7 @@ function createRoutes(
     // A server starts sooner if its first request of an operation compiles the schema. The hot path is compiled at start.
     const compile = operation.kind === 'decides' ? compileInput : compileInputLater;
     const check = compile(operation.input);
-    const calls = metrics.callsOf(operation.name);
+    const calls = metrics.callsOf(operation.name, operation.kind);
     const prepared = new PreparedCache<Prepared<string>>(rootKeys.wasAccepted);
     routes.set(`/v2/${operation.name}`, { operation, check, calls, prepared, alias: false });
     if (operation.alias) routes.set(`/v2/${operation.alias}`, { operation, check, calls, prepared, alias: true });

@@ -241,6 +241,13 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     expect(sent.length).toBeLessThanOrEqual(2);
   });
 
+  test('Overview: the latency of recent decisions', async () => {
+    await goTo('Overview');
+    const latency = page.locator('.figure', { hasText: 'Latency, median' });
+    await latency.getByText(/99 % within [\d.]+ ms; \d+ in .+, this server/).waitFor();
+    expect(await latency.locator('.figure-value').textContent()).toMatch(/^\d+(\.\d+)? ms$/);
+  });
+
   test('charts follow a change of the theme', async () => {
     await goTo('Overview');
     const drawn = () => page.locator('.chart canvas').evaluate((canvas: Canvas) => canvas.toDataURL());

@@ -1,5 +1,6 @@
 // Verifications over a period, as figures and as a chart: of a workspace, an API, a key or a customer.
 
+import type { ComponentChildren } from 'preact';
 import { useData } from '../api.ts';
 import { compact, count, percent } from '../format.ts';
 import { byTime, countOf, type Period, sumOf } from '../period.ts';
@@ -37,7 +38,8 @@ const change = (now: number, then: number): string => {
 const spentOf = (rows: readonly UsageRow[]) => sumOf(rows, ({ spentCredits }) => spentCredits);
 const limitedOf = (rows: readonly UsageRow[]) => countOf(rows, 'RATE_LIMITED') + countOf(rows, 'USAGE_EXCEEDED');
 
-export function UsageFigures({ of, period }: { of: UsageOf; period: Period }) {
+/** `children` are further figures. */
+export function UsageFigures({ of, period, children }: { of: UsageOf; period: Period; children?: ComponentChildren }) {
   const { data: now } = useUsage(of, period);
   const { data: then } = useUsage(of, before(period), 0);
   const figure = (label: string, amount: (rows: readonly UsageRow[]) => number) => (
@@ -58,6 +60,7 @@ export function UsageFigures({ of, period }: { of: UsageOf; period: Period }) {
       )}
       {figure('Limited or used up', limitedOf)}
       {figure('Credits spent', spentOf)}
+      {children}
     </div>
   );
 }

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearch } from 'wouter-preact';
 import { Failure } from '../api.ts';
-import { count, timeOfDay } from '../format.ts';
+import { count, milliseconds, timeOfDay } from '../format.ts';
 import {
   Badge,
   Button,
@@ -66,7 +66,7 @@ const columns: Column<Row>[] = [
   {
     name: 'Latency',
     cell: ({ latencyMs, source }) =>
-      source === 'lease' ? <Badge>local</Badge> : <span class="number">{latencyMs.toFixed(2)} ms</span>,
+      source === 'lease' ? <Badge>local</Badge> : <span class="number">{milliseconds(latencyMs)}</span>,
     csv: ({ latencyMs }) => latencyMs,
     isNumber: true,
     isWide: true,

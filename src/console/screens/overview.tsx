@@ -1,12 +1,14 @@
 import { useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
+import { compact, duration, milliseconds } from '../format.ts';
 import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, Time } from '../parts/basic.tsx';
+import { Figure } from '../parts/chart.tsx';
 import { Table } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
 import { UsageChart, UsageFigures } from '../parts/usage.tsx';
 import { usePeriod } from '../period.ts';
-import type { Api } from '../records.ts';
+import type { Api, Status } from '../records.ts';
 import { may } from '../session.ts';
 import { Welcome } from './welcome.tsx';
 
@@ -33,7 +35,9 @@ function Summary({ apis }: { apis: ReturnType<typeof useData<Api[]>> }) {
       <Head title="Overview">
         <PeriodChoice period={period} />
       </Head>
-      <UsageFigures of={{}} period={period} />
+      <UsageFigures of={{}} period={period}>
+        {may('system', 'read_status') && <Latency />}
+      </UsageFigures>
       <Card title={`Verifications by ${period.granularity}, UTC`}>
         <UsageChart of={{}} period={period} title="Verifications by outcome" />
       </Card>
@@ -55,6 +59,23 @@ function Summary({ apis }: { apis: ReturnType<typeof useData<Api[]>> }) {
         </Card>
       )}
     </>
+  );
+}
+
+/** Of the server that responds, from the complete request to its response. */
+function Latency() {
+  const { data } = useData<Status>('system.getStatus', {}, 10_000);
+  const { p50Ms, p99Ms, count: decided = 0, periodMs = 0 } = data?.process.decisions ?? {};
+  return (
+    <Figure
+      label="Latency, median"
+      value={p50Ms === undefined ? '–' : milliseconds(p50Ms)}
+      note={
+        p99Ms === undefined
+          ? data && 'nothing was decided lately'
+          : `99 % within ${milliseconds(p99Ms)}; ${compact(decided)} in ${duration(Math.ceil(periodMs / 1000) * 1000)}, this server`
+      }
+    />
   );
 }
 

@@ -25,6 +25,20 @@ const Check = Type.Object({
   change: Type.Optional(Type.String({ description: 'How to fix it.' })),
 });
 
+const ms = (what: string) => Type.Optional(Type.Number({ minimum: 0, description: `${what} Absent without one.` }));
+
+const Decisions = Type.Object(
+  {
+    periodMs: count(
+      'Milliseconds in which they ended: one or two minutes, or the time since the status was read before.',
+    ),
+    count: count('Number of requests.'),
+    p50Ms: ms('Milliseconds from the complete request to the response that half of them did not exceed, estimated.'),
+    p99Ms: ms('Milliseconds that 99 % of them did not exceed, estimated.'),
+  },
+  { description: 'Recent verifications and limit checks of this process.' },
+);
+
 export const getStatus = manages({
   name: 'system.getStatus',
   summary: 'Get the state of the server, of Redis and of the sweeper, and what the workspace stores.',
@@ -46,6 +60,7 @@ export const getStatus = manages({
       {
         uptimeMs: count('Milliseconds since its start.'),
         memoryBytes: count('Resident memory.'),
+        decisions: Type.Optional(Decisions),
       },
       { description: 'The server process that responded.' },
     ),
@@ -102,7 +117,7 @@ export const getStatus = manages({
   needs: { system: ['read_status'] },
   scope: () => '*',
 
-  async handle(_input, { store, caller }) {
+  async handle(_input, { store, caller, decisionTimes }) {
     const { redis, ...status } = await store.status.read(caller.workspaceId);
     const { version: redisVersion, ...facts } = redis;
     return {
@@ -113,7 +128,11 @@ export const getStatus = manages({
         redis: redisVersion,
         data: store.status.dataVersion,
       },
-      process: { uptimeMs: Math.round(process.uptime() * 1000), memoryBytes: process.memoryUsage.rss() },
+      process: {
+        uptimeMs: Math.round(process.uptime() * 1000),
+        memoryBytes: process.memoryUsage.rss(),
+        ...(decisionTimes && { decisions: decisionTimes() }),
+      },
       redis: facts,
     };
   },

@@ -7,6 +7,8 @@ import { testRedisUrl } from '../../support/redis.ts';
 
 const tollgate = harness();
 const { call, clock, createWorkspace } = tollgate;
+/** With decisions of its own. */
+const own = harness();
 const dayMs = 86_400_000;
 
 const statusOf = async (rootKey: string) => (await call('system.getStatus', {}, rootKey)).data;
@@ -36,6 +38,21 @@ test('system.getStatus: versions, process and Redis are those of this machine', 
   expect(redis.checks.map(({ check }: { check: string }) => check)).toEqual([
     ...['version', 'role', 'persistence', 'eviction', 'memory', 'encodings', 'freeing', 'channels', 'clock'],
   ]);
+});
+
+test('system.getStatus: the times of recent decisions of the process, and not of other operations', async () => {
+  const { rootKey } = await own.createWorkspace();
+  const decisionsOf = async () => (await own.call('system.getStatus', {}, rootKey)).data.process.decisions!;
+  expect(await decisionsOf()).toEqual({ periodMs: expect.any(Number), count: 0 });
+  for (let count = 0; count < 5; count++) await own.call('keys.verifyKey', { key: 'unknown' }, rootKey);
+  await own.call('ratelimits.limit', { namespace: 'mails', identifier: 'a', limit: 1, duration: 1000 }, rootKey);
+  await own.call('apis.createApi', { name: 'one' }, rootKey);
+  const { count, periodMs, p50Ms, p99Ms } = await decisionsOf();
+  expect(count).toBe(6);
+  expect(periodMs).toBeGreaterThan(0);
+  expect(p50Ms).toBeGreaterThan(0);
+  expect(p99Ms).toBeGreaterThanOrEqual(p50Ms!);
+  expect(p99Ms).toBeLessThan(5000);
 });
 
 test('system.getStatus: counts what the workspace stores, and not what others do', async () => {
