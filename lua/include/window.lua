@@ -150,16 +150,16 @@ local function window_newest(text)
   return base + steps * step
 end
 
--- Takes `units` out of the slice that ends at `slice_end`. Returns `kept_until` and `suffix` as window_charge; nothing when there is no
--- such slice.
-local function window_return(text, first, last, slice_end, units)
+-- Takes `units` out of the newest slice that ends between `earliest` and `latest`. Returns `kept_until` and `suffix` as window_charge;
+-- nothing when there is no such slice.
+local function window_return(text, first, last, earliest, latest, units)
   local kind = WINDOW_KINDS[string.byte(text, first)]
   local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
   local sum_at = last - 6
   for position = sum_at - kind.bytes, first + WINDOW_HEAD_BYTES, -kind.bytes do
     local steps, charged = struct.unpack(kind.entry, text, position)
-    if base + steps * step < slice_end then return nil end
-    if base + steps * step == slice_end then
+    if base + steps * step < earliest then return nil end
+    if base + steps * step <= latest then
       local taken, sum = math.min(units, charged), struct.unpack('>I7', text, sum_at)
       local entry = struct.pack(kind.entry, steps, charged - taken)
       local suffix = entry .. string.sub(text, position + kind.bytes, sum_at - 1) .. struct.pack('>I7', sum - taken)

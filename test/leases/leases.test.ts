@@ -83,6 +83,40 @@ async function usageOf(keyId: string) {
   return new Map((rows as { outcome: string; count: number; spentCredits: number }[]).map((row) => [row.outcome, row]));
 }
 
+describe('after the clock stepped back', () => {
+  // With a clock of its own, which the test sets.
+  const { nowMs: _redisClock, ...own } = settings;
+  const server = harness(undefined, { ...own, leaseMs: 2000 });
+  const { call, clock, createKey } = server;
+  const verifyOnce = async (key: string) =>
+    expect((await call('keys.verifyKey', { key })).data).toMatchObject({ code: 'VALID' });
+
+  beforeAll(async () => {
+    const { key } = await createKey();
+    const [before, endsAt] = [counts.granted, performance.now() + 5000];
+    while (counts.granted === before) {
+      expect(performance.now()).toBeLessThan(endsAt);
+      await verifyOnce(key);
+      await delay(5);
+    }
+  });
+
+  test('a lease gives back the units that it did not use', async () => {
+    const { key, keyId } = await createKey({ ratelimits: [perMinute(100)] });
+    const used = async () => {
+      const { data } = await call('keys.explainKey', { keyId });
+      return data.rules.find(({ rule }) => rule === 'ratelimits')!.ratelimits![0]!.used;
+    };
+    await verifyOnce(key);
+    clock.advance(-3_600_000);
+    for (let times = 0; times < 4; times++) await verifyOnce(key);
+    expect(counts.units).toBeGreaterThan(0);
+    expect(await used()).toBeGreaterThan(5);
+    await server.store.decide.leasing.leases.recall();
+    expect(await used()).toBe(5);
+  });
+});
+
 describe('a key without limits', () => {
   test('is decided locally, with the answer of Redis, and counted', async () => {
     const { key, keyId } = await newKey({ name: 'local', meta: { a: 1 } });

@@ -109,8 +109,9 @@ local return_at
 -- back nothing where that slice no longer exists.
 local function leased_return(text, first, last, now, limit, duration, cost)
   if last < first then return -cost, nil, now end
-  local slice_end = slice_end_at(return_at, limit, duration)
-  local kept_until, suffix = window_return(text, first, last, slice_end, cost * lease_times)
+  -- After the clock stepped back, units are charged in a slice that ends up to a slice later (settled_window).
+  local earliest, latest = slice_end_at(return_at, limit, duration), return_at + duration / 64
+  local kept_until, suffix = window_return(text, first, last, earliest, latest, cost * lease_times)
   return -cost, nil, now, kept_until, suffix
 end
 

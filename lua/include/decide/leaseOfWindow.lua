@@ -66,7 +66,7 @@ local function return_to_window(check, number, used)
   local bytes = units > used and redis.call('GET', name)
   if bytes then
     -- Nothing where the slice no longer counts.
-    local kept, suffix = window_return(bytes, 1, #bytes, slice_end, (units - used) * cost)
+    local kept, suffix = window_return(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
     if suffix then redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_ttl(check.duration)) end
   end
   write_leases_of_window(check, without_lease(leases, LEASE_OF_WINDOW_LENGTH, at))
