@@ -2,6 +2,7 @@
 // are read. Labels are names that Tollgate defines (operations, statuses, outcomes, scripts), never names of callers.
 
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
+import type { Times } from './domain/time.ts';
 import { type Outcome, outcomes } from './domain/verification.ts';
 import { dataVersion } from './store/layout.ts';
 import type { StoreObserver } from './store/observer.ts';
@@ -68,16 +69,6 @@ class Histogram {
       { value: count, labels, metricName: `${name}_count` },
     ];
   }
-}
-
-/** The times of some requests. */
-interface Times {
-  /** The time in which they ended. */
-  periodMs: number;
-  count: number;
-  /** What half of them, and 99 in 100, did not exceed, as far as the buckets tell. Absent without a request. */
-  p50Ms?: number;
-  p99Ms?: number;
 }
 
 const recentMs = 60_000;

@@ -4,8 +4,8 @@
 import type { Static, TSchema } from 'typebox';
 import type { Actor, Caller, PresentedRootKey } from './domain/caller.ts';
 import type { Action, Resource } from './domain/grants.ts';
+import type { Times } from './domain/time.ts';
 import type { ErrorCode } from './errors.ts';
-import type { Metrics } from './metrics.ts';
 import type { Prepared } from './store/prepared.ts';
 import type { Store } from './store/store.ts';
 
@@ -26,7 +26,7 @@ export interface Context {
   requestId: string;
   limits: { metaBytesMax: number };
   /** The times of this server's recent decisions; undefined in a command. */
-  decisionTimes?: Metrics['decisionTimes'];
+  decisionTimes?: () => Times;
   /** Returns a member of the request body as text, for JSON that is stored unchanged. */
   text(...path: (string | number)[]): string | undefined;
 }
