@@ -188,6 +188,8 @@ describe('analytics.getVerifications: random histories', () => {
   beforeAll(async () => {
     for (const name of ['first', 'second', 'third']) apis.push((await ok('apis.createApi', { name })).apiId);
     for (let index = 0; index < 6; index++) await addKey();
+    // Every API has a key that was used.
+    for (const apiId of apis) await verify(await createKey({ apiId }));
     // Each outcome occurs in every history.
     const apiId = apis[0]!;
     for (const [index, example] of Object.values(outcomeExamples).entries()) {
