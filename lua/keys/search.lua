@@ -79,9 +79,9 @@ local function last_used_of(packed)
   return last_used
 end
 
--- Whether a key that is not expired was used after its successor was created.
+-- Whether a key that can still be used was used after its successor was created.
 local function is_used_after(packed, successor)
-  if not successor or expires_of(packed) <= now then return false end
+  if not successor or not has_flag(packed, 'enabled') or expires_of(packed) <= now then return false end
   return last_used_of(packed) > time_in(string.sub(successor, #'key_' + 1))
 end
 

@@ -26,7 +26,7 @@ export interface KeyFilter {
   /** Unix milliseconds: created before, and without a VALID verification since. */
   unusedSince?: number | undefined;
   creditsBelow?: number | undefined;
-  /** Has a successor, is not expired, and was used since the successor was created. */
+  /** Has a successor, is enabled and not expired, and was used since the successor was created. */
   rerolledInUse?: boolean | undefined;
   /** Slug, of the key itself or of one of its roles. */
   permission?: string | undefined;

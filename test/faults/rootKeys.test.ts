@@ -83,6 +83,7 @@ function masked({ status, body }: { status: number; body: string }, asked: Thing
     .replaceAll(/"\d{13}-\d+"/g, '"<event>"')
     .replaceAll(/"key":"\w+"/g, '"key":"<new>"')
     .replaceAll(/"(uptimeMs|memoryBytes|roundTripMs|usedBytes|sweptAt)":[\d.]+/g, '"$1":<measured>')
+    .replaceAll(/"decisions":\{[^}]*\}/g, '"decisions":<measured>')
     .replaceAll(/"found":"[^"]*"/g, '"found":"<measured>"')}`;
 }
 

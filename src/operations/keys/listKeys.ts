@@ -43,7 +43,7 @@ export const keyFilters = {
   rerolledInUse: Type.Optional(
     Type.Boolean({
       description:
-        'Keys that have a successor, have not expired, and have had a VALID verification since it was created; or all others.',
+        'Enabled keys that have a successor, have not expired, and have had a VALID verification since it was created; or all others.',
     }),
   ),
   permission: Type.Optional(Slug),

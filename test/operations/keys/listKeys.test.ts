@@ -341,7 +341,7 @@ describe('keys.listKeys: filters', () => {
     clock.advance(1000);
   });
 
-  test('rerolledInUse: rerolled, not expired, and used since', async () => {
+  test('rerolledInUse: rerolled, enabled, not expired, and used since', async () => {
     const { rootKey, apis, found } = await withApis();
     const make = async () => (await call('keys.createKey', { apiId: apis[0]! }, rootKey)).data;
     const [never, before, since, expired] = [await make(), await make(), await make(), await make()];
@@ -361,7 +361,9 @@ describe('keys.listKeys: filters', () => {
     expect(await found({ rerolledInUse: true })).toEqual([since.keyId]);
     const others = [never, before, expired, ...successors].map(({ keyId }) => keyId);
     expect((await found({ rerolledInUse: false })).sort()).toEqual(others.sort());
-    expect(await found({ rerolledInUse: true, enabled: false })).toEqual([]);
+    await call('keys.updateKey', { keyId: since.keyId, enabled: false }, rootKey);
+    expect(await found({ rerolledInUse: true })).toEqual([]);
+    expect(await found({ rerolledInUse: false })).toContain(since.keyId);
   });
 
   test('permission: of the key or one of its roles; role: by name', async () => {
