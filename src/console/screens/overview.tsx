@@ -1,7 +1,7 @@
 import { useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
-import { compact, duration, milliseconds } from '../format.ts';
+import { milliseconds } from '../format.ts';
 import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, Time } from '../parts/basic.tsx';
 import { Figure } from '../parts/chart.tsx';
 import { Table } from '../parts/table.tsx';
@@ -65,15 +65,13 @@ function Summary({ apis }: { apis: ReturnType<typeof useData<Api[]>> }) {
 /** Of the server that responds, from the complete request to its response. */
 function Latency() {
   const { data } = useData<Status>('system.getStatus', {}, 10_000);
-  const { p50Ms, p99Ms, count: decided = 0, periodMs = 0 } = data?.process.decisions ?? {};
+  const { p50Ms, p99Ms } = data?.process.decisions ?? {};
   return (
     <Figure
       label="Latency, median"
       value={p50Ms === undefined ? '–' : milliseconds(p50Ms)}
       note={
-        p99Ms === undefined
-          ? data && 'nothing was decided lately'
-          : `99 % within ${milliseconds(p99Ms)}; ${compact(decided)} in ${duration(Math.ceil(periodMs / 1000) * 1000)}, this server`
+        p99Ms === undefined ? data && 'nothing was decided lately' : `99 % within ${milliseconds(p99Ms)}, this server`
       }
     />
   );

@@ -136,6 +136,9 @@ const counted = [
   ['auditEvents', 'Events of the audit log'],
 ] as const;
 
+const decisionsText = (of: Status['process']['decisions']) =>
+  of && `${count(of.count)} in ${duration(of.periodMs - (of.periodMs % 1000))}`;
+
 function Details({ data }: { data: Status }) {
   const { redis, sweeper, stored, versions, process, leases } = data;
   return (
@@ -172,6 +175,7 @@ function Details({ data }: { data: Status }) {
               ['Version of the stored data', versions.data],
               ['This process runs for', duration(process.uptimeMs - (process.uptimeMs % 1000))],
               ['Memory of this process', bytes(process.memoryBytes)],
+              ['Its decisions', decisionsText(process.decisions)],
               ['Processes that may hold leases', count(leases.sessions)],
               ['Processes that did not return leases', count(leases.silent)],
             ]}
