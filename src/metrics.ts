@@ -73,7 +73,10 @@ class Histogram {
 
 const recentMs = 60_000;
 
-/** The times of the last one to two minutes, if they are read at least once a minute: nothing else remembers what was before. */
+/**
+ * The durations of the last one to two minutes, if they are read at least once a minute. After a longer pause, all since the last
+ * two reads: there is no timer.
+ */
 class RecentTimes {
   readonly #durations: Histogram[] = [];
   #older = { at: performance.now(), counts: new Float64Array(durationBounds.length + 1) };
@@ -100,7 +103,10 @@ class RecentTimes {
   }
 }
 
-/** The time that so many of these requests did not exceed, in milliseconds. Within a bucket it grows evenly. */
+/**
+ * The duration that `wanted` of these requests did not exceed, in milliseconds: an estimate, as the requests in a bucket are taken to
+ * be spread evenly over it.
+ */
 function quantileMs(counts: Float64Array, wanted: number): number {
   let [bucket, before] = [0, 0];
   while (before + counts[bucket]! < wanted) before += counts[bucket++]!;
@@ -267,7 +273,7 @@ export class Metrics {
     return calls;
   }
 
-  /** The times of recent verifications and limit checks, from the complete request to its response. */
+  /** The durations of recent verifications and limit checks, from the complete request to its response. */
   readonly decisionTimes = (): Times => this.#decisions.read();
 
   /** The sweeper starts: from now on the report contains its metrics. */

@@ -25,7 +25,7 @@ export interface Context {
   store: Store;
   requestId: string;
   limits: { metaBytesMax: number };
-  /** The times of this server's recent decisions; undefined in a command. */
+  /** The durations of this server's recent decisions; undefined on the command line. */
   decisionTimes?: () => Times;
   /** Returns a member of the request body as text, for JSON that is stored unchanged. */
   text(...path: (string | number)[]): string | undefined;

@@ -26,7 +26,7 @@ const partOf = (description: string) => Type.Object(partFields, { description })
 export const getAttention = manages({
   name: 'keys.getAttention',
   summary:
-    'Find keys that expire, are short of credits, are unused, or are used after a reroll: a list for each, for which each key is read once.',
+    'Find keys that expire, are short of credits, are unused, or are still used after a reroll: a list for each, in one pass.',
   input: Fields({
     apiId: Type.Optional(ApiId),
     limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Limit of keys of each list.' })),
@@ -37,7 +37,7 @@ export const getAttention = manages({
       expiresBefore: Type.Optional(partOf('Keys that expire before this time.')),
       creditsBelow: Type.Optional(partOf('Keys with fewer credits.')),
       unusedSince: Type.Optional(partOf('Keys that were not used since.')),
-      rerolledInUse: Type.Optional(partOf('Keys that are used although they have a successor.')),
+      rerolledInUse: Type.Optional(partOf('Rerolled keys that are still used.')),
     },
     { description: 'A list for each filter of the request.' },
   ),

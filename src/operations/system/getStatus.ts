@@ -25,16 +25,17 @@ const Check = Type.Object({
   change: Type.Optional(Type.String({ description: 'How to fix it.' })),
 });
 
-const ms = (what: string) => Type.Optional(Type.Number({ minimum: 0, description: `${what} Absent without one.` }));
+const ms = (what: string) =>
+  Type.Optional(Type.Number({ minimum: 0, description: `${what} Absent without a request.` }));
 
 const Decisions = Type.Object(
   {
     periodMs: count(
-      'Milliseconds in which they ended: one or two minutes, or the time since the status was read before.',
+      'Length of the period in milliseconds: one to two minutes, or longer if no status was read meanwhile.',
     ),
     count: count('Number of requests.'),
-    p50Ms: ms('Milliseconds from the complete request to the response that half of them did not exceed, estimated.'),
-    p99Ms: ms('Milliseconds that 99 % of them did not exceed, estimated.'),
+    p50Ms: ms('Median time from the complete request to its response in milliseconds, estimated.'),
+    p99Ms: ms('99th percentile of this time, estimated.'),
   },
   { description: 'Recent verifications and limit checks of this process.' },
 );
