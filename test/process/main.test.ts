@@ -81,7 +81,13 @@ test.concurrent('with a Redis and an address for other machines, it prints Redis
   const relay = createServer((client) => client.pipe(connect(redis.socket)).pipe(client)).listen(0, '127.0.0.1');
   await once(relay, 'listening');
   const { port } = relay.address() as { port: number };
-  const server = start({ REDIS_URL: `redis://default:s3cret@127.0.0.1:${port}`, HOST: '0.0.0.0', METRICS_PORT: '' });
+  const server = start({
+    REDIS_URL: `redis://default:s3cret@127.0.0.1:${port}`,
+    HOST: '0.0.0.0',
+    METRICS_PORT: '',
+    // The relay is in this process, which the other tests of the file keep busy.
+    REDIS_TIMEOUT_MS: '20000',
+  });
   await server.prints(/^Data: .*\n/m);
   await server.stop();
   relay.close();
