@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { ErrorCode } from '../src/errors.ts';
 import type { AnyOperation } from '../src/operation.ts';
 import { type OperationName, operations } from '../src/operations/index.ts';
-import { echoChannel } from '../src/store/keyspace.ts';
+import { echoChannel, recallChannel } from '../src/store/keyspace.ts';
 import { assemble, scriptNames } from '../src/store/luaSource.ts';
 import { wildcardsMax } from '../src/store/overrides.ts';
 import { connect, type RedisClient } from '../src/store/redis.ts';
@@ -81,7 +81,7 @@ const sent = { armed: false, names: [] as string[], failAt: -1, workspaceId: '',
 const sendCommand = Redis.prototype.sendCommand;
 vi.spyOn(Redis.prototype, 'sendCommand').mockImplementation(function (this: Redis, command, stream) {
   const { name, args } = command;
-  if (!sent.armed || isBeside(name, args)) return sendCommand.call(this, command, stream);
+  if (!sent.armed || isUnawaited(name, args)) return sendCommand.call(this, command, stream);
   sent.names.push(name === 'evalsha' || name === 'fcall' ? nameOf.get(`${args[0]}`)! : name);
   if (sent.failAt !== sent.names.length - 1) return sendCommand.call(this, command, stream);
   command.reject(new Error('Connection is closed.'));
@@ -89,16 +89,18 @@ vi.spyOn(Redis.prototype, 'sendCommand').mockImplementation(function (this: Redi
   return stream ? sendCommand.call(this, command, stream) : command.promise;
 });
 
-/** Commands of a new connection, and one that is sent after the response. */
-const unneeded = new Set(['client', 'hello', 'info', 'select', 'subscribe', 'hdel']);
+/** Commands that a new connection sends by itself, and one that is sent after the response. */
+const unawaited = new Set(['client', 'hello', 'info', 'select', 'hdel']);
 
-/** Whether the call does not wait for a command: one of those, an echo, or one that settles leases of an earlier call. */
-function isBeside(name: string, args: readonly unknown[]): boolean {
-  if (unneeded.has(name) || String(args[0]).startsWith(echoChannel(''))) return true;
-  // With TEST_LEASE_MS: of another workspace, or of one that decides nothing now.
-  const [script, , workspace] = args;
-  if (!String(workspace).startsWith('tg:{')) return false;
-  return !String(workspace).includes(sent.workspaceId) || (nameOf.get(`${script}`) === 'decide' && !sent.decides);
+/** Whether the call does not wait for a command: one of those, an echo, or one of leases. */
+function isUnawaited(name: string, args: readonly unknown[]): boolean {
+  const [first, , workspace] = args.map(String);
+  const isEcho = name === 'publish' && first!.startsWith(echoChannel(''));
+  const hearsRecalls = name === 'subscribe' && args.includes(recallChannel);
+  if (unawaited.has(name) || isEcho || hearsRecalls) return true;
+  // With TEST_LEASE_MS, a settlement of an earlier call: of another workspace, or while this call decides nothing.
+  if (!workspace?.startsWith('tg:{')) return false;
+  return !workspace.includes(sent.workspaceId) || (nameOf.get(first!) === 'decide' && !sent.decides);
 }
 
 const tollgate = harness();

@@ -15,7 +15,7 @@ function metricsAt(startMs = 1000) {
     advance: (ms: number) => {
       nowMs += ms;
     },
-    /** So many requests that took so long. */
+    /** Counts requests of this duration. */
     took: (count: number, ms: number) => {
       for (let index = 0; index < count; index++) verified.count(200, ms);
     },

@@ -33,11 +33,11 @@ export const requestText = ({ query, ratelimits, tags }: Omit<VerifyRequest, 'di
 type ListName = {
   [Name in keyof VerifyRequest]-?: NonNullable<VerifyRequest[Name]> extends readonly unknown[] ? Name : never;
 }[keyof VerifyRequest];
-/** A list that is not weighed does not compile. */
-type AllWeighed<Names> = Record<Exclude<ListName, Names>, never>;
+/** A list without a weight does not compile. */
+type AllWeighted<Names> = Record<Exclude<ListName, Names>, never>;
 
-/** A plain verification weighs 1; each limit, part of a query and tag weighs a quarter of it. */
-const weightOf = ({ query, ratelimits, tags }: VerifyRequest & AllWeighed<'query' | 'ratelimits' | 'tags'>): number =>
+/** The weight of a plain verification is 1; each limit, part of a query and tag adds a quarter. */
+const weightOf = ({ query, ratelimits, tags }: VerifyRequest & AllWeighted<'query' | 'ratelimits' | 'tags'>): number =>
   1 + ((ratelimits?.length ?? 0) + (query?.length ?? 0) + (tags?.length ?? 0)) / 4;
 
 /** A request that is decided as often as it comes: without a promise if that needs no Redis. */

@@ -4,7 +4,10 @@ import { useData } from '../api.ts';
 import type { Explained, Ratelimit } from '../records.ts';
 import { Gauge } from './basic.tsx';
 
-/** The cell of a limit, as a verification of this key would find it. Nothing while there is no key, and for limits it does not use. */
+/**
+ * The cell of a limit, with the figures of a verification of this key. Empty until there is a key, and for limits that the key does
+ * not use.
+ */
 export function useUsedNow(keyId: string | undefined, limits: readonly Ratelimit[]) {
   const names = [...new Set(limits.map(({ name }) => name))];
   const { data } = useData<Explained>(

@@ -36,8 +36,8 @@ function Screen({ data, period }: { data: Identity; period: ReturnType<typeof us
   const keys = usePages<Key>('keys.listKeys', { externalId, order: 'desc', limit: 25 }, 10_000);
   // A key with its own limit of the same name does not use that of the customer.
   const isShared = ({ name }: { name: string }) => ratelimits.some((shared) => shared.name === name);
-  const user = keys.rows?.find((key) => !key.ratelimits?.some(isShared));
-  const usedNow = useUsedNow(user?.keyId, ratelimits);
+  const keyOfShared = keys.rows?.find((key) => !key.ratelimits?.some(isShared));
+  const usedNow = useUsedNow(keyOfShared?.keyId, ratelimits);
   const edit = (what: 'meta' | 'limits') =>
     may('identity', 'update_identity') && (
       <Button class="small" onClick={() => setActing(what)}>

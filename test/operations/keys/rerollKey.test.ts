@@ -52,7 +52,7 @@ describe('keys.rerollKey: the new key', () => {
     });
   });
 
-  test('is the successor in the record of the old key, whoever reads it, and of no other', async () => {
+  test('is the successor in the record of the old key and of no other, in all operations that return it', async () => {
     const old = await newKey();
     const first = await reroll(old.keyId, hourMs);
     const withSuccessor = { keyId: old.keyId, successor: first.keyId };
