@@ -60,7 +60,8 @@ const anySecret: Kind<string> = { accepts: 'a string', parse: (text) => text, se
 const redisUrl: Kind<string> = {
   accepts:
     'redis://…, rediss://…, unix:/an/absolute/path, redis+cluster://host:port,…, redis+sentinel://host:port,…/master, or empty; ' +
-    'with a port from 1 to 65535, a numeric database, and % in a password as %25',
+    'with a port from 1 to 65535 and a numeric database. In a user or password, every character other than letters, digits and -._~ ' +
+    'must be percent-encoded: @ as %40, : as %3A, / as %2F, ? as %3F, # as %23, % as %25',
   parse: (text) => (text === '' || parseRedisUrl(text) ? text : undefined),
   mayBeFile: true,
 };

@@ -89,6 +89,11 @@ const catalogue = {
     'Store unavailable',
     'Redis is unreachable or did not reply in time, or the server is overloaded. No change was made in part; retry after the seconds in Retry-After.',
   ],
+  store_full: [
+    503,
+    'Store full',
+    'Redis is reached and refuses writes, because its memory (maxmemory) or its disk is full; `detail` names which. Nothing was changed. Reads are served. The operator must make room: docs/running.md.',
+  ],
   shutting_down: [
     503,
     'Shutting down',

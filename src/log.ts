@@ -10,9 +10,18 @@ const waitingBytesMax = 1024 * 1024;
 const flushedBytesMax = 64 * 1024;
 const stalledAfterMs = 1_000;
 
-/** Logs only name, message and stack of an error: an error of ioredis contains its command, which may contain a secret. */
+/**
+ * Of an error only these are logged: an error of ioredis contains its command, which may contain a secret. The message of the cause
+ * is what Redis replied, for example that its disk is full.
+ */
+const errorFields = ({ name, message, stack, cause }: Error) => ({
+  name,
+  message,
+  ...(cause instanceof Error && { cause: cause.message }),
+  stack,
+});
+
 export function createLog({ logLevel }: Pick<Config, 'logLevel'>): Logger {
-  const err = ({ name, message, stack }: Error) => ({ name, message, stack });
   // Not on standard output, which gets the first root key.
   const file = pino.destination({ dest: 2, maxLength: waitingBytesMax });
   let waitingBytes = 0;
@@ -42,7 +51,7 @@ export function createLog({ logLevel }: Pick<Config, 'logLevel'>): Logger {
     {
       level: logLevel,
       base: null,
-      serializers: { err },
+      serializers: { err: errorFields },
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (level) => ({ level }) },
     },

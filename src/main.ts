@@ -13,6 +13,7 @@ import {
   withoutCredentials,
 } from './config.ts';
 import { ApiError } from './errors.ts';
+import type { Server } from './http/server.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, textOf } from './metrics.ts';
 import { openReports, reloadCertificates, serve, serveMetrics, stopWaitMs } from './serve.ts';
@@ -20,6 +21,7 @@ import { startEmbedded } from './store/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 import { startSweeper } from './sweeper.ts';
 import { version } from './version.ts';
+import { forwardWarnings } from './warnings.ts';
 import { startWorkers } from './workers.ts';
 
 /** Under npm one Ctrl-C arrives twice, from the terminal and from npm. Only a later signal counts as a second one. */
@@ -41,6 +43,7 @@ async function start() {
   const startedAt = performance.now();
   const config = loadConfig();
   const log = createLog(config);
+  forwardWarnings((message) => log.warn(message));
 
   const embedded = config.redisUrl
     ? undefined
@@ -66,7 +69,8 @@ async function start() {
   closers.unshift(() => sweeper.stop());
 
   const { host, port, workers: count } = config;
-  const ownReport = openReports(metrics, store);
+  let served: Server | undefined;
+  const ownReport = openReports({ metrics, store, server: () => served, first: config });
   let workers: Awaited<ReturnType<typeof startWorkers>> | undefined;
   const scrape = onceASecond(async () => {
     const [own, others = []] = await Promise.all([ownReport(), workers?.reports()]);
@@ -76,7 +80,8 @@ async function start() {
     const onRestart = () => metrics.workerRestarted();
     workers = await startWorkers({ count, redisUrl: url, host, port, log, onRestart, scrape });
   }
-  const server = workers ?? (await serve({ store, config, log, port, sharePort: false, metrics, scrape }));
+  if (!workers) served = await serve({ store, config, log, port, sharePort: false, metrics, scrape });
+  const server = workers ?? served!;
   closers.unshift(() => server.close());
   drain = () => {
     server.drain();

@@ -6,6 +6,8 @@ import type { Times } from './domain/time.ts';
 import { type Outcome, outcomes } from './domain/verification.ts';
 import { dataVersion } from './store/layout.ts';
 import type { StoreObserver } from './store/observer.ts';
+import type { RedisGauges } from './store/redisGauges.ts';
+import { refusals } from './store/refusedWrites.ts';
 import { version } from './version.ts';
 
 interface Value {
@@ -246,10 +248,22 @@ function observerOf(counts: Counts): StoreObserver {
   };
 }
 
-/** State that only the store knows. */
-interface StoreState {
+/** State that is read when metrics are. */
+interface State {
   redisUp: boolean;
   waiting: number;
+  /** In seconds of Unix time; undefined without TLS. */
+  certificateExpiry: number | undefined;
+  /** Only of the first process, as all processes share it. */
+  shared: SharedState | undefined;
+}
+
+export interface SharedState {
+  /** Undefined while Redis does not reply. */
+  redis: RedisGauges | undefined;
+  /** Of the data directory; undefined if Redis is not embedded. */
+  disk: { freeBytes: number; sizeBytes: number } | undefined;
+  recordsMax: number;
 }
 
 /** The counts of one process, all starting at 0. */
@@ -294,7 +308,7 @@ export class Metrics {
     this.#counts.workersRestarted++;
   }
 
-  report(state: StoreState): Report {
+  report(state: State): Report {
     return [
       // With `max` the value is 1 with any number of workers.
       family('gauge', 'build_info', 'Version of Tollgate, of Node, and of the stored data. Always 1.', [build], 'max'),
@@ -308,6 +322,8 @@ export class Metrics {
       ...requestFamilies(this.#counts),
       ...usageFamilies(this.#counts),
       ...redisFamilies(this.#counts, state),
+      ...(state.shared ? resourceFamilies(state.shared) : []),
+      ...certificateFamilies(state),
       ...leaseFamilies(this.#counts),
       ...sweeperFamilies(this.#counts),
     ];
@@ -356,7 +372,7 @@ function usageFamilies({ verified, passed, blocked, uncounted }: Counts): Family
   ];
 }
 
-function redisFamilies(counts: Counts, { redisUp, waiting }: StoreState): Family[] {
+function redisFamilies(counts: Counts, { redisUp, waiting }: State): Family[] {
   return [
     histogram('batch_size', 'Verifications and limit checks per batch sent to Redis.', '', [['', counts.batches]]),
     family('gauge', 'redis_waiting', 'Verifications and limit checks waiting for Redis.', single(waiting)),
@@ -394,6 +410,47 @@ function redisFamilies(counts: Counts, { redisUp, waiting }: StoreState): Family
     ),
   ];
 }
+
+/** A gauge that is absent while its value is unknown. */
+const gauge = (name: string, help: string, value: number | undefined, aggregator: 'min' | 'max') =>
+  family('gauge', name, help, value === undefined ? [] : single(value), aggregator);
+
+/** What runs out: memory of Redis, disk, and records. Alerts on these come before requests are refused. */
+function resourceFamilies({ redis, disk, recordsMax }: SharedState): Family[] {
+  const { memory, aof, aofBytes, refusing } = redis ?? {};
+  const refused = refusing ? refusals.map((reason) => ({ value: refusing.get(reason) ?? 0, labels: { reason } })) : [];
+  return [
+    family('gauge', 'redis_writes_refused', 'Redis masters that refuse writes, by reason.', refused, 'max'),
+    gauge(
+      'redis_memory_bytes',
+      'Memory that Redis uses. Of a Cluster, of the fullest master.',
+      memory?.usedBytes,
+      'max',
+    ),
+    gauge(
+      'redis_memory_max_bytes',
+      'maxmemory of the same Redis, or the memory of its machine.',
+      memory?.maxBytes,
+      'max',
+    ),
+    gauge('redis_aof_enabled', '1 if Redis writes an append-only file, else 0.', aof?.enabled, 'min'),
+    gauge('redis_aof_written', '1 if Redis could write to its append-only file last, else 0.', aof?.written, 'min'),
+    gauge('redis_aof_rewritten', '1 if Redis could rewrite its append-only file last, else 0.', aof?.rewritten, 'min'),
+    gauge('redis_aof_bytes', 'Size of the append-only file.', aofBytes, 'max'),
+    gauge('disk_free_bytes', 'Free space of the disk with TOLLGATE_DATA_DIR.', disk?.freeBytes, 'max'),
+    gauge('disk_size_bytes', 'Size of the disk with TOLLGATE_DATA_DIR.', disk?.sizeBytes, 'max'),
+    gauge('records_max', 'RECORDS_MAX; 0 is no maximum.', recordsMax, 'max'),
+  ];
+}
+
+const certificateFamilies = ({ certificateExpiry }: State): Family[] => [
+  gauge(
+    'certificate_expiry_timestamp_seconds',
+    'End of the certificate in use, or of the first of its chain that ends, as Unix time.',
+    certificateExpiry,
+    'min',
+  ),
+];
 
 function leaseFamilies({ leases, changes }: Counts): Family[] {
   const { decided, granted, units, returned } = leases;

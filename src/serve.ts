@@ -1,8 +1,10 @@
 // One serving process: a socket, the pipeline, the store and their metrics.
 
+import { statfs } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { type Config, sharesMetrics, tlsSettings } from './config.ts';
+import { watchDescriptors } from './descriptors.ts';
 import { createId } from './domain/keyString.ts';
 import { CallLog } from './http/callLog.ts';
 import { createGateway, gatewayPath } from './http/gateway.ts';
@@ -10,7 +12,7 @@ import { createPipeline } from './http/pipeline.ts';
 import { createMetricsHandler } from './http/probes.ts';
 import { RootKeyReader } from './http/rootKey.ts';
 import { listen, type Server } from './http/server.ts';
-import { type Metrics, type Report, type Scrape, watchProcess } from './metrics.ts';
+import { type Metrics, type Report, type Scrape, type SharedState, watchProcess } from './metrics.ts';
 import { operations } from './operations/index.ts';
 import type { Store } from './store/store.ts';
 
@@ -80,11 +82,16 @@ export async function serve(options: ServeOptions): Promise<Server> {
     addressHeader: config.clientAddressHeader.toLowerCase(),
     workspaceOf,
   });
+  const unwatch = watchDescriptors(log);
   return {
     ...server,
     drain() {
       stopping = true;
       server.drain();
+    },
+    close() {
+      unwatch();
+      return server.close();
     },
   };
 }
@@ -121,17 +128,45 @@ export async function serveMetrics(
 /** Prometheus waits ten seconds. A scrape must respond even if Redis does not. */
 const redisWaitMs = 2_000;
 
+/** A result, or undefined if there is none in time. */
+const inTime = <Result>(result: Promise<Result>): Promise<Result | undefined> =>
+  Promise.race([result.catch(() => undefined), delay(redisWaitMs, undefined, { ref: false })]);
+
+interface ReportsOptions {
+  metrics: Metrics;
+  store: Store;
+  /** The server of this process, which may not be open yet. */
+  server: () => Server | undefined;
+  /** The settings, in the first process: it reports what all processes share. */
+  first?: Config | undefined;
+}
+
 /** Starts to observe this process, and returns a function that returns its metrics. To be called once per process. */
-export function openReports(metrics: Metrics, store: Store): () => Promise<Report> {
+export function openReports({ metrics, store, server, first }: ReportsOptions): () => Promise<Report> {
   const processMetrics = watchProcess();
   return async () => {
-    const redisUp = await Promise.race([
-      store.ready().then(
-        () => true,
-        () => false,
-      ),
-      delay(redisWaitMs, false, { ref: false }),
+    const [isUp, shared] = await Promise.all([
+      inTime(store.replies().then(() => true)),
+      first && sharedState(store, first),
     ]);
-    return [...metrics.report({ redisUp, waiting: store.decide.waiting }), ...(await processMetrics())];
+    const state = {
+      redisUp: isUp === true,
+      waiting: store.decide.waiting,
+      certificateExpiry: server()?.certificateExpiry(),
+      shared,
+    };
+    return [...metrics.report(state), ...(await processMetrics())];
+  };
+}
+
+async function sharedState(store: Store, { redisUrl, dataDir, recordsMax }: Config): Promise<SharedState> {
+  const [redis, disk] = await Promise.all([
+    inTime(store.status.gauges()),
+    redisUrl ? undefined : statfs(dataDir).catch(() => undefined),
+  ]);
+  return {
+    redis,
+    disk: disk && { freeBytes: disk.bavail * disk.bsize, sizeBytes: disk.blocks * disk.bsize },
+    recordsMax,
   };
 }

@@ -5,13 +5,16 @@ import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { openChannel } from './channel.ts';
 import { loadConfig, storeSettings } from './config.ts';
+import type { Server } from './http/server.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, type Scrape } from './metrics.ts';
 import { openReports, reloadCertificates, serve, stopWaitMs } from './serve.ts';
 import { openStore } from './store/store.ts';
+import { forwardWarnings } from './warnings.ts';
 
 const config = loadConfig();
 const log = createLog(config);
+forwardWarnings((message) => log.warn(message));
 /** The first process collects the metrics of all workers before it replies. */
 const scrapeWaitMs = 5_000;
 
@@ -28,20 +31,22 @@ const store = await openStore({
   onEvent: (message) => log.warn(message),
   observe: metrics.observe,
 }).catch(fail);
-const channel = openChannel(process, { counts: openReports(metrics, store) });
+let server: Server | undefined;
+const channel = openChannel(process, { counts: openReports({ metrics, store, server: () => server }) });
 const scrape = onceASecond(() => channel.request<Scrape>('scrape', scrapeWaitMs));
-const server = await serve({ store, config, log, port: config.port, sharePort: true, metrics, scrape }).catch(fail);
+const serving = await serve({ store, config, log, port: config.port, sharePort: true, metrics, scrape }).catch(fail);
+server = serving;
 
 const disconnected = once(process, 'disconnect');
 let isStopping = false;
 async function stop() {
   if (isStopping) return;
   isStopping = true;
-  server.drain();
+  serving.drain();
   if (process.connected) await Promise.race([delay(config.drainMs), disconnected]);
   // The first process gives up after the same time and reports it. This one must not outlive it.
   setTimeout(() => process.exit(1), stopWaitMs).unref();
-  await server.close();
+  await serving.close();
   await store.close();
   process.exit(0);
 }
@@ -49,7 +54,7 @@ async function stop() {
 // Ctrl-C reaches every process of the terminal, but the parent process decides when to stop.
 process.on('SIGINT', () => {});
 process.on('SIGTERM', stop);
-process.on('SIGHUP', () => reloadCertificates([server, store], log));
+process.on('SIGHUP', () => reloadCertificates([serving, store], log));
 // The parent process wants this one to end now, or has died, perhaps with the embedded Redis.
 process.on('disconnect', stop);
 

@@ -229,7 +229,8 @@ describe.each(everyName)('%s', (name) => {
         title: expect.any(String),
         detail: expect.any(String),
         status: answer.status,
-        type: answer.status === 503 ? '/errors/store_unavailable' : '/errors/internal',
+        type:
+          answer.status === 503 ? expect.stringMatching(/^\/errors\/store_(unavailable|full)$/) : '/errors/internal',
       });
       expect(JSON.stringify(answer.error), where).not.toContain('injected');
       expect(await contents(workspace.workspaceId), where).toEqual(before);

@@ -33,12 +33,22 @@ end
 -- while the clock was ahead.
 local function is_use_due(used, now) return not used or used > now or now - used >= USED_PRECISION_MS end
 
+-- A Redis without room for a write serves reads.
+local NO_ROOM = { OOM = true, MISCONF = true, NOREPLICAS = true }
+
+-- Records the time of use, if Redis has room for it: otherwise a full Redis would refuse reads and deletions too.
+local function record_use(record, now)
+  local reply = redis.pcall('HSET', record, 'used', now)
+  local problem = type(reply) == 'table' and reply.err
+  if problem and not NO_ROOM[string.match(problem, '^%-?(%u+)')] then error(reply) end
+end
+
 -- Reads a root key. Returns its status, grants and id. Records the time of use.
 local function authenticate(workspace, digest, now)
   local record = root_key_record(workspace, digest)
   local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'id', 'used')
   local status = status_of_root_key(stored[1], stored[2], tonumber(stored[3]), now)
   -- Redis formats a number with 17 digits, so `int` is not needed.
-  if status == 'ok' and is_use_due(tonumber(stored[5]), now) then redis.call('HSET', record, 'used', now) end
+  if status == 'ok' and is_use_due(tonumber(stored[5]), now) then record_use(record, now) end
   return status, stored[1] or '', stored[4] or ''
 end

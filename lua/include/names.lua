@@ -43,6 +43,8 @@ local function record_lists(workspace)
     workspace .. ':nsid'
 end
 local function registry(workspace) return workspace .. ':leases' end
+-- Never exists, see absentKey in src/store/keyspace.ts.
+local function absent(workspace) return workspace .. ':-' end
 local function audit_stream(workspace) return workspace .. ':audit' end
 local function window_member(duration, name) return string.format('%.0f', duration) .. ':' .. name end
 local function window_at(workspace, owner, member) return workspace .. ':w:' .. owner .. ':' .. member end

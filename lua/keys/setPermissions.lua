@@ -12,6 +12,7 @@
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
+-- @include "include/full"
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
@@ -34,11 +35,15 @@ local known = {}
 for _, slug in ipairs(request.permissions) do
   if numbers[slug] then known[#known + 1] = numbers[slug] end
 end
-if #combine(mode, had, known) + #missing > request.permissionsMax then return { 'too_many' } end
+local kept = #combine(mode, had, known)
+if kept + #missing > request.permissionsMax then return { 'too_many' } end
 require_room(workspace, actor, #missing)
 
 local slugs = slugs_of(workspace, as_list(had))
-local next_id, next_version = take_stamps(workspace, now, 1 + #missing)
+local next_id, next_version, reserve = take_stamps(workspace, now, 1 + #missing, true)
+
+if mode == 'remove' and kept < #had then write_even_if_full(workspace) end
+reserve()
 create_permissions(workspace, missing, numbers, next_id)
 local given = {}
 for index, slug in ipairs(request.permissions) do

@@ -11,6 +11,7 @@
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
+-- @include "include/full"
 -- @include "include/ids"
 -- @include "include/keyIds"
 -- @include "include/keyRecords"
@@ -30,7 +31,10 @@ if #combined > request.rolesMax then return { 'too_many' } end
 
 local before, after = as_list(had), as_list(combined)
 local names_before, names_after = names_of_roles(workspace, before), names_of_roles(workspace, after)
-local _, next_version = take_stamps(workspace, now, 1)
+local _, next_version, reserve = take_stamps(workspace, now, 1, true)
+
+if mode == 'remove' and #combined < #had then write_even_if_full(workspace) end
+reserve()
 set_key_field(record, state, 'roles', after)
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))

@@ -13,6 +13,7 @@
 -- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
+-- @include "include/full"
 -- @include "include/identities"
 -- @include "include/ids"
 -- @include "include/keyIds"
@@ -28,13 +29,17 @@
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local null = cjson.null
+-- A request with these fields only may end the use of the key, and stores nothing else.
+local ENDING = { keyId = true, mayCreatePermissions = true, usageRetentionMs = true, enabled = true, expires = true }
+
+local function is_usable(state) return state.enabled and now < state.expires end
 
 local digest = digest_of(workspace, request.keyId)
 local record, state = load_key(workspace, digest, now)
 if not record then return { 'key_not_found' } end
 
 -- Read and decide.
-local values = state_values(state)
+local values, was_usable = state_values(state), is_usable(state)
 local stored = read_fields(record, 'direct', 'roles', KEY_UPDATED_FIELDS)
 local had_roles = request.roles and names_of_roles(workspace, stored.roles or '')
 local had_slugs = request.permissions and slugs_of(workspace, stored.direct or '')
@@ -76,9 +81,13 @@ if request.ratelimits then
 end
 require_room(workspace, actor, #missing_slugs + (request.externalId and not new_link and 1 or 0))
 local forget_leased = forgetting_leased_credits(record)
+if request.expires then state.expires = request.expires ~= null and request.expires or NEVER end
+if request.enabled ~= nil then state.enabled = request.enabled end
+local next_id, next_version, reserve = take_stamps(workspace, now, 3 + #wanted + #missing_slugs, true)
 
 -- Write.
-local next_id, next_version = take_stamps(workspace, now, 3 + #wanted + #missing_slugs)
+if has_only(request, ENDING) and was_usable and not is_usable(state) then write_even_if_full(workspace) end
+reserve()
 if request.ratelimits then
   name_limits(state.limits, next_id)
   keep_counters(workspace, state.id, counters, now)
@@ -103,8 +112,6 @@ end
 for _, field in ipairs({ KEY_UPDATED_FIELDS }) do
   if request[field] then set_key_field(record, state, field, request[field] ~= null and request[field]) end
 end
-if request.expires then state.expires = request.expires ~= null and request.expires or NEVER end
-if request.enabled ~= nil then state.enabled = request.enabled end
 state.version = next_version()
 redis.call('HSET', record, 'state', pack_state(state), 'updated', int(now))
 if credits then forget_leased() end

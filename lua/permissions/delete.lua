@@ -9,6 +9,7 @@
 
 -- @include "include/audit"
 -- @include "include/clock"
+-- @include "include/full"
 -- @include "include/ids"
 -- @include "include/names"
 -- @include "include/rbac"
@@ -17,7 +18,10 @@ local workspace, id_or_slug, actor, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV
 local number = permission_number(workspace, id_or_slug)
 local permission = number and read_permission(workspace, number)
 if not permission then return 0 end
-local _, next_version = take_stamps(workspace, now, 1)
+local _, next_version, reserve = take_stamps(workspace, now, 1, true)
+
+write_even_if_full(workspace)
+reserve()
 renew_rbac_version(workspace, next_version)
 redis.call('HDEL', permission_numbers(workspace), permission.slug)
 redis.call('HDEL', permission_slugs(workspace), number)

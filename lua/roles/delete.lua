@@ -10,6 +10,7 @@
 -- @include "include/audit"
 -- @include "include/changes"
 -- @include "include/clock"
+-- @include "include/full"
 -- @include "include/ids"
 -- @include "include/names"
 -- @include "include/rbac"
@@ -20,7 +21,10 @@ local number = role_number(workspace, id_or_name)
 local role = number and read_role(workspace, number)
 if not role then return 0 end
 local slugs = slugs_of(workspace, role.permissionNumbers)
-local _, next_version = take_stamps(workspace, now, 1)
+local _, next_version, reserve = take_stamps(workspace, now, 1, true)
+
+write_even_if_full(workspace)
+reserve()
 renew_rbac_version(workspace, next_version)
 redis.call('HDEL', role_numbers(workspace), role.name)
 redis.call('HDEL', role_names(workspace), number)

@@ -12,12 +12,15 @@
 -- @include "include/changes"
 -- @include "include/clock"
 -- @include "include/fields"
+-- @include "include/full"
 -- @include "include/grants"
 -- @include "include/names"
 -- @include "include/rootKeys"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local null = cjson.null
+-- A request with these fields only may end the use of the root key, and stores nothing else.
+local ENDING = { rootKeyId = true, enabled = true, expires = true }
 local caller, refusal = caller_of(workspace, actor, 'update_root_key', now)
 if not caller then return refusal end
 local lacking = request.grants and lacking_grant(caller.grants, request.grants)
@@ -44,6 +47,8 @@ end
 local is_admin = has_grant(grants, '*') and enabled and ends == math.huge
 if not keeps_an_admin(workspace, digest, is_admin) then return { 'last_root_key' } end
 
+local was_usable, is_usable = was_enabled and now < ended, enabled and now < ends
+if has_only(request, ENDING) and was_usable and not is_usable then write_even_if_full(workspace) end
 set_fields(record, { grants = grants, enabled = enabled and '1' or '0' })
 write_field(record, 'expires', ends < math.huge and int(ends))
 if request.name then write_field(record, 'name', request.name ~= null and request.name) end

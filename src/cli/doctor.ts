@@ -1,7 +1,17 @@
 // Checks everything Tollgate depends on, and prints what to change. It changes no settings and no data, and prints no
 // credentials: Redis is named by the address of its node or by its socket only.
 
-import { accessSync, constants, mkdtempSync, readFileSync, rmSync, statfsSync, statSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  statSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -10,6 +20,7 @@ import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.
 import { scriptNames } from '../store/luaSource.ts';
 import { checksOf, type Finding, fault, inMegabytes, megabyte, ok, unknown, warning } from '../store/redisChecks.ts';
 import { isReached, type RedisFacts, readRedisFacts } from '../store/redisFacts.ts';
+import { refusalOf } from '../store/refusedWrites.ts';
 import { openStore } from '../store/store.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
@@ -39,12 +50,13 @@ export async function doctor(env: Terminal['env']): Promise<CommandResult> {
 }
 
 async function checkStore(config: Config): Promise<Finding[]> {
-  const findings: Finding[] = [];
   const settings = storeSettings(config);
   let embedded: Awaited<ReturnType<typeof startEmbedded>> | undefined;
   const isNew = !config.redisUrl && !hasData(config.dataDir);
   // Without data, the checks of Redis need none: a check must not create the data directory.
   const dataDir = isNew ? mkdtempSync(join(tmpdir(), 'tollgate-doctor-')) : config.dataDir;
+  // First, and without Redis: a full disk is the cause of what follows.
+  const findings = placeOf(config, isNew);
   try {
     const runningUrl = config.redisUrl || (await embeddedUrlIfRunning(dataDir));
     if (!runningUrl) embedded = await startEmbedded({ dataDir });
@@ -54,8 +66,6 @@ async function checkStore(config: Config): Promise<Finding[]> {
     findings.push(roundTrip(nodes, config, embedded !== undefined, url));
     findings.push(...checksOf(all, ({ node }) => `${node}`));
     findings.push(await scriptsLoad({ ...settings, url }));
-    if (isNew) findings.push(noDataDirectory(config.dataDir));
-    else if (!config.redisUrl) findings.push(dataDirectory(dataDir), disk(dataDir, nodes[0]!));
   } catch (error) {
     const change = config.redisUrl
       ? 'Check that Redis runs, that REDIS_URL has its address and account, and that no firewall blocks the connection.'
@@ -134,7 +144,22 @@ async function scriptsLoad(settings: Parameters<typeof openStore>[0]): Promise<F
     await store.close();
     return ok('scripts', `all ${scriptNames.length} load`);
   } catch (error) {
-    return fault('scripts', oneLine(error), 'Allow this account to use EVALSHA, SCRIPT LOAD, FCALL and FUNCTION LOAD.');
+    const isRefused = refusalOf(((error as Error).cause as Error | undefined)?.message ?? '') !== undefined;
+    const change = isRefused
+      ? 'Correct `writes` first.'
+      : 'Allow this account to use EVALSHA, SCRIPT LOAD, FCALL and FUNCTION LOAD.';
+    return fault('scripts', oneLine(error), change);
+  }
+}
+
+/** The data directory and its disk. */
+function placeOf({ redisUrl, dataDir }: Config, isNew: boolean): Finding[] {
+  if (redisUrl) return [];
+  if (isNew) return [noDataDirectory(dataDir)];
+  try {
+    return [dataDirectory(dataDir), disk(dataDir)];
+  } catch (error) {
+    return [fault('data directory', oneLine(error), 'It must belong to the user that runs Tollgate.')];
   }
 }
 
@@ -164,12 +189,19 @@ function dataDirectory(dataDir: string): Finding {
   }
 }
 
-function disk(dataDir: string, { info }: RedisFacts): Finding {
+function disk(dataDir: string): Finding {
   const { bavail, bsize } = statfsSync(dataDir);
   const free = bavail * bsize;
-  const file = Number(info('aof_current_size') ?? 0);
+  const file = bytesIn(join(dataDir, 'redis', 'appendonlydir'));
   const found = `${inMegabytes(free)} MB free, the append-only file has ${inMegabytes(file)} MB`;
   const change = 'Free disk space: rewriting the file needs its size again, and a full disk stops all writes.';
   if (free < freeBytes.fault) return fault('disk', found, change);
   return free < Math.max(freeBytes.warning, file) ? warning('disk', found, change) : ok('disk', found);
+}
+
+/** Redis may remove a file of an earlier rewrite meanwhile. */
+function bytesIn(dir: string): number {
+  if (!existsSync(dir)) return 0;
+  const sizes = readdirSync(dir).map((name) => statSync(join(dir, name), { throwIfNoEntry: false })?.size ?? 0);
+  return sizes.reduce((sum, size) => sum + size, 0);
 }

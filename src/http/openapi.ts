@@ -72,6 +72,7 @@ const commonErrors: readonly ErrorCode[] = [
   'unsupported_media_type',
   'internal',
   'store_unavailable',
+  'store_full',
 ];
 
 /** The id in scoped grants, by resource. */
@@ -417,13 +418,14 @@ const health = {
   '/health/ready': {
     get: withoutRootKey(
       'health.ready',
-      'Readiness: Redis replies in time and has the scripts, and the server is not shutting down. Needs no root key.',
+      'Readiness: Redis replies in time, has the scripts and accepts writes, and the server is not shutting down. Needs no root key.',
       object({
         ready: constant(true, 'True: the server accepts requests.'),
         redis: constant('answers', 'Redis replies in time.'),
         scripts: constant('loaded', 'Redis has the scripts.'),
+        writes: constant('accepted', 'Redis accepts writes.'),
       }),
-      ['store_unavailable', 'shutting_down'],
+      ['store_unavailable', 'store_full', 'shutting_down'],
     ),
   },
 };
@@ -460,6 +462,7 @@ const gatewayErrors: readonly ErrorCode[] = [
   'gateway_misconfigured',
   'internal',
   'store_unavailable',
+  'store_full',
 ];
 
 function gatewayFailures() {

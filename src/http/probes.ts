@@ -32,7 +32,7 @@ export function createProbes({ store, isStopping, scrape }: ProbesOptions): Read
       async (request) => {
         if (isStopping()) throw new ApiError('shutting_down', 'The server is shutting down.');
         await store.ready();
-        return healthy(request, { ready: true, redis: 'answers', scripts: 'loaded' });
+        return healthy(request, { ready: true, redis: 'answers', scripts: 'loaded', writes: 'accepted' });
       },
     ],
   ]);

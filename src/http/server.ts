@@ -63,6 +63,8 @@ export interface Server {
    * used; nothing changes then.
    */
   reloadCertificates(): void;
+  /** When the certificate in use ends, or the first of its chain that ends, in seconds of Unix time; undefined without TLS. */
+  certificateExpiry(): number | undefined;
   /** Stops accepting connections, waits for the requests in flight, then closes every connection. */
   close(): Promise<void>;
 }
@@ -70,8 +72,10 @@ export interface Server {
 export async function listen(options: ListenOptions): Promise<Server> {
   const { host, port, sharePort = false, tls, newRequestId, addressHeader: header = '', handler, byHeaders } = options;
   const traffic = new Traffic(options);
+  let certificateExpiry: number | undefined;
   const createApp = () => {
     const app = tls ? secureApp(tls) : uws().App();
+    if (tls) certificateExpiry = expiryOf(readFileSync(tls.certFile, 'utf8'));
     app.any('/*', (native, head) =>
       new Exchange(traffic, native, readHead(head, newRequestId(), native, header), handler, true).begin(),
     );
@@ -97,6 +101,7 @@ export async function listen(options: ListenOptions): Promise<Server> {
         port: uws().us_socket_local_port(socket),
         drain: () => traffic.drain(),
         reloadCertificates: () => tls && apps.replace(createApp()),
+        certificateExpiry: () => certificateExpiry,
         close: () => (closed ??= close(apps, socket, traffic)),
       });
     });
@@ -399,6 +404,12 @@ function secureApp({ certFile, keyFile, passphrase }: Tls) {
     throw new Error('The key in TLS_KEY_FILE does not match the certificate in TLS_CERT_FILE.');
   }
   return uws().SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ...secret });
+}
+
+/** The first end of the certificates in a file, in seconds of Unix time. */
+function expiryOf(pem: string): number {
+  const certificates = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
+  return Math.min(...certificates.map((text) => Date.parse(new X509Certificate(text).validTo) / 1000));
 }
 
 function readPem<T>(variable: string, file: string, read: (pem: Buffer) => T): T {

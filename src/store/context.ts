@@ -4,12 +4,15 @@ import type { Actor } from '../domain/caller.ts';
 import type { StoreObserver } from './observer.ts';
 import type { RedisClient } from './redis.ts';
 import type { Scripts } from './scripts.ts';
+import type { Probed } from './writeProbe.ts';
 
 export interface StoreContext {
   redis: RedisClient;
   scripts: Scripts;
   /** Runs a change that is not a script; see durable.ts. */
   change<Reply>(command: (redis: RedisClient) => Promise<Reply>): Promise<Reply>;
+  /** Whether Redis accepts writes, at most a second ago. */
+  probe(): Promise<Probed[]>;
   /** The time argument of scripts; '' is Redis's clock. */
   now: () => number | '';
   /** Unix milliseconds by Redis's clock, or the time of a test. */

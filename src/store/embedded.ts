@@ -83,8 +83,18 @@ export async function startEmbedded({
     return { url: urlOf(paths.socket), stop: () => redis.stop().finally(release) };
   } catch (error) {
     await release();
-    throw error;
+    throw fullDiskError(error as NodeJS.ErrnoException, dataDir);
   }
+}
+
+function fullDiskError(error: NodeJS.ErrnoException, dataDir: string): Error {
+  if (!['ENOSPC', 'EDQUOT'].includes(error.code!)) return error;
+  return new Error(
+    `The disk with TOLLGATE_DATA_DIR (${dataDir}) is full. Free space on it, and start Tollgate again.`,
+    {
+      cause: error,
+    },
+  );
 }
 
 /** Whether an embedded Redis was ever started in a data directory, or a backup was restored into it. */
@@ -96,8 +106,11 @@ export async function embeddedUrlIfRunning(dataDir: string): Promise<string | un
   const { socketDir, socket } = pathsOf(dataDir);
   if (!existsSync(socket)) return undefined;
   makePrivate(socketDir);
-  return reply(await ask(socket, 'PING')).startsWith('+PONG') ? urlOf(socket) : undefined;
+  return isServing(reply(await ask(socket, 'PING'))) ? urlOf(socket) : undefined;
 }
+
+/** Whether this is the reply to PING of a Redis that serves. One that cannot write to its disk replies with that error. */
+const isServing = (reply: string) => /^(\+|-(?!LOADING))/.test(reply);
 
 const urlOf = (socket: string) => `unix:${socket}`;
 
@@ -271,7 +284,10 @@ async function keepRunning({ program, paths, durable, onEvent }: Running) {
 
 function launch(program: string, { dir, socket }: Paths, durable: boolean): ChildProcess {
   const configFile = join(dir, 'redis.conf');
-  writeFileSync(configFile, configOf(dir, socket, durable), { mode: 0o600 });
+  const config = configOf(dir, socket, durable);
+  // On a full disk an unchanged file is still there.
+  if (!existsSync(configFile) || readFileSync(configFile, 'utf8') !== config)
+    writeFileSync(configFile, config, { mode: 0o600 });
   const log = openSync(logOf(dir), 'a', 0o600);
   const options: SpawnOptions = { cwd: dir, detached: true, stdio: ['ignore', log, log] };
   try {
@@ -317,7 +333,7 @@ async function untilReady(child: ChildProcess, { dir, socket }: Paths, onEvent: 
   for (const startedAt = performance.now(); ; await delay(pollMs)) {
     if (hasEnded(child)) throw new Error(`redis-server did not start (${howEnded(child)}). ${lastLines(logOf(dir))}`);
     const answer = reply(await ask(socket, 'PING'));
-    if (answer.startsWith('+PONG')) return;
+    if (isServing(answer)) return;
     if (answer.startsWith('-LOADING')) {
       if (!loading) onEvent('redis-server is loading its data.');
       loading = true;

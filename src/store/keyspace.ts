@@ -24,6 +24,10 @@ export const dataVersionKey = 'tg:form';
 
 /** The time of the last complete sweep, written every ten seconds (sweeper.ts). String. */
 export const sweptKey = 'tg:swept';
+/** Written to find out whether Redis accepts writes (writeProbe.ts). Empty string. */
+export const probeKey = 'tg:probe';
+/** In a Cluster one for each master, whose number is chosen by its slot. */
+export const probeKeyOf = (number: number): string => `${probeKey}:{${number}}`;
 
 /** Which processes hear of which decisions (tail/registry.ts), while any does. Hash of the process to JSON, expires. */
 export const tailsKey = 'tg:tails';

@@ -6,6 +6,7 @@ import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { type Account, type Address, parseRedisUrl } from '../domain/redisUrl.ts';
 import { ApiError } from '../errors.ts';
 import type { StoreObserver } from './observer.ts';
+import { refusalOf, writesRefused } from './refusedWrites.ts';
 import { Trust, type TrustOptions } from './trust.ts';
 
 export type RedisClient = Redis;
@@ -110,9 +111,15 @@ function untilConnected(redis: Redis): Promise<void> {
 
 /** Resolves when Redis has replied: of a Cluster any master, as others may be lost. */
 async function pingAny(redis: Redis | Cluster): Promise<void> {
-  if (!(redis instanceof Cluster)) await redis.ping();
-  else await Promise.any(redis.nodes('master').map((node) => node.ping()));
+  if (!(redis instanceof Cluster)) await ping(redis);
+  else await Promise.any(redis.nodes('master').map(ping));
 }
+
+/** A Redis that cannot write to its disk replies to PING with the reason. It serves reads. */
+const ping = (redis: Redis) =>
+  redis.ping().catch((error: Error) => {
+    if (!refusalOf(error.message)) throw error;
+  });
 
 /** Connects and disconnects; rejects with the error of this connection. */
 async function tryOnce(options: Options): Promise<void> {
@@ -220,9 +227,8 @@ class BoundedCluster extends Cluster {
   }
 }
 
-/** Error replies of a Redis that cannot serve now. Any other error reply is a bug of Tollgate. */
-const unavailable =
-  /^-?(LOADING|READONLY|OOM|MASTERDOWN|NOAUTH|WRONGPASS|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|MISCONF|NOREPLICAS|UNKILLABLE)\b/;
+/** Error replies of a Redis that cannot serve now. Any other error reply is a bug of Tollgate, or refuses writes. */
+const unavailable = /^-?(LOADING|MASTERDOWN|NOAUTH|WRONGPASS|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|UNKILLABLE)\b/;
 
 /** The error of require_room in lua/include/records.lua, with the limit. */
 const recordsError = /^-?RECORDS (\d+)/;
@@ -242,6 +248,8 @@ export function storeError(cause: unknown, locate: (message: string) => string =
   const isReply = error.name === 'ReplyError';
   const [, recordsMax] = (isReply && recordsError.exec(error.message)) || [];
   if (recordsMax !== undefined) return tooManyRecords(recordsMax);
+  const refusal = isReply ? refusalOf(error.message) : undefined;
+  if (refusal) return writesRefused(refusal, new Error(message, { cause }));
   if (isReply && !unavailable.test(error.message)) return new Error(message, { cause });
   return new ApiError('store_unavailable', 'The store cannot be reached or did not reply in time.', {
     cause: new Error(message, { cause }),
@@ -250,6 +258,8 @@ export function storeError(cause: unknown, locate: (message: string) => string =
 
 /** The reason why Redis is not ready, for an operator. It has only the first word of an error reply: others may name keys. */
 export function notReady(cause: Error, timeoutMs: number): ApiError {
+  const refusal = cause.name === 'ReplyError' ? refusalOf(cause.message) : undefined;
+  if (refusal) return writesRefused(refusal, cause);
   const reason =
     cause.name === 'ReplyError'
       ? `Redis replies with an error: ${/^\w+/.exec(cause.message)?.[0]}.`

@@ -2,6 +2,8 @@
 
 import { channelPattern } from './keyspace.ts';
 import { isLost, isReached, type LostNode, type RedisFacts } from './redisFacts.ts';
+import { maxMemoryOf } from './redisGauges.ts';
+import { foundOf } from './refusedWrites.ts';
 
 /** `unknown`: the check was not possible, for example because a managed Redis rejects CONFIG. */
 type Status = 'ok' | 'warning' | 'fault' | 'unknown';
@@ -60,6 +62,7 @@ const lostNode = fault(
 export const redisChecks: readonly RedisCheck[] = [
   version,
   role,
+  writes,
   persistence,
   eviction,
   memory,
@@ -117,6 +120,12 @@ function role({ info, config }: RedisFacts): Finding {
   );
 }
 
+function writes({ refusal }: RedisFacts): Finding {
+  if (!refusal) return ok('writes', 'accepted');
+  const { found, change } = foundOf(refusal);
+  return fault('writes', `refused by Redis: ${found}`, change);
+}
+
 function persistence({ info, config }: RedisFacts): Finding {
   const check = 'persistence';
   const aof = info('aof_enabled');
@@ -128,6 +137,12 @@ function persistence({ info, config }: RedisFacts): Finding {
     if (save === '' && info('connected_slaves') === '0')
       return fault(check, 'none: a restart of Redis loses every key', change);
     if (save === '') return warning(check, 'none: only the replicas hold the data', change);
+    if (info('rdb_last_bgsave_status') === 'err')
+      return fault(
+        check,
+        'the last snapshot could not be written',
+        'Check the log of Redis, the free space of its disk, and its free memory.',
+      );
     return warning(check, 'snapshots only: a crash loses all changes since the last one', change);
   }
   if (info('aof_last_write_status') === 'err')
@@ -164,9 +179,10 @@ function eviction({ info }: RedisFacts): Finding {
   );
 }
 
-function memory({ info }: RedisFacts): Finding {
+function memory(facts: RedisFacts): Finding {
+  const { info } = facts;
   const used = Number(info('used_memory'));
-  const limit = Number(info('maxmemory')) || Number(info('total_system_memory'));
+  const limit = maxMemoryOf(facts);
   if (!(used >= 0) || !(limit > 0))
     return unknown(
       'memory',
@@ -177,7 +193,8 @@ function memory({ info }: RedisFacts): Finding {
   const source = Number(info('maxmemory')) > 0 ? 'maxmemory' : 'total memory, as maxmemory is not set';
   const found = `${inMegabytes(used)} of ${inMegabytes(limit)} MB (${source}): ${Math.round(part * 100)} %`;
   if (part < memoryUsed.warning) return ok('memory', found);
-  const change = 'Give Redis more memory. When it is full, keys cannot be created and limits cannot be counted.';
+  const change =
+    'Give Redis more memory. When it is full, keys are neither verified nor created, and limits are not counted.';
   return part < memoryUsed.fault ? warning('memory', found, change) : fault('memory', found, change);
 }
 

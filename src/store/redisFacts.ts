@@ -3,6 +3,8 @@
 import { Cluster } from 'ioredis';
 import { echoChannel } from './keyspace.ts';
 import { type ConnectOptions, connect, type RedisClient } from './redis.ts';
+import type { Refusal } from './refusedWrites.ts';
+import { type Probed, probeWrites } from './writeProbe.ts';
 
 export interface RedisFacts {
   /** Host and port of a node of a Cluster. */
@@ -17,6 +19,8 @@ export interface RedisFacts {
   roundTripMs: number;
   /** Whether the account may use the channels on which servers talk to each other. */
   hasChannels: boolean;
+  /** Why it does not accept writes; undefined if it does, or if the write failed for another reason. */
+  refusal?: Refusal | undefined;
   /** Slots of the Cluster whose master replies, in the view of this node. */
   slotsServed?: number | undefined;
 }
@@ -58,8 +62,15 @@ export async function readRedisFacts(
 }
 
 /** The facts of a connected Redis, or of all masters of a Cluster. Rejects when none replies. */
-export async function factsOfAll(redis: RedisClient, nowMs: () => number): Promise<(RedisFacts | LostNode)[]> {
-  if (!((redis as unknown) instanceof Cluster)) return [await factsOf(redis, nowMs)];
+export async function factsOfAll(
+  redis: RedisClient,
+  nowMs: () => number,
+  probe: () => Promise<Probed[]> = () => probeWrites(redis),
+): Promise<(RedisFacts | LostNode)[]> {
+  const probed = await probe();
+  if (!((redis as unknown) instanceof Cluster)) {
+    return [{ ...(await factsOf(redis, nowMs)), refusal: probed[0]?.refusal }];
+  }
   const nodes = (redis as unknown as Cluster).nodes('master');
   const read = await Promise.all(
     nodes.map(async (redis) => {
@@ -68,7 +79,8 @@ export async function factsOfAll(redis: RedisClient, nowMs: () => number): Promi
         if (redis.status === 'wait') await redis.connect();
         const facts = await factsOf(redis, nowMs);
         const slots = fieldsOf((await redis.cluster('INFO').catch(() => '')) as string).get('cluster_slots_ok');
-        return { node, ...facts, slotsServed: slots === undefined ? undefined : Number(slots) };
+        const refusal = probed.find((master) => master.node === node)?.refusal;
+        return { node, ...facts, refusal, slotsServed: slots === undefined ? undefined : Number(slots) };
       } catch (error) {
         return { node, error: error as Error };
       }

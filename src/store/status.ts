@@ -1,5 +1,6 @@
 // The state of Redis, of the sweeper, and of a workspace, for system.getStatus.
 
+import { atMostOnceIn } from './atMostOnce.ts';
 import type { StoreContext } from './context.ts';
 import { sweptKey } from './keyspace.ts';
 import { dataVersion } from './layout.ts';
@@ -7,6 +8,7 @@ import { fromNamed } from './records.ts';
 import { orStoreError } from './redis.ts';
 import { checksOf, type Finding } from './redisChecks.ts';
 import { factsOfAll, isReached, type LostNode, type RedisFacts } from './redisFacts.ts';
+import { gaugesOf, maxMemoryOf, type RedisGauges } from './redisGauges.ts';
 
 /** How long facts about Redis are used again, by the requests of all workspaces. */
 const factsMs = 1000;
@@ -44,16 +46,10 @@ interface RedisStatus {
   checks: Finding[];
 }
 
-export function openStatus({ redis, scripts, change, now, currentMs }: StoreContext) {
+export function openStatus({ redis, scripts, change, now, currentMs, probe }: StoreContext) {
   // Of this machine, without Date.now: tests replace that of Redis only.
   const machineMs = () => performance.timeOrigin + performance.now();
-  let cached: Promise<RedisStatus> | undefined;
-  const redisStatus = () => {
-    cached ??= orStoreError(factsOfAll(redis, machineMs))
-      .then(statusOf)
-      .finally(() => setTimeout(() => (cached = undefined), factsMs).unref());
-    return cached;
-  };
+  const facts = atMostOnceIn(factsMs, () => orStoreError(factsOfAll(redis, machineMs, probe)));
   const readSwept = () => {
     const swept = orStoreError(redis.get(sweptKey));
     // In a Cluster it may be on another node than the workspace, which may be lost.
@@ -64,10 +60,13 @@ export function openStatus({ redis, scripts, change, now, currentMs }: StoreCont
   return {
     dataVersion,
 
+    /** Of Redis, for metrics. Of a Cluster those of its worst master. */
+    gauges: async (): Promise<RedisGauges> => gaugesOf((await facts()).filter(isReached)),
+
     /** The cost does not grow with the number of records. */
     async read(workspaceId: string) {
       const [status, reply, swept] = await Promise.all([
-        redisStatus(),
+        facts().then(statusOf),
         scripts.run('workspaces/status', workspaceId, [now()]),
         readSwept(),
       ]);
@@ -118,7 +117,7 @@ function statusOf(all: readonly (RedisFacts | LostNode)[]): RedisStatus {
     nodes: all.length,
     roundTripMs: Math.round(1000 * Math.max(...nodes.map(({ roundTripMs }) => roundTripMs))) / 1000,
     usedBytes: sumOf(nodes, ({ info }) => Number(info('used_memory'))),
-    maxBytes: sumOf(nodes, ({ info }) => Number(info('maxmemory')) || Number(info('total_system_memory'))),
+    maxBytes: sumOf(nodes, maxMemoryOf),
     checks,
   };
 }

@@ -3,6 +3,7 @@
 import { AcceptedRootKeys } from './accepted.ts';
 import { openAnalytics } from './analytics.ts';
 import { openApis } from './apis.ts';
+import { atMostOnceIn } from './atMostOnce.ts';
 import { openAudit } from './audit.ts';
 import { Breaker } from './breaker.ts';
 import type { StoreContext } from './context.ts';
@@ -21,6 +22,7 @@ import { openOverrides } from './overrides.ts';
 import { openRbac } from './rbac.ts';
 import { connect, notReady, orStoreError, type RedisClient, trustFor } from './redis.ts';
 import { openRefusals } from './refusals.ts';
+import { foundOf, refusalOf } from './refusedWrites.ts';
 import { cliActor, openRootKeys } from './rootKeys.ts';
 import { type Changed, loadScripts, type Scripts } from './scripts.ts';
 import { slugsOf } from './slugs.ts';
@@ -29,9 +31,10 @@ import { openSweep } from './sweep.ts';
 import { Tail } from './tail/tail.ts';
 import type { Trust, TrustOptions } from './trust.ts';
 import { openWorkspaces } from './workspaces.ts';
+import { probeError, probeWrites } from './writeProbe.ts';
 
-/** How long a result of `ready` is used again. */
-const readinessCacheMs = 100;
+/** How long the results of checks are used again, so that frequent health checks cost Redis little. */
+const checkedMs = { replies: 100, writes: 1000 };
 
 export interface StoreOptions extends LeasingSettings, TrustOptions {
   url: string;
@@ -70,7 +73,7 @@ export async function openStore(storeOptions: StoreOptions) {
   const { scripts, durable } = await loadAll(redis, options, { changed, reconnected }).catch((error) => {
     // The caller has no connection to close, and an open one would keep the process alive.
     redis.disconnect();
-    throw error;
+    throw loadError(error);
   });
   const context = contextOf(redis, scripts, durable, options);
   const accepted = new AcceptedRootKeys();
@@ -89,6 +92,10 @@ export async function openStore(storeOptions: StoreOptions) {
     openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate }),
   });
   const { leasing } = decide;
+  /** Resolves when Redis replies and has all scripts. Rejects with an ApiError that states why it is not ready. */
+  const replies = atMostOnceIn(checkedMs.replies, () =>
+    scripts.load().catch((cause) => Promise.reject(notReady(cause, options.commandTimeoutMs))),
+  );
   return {
     decide,
     permissions,
@@ -110,7 +117,14 @@ export async function openStore(storeOptions: StoreOptions) {
     tail,
 
     currentMs: context.currentMs,
-    ready: readiness(scripts, options.commandTimeoutMs),
+    replies,
+
+    /** As `replies`, and that Redis accepts writes. Of a Cluster one master has to. */
+    async ready(): Promise<void> {
+      await replies();
+      const error = probeError(await context.probe());
+      if (error) throw notReady(error, options.commandTimeoutMs);
+    },
 
     /** Reads the trusted certificates again, for later connections. Throws if a file cannot be used; nothing changes then. */
     reloadCertificates: () => trust?.reload(),
@@ -126,6 +140,16 @@ export async function openStore(storeOptions: StoreOptions) {
 }
 
 export type Store = Awaited<ReturnType<typeof openStore>>;
+
+/** A Redis that has the scripts of this version is used also while it refuses writes. */
+function loadError(error: Error): Error {
+  const refusal = refusalOf(error.message);
+  if (!refusal) return error;
+  const { found, change } = foundOf(refusal);
+  return new Error(`Redis refuses writes, and the scripts of this version are not loaded yet: ${found}. ${change}`, {
+    cause: error,
+  });
+}
 
 /** Loads the scripts, after the version of the data was checked. */
 async function loadAll(
@@ -163,6 +187,7 @@ function contextOf(
     },
     scripts: durable?.scripts ?? scripts,
     change: durable?.change ?? ((command) => orStoreError(command(redis))),
+    probe: atMostOnceIn(checkedMs.writes, () => probeWrites(redis)),
     now,
     // The command line has no limit of records, so that an operator can always create a root key.
     actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax, recordsMax: actor === cliActor ? 0 : recordsMax }),
@@ -170,20 +195,5 @@ function contextOf(
     usageRetentionMs,
     usageHourlyDays,
     observe,
-  };
-}
-
-/**
- * Returns a function that resolves when Redis replies and has all scripts, and rejects with an ApiError that states why it is
- * not ready. Calls within `readinessCacheMs` share a result, so that frequent health checks cost Redis little.
- */
-function readiness(scripts: Scripts, commandTimeoutMs: number): () => Promise<void> {
-  let cached: Promise<void> | undefined;
-  return () => {
-    cached ??= scripts
-      .load()
-      .catch((cause) => Promise.reject(notReady(cause, commandTimeoutMs)))
-      .finally(() => setTimeout(() => (cached = undefined), readinessCacheMs).unref());
-    return cached;
   };
 }

@@ -143,7 +143,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
     } catch (error) {
       batch.fail(error);
       // If Redis is unavailable, waiting batches fail now instead of one after the other.
-      const isUnavailable = error instanceof ApiError && error.code === 'store_unavailable';
+      const isUnavailable = error instanceof ApiError && error.status === 503;
       if (isUnavailable)
         for (const other of isUnknown ? [queue, ...this.#waitingUnknown] : [queue]) this.#failAll(other, error);
     } finally {

@@ -96,9 +96,9 @@ const slowest = (responses: Timed[]) => ms(Math.max(...responses.map(({ tookMs }
 const verify = () => send('keys.verifyKey', { key });
 
 /** A refusal because Redis is unavailable: 503 in the envelope, with Retry-After, in time. */
-function expectUnavailable(response: Timed) {
+function expectUnavailable(response: Timed, code = 'store_unavailable') {
   expect(response.status).toBe(503);
-  expect(JSON.parse(response.body)).toMatchObject({ error: { type: '/errors/store_unavailable', status: 503 } });
+  expect(JSON.parse(response.body)).toMatchObject({ error: { type: `/errors/${code}`, status: 503 } });
   expect(response.headers).toContainEqual(['Retry-After', '1']);
   expect(response.tookMs).toBeLessThan(commandTimeoutMs + slackMs);
 }
@@ -222,14 +222,14 @@ test('Redis out of memory: requests are refused and charge nothing, and served w
   await admin.config('SET', 'maxmemory-policy', 'noeviction');
   await admin.config('SET', 'maxmemory', '1');
   const refused = [await verify(), await send('apis.createApi', { name: 'no room' })];
-  for (const response of refused) expectUnavailable(response);
+  for (const response of refused) expectUnavailable(response, 'store_full');
   expect(logged).toContain('OOM');
   await admin.config('SET', 'maxmemory', '0');
   expect(JSON.parse((await verify()).body).data).toMatchObject({ code: 'VALID', credits: credits - 1 });
   report({
     order: '2.3',
     fault: 'Redis out of memory (noeviction)',
-    expected: '503, the log says OOM, nothing is charged; well when there is room',
+    expected: '503 store_full, the log says OOM, nothing is charged; well when there is room',
     measured: `verifyKey and createApi refused in ${slowest(refused)} at most; the next verification charged 1 credit of 1`,
   });
 });

@@ -2,8 +2,9 @@
 // send.
 
 import { spawnSync } from 'node:child_process';
-import { closeSync, constants, mkdtempSync, openSync, readFileSync, readSync, rmSync } from 'node:fs';
+import { closeSync, constants, mkdtempSync, openSync, readFileSync, readSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
@@ -239,4 +240,40 @@ test('lines have the time in ISO 8601 and the name of the level, and report when
     { level: 'info', time, msg: 'Draining.', signal: 'SIGTERM' },
     { level: 'info', time, msg: 'Stopped.', durationMs },
   ]);
+});
+
+/** A warning of Node every 100 ms, once the process has a log: before, Node prints its warnings. */
+const warn = "setInterval(() => console.warn.name === 'forward' && process.emitWarning('made up'), 100).unref();";
+
+test.each(['1', '2'])('every line is JSON: warnings of Node and of dependencies too, WORKERS=%s', async (workers) => {
+  // ioredis warns about this account at each connection.
+  spawnSync('redis-cli', ['-s', redis.socket, 'acl', 'setuser', 'default', '-info']);
+  const file = join(dir, 'warn.mjs');
+  writeFileSync(file, warn);
+  const server = start('pipe', { NODE_OPTIONS: `--import=${file}`, WORKERS: workers });
+  const url = await addressOf(server);
+  const loggedWarnings = () => linesOf(server.err).filter(({ level, msg }) => level === 'warn' && /made up/.test(msg));
+  await vi.waitFor(() => expect(loggedWarnings().length).toBeGreaterThan(5), waiting);
+  spawnSync('redis-cli', ['-s', redis.socket, 'client', 'kill', 'type', 'normal']);
+  const metrics = async () => (await fetch(`${url}/metrics`)).text();
+  await vi.waitFor(async () => expect(await metrics()).toMatch(/^tollgate_redis_reconnects_total [1-9]/m), waiting);
+  await server.stop();
+  spawnSync('redis-cli', ['-s', redis.socket, 'acl', 'setuser', 'default', '+info']);
+  const lines = server.err.trimEnd().split('\n');
+  for (const line of lines) expect(() => JSON.parse(line), line).not.toThrow();
+  expect(server.err).not.toContain('ready check');
+});
+
+test('no free file descriptor is one line, and another when there is one again', async () => {
+  const env = serverEnv({ REDIS_URL: redis.url });
+  const server = run('sh', ['-c', `ulimit -n 300; exec "$0" ${mainFile}`, process.execPath], { env });
+  servers.push(server);
+  const { port } = new URL(await addressOf(server));
+  const usedUp = () => linesOf(server.err).filter(({ msg }) => /^All file descriptors are in use/.test(msg));
+  const sockets = Array.from({ length: 400 }, () => connect(Number(port), '127.0.0.1').on('error', () => {}));
+  await vi.waitFor(() => expect(usedUp()).toMatchObject([{ level: 'error', limit: 300 }]), waiting);
+  for (const socket of sockets) socket.destroy();
+  await vi.waitFor(() => expect(server.err).toContain('There are free file descriptors again.'), waiting);
+  expect(usedUp()).toHaveLength(1);
+  expect(await server.stop()).toBe(0);
 });

@@ -12,6 +12,7 @@ import { errorCatalogue } from '../../src/errors.ts';
 import { operations } from '../../src/operations/index.ts';
 import { dataVersion } from '../../src/store/layout.ts';
 import { scriptNames } from '../../src/store/luaSource.ts';
+import { refusals } from '../../src/store/refusedWrites.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore } from '../../src/store/store.ts';
 import { testSettings } from '../support/harness.ts';
@@ -235,6 +236,7 @@ test('no request adds a label, and no secret is in the metrics', async () => {
     script: scriptNames,
     queue: ['refill', 'purge', 'usage'],
     by: ['identifier', 'tag'],
+    reason: refusals,
     version: [packageVersion],
     node: [process.versions.node],
     data_version: [`${dataVersion}`],

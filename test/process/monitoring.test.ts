@@ -2,13 +2,18 @@
 // format that Grafana and Prometheus read.
 
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import { request } from 'node:https';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { parse, stringify } from 'yaml';
+import { makeCertificates } from '../support/certificates.ts';
 import { readMetrics, type Series } from '../support/metrics.ts';
-import { build, firstRootKeyOf, openRedisProcess, startServer } from '../support/processes.ts';
+import { build, firstRootKeyOf, startServer } from '../support/processes.ts';
 
 const read = (path: string) => readFileSync(new URL(`../../deploy/${path}`, import.meta.url), 'utf8');
 
@@ -50,39 +55,49 @@ const prometheus = parse(read('prometheus/prometheus.yaml'));
 
 let series: Series[];
 let types: Map<string, string>;
+let certificateEndsMs: number;
 
 beforeAll(build, 120_000);
 beforeAll(async () => {
-  const redis = await openRedisProcess();
-  const server = await startServer({ REDIS_URL: redis.url, METRICS_PORT: '0', LOG_LEVEL: 'silent' });
-  const authorization = `Bearer ${await firstRootKeyOf(server)}`;
-  const headers = { authorization, 'content-type': 'application/json' };
-  // One call of each kind, as some series exist only after the first call.
-  for (const [operation, body] of [
-    ['keys.verifyKey', { key: 'unknown' }],
-    ['ratelimits.limit', { namespace: 'a', identifier: 'b', limit: 1, duration: 1000 }],
-  ] as const) {
-    const response = await fetch(`${server.url}/v2/${operation}`, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify(body),
-    });
-    expect(response.status).toBe(200);
-  }
-  // A gateway check as the documents recommend it, which is an operation of its own in the metrics.
-  const checked = await fetch(`${server.url}/v2/gateway/check`, {
-    headers: { authorization: 'Bearer unknown', 'x-tollgate-root-key': authorization.slice('Bearer '.length) },
+  const dir = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const { caFile, certFile, keyFile } = makeCertificates(dir);
+  // A server may send an intermediate certificate, which may end first.
+  const soon = makeCertificates(mkdtempSync(join(dir, 'soon-')), 1);
+  appendFileSync(certFile, readFileSync(soon.caFile));
+  certificateEndsMs = Date.parse(new X509Certificate(readFileSync(soon.caFile)).validTo);
+  // Embedded and with TLS, so that the metrics of the disk and of the certificate are there.
+  const server = await startServer({
+    TOLLGATE_DATA_DIR: join(dir, 'data'),
+    TLS_CERT_FILE: certFile,
+    TLS_KEY_FILE: keyFile,
+    METRICS_PORT: '0',
+    LOG_LEVEL: 'silent',
   });
-  expect(checked.status).toBe(401);
+  const rootKey = await firstRootKeyOf(server);
+  const ca = readFileSync(caFile);
+  const post = async (path: string, headers: Record<string, string>, body = '') => {
+    const sent = request(server.url + path, { method: 'POST', ca, headers }).end(body);
+    const [response] = (await once(sent, 'response')) as [IncomingMessage];
+    response.resume();
+    return response.statusCode;
+  };
+  const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+  // One call of each kind, as some series exist only after the first call.
+  expect(await post('/v2/keys.verifyKey', headers, '{"key":"unknown"}')).toBe(200);
+  const check = { namespace: 'a', identifier: 'b', limit: 1, duration: 1000 };
+  expect(await post('/v2/ratelimits.limit', headers, JSON.stringify(check))).toBe(200);
+  // A gateway check as the documents recommend it, which is an operation of its own in the metrics.
+  const ofGateway = { authorization: 'Bearer unknown', 'x-tollgate-root-key': rootKey };
+  expect(await post('/v2/gateway/check', ofGateway)).toBe(401);
   ({ series, types } = readMetrics(await (await fetch(server.metricsUrl!)).text()));
   await server.stop();
-  await redis.close();
+  rmSync(dir, { recursive: true });
 });
 afterAll(() => expect(series.length).toBeGreaterThan(100));
 
 /** Prometheus's own metrics of each target, and the labels that it adds to all series. */
 const ofPrometheus = { names: ['up'], labels: ['job', 'instance'] };
-const functions = ['rate', 'increase', 'sum', 'min', 'max', 'absent', 'histogram_quantile', 'vector'];
+const functions = ['rate', 'increase', 'sum', 'min', 'max', 'absent', 'histogram_quantile', 'vector', 'time'];
 const words = ['by', 'or', 'and', 'unless'];
 
 interface Use {
@@ -156,6 +171,11 @@ function expectKnown(expr: string) {
     for (const { name } of uses) expect(types.get(name.replace(/_bucket$/, '')), name).toBe('histogram');
   }
 }
+
+test('the end of the certificate is that of the first of its chain that ends', () => {
+  const [found] = series.filter(({ name }) => name === 'tollgate_certificate_expiry_timestamp_seconds');
+  expect(found!.value).toBe(certificateEndsMs / 1000);
+});
 
 describe('the check of expressions finds errors', () => {
   test.each([
@@ -240,7 +260,7 @@ describe('the alerts', () => {
       expect(Object.keys(annotations)).toEqual(['summary', 'description']);
       for (const text of Object.values(annotations)) expect(text).toMatch(/.{10,}\.$/);
       for (const [, label] of annotations.description.matchAll(/\$labels\.(\w+)/g))
-        expect(ofPrometheus.labels).toContain(label);
+        expect([...ofPrometheus.labels, ...usesOf(expr).grouped.flatMap((by) => by.split(/, */))]).toContain(label);
       // Each alert selects the job of prometheus.yaml.
       for (const { matchers } of usesOf(expr).uses) {
         expect(matchers).toContainEqual({ label: 'job', operator: '=', value: 'tollgate' });
@@ -318,6 +338,56 @@ describe.skipIf(!hasPromtool)('by Prometheus itself (promtool)', () => {
     testRules([
       { interval: '1m', input_series: slow, alert_rule_test: alertAt([fires]), promql_expr_test: p99(199) },
       { interval: '1m', input_series: quick, alert_rule_test: alertAt([]), promql_expr_test: p99(99) },
+    ]);
+  });
+
+  const mib = 2 ** 20;
+
+  test.each([
+    ['TollgateRedisMemoryHigh', { tollgate_redis_memory_bytes: 76, tollgate_redis_memory_max_bytes: 100 }, true],
+    ['TollgateRedisMemoryHigh', { tollgate_redis_memory_bytes: 75, tollgate_redis_memory_max_bytes: 100 }, false],
+    ['TollgateRedisMemoryCritical', { tollgate_redis_memory_bytes: 91, tollgate_redis_memory_max_bytes: 100 }, true],
+    ['TollgateRecordsNearlyUsedUp', { tollgate_largest_workspace_records: 81, tollgate_records_max: 100 }, true],
+    ['TollgateRecordsNearlyUsedUp', { tollgate_largest_workspace_records: 81, tollgate_records_max: 0 }, false],
+    [
+      'TollgateDiskSpaceLow',
+      { tollgate_disk_free_bytes: 9, tollgate_disk_size_bytes: 10, tollgate_redis_aof_bytes: 8 },
+      false,
+    ],
+    [
+      'TollgateDiskSpaceLow',
+      { tollgate_disk_free_bytes: 7, tollgate_disk_size_bytes: 10, tollgate_redis_aof_bytes: 8 },
+      true,
+    ],
+    ['TollgateDiskSpaceLow', { tollgate_disk_free_bytes: mib, tollgate_disk_size_bytes: 10 * mib }, true],
+    ['TollgateDiskSpaceCritical', { tollgate_disk_free_bytes: 4, tollgate_disk_size_bytes: 100 }, true],
+    ['TollgateAppendOnlyFile', { tollgate_redis_aof_rewritten: 0, tollgate_redis_aof_written: 1 }, true],
+    ['TollgateAppendOnlyFile', { tollgate_redis_aof_rewritten: 1, tollgate_redis_aof_written: 1 }, false],
+    ['TollgateFileDescriptors', { process_open_fds: 81, process_max_fds: 100 }, true],
+    ['TollgateFileDescriptors', { process_open_fds: 80, process_max_fds: 100 }, false],
+    // The time of promtool begins in 1970.
+    ['TollgateCertificateExpires', { tollgate_certificate_expiry_timestamp_seconds: 13 * 86_400 }, true],
+    ['TollgateCertificateExpires', { tollgate_certificate_expiry_timestamp_seconds: 15 * 86_400 }, false],
+    ['TollgateStoreRefusesWrites', { tollgate_redis_writes_refused: 1 }, true],
+    ['TollgateStoreRefusesWrites', { tollgate_redis_writes_refused: 0 }, false],
+  ] as const)('%s with %j fires: %s', (alert, values, expected) => {
+    const rule = alerts.find((each) => each.alert === alert)!;
+    const labels = alert === 'TollgateStoreRefusesWrites' ? ', reason="disk_full"' : '';
+    testRules([
+      {
+        interval: '1m',
+        input_series: Object.entries(values).map(([name, value]) => ({
+          series: `${name}{job="tollgate", instance="a"${labels}}`,
+          values: `${value}x60`,
+        })),
+        promql_expr_test: [
+          {
+            expr: `count(ALERTS{alertname="${alert}", alertstate="firing", severity="${rule.labels.severity}"}) or vector(0)`,
+            eval_time: '30m',
+            exp_samples: [{ labels: '{}', value: expected ? 1 : 0 }],
+          },
+        ],
+      },
     ]);
   });
 

@@ -17,7 +17,7 @@ const durable = (redisUrl: string) =>
   startTollgate({ REDIS_URL: redisUrl, TOLLGATE_DURABLE: '1', LOG_LEVEL: 'info', REDIS_TIMEOUT_MS: '1000' });
 
 test('every writing script waits for the disk, except verification, background work and the creation of a workspace', () => {
-  const writes = /redis[._]call\(\s*'(SET|HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|DEL|UNLINK|RPUSH|XADD)'/;
+  const writes = /redis[._]p?call\(\s*'(SET|HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|DEL|UNLINK|RPUSH|XADD)'/;
   const waitedFor = changingScripts();
   const others = scriptNames.filter((name) => !waitedFor.has(name) && writes.test(assemble(name).source));
   // The server waits for the workspace together with the entry in the list of all workspaces, which is written after it.

@@ -37,6 +37,7 @@ test('every key in Redis after all operations is in keyspace.ts, and all of thos
   clock.advance(2 * dayMs);
   await sweepAll();
   await tollgate.store.status.swept();
+  await tollgate.store.ready();
   await check();
   await cleanUp();
   await check();

@@ -18,7 +18,7 @@ export interface Certificates {
   otherKeyFile: string;
 }
 
-export function makeCertificates(dir: string): Certificates {
+export function makeCertificates(dir: string, days = 2): Certificates {
   const openssl = (...words: string[]) => void execFileSync('openssl', words, { cwd: dir, stdio: 'pipe' });
   const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
   openssl(
@@ -30,13 +30,13 @@ export function makeCertificates(dir: string): Certificates {
     '-out',
     'ca.crt',
     '-days',
-    '2',
+    `${days}`,
     '-subj',
     '/CN=Test authority',
   );
   openssl('req', ...newKey, '-keyout', 'server.key', '-out', 'server.csr', '-subj', '/CN=localhost');
   writeFileSync(join(dir, 'names'), 'subjectAltName=DNS:localhost,IP:127.0.0.1\n');
-  const signed = ['-CA', 'ca.crt', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '2', '-extfile', 'names'];
+  const signed = ['-CA', 'ca.crt', '-CAkey', 'ca.key', '-CAcreateserial', '-days', `${days}`, '-extfile', 'names'];
   openssl('x509', '-req', '-in', 'server.csr', '-out', 'server.crt', ...signed);
   openssl('pkcs8', '-topk8', '-in', 'server.key', '-out', 'encrypted.key', '-passout', `pass:${passphrase}`);
   openssl('genpkey', '-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-out', 'other.key');

@@ -4,6 +4,7 @@ import {
   dataVersionKey,
   type KeyspaceEntry,
   keyspace,
+  probeKey,
   setupKey,
   sweptKey,
   workspacesKey,
@@ -39,6 +40,7 @@ const outside: (KeyspaceEntry & { pattern: RegExp })[] = [
   { name: workspacesKey, type: 'zset', holds: '', pattern: new RegExp(`^${workspacesKey}$`) },
   { name: dataVersionKey, type: 'string', holds: '', pattern: new RegExp(`^${dataVersionKey}$`) },
   { name: sweptKey, type: 'string', holds: '', pattern: new RegExp(`^${sweptKey}$`) },
+  { name: probeKey, type: 'string', holds: '', pattern: new RegExp(`^${probeKey}(:\\{\\d+\\})?$`) },
   { name: setupKey, type: 'string', holds: '', expires: 'in seconds', pattern: new RegExp(`^${setupKey}$`) },
 ];
 const entries = [...outside, ...keyspace.map((entry) => ({ ...entry, pattern: patternOf(entry) }))];

@@ -15,7 +15,7 @@ import { ApiError } from '../../errors.ts';
 import type { Limited, LimitState, Verified } from '../decideReply.ts';
 import { echoChannel, tailChannel } from '../keyspace.ts';
 import type { LimitCheck } from '../leases/decisions.ts';
-import type { RedisClient } from '../redis.ts';
+import { type RedisClient, storeError } from '../redis.ts';
 import { Subscriber } from '../subscriber.ts';
 import { TailRegistry, type WantedStream } from './registry.ts';
 import { type TailFilter, TailStream } from './stream.ts';
@@ -114,7 +114,7 @@ export class Tail {
       await this.#registry.write(this.#own());
     } catch (cause) {
       stop();
-      throw new ApiError('store_unavailable', 'The store cannot be reached or did not reply in time.', { cause });
+      throw storeError(cause);
     }
     return stop;
   }

@@ -36,7 +36,7 @@ test('system.getStatus: versions, process and Redis are those of this machine', 
   expect(redis.maxBytes).toBeGreaterThan(redis.usedBytes!);
   expect(redis.checks).toHaveLength(redisChecks.length);
   expect(redis.checks.map(({ check }: { check: string }) => check)).toEqual([
-    ...['version', 'role', 'persistence', 'eviction', 'memory', 'encodings', 'freeing', 'channels', 'clock'],
+    ...['version', 'role', 'writes', 'persistence', 'eviction', 'memory', 'encodings', 'freeing', 'channels', 'clock'],
   ]);
 });
 
