@@ -2,10 +2,11 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record and list, window counters, the audit stream
--- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits}
+-- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits, ratelimit (see
+--                     with_limit in include/limits)}
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  IdentityReply (src/store/records.ts), or false when there is no such identity
+-- returns  IdentityReply (src/store/records.ts), false when there is no such identity, or 'new_limit' or 'too_many_limits'
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -22,6 +23,11 @@ local external_id = external_id_for(workspace, request.identity)
 if not external_id then return false end
 local record, identity = identity_record(workspace, external_id), load_identity(workspace, external_id)
 local limits_before, counters = limits_text(identity.limits), nil
+if request.ratelimit then
+  local refusal
+  request.ratelimits, refusal = with_limit(identity.limits, request.ratelimit)
+  if refusal then return refusal end
+end
 if request.ratelimits then
   identity.limits, counters = replace_limits(workspace, identity.id16, identity.limits, request.ratelimits, now)
 end

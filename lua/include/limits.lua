@@ -13,6 +13,36 @@ local function new_limits(wanted, next_id)
   return limits
 end
 
+-- Limits of an owner (src/operations/schemas.ts).
+local LIMITS_MAX = 50
+
+-- The limits of an owner as a request has them, with one change: {name, limit (null removes the limit), duration, autoApply}, where
+-- the last two are as before if they are absent. Returns nil and why not, if the limit is new: `new_limit` without a duration,
+-- `too_many_limits`.
+local function with_limit(limits, change)
+  local wanted, before = {}, nil
+  for _, l in ipairs(limits) do
+    if l.name == change.name then before = l end
+    if l.name ~= change.name or change.limit ~= cjson.null then
+      wanted[#wanted + 1] = { name = l.name, limit = l.limit, duration = l.duration, autoApply = l.auto }
+    end
+  end
+  if change.limit == cjson.null then return wanted end
+  if not before then
+    if not change.duration then return nil, 'new_limit' end
+    if #wanted >= LIMITS_MAX then return nil, 'too_many_limits' end
+    wanted[#wanted + 1] = change
+    return wanted
+  end
+  for _, w in ipairs(wanted) do
+    if w.name == change.name then
+      w.limit, w.duration = change.limit, change.duration or w.duration
+      if change.autoApply ~= nil then w.autoApply = change.autoApply end
+    end
+  end
+  return wanted
+end
+
 -- Longest time that the counter of a removed limit is kept in case the limit is added again.
 local KEPT_DURATION_MAX = 30 * DAY_MS
 

@@ -7,7 +7,8 @@
 --                     keyRecordFields as text
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'refill_unlimited'}
+-- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'refill_unlimited'} |
+--          {'new_limit'} | {'too_many_limits'} (with_limit in include/limits)
 
 -- @include "include/audit"
 -- @include "include/changes"
@@ -40,6 +41,11 @@ if not record then return { 'key_not_found' } end
 
 -- Read and decide.
 local values, was_usable = state_values(state), is_usable(state)
+if request.ratelimit then
+  local refusal
+  request.ratelimits, refusal = with_limit(state.limits, request.ratelimit)
+  if refusal then return { refusal } end
+end
 local stored = read_fields(record, 'direct', 'roles', KEY_UPDATED_FIELDS)
 local had_roles = request.roles and names_of_roles(workspace, stored.roles or '')
 local had_slugs = request.permissions and slugs_of(workspace, stored.direct or '')

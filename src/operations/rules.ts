@@ -2,6 +2,7 @@
 
 import { ApiError, type FieldError } from '../errors.ts';
 import type { Context } from '../operation.ts';
+import { ratelimitsMax } from './schemas.ts';
 
 export const invalid = (location: string, message: string, fix?: string): ApiError =>
   new ApiError('invalid_input', `${location} ${message}.`, {
@@ -44,6 +45,22 @@ export function checkNamesOnce(items: readonly { name: string }[] | null | undef
     seen.add(name);
   }
 }
+
+/** A single limit to change, and a list that replaces all, contradict each other. */
+export function checkOneOfRatelimits({ ratelimit, ratelimits }: { ratelimit?: unknown; ratelimits?: unknown }) {
+  if (ratelimit === undefined || ratelimits === undefined) return;
+  throw invalid('body.ratelimit', 'cannot be sent together with ratelimits', 'Leave one of them out.');
+}
+
+/** The error for a single limit that was not changed. */
+export const limitRefused = (refused: 'new_limit' | 'too_many_limits', name: string) =>
+  refused === 'new_limit'
+    ? invalid(
+        'body.ratelimit.duration',
+        `is required: there is no limit ${JSON.stringify(name)} yet`,
+        'Send the duration of the new limit.',
+      )
+    : invalid('body.ratelimit', `would be one more than the ${ratelimitsMax} limits that are allowed`);
 
 /** Checks the size of a metadata object, and returns its text in the request. Returns undefined and null unchanged. */
 export function metaText(

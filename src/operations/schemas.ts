@@ -121,15 +121,44 @@ export const CounterDuration = Int({
   description: 'Duration in milliseconds, at most 30 days.',
 });
 
+const ratelimitName = (description: string) => Type.String({ minLength: 3, maxLength: 128, description });
+
 export const RatelimitRequest = Fields({
-  name: Type.String({ minLength: 3, maxLength: 128, description: 'Name of the limit, unique in its list.' }),
+  name: ratelimitName('Name of the limit, unique in its list.'),
   limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`.' }),
   duration: Duration,
   autoApply: Type.Optional(
     Type.Boolean({ default: false, description: 'Check the limit in every verification, even if not named.' }),
   ),
 });
-export const Ratelimits = Type.Array(RatelimitRequest, { maxItems: 50, description: 'Rate limits.' });
+/** Of a key or an identity; LIMITS_MAX in lua/include/limits.lua. */
+export const ratelimitsMax = 50;
+export const Ratelimits = Type.Array(RatelimitRequest, { maxItems: ratelimitsMax, description: 'Rate limits.' });
+
+/** In operations that replace `ratelimits`: concurrent changes of different limits do not undo each other. */
+export const RatelimitChange = Fields(
+  {
+    name: ratelimitName('Name of the limit.'),
+    limit: Nullable(
+      Int({ minimum: 1, description: 'Units admitted in any interval of `duration`. null: the limit is removed.' }),
+    ),
+    duration: Type.Optional(
+      Int({
+        minimum: 1000,
+        description: 'Duration in milliseconds; as before by default. A new limit needs one.',
+      }),
+    ),
+    autoApply: Type.Optional(
+      Type.Boolean({
+        description:
+          'Check the limit in every verification, even if not named; as before by default, and false for a new limit.',
+      }),
+    ),
+  },
+  { description: 'A limit to change, add or remove. All others stay. Not together with `ratelimits`.' },
+);
+/** Of an operation that takes both. */
+export const oneOfRatelimits = { documented: { not: { required: ['ratelimit', 'ratelimits'] } } };
 
 /** The fields of a configured limit in responses. */
 export const ratelimitFields = {

@@ -2,7 +2,7 @@
 
 import type { Actor } from '../domain/caller.ts';
 import type { StoreContext } from './context.ts';
-import { type NewLimit, pageMetaMax } from './keys.ts';
+import { type LimitChange, type LimitRefusal, type NewLimit, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
 import { type Identity, readIdentity } from './records.ts';
 
@@ -58,11 +58,18 @@ export function openIdentities({ scripts, now, actorText, usageRetentionMs }: St
     /** Absent fields are unchanged; `meta` is JSON text, '' removes it. Undefined when there is no such identity. */
     async update(
       workspaceId: string,
-      changes: { identity: string; meta?: string | undefined; ratelimits?: readonly NewLimit[] | undefined },
+      changes: {
+        identity: string;
+        meta?: string | undefined;
+        ratelimits?: readonly NewLimit[] | undefined;
+        ratelimit?: LimitChange | undefined;
+      },
       actor: Actor,
-    ): Promise<Identity | undefined> {
+    ): Promise<{ identity: Identity; refused?: undefined } | { refused: LimitRefusal } | undefined> {
       const args = [JSON.stringify(changes), actorText(actor), now()];
-      return readOptional(await scripts.run('identities/update', workspaceId, args));
+      const reply = await scripts.run('identities/update', workspaceId, args);
+      if (typeof reply === 'string') return { refused: reply as LimitRefusal };
+      return reply ? { identity: readIdentity(reply) } : undefined;
     },
 
     /** False when there is no such identity. */

@@ -69,6 +69,17 @@ export interface ExportedKey extends KeyRecord {
   byteLength: number | undefined;
 }
 
+/** One limit by its name. A null `limit` removes it; absent members are as before. */
+export interface LimitChange {
+  name: string;
+  limit: number | null;
+  duration?: number | undefined;
+  autoApply?: boolean | undefined;
+}
+
+/** Why a limit was not changed: a new one has no duration, or there would be too many. */
+export type LimitRefusal = 'new_limit' | 'too_many_limits';
+
 /** Null removes a value; an absent field is unchanged (docs/contract.md §6). */
 export interface KeyChanges extends UpdatedValues {
   externalId?: string | null | undefined;
@@ -76,13 +87,14 @@ export interface KeyChanges extends UpdatedValues {
   credits?: { remaining?: number | null | undefined; refill?: Refill | null | undefined } | null | undefined;
   enabled?: boolean | undefined;
   ratelimits?: readonly NewLimit[] | null | undefined;
+  ratelimit?: LimitChange | undefined;
   roles?: readonly string[] | undefined;
   permissions?: readonly string[] | undefined;
 }
 
 type Updated =
   | { refused?: undefined }
-  | { refused: 'key_not_found' | 'refill_unlimited' }
+  | { refused: 'key_not_found' | 'refill_unlimited' | LimitRefusal }
   | { refused: 'role_not_found' | 'create_permission'; name: string };
 
 interface Balance {
@@ -209,8 +221,8 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
         string?,
       ];
       if (outcome === 'updated') return {};
-      if (outcome === 'key_not_found' || outcome === 'refill_unlimited') return { refused: outcome };
-      return { refused: outcome as 'role_not_found' | 'create_permission', name: name! };
+      if (name === undefined) return { refused: outcome as 'key_not_found' | 'refill_unlimited' | LimitRefusal };
+      return { refused: outcome as 'role_not_found' | 'create_permission', name };
     },
 
     /** Changes the balance. With an undefined `value` the key is unlimited. */

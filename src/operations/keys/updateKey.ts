@@ -1,18 +1,28 @@
+import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import type { KeyChanges } from '../../store/keys.ts';
-import { invalid, keyNotFound, mayNotCreate, metaText, roleNotFound } from '../rules.ts';
-import { Empty, Fields, KeyId } from '../schemas.ts';
+import {
+  checkOneOfRatelimits,
+  invalid,
+  keyNotFound,
+  limitRefused,
+  mayNotCreate,
+  metaText,
+  roleNotFound,
+} from '../rules.ts';
+import { Empty, Fields, KeyId, oneOfRatelimits, RatelimitChange } from '../schemas.ts';
 import { loadKey, scopeOfKey } from './keyById.ts';
 import { changedKeyFields, checkKeyFields } from './keyFields.ts';
 
 export const updateKey = manages({
   name: 'keys.updateKey',
   summary: 'Update a key. Omitted fields are unchanged; null removes a value.',
-  input: Fields({ keyId: KeyId, ...changedKeyFields }),
+  input: Fields({ keyId: KeyId, ...changedKeyFields, ratelimit: Type.Optional(RatelimitChange) }, oneOfRatelimits),
   output: Empty,
   errors: ['key_not_found', 'role_not_found', 'too_many_records'],
   needs: { api: ['update_key'] },
   check({ keyId: _keyId, ...fields }, context) {
+    checkOneOfRatelimits(fields);
     checkKeyFields(fields, 'body');
     metaText(fields.meta, context, 'meta');
   },
@@ -35,6 +45,9 @@ export const updateKey = manages({
         return {};
       case 'key_not_found':
         throw keyNotFound();
+      case 'new_limit':
+      case 'too_many_limits':
+        throw limitRefused(result.refused, unchanged.ratelimit!.name);
       case 'refill_unlimited':
         throw invalid(
           'body.credits.refill',
