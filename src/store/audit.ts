@@ -5,6 +5,7 @@ import { auditKey, workspaceKey } from './keyspace.ts';
 import type { LookedPage, Order } from './pages.ts';
 import { fromNamed } from './records.ts';
 import { orStoreError, type RedisClient } from './redis.ts';
+import { cliActor } from './rootKeys.ts';
 
 interface AuditChange {
   /** Of the resource, as the interface names it. */
@@ -18,6 +19,8 @@ interface AuditEvent {
   id: string;
   time: number;
   rootKeyId: string;
+  /** Its present name. Absent if it has none or was deleted. */
+  rootKeyName?: string;
   operation: string;
   resource: { type: string; id: string };
   requestId: string;
@@ -43,7 +46,19 @@ const stepMax = 500;
 /** Limit of the events that one request examines. */
 const lookedMax = 10_000;
 
-export function openAudit({ redis }: StoreContext) {
+export function openAudit({ redis, scripts }: StoreContext) {
+  /** At most as many as a page has events. */
+  async function nameRootKeys(workspaceId: string, events: readonly AuditEvent[]): Promise<AuditEvent[]> {
+    const ids = [...new Set(events.map(({ rootKeyId }) => rootKeyId))].filter((id) => id !== cliActor.rootKeyId);
+    if (ids.length === 0) return [...events];
+    const names = (await scripts.run('rootKeys/names', workspaceId, ids)) as string[];
+    const nameOf = new Map(ids.map((id, index) => [id, names[index]!]));
+    return events.map(({ id, time, rootKeyId, ...rest }) => {
+      const name = nameOf.get(rootKeyId);
+      return { id, time, rootKeyId, ...(name && { rootKeyName: name }), ...rest };
+    });
+  }
+
   return {
     /** A page of events that match, oldest or newest first. */
     async list(workspaceId: string, query: EventQuery): Promise<LookedPage<AuditEvent>> {
@@ -68,8 +83,8 @@ export function openAudit({ redis }: StoreContext) {
           break;
         }
       }
-      const total = await orStoreError(redis.xlen(stream));
-      return { items, next: isMore ? after : undefined, looked, total };
+      const [total, named] = await Promise.all([orStoreError(redis.xlen(stream)), nameRootKeys(workspaceId, items)]);
+      return { items: named, next: isMore ? after : undefined, looked, total };
     },
   };
 }

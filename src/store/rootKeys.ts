@@ -80,8 +80,8 @@ function refusalOf([refused, detail]: Outcome): RootKeyRefusal {
   return { refused } as RootKeyRefusal;
 }
 
-/** The actor of changes from the command line, which need no root key. */
-export const cliActor: Actor = { rootKeyId: 'cli', operation: 'cli', requestId: '' };
+/** The actor of changes from the command line, which need no root key. What it creates by itself is the first root key. */
+export const cliActor: Actor = { rootKeyId: 'cli', operation: 'rootKeys.createRootKey', requestId: '' };
 
 export function openRootKeys({ scripts, now, actorText }: StoreContext, accepted: AcceptedRootKeys) {
   return {

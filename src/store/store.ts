@@ -1,5 +1,6 @@
 // Opens the store: everything about Redis. Operations see only these functions.
 
+import type { Actor } from '../domain/caller.ts';
 import { AcceptedRootKeys } from './accepted.ts';
 import { openAnalytics } from './analytics.ts';
 import { openApis } from './apis.ts';
@@ -141,6 +142,10 @@ export async function openStore(storeOptions: StoreOptions) {
 
 export type Store = Awaited<ReturnType<typeof openStore>>;
 
+/** The command line has no limit of root keys, so that an operator can always create one. */
+const isUnlimited = ({ rootKeyId, operation }: Actor) =>
+  rootKeyId === cliActor.rootKeyId && operation === cliActor.operation;
+
 /** A Redis that has the scripts of this version is used also while it refuses writes. */
 function loadError(error: Error): Error {
   const refusal = refusalOf(error.message);
@@ -189,8 +194,7 @@ function contextOf(
     change: durable?.change ?? ((command) => orStoreError(command(redis))),
     probe: atMostOnceIn(checkedMs.writes, () => probeWrites(redis)),
     now,
-    // The command line has no limit of records, so that an operator can always create a root key.
-    actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax, recordsMax: actor === cliActor ? 0 : recordsMax }),
+    actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax, recordsMax: isUnlimited(actor) ? 0 : recordsMax }),
     keyRetentionMs,
     usageRetentionMs,
     usageHourlyDays,

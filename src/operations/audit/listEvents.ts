@@ -35,7 +35,12 @@ export const listEvents = manages({
       id: Type.String({ description: 'Id of the event.' }),
       time: Type.Integer({ description: 'Time of the change in Unix milliseconds.' }),
       rootKeyId: Type.String({ description: '`cli` for a change by the command line.' }),
-      operation: Type.String({ description: 'Name of the operation.' }),
+      rootKeyName: Type.Optional(
+        Type.String({ description: 'Present name of the root key. Absent if it has none or was deleted.' }),
+      ),
+      operation: Type.String({
+        description: 'Name of the operation. `cli.import` for a record of an import by the command line.',
+      }),
       resource: Type.Object(
         {
           type: Type.String({ description: 'Type of the resource.' }),

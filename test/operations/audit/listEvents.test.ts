@@ -247,12 +247,12 @@ describe('audit.listEvents: filters', () => {
       );
     };
     expect(await found({ rootKeyId: otherId })).toEqual(['apis.createApi other']);
-    expect(await found({ rootKeyId: 'cli' })).toEqual(['cli cli']);
+    expect(await found({ rootKeyId: 'cli' })).toEqual(['rootKeys.createRootKey cli']);
     expect(await found({ operation: 'apis.deleteApi' })).toEqual(['apis.deleteApi first']);
     expect(await found({ resource: { id: apiId } })).toEqual(['apis.createApi other', 'apis.deleteApi first']);
     expect(await found({ resource: { type: 'root_key' }, order: 'desc' })).toEqual([
       'rootKeys.createRootKey first',
-      'cli cli',
+      'rootKeys.createRootKey cli',
     ]);
     expect(await found({ resource: { type: 'api', id: apiId }, rootKeyId, operation: 'apis.deleteApi' })).toHaveLength(
       1,
@@ -511,4 +511,33 @@ test('audit.listEvents: the oldest events beyond the setting are deleted, and a 
   } finally {
     await store.close();
   }
+});
+
+test('audit.listEvents: events have the present names of their root keys, as long as these exist', async () => {
+  const { rootKey } = await newWorkspace();
+  const made = await Promise.all(
+    ['deploys', 'support'].map(
+      async (name) => (await call('rootKeys.createRootKey', { name, permissions: ['*'] }, rootKey)).data,
+    ),
+  );
+  for (const { key } of made) await makeEvents(key, 2);
+  const namesOf = async () =>
+    (await call('audit.listEvents', { operation: 'apis.createApi' }, rootKey)).data.map(
+      ({ rootKeyId, rootKeyName }) => [rootKeyId, rootKeyName],
+    );
+  const [first, second] = made.map(({ rootKeyId }) => rootKeyId);
+  expect(await namesOf()).toEqual([
+    [first, 'deploys'],
+    [first, 'deploys'],
+    [second, 'support'],
+    [second, 'support'],
+  ]);
+  await call('rootKeys.updateRootKey', { rootKeyId: first!, name: null }, rootKey);
+  await call('rootKeys.deleteRootKey', { rootKeyId: second! }, rootKey);
+  expect(await namesOf()).toEqual([
+    [first, undefined],
+    [first, undefined],
+    [second, undefined],
+    [second, undefined],
+  ]);
 });
