@@ -188,8 +188,31 @@ const envelopeSchemas = (): Json => ({
       cursor: { type: 'string', description: 'Cursor of the next page. Absent on the last page.' },
       looked: { type: 'integer', description: 'Number of items that were examined for this page. Some lists only.' },
       total: { type: 'integer', description: 'Number of items in the whole list. Some lists only.' },
+      since: {
+        type: 'integer',
+        description: 'Of listRefusals: the earliest time that is listed, in Unix milliseconds.',
+      },
+      counted: {
+        type: 'array',
+        description:
+          'Of listRefusals: each hour with refusals that match the filters besides `start`, `end` and `limit`, latest first, as far as this page reaches. An hour on two pages is reported by both.',
+        items: object(
+          {
+            time: { type: 'integer', description: 'Beginning of the hour in Unix milliseconds.' },
+            refused: {
+              type: 'integer',
+              description: 'Number of refusals. Absent if the counts are too many to be read at once.',
+            },
+            listed: {
+              type: 'integer',
+              description: 'How many of them the rows of the hour account for. The others have no row.',
+            },
+          },
+          ['refused'],
+        ),
+      },
     },
-    ['cursor', 'looked', 'total'],
+    ['cursor', 'looked', 'total', 'since', 'counted'],
     'Position in the list.',
   ),
   Error: object({ meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody') }),

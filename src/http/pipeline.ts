@@ -469,13 +469,15 @@ const isJson = (contentType: string): boolean =>
   contentType === jsonType || /^application\/json *(;.*)?$/i.test(contentType);
 
 function pageBody(list: string, page: Page<unknown>, wrapItems: string | undefined): string {
-  const { items, next, looked, total } = page;
+  const { items, next, looked, total, since, counted } = page;
   const data = print(wrapItems === undefined ? items : { [wrapItems]: items });
   const pagination = {
     hasMore: next !== undefined,
     cursor: next === undefined ? undefined : cursorAfter(list, next),
     looked,
     total,
+    since,
+    counted,
   };
   return `${data},"pagination":${JSON.stringify(pagination)}`;
 }

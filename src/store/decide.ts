@@ -40,6 +40,8 @@ export interface DecideOptions {
   tagBytesMax: number;
   identifiersMax: number;
   recordsMax: number;
+  refusalHours: number;
+  refusalBytesMax: number;
   inFlightMax: number;
   commandTimeoutMs: number;
   /** The time of a test; '' is Redis's clock. */
@@ -93,11 +95,12 @@ export class Decider {
   readonly #recalls = new Map<string, Promise<string>>();
 
   constructor(options: DecideOptions) {
-    const { usageRetentionMs, tagsMax, tagBytesMax, identifiersMax, recordsMax, observe } = options;
-    const { inFlightMax, commandTimeoutMs } = options;
+    const { usageRetentionMs, tagsMax, tagBytesMax, identifiersMax, recordsMax } = options;
+    const { refusalHours, refusalBytesMax, inFlightMax, commandTimeoutMs, observe } = options;
     this.#options = options;
     this.#tail = options.tail;
-    this.#settings = `${usageRetentionMs} ${tagsMax} ${tagBytesMax} ${identifiersMax} ${recordsMax} `;
+    const limits = [tagsMax, tagBytesMax, identifiersMax, recordsMax];
+    this.#settings = `${[usageRetentionMs, ...limits, refusalHours, refusalBytesMax].join(' ')} `;
     this.#queues = new WorkspaceQueues({
       newBatch: () => new Batch(),
       send: (workspaceId, batch) => this.#send(workspaceId, batch),

@@ -48,6 +48,10 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
   tagBytesMax: number;
   /** Limit of the identifiers that a namespace counts in a day. */
   identifiersMax: number;
+  /** Hours for which refusals are kept. */
+  refusalHours: number;
+  /** Limit of the bytes of a workspace's refusals in an hour. */
+  refusalBytesMax: number;
   /** Limit of the records of a workspace, see lua/include/records.lua; 0 is no limit. */
   recordsMax: number;
   /** Limit of the verifications and limit checks that wait for Redis. */
@@ -79,6 +83,7 @@ export async function openStore(storeOptions: StoreOptions) {
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     scripts.run('leases/deactivate', workspaceId, [holders.join(',')]);
   const tail = new Tail(redis);
+  const analytics = openAnalytics(context);
   const decide = new Decider({
     ...options,
     tail,
@@ -93,7 +98,7 @@ export async function openStore(storeOptions: StoreOptions) {
     decide,
     permissions,
     roles,
-    analytics: openAnalytics(context),
+    analytics,
     apis: openApis(context),
     audit: openAudit(context),
     explain: openExplain(context),
@@ -104,7 +109,7 @@ export async function openStore(storeOptions: StoreOptions) {
     keySearch: openKeySearch(context),
     rootKeys,
     workspaces: openWorkspaces(context, () => rootKeys),
-    refusals: openRefusals(context),
+    refusals: openRefusals(context, analytics),
     status: openStatus(context),
     sweep: openSweep(context),
     tail,
@@ -150,7 +155,16 @@ function contextOf(
   redis: RedisClient,
   scripts: Scripts,
   durable: Durable | undefined,
-  { nowMs, auditEventsMax, recordsMax, keyRetentionMs, usageRetentionMs, usageHourlyDays, observe }: StoreOptions,
+  {
+    nowMs,
+    auditEventsMax,
+    recordsMax,
+    keyRetentionMs,
+    usageRetentionMs,
+    usageHourlyDays,
+    refusalHours,
+    observe,
+  }: StoreOptions,
 ): StoreContext {
   const now = () => nowMs?.() ?? '';
   return {
@@ -169,6 +183,7 @@ function contextOf(
     keyRetentionMs,
     usageRetentionMs,
     usageHourlyDays,
+    refusalHours,
     observe,
   };
 }

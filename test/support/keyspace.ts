@@ -23,6 +23,7 @@ const parts: Record<string, string> = {
   name: '[\\s\\S]+',
   bound: '[\\s\\S]*',
   day: '[0-9]{5}',
+  hour: '[0-9]{6}',
   week: '[0-9]{4}',
 };
 

@@ -141,10 +141,12 @@ local function count_former(external_id, hour, count, outcome, spent)
   add_used(call_workspace, key24(), hour, call_settings.retention)
 end
 
--- Writes `count` more decisions to the state of the key, and gives back what a lease of units (`number`) did not use.
+-- Writes `count` more decisions to the state of the key, and gives back what a lease of units (`number`) did not use. Returns whether
+-- they are the first refusals of the hour with this outcome.
 local function settle_key(number, count, outcome, used, cost, used_at, requested)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local is_charged, at, at_of_identity, leases, leases_of_identity, usage = false, nil, nil, nil, nil, nil
+  local is_first = false
   if number > 0 then
     leases, leases_of_identity = key_leases(), identity_leases()
     at = find_lease(leases, LEASE_OF_KEY_LENGTH, this_session.id, number)
@@ -163,7 +165,7 @@ local function settle_key(number, count, outcome, used, cost, used_at, requested
       valid, last_used = valid + count, math.max(last_used, used_at)
       if key_flags.limited then spent = spent + count * cost end
     else
-      refusals = more_refusals(refusals, outcome, count)
+      refusals, is_first = more_refusals(refusals, outcome, count)
     end
   end
   local state = key_state(is_charged, balance, refill_due, last_used, hour, valid, refusals, spent)
@@ -181,6 +183,7 @@ local function settle_key(number, count, outcome, used, cost, used_at, requested
   end
   if is_charged and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
   if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour) end
+  return is_first
 end
 
 -- Counts decisions in the totals of the API of the key.
@@ -204,10 +207,13 @@ local function settle_verifications(number, count, outcome, used, age, subject)
   local hour = math.floor(used_at / HOUR_MS)
   local is_former = not is_live or external_id ~= key_external_id or hour ~= call_hour
   if count > 0 and is_former then count_former(external_id, hour, count, outcome, spent) end
+  local is_first = false
   if is_live then
-    settle_key(number, is_former and 0 or count, outcome, used, cost, used_at, request and request.limits)
+    is_first = settle_key(number, is_former and 0 or count, outcome, used, cost, used_at, request and request.limits)
   end
   if tags then count_tags(tags, key24(), external_id, outcome, spent, count) end
   if count > 0 then count_for_api(hour, count, outcome, spent) end
-  if count > 0 and outcome ~= VALID then note_refusals(count, outcome, request, external_id, used_at, true) end
+  if count > 0 and outcome ~= VALID then
+    note_refusals(count, outcome, is_first, request, external_id, used_at, true, cost, 0)
+  end
 end
