@@ -103,7 +103,7 @@ function refusalsResult(answer: Answer<Refusals>, { start, end }: Query): Comman
   ];
   if (data.length === 0) {
     const period = `from ${timeText(Math.max(start ?? 0, since))}${end === undefined ? '' : ` to ${timeText(end)}`}`;
-    const what = counted.every(isListed) ? 'No refusals' : 'No rows of refusals';
+    const what = counted.every(isListed) ? 'No refusals' : 'No details of refusals';
     return { lines: end !== undefined && end <= since ? [] : [`${what} ${period}.`], json: data, notes };
   }
   const headings = ['TIME', 'COUNT', 'OUTCOME', 'KEY', 'OWNER', 'PERMISSIONS', 'LIMIT', 'TAGS'];
@@ -138,13 +138,13 @@ function withoutRows(counted: Counted): string[] {
     const period = `From ${timeText(hour.time)} to ${timeText(hour.time + hourMs)}`;
     const { refused, listed } = hour;
     return refused === undefined
-      ? `${period} some refusals may have no row: too many keys were used to count them.`
-      : `${period}: ${refused} refused, ${refused - listed} of them without a row.`;
+      ? `${period} details of some refusals may have been left out: too many keys were used to count them.`
+      : `${period}: ${refused} refused; details of ${refused - listed} were left out.`;
   });
   const others = hours.slice(hoursMax);
   const sum = others.reduce((sum, { refused = 0, listed }) => sum + Math.max(0, refused - listed), 0);
-  if (others.length > 0) lines.push(`In ${others.length} earlier hours ${sum} more are without a row.`);
+  if (others.length > 0) lines.push(`In ${others.length} earlier hours details of ${sum} more were left out.`);
   if (lines.length > 0)
-    lines.push('Under load not every refusal has a row, nor every refusal of a key that is refused often.');
+    lines.push('Details are left out under load, and where a key is refused often. Every refusal is counted.');
   return lines;
 }

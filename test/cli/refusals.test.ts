@@ -107,24 +107,24 @@ describeWays(app, url, ({ run, lines }) => {
   test('what has no row is stated, and no customer is said to have no refusals', async () => {
     const hour = stormAt;
     const period = `From ${timeText(hour)} to ${timeText(hour + hourMs)}`;
-    const reason = 'Under load not every refusal has a row, nor every refusal of a key that is refused often.';
+    const reason = 'Details are left out under load, and where a key is refused often. Every refusal is counted.';
     const ofStorm = ['refusals', '--api', stormApi, '--limit', '2'];
     expect((await lines(...ofStorm)).slice(3)).toEqual([
       '… and more. A higher --limit prints more.',
-      `${period}: 450 refused, 13 of them without a row.`,
+      `${period}: 450 refused; details of 13 were left out.`,
       reason,
     ]);
     const { out, err } = await run([...ofStorm, '--json']);
     expect(JSON.parse(out)).toHaveLength(2);
-    expect(err).toBe(`${period}: 450 refused, 13 of them without a row.\n${reason}\n`);
+    expect(err).toBe(`${period}: 450 refused; details of 13 were left out.\n${reason}\n`);
     const withRow = new Set(
       (await json('refusals', '--api', stormApi, '--limit', '450')).map(({ keyId }: Keyed) => keyId),
     );
     const without = stormKeys.find(({ keyId }) => !withRow.has(keyId))!.keyId;
     const minute = new Date(hour).toISOString().slice(0, 16);
     expect(await lines('key', 'refusals', without, '--at', minute)).toEqual([
-      `No rows of refusals from ${timeText(hour)} to ${timeText(hour + 60_000)}.`,
-      `${period}: 1 refused, 1 of them without a row.`,
+      `No details of refusals from ${timeText(hour)} to ${timeText(hour + 60_000)}.`,
+      `${period}: 1 refused; details of 1 were left out.`,
       reason,
     ]);
   });
