@@ -110,6 +110,7 @@ const table = {
   tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'PEM file of the TLS certificate, followed by its intermediate certificates. With it, the server accepts HTTPS only. Read at start and on SIGHUP, as the key.'),
   tlsKeyFile: setting('TLS_KEY_FILE', '', anyPath, 'PEM file of the private key of the certificate.'),
   tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', anySecret, 'Passphrase of the private key, if it is encrypted.'),
+  hstsMaxAge: setting('HSTS_MAX_AGE', '31536000', wholeNumber(0, 63_072_000), 'Seconds for which a browser that has opened a page over `TLS_CERT_FILE` uses only HTTPS for this host name, with any port (`Strict-Transport-Security` in the console, the API reference and their files; not in `/v2`). 0 makes browsers forget it, which is needed before the host is served without HTTPS again.'),
   workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Number of serving processes on the port. A process that ends is restarted.'),
   metricsHost: setting('METRICS_HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on for `METRICS_PORT`.'),
   metricsPort: setting('METRICS_PORT', '', portOrNone, 'Separate port for `/metrics`. If empty, `/metrics` is served on `PORT` if `HOST` is a loopback address (`127.0.0.1`, `::1` or `localhost`), otherwise nowhere. Set it behind a proxy.'),

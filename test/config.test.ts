@@ -12,6 +12,7 @@ test('an empty environment gives the defaults', () => {
     tlsCertFile: '',
     tlsKeyFile: '',
     tlsKeyPassphrase: '',
+    hstsMaxAge: 31_536_000,
     workers: 1,
     metricsHost: '127.0.0.1',
     metricsPort: '',

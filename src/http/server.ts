@@ -381,6 +381,14 @@ class Exchange<R extends Request> {
   }
 }
 
+/**
+ * For TLS 1.2: an ephemeral key for each connection, so that a stolen private key decrypts nothing of before, and authenticated
+ * encryption. All ciphers of TLS 1.3 are so, and the list does not apply to them.
+ */
+const ciphers = ['AES128-GCM-SHA256', 'AES256-GCM-SHA384', 'CHACHA20-POLY1305']
+  .flatMap((cipher) => [`ECDHE-ECDSA-${cipher}`, `ECDHE-RSA-${cipher}`])
+  .join(':');
+
 /** Checks the files first, because uWebSockets.js reports no errors in them. */
 function secureApp({ certFile, keyFile, passphrase }: Tls) {
   const secret = passphrase === '' ? {} : { passphrase };
@@ -398,7 +406,7 @@ function secureApp({ certFile, keyFile, passphrase }: Tls) {
   if (!certificate.checkPrivateKey(key)) {
     throw new Error('The key in TLS_KEY_FILE does not match the certificate in TLS_CERT_FILE.');
   }
-  return uws().SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ...secret });
+  return uws().SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ssl_ciphers: ciphers, ...secret });
 }
 
 function readPem<T>(variable: string, file: string, read: (pem: Buffer) => T): T {
