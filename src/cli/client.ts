@@ -54,7 +54,12 @@ export function clientInProcess(store: Store, config: Config, workspaceId: strin
     if (operation.kind !== 'manages') throw new Error(`${name} is not available on the command line.`);
     const text = JSON.stringify(input);
     compileInput(operation.input)(input, text.length);
-    const caller = { workspaceId, rootKeyId: cliActor.rootKeyId, grants: new Grants(grantsText(['*'])) };
+    const caller = {
+      workspaceId,
+      rootKeyId: cliActor.rootKeyId,
+      grants: new Grants(grantsText(['*'])),
+      lastsMs: Number.POSITIVE_INFINITY,
+    };
     const context: ManageContext = {
       store,
       caller,

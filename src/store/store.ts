@@ -78,11 +78,11 @@ export async function openStore(storeOptions: StoreOptions) {
   });
   const context = contextOf(redis, scripts, durable, options);
   const accepted = new AcceptedRootKeys();
-  const rootKeys = openRootKeys(context, accepted);
+  const tail = new Tail(redis);
+  const rootKeys = openRootKeys(context, accepted, (workspaceId) => tail.rootKeysChanged(workspaceId));
   const { permissions, roles } = openRbac(context);
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     scripts.run('leases/deactivate', workspaceId, [holders.join(',')]);
-  const tail = new Tail(redis);
   const analytics = openAnalytics(context);
   const decide = new Decider({
     ...options,
