@@ -165,6 +165,7 @@ local function add_row(hour, count, outcome, request, external_id, at, leased, c
   row = struct.pack('>I2c0', #row, row)
   new_rows[hour] = (new_rows[hour] or '') .. row
   rows_bytes[call_workspace] = rows_bytes[call_workspace] + #row
+  add_work(#row / 10)
 end
 
 -- Notes `count` refusals of the key that was read last, of which the last one was at `at`. `is_first`: the key had no refusal with
