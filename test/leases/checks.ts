@@ -69,7 +69,10 @@ const broken = (promise: string, facts: object): never => {
 };
 /** Times are sums of fractions. */
 const rounding = 1e-6;
-/** Room for the messages of a request that is decided after two recalls: ten, of 3 ms at most (explore.ts). */
+/**
+ * Room for the messages of a request that is decided after a recall, or after that of another: ten, of 3 ms at most
+ * (explore.ts).
+ */
 const messagesMs = 30;
 
 export class Checks implements Witness {
@@ -192,9 +195,7 @@ export class Checks implements Witness {
     const { key: index, begun, recalls } = verification;
     const waited = this.world.now - begun;
     const isPrompt = this.world.faultUntil(server) < begun && this.faultAt < begun;
-    // Two terms: a holder that does not answer may have been granted another lease just before the recall, which the request, or
-    // the one that it waits for, recalls as well.
-    const isLate = recalls > 2 || waited > 2 * this.world.setting.term * drift + messagesMs;
+    const isLate = recalls > 1 || waited > this.world.setting.term * drift + messagesMs;
     if (isPrompt && isLate) broken('A verification waits longer', { index, waited, recalls });
     for (const change of this.floors) {
       if (change.key === index && change.answeredAt + rounding < begun && version < change.write) {

@@ -188,7 +188,7 @@ local function check_limits_and_balance(requested, is_affordable)
   if not charge_exceeded and is_affordable then return VALID end
   if charge_ahead then return nil end
   -- Units that a server has leased may be returned: then this refusal would be wrong.
-  refusal = refused_as_leased()
+  refusal = refused_as_leased(false)
   if refusal then return nil, refusal end
   if not charge_exceeded then return USAGE_EXCEEDED end
   -- The results of limits before the exceeded one include a charge: they are computed again without it.

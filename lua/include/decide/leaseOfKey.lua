@@ -39,8 +39,9 @@ end
 -- lease; 0, 0 for none.
 local function lease_units(cost, requested, wanted, number, term)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
-  local leases = recent_leases(key_leases(), LEASE_OF_KEY_LENGTH)
-  local leases_of_identity = recent_leases(identity_leases(), LEASE_OF_KEY_LENGTH)
+  local leases, paused_until = recent_leases(key_leases(), LEASE_OF_KEY_LENGTH)
+  local leases_of_identity, identity_paused_until = recent_leases(identity_leases(), LEASE_OF_KEY_LENGTH)
+  if paused_until + identity_paused_until > 0 then return 0, 0 end
   if #leases + #leases_of_identity >= LEASES_MAX * LEASE_OF_KEY_LENGTH then return 0, 0 end
 
   local units, limited = wanted, key_flags.limited
@@ -94,7 +95,8 @@ local function lease_verification(outcome, position, last, root, wanted, number)
   local term = term_of(outcome, root)
   if outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED then
     -- Units that are overdue may be returned after all.
-    if recent_leases(key_leases() .. identity_leases(), LEASE_OF_KEY_LENGTH) ~= '' then return 0, 0 end
+    local leases = recent_leases(key_leases() .. identity_leases(), LEASE_OF_KEY_LENGTH)
+    if leases ~= '' then return 0, 0 end
   end
   if outcome ~= VALID or charge_count == 0 and not key_flags.limited then return 0, term end
   if key_flags.limited and this_session.credits == 0 then return 0, 0 end

@@ -9,13 +9,15 @@
 -- @include "include/overrides"
 -- @include "include/window"
 
--- Charges `units` more decisions like that of the last item, and notes them with each window. False when a window has too many.
+-- Charges `units` more decisions like that of the last item, and notes them with each window. False when a window has too many, or
+-- grants are paused.
 local function charge_windows(units, number)
   local leases = {}
   for index = 1, #item_checks do
     local stored = leases_of_window(item_checks[index])
-    leases[index] = recent_leases(stored, LEASE_OF_WINDOW_LENGTH)
-    if #leases[index] >= LEASES_MAX * LEASE_OF_WINDOW_LENGTH then return false end
+    local recent, paused_until = recent_leases(stored, LEASE_OF_WINDOW_LENGTH)
+    leases[index] = recent
+    if paused_until > 0 or #recent >= LEASES_MAX * LEASE_OF_WINDOW_LENGTH then return false end
   end
   for index = 1, #item_checks do
     local check = item_checks[index]
@@ -42,7 +44,8 @@ local function lease_checks(outcome, _, _, root, wanted, number)
     if leased[counter] then return 0, 0 end
     leased[counter] = true
     -- Units that are overdue may be returned after all.
-    if not has_passed and recent_leases(leases_of_window(check), LEASE_OF_WINDOW_LENGTH) ~= '' then return 0, 0 end
+    local recent = not has_passed and recent_leases(leases_of_window(check), LEASE_OF_WINDOW_LENGTH) or ''
+    if recent ~= '' then return 0, 0 end
     if counter.total > 0 then ends = math.min(ends, counter.oldest + duration) end
     if has_passed then
       if cost == 0 then return 0, 0 end

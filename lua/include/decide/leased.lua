@@ -6,21 +6,37 @@
 -- @include "include/decide/session"
 -- @include "include/names"
 
--- A lease this old has ended, whatever the clocks of the servers and of Redis say: LEASE_MS is at most 2000.
+-- A lease this old has ended, whatever the clocks of the servers and of Redis say.
 local FORGOTTEN_MS = 10000
 -- Limit of the leases that a refusal names: the others are named when it is decided again.
 local NAMED_MAX = 256
 
--- The leases in `stored`, each of `length` bytes, that may not have ended.
+-- While leases are recalled no others are granted, or the request that waits would have to recall these as well.
+-- It waits for one and a half terms at most (src/store/leases/leasing.ts); the rest of the pause is for the way.
+local PAUSE_TERMS, PAUSE_MORE_MS = 2, 100
+-- LEASE_MS is at most this.
+local TERM_MAX = 2000
+
+-- The leases in `stored`, each of `length` bytes, that may not have ended; and until when no others are granted, 0 if they are.
 local function recent_leases(stored, length)
-  local recent = {}
+  local recent, paused_until = {}, 0
   for position = 1, #stored, length do
-    local _, _, at, _, _ = struct.unpack(LEASE_HEAD, stored, position)
-    if math.abs(call_now - at) < FORGOTTEN_MS then
+    local _, number, at, _, _ = struct.unpack(LEASE_HEAD, stored, position)
+    local is_recent = math.abs(call_now - at) < FORGOTTEN_MS
+    if is_recent and number ~= LEASE_PAUSE then
       recent[#recent + 1] = string.sub(stored, position, position + length - 1)
+    elseif is_recent and at > call_now then
+      paused_until = at
     end
   end
-  return table.concat(recent)
+  return table.concat(recent), paused_until
+end
+
+-- `leases`, each of `length` bytes, with an entry that pauses grants until this time; 0 for none.
+local function with_pause(leases, length, paused_until)
+  if paused_until == 0 then return leases end
+  local head = struct.pack(LEASE_HEAD, NO_SESSION, LEASE_PAUSE, paused_until, 1, 0)
+  return leases .. head .. string.rep('\0', length - LEASE_HEAD_LENGTH)
 end
 
 -- The position of a lease in `stored`, or nil.
@@ -37,9 +53,10 @@ local function without_lease(stored, length, position)
 end
 
 -- Appends the names of the leases in `stored` whose units may be returned to `names`. Returns `stored` with the leases that were
--- recalled as overdue.
+-- recalled as overdue, and until when no others are granted.
 local function await_leases(stored, length, names)
-  stored = recent_leases(stored, length)
+  local paused_until
+  stored, paused_until = recent_leases(stored, length)
   for position = 1, #stored, length do
     local session, number, _, overdue, _ = struct.unpack(LEASE_HEAD, stored, position)
     local name = string.format('%s.%.0f', session, number)
@@ -50,7 +67,35 @@ local function await_leases(stored, length, names)
       names[name], names[#names + 1] = true, name
     end
   end
-  return stored
+  return stored, paused_until
+end
+
+-- The longest term of the leases that may be out, in milliseconds: of the sessions that may hold some, or of all that ever
+-- did. TERM_MAX if the registry cannot be read.
+local function longest_term()
+  if not pcall(register) then return TERM_MAX end
+  local held, ever = this_session.held_term, this_session.longest
+  return held > 0 and held or ever > 0 and ever or TERM_MAX
+end
+
+-- Marks leases that were recalled as overdue. Returns the refusal of a request that units would change that may be
+-- returned; nil when there are none, or when it `has_passed`. `places` are where leases are noted, `length` bytes for
+-- each: {leases, write(leases)}.
+local function refused_for_leases(places, length, has_passed)
+  local names, refusal, pauses_until = {}, nil, nil
+  for _, place in ipairs(places) do
+    place.awaited, place.paused_until = await_leases(place.leases, length, names)
+  end
+  if #names > 0 and not has_passed then
+    local term = longest_term()
+    refusal = refuse('leased', string.format('%d,', term) .. table.concat(names, ','))
+    pauses_until = call_now + PAUSE_TERMS * term + PAUSE_MORE_MS
+  end
+  for _, place in ipairs(places) do
+    local leases = with_pause(place.awaited, length, pauses_until or place.paused_until)
+    if leases ~= place.leases then place.write(leases) end
+  end
+  return refusal
 end
 
 local function write_leases(record, leases)
@@ -68,17 +113,16 @@ local function identity_leases()
   return redis.call('HGET', identity_record(call_workspace, key_external_id), 'leases') or ''
 end
 
--- Marks leases of the key and its identity that were recalled as overdue. Returns the refusal of a verification that units would
--- change that may be returned; nil when there are none.
-local function refused_as_leased()
-  local names, of_key, of_identity = {}, key_leases(), identity_leases()
-  local awaited_of_key = await_leases(of_key, LEASE_OF_KEY_LENGTH, names)
-  local awaited_of_identity = await_leases(of_identity, LEASE_OF_KEY_LENGTH, names)
-  if awaited_of_key ~= of_key then write_leases(key_name, awaited_of_key) end
-  if awaited_of_identity ~= of_identity then
-    write_leases(identity_record(call_workspace, key_external_id), awaited_of_identity)
+-- refused_for_leases of a verification: with the leases of its key and identity.
+local function refused_as_leased(has_passed)
+  local of_key, of_identity = key_leases(), identity_leases()
+  if of_key == '' and of_identity == '' then return nil end
+  local function place_in(record, leases)
+    return { leases = leases, write = function(changed) write_leases(record, changed) end }
   end
-  return #names > 0 and refuse('leased', table.concat(names, ',')) or nil
+  local places = { place_in(key_name, of_key) }
+  if key_identity then places[2] = place_in(identity_record(call_workspace, key_external_id), of_identity) end
+  return refused_for_leases(places, LEASE_OF_KEY_LENGTH, has_passed)
 end
 
 -- The leases of the window of a check ({namespace, duration, identifier}); '' for none.
