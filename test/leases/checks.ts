@@ -86,6 +86,7 @@ export class Checks implements Witness {
   /** Whether the connection that sent the script is lost. */
   isFromDead = false;
   private faultAt = -1;
+  private isRestarted = false;
   private readonly keyFaultAt: number[];
   private readonly grants = new Map<string, Granted>();
   private readonly admissions: Admission[][];
@@ -310,6 +311,7 @@ export class Checks implements Witness {
   restarted(kept: number) {
     this.lost.push([kept, this.write]);
     this.faultAt = this.world.now;
+    this.isRestarted = true;
     for (const change of [...this.floors])
       if (this.isLost(change.write)) this.floors.splice(this.floors.indexOf(change), 1);
     for (const [index, { credits, leases }] of this.world.redis.keys.entries()) {
@@ -355,9 +357,10 @@ export class Checks implements Witness {
       const left = leases.find(({ session }) => this.world.faultUntil(session) < 0);
       if (left && this.faultAt < 0) broken('Units of an idle session are out', left);
     }
-    // Later than a recall waits for it, too. After a fault of Redis it is not known what was charged.
+    // Later than a recall waits for it, and after a step of the clock, too. After a restart of Redis it is not known
+    // what was charged.
     for (const [id, grant] of this.grants) {
-      const isOver = !live.has(grant.session) || grant.isBurnt || this.faultAt >= 0;
+      const isOver = !live.has(grant.session) || grant.isBurnt || this.isRestarted;
       if (isOver || grant.era !== this.balances[grant.key]!.era) continue;
       const left = grant.count - grant.used - this.returnsOf(grant);
       if (left > 0) broken('Units of a live session are not given back', { id, left });

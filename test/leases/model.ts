@@ -18,12 +18,12 @@
 //   a lost connection            units that Redis grants to it afterwards stay charged
 //   Redis loses its last writes  the charges, changes and settlements among them; leases on lost charges are used until they end
 //   Redis's clock steps forward  windows start again, as without leases; units out at the step are admitted on top
-//   Redis's clock steps back     nothing
+//   Redis's clock steps back     window units that are out stay charged; credits come back
 //
 // A key stands for a counter of a namespace, too: then requests of several costs and limits share its window.
 //
 // Not in the model: identities, several limits of a key or of a request, servers whose terms differ, deletion of registry entries
-// with term 0.
+// with term 0, and of leases that have ended by Redis's clock when a record has no room for more.
 
 /** Longest time between two settlements of a session, in terms. */
 export const settleEvery = 1 / 4;
@@ -86,7 +86,7 @@ export const rules = {
   settleBeforeAck: true,
   /** While units are recalled, Redis grants no more of them: so a request waits for one recall at most. */
   pauseAfterRecall: true,
-  /** When a counter is adapted to a step back of the clock, nothing is given back to it. */
+  /** When a counter is adapted to a step back of the clock, its units that are out are not given back. */
   stepClears: true,
 };
 export type Rules = typeof rules;
@@ -120,6 +120,7 @@ export interface UnitsOut {
   isOverdue: boolean;
   /** End of the window entry that was charged. */
   sliceEnd: number;
+  /** Undefined when its window gets nothing back. */
   limit: Limit | undefined;
 }
 
@@ -248,7 +249,7 @@ function windowTotal(key: Key, now: number, { rules }: Setting, witness: Witness
   if (key.window.some(({ end }) => end > latest)) {
     const late = key.window.filter(({ end }) => end >= latest).reduce((sum, { units }) => sum + units, 0);
     key.window = [...key.window.filter(({ end }) => end < latest), { end: latest, units: late }];
-    if (rules.stepClears) key.leases = [];
+    if (rules.stepClears) key.leases = key.leases.map((out) => ({ ...out, limit: undefined }));
     witness.windowAdapted(index);
   }
   key.window = key.window.filter(({ end }) => end + duration > now);

@@ -289,8 +289,7 @@ local function write_settled(requested)
   if state then redis.call('HSET', key_name, 'state', state) end
   local settled = key_identity and identity_state()
   if settled then redis.call('HSET', identity_record(call_workspace, key_external_id), 'state', settled) end
-  -- Leases give back units in the slice in which they were charged, which has moved.
-  redis.call('HDEL', key_name, 'leases')
+  forget_leased_slices()
   if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
 end
 

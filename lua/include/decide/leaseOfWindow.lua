@@ -9,14 +9,14 @@
 -- @include "include/overrides"
 -- @include "include/window"
 
--- Charges `units` more decisions like that of the last item, and notes them with each window. False when a window has too many, or
--- grants are paused.
+-- Charges `units` more decisions like that of the last item, and notes them with each window. False when a window has
+-- too many, or grants are paused.
 local function charge_windows(units, number)
   local leases = {}
   for index = 1, #item_checks do
     local stored = leases_of_window(item_checks[index])
-    local recent, paused_until = recent_leases(stored, LEASE_OF_WINDOW_LENGTH)
-    leases[index] = recent
+    local recent, paused_until, ended = recent_leases(stored, LEASE_OF_WINDOW_LENGTH)
+    leases[index] = ended .. recent
     if paused_until > 0 or #recent >= LEASES_MAX * LEASE_OF_WINDOW_LENGTH then return false end
   end
   for index = 1, #item_checks do
@@ -62,7 +62,7 @@ end
 -- Gives back what a lease of the session did not use of a window.
 local function return_to_window(check, number, used)
   local leases = leases_of_window(check)
-  local at = find_lease(leases, LEASE_OF_WINDOW_LENGTH, this_session.id, number)
+  local at, others = find_lease(leases, LEASE_OF_WINDOW_LENGTH, this_session.id, number)
   if not at then return end
   local _, _, _, _, units, slice_end, cost = struct.unpack(LEASE_OF_WINDOW, leases, at)
   local name = window_at(call_workspace, check.namespace.id16, window_member(check.duration, check.identifier))
@@ -72,7 +72,7 @@ local function return_to_window(check, number, used)
     local kept, suffix = window_return(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
     if suffix then redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_ttl(check.duration)) end
   end
-  write_leases_of_window(check, without_lease(leases, LEASE_OF_WINDOW_LENGTH, at))
+  write_leases_of_window(check, others)
 end
 
 -- Counts what a session decided by itself about checks, and gives back what it did not use of a lease. `subject` is each LIMIT_CHECK.

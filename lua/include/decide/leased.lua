@@ -5,9 +5,11 @@
 -- @include "include/decide/key"
 -- @include "include/decide/session"
 -- @include "include/names"
+-- @include "include/window"
 
--- A lease this old has ended, whatever the clocks of the servers and of Redis say.
-local FORGOTTEN_MS = 10000
+-- A lease this old has ended, unless Redis's clock was set: no refusal waits for it. Its session may still return it,
+-- so it stays noted while there is room.
+local ENDED_MS = 10000
 -- Limit of the leases that a refusal names: the others are named when it is decided again.
 local NAMED_MAX = 256
 
@@ -17,19 +19,22 @@ local PAUSE_TERMS, PAUSE_MORE_MS = 2, 100
 -- LEASE_MS is at most this.
 local TERM_MAX = 2000
 
--- The leases in `stored`, each of `length` bytes, that may not have ended; and until when no others are granted, 0 if they are.
+-- The leases in `stored`, each of `length` bytes, that may not have ended; until when no others are granted, 0 if
+-- they are; and the other leases, as many as there is room for.
 local function recent_leases(stored, length)
-  local recent, paused_until = {}, 0
+  local recent, others, paused_until = {}, {}, 0
   for position = 1, #stored, length do
     local _, number, at, _, _ = struct.unpack(LEASE_HEAD, stored, position)
-    local is_recent = math.abs(call_now - at) < FORGOTTEN_MS
-    if is_recent and number ~= LEASE_PAUSE then
-      recent[#recent + 1] = string.sub(stored, position, position + length - 1)
+    local is_recent = math.abs(call_now - at) < ENDED_MS
+    if number ~= LEASE_PAUSE then
+      local leases = is_recent and recent or others
+      leases[#leases + 1] = string.sub(stored, position, position + length - 1)
     elseif is_recent and at > call_now then
       paused_until = at
     end
   end
-  return table.concat(recent), paused_until
+  local has_room = #recent + #others < LEASES_MAX
+  return table.concat(recent), paused_until, has_room and table.concat(others) or ''
 end
 
 -- `leases`, each of `length` bytes, with an entry that pauses grants until this time; 0 for none.
@@ -39,24 +44,21 @@ local function with_pause(leases, length, paused_until)
   return leases .. head .. string.rep('\0', length - LEASE_HEAD_LENGTH)
 end
 
--- The position of a lease in `stored`, or nil.
+-- The position of a lease in `stored`, and `stored` without it; nothing when it is not there.
 local function find_lease(stored, length, session, number)
   local name = struct.pack(LEASE_NAME, session, number)
   for position = 1, #stored, length do
-    if string.sub(stored, position, position + LEASE_NAME_LENGTH - 1) == name then return position end
+    if string.sub(stored, position, position + LEASE_NAME_LENGTH - 1) == name then
+      return position, string.sub(stored, 1, position - 1) .. string.sub(stored, position + length)
+    end
   end
-end
-
--- `stored` without the lease at `position`.
-local function without_lease(stored, length, position)
-  return string.sub(stored, 1, position - 1) .. string.sub(stored, position + length)
 end
 
 -- Appends the names of the leases in `stored` whose units may be returned to `names`. Returns `stored` with the leases that were
 -- recalled as overdue, and until when no others are granted.
 local function await_leases(stored, length, names)
-  local paused_until
-  stored, paused_until = recent_leases(stored, length)
+  local paused_until, others
+  stored, paused_until, others = recent_leases(stored, length)
   for position = 1, #stored, length do
     local session, number, _, overdue, _ = struct.unpack(LEASE_HEAD, stored, position)
     local name = string.format('%s.%.0f', session, number)
@@ -67,11 +69,11 @@ local function await_leases(stored, length, names)
       names[name], names[#names + 1] = true, name
     end
   end
-  return stored, paused_until
+  return stored .. others, paused_until
 end
 
--- The longest term of the leases that may be out, in milliseconds: of the sessions that may hold some, or of all that ever
--- did. TERM_MAX if the registry cannot be read.
+-- The longest term of the leases that may be out, in milliseconds: of the sessions that may hold some, or of all that
+-- ever did. TERM_MAX if the registry cannot be read.
 local function longest_term()
   if not pcall(register) then return TERM_MAX end
   local held, ever = this_session.held_term, this_session.longest
@@ -113,6 +115,17 @@ local function identity_leases()
   return redis.call('HGET', identity_record(call_workspace, key_external_id), 'leases') or ''
 end
 
+-- Leases of the key give nothing back to windows from now on: they do so in the slice in which they were charged,
+-- which has moved.
+local function forget_leased_slices()
+  local stored, leases = key_leases(), {}
+  for position = 1, #stored, LEASE_OF_KEY_LENGTH do
+    local kept = string.sub(stored, position, position + LEASE_OF_KEY_LIMITS_AT - 2)
+    leases[#leases + 1] = kept .. string.rep('\0', LEASE_OF_KEY_LENGTH - #kept)
+  end
+  if #leases > 0 then write_leases(key_name, table.concat(leases)) end
+end
+
 -- refused_for_leases of a verification: with the leases of its key and identity.
 local function refused_as_leased(has_passed)
   local of_key, of_identity = key_leases(), identity_leases()
@@ -135,6 +148,6 @@ local function write_leases_of_window(check, leases)
   if leases == '' then
     redis.call('DEL', record)
   else
-    redis.call('SET', record, leases, 'PX', FORGOTTEN_MS)
+    redis.call('SET', record, leases, 'PX', window_ttl(check.duration))
   end
 end

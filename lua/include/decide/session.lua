@@ -13,10 +13,10 @@ local TERM_MIN = 4
 local LEASES_LEFT = 4
 
 -- The session of this call: {id (nil for none), term, credits and leaves of LEASE_SESSION}, the leases that its requests have
--- `recalled` and waited for (by `session.number`), and whether the call `grants` a lease. Once the registry `is_read` also
--- `granted` and `settled` of its entry, the `longest` term that a session ever had, the longest of those that may hold leases
--- (`held_term`), whether it `may_grant` another lease, and how many units must be `left` for each one in a lease. The
--- functions in this file change it, and those in lease.lua.
+-- `recalled` and waited for (by `session.number`), and whether the call `grants` a lease. Once the registry `is_read`
+-- also `granted` and `settled` of its entry, the `longest` term that a session ever had, the longest of those that
+-- may hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left` for each one
+-- in a lease. The functions in this file change it, and those in lease.lua.
 local NONE = {}
 local this_session = { recalled = NONE }
 
