@@ -121,7 +121,7 @@ function members<Value extends object>(value: Value): Value {
 const description = [
   'Issues, verifies and meters API keys.',
   'Every operation is `POST /v2/<service>.<procedure>` with a JSON body and without query parameters. Every response carries a request id. Times are Unix milliseconds, durations are milliseconds.',
-  'A request is checked in this order: path and method (404, 405), presence of a root key (401), media type (415), size (413), body (400), root key (401, 403), then the checks of the operation. For a body of 32 KB or more, the root key is checked before the body. Up to 20 invalid fields of a body are listed, or only the first for a body above 8 KB.',
+  'A request is checked in this order: path and method (404, 405), presence of a root key (401), media type (415), size (413), body (400), root key (401, 403), then the checks of the operation. For a body of 32 KB or more, the root key is checked before the body. A body is JSON in UTF-8, without escapes of half a surrogate pair. Up to 20 invalid fields of a body are listed, or only the first for a body above 8 KB.',
   'An unknown path returns 404 (`route_not_found`). A path that does not accept the method returns 405 (`method_not_allowed`) with `Allow`. Both use the error format of all operations.',
 ].join('\n\n');
 
@@ -511,7 +511,10 @@ const gatewayCheck: OperationObject = {
   tags: ['gateway'],
   security: [{ key: [] }, { key: [], gatewayRootKey: [] }],
   parameters: [
-    headerParameter(requestHeaders.permissions, 'Permission query, as `permissions` of `keys.verifyKey`.'),
+    headerParameter(requestHeaders.permissions, 'Permission query, as `permissions` of `keys.verifyKey`.', {
+      type: 'string',
+      maxLength: 1000,
+    }),
     headerParameter(requestHeaders.cost, 'Credits to charge. Defaults to 1.', {
       type: 'integer',
       minimum: 0,

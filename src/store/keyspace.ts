@@ -153,7 +153,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':wl:<owner>:<duration>:<name>',
     type: 'string',
     holds: 'leases of units of the window :w of this name, which is of a namespace (lua/include/decide/leased.lua)',
-    expires: 'ten seconds after the last one',
+    expires: 'as :w, after the last lease',
   },
   {
     name: ':wo:<owner>',

@@ -300,10 +300,14 @@ const sessionBytes = 16;
 
 /** The name of a lease of units: the session that has it, and its number there. */
 const leaseName = { session: bytes(sessionBytes), number: uint(6) };
+/**
+ * The number of an entry that is no lease: until its time, no leases are granted beside those that are noted with it.
+ */
+const leasePause = 0;
 /** The beginning of a lease of units, where these are noted. */
 const leaseHead = {
   ...leaseName,
-  /** Time of the charge by Redis's clock, Unix milliseconds. */
+  /** Time of the charge by Redis's clock, Unix milliseconds; the end of a pause. */
   at: uint(6),
   /** 1 once it was recalled, and its session did not return it in time: until it does, its units count as spent. */
   overdue: uint(1),
@@ -592,6 +596,8 @@ function literalsOf(): Map<string, string> {
     LONGEST_TERM: `'${longestTerm}'`,
     // Limit of the bytes of the query in a row of refusals.
     NOTED_QUERY_MAX: notedQueryMax,
+    LEASE_PAUSE: leasePause,
+    NO_SESSION: zeros(sessionBytes),
     // Limit of the leases that a record notes.
     LEASES_MAX: 32,
     SNAPSHOT_BEFORE: snapshotBefore,

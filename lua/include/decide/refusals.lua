@@ -41,7 +41,7 @@ local function begin_minute()
 end
 
 -- Whether a row of this rank may be added to an hour.
-local function has_room(rank, hour)
+local function has_room_for_row(rank, hour)
   if rows_hour[call_workspace] ~= hour then
     if not rows_hour[call_workspace] then
       if workspaces == WORKSPACES_MAX then
@@ -69,7 +69,7 @@ local function refusals_of_row(outcome, is_first, left)
   local all = before + (before < EACH_UNTIL and 1 or before) - left
   local count = all - before + (unnoted[outcome][key_name] or 0)
   key_refusals[outcome][key_name], until_noted[outcome][key_name] = all, all < EACH_UNTIL and 1 or all
-  local has_row = has_room(rank, call_hour)
+  local has_row = has_room_for_row(rank, call_hour)
   unnoted[outcome][key_name] = not has_row and count or nil
   return has_row and count
 end
@@ -175,7 +175,7 @@ local function note_refusals(count, outcome, is_first, request, external_id, at,
   local hour = leased and math.floor(at / HOUR_MS) or call_hour
   if hour ~= call_hour then
     -- The count of a row is one of its hour.
-    if has_room(FIRST_OF_MINUTE, hour) then
+    if has_room_for_row(FIRST_OF_MINUTE, hour) then
       add_row(hour, count, outcome, request, external_id, at, leased, cost, balance)
     end
     return
