@@ -234,11 +234,12 @@ class TailStream implements Streaming {
       });
       if (reason !== undefined) return this.stop(reason);
     }
-    if (this.#failures > 0 || this.#isStopped) return;
+    // A change may be heard before the stream starts, which checks again.
+    if (this.#failures > 0 || this.#isStopped || !this.#sink) return;
     this.#isHeld = false;
     const events = this.#held;
     this.#held = '';
-    if (events !== '') this.#sink!.write(events);
+    if (events !== '') this.#sink.write(events);
   }
 
   async #reasonToEnd(): Promise<string | undefined> {

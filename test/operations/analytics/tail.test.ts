@@ -313,6 +313,22 @@ describe('analytics.tail: ends', () => {
     });
   });
 
+  test('not when a root key is changed before the stream starts, which sends nothing until then', async () => {
+    const { rootKeyId, key } = await ok('rootKeys.createRootKey', { permissions });
+    const witness = await listen();
+    const response = await app.respond(requestTo('/v2/analytics.tail', key, { body: '{}' }));
+    await ok('rootKeys.updateRootKey', { rootKeyId, name: 'another name' });
+    // What follows the change on the channel of the workspace has been heard, and so the change was.
+    await ok('keys.verifyKey', { key: 'unknown' });
+    await witness.until(1);
+    const heard = new Heard(response.stream!);
+    await expect.poll(() => heard.text).toContain(': connected');
+    await ok('keys.verifyKey', { key: 'unknown', tags: ['after the start'] });
+    await expect.poll(() => heard.text).toContain('after the start');
+    expect(heard.isEnded).toBe(false);
+    for (const { stream } of [witness, heard]) stream.stop();
+  });
+
   test('not when another root key is changed, nor its name, and no event is lost', async () => {
     const [mine, another] = [
       await ok('rootKeys.createRootKey', { permissions }),
