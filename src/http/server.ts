@@ -217,7 +217,7 @@ class Exchange<R extends Request> {
     this.#request = request;
     this.#handler = handler;
     this.#keepsBody = keepsBody;
-    this.#announcedBytes = bodyBytes();
+    this.#announcedBytes = bodyBytes(!keepsBody);
     this.#isLast = transferEncoding !== undefined || !knownMethods.has(request.method);
   }
 
@@ -438,26 +438,29 @@ let transferEncoding: string | undefined;
 let accept = '';
 let acceptEncoding: string | undefined;
 let ifNoneMatch: string | undefined;
-let isRepeated = false;
+/** A header is repeated that decides where the request ends. */
+let isLengthRepeated = false;
+/** A header is repeated that the pipeline reads. */
+let isMeaningRepeated = false;
 let addressHeader = '';
 let forwardedFor: string | undefined;
 
 function takeHeader(name: string, value: string) {
   switch (name) {
     case 'authorization':
-      isRepeated ||= authorization !== undefined;
+      isMeaningRepeated ||= authorization !== undefined;
       authorization = value;
       break;
     case 'content-type':
-      isRepeated ||= contentType !== undefined;
+      isMeaningRepeated ||= contentType !== undefined;
       contentType = value;
       break;
     case 'content-length':
-      isRepeated ||= contentLength !== undefined;
+      isLengthRepeated ||= contentLength !== undefined;
       contentLength = value;
       break;
     case 'transfer-encoding':
-      isRepeated ||= transferEncoding !== undefined;
+      isLengthRepeated ||= transferEncoding !== undefined;
       transferEncoding = value;
       break;
     case 'accept':
@@ -480,7 +483,7 @@ function readHead(head: HttpRequest, requestId: string, peer?: HttpResponse, hea
   addressHeader = header;
   forwardedFor = header === '' ? undefined : '';
   accept = '';
-  isRepeated = false;
+  isLengthRepeated = isMeaningRepeated = false;
   head.forEach(takeHeader);
 
   return {
@@ -509,9 +512,12 @@ function readWholeHead(head: HttpRequest, requestId: string): HeadRequest {
   return { ...readHead(head, requestId), headers };
 }
 
-/** Returns the announced length of the body: 0 if it has none or is chunked, undefined if the headers are ambiguous. */
-function bodyBytes(): number | undefined {
-  if (isRepeated) return undefined;
+/**
+ * Returns the announced length of the body: 0 if it has none or is chunked, undefined if the headers are ambiguous. A handler
+ * that gets all headers decides itself what a repeated one means.
+ */
+function bodyBytes(getsAllHeaders: boolean): number | undefined {
+  if (isLengthRepeated || (isMeaningRepeated && !getsAllHeaders)) return undefined;
   if (transferEncoding !== undefined) {
     return contentLength === undefined && transferEncoding.toLowerCase() === 'chunked' ? 0 : undefined;
   }
