@@ -1,10 +1,11 @@
-# Node 22 on Debian 12, as uWebSockets.js has a build for it that needs only glibc 2.27. For Debian 13 with Node 24:
-# --build-arg NODE=24 --build-arg DEBIAN=trixie.
-ARG NODE=22
-ARG DEBIAN=bookworm
+# Node 22 on Debian 12, as uWebSockets.js has a build for it that needs only glibc 2.27. The digest decides what is pulled, so that a
+# tag that moves changes nothing; `npm run pin -- images` takes what the tags name now, with the security updates since. For Debian 13
+# with Node 24: --build-arg NODE_IMAGE=node:24-trixie-slim --build-arg DEBIAN_IMAGE=debian:trixie-slim, better with their digests.
+ARG NODE_IMAGE=node:22-bookworm-slim@sha256:43ac6c60b8f89723f746e8a92ce91abd5017e627ce1ddfe4238355d3a30b772c
+ARG DEBIAN_IMAGE=debian:bookworm-slim@sha256:3783cc01769c7b2b1b83a5c5ad96c815348e28ed7da68e2e3687004faa906251
 
 # No package needs its install script. The compiler is removed after the build.
-FROM node:${NODE}-${DEBIAN}-slim AS build
+FROM ${NODE_IMAGE} AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
 RUN ["npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"]
@@ -16,7 +17,7 @@ RUN ["node", "-e", "import('./dist/http/uws.js').then(({ uws }) => uws())"]
 RUN ["rm", "-r", "node_modules/typescript", "node_modules/@typescript", "node_modules/.bin"]
 
 # The image: Debian, the node program, and Tollgate with its packages. No npm, no compiler, no writable folder.
-FROM debian:${DEBIAN}-slim
+FROM ${DEBIAN_IMAGE}
 COPY --from=build /usr/local/bin/node /usr/local/bin/node
 WORKDIR /app
 COPY --from=build /app/node_modules ./node_modules

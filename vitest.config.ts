@@ -23,15 +23,25 @@ const long = '**/*.long.test.ts';
 
 /**
  * Files that start browsers, gateways, Clusters, clients in other languages, or servers many times: half of the time of all
- * tests. `npm test` leaves them out; `npm test -- --all`, `npm run check` and CI run them.
+ * tests. `npm test` leaves them and the project `programs-cluster` out; `npm test -- --all`, `npm run check` and CI
+ * run them.
  */
 const programs = [
   'test/docs.test.ts',
   'test/{console,examples,sdks}/**/*.test.ts',
   'test/cli/{backup,keyLines}.test.ts',
-  'test/faults/{cluster,fourServers,leases,ledger,sentinel,server,tls}.test.ts',
+  'test/faults/{cluster,fourServers,leases,ledger,schemathesis,sentinel,server,tls}.test.ts',
   'test/http/{docs,haproxy}.test.ts',
   'test/process/**/*.test.ts',
+];
+
+/**
+ * Tests of operations that would find no more on a Cluster. The fault program cluster.long.test.ts runs them on one,
+ * too.
+ */
+const beyondCluster = [
+  'test/operations/{large,permissionTable,records}.test.ts',
+  'test/operations/rootKeys/expiry.test.ts',
 ];
 
 const projects = [
@@ -46,6 +56,17 @@ const projects = [
     test: { name: 'leased', include: ['test/{atomicity,model}.test.ts'], env: { TEST_LEASE_MS: '100' } },
   },
   { extends: true as const, test: { name: 'programs', include: programs, exclude: [long] } },
+  // The operations once more, on a Redis Cluster. TEST_REDIS=cluster runs any test so that uses a single workspace.
+  {
+    extends: true as const,
+    test: {
+      name: 'programs-cluster',
+      include: ['test/operations/**/*.test.ts'],
+      exclude: beyondCluster,
+      env: { TEST_REDIS: 'cluster' },
+      isolate: false,
+    },
+  },
 ];
 const faults = [{ extends: true as const, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } }];
 
@@ -64,7 +85,8 @@ export default defineConfig({
     pool: 'forks',
     // One more than there are cores, as many tests wait for processes.
     maxWorkers: faultsOnly ? 1 : availableParallelism() + 1,
-    testTimeout: 20_000,
-    hookTimeout: 30_000,
+    // A test that hangs is all they are for. A busy machine needs several times what an idle one does.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
   },
 });

@@ -3,11 +3,14 @@
 // 1. package-lock.json: the sha512 of every package without one. A package that the registry does not have gets the sha512 of
 //    empty input, which no package matches: npm then skips it (all of these are optional) instead of installing it unchecked.
 // 2. src/http/uwsPins.ts: the SHA-256 of every build of uWebSockets.js, read from the packages whose sha512 was checked.
+//
+// npm run pin -- images: pins the images of the Dockerfile and of compose.yaml in their place (images.mjs).
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pinImages } from './images.mjs';
 import { fail, root } from './prepare.mjs';
 
 const lockFile = join(root, 'package-lock.json');
@@ -18,10 +21,17 @@ const refused = sha512('');
 const lock = JSON.parse(readFileSync(lockFile, 'utf8'));
 const nameOf = (path) => lock.packages[path].name ?? path.split('node_modules/').at(-1);
 
-addOptional();
-complete();
-writeFileSync(lockFile, `${JSON.stringify(lock, null, 2)}\n`);
-writePins();
+const [what] = process.argv.slice(2);
+if (what === 'images') await pinImages().catch((error) => fail(`nothing was changed: ${error.cause ?? error}`));
+else if (what === undefined) pinPackages();
+else fail(`npm run pin pins packages, npm run pin -- images pins images; there is no ${what}.`);
+
+function pinPackages() {
+  addOptional();
+  complete();
+  writeFileSync(lockFile, `${JSON.stringify(lock, null, 2)}\n`);
+  writePins();
+}
 
 /** Adds builds that the registry lacks to the lock file. npm omits them, and then npm ci would report them as missing. */
 function addOptional() {

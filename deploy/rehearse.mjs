@@ -55,7 +55,7 @@ function build() {
       case 'FROM': {
         stage = { root: join(work, `stage${stages.size}`), dir: '/', env: {} };
         stages.set(args[2] ?? 'last', stage);
-        if (rest.startsWith('node:')) cpSync(process.execPath, join(stage.root, 'usr/local/bin/node'));
+        if (args[0].includes('NODE_IMAGE')) cpSync(process.execPath, join(stage.root, 'usr/local/bin/node'));
         break;
       }
       case 'WORKDIR':

@@ -6,7 +6,8 @@
 -- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, usage counts
 -- ARGV[1]  settings    separated by spaces: milliseconds for which usage counts are kept; four limits: tags of an API, bytes of an
 --                      API's counts by tag in a day, identifiers that a namespace counts in a day, records of the workspace (0
---                      is no limit); the time, for tests (nothing is Redis's clock)
+--                      is no limit); hours for which refusals are kept, and the limit of their bytes in an hour; the time, for
+--                      tests (nothing is Redis's clock)
 -- ARGV[2]  items       one after the other: ITEM_HEAD with the index of its root key (from 1), then VERIFY_ITEM or a number of
 --                      checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and one of these, or SETTLE_ITEM.
 --                      After the items LEASE_SESSION if there are items of leases; the SHA-256 of each distinct root key (32);

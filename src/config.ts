@@ -111,6 +111,7 @@ const table = {
   tlsCertFile: setting('TLS_CERT_FILE', '', anyPath, 'PEM file of the TLS certificate, followed by its intermediate certificates. With it, the server accepts HTTPS only. Read at start and on SIGHUP, as the key.'),
   tlsKeyFile: setting('TLS_KEY_FILE', '', anyPath, 'PEM file of the private key of the certificate.'),
   tlsKeyPassphrase: setting('TLS_KEY_PASSPHRASE', '', anySecret, 'Passphrase of the private key, if it is encrypted.'),
+  hstsMaxAge: setting('HSTS_MAX_AGE', '31536000', wholeNumber(0, 63_072_000), 'Seconds for which a browser that has opened a page over `TLS_CERT_FILE` uses only HTTPS for this host name, with any port (`Strict-Transport-Security` in the console, the API reference and their files; not in `/v2`). 0 makes browsers forget it, which is needed before the host is served without HTTPS again.'),
   workers: setting('WORKERS', '1', wholeNumber(1, 64), 'Number of serving processes on the port. A process that ends is restarted.'),
   metricsHost: setting('METRICS_HOST', '127.0.0.1', anyText('an address or a host name'), 'Address to listen on for `METRICS_PORT`.'),
   metricsPort: setting('METRICS_PORT', '', portOrNone, 'Separate port for `/metrics`. If empty, `/metrics` is served on `PORT` if `HOST` is a loopback address (`127.0.0.1`, `::1` or `localhost`), otherwise nowhere. Set it behind a proxy.'),
@@ -135,6 +136,8 @@ const table = {
   tagsMax: setting('TAGS_MAX', '1000', wholeNumber(0, 1_000_000), 'Number of different tags that are counted per API. Further tags are not counted.'),
   tagBytesMax: setting('TAG_BYTES_MAX', '67108864', wholeNumber(0, 1_000_000_000_000), 'Approximate memory in Redis for the counts by tag of an API, per day. Beyond it, only combinations of key and tag that were already counted in the same hour are counted by tag.'),
   identifiersMax: setting('IDENTIFIERS_MAX', '100000', wholeNumber(0, 1_000_000_000), 'Number of identifiers whose limit checks are counted individually per namespace and day. Further identifiers count for the namespace only, and are limited like all others.'),
+  refusalHours: setting('REFUSAL_HOURS', '24', wholeNumber(1, 744), 'Hours that the rows of recent refusals are kept (`refusals`, `analytics.listRefusals`). At most 24 times `USAGE_HOURLY_DAYS` and `USAGE_RETENTION_DAYS`, because the counts of these hours state what has no row. A workspace has at most about `REFUSAL_HOURS` times `REFUSAL_BYTES_MAX` of them in Redis, by default 48 MB (72 MB with what Redis reserves), if refusals of new keys never cease.'),
+  refusalBytesMax: setting('REFUSAL_BYTES_MAX', '2097152', wholeNumber(65_536, 67_108_864), 'Bytes of the rows of refusals of a workspace in an hour; 2 MB are about 20 000 rows. Beyond it refusals have no row. They are counted, and each list of refusals states how many these are.'),
   recordsMax: setting('RECORDS_MAX', '10000000', wholeNumber(0, 1_000_000_000), 'Maximum number of records per workspace: APIs, keys (including deleted ones until they are purged), identities, namespaces, overrides, permissions, roles and root keys. A call that would exceed it is rejected with 403 `too_many_records`. 0 means no maximum.'),
   firstRootKey: setting('FIRST_ROOT_KEY', 'print', oneOf('print', 'none'), '`print` creates a workspace in an empty Redis and prints its root key. `none` leaves both to the command line; use it where standard output is logged.'),
   logLevel: setting('LOG_LEVEL', 'info', oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'), 'Lowest level that is logged: `fatal`, `error`, `warn`, `info`, `debug`, `trace`, or `silent` for none.'),
@@ -219,6 +222,10 @@ export function loadConfig(env: Environment = process.env): Config {
   if (port && port === metricsPort && host === metricsHost) {
     wrong.push(`  METRICS_PORT and PORT must differ on one address: both are ${port}`);
   }
+  const { refusalHours, usageHourlyDays, usageRetentionDays } = config as unknown as Config;
+  if (refusalHours > 24 * Math.min(usageHourlyDays, usageRetentionDays)) {
+    wrong.push('  REFUSAL_HOURS must be at most 24 times USAGE_HOURLY_DAYS, and 24 times USAGE_RETENTION_DAYS');
+  }
   if (wrong.length > 0) throw new Error(`Invalid settings:\n${wrong.join('\n')}`);
   return config as Config;
 }
@@ -246,6 +253,8 @@ export const storeSettings = (config: Config) => ({
   tagsMax: config.tagsMax,
   tagBytesMax: config.tagBytesMax,
   identifiersMax: config.identifiersMax,
+  refusalHours: config.refusalHours,
+  refusalBytesMax: config.refusalBytesMax,
   recordsMax: config.recordsMax,
   inFlightMax: config.inFlightMax,
   leaseMs: config.leaseMs,

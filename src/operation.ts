@@ -18,8 +18,22 @@ type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
  */
 export type Scope = string | undefined | { readonly [R in Resource]?: string };
 
-/** The ids that determine the order of a list: their prefix, `stream` for the events of a stream, `row` for rows of counts. */
-export type ListedIds = 'api' | 'key' | 'id' | 'perm' | 'role' | 'rlns' | 'rlor' | 'root' | 'stream' | 'row';
+/**
+ * The ids that determine the order of a list: their prefix, `stream` for the events of a stream, `row` for rows of counts, `refusal`
+ * for rows of refusals.
+ */
+export type ListedIds =
+  | 'api'
+  | 'key'
+  | 'id'
+  | 'perm'
+  | 'role'
+  | 'rlns'
+  | 'rlor'
+  | 'root'
+  | 'stream'
+  | 'row'
+  | 'refusal';
 
 export interface Context {
   store: Store;
@@ -79,6 +93,9 @@ export interface Page<Item> {
   /** Items that were examined for this page, and items of the whole list, if the operation reports them. */
   looked?: number;
   total?: number;
+  /** The earliest time that is listed, and the hours of this page, if the operation reports them. */
+  since?: number;
+  counted?: readonly { time: number; refused?: number; listed: number }[];
 }
 
 /**

@@ -38,6 +38,7 @@ const newRequestId = () => createId('req', Date.now());
 export async function serve(options: ServeOptions): Promise<Server> {
   const { store, config, log, port, sharePort, metrics, scrape } = options;
   const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
+  const tls = tlsSettings(config);
   let stopping = false;
   store.tail.watch();
   const callLog = new CallLog(log);
@@ -47,6 +48,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     callLog,
     metaBytesMax,
     console: config.console,
+    hstsMaxAge: tls && config.hstsMaxAge,
     manageAtOnce,
     inFlightMax,
     turnWaitMs,
@@ -69,7 +71,6 @@ export async function serve(options: ServeOptions): Promise<Server> {
     const rootKey = rootKeys.readHeader(authorization);
     return rootKey && store.rootKeys.wasAccepted(rootKey) ? rootKey.workspaceId : undefined;
   };
-  const tls = tlsSettings(config);
   const server = await listen({
     host,
     port,

@@ -160,7 +160,7 @@ async function callWithFault<Name extends OperationName>(
 }
 
 const reads = new Set(
-  'HGET HMGET HGETALL HEXISTS GET EXISTS ZRANGE ZREVRANGEBYLEX ZCARD SCARD SISMEMBER LINDEX LLEN TIME ZSCORE ZLEXCOUNT'.split(
+  'HGET HMGET HGETALL HEXISTS GET EXISTS ZRANGE ZREVRANGEBYLEX ZCARD SCARD SISMEMBER LINDEX LLEN TIME ZSCORE ZLEXCOUNT STRLEN'.split(
     ' ',
   ),
 );
@@ -236,9 +236,10 @@ describe.each(everyName)('%s', (name) => {
       expect(await contents(workspace.workspaceId), where).toEqual(before);
     };
 
-    // The commands and scripts of the call up to the one that writes: a fault after it cannot undo the write.
+    // The commands and scripts of the call up to the one that writes: a fault after it cannot undo the write. A message to tails
+    // follows the change of a root key, and may be lost.
     const [authenticates, ...others] = (await rehearse(name)).filter(
-      (item) => !readAfterwards.includes(name) || item.writes >= 0,
+      (item) => item.script !== 'publish' && (!readAfterwards.includes(name) || item.writes >= 0),
     );
     const parts = [authenticates!, ...others];
     expect(parts.length).toBeGreaterThan(0);

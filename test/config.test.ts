@@ -12,6 +12,7 @@ test('an empty environment gives the defaults', () => {
     tlsCertFile: '',
     tlsKeyFile: '',
     tlsKeyPassphrase: '',
+    hstsMaxAge: 31_536_000,
     workers: 1,
     metricsHost: '127.0.0.1',
     metricsPort: '',
@@ -35,6 +36,8 @@ test('an empty environment gives the defaults', () => {
     tagBytesMax: 67_108_864,
     usageHourlyDays: 7,
     identifiersMax: 100_000,
+    refusalHours: 24,
+    refusalBytesMax: 2_097_152,
     recordsMax: 10_000_000,
     firstRootKey: 'print',
     logLevel: 'info',
@@ -90,6 +93,16 @@ test.each([
 
 test.each(['TLS_CERT_FILE', 'TLS_KEY_FILE'])('%s alone is refused', (variable) => {
   expect(() => loadConfig({ [variable]: '/a.pem' })).toThrow('TLS_CERT_FILE and TLS_KEY_FILE must be set together');
+});
+
+test('REFUSAL_HOURS are hours whose counts are kept by hour', () => {
+  const refused = '  REFUSAL_HOURS must be at most 24 times USAGE_HOURLY_DAYS, and 24 times USAGE_RETENTION_DAYS';
+  expect(loadConfig({ REFUSAL_HOURS: '168' })).toMatchObject({ refusalHours: 168 });
+  expect(() => loadConfig({ REFUSAL_HOURS: '169' })).toThrow(refused);
+  expect(() => loadConfig({ REFUSAL_HOURS: '48', USAGE_RETENTION_DAYS: '1' })).toThrow(refused);
+  expect(loadConfig({ USAGE_HOURLY_DAYS: '1', USAGE_RETENTION_DAYS: '1' })).toMatchObject({ refusalHours: 24 });
+  expect(loadConfig({ REFUSAL_HOURS: '744', USAGE_HOURLY_DAYS: '31' })).toMatchObject({ refusalHours: 744 });
+  expect(() => loadConfig({ REFUSAL_HOURS: '745' })).toThrow('REFUSAL_HOURS=745 must be a whole number from 1 to 744');
 });
 
 test('METRICS_PORT must differ from PORT, unless the address differs or the system chooses the port', () => {

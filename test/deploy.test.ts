@@ -59,7 +59,7 @@ describe('the Dockerfile', () => {
   });
 
   test('ends in a stage without tools that runs no command', () => {
-    expect(last).toMatch(/^debian:\$\{DEBIAN\}-slim\n/);
+    expect(last).toMatch(/^\$\{DEBIAN_IMAGE\}\n/);
     expect(last).not.toMatch(/^(RUN|ADD)/m);
     expect(stages.filter((stage) => /--omit=dev/.test(stage))).toHaveLength(1);
   });

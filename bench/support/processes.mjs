@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { embeddedUrlIfRunning, startEmbedded } from '../../dist/store/embedded.js';
+import { within } from './network.mjs';
 
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -62,11 +63,15 @@ export async function startTarget(file, env) {
   return { url: `http://127.0.0.1:${message[0].port}`, pid: child.pid };
 }
 
-/** Starts the real server, with its own Redis unless one is given. `rootKey` is defined when the server created the first one. */
-export async function startTollgate({ redis, env } = {}) {
+/**
+ * Starts the real server, with its own Redis unless one is given. `rootKey` is defined when the server created the first one.
+ * `network` is the name of a network namespace.
+ */
+export async function startTollgate({ redis, env, network } = {}) {
   const dataDir = redis ? '' : temporaryDir();
   const settings = { PORT: '0', HOST: '127.0.0.1', LOG_LEVEL: 'warn', REDIS_URL: redis?.url ?? '' };
-  const child = spawn(process.execPath, [join(root, 'dist/main.js')], {
+  const [command, ...words] = [...(network ? within(network) : []), process.execPath, join(root, 'dist/main.js')];
+  const child = spawn(command, words, {
     env: { ...process.env, NODE_ENV: 'production', ...settings, TOLLGATE_DATA_DIR: dataDir, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });

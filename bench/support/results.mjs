@@ -152,7 +152,18 @@ export function report({ bench, title, markdown, reached = {}, raw, packages = [
   console.error(`Written to ${page}`);
 }
 
-const order = ['compare', 'memory', 'usage', 'console', 'console-live', 'endurance', 'workers', 'growth', 'parts'];
+const order = [
+  'compare',
+  'memory',
+  'usage',
+  'console',
+  'console-live',
+  'endurance',
+  'workers',
+  'growth',
+  'parts',
+  'gateways',
+];
 
 const sectionOf = ({ title, command, date, machine, versions, markdown }) =>
   [`## ${title}`, `\`${command}\`, ${date} UTC, on ${machine}. ${versions}.`, markdown.join('\n')].join('\n\n');

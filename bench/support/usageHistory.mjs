@@ -44,8 +44,8 @@ export async function historyBytes(redis, { fieldsOf, requests }, { count, days,
     // The sweeper begins an hour and ten minutes after the end of a day.
     if (hour % 24 === 3) await seed.rollUp();
   }
-  // Recent refusals are no usage, and Redis's own clock, by which their lists of earlier days expire, has not moved.
-  for (const list of await redis.client.keys('tg:*:rf:*')) await redis.client.unlink(list);
+  // Recent refusals are no usage, and Redis's own clock, by which their rows of earlier hours expire, has not moved.
+  for (const rows of await redis.client.keys('tg:*:rh:*')) await redis.client.unlink(rows);
   const bytes = ((await usedBytes(redis)) - before) / count;
   await seed.close();
   return bytes;

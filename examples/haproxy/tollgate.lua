@@ -1,4 +1,5 @@
--- The action `lua.tollgate`: asks Tollgate whether a request may pass. Its settings are in haproxy.cfg.
+-- The actions `lua.tollgate`, which asks Tollgate whether a request may pass, and `lua.tollgate_refuse`, which responds if it
+-- may not. Their settings are in haproxy.cfg.
 local open = os.getenv("TOLLGATE_AWAY") == "open"
 local for_client = {
     "content-type", "www-authenticate", "retry-after", "ratelimit", "ratelimit-policy", "x-tollgate-code",
@@ -7,8 +8,9 @@ local refusals = { [401] = true, [403] = true, [429] = true, [503] = true }
 
 core.register_action("tollgate", { "http-req" }, function(txn)
     -- Of the client's headers only the key reaches the check: no client can choose its cost or make a check fail.
+    -- A header that is longer than any key is left out: Tollgate's parser refuses headers of more than 4 KB.
     local key = txn.http:req_get_headers()["authorization"]
-    local headers = { authorization = key and { key[0], key[1] } }
+    local headers = { authorization = key and not key[1] and #key[0] <= 600 and { key[0] } or nil }
     for _, name in ipairs({ "permissions", "cost", "limits" }) do
         local value = txn:get_var("txn.tollgate_" .. name)
         if value then headers["x-tollgate-" .. name] = { value } end
@@ -42,5 +44,10 @@ core.register_action("tollgate", { "http-req" }, function(txn)
         if is_away then reply:add_header("retry-after", "1") end
         reply:set_body('{"error":{"status":' .. (is_away and 503 or 500) .. "}}")
     end
-    txn:done(reply)
+    txn:set_priv(reply)
+end)
+
+core.register_action("tollgate_refuse", { "http-req" }, function(txn)
+    local reply = txn:get_priv()
+    if reply then txn:done(reply) end
 end)

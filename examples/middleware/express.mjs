@@ -29,7 +29,8 @@ const isUnavailable = ({ name, statusCode }) =>
 const statuses = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
 
 async function requireKey(request, response, next) {
-  const key = /^Bearer +(\S+)$/i.exec(request.get('Authorization') ?? '')?.[1];
+  // A longer key does not exist: Tollgate responds to it with 400, which is no outage.
+  const key = /^Bearer +(\S{1,512})$/i.exec(request.get('Authorization') ?? '')?.[1];
   if (!key) return response.status(401).set('WWW-Authenticate', 'Bearer').json({ error: 'NOT_FOUND' });
 
   let unavailable = false;

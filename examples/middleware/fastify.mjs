@@ -29,7 +29,8 @@ const isUnavailable = ({ name, statusCode }) =>
 const statuses = { NOT_FOUND: 401, RATE_LIMITED: 429, USAGE_EXCEEDED: 429 };
 
 async function requireKey(request, reply) {
-  const key = /^Bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
+  // A longer key does not exist: Tollgate responds to it with 400, which is no outage.
+  const key = /^Bearer +(\S{1,512})$/i.exec(request.headers.authorization ?? '')?.[1];
   if (!key) return reply.code(401).header('WWW-Authenticate', 'Bearer').send({ error: 'NOT_FOUND' });
 
   let unavailable = false;

@@ -1,6 +1,7 @@
 -- The grants of a root key. `grants` is text: a line break, then each grant followed by a line break, in the canonical spelling
 -- (`api.*.verify_key`). docs/contract.md §5 lists them.
 
+-- @include "include/clock"
 -- @include "include/names"
 
 local function has_grant(grants, grant) return string.find(grants, '\n' .. grant .. '\n', 1, true) ~= nil end
@@ -43,12 +44,14 @@ local function record_use(record, now)
   if problem and not NO_ROOM[string.match(problem, '^%-?(%u+)')] then error(reply) end
 end
 
--- Reads a root key. Returns its status, grants and id. Records the time of use.
+-- Reads a root key. Returns its status, grants, id, and the milliseconds until it expires ('' if it does not). Records the time of
+-- use.
 local function authenticate(workspace, digest, now)
   local record = root_key_record(workspace, digest)
   local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'id', 'used')
-  local status = status_of_root_key(stored[1], stored[2], tonumber(stored[3]), now)
+  local expires = tonumber(stored[3])
+  local status = status_of_root_key(stored[1], stored[2], expires, now)
   -- Redis formats a number with 17 digits, so `int` is not needed.
   if status == 'ok' and is_use_due(tonumber(stored[5]), now) then record_use(record, now) end
-  return status, stored[1] or '', stored[4] or ''
+  return status, stored[1] or '', stored[4] or '', expires and int(expires - now) or ''
 end

@@ -61,7 +61,7 @@ local function rollup_queue(workspace, kind, id, day)
   return workspace .. ':rollup', kind and kind .. id .. ':' .. string.format('%d', day)
 end
 local function rollup_positions(workspace) return workspace .. ':rolled' end
-local function refusal_list(workspace, day) return workspace .. ':rf:' .. day end
+local function refusal_rows(workspace, hour) return workspace .. ':rh:' .. hour end
 local function former_keys(workspace, api8) return workspace .. ':uz:' .. api8 end
 local function former_members(workspace, external_id) return workspace .. ':ui:' .. external_id end
 local function tag_usage(workspace, api8, day) return workspace .. ':ut:' .. api8 .. ':' .. day end

@@ -22,6 +22,9 @@ export interface Answer<Data> {
   next: string | undefined;
   looked: number | undefined;
   total: number | undefined;
+  /** Of refusals: the earliest time that is listed, and the hours of this page. */
+  since?: number;
+  counted?: readonly { time: number; refused?: number; listed: number }[];
 }
 
 export type Call = <Name extends OperationName>(
@@ -51,7 +54,12 @@ export function clientInProcess(store: Store, config: Config, workspaceId: strin
     if (operation.kind !== 'manages') throw new Error(`${name} is not available on the command line.`);
     const text = JSON.stringify(input);
     compileInput(operation.input)(input, text.length);
-    const caller = { workspaceId, rootKeyId: cliActor.rootKeyId, grants: new Grants(grantsText(['*'])) };
+    const caller = {
+      workspaceId,
+      rootKeyId: cliActor.rootKeyId,
+      grants: new Grants(grantsText(['*'])),
+      lastsMs: Number.POSITIVE_INFINITY,
+    };
     const context: ManageContext = {
       store,
       caller,
@@ -92,7 +100,7 @@ interface Body {
   meta?: unknown;
   data: unknown;
   error?: { detail: string };
-  pagination?: { cursor?: string; looked?: number; total?: number };
+  pagination?: Pick<Answer<unknown>, 'since' | 'counted'> & { cursor?: string; looked?: number; total?: number };
 }
 
 /** A server at this address, with this root key. */
@@ -112,8 +120,8 @@ export function clientOverHttp(url: string, rootKey: string | undefined): Client
   const call = async (name: OperationName, input: object, cursor?: string) => {
     const all = { ...input, ...(cursor !== undefined && { cursor }) };
     const { data, pagination } = await bodyOf(await send(name, all, AbortSignal.timeout(timeoutMs)));
-    const { cursor: next, looked, total } = pagination ?? {};
-    return { data, next, looked, total };
+    const { cursor: next, looked, total, since, counted } = pagination ?? {};
+    return { data, next, looked, total, since, counted };
   };
   const listen: Listen = async (input) => {
     const connection = new AbortController();

@@ -2,12 +2,13 @@
 // Redis of the server: that of REDIS_URL, or the embedded one, which is started for the command if no server runs.
 
 import { Command, CommanderError } from 'commander';
+import { escapeInvisible } from '../domain/visible.ts';
 import { version } from '../version.ts';
 import type { Client } from './client.ts';
 import { type CommandRow, type FollowRow, type Given, withOptions } from './commandRow.ts';
 import { commandRows } from './keyCommands.ts';
 import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
-import { bulkTimeoutMs, escapeInvisible, Runner } from './runner.ts';
+import { bulkTimeoutMs, Runner } from './runner.ts';
 import { reporting } from './searching.ts';
 import { tailRow } from './tailCommand.ts';
 import type { Terminal } from './terminal.ts';

@@ -1,6 +1,6 @@
 // Prints recent refusals: of one key, or of all.
 
-import type { InputOf, OutputOf } from './client.ts';
+import type { Answer, Call, InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
   type CommandRow,
@@ -9,22 +9,31 @@ import {
   keyIdOf,
   limitOption,
   periodOf,
+  periodOptions,
+  readAll,
   requireFound,
   text,
+  wantedOf,
 } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { numberOf, tableOf, timeOf, timeText } from './table.ts';
+import { tableOf, timeOf, timeText } from './table.ts';
 
+type Query = Omit<InputOf<'analytics.listRefusals'>, 'limit' | 'cursor'>;
 type Refusals = OutputOf<'analytics.listRefusals'>;
+type Counted = NonNullable<Answer<Refusals>['counted']>;
 
 const options = [
   ['--outcome <outcome>', 'only with this outcome, such as RATE_LIMITED'],
   ['--at <time>', 'only of the minute with this time of UTC, such as 14:03'],
-  ['--last <duration>', 'only of this time until now, such as 1h; 24h at most'],
+  ['--last <duration>', 'only of this time until now, such as 1h'],
+  ...periodOptions,
   limitOption,
 ] as const;
 
-const minuteMs = 60_000;
+const [minuteMs, hourMs] = [60_000, 3_600_000];
+const pageMax = 1000;
+/** Hours with refusals without a row that are printed one by one. */
+const hoursMax = 5;
 
 /** A row has the refusals of one minute of UTC, and the time of the last one. */
 function minuteOf(time: string): { start: number; end: number } {
@@ -33,12 +42,12 @@ function minuteOf(time: string): { start: number; end: number } {
   return { start, end: start + minuteMs };
 }
 
-function inputOf({ outcome, at, last, limit }: Given): InputOf<'analytics.listRefusals'> {
-  if (at !== undefined && last !== undefined) throw new Error('--at is a minute. Leave it out, or --last.');
+function queryOf({ outcome, at, last, from, to }: Given): Query {
+  if (at !== undefined && [last, from, to].some((other) => other !== undefined))
+    throw new Error('--at is a minute. Leave it out, or --last, --from and --to.');
   return given({
-    outcome: text(outcome)?.toUpperCase() as NonNullable<InputOf<'analytics.listRefusals'>['outcome']>,
-    ...(text(at) === undefined ? periodOf({ last }) : minuteOf(text(at)!)),
-    limit: text(limit) === undefined ? undefined : numberOf(text(limit)!),
+    outcome: text(outcome)?.toUpperCase() as NonNullable<Query['outcome']>,
+    ...(text(at) === undefined ? periodOf({ last, from, to }) : minuteOf(text(at)!)),
   });
 }
 
@@ -46,43 +55,96 @@ export const refusalRows: readonly CommandRow[] = [
   {
     words: 'key refusals <keyId>',
     about:
-      'List the refusals of a key in the last 24 hours, newest first: when, why, and by which limit. `-` reads the key from standard input instead.',
+      'List the recent refusals of a key, newest first: when, why, what was asked, and by which limit. `-` reads the key from standard input instead.',
     options,
     async run(call, options, input) {
       const keyId =
         options.keyId === '-'
           ? (await call('keys.whoami', { key: (await input()).trim() })).data.keyId
           : keyIdOf(options);
-      const { data } = await call('analytics.listRefusals', { keyId, ...inputOf(options) });
-      if (data.length === 0) await requireFound(call('keys.getKey', { keyId }));
-      return refusalsResult(data);
+      const query = { keyId, ...queryOf(options) };
+      const answer = await refusalsOf(call, query, wantedOf(options));
+      if (answer.data.length === 0) await requireFound(call('keys.getKey', { keyId }));
+      return refusalsResult(answer, query);
     },
   },
   {
     words: 'refusals',
     about:
-      'List the refusals of all keys in the last 24 hours, newest first. A key that is refused often has one row for several refusals, with their number.',
+      'List the recent refusals of all keys, newest first. A key that is refused often has one row for several refusals, with their number.',
     options: [apiOption, ['--owner <externalId>', 'only of this identity'], ...options],
     async run(call, options) {
-      const of = given({ apiId: text(options.api), externalId: text(options.owner) });
-      return refusalsResult((await call('analytics.listRefusals', { ...of, ...inputOf(options) })).data);
+      const { api, owner } = options;
+      const query = given({ apiId: text(api), externalId: text(owner), ...queryOf(options) });
+      const answer = await refusalsOf(call, query, wantedOf(options));
+      if (answer.data.length === 0 && query.apiId) await requireFound(call('apis.getApi', { apiId: query.apiId }));
+      return refusalsResult(answer, query);
     },
   },
 ];
 
-function refusalsResult(refusals: Refusals): CommandResult {
-  if (refusals.length === 0) return { lines: ['No refusals found. They are listed for 24 hours.'], json: refusals };
-  const rows = refusals.map(({ time, count, outcome, keyId, externalId, ratelimit, limit, duration, tags, source }) => [
-    timeText(time),
-    String(count),
-    outcome,
-    keyId,
-    externalId ?? '',
-    ratelimit === undefined ? (source === 'lease' ? '(by a lease)' : '') : `${ratelimit} ${limit}/${duration}ms`,
-    (tags ?? []).join(', '),
-  ]);
-  return {
-    lines: tableOf(['TIME', 'COUNT', 'OUTCOME', 'KEY', 'OWNER', 'LIMIT', 'TAGS'], rows),
-    json: refusals,
+/** Reads pages until there are as many rows as wanted. An hour on two pages is counted by both. */
+async function refusalsOf(call: Call, query: Query, wanted: number): Promise<Answer<Refusals>> {
+  const counted = new Map<number, Counted[number]>();
+  const read = async (limit: number, next: string | undefined) => {
+    const page = await call('analytics.listRefusals', { ...query, limit }, next);
+    for (const hour of page.counted ?? []) counted.set(hour.time, hour);
+    return page;
   };
+  return { ...(await readAll(wanted, read, pageMax)), counted: [...counted.values()] };
+}
+
+function refusalsResult(answer: Answer<Refusals>, { start, end }: Query): CommandResult {
+  const { data, next, since = 0, counted = [] } = answer;
+  const isOld = (start ?? since) < since;
+  const notes = [
+    ...withoutRows(counted),
+    ...(isOld ? [`Refusals before ${timeText(since)} are no longer listed. \`tollgate usage\` has their number.`] : []),
+  ];
+  if (data.length === 0) {
+    const period = `from ${timeText(Math.max(start ?? 0, since))}${end === undefined ? '' : ` to ${timeText(end)}`}`;
+    const what = counted.every(isListed) ? 'No refusals' : 'No details of refusals';
+    return { lines: end !== undefined && end <= since ? [] : [`${what} ${period}.`], json: data, notes };
+  }
+  const headings = ['TIME', 'COUNT', 'OUTCOME', 'KEY', 'OWNER', 'PERMISSIONS', 'LIMIT', 'TAGS'];
+  const more = next === undefined ? [] : ['… and more. A higher --limit prints more.'];
+  return { lines: [...tableOf(headings, data.map(rowOf)), ...more], json: data, notes };
+}
+
+const rowOf = (refusals: Refusals[number]): string[] => [
+  timeText(refusals.time),
+  String(refusals.count),
+  refusals.outcome,
+  refusals.keyId,
+  refusals.externalId ?? '',
+  `${refusals.permissions ?? ''}${refusals.permissionsCut ? '…' : ''}`,
+  limitOf(refusals),
+  (refusals.tags ?? []).join(', '),
+];
+
+function limitOf({ outcome, ratelimit, limit, duration, cost, remaining, source }: Refusals[number]): string {
+  const figures = cost === undefined ? '' : `cost ${cost}${remaining === undefined ? '' : `, ${remaining} left`}`;
+  if (ratelimit === undefined)
+    return figures || (outcome === 'RATE_LIMITED' && source === 'lease' ? '(by a lease)' : '');
+  return [`${ratelimit} ${limit}/${duration}ms`, figures].filter(Boolean).join(', ');
+}
+
+const isListed = ({ refused, listed }: Counted[number]) => refused === listed;
+
+/** States how many refusals have no row, by hour. */
+function withoutRows(counted: Counted): string[] {
+  const hours = counted.filter((hour) => !isListed(hour)).sort((a, b) => b.time - a.time);
+  const lines = hours.slice(0, hoursMax).map((hour) => {
+    const period = `From ${timeText(hour.time)} to ${timeText(hour.time + hourMs)}`;
+    const { refused, listed } = hour;
+    return refused === undefined
+      ? `${period} details of some refusals may have been left out: too many keys were used to count them.`
+      : `${period}: ${refused} refused; details of ${refused - listed} were left out.`;
+  });
+  const others = hours.slice(hoursMax);
+  const sum = others.reduce((sum, { refused = 0, listed }) => sum + Math.max(0, refused - listed), 0);
+  if (others.length > 0) lines.push(`In ${others.length} earlier hours details of ${sum} more were left out.`);
+  if (lines.length > 0)
+    lines.push('Details are left out under load, and where a key is refused often. Every refusal is counted.');
+  return lines;
 }

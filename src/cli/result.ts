@@ -2,6 +2,8 @@
 export interface CommandResult {
   lines: readonly string[];
   json: unknown;
+  /** Lines about the result, after the lines; with `--json` on standard error. */
+  notes?: readonly string[];
   /** Print to standard error, because standard output carries data. */
   toStderr?: boolean;
   /** The command did not complete: exit code 1. */

@@ -1,6 +1,7 @@
 // Runs a command on the server's store, and prints its result.
 
 import { type Config, loadConfig, storeSettings } from '../config.ts';
+import { escapeInvisible } from '../domain/visible.ts';
 import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.ts';
 import { openStore, type Store } from '../store/store.ts';
 import type { Client } from './client.ts';
@@ -70,12 +71,13 @@ export class Runner {
   /** Prints a result; undefined if the command has printed all. */
   async print(result: CommandResult | undefined, asJson: boolean): Promise<void> {
     if (!result) return;
-    const { lines, json, toStderr, failed } = result;
-    const printed = asJson ? [JSON.stringify(json)] : lines;
+    const { lines, json, notes = [], toStderr, failed } = result;
+    const printed = asJson ? [JSON.stringify(json)] : [...lines, ...notes];
     const output = toStderr ? this.terminal.stderr : this.terminal.stdout;
     await new Promise<void>((resolve, reject) => {
-      output.write(`${printed.map(escapeInvisible).join('\n')}\n`, (error) => (error ? reject(error) : resolve()));
+      output.write(textOf(printed), (error) => (error ? reject(error) : resolve()));
     });
+    if (asJson && notes.length > 0) this.terminal.stderr.write(textOf(notes));
     if (failed) this.exitCode = 1;
   }
 }
@@ -120,13 +122,5 @@ const noData = (dataDir: string) =>
   `There is no data of Tollgate in ${dataDir}. Start the server once (npm start), ` +
   'or set TOLLGATE_DATA_DIR or REDIS_URL to the same value as for the server.';
 
-/**
- * Names come from callers of the API. Control characters, line separators, and characters that reorder or hide text are
- * printed as JSON escapes. The two joiners stay: scripts and emoji need them.
- */
-export const escapeInvisible = (line: string) =>
-  line.replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) =>
-    [...Array(character.length).keys()]
-      .map((index) => `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`)
-      .join(''),
-  );
+/** Names come from callers of the API: characters that reorder or hide text are printed as JSON escapes. */
+const textOf = (lines: readonly string[]): string => `${lines.map(escapeInvisible).join('\n')}\n`;

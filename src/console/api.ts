@@ -1,7 +1,9 @@
 // Calls of operations, and a cache of their responses.
 
 import { useEffect, useReducer } from 'preact/hooks';
+import { escapeInvisible } from '../domain/visible.ts';
 import { currentSignIn, signOut } from './session.ts';
+import { whenSaved } from './unsaved.ts';
 
 /** An error of an operation, with the fields it names. */
 export class Failure extends Error {
@@ -27,7 +29,15 @@ interface ErrorBody {
 export interface Page<T> {
   data: T;
   /** `looked` and `total` are the numbers of examined and of all records, if a search has not examined all. */
-  pagination?: { hasMore: boolean; cursor?: string; looked?: number; total?: number };
+  pagination?: {
+    hasMore: boolean;
+    cursor?: string;
+    looked?: number;
+    total?: number;
+    /** Of refusals: the earliest time that is listed, and the hours of this page, with the refusals that have a row. */
+    since?: number;
+    counted?: readonly { time: number; refused?: number; listed: number }[];
+  };
 }
 
 /** Calls an operation. Throws a Failure for its errors, and for a server that cannot be reached. */
@@ -47,7 +57,7 @@ export async function callPage<T>(operation: string, input: object, rootKey?: st
   if (response.ok) return body;
   // The root key was disabled or deleted meanwhile.
   const isOver = response.status === 401 && rootKey === undefined;
-  if (isOver && key === currentSignIn()?.rootKey) signOut();
+  if (isOver && key === currentSignIn()?.rootKey) whenSaved(signOut);
   throw new Failure(response.status, body);
 }
 
@@ -191,7 +201,7 @@ export function forgetAll() {
 
 /** A request as a command, with the root key as a variable. */
 export function curlOf(operation: string, input: object): string {
-  const body = JSON.stringify(input).replaceAll("'", "'\\''");
+  const body = escapeInvisible(JSON.stringify(input)).replaceAll("'", "'\\''");
   return [
     `curl ${location.origin}/v2/${operation} \\`,
     `  -H "Authorization: Bearer $ROOT_KEY" \\`,

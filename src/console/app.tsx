@@ -1,10 +1,12 @@
 // The frame of all screens: sign-in, navigation, and the screen of each path. A path never has a secret.
 
 import { useEffect, useReducer, useRef, useState } from 'preact/hooks';
-import { Link, Route, Router, Switch, useLocation } from 'wouter-preact';
+import { type AroundNavHandler, Link, Route, Router, Switch, useLocation } from 'wouter-preact';
 import { forgetAll, useStale } from './api.ts';
 import { timeOfDay } from './format.ts';
 import { Button, Empty, Head } from './parts/basic.tsx';
+import { Question } from './parts/secret.tsx';
+import { textOfPart } from './paths.ts';
 import { Access } from './screens/access.tsx';
 import { Attention } from './screens/attention.tsx';
 import { Customer } from './screens/customer.tsx';
@@ -21,6 +23,7 @@ import { System } from './screens/system.tsx';
 import { Why } from './screens/why.tsx';
 import { allSignIns, currentSignIn, onSignIn, signOut, switchTo } from './session.ts';
 import { currentTheme, setTheme, type Theme } from './theme.ts';
+import { leave } from './unsaved.ts';
 
 const screens = [
   ['/', 'Overview'],
@@ -51,11 +54,17 @@ export function App() {
   if (!signIn || isAdding) return <SignInScreen cancel={signIn && (() => setAdding(false))} />;
   // Another workspace starts with screens of its own.
   return (
-    <Router base="/console" key={signIn.workspaceId}>
+    <Router base="/console" key={signIn.workspaceId} aroundNav={aroundNav}>
       <Shell add={() => setAdding(true)} />
     </Router>
   );
 }
+
+/** A link to the screen that is displayed leaves nothing. */
+const aroundNav: AroundNavHandler = (navigate, to, options) =>
+  new URL(to, location.href).pathname === location.pathname
+    ? navigate(to, options)
+    : leave(() => navigate(to, options));
 
 function Shell({ add }: { add: () => void }) {
   const [path] = useLocation();
@@ -87,11 +96,11 @@ function Shell({ add }: { add: () => void }) {
           <Route path="/live" component={Live} />
           <Route path="/customers" component={Customers} />
           <Route path="/customers/:externalId">
-            {({ externalId }) => <Customer key={externalId} externalId={decodeURIComponent(externalId)} />}
+            {({ externalId }) => <Customer key={externalId} externalId={textOfPart(externalId)} />}
           </Route>
           <Route path="/rate-limits" component={RateLimits} />
           <Route path="/rate-limits/:namespace">
-            {({ namespace }) => <Namespace key={namespace} namespace={decodeURIComponent(namespace)} />}
+            {({ namespace }) => <Namespace key={namespace} namespace={textOfPart(namespace)} />}
           </Route>
           <Route path="/attention" component={Attention} />
           <Route path="/access" component={Access} />
@@ -105,6 +114,7 @@ function Shell({ add }: { add: () => void }) {
         </Switch>
         <Stale />
       </main>
+      <Question />
     </div>
   );
 }
@@ -127,7 +137,12 @@ function Side({ add }: { add: () => void }) {
   // On a narrow screen the names scroll.
   useEffect(() => nav.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' }), [path]);
   const signIns = allSignIns();
-  const choose = (value: string) => (value === '' ? add() : switchTo(value));
+  const choose = (select: HTMLSelectElement) => {
+    const { value } = select;
+    // Until the question is answered, if there is one.
+    select.value = currentSignIn()!.workspaceId;
+    leave(() => (value === '' ? add() : switchTo(value)));
+  };
   return (
     <aside class="side">
       <Link href="/" class="brand">
@@ -137,11 +152,7 @@ function Side({ add }: { add: () => void }) {
         </svg>
         Tollgate
       </Link>
-      <select
-        aria-label="Workspace"
-        value={currentSignIn()?.workspaceId}
-        onChange={(e) => choose(e.currentTarget.value)}
-      >
+      <select aria-label="Workspace" value={currentSignIn()?.workspaceId} onChange={(e) => choose(e.currentTarget)}>
         {signIns.map(({ workspaceId, name }) => (
           <option key={workspaceId} value={workspaceId}>
             {name}
@@ -165,7 +176,7 @@ function Side({ add }: { add: () => void }) {
         <a href="/docs" target="_blank" rel="noreferrer">
           API reference
         </a>
-        <Button onClick={signOut}>Sign out</Button>
+        <Button onClick={() => leave(signOut)}>Sign out</Button>
       </div>
     </aside>
   );

@@ -1,5 +1,7 @@
 // Numbers and times as text. Times are in UTC, as counts are.
 
+import { visible } from './visibleText.ts';
+
 const whole = new Intl.NumberFormat('en');
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
@@ -75,20 +77,10 @@ export function readDuration(text: string): number | undefined {
   return Math.round(Number(match[1]) * factor[(match[2] ?? 'ms') as keyof typeof factor]);
 }
 
-/** CSV of rows, which a spreadsheet opens. A cell that it would run as a formula begins with an apostrophe. */
-export function csvOf(names: readonly string[], rows: readonly (readonly unknown[])[]): string {
-  const cell = (value: unknown) => {
-    const text = value === undefined || value === null ? '' : String(value);
-    const safe = /^[=+\-@\t\r]/.test(text) && typeof value !== 'number' ? `'${text}` : text;
-    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-  };
-  return [names, ...rows].map((row) => row.map(cell).join(',')).join('\r\n');
-}
-
 export function download(name: string, text: string) {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(new Blob([text], { type: 'text/csv' }));
-  link.download = name;
+  link.download = visible(name);
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

@@ -3,6 +3,8 @@
 import { render } from 'preact';
 import { App } from './app.tsx';
 import { applyTheme } from './theme.ts';
+import { markAll } from './visibleText.ts';
 
 applyTheme();
+markAll();
 render(<App />, document.getElementById('root')!);

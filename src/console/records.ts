@@ -86,17 +86,23 @@ export interface UsageRow {
   spentCredits: number;
 }
 
-/** Refusals of a key that have one entry. */
+/** Refusals of a key that have one row. */
 export interface Refusals {
   /** Of the last one. */
   time: number;
   outcome: string;
   keyId: string;
   externalId?: string;
+  /** The permission query, of a long one the beginning. */
+  permissions?: string;
+  permissionsCut?: true;
   /** The limit that was exceeded, by its name. */
   ratelimit?: string;
   limit?: number;
   duration?: number;
+  /** Units of this limit, or credits. */
+  cost?: number;
+  remaining?: number;
   tags?: string[];
   source: 'redis' | 'lease';
   count: number;

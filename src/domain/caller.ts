@@ -5,6 +5,8 @@ export interface Caller {
   workspaceId: string;
   rootKeyId: string;
   grants: Grants;
+  /** Milliseconds until its root key expires, by Redis's clock; Infinity if it does not. */
+  lastsMs: number;
 }
 
 /** The author of a change, for the audit log. */

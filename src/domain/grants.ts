@@ -53,17 +53,21 @@ export type Action<R extends Resource = Resource> = (typeof actions)[R][number];
 const scoped: readonly Resource[] = ['api', 'ratelimit', 'identity'];
 const aliases: Record<string, string> = { apis: 'api', ratelimits: 'ratelimit' };
 
+const patternOf = (resource: Resource): string => {
+  const names = [resource, ...Object.keys(aliases).filter((alias) => aliases[alias] === resource)];
+  const id = scoped.includes(resource) ? '(?:\\*|[a-zA-Z0-9_]{3,255})' : '\\*';
+  return `(?:${names.join('|')})\\.${id}\\.(?:${actions[resource].join('|')})`;
+};
+
+/** The pattern of a grant. */
+export const grantPattern = `^(?:\\*|${(Object.keys(actions) as Resource[]).map(patternOf).join('|')})$`;
+const isGrant = new RegExp(grantPattern);
+
 /** Returns a grant in canonical form; undefined if its resource or action is unknown. */
 export function parseGrant(grant: string): string | undefined {
-  if (grant === '*') return grant;
-  const match = /^([a-z_]+)\.(\*|[a-zA-Z0-9_]{3,255})\.([a-z_]+)$/.exec(grant);
-  if (!match) return undefined;
-  const [, name, id, action] = match as unknown as [string, string, string, string];
-  const resource = aliases[name] ?? name;
-  if (!Object.hasOwn(actions, resource)) return undefined;
-  if (!(actions[resource as Resource] as readonly string[]).includes(action)) return undefined;
-  if (id !== '*' && !scoped.includes(resource as Resource)) return undefined;
-  return `${resource}.${id}.${action}`;
+  if (!isGrant.test(grant)) return undefined;
+  const [resource = '', ...rest] = grant.split('.');
+  return [aliases[resource] ?? resource, ...rest].join('.');
 }
 
 /** Returns the stored form of grants: a line break before the first grant and after each. */

@@ -31,11 +31,25 @@ function ok(contentType: string, body: string): Response {
   return { status: 200, contentType, headers: [], body };
 }
 
+type Documents = (request: Request) => Response | Served | undefined;
+
+/**
+ * Over TLS: a browser that has opened a page uses only HTTPS for this host name from then on (RFC 6797). Only browsers know this
+ * header, so it is in pages and their files, and not in responses of /v2 and health checks. Not for subdomains: other services may
+ * be there.
+ */
+export const withHsts = (documents: Documents, maxAge: number): Documents => {
+  const header = ['Strict-Transport-Security', `max-age=${maxAge}`] as const;
+  const secured = (response: Response): Response => ({ ...response, headers: [...response.headers, header] });
+  return (request) => {
+    const document = documents(request);
+    if (!document || request.path.startsWith('/v2/')) return document;
+    return typeof document === 'function' ? async (asked) => secured(await document(asked)) : secured(document);
+  };
+};
+
 /** Returns a function that returns the document of a path, for any method; undefined if there is none. */
-export function createDocuments(
-  operations: readonly AnyOperation[],
-  hasConsole: boolean,
-): (request: Request) => Response | Served | undefined {
+export function createDocuments(operations: readonly AnyOperation[], hasConsole: boolean): Documents {
   const start = redirectTo(hasConsole ? '/console' : '/docs');
   const documents = new Map<string, Response | Served>([['/', start], ...errorDocuments, ...docs]);
   // Both are made by the first request, as they would delay the start.

@@ -132,7 +132,9 @@ class Gateway {
     }
     const rootKey = this.#rootKey ?? this.#rootKeys.read(readRootKey(request));
     const key = this.#readKey(request);
-    if (key === undefined) return this.#refuse(request, 'NOT_FOUND', `The header ${this.#keyHeader} holds no key.`, []);
+    if (key === undefined) {
+      return this.#refuse(request, 'NOT_FOUND', `The header ${this.#keyHeader} holds no key, or is repeated.`, []);
+    }
     const input = readInput(request, key);
     this.#checkInput(input);
     const verified = await prepareVerification(input, rootKey, this.#store).decide();
@@ -156,8 +158,10 @@ class Gateway {
     return errorResponse(error, request);
   }
 
+  /** A header that is repeated is the end user's fault, like a wrong key: a gateway may pass it on as it is. */
   #readKey(request: HeadRequest): string | undefined {
-    const value = readHeader(request, this.#keyHeader);
+    const values = request.headers.get(this.#keyHeader.toLowerCase());
+    const value = values?.length === 1 ? values[0]!.trim() : undefined;
     const key = this.#isBearer ? value && bearerToken(value) : value;
     return key && key.length <= keyCharactersMax ? key : undefined;
   }

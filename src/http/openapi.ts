@@ -122,7 +122,7 @@ function members<Value extends object>(value: Value): Value {
 const description = [
   'Issues, verifies and meters API keys.',
   'Every operation is `POST /v2/<service>.<procedure>` with a JSON body and without query parameters. Every response carries a request id. Times are Unix milliseconds, durations are milliseconds.',
-  'A request is checked in this order: path and method (404, 405), presence of a root key (401), media type (415), size (413), body (400), root key (401, 403), then the checks of the operation. For a body of 32 KB or more, the root key is checked before the body. Up to 20 invalid fields of a body are listed, or only the first for a body above 8 KB.',
+  'A request is checked in this order: path and method (404, 405), presence of a root key (401), media type (415), size (413), body (400), root key (401, 403), then the checks of the operation. For a body of 32 KB or more, the root key is checked before the body. A body is JSON in UTF-8, without escapes of half a surrogate pair. Up to 20 invalid fields of a body are listed, or only the first for a body above 8 KB.',
   'An unknown path returns 404 (`route_not_found`). A path that does not accept the method returns 405 (`method_not_allowed`) with `Allow`. Both use the error format of all operations.',
 ].join('\n\n');
 
@@ -189,8 +189,31 @@ const envelopeSchemas = (): Json => ({
       cursor: { type: 'string', description: 'Cursor of the next page. Absent on the last page.' },
       looked: { type: 'integer', description: 'Number of items that were examined for this page. Some lists only.' },
       total: { type: 'integer', description: 'Number of items in the whole list. Some lists only.' },
+      since: {
+        type: 'integer',
+        description: 'Of listRefusals: the earliest time that is listed, in Unix milliseconds.',
+      },
+      counted: {
+        type: 'array',
+        description:
+          'Of listRefusals: each hour with refusals that match the filters besides `start`, `end` and `limit`, latest first, as far as this page reaches. An hour on two pages is reported by both.',
+        items: object(
+          {
+            time: { type: 'integer', description: 'Beginning of the hour in Unix milliseconds.' },
+            refused: {
+              type: 'integer',
+              description: 'Number of refusals. Absent if the counts are too many to be read at once.',
+            },
+            listed: {
+              type: 'integer',
+              description: 'How many of them the rows of the hour account for. The others have no row.',
+            },
+          },
+          ['refused'],
+        ),
+      },
     },
-    ['cursor', 'looked', 'total'],
+    ['cursor', 'looked', 'total', 'since', 'counted'],
     'Position in the list.',
   ),
   Error: object({ meta: ref('schemas', 'ResponseMeta'), error: ref('schemas', 'ErrorBody') }),
@@ -491,7 +514,10 @@ const gatewayCheck: OperationObject = {
   tags: ['gateway'],
   security: [{ key: [] }, { key: [], gatewayRootKey: [] }],
   parameters: [
-    headerParameter(requestHeaders.permissions, 'Permission query, as `permissions` of `keys.verifyKey`.'),
+    headerParameter(requestHeaders.permissions, 'Permission query, as `permissions` of `keys.verifyKey`.', {
+      type: 'string',
+      maxLength: 1000,
+    }),
     headerParameter(requestHeaders.cost, 'Credits to charge. Defaults to 1.', {
       type: 'integer',
       minimum: 0,

@@ -26,7 +26,7 @@ import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';
 import type { Served } from './constant.ts';
 import { readCursor } from './cursor.ts';
-import { createDocuments } from './documents.ts';
+import { createDocuments, withHsts } from './documents.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type Handler, isReading, type Request, type Response } from './message.ts';
 import { PreparedCache } from './preparedCache.ts';
@@ -41,6 +41,8 @@ interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
   metaBytesMax: number;
   /** Whether the console is served. */
   console?: boolean;
+  /** Of pages over TLS, in seconds; undefined without TLS. */
+  hstsMaxAge?: number | undefined;
   /** Management requests of a workspace that run at once. */
   manageAtOnce?: number;
   /** Management requests of all workspaces that run or wait. Further ones are rejected. */
@@ -124,7 +126,8 @@ class Pipeline {
     this.#callLog = callLog;
     this.#metrics = metrics;
     this.#routes = createRoutes(operations, metrics, store);
-    this.#documents = createDocuments(operations, options.console ?? false);
+    const documents = createDocuments(operations, options.console ?? false);
+    this.#documents = options.hstsMaxAge === undefined ? documents : withHsts(documents, options.hstsMaxAge);
     this.#probes = createProbes({ store, isStopping, scrape });
     this.#documentCalls = metrics.callsOf('page');
     // All unknown paths share one name, so that callers cannot create metrics.
@@ -469,13 +472,15 @@ const isJson = (contentType: string): boolean =>
   contentType === jsonType || /^application\/json *(;.*)?$/i.test(contentType);
 
 function pageBody(list: string, page: Page<unknown>, wrapItems: string | undefined): string {
-  const { items, next, looked, total } = page;
+  const { items, next, looked, total, since, counted } = page;
   const data = print(wrapItems === undefined ? items : { [wrapItems]: items });
   const pagination = {
     hasMore: next !== undefined,
     cursor: next === undefined ? undefined : cursorAfter(list, next),
     looked,
     total,
+    since,
+    counted,
   };
   return `${data},"pagination":${JSON.stringify(pagination)}`;
 }

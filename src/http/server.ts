@@ -222,7 +222,7 @@ class Exchange<R extends Request> {
     this.#request = request;
     this.#handler = handler;
     this.#keepsBody = keepsBody;
-    this.#announcedBytes = bodyBytes();
+    this.#announcedBytes = bodyBytes(!keepsBody);
     this.#isLast = transferEncoding !== undefined || !knownMethods.has(request.method);
   }
 
@@ -386,6 +386,14 @@ class Exchange<R extends Request> {
   }
 }
 
+/**
+ * For TLS 1.2: an ephemeral key for each connection, so that a stolen private key decrypts nothing of before, and authenticated
+ * encryption. All ciphers of TLS 1.3 are so, and the list does not apply to them.
+ */
+const ciphers = ['AES128-GCM-SHA256', 'AES256-GCM-SHA384', 'CHACHA20-POLY1305']
+  .flatMap((cipher) => [`ECDHE-ECDSA-${cipher}`, `ECDHE-RSA-${cipher}`])
+  .join(':');
+
 /** Checks the files first, because uWebSockets.js reports no errors in them. */
 function secureApp({ certFile, keyFile, passphrase }: Tls) {
   const secret = passphrase === '' ? {} : { passphrase };
@@ -403,7 +411,7 @@ function secureApp({ certFile, keyFile, passphrase }: Tls) {
   if (!certificate.checkPrivateKey(key)) {
     throw new Error('The key in TLS_KEY_FILE does not match the certificate in TLS_CERT_FILE.');
   }
-  return uws().SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ...secret });
+  return uws().SSLApp({ cert_file_name: certFile, key_file_name: keyFile, ssl_ciphers: ciphers, ...secret });
 }
 
 /** The first end of the certificates in a file, in seconds of Unix time. */
@@ -441,26 +449,29 @@ let transferEncoding: string | undefined;
 let accept = '';
 let acceptEncoding: string | undefined;
 let ifNoneMatch: string | undefined;
-let isRepeated = false;
+/** A header is repeated that decides where the request ends. */
+let isLengthRepeated = false;
+/** A header is repeated that the pipeline reads. */
+let isMeaningRepeated = false;
 let addressHeader = '';
 let forwardedFor: string | undefined;
 
 function takeHeader(name: string, value: string) {
   switch (name) {
     case 'authorization':
-      isRepeated ||= authorization !== undefined;
+      isMeaningRepeated ||= authorization !== undefined;
       authorization = value;
       break;
     case 'content-type':
-      isRepeated ||= contentType !== undefined;
+      isMeaningRepeated ||= contentType !== undefined;
       contentType = value;
       break;
     case 'content-length':
-      isRepeated ||= contentLength !== undefined;
+      isLengthRepeated ||= contentLength !== undefined;
       contentLength = value;
       break;
     case 'transfer-encoding':
-      isRepeated ||= transferEncoding !== undefined;
+      isLengthRepeated ||= transferEncoding !== undefined;
       transferEncoding = value;
       break;
     case 'accept':
@@ -483,7 +494,7 @@ function readHead(head: HttpRequest, requestId: string, peer?: HttpResponse, hea
   addressHeader = header;
   forwardedFor = header === '' ? undefined : '';
   accept = '';
-  isRepeated = false;
+  isLengthRepeated = isMeaningRepeated = false;
   head.forEach(takeHeader);
 
   return {
@@ -512,9 +523,12 @@ function readWholeHead(head: HttpRequest, requestId: string): HeadRequest {
   return { ...readHead(head, requestId), headers };
 }
 
-/** Returns the announced length of the body: 0 if it has none or is chunked, undefined if the headers are ambiguous. */
-function bodyBytes(): number | undefined {
-  if (isRepeated) return undefined;
+/**
+ * Returns the announced length of the body: 0 if it has none or is chunked, undefined if the headers are ambiguous. A handler
+ * that gets all headers decides itself what a repeated one means.
+ */
+function bodyBytes(getsAllHeaders: boolean): number | undefined {
+  if (isLengthRepeated || (isMeaningRepeated && !getsAllHeaders)) return undefined;
   if (transferEncoding !== undefined) {
     return contentLength === undefined && transferEncoding.toLowerCase() === 'chunked' ? 0 : undefined;
   }

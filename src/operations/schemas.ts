@@ -1,16 +1,21 @@
 // Schemas that several operations share (docs/contract.md §4).
 
 import Type, { type Static, type TSchema } from 'typebox';
-import { actions } from '../domain/grants.ts';
+import { actions, grantPattern } from '../domain/grants.ts';
 import type { JsonText } from '../domain/json.ts';
 import { timeMax } from '../domain/time.ts';
 
 const integerMax = Number.MAX_SAFE_INTEGER;
 
+/** Keywords for the published schema only: rules that the operation checks itself, with a better message. */
+interface Documented {
+  documented?: object;
+}
+
 /** An object with these fields and no others. */
 export const Fields = <const Properties extends Record<string, TSchema>>(
   properties: Properties,
-  options: { description?: string; documented?: object } = {},
+  options: { description?: string } & Documented = {},
 ) => Type.Object(properties, { additionalProperties: false, ...options });
 
 /** Also accepts null, whose meaning the operation defines. */
@@ -53,7 +58,7 @@ export const KeyString = Type.String({
 /** Metadata in a request. It is stored and returned as text, see domain/json.ts. */
 export const Meta = Type.Record(Type.String(), Type.Unknown(), {
   maxProperties: 100,
-  description: 'Any JSON object. Every verification returns it unchanged.',
+  description: 'Any JSON object of at most 10 KB. Every verification returns it unchanged.',
 });
 /** Metadata in a response. */
 export const MetaText = Type.Unsafe<JsonText>({
@@ -96,18 +101,31 @@ const Refill = Fields(
       }),
     ),
   },
-  { description: 'Automatic refill.' },
+  {
+    description: 'Automatic refill. Needs a balance.',
+    documented: {
+      anyOf: [{ properties: { interval: { const: 'monthly' } } }, { properties: { refillDay: false } }],
+    },
+  },
 );
 
 const Balance = Nullable(Int({ minimum: 0, description: 'Balance of credits. null: unlimited.' }));
 
 export const NewCredits = Fields(
   { remaining: Balance, refill: Type.Optional(Refill) },
-  { description: 'Credits of the key. Absent: unlimited.' },
+  {
+    description: 'Credits of the key. Absent: unlimited.',
+    documented: { anyOf: [{ properties: { remaining: { type: 'integer' } } }, { properties: { refill: false } }] },
+  },
 );
 export const CreditChanges = Fields(
   { remaining: Type.Optional(Balance), refill: Type.Optional(Nullable(Refill)) },
-  { description: 'Changes of the credits. null: unlimited.' },
+  {
+    description: 'Changes of the credits. null: unlimited.',
+    documented: {
+      anyOf: [{ properties: { remaining: { type: 'integer' } } }, { properties: { refill: { type: 'null' } } }],
+    },
+  },
 );
 
 /** Maximum credits that one verification charges. */
@@ -133,7 +151,10 @@ export const RatelimitRequest = Fields({
 });
 /** Of a key or an identity; LIMITS_MAX in lua/include/limits.lua. */
 export const ratelimitsMax = 50;
-export const Ratelimits = Type.Array(RatelimitRequest, { maxItems: ratelimitsMax, description: 'Rate limits.' });
+export const Ratelimits = Type.Array(RatelimitRequest, {
+  maxItems: ratelimitsMax,
+  description: 'Rate limits, each of another name.',
+});
 
 /** In operations that replace `ratelimits`: concurrent changes of different limits do not undo each other. */
 export const RatelimitChange = Fields(
@@ -230,7 +251,7 @@ export const Grant = Type.String({
   minLength: 1,
   maxLength: 512,
   description: `A grant: \`<resource>.<id or *>.<action>\`, or \`*\` for everything. Resources: ${Object.keys(actions).join(', ')}.`,
-  documented: { pattern: '^(\\*|[a-z_]+\\.(\\*|[a-zA-Z0-9_]{3,255})\\.[a-z_]+)$' },
+  documented: { pattern: grantPattern },
 });
 
 export const Description = Type.String({ maxLength: 512, description: 'Description for people.' });

@@ -23,5 +23,7 @@ export interface StoreContext {
   usageRetentionMs: number;
   /** Days before today of which the counts of keys, tags and identifiers are kept by hour. */
   usageHourlyDays: number;
+  /** Hours for which refusals are kept. */
+  refusalHours: number;
   observe?: StoreObserver | undefined;
 }

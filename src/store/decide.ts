@@ -40,6 +40,8 @@ export interface DecideOptions {
   tagBytesMax: number;
   identifiersMax: number;
   recordsMax: number;
+  refusalHours: number;
+  refusalBytesMax: number;
   inFlightMax: number;
   commandTimeoutMs: number;
   /** The time of a test; '' is Redis's clock. */
@@ -69,7 +71,11 @@ const countersMax = 1000;
 /** Limit of the calls of unknown callers at Redis: other requests wait for at most this many short scripts. */
 const unknownAtOnce = 64;
 
-/** Limit of the attempts to decide a request whose refusal depends on leases. Each recalls them, and hardly any new ones are granted. */
+/**
+ * Limit of the attempts to decide a request whose refusal depends on leases. Each recalls them, and no others are
+ * granted meanwhile, so that the second one decides. Further ones are needed by `multiLimit`, once for each limit
+ * that would refuse it, and when a recall took longer than the pause (lua/include/decide/leased.lua).
+ */
 const attemptsMax = 10;
 
 /** A prepared verification caches the snapshot of its key up to this size in bytes. Thousands of them are cached. */
@@ -93,11 +99,12 @@ export class Decider {
   readonly #recalls = new Map<string, Promise<string>>();
 
   constructor(options: DecideOptions) {
-    const { usageRetentionMs, tagsMax, tagBytesMax, identifiersMax, recordsMax, observe } = options;
-    const { inFlightMax, commandTimeoutMs } = options;
+    const { usageRetentionMs, tagsMax, tagBytesMax, identifiersMax, recordsMax } = options;
+    const { refusalHours, refusalBytesMax, inFlightMax, commandTimeoutMs, observe } = options;
     this.#options = options;
     this.#tail = options.tail;
-    this.#settings = `${usageRetentionMs} ${tagsMax} ${tagBytesMax} ${identifiersMax} ${recordsMax} `;
+    const limits = [tagsMax, tagBytesMax, identifiersMax, recordsMax];
+    this.#settings = `${[usageRetentionMs, ...limits, refusalHours, refusalBytesMax].join(' ')} `;
     this.#queues = new WorkspaceQueues({
       newBatch: () => new Batch(),
       send: (workspaceId, batch) => this.#send(workspaceId, batch),
@@ -204,8 +211,11 @@ export class Decider {
     return { ask, lease: ask && { wanted: ask.wanted, number: ask.number, recalled: noText } };
   }
 
-  /** Recalls the leases of a `leased` refusal; resolves when they were returned, or have ended. */
-  async #recall({ workspaceId, about }: LeasedRequest, leases: string, last?: Recalled): Promise<Recalled> {
+  /**
+   * Recalls the leases of a `leased` refusal, after their longest term; resolves when they were returned, or have
+   * ended.
+   */
+  async #recall({ workspaceId, about }: LeasedRequest, detail: string, last?: Recalled): Promise<Recalled> {
     const attempt = (last?.attempt ?? 0) + 1;
     if (attempt === attemptsMax)
       throw storeError(new Error('The leases of a limit or balance changed again and again'));
@@ -213,7 +223,8 @@ export class Decider {
     // One recall for the same thing at a time: the others wait for it.
     let recall = this.#recalls.get(id);
     if (!recall) {
-      recall = this.leasing.recall(workspaceId, leases.split(',')).then(() => leases);
+      const [term, ...names] = detail.split(',');
+      recall = this.leasing.recall(workspaceId, names, Number(term)).then(() => names.join(','));
       recall = recall.finally(() => this.#recalls.delete(id));
       this.#recalls.set(id, recall);
     }

@@ -54,7 +54,9 @@ export const usedKeysKey = (workspace: string, api8: string, kind: 'day' | 'week
   `${workspace}:${kind === 'day' ? 'ux' : 'uw'}:${api8}:${number}`;
 export const rollupQueueKey = (workspace: string): string => `${workspace}:rollup`;
 export const formerMembersKey = (workspace: string, externalId: string): string => `${workspace}:ui:${externalId}`;
-export const refusalsKey = (workspace: string, day: string): string => `${workspace}:rf:${day}`;
+export const refusalRowsKey = (workspace: string, hour: number): string => `${workspace}:rh:${hour}`;
+/** Refusals of a day as earlier versions wrote them. Nothing writes it now. */
+export const refusalsOfDayKey = (workspace: string, day: number): string => `${workspace}:rf:${day}`;
 export const tagUsageKey = (workspace: string, apiId: string, day: string): string =>
   `${workspace}:ut:${apiId.slice(-8)}:${day}`;
 
@@ -68,6 +70,8 @@ export interface KeyspaceEntry {
   holds: string;
   /** All possible fields, if they are a fixed set. */
   fields?: readonly string[];
+  /** Earlier versions wrote it, and it is still read. */
+  isOld?: true;
   /** When Redis expires it. `once …:` means only after that event. Without it, an operation or the sweeper removes the record. */
   expires?: string;
 }
@@ -153,7 +157,7 @@ export const keyspace: readonly KeyspaceEntry[] = [
     name: ':wl:<owner>:<duration>:<name>',
     type: 'string',
     holds: 'leases of units of the window :w of this name, which is of a namespace (lua/include/decide/leased.lua)',
-    expires: 'ten seconds after the last one',
+    expires: 'as :w, after the last lease',
   },
   {
     name: ':wo:<owner>',
@@ -223,9 +227,17 @@ export const keyspace: readonly KeyspaceEntry[] = [
   },
   { name: ':rolled', type: 'hash', holds: 'members of :rollup to the number of keys that were rolled up' },
   {
+    name: ':rh:<hour>',
+    type: 'string',
+    holds:
+      'recent refusals of verifications: rows, each with its length (notedRefusal and notedMore of src/store/layout.ts); limited in bytes',
+    expires: 'an hour after REFUSAL_HOURS',
+  },
+  {
     name: ':rf:<day>',
     type: 'list',
-    holds: 'recent refusals of verifications (notedRefusal of src/store/layout.ts), about 10 000',
+    isOld: true,
+    holds: 'the same (notedRefusal only) of a day',
     expires: 'after two days',
   },
   {

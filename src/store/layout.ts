@@ -263,14 +263,14 @@ export const tagField = struct({
 /** In the place of the hour of the day, in the name of a count by tag or identifier: the count is of the whole day. */
 export const wholeDay = '--';
 
-/** Refusals of a key in the list of recent refusals (lua/include/decide/refusals.lua). */
+/** Refusals of a key in the rows of recent refusals (lua/include/decide/refusals.lua). */
 export const notedRefusal = struct({
   /** Of the last one, Unix milliseconds. */
   time: uint(6),
   outcome: uint(1),
   /** 1 for decisions by a lease. */
   leased: uint(1),
-  /** The number of refusals of the key since the entry before it in that minute. */
+  /** The number of refusals of the key since the row before it in that minute. */
   count: uint(6),
   /** Of the limit that was exceeded; 0 and '' for other outcomes and leased decisions. */
   limit: uint(7),
@@ -282,6 +282,17 @@ export const notedRefusal = struct({
   tags: text(2),
 });
 
+/** Follows notedRefusal in rows that Tollgate writes since it keeps them by hour. Further fields may follow in later versions. */
+export const notedMore = struct({
+  /** Of the verification: units of the limit that was exceeded, or credits; 0 for other outcomes. */
+  cost: uint(7),
+  /** Units that this limit had left, or credits that the key had left. */
+  remaining: uint(7),
+  /** The permission query. One byte longer than `notedQueryMax` if the rest is missing. */
+  query: text(2),
+});
+export const notedQueryMax = 256;
+
 /** An override of a namespace. */
 const override = struct({ id16: bytes(16), limit: uint(7), duration: uint(7), created: uint(6) });
 
@@ -289,10 +300,14 @@ const sessionBytes = 16;
 
 /** The name of a lease of units: the session that has it, and its number there. */
 const leaseName = { session: bytes(sessionBytes), number: uint(6) };
+/**
+ * The number of an entry that is no lease: until its time, no leases are granted beside those that are noted with it.
+ */
+const leasePause = 0;
 /** The beginning of a lease of units, where these are noted. */
 const leaseHead = {
   ...leaseName,
-  /** Time of the charge by Redis's clock, Unix milliseconds. */
+  /** Time of the charge by Redis's clock, Unix milliseconds; the end of a pause. */
   at: uint(6),
   /** 1 once it was recalled, and its session did not return it in time: until it does, its units count as spent. */
   overdue: uint(1),
@@ -493,6 +508,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   KEY_DAYS_HEAD: { of: keyDaysHead },
   VERSION: { of: version },
   NOTED_REFUSAL: { of: notedRefusal },
+  NOTED_MORE: { of: notedMore },
   OVERRIDE: { of: override },
   ITEM_HEAD: { of: itemHead },
   VERIFY_ITEM: { of: verifyItem },
@@ -578,6 +594,10 @@ function literalsOf(): Map<string, string> {
     WHOLE_DAY: `'${wholeDay}'`,
     LEASE_DONE: leaseDone,
     LONGEST_TERM: `'${longestTerm}'`,
+    // Limit of the bytes of the query in a row of refusals.
+    NOTED_QUERY_MAX: notedQueryMax,
+    LEASE_PAUSE: leasePause,
+    NO_SESSION: zeros(sessionBytes),
     // Limit of the leases that a record notes.
     LEASES_MAX: 32,
     SNAPSHOT_BEFORE: snapshotBefore,

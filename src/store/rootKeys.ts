@@ -83,7 +83,12 @@ function refusalOf([refused, detail]: Outcome): RootKeyRefusal {
 /** The actor of changes from the command line, which need no root key. What it creates by itself is the first root key. */
 export const cliActor: Actor = { rootKeyId: 'cli', operation: 'rootKeys.createRootKey', requestId: '' };
 
-export function openRootKeys({ scripts, now, actorText }: StoreContext, accepted: AcceptedRootKeys) {
+/** `changed` is awaited before a change of a root key is answered. */
+export function openRootKeys(
+  { scripts, now, actorText }: StoreContext,
+  accepted: AcceptedRootKeys,
+  changed: (workspaceId: string) => Promise<void>,
+) {
   return {
     /** Whether Redis accepted this root key recently. It may refuse it now. */
     wasAccepted: (rootKey: PresentedRootKey): boolean => accepted.has(rootKey),
@@ -93,13 +98,14 @@ export function openRootKeys({ scripts, now, actorText }: StoreContext, accepted
       rootKey: PresentedRootKey,
     ): Promise<Caller | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' }> {
       const { workspaceId, digest } = rootKey;
-      const [outcome, grants, rootKeyId] = (await scripts.run('rootKeys/authenticate', workspaceId, [
+      const [outcome, grants, rootKeyId, lasts] = (await scripts.run('rootKeys/authenticate', workspaceId, [
         digest,
         now(),
-      ])) as ['ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', string, string];
+      ])) as ['ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', string, string, string];
       accepted.note(rootKey, outcome === 'ok');
       if (outcome !== 'ok') return { refused: outcome };
-      return { workspaceId, rootKeyId, grants: new Grants(grants) };
+      const lastsMs = lasts === '' ? Number.POSITIVE_INFINITY : Number(lasts);
+      return { workspaceId, rootKeyId, grants: new Grants(grants), lastsMs };
     },
 
     async create(
@@ -128,7 +134,9 @@ export function openRootKeys({ scripts, now, actorText }: StoreContext, accepted
     ): Promise<{ refused?: undefined } | RootKeyRefusal> {
       const text = JSON.stringify({ ...changes, rootKeyId, grants: permissions && grantsText(permissions) });
       const reply = (await scripts.run('rootKeys/update', workspaceId, [text, actorText(actor), now()])) as Outcome;
-      return reply[0] === 'updated' ? {} : refusalOf(reply);
+      if (reply[0] !== 'updated') return refusalOf(reply);
+      await changed(workspaceId);
+      return {};
     },
 
     async delete(
@@ -138,7 +146,9 @@ export function openRootKeys({ scripts, now, actorText }: StoreContext, accepted
     ): Promise<{ refused?: undefined } | RootKeyRefusal> {
       const args = [rootKeyId, actorText(actor), now()];
       const reply = (await scripts.run('rootKeys/delete', workspaceId, args)) as Outcome;
-      return reply[0] === 'deleted' ? {} : refusalOf(reply);
+      if (reply[0] !== 'deleted') return refusalOf(reply);
+      await changed(workspaceId);
+      return {};
     },
   };
 }

@@ -52,6 +52,10 @@ export interface StoreOptions extends LeasingSettings, TrustOptions {
   tagBytesMax: number;
   /** Limit of the identifiers that a namespace counts in a day. */
   identifiersMax: number;
+  /** Hours for which refusals are kept. */
+  refusalHours: number;
+  /** Limit of the bytes of a workspace's refusals in an hour. */
+  refusalBytesMax: number;
   /** Limit of the records of a workspace, see lua/include/records.lua; 0 is no limit. */
   recordsMax: number;
   /** Limit of the verifications and limit checks that wait for Redis. */
@@ -78,11 +82,12 @@ export async function openStore(storeOptions: StoreOptions) {
   });
   const context = contextOf(redis, scripts, durable, options);
   const accepted = new AcceptedRootKeys();
-  const rootKeys = openRootKeys(context, accepted);
+  const tail = new Tail(redis);
+  const rootKeys = openRootKeys(context, accepted, (workspaceId) => tail.rootKeysChanged(workspaceId));
   const { permissions, roles } = openRbac(context);
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     scripts.run('leases/deactivate', workspaceId, [holders.join(',')]);
-  const tail = new Tail(redis);
+  const analytics = openAnalytics(context);
   const decide = new Decider({
     ...options,
     tail,
@@ -101,7 +106,7 @@ export async function openStore(storeOptions: StoreOptions) {
     decide,
     permissions,
     roles,
-    analytics: openAnalytics(context),
+    analytics,
     apis: openApis(context),
     audit: openAudit(context),
     explain: openExplain(context),
@@ -112,7 +117,7 @@ export async function openStore(storeOptions: StoreOptions) {
     keySearch: openKeySearch(context),
     rootKeys,
     workspaces: openWorkspaces(context, () => rootKeys),
-    refusals: openRefusals(context),
+    refusals: openRefusals(context, analytics),
     status: openStatus(context),
     sweep: openSweep(context),
     tail,
@@ -179,7 +184,16 @@ function contextOf(
   redis: RedisClient,
   scripts: Scripts,
   durable: Durable | undefined,
-  { nowMs, auditEventsMax, recordsMax, keyRetentionMs, usageRetentionMs, usageHourlyDays, observe }: StoreOptions,
+  {
+    nowMs,
+    auditEventsMax,
+    recordsMax,
+    keyRetentionMs,
+    usageRetentionMs,
+    usageHourlyDays,
+    refusalHours,
+    observe,
+  }: StoreOptions,
 ): StoreContext {
   const now = () => nowMs?.() ?? '';
   return {
@@ -198,6 +212,7 @@ function contextOf(
     keyRetentionMs,
     usageRetentionMs,
     usageHourlyDays,
+    refusalHours,
     observe,
   };
 }

@@ -88,6 +88,8 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     expect(JSON.parse(stdout).data).toMatchObject({ valid: true });
     expect(commands[1]).toContain(key);
     await page.getByText('The first verification has arrived: 999 credits are left.').waitFor();
+    await button('Copy key').click();
+    await button('I have saved it').click();
     await page.getByRole('link', { name: 'See the key' }).click();
     await heading('My first key').waitFor();
     await page.getByText('1 of 10').waitFor();
@@ -113,6 +115,9 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     const string = (await page.locator('.snippet pre').first().textContent())!;
     key = { key: string, keyId: (await call('keys.whoami', { key: string })).keyId! };
     expect(string).toMatch(/^pay_/);
+    await button('Copy key').click();
+    await button('I have saved it').click();
+    await page.getByRole('link', { name: 'To the key' }).waitFor();
 
     await page.getByRole('link', { name: 'See its verifications as they happen' }).click();
     await heading('Live').waitFor();
@@ -171,7 +176,8 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     h.clock.advance(1);
     await call('keys.verifyKey', { key: key.key });
     await page.getByText('The old key was used once since').waitFor();
-    await page.keyboard.press('Escape');
+    await inDialog('Copy key');
+    await inDialog('I have saved it');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     const changes = page.getByRole('region', { name: 'Changes' });
     await changes.getByText(/^expires: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/).waitFor();

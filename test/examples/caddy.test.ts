@@ -1,19 +1,16 @@
 // examples/caddy/Caddyfile in a real Caddy.
 
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { run } from '../support/processes.ts';
-import { describeGateway, missingProgram } from './gateway.ts';
+import { caddy, findCaddy } from '../../bench/support/gateways.mjs';
+import { describeGateway } from './gateway.ts';
+
+/** Without TLS, Caddy has HTTP/2 only by an option, which is global. */
+const withHttp2 = '# with HTTP/2';
 
 describeGateway('Caddy', {
   file: 'caddy/Caddyfile',
   open: [['vars tollgate_away closed', 'vars tollgate_away open']],
-  missing: missingProgram('caddy', 'version'),
-  start(dir, example) {
-    writeFileSync(join(dir, 'Caddyfile'), `{\n\tadmin off\n\tauto_https off\n}\n${example}`);
-    const env = { ...process.env, HOME: dir, XDG_DATA_HOME: dir, XDG_CONFIG_HOME: dir };
-    return run('caddy', ['run', '--adapter', 'caddyfile', '--config', join(dir, 'Caddyfile')], { env });
-  },
+  missing: () => (findCaddy() ? undefined : 'there is no Caddy 2.7 or later here'),
+  start: (dir, example) => caddy(dir, example, example.startsWith(withHttp2) ? 'servers {\nprotocols h1 h2c\n}' : ''),
   addresses: {
     listen: '\n:80 {',
     tollgate: 'reverse_proxy 127.0.0.1:8080',
@@ -22,5 +19,6 @@ describeGateway('Caddy', {
   away: 503,
   misconfigured: 500,
   ratelimitOnSuccess: true,
-  largeHeader: 500,
+  cost: [['# header_up X-Tollgate-Cost 2', 'header_up X-Tollgate-Cost 2']],
+  http2: { onSamePort: true, changes: () => [['# An API behind Caddy', `${withHttp2}\n# An API behind Caddy`]] },
 });

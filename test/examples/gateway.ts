@@ -1,34 +1,45 @@
 // The tests of every gateway example: the real gateway between a client and an API, with the built Tollgate. Each example runs
-// twice: as written (closed), and with the change that its own comment describes (open).
+// three times: as written (closed), and with changes that its own comments describe: open, and extended by CORS, a cost and
+// HTTP/2.
 
 import { spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer, type IncomingHttpHeaders } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import { connect as connectHttp2 } from 'node:http2';
-import { type AddressInfo, connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import type { Start } from '../../bench/support/gateways.mjs';
+import { missingNetworks } from '../../bench/support/network.mjs';
 import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
 import { cliActor, type RootKeyRecord } from '../../src/store/rootKeys.ts';
 import type { InputOf } from '../support/harness.ts';
-import type { Program } from '../support/processes.ts';
+import { type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
 import { testIf } from '../support/testIf.ts';
+import { type Api, type Reached, startApi } from './api.ts';
+import { describeAttacks } from './attacks.ts';
+import { type Answer, Connection } from './connection.ts';
+import { describeCors } from './cors.ts';
+import { connectionsTo, startRemoteApi } from './network.ts';
 import { startMsMax, startTollgate, type Tollgate } from './tollgate.ts';
+
+type Changes = readonly (readonly [from: string, to: string])[];
 
 export interface GatewayExample {
   /** The path below examples/. */
   file: string;
   /** The changes that make it open, as texts and their replacements; undefined if the gateway has no open mode. */
-  open: readonly (readonly [from: string, to: string])[] | undefined;
+  open: Changes | undefined;
+  /** The changes that make every request cost 2; without them if the example has no line for it. */
+  cost?: Changes;
   /** The reason why it cannot run on this machine; undefined if it can. */
   missing: () => string | undefined;
   /** Starts the gateway with the example, after the addresses were replaced by those of the test. */
-  start(dir: string, example: string, port: number): Program | Promise<Program>;
+  start(dir: string, example: string, port: number): Start;
   /** The addresses in the example; without `listen` if another file has it. */
   addresses: { listen?: string; tollgate: string; api: string };
   /** The status when Tollgate is unreachable or hangs. */
@@ -41,12 +52,20 @@ export interface GatewayExample {
   waitsForTollgate?: true;
   /** Responses other than refusals have the header RateLimit. */
   ratelimitOnSuccess: boolean;
-  /** The status for a header of 6 KB that is neither the key nor a cookie, if it is not 200. */
-  largeHeader?: number;
   /** The status for a URL of 6 KB, if it is not 200. */
   longUrl?: number;
-  /** How it accepts HTTP/2 without TLS: on the same port, or with these changes on another one. */
-  http2?: 'same port' | ((port: number) => readonly (readonly [from: string, to: string])[]);
+  /** How it accepts HTTP/2 without TLS: with these changes, on the same port or on the given one. */
+  http2?: { onSamePort: boolean; changes?: (port: number) => Changes };
+  /** It cannot remove headers by the beginning of their names. */
+  removesOnlyNamed?: true;
+  /** Paths with a percent sign need the permission. */
+  refusesEscapes?: true;
+  /** It cannot refuse many short keys, which then are too long for Tollgate: the client gets its 431, or 500. */
+  joinsNoKeys?: true;
+  /** It opens a connection for many of the checks. */
+  opensForChecks?: true;
+  /** It closes the connection after it has refused a request whose body has not arrived. */
+  closesWithoutBody?: true;
   /** Further tests of this gateway. */
   more?(context: Context): void;
 }
@@ -57,13 +76,6 @@ export const missingProgram =
   (): string | undefined =>
     spawnSync(program, args, { stdio: 'ignore' }).error ? `there is no ${program} here` : undefined;
 
-export interface Reached {
-  method: string;
-  url: string;
-  headers: IncomingHttpHeaders;
-  bytes: number;
-}
-
 interface Running {
   program: Program;
   dir: string;
@@ -72,24 +84,30 @@ interface Running {
 
 export interface Context {
   tollgate: () => Tollgate;
+  /** The text of the example. */
+  text: string;
   closed: () => Running;
+  open: () => Running | undefined;
+  extended: () => Running;
+  /** What a request costs there. */
+  extendedCost: number;
+  /** The port of the extended gateway for HTTP/2. */
+  http2Port: () => number;
   /** Another gateway with these changes, until the end of the test. */
-  start: (changes: readonly (readonly [string, string])[]) => Promise<Running>;
+  start: (changes: Changes) => Promise<Running>;
   newKey: (more?: Partial<InputOf<'keys.createKey'>>) => Promise<{ key: string; keyId: string }>;
   ask: Ask;
   reached: Reached[];
 }
 
-interface Answer {
-  status: number;
-  headers: Map<string, string>;
-  text: string;
-}
 interface AskOptions {
   key?: string | undefined;
   method?: string;
   headers?: readonly string[];
-  body?: string;
+  host?: string;
+  body?: string | Buffer;
+  /** The body is sent with Transfer-Encoding instead of Content-Length. */
+  chunked?: boolean;
   open?: boolean;
   /** The port of another gateway than the open and the closed one. */
   port?: number;
@@ -97,176 +115,14 @@ interface AskOptions {
 }
 type Ask = (path: string, options?: AskOptions) => Promise<Answer>;
 
-/** A connection of a client that sends exactly the given bytes. */
-class Connection {
-  readonly socket: Socket;
-  #buffer = Buffer.alloc(0);
-  #ended = false;
+/** The headers of a response without those of the connection, and those that gateways add to every response. */
+const apiHeaders = ({ headers }: Answer) => {
+  const own = ['connection', 'keep-alive', 'transfer-encoding', 'content-length', 'date', 'server', 'via'];
+  return Object.fromEntries([...headers].filter(([name]) => ![...own, 'x-envoy-upstream-service-time'].includes(name)));
+};
 
-  constructor(port: number) {
-    this.socket = connect(port, '127.0.0.1');
-    this.socket.on('data', (data) => {
-      this.#buffer = Buffer.concat([this.#buffer, data]);
-    });
-    this.socket
-      .on('error', () => {})
-      .on('close', () => {
-        this.#ended = true;
-      });
-  }
-
-  get isOpen(): boolean {
-    return !this.#ended;
-  }
-
-  async #until<Value>(read: () => Value | undefined): Promise<Value> {
-    const giveUpAt = performance.now() + 15_000;
-    for (;;) {
-      const value = read();
-      if (value !== undefined) return value;
-      if (this.#ended || performance.now() > giveUpAt)
-        throw new Error(`No answer: ${this.#buffer.toString('latin1').slice(0, 500)}`);
-      await delay(2);
-    }
-  }
-
-  #take(bytes: number): Buffer {
-    const taken = this.#buffer.subarray(0, bytes);
-    this.#buffer = this.#buffer.subarray(bytes);
-    return taken;
-  }
-
-  async #line(): Promise<string> {
-    const end = await this.#until(() => {
-      const at = this.#buffer.indexOf('\r\n');
-      return at < 0 ? undefined : at;
-    });
-    const line = this.#take(end).toString('latin1');
-    this.#take(2);
-    return line;
-  }
-
-  async #bytes(count: number): Promise<string> {
-    await this.#until(() => (this.#buffer.length >= count ? true : undefined));
-    return this.#take(count).toString();
-  }
-
-  /** The next response. Interim responses are skipped. */
-  async answer(): Promise<Answer> {
-    const status = Number((await this.#line()).split(' ')[1]);
-    const headers = new Map<string, string>();
-    for (let line = await this.#line(); line !== ''; line = await this.#line()) {
-      const colon = line.indexOf(':');
-      const name = line.slice(0, colon).toLowerCase();
-      const before = headers.get(name);
-      headers.set(name, (before === undefined ? '' : `${before}, `) + line.slice(colon + 1).trim());
-    }
-    if (status === 100) return this.answer();
-    if (status === 101) return { status, headers, text: '' };
-    let text = '';
-    if (headers.get('transfer-encoding') === 'chunked') {
-      for (;;) {
-        const size = Number.parseInt(await this.#line(), 16);
-        text += await this.#bytes(size);
-        await this.#line();
-        if (size === 0) break;
-      }
-    } else text = await this.#bytes(Number(headers.get('content-length') ?? 0));
-    return { status, headers, text };
-  }
-
-  /** Bytes received without HTTP framing, after an upgrade. */
-  read = (count: number): Promise<string> => this.#bytes(count);
-}
-
-/** Paths that a lenient API serves as /documents or below. */
-const documents = [
-  '/documents',
-  '/documents/',
-  '/documents/7',
-  '/documents?x=/other',
-  '/documents?',
-  '/documents/../documents',
-  '/%64ocuments',
-  '/%64%6f%63%75%6d%65%6e%74%73/7',
-  '/%44ocuments',
-  '//documents',
-  '///documents//7',
-  '/./documents',
-  '/%2e/documents',
-  '/other/../documents',
-  '/other/%2e%2e/documents',
-  '/other/.%2E/documents',
-  '/other/..%2fdocuments',
-  '/other%2f..%2fdocuments',
-  '/%2fdocuments',
-  '/%2Fdocuments/7',
-  '/other%2f%2e%2e%2fdocuments',
-  '/Documents',
-  '/DOCUMENTS/7',
-  '/documents/.',
-  '/documents;a=b',
-  '/documents%2f7',
-  '/documents%20',
-  '/documents%3fx',
-  '/documents%23x',
-  '/documents%0a',
-  '/documents%00',
-  '/other/..\\documents',
-  '/other%5c..%5cdocuments',
-  '/\\documents',
-  '/%5cdocuments',
-  'http://api.example/documents',
-  'http://api.example//documents',
-  'HTTP://api.example/%64ocuments',
-  '/documents#x',
-  '/other/./..//documents',
-  '/other/x/../../documents',
-  '/../documents',
-  '/..//documents',
-];
-
-/** Paths that are /documents to a gateway that normalises them and not to an API that does not, or the other way round. */
-const twoWays = [
-  '/documents/../other',
-  '/documents/%2e%2e/other',
-  '/documents%2f..%2fother',
-  '/documents/..%2fother',
-  '/documents%5c..%5cother',
-  '/documents/..;/other',
-  '/other/..;/documents',
-  '/;/documents',
-  '/;a=b/documents',
-  '/other/;/../../documents',
-  '/other/..%3b/documents',
-];
-
-/** All interpretations of a path by APIs: decoded or not, with dots and slashes resolved or not, in any order. */
-function readings(url: string): Set<string> {
-  const path = url.replace(/^https?:\/\/[^/]*/i, '').replace(/[?#].*$/s, '');
-  const decode = (text: string) =>
-    text.replace(/%([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
-  const steps = [
-    decode,
-    (text: string) => text.replaceAll('\\', '/'),
-    (text: string) => text.replaceAll(/;[^/]*/g, ''),
-    (text: string) => text.replaceAll(/\/+/g, '/'),
-    (text: string) => {
-      const parts: string[] = [];
-      for (const part of text.split('/').slice(1)) {
-        if (part === '..') parts.pop();
-        else if (part !== '.') parts.push(part);
-      }
-      return `/${parts.join('/')}`;
-    },
-  ];
-  const found = new Set([path]);
-  // The set grows during the loop. Only one pass of decoding: no gateway can protect an API that decodes twice.
-  for (const text of found) for (const step of steps) if (step !== decode || text === path) found.add(step(text));
-  return found;
-}
-
-const isDocuments = (url: string) => [...readings(url)].some((path) => /^\/documents/i.test(path));
+const withoutNetwork = missingNetworks();
+if (withoutNetwork) console.warn(`Tests with an API in another network are SKIPPED: ${withoutNetwork}.`);
 
 const requests = { name: 'requests', limit: 2, duration: 60_000, autoApply: true };
 
@@ -275,52 +131,39 @@ export function describeGateway(name: string, example: GatewayExample) {
   if (why) console.warn(`${name}: the tests of examples/${example.file} are SKIPPED: ${why}.`);
 
   describe.skipIf(why !== undefined)(name, () => {
+    const exampleText = readFileSync(`examples/${example.file}`, 'utf8');
     let tollgate: Tollgate;
     let apiId: string;
     let gatewayRootKeyId: string;
     let closed: Running;
     let open: Running | undefined;
+    let extended: Running;
+    let http2Port: number;
+    let api: Api;
     const reached: Reached[] = [];
-    const api = createServer(async (request, response) => {
-      const { method, url, headers } = request;
-      let bytes = 0;
-      for await (const chunk of request) bytes += chunk.length;
-      reached.push({ method: method!, url: url!, headers, bytes });
-      const status = /^\/status\/(\d+)/.exec(url!)?.[1];
-      response.statusCode = Number(status ?? 200);
-      response.setHeader('X-Of-The-Api', 'yes');
-      response.end('from the API');
-    });
-    api.on('upgrade', ({ url, headers }, socket: Socket) => {
-      reached.push({ method: 'UPGRADE', url: url!, headers, bytes: 0 });
-      const accept = createHash('sha1')
-        .update(`${headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`)
-        .digest('base64');
-      socket.write(
-        `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\nhello `,
-      );
-      socket.on('data', (data) => socket.write(data)).on('error', () => {});
-      socket.on('end', () => socket.end());
-    });
 
-    async function startGateway(changes: readonly (readonly [string, string])[]): Promise<Running> {
+    async function startGateway(
+      changes: Changes,
+      { cors = false, behind = api as Pick<Api, 'host' | 'port'> } = {},
+    ): Promise<Running> {
       const dir = mkdtempSync(join(tmpdir(), 'tollgate-gateway-'));
       const port = await freePort();
-      const { listen, tollgate: check, api: behind } = example.addresses;
+      const { listen, tollgate: check, api: address } = example.addresses;
       const replaced = [
         ...(listen === undefined
           ? []
           : [[listen, listen.replace(/\b80\b/, String(port)).replace('0.0.0.0', '127.0.0.1')]]),
         [check, check.replace('8080', new URL(tollgate.url).port)],
-        [behind, behind.replace('3000', String((api.address() as AddressInfo).port))],
+        [address, address.replace('3000', String(behind.port)).replace('127.0.0.1', behind.host)],
         ...changes,
       ] as (readonly [string, string])[];
-      let text = readFileSync(`examples/${example.file}`, 'utf8');
+      let text = exampleText;
       for (const [from, to] of replaced) {
         expect(text.split(from), `${from} in examples/${example.file}`).toHaveLength(2);
         text = text.replace(from, () => to);
       }
-      const program = await example.start(dir, text, port);
+      const { command, args, env } = example.start(dir, cors ? text.replaceAll('#CORS ', '') : text, port);
+      const program = run(command, args, env && { env });
       await vi.waitFor(
         async () => {
           if (program.hasEnded()) throw new Error(program.printed());
@@ -344,19 +187,19 @@ export function describeGateway(name: string, example: GatewayExample) {
         gatewayRootKeyId = ((await store.rootKeys.create(workspaceId, record, cliActor)) as RootKeyRecord).rootKeyId;
         return { GATEWAY_ROOT_KEY: key, GATEWAY_META: 'plan', LOG_LEVEL: 'trace' };
       });
-      api.listen(0, '127.0.0.1');
-      await once(api, 'listening');
-      closed = await startGateway([]);
-      if (example.open) open = await startGateway(example.open);
+      api = await startApi(reached);
+      const { http2 } = example;
+      const portOfHttp2 = await freePort();
+      [closed, extended, open] = await Promise.all([
+        startGateway([]),
+        startGateway([...(example.cost ?? []), ...(http2?.changes?.(portOfHttp2) ?? [])], { cors: true }),
+        example.open && startGateway(example.open),
+      ]);
+      http2Port = http2?.onSamePort ? extended.port : portOfHttp2;
     }, startMsMax);
     afterAll(async () => {
-      for (const gateway of [closed, open]) {
-        if (!gateway) continue;
-        await gateway.program.stop();
-        rmSync(gateway.dir, { recursive: true });
-      }
-      api.close();
-      api.closeAllConnections();
+      for (const gateway of [closed, open, extended]) if (gateway) await stop(gateway);
+      api?.close();
       await tollgate?.stop();
     }, 60_000);
     beforeEach(() => {
@@ -365,16 +208,31 @@ export function describeGateway(name: string, example: GatewayExample) {
 
     const newKey: Context['newKey'] = (more = {}) => tollgate.ok('keys.createKey', { apiId, ...more });
 
-    const ask: Ask = async (path, { key, method = 'GET', headers = [], body, open: isOpen = false, port, on } = {}) => {
+    const ask: Ask = async (path, options = {}) => {
+      const {
+        key,
+        method = 'GET',
+        headers = [],
+        body,
+        chunked = false,
+        open: isOpen = false,
+        port,
+        on,
+        host,
+      } = options;
       const connection = on ?? new Connection(port ?? (isOpen ? open! : closed).port);
+      const length = Buffer.byteLength(body ?? '');
+      const framing = chunked ? 'Transfer-Encoding: chunked' : `Content-Length: ${length}`;
       const lines = [
         `${method} ${path} HTTP/1.1`,
-        'Host: api.example',
+        `Host: ${host ?? 'api.example'}`,
         ...(key === undefined ? [] : [`Authorization: Bearer ${key}`]),
-        ...(body === undefined ? [] : [`Content-Length: ${Buffer.byteLength(body)}`]),
+        ...(body === undefined ? [] : [framing]),
         ...headers,
       ];
-      connection.socket.write(`${lines.join('\r\n')}\r\n\r\n${body ?? ''}`);
+      const sent = chunked ? [`${length.toString(16)}\r\n`, body!, '\r\n0\r\n\r\n'] : [body ?? ''];
+      const head = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
+      connection.socket.write(Buffer.concat([head, ...sent.map((part) => Buffer.from(part))]));
       try {
         return await connection.answer();
       } finally {
@@ -460,55 +318,6 @@ export function describeGateway(name: string, example: GatewayExample) {
       ]);
     });
 
-    test.each(open ? [false, true] : [false])(
-      'no spelling of a path passes by its permission (open: %s)',
-      async (isOpen) => {
-        const { key } = await newKey();
-        const answers: [path: string, status: number][] = [];
-        for (const path of [...documents, ...twoWays]) {
-          // Some are refused by closing the connection.
-          const answer = await ask(path, { key, open: isOpen }).catch(() => ({ status: 0 }));
-          answers.push([path, answer.status]);
-        }
-        expect(reached.map(({ url }) => url).filter(isDocuments)).toEqual([]);
-        expect(answers.filter(([path, status]) => documents.includes(path) && status === 200)).toEqual([]);
-      },
-    );
-
-    test('headers of the client with Tollgate’s names reach neither Tollgate nor the API', async () => {
-      const { key, keyId } = await newKey({ credits: { remaining: 1000 } });
-      const names = [
-        'Root-Key',
-        'Permissions',
-        'Cost',
-        'Limits',
-        'Code',
-        'Key-Id',
-        'Api-Id',
-        'External-Id',
-        'Meta-Plan',
-      ];
-      const forged = names.flatMap((each) => [
-        `X-Tollgate-${each}: forged`,
-        `x-tollgate-${each.toLowerCase()}: forged`,
-        `X_Tollgate_${each.replace('-', '_')}: forged`,
-        `X-Tollgate_${each.replace('-', '_')}: forged`,
-      ]);
-      for (const isOpen of open ? [false, true] : [false]) {
-        for (const headers of [forged, ...forged.map((line) => [line])]) {
-          const { status } = await ask('/', { key, headers, open: isOpen });
-          // Envoy and others may refuse headers that are duplicate or have underscores.
-          expect([200, 400]).toContain(status);
-        }
-      }
-      expect(reached.length).toBeGreaterThan(names.length);
-      expect(JSON.stringify(reached)).not.toContain('forged');
-      expect(new Set(reached.map(({ headers }) => headers['x-tollgate-key-id']))).toEqual(new Set([keyId]));
-      expect((await ask('/', { key: 'made_up', headers: forged })).status).not.toBe(200);
-      const { credits } = await tollgate.ok('keys.getKey', { keyId });
-      expect(credits!.remaining).toBe(1000 - reached.length);
-    }, 60_000);
-
     test('refusals do not close the client’s connection, also with a body', async () => {
       const { key } = await newKey({ ratelimits: [{ ...requests, limit: 1 }] });
       const { key: well } = await newKey();
@@ -520,35 +329,49 @@ export function describeGateway(name: string, example: GatewayExample) {
         expect((await ask('/', { on: connection })).status).toBe(401);
         expect((await ask('/documents', { key: well, on: connection })).status).toBe(403);
       }
-      const small = await ask('/', { key, method: 'POST', body: 'x'.repeat(1_000), on: connection });
-      expect(small.status).toBe(429);
+      // The body arrives with the head, or after it.
+      for (const length of [200, 1_000, 10_000]) {
+        const body = 'x'.repeat(length);
+        expect((await ask('/', { key, method: 'POST', body, on: connection })).status).toBe(429);
+        if (example.closesWithoutBody) continue;
+        const head = { key, method: 'POST', headers: [`Content-Length: ${length}`], on: connection };
+        const later = ask('/', head);
+        await delay(30);
+        connection.socket.write(body);
+        expect((await later).status).toBe(429);
+      }
       await delay(20);
       expect(connection.isOpen).toBe(true);
       expect((await ask('/', { key: well, on: connection })).status).toBe(200);
     });
 
-    test('large headers and bodies of a client pass, and errors of the API are passed on', async () => {
+    test('large headers and bodies of a client pass as they are', async () => {
       const { key } = await newKey();
       const cookie = `Cookie: ${'c'.repeat(6_000)}`;
       expect((await ask('/', { key, headers: [cookie] })).status).toBe(200);
       expect((await ask(`/?${'q'.repeat(6_000)}`, { key })).status).toBe(example.longUrl ?? 200);
-      expect((await ask('/', { key, headers: [`X-Large: ${'l'.repeat(6_000)}`] })).status).toBe(
-        example.largeHeader ?? 200,
-      );
-      const body = 'b'.repeat(200_000);
-      expect((await ask('/', { key, method: 'PUT', body })).status).toBe(200);
-      expect(reached.at(-1)).toMatchObject({ method: 'PUT', bytes: 200_000 });
-      const chunked = `Transfer-Encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0`;
-      expect((await ask('/', { key, method: 'POST', headers: [chunked] })).status).toBe(200);
-      expect(reached.at(-1)).toMatchObject({ method: 'POST', bytes: 200_000 });
-      for (const status of [401, 403, 404, 429, 500, 503]) {
-        const answer = await ask(`/status/${status}`, { key });
-        expect([answer.status, answer.text, answer.headers.get('x-of-the-api')]).toEqual([
-          status,
-          'from the API',
-          'yes',
-        ]);
-        expect(answer.headers.get('x-tollgate-code')).toBe(undefined);
+      const many = Array.from({ length: 60 }, (_, index) => `X-Of-The-Client-${index}: ${'l'.repeat(50)}`);
+      for (const headers of [[`X-Large: ${'l'.repeat(6_000)}`], many])
+        expect((await ask('/', { key, headers })).status).toBe(200);
+      expect(reached.at(-1)!.headers).toHaveProperty('x-of-the-client-59');
+      const body = randomBytes(20_000_000);
+      const digest = createHash('sha256').update(body).digest('hex');
+      for (const chunked of [false, true]) {
+        expect((await ask('/', { key, method: 'PUT', body, chunked })).status).toBe(200);
+        expect(reached.at(-1)).toMatchObject({ method: 'PUT', bytes: body.length, digest });
+      }
+    });
+
+    test('responses of the API are passed as they are: no header is lost, added or doubled', async () => {
+      const { key } = await newKey();
+      for (const status of [200, 401, 403, 404, 429, 500, 503]) {
+        const path = `/status/${status}`;
+        const direct = await ask(path, { port: api.port });
+        expect(apiHeaders(direct)).toMatchObject({ 'content-type': 'text/html; charset=utf-8', 'x-of-the-api': 'yes' });
+        for (const isOpen of open ? [false, true] : [false]) {
+          const answer = await ask(path, { key, open: isOpen });
+          expect([answer.status, answer.text, apiHeaders(answer)]).toEqual([status, direct.text, apiHeaders(direct)]);
+        }
       }
     });
 
@@ -583,51 +406,50 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect(reached).toMatchObject([{ method: 'UPGRADE', url: '/socket' }]);
     });
 
-    testIf(example.open !== undefined)(
-      'while all is well, open is as strict as closed: no client makes a check fail',
-      async () => {
-        const { key, keyId } = await newKey();
-        const long = 'k'.repeat(6_000);
-        for (const [options, ...statuses] of [
-          [{}, 401],
-          [{ key: 'made_up' }, 401],
-          [{ key: long }, 400, 401, 431, 500],
-          [{ key: 'k'.repeat(600) }, 401],
-          [{ headers: [`Authorization: Bearer ${key}`, `Authorization: Bearer ${key}`] }, 400, 401, 500],
-          [{ headers: [`Authorization: Bearer ${key}\t`] }, 200],
-          [{ headers: ['Authorization: Bearer ä', `Cookie: ${long}`] }, 400, 401],
-          [{ headers: [`Authorization:${long}`] }, 400, 401, 431, 500],
-          [{ headers: [`X-Large: ${long}`] }, 401, 500],
-          [{ headers: ['Expect: 100-continue', 'Content-Length: 0'] }, 401],
-          [{ method: 'PROPFIND' }, 401, 405, 501],
-          [{ method: 'POST', body: 'b'.repeat(100_000) }, 401],
-        ] as [AskOptions, ...number[]][]) {
-          reached.length = 0;
-          const { status } = await ask('/', { ...options, open: true }).catch(() => ({ status: 401 }));
-          expect(statuses, JSON.stringify(options).slice(0, 80)).toContain(status);
-          if (status !== 200) expect(reached).toEqual([]);
+    /** Sends 576 requests, 48 at a time, and expects that nearly all pass: a busy machine may take too long for some. */
+    async function load(key: string, port: number): Promise<void> {
+      let passed = 0;
+      const client = async () => {
+        const connection = new Connection(port);
+        for (let request = 0; request < 12; request++) {
+          const { status } = await ask('/', { key, on: connection });
+          if (status === 200) passed++;
+          else expect(status).toBe(503);
         }
-        await tollgate.ok('keys.updateKey', { keyId, enabled: false });
-        expect((await ask('/', { key, open: true })).status).toBe(403);
-        expect((await ask('/documents', { key: (await newKey()).key, open: true })).status).toBe(403);
-      },
-    );
+        connection.socket.destroy();
+      };
+      await Promise.all(Array.from({ length: 48 }, client));
+      expect(passed).toBeGreaterThan(500);
+    }
+    /** A connection that was idle for a second, on a busy machine, is closed; so there may be more than 48. */
+    const connectionsMax = 192;
 
-    test('connections to Tollgate are reused', async () => {
+    test('connections to Tollgate and to the API are reused', async () => {
       const { key } = await newKey();
-      await ask('/', { key });
       const port = Number(new URL(tollgate.url).port);
-      const before = new Set(connectionsTo(port));
-      for (let request = 0; request < 20; request++) expect((await ask('/', { key })).status).toBe(200);
-      expect(connectionsTo(port).filter((connection) => !before.has(connection)).length).toBeLessThanOrEqual(2);
+      const before = new Set(connectionsTo(port).map(({ ends }) => ends));
+      const accepted = api.accepted();
+      await load(key, closed.port);
+      expect(api.accepted() - accepted).toBeLessThanOrEqual(connectionsMax);
+      const opened = connectionsTo(port).filter(({ ends }) => !before.has(ends)).length;
+      if (!example.opensForChecks) expect(opened).toBeLessThanOrEqual(connectionsMax);
+    });
+
+    test.skipIf(withoutNetwork !== undefined)('an API in another network: no ports are used up', async () => {
+      const remote = await startRemoteApi();
+      onTestFinished(() => remote.stop());
+      const { port } = await start([], remote);
+      const { key } = await newKey();
+      expect(connectionsTo(remote.port)).toEqual([]);
+      await load(key, port);
+      const waiting = connectionsTo(remote.port).filter(({ isTimeWait }) => isTimeWait).length;
+      const accepted = Number((await ask('/', { key, port })).text);
+      expect(Math.max(accepted, waiting)).toBeLessThanOrEqual(connectionsMax);
     });
 
     const { http2 } = example;
     testIf(http2 !== undefined)('HTTP/2: what passes and what is refused, with a body as well', async () => {
-      const port = await freePort();
-      const [at, changes] = http2 === 'same port' ? [undefined, []] : [port, http2!(port)];
-      const gateway = await start(changes);
-      const client = connectHttp2(`http://127.0.0.1:${at ?? gateway.port}`);
+      const client = connectHttp2(`http://127.0.0.1:${http2Port}`);
       onTestFinished(() => void client.destroy());
       const { key } = await newKey();
       const body = 'b'.repeat(100_000);
@@ -649,22 +471,39 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect(reached.map(({ bytes }) => bytes)).toEqual([0, body.length, 0]);
     });
 
-    async function start(changes: readonly (readonly [string, string])[]) {
-      const gateway = await startGateway(changes);
-      onTestFinished(async () => {
-        await gateway.program.stop();
-        rmSync(gateway.dir, { recursive: true });
-      });
+    async function stop({ program, dir }: Running) {
+      await program.stop();
+      rmSync(dir, { recursive: true });
+    }
+    async function start(changes: Changes, behind: Pick<Api, 'host' | 'port'> = api) {
+      const gateway = await startGateway(changes, { behind });
+      onTestFinished(() => stop(gateway));
       return gateway;
     }
-    example.more?.({ tollgate: () => tollgate, closed: () => closed, start, newKey, ask, reached });
+    const context: Context = {
+      text: exampleText,
+      tollgate: () => tollgate,
+      closed: () => closed,
+      open: () => open,
+      extended: () => extended,
+      extendedCost: example.cost ? 2 : 1,
+      http2Port: () => http2Port,
+      start,
+      newKey,
+      ask,
+      reached,
+    };
+    describeAttacks(example, context);
+    describeCors(context);
+    example.more?.(context);
 
     /** The open gateway lets the request pass, without any header in Tollgate's names. */
     async function expectOpen(path: string, key: string | undefined) {
+      const direct = await ask(path, { port: api.port });
       reached.length = 0;
       const headers = ['X-Tollgate-Key-Id: forged', 'X-Tollgate-Code: VALID', 'X-Tollgate-Meta-Plan: forged'];
       const answer = await ask(path, { key, headers, method: 'POST', body: 'b'.repeat(100), open: true });
-      expect([answer.status, answer.text]).toEqual([200, 'from the API']);
+      expect([answer.status, answer.text, apiHeaders(answer)]).toEqual([200, 'from the API', apiHeaders(direct)]);
       expect(reached).toMatchObject([{ method: 'POST', url: path, bytes: 100 }]);
       const names = Object.entries(reached[0]!.headers).filter(([, value]) => value);
       expect(names.filter(([header]) => header.startsWith('x-tollgate-'))).toEqual([]);
@@ -745,14 +584,4 @@ export function describeGateway(name: string, example: GatewayExample) {
       for (const presented of open ? [key, 'made_up', undefined] : []) await expectOpen('/', presented);
     });
   });
-}
-
-/** The connections to a port of this machine, including those just closed, by the ports at both ends. */
-function connectionsTo(port: number): string[] {
-  const hex = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
-  const lines = readFileSync('/proc/net/tcp', 'utf8').trim().split('\n').slice(1);
-  return lines
-    .map((line) => line.trim().split(/\s+/).slice(1, 3))
-    .filter((ends) => ends.some((end) => end.endsWith(hex)) && !ends.some((end) => end.endsWith(':0000')))
-    .map((ends) => ends.sort().join());
 }

@@ -11,8 +11,8 @@ const files = folders.flatMap((folder) => readdirSync(`examples/${folder}`).map(
 const read = (file: string) => readFileSync(`examples/${file}`, 'utf8');
 
 const { meta: _, ...answered } = responseHeaders;
-const known = [...Object.values(requestHeaders), ...Object.values(answered), metaHeader('Plan')].map((name) =>
-  name.toLowerCase(),
+const known = [...Object.values(requestHeaders), ...Object.values(answered), ...['Plan', 'Seats'].map(metaHeader)].map(
+  (name) => name.toLowerCase(),
 );
 
 test('there are seven files', () => {

@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { run } from '../support/processes.ts';
+import { haproxy } from '../../bench/support/gateways.mjs';
 import { describeGateway, missingProgram } from './gateway.ts';
 
 describeGateway('HAProxy', {
@@ -14,16 +14,20 @@ describeGateway('HAProxy', {
     const lua = readFileSync('examples/haproxy/tollgate.lua', 'utf8');
     // Several instances run on this machine.
     const own = (text: string) => text.replace('abns@tollgate', `abns@tollgate-${port}`);
-    writeFileSync(join(dir, 'tollgate.lua'), own(lua));
     writeFileSync(join(dir, 'broken.lua'), own(lua.replace('local headers =', 'local headers = nothing.of.it')));
-    writeFileSync(join(dir, 'haproxy.cfg'), own(example).replace('/etc/haproxy/', `${dir}/`));
-    return run('haproxy', ['-db', '-f', join(dir, 'haproxy.cfg')]);
+    return haproxy(dir, own(example), own(lua));
   },
   addresses: { listen: 'bind :80', tollgate: 'server tollgate 127.0.0.1:8080', api: 'server api 127.0.0.1:3000' },
   away: 503,
   misconfigured: 500,
   ratelimitOnSuccess: true,
-  http2: (port) => [['    default_backend api', `    bind 127.0.0.1:${port} proto h2\n    default_backend api`]],
+  cost: [
+    [
+      '# http-request set-var(txn.tollgate_cost) str(2) if { path,url_dec -m beg -i /reports }',
+      'http-request set-var(txn.tollgate_cost) str(2)',
+    ],
+  ],
+  http2: { onSamePort: true },
   more({ start, newKey, ask, reached }) {
     test('after an error in the Lua no request passes, though HAProxy continues', async () => {
       for (const mode of ['closed', 'open']) {

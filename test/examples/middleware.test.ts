@@ -5,6 +5,7 @@ import { readdirSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { addressOf, run } from '../support/processes.ts';
+import { Connection } from './connection.ts';
 import { startMsMax, startTollgate, type Tollgate } from './tollgate.ts';
 
 const programs = readdirSync('examples/middleware');
@@ -69,6 +70,7 @@ async function startOne(name: string, more: Record<string, string> = {}) {
   const address = await addressOf(program);
   return {
     rootKey,
+    port: Number(new URL(address).port),
     stop: () => program.stop(),
     printed: () => program.printed(),
     /** Tollgate refuses the program's root key while `act` runs. */
@@ -93,6 +95,15 @@ async function startOne(name: string, more: Record<string, string> = {}) {
   };
 }
 
+/** Sends exactly these lines. The status is 0 if the connection is closed without a response. */
+async function send(port: number, line: string, headers: readonly string[] = []): Promise<{ status: number }> {
+  const client = new Connection(port);
+  client.socket.write(`${[`${line} HTTP/1.1`, 'Host: other', ...headers].join('\r\n')}\r\n\r\n`, 'latin1');
+  // The response to HEAD has no body, whose length it names.
+  const status = line.startsWith('HEAD') ? client.status() : client.answer().then((answer) => answer.status);
+  return { status: await status.catch(() => 0).finally(() => client.socket.destroy()) };
+}
+
 test('there are four of them', () => {
   expect(programs.sort()).toEqual(['express.mjs', 'fastify.mjs', 'fetch.mjs', 'hono.mjs']);
 });
@@ -113,6 +124,63 @@ describe.each(programs)('%s', (name) => {
       expect(await ask(authorization)).toMatchObject({ status: 401, challenge: 'Bearer' });
     },
   );
+
+  test('no client makes a check fail: with what is long, doubled or odd', async () => {
+    const key = await newKey({});
+    for (const which of ['closed', 'open'] as const) {
+      const { port, printed } = opened.get(name)![which];
+      const before = printed();
+      const bytes = ['\x01', '\t', '\v', '\r', '\x1f', '\x7f', '\x80', '\xa0', '\xff', '"', '\\'];
+      for (const [lines, ...statuses] of [
+        ...[500, 513, 5_000, 12_000].map((length) => [[`Authorization: Bearer ${'k'.repeat(length)}`], 401] as const),
+        [[`Authorization: ${'k'.repeat(5_000)}`], 401],
+        [[`Authorization: Bearer ${key}x`, `Authorization: Bearer ${key}`], 401],
+        [[`Authorization: Bearer ${key}`, 'Authorization: Bearer made_up'], 200, 401],
+        [[`Authorization: Bearer ${key}`, 'Connection: Authorization, close'], 200, 401],
+        [[`Authorization: Bearer ${key}`, `X-Large: ${'l'.repeat(8_000)}`], 200],
+        ...bytes.map((byte) => [[`Authorization: Bearer made_up${byte}x`], 400, 401] as const),
+      ] as [string[], ...number[]][]) {
+        const { status } = await send(port, 'GET /api/hello', lines);
+        expect(statuses, `${which}: ${lines.join().slice(0, 60)}`).toContain(status);
+      }
+      expect(printed()).toBe(before);
+    }
+  });
+
+  test('no spelling of a path and no tunnel passes by the check', async () => {
+    const { port } = closed();
+    const key = await newKey({});
+    for (const target of [
+      ...['/api/hello', '/API/hello', '//api/hello', '/api//hello', '/./api/hello', '/x/../api/hello', '/%61pi/hello'],
+      ...[
+        '/api/hello/',
+        '/api%2fhello',
+        '/api/hello%',
+        '/api/hello%zz',
+        '/%zz/../api/hello',
+        '/api/hello;x',
+        '/api;x/hello',
+      ],
+      ...[
+        '/api\\hello',
+        '/api/hello%00',
+        '/%0aapi/hello',
+        '/api/hello%20',
+        '/api/hello?x=/y',
+        'http://other/api/hello',
+      ],
+    ]) {
+      for (const method of ['GET', 'HEAD', 'POST', 'OPTIONS'])
+        expect([(await send(port, `${method} ${target}`)).status, target]).not.toEqual([200, target]);
+    }
+    for (const protocol of ['h2c', 'websocket', 'h2c, websocket', 'other']) {
+      const lines = ['Connection: Upgrade, HTTP2-Settings', `Upgrade: ${protocol}`, 'HTTP2-Settings: AAMAAABkAAQAoAAA'];
+      expect((await send(port, 'GET /api/hello', lines)).status).toBe(401);
+      expect((await send(port, 'GET /api/hello', [...lines, `Authorization: Bearer ${key}`])).status).toBe(200);
+    }
+    for (const target of ['other:80', '/api/hello'])
+      expect((await send(port, `CONNECT ${target}`, [`Authorization: Bearer ${key}`])).status).not.toBe(200);
+  });
 
   test('403 for a key that is disabled', async () => {
     expect(await ask(`Bearer ${await newKey({ enabled: false })}`)).toMatchObject({ status: 403, challenge: null });

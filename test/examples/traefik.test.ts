@@ -1,32 +1,24 @@
 // examples/traefik/tollgate.yml in a real Traefik.
 
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { addressOf, run, runServer } from '../support/processes.ts';
+import { traefik } from '../../bench/support/gateways.mjs';
+import { addressOf, runServer } from '../support/processes.ts';
 import { describeGateway, missingProgram } from './gateway.ts';
 
 describeGateway('Traefik', {
   file: 'traefik/tollgate.yml',
   open: undefined,
   missing: missingProgram('traefik', 'version'),
-  start(dir, example, port) {
-    writeFileSync(join(dir, 'tollgate.yml'), example);
-    const words = [
-      `--entrypoints.web.address=127.0.0.1:${port}`,
-      `--providers.file.filename=${join(dir, 'tollgate.yml')}`,
-      '--global.checknewversion=false',
-      '--global.sendanonymoususage=false',
-    ];
-    return run('traefik', words, { env: { ...process.env, HOME: dir } });
-  },
+  start: (dir, example, port) => traefik(dir, example, `127.0.0.1:${port}`),
   addresses: { tollgate: 'address: http://127.0.0.1:8080/', api: 'url: http://127.0.0.1:3000' },
   away: 500,
   misconfigured: 500,
-  http2: 'same port',
+  http2: { onSamePort: true },
   ratelimitOnSuccess: false,
   waitsForTollgate: true,
   longUrl: 431,
+  opensForChecks: true,
+  joinsNoKeys: true,
   more({ tollgate }) {
     test('UWS_HTTP_MAX_HEADERS_SIZE allows larger headers in a check', async () => {
       const server = runServer({ REDIS_URL: tollgate().redis.url, UWS_HTTP_MAX_HEADERS_SIZE: '16384' });

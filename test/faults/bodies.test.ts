@@ -1,5 +1,6 @@
 // Bodies of the maximum length, valid and invalid, for every operation: how long one blocks the event loop, and how much memory
-// it takes. Time is processor time of the main thread, because wall-clock time includes what other processes do.
+// it takes. Time is processor time of the main thread, because wall-clock time includes what other processes do, in
+// milliseconds of an idle machine (unit.ts).
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -15,12 +16,13 @@ import { build } from '../support/processes.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { type Largest, largest, makeLargest, runsOnce } from './largest.ts';
 import { report } from './report.ts';
+import { inUnits } from './unit.ts';
 
 const isLong = process.env.FAULTS_RESULTS !== undefined;
 const operations: readonly AnyOperation[] = registry;
 const { bodyBytesMax } = loadConfig({});
-/** Limits for one body: on an otherwise idle machine, and on any machine. */
-const heldMsMax = isLong ? 50 : 150;
+/** Limits for one body; beside other tests the time has more room. */
+const heldMsMax = isLong ? 50 : 100;
 const heapMbMax = 64;
 
 const tollgate = harness();
@@ -38,21 +40,30 @@ afterAll(async () => {
 
 interface Cost {
   status: number;
-  /** The longest turn of the event loop. */
+  /** The longest turn of the event loop, in milliseconds, or in units if it is too long. */
   heldMs: number;
   heapMb: number;
 }
 
 async function costOnce(path: string, body: string, rootKey: string): Promise<Cost> {
   pipeline.send({ ...requestTo(`/v2/${path}`, rootKey), body });
-  const [cost] = await once(pipeline, 'message');
-  return cost;
+  const [cost] = (await once(pipeline, 'message')) as [Cost];
+  return { ...cost, heldMs: await inUnits(cost.heldMs, heldMsMax, unitMs) };
 }
 
-/** The minimum of several runs: code that runs for the first time is slow, and any turn may contain a full garbage collection. */
+async function unitMs(): Promise<number> {
+  pipeline.send('unit');
+  const [ms] = await once(pipeline, 'message');
+  return ms;
+}
+
+/**
+ * The minimum of several runs: code that runs for the first time is slow, any turn may contain a full garbage
+ * collection, and on a busy machine the main thread does the work of the threads that should help it.
+ */
 async function costOf(path: string, body: string, rootKey = tollgate.rootKey): Promise<Cost> {
   let least = await costOnce(path, body, rootKey);
-  for (let run = 0; run < 4 && (least.heldMs > heldMsMax || least.heapMb > heapMbMax); run++) {
+  for (let run = 0; run < 20 && (least.heldMs > heldMsMax || least.heapMb > heapMbMax); run++) {
     const again = await costOnce(path, body, rootKey);
     least = {
       status: least.status,
@@ -129,7 +140,8 @@ test.runIf(isLong)(
     for (const [name, ways] of Object.entries(largest) as [string, Record<string, (of: Largest) => unknown>][]) {
       for (const [way, make] of Object.entries(ways)) {
         let least: Cost | undefined;
-        for (let run = 0; run < (runsOnce.test(name) ? 1 : 3); run++) {
+        const runsMax = runsOnce.test(name) ? 1 : 20;
+        for (let run = 0; run < runsMax && (run < 3 || least!.heldMs > heldMsMax); run++) {
           const cost = await costOnce(name, JSON.stringify(make(things)), tollgate.rootKey);
           if (!least || cost.heldMs < least.heldMs) least = cost;
         }

@@ -1,6 +1,6 @@
 // The built pipeline in a process of its own, without a socket. Each message is a request. The reply has the longest time for
-// which it blocked the event loop, in processor time of the main thread, and the growth of the heap. Run with --expose-gc; the
-// first argument is the store's options as JSON.
+// which it blocked the event loop, in processor time of the main thread, and the growth of the heap. The reply to
+// `unit` is a unit of that time (unit.ts). Run with --expose-gc; the first argument is the store's options as JSON.
 import { readFileSync } from 'node:fs';
 import { getHeapStatistics } from 'node:v8';
 import { pino } from 'pino';
@@ -38,7 +38,19 @@ async function costOf(request) {
   return { status, heldMs, heapMb: most - before };
 }
 
-process.on('message', async ({ body, ...head }) => {
+/** A megabyte whose objects live on, so that a unit (unit.ts) has as much garbage collection as a large body. */
+const item = '{"name":"x","list":{"a":[[[[[[[{"b":[[[]]]},[[]],{}]]]]]]]}}';
+const large = `[${Array.from({ length: 16_400 }, () => item).join(',')}]`;
+function unitMs() {
+  globalThis.gc();
+  const before = cpuMs();
+  const kept = [JSON.parse(large), JSON.parse(large)];
+  return (cpuMs() - before) / (20 * kept.length);
+}
+
+process.on('message', async (message) => {
+  if (message === 'unit') return process.send((unitMs() + unitMs()) / 2);
+  const { body, ...head } = message;
   process.send(await costOf({ ...head, body: Buffer.from(body) }));
 });
 process.on('disconnect', () => process.exit());

@@ -12,10 +12,15 @@ import { random } from '../support/random.ts';
 import { type Largest, largest, makeLargest, runsOnce } from './largest.ts';
 import { report } from './report.ts';
 import { atRate, percentile, type Rig, startRig } from './rig.ts';
+import { inUnits, redisUnitMs } from './unit.ts';
 
-/** Limit of a script's time in Redis, in milliseconds. Imports are one script, as they are all or nothing. */
+/**
+ * Limit of a script's time in Redis, in milliseconds of an idle machine (unit.ts). Imports are one script, as they
+ * are all or nothing.
+ */
 const scriptMsMax = 30;
 const importMsMax = 100;
+const mostOf = (operation: OperationName) => (operation === 'keys.migrateKeys' ? importMsMax : scriptMsMax);
 
 let rig: Rig;
 let things: Largest;
@@ -36,8 +41,9 @@ beforeAll(async () => {
 afterAll(() => rig.stop());
 
 /**
- * The time of the longest script of a call in Redis, in milliseconds. It is by Redis's clock or, because that includes time
- * of other processes, the script's share of the processor time of the whole call.
+ * The time of the longest script of a call in Redis, in milliseconds, or in units if it is too long. It is by Redis's
+ * clock or, because that includes time of other processes, the script's share of the processor time of the whole
+ * call.
  */
 async function longestMs(
   operation: OperationName,
@@ -58,7 +64,8 @@ async function longestMs(
     longestUs,
     tookUs.reduce((sum, us) => sum + us, 0),
   );
-  return Math.max(50, Math.min(longestUs, (cpuUs * longestUs) / allUs)) / 1000;
+  const ms = Math.max(50, Math.min(longestUs, (cpuUs * longestUs) / allUs)) / 1000;
+  return inUnits(ms, mostOf(operation), () => redisUnitMs(rig));
 }
 
 const hostileConnections = 32;
@@ -147,10 +154,10 @@ test('no sequence of the largest requests leads to a script that blocks Redis fo
   let worst = { what: '', took: 0 };
   for (let step = 0; step < sequenceSteps; step++) {
     const { operation, way, make } = kinds[pick(0, kinds.length - 1)]!;
-    const mostMs = operation === 'keys.migrateKeys' ? importMsMax : scriptMsMax;
+    const mostMs = mostOf(operation);
     let took = Number.POSITIVE_INFINITY;
     // Other load of the machine can make a call slow once, so slow calls are repeated.
-    for (let run = 0; run < 5 && took > mostMs / 2; run++) {
+    for (let run = 0; run < 20 && took > (run < 5 ? mostMs / 2 : mostMs); run++) {
       took = Math.min(took, await longestMs(operation, make(own), { as, statuses: [200, 400, 404, 409, 412] }));
     }
     expect(took, `step ${step}: ${operation} (${way})`).toBeLessThan(mostMs);
@@ -284,13 +291,14 @@ test('no script of the largest request of any operation blocks Redis for long', 
     for (const [way, make] of Object.entries(ways)) {
       let took = Number.POSITIVE_INFINITY;
       // The minimum of several runs, because of other load of the machine.
-      for (let run = 0; run < (runsOnce.test(operation) ? 1 : 7); run++) {
+      const runsMax = runsOnce.test(operation) ? 1 : 20;
+      for (let run = 0; run < runsMax && (run < 7 || took > mostOf(operation)); run++) {
         took = Math.min(took, await longestMs(operation, make(things)));
       }
       rows.push({
         what: way ? `${operation} (${way})` : operation,
         took,
-        most: operation === 'keys.migrateKeys' ? importMsMax : scriptMsMax,
+        most: mostOf(operation),
       });
     }
   }

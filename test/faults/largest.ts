@@ -256,9 +256,7 @@ export const largest: { [Name in OperationName]: Record<string, (things: Largest
       apiId,
       keyId,
       externalId,
-      outcome: 'RATE_LIMITED',
-      start: 0,
-      end: 1,
+      outcome: 'DISABLED',
     }),
   },
   'analytics.tail': {

@@ -38,9 +38,16 @@ async function openServers(url: string) {
   await deciding.rootKeys.create(workspaceId, { digest, start, permissions: ['*'] }, cliActor);
   const presented: PresentedRootKey = { workspaceId, digest, digestText: digestTextOf(key) };
   let heard = '';
-  await listening.tail.listen(workspaceId, { verifications: { apiIds: true } }, (events) => {
-    heard += events;
-  });
+  await listening.tail.listen(
+    workspaceId,
+    { verifications: { apiIds: true } },
+    {
+      take: (events) => {
+        heard += events;
+      },
+      rootKeysChanged: () => {},
+    },
+  );
   let count = 0;
   async function isHeard() {
     const tag = `"tag${++count}"`;

@@ -4,9 +4,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { random } from '../support/random.ts';
 import { report } from './report.ts';
 import { type Rig, startRig } from './rig.ts';
+import { inUnits, redisUnitMs } from './unit.ts';
 import { beginnings, changed, described, type Mixture, openWorld } from './worst.ts';
 
-/** Limit of a call's time in Redis, in milliseconds. */
+/** Limit of a call's time in Redis, in milliseconds of an idle machine (unit.ts). */
 const callMsMax = 30;
 const rounds = Number(process.env.WORST_ROUNDS ?? 150);
 const seed = Number(process.env.SEED ?? 1);
@@ -52,11 +53,12 @@ test('no batch that a search finds blocks Redis for long', async () => {
   // The most expensive mixture is measured again, as the minimum of many runs, so that no outlier fails the test.
   const [worst] = kept;
   const { us, calls } = await world.cost(worst!.mixture, 10);
-  expect(us / 1000, described(worst!.mixture)).toBeLessThan(callMsMax);
+  const took = await inUnits(us / 1000, callMsMax, () => redisUnitMs(rig));
+  expect(took, described(worst!.mixture)).toBeLessThan(callMsMax);
   report({
     order: '10.5',
     fault: `The batch that blocks Redis longest, of ${beginnings.length + rounds} that a search tried`,
     expected: `no call blocks Redis longer than ${callMsMax} ms`,
-    measured: `${(us / 1000).toFixed(1)} ms, the longest of ${calls} calls: ${described(worst!.mixture)}`,
+    measured: `${took.toFixed(1)} ms, the longest of ${calls} calls: ${described(worst!.mixture)}`,
   });
 }, 3_600_000);

@@ -11,8 +11,13 @@ const { ok, send, createKey } = tollgate;
 const base58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
 const encoded = (text: string) => Buffer.from(text).toString('base64url');
 
-/** For every list: an input, and the length of its ids after their prefix, 'stream' for ids of a stream, or 'row' for rows. */
-const lists: { operation: OperationName; input: object; prefix: string; length: number | 'stream' | 'row' }[] = [];
+/** For every list: an input, and the length of its ids after their prefix, or the kind of ids without one. */
+const lists: {
+  operation: OperationName;
+  input: object;
+  prefix: string;
+  length: number | 'stream' | 'row' | 'refusal';
+}[] = [];
 beforeAll(async () => {
   const { apiId } = await createKey({ externalId: 'ada' });
   await ok('ratelimits.setOverride', { namespace: 'email', identifier: 'ada', limit: 1, duration: 1000 });
@@ -33,6 +38,7 @@ beforeAll(async () => {
     { operation: 'audit.listEvents', input: { order: 'asc' }, prefix: '', length: 'stream' },
     { operation: 'audit.listEvents', input: { order: 'desc' }, prefix: '', length: 'stream' },
     { operation: 'analytics.getVerifications', input: { granularity: 'total' }, prefix: '', length: 'row' },
+    { operation: 'analytics.listRefusals', input: { apiId, limit: 1 }, prefix: '', length: 'refusal' },
   );
 });
 
@@ -53,11 +59,14 @@ function nameOf({ operation, input }: (typeof lists)[number]): string {
 test('a cursor with an id in another format is 400; one with an unknown id is accepted', async () => {
   const streams = ['0-1', '1-0', '1700000000000-0', '1700000000000-12', '999999999999999-999999999999999'];
   const rows = [`489900-489924_3_0_${'a'.repeat(64)}`, `9999999-0_0_4102444800000_${'0'.repeat(64)}`];
+  const refusals = ['489900_12', '0_0', '9999999_999999999'];
   for (const list of lists) {
     const isStream = list.length === 'stream';
     const isRow = list.length === 'row';
+    const isRefusal = list.length === 'refusal';
     const name = nameOf(list);
-    const good = isStream ? streams.slice(1) : isRow ? rows : [`${list.prefix}${'1'.repeat(list.length as number)}`];
+    const ofKind = { stream: streams.slice(1), row: rows, refusal: refusals };
+    const good = typeof list.length === 'number' ? [`${list.prefix}${'1'.repeat(list.length)}`] : ofKind[list.length];
     for (const id of good) {
       expect(await statusOf(list.operation, list.input, encoded(`${name} ${id}`)), `${name} ${id}`).toBe(200);
     }
@@ -78,7 +87,8 @@ test('a cursor with an id in another format is 400; one with an unknown id is ac
           .filter((length) => prefix !== list.prefix || length !== list.length)
           .map((length) => prefix + '1'.repeat(length)),
       ),
-      ...(isStream || isRow ? [] : [`${list.prefix}${'0'.repeat(list.length as number)}`]),
+      ...(typeof list.length === 'number' ? [`${list.prefix}${'0'.repeat(list.length)}`] : []),
+      ...(isRefusal ? ['1_', '_1', '1_1_1', '12345678_1', '1_1234567890', '1_-1'] : refusals),
       ...(isRow ? [] : rows),
       ...rows
         .flatMap((row) => [row.slice(0, -1), `${row}0`, row.replace('_', '-'), row.replace('a', 'g').slice(1)])

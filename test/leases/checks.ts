@@ -69,7 +69,10 @@ const broken = (promise: string, facts: object): never => {
 };
 /** Times are sums of fractions. */
 const rounding = 1e-6;
-/** Room for the messages of a request that is decided after two recalls: ten, of 3 ms at most (explore.ts). */
+/**
+ * Room for the messages of a request that is decided after a recall, or after that of another: ten, of 3 ms at most
+ * (explore.ts).
+ */
 const messagesMs = 30;
 
 export class Checks implements Witness {
@@ -83,6 +86,7 @@ export class Checks implements Witness {
   /** Whether the connection that sent the script is lost. */
   isFromDead = false;
   private faultAt = -1;
+  private isRestarted = false;
   private readonly keyFaultAt: number[];
   private readonly grants = new Map<string, Granted>();
   private readonly admissions: Admission[][];
@@ -192,9 +196,7 @@ export class Checks implements Witness {
     const { key: index, begun, recalls } = verification;
     const waited = this.world.now - begun;
     const isPrompt = this.world.faultUntil(server) < begun && this.faultAt < begun;
-    // Two terms: a holder that does not answer may have been granted another lease just before the recall, which the request, or
-    // the one that it waits for, recalls as well.
-    const isLate = recalls > 2 || waited > 2 * this.world.setting.term * drift + messagesMs;
+    const isLate = recalls > 1 || waited > this.world.setting.term * drift + messagesMs;
     if (isPrompt && isLate) broken('A verification waits longer', { index, waited, recalls });
     for (const change of this.floors) {
       if (change.key === index && change.answeredAt + rounding < begun && version < change.write) {
@@ -309,6 +311,7 @@ export class Checks implements Witness {
   restarted(kept: number) {
     this.lost.push([kept, this.write]);
     this.faultAt = this.world.now;
+    this.isRestarted = true;
     for (const change of [...this.floors])
       if (this.isLost(change.write)) this.floors.splice(this.floors.indexOf(change), 1);
     for (const [index, { credits, leases }] of this.world.redis.keys.entries()) {
@@ -354,9 +357,10 @@ export class Checks implements Witness {
       const left = leases.find(({ session }) => this.world.faultUntil(session) < 0);
       if (left && this.faultAt < 0) broken('Units of an idle session are out', left);
     }
-    // Later than a recall waits for it, too. After a fault of Redis it is not known what was charged.
+    // Later than a recall waits for it, and after a step of the clock, too. After a restart of Redis it is not known
+    // what was charged.
     for (const [id, grant] of this.grants) {
-      const isOver = !live.has(grant.session) || grant.isBurnt || this.faultAt >= 0;
+      const isOver = !live.has(grant.session) || grant.isBurnt || this.isRestarted;
       if (isOver || grant.era !== this.balances[grant.key]!.era) continue;
       const left = grant.count - grant.used - this.returnsOf(grant);
       if (left > 0) broken('Units of a live session are not given back', { id, left });

@@ -97,16 +97,7 @@ test('a lease is found when the decisions of the next term are counted', () => {
   expect(leases.decide(leased)).toBeDefined();
 });
 
-test('what a refusal took back is not asked for again in a while, other leases are', () => {
-  const [short, other] = [requestOf('short'), requestOf('other')];
-  const ask = leases.ask(short)!;
-  leases.granted(ask, 5, termMs, decision);
-  void leases.recall('ws', new Set([ask.number]));
-  expect(leases.ask(short)).toBeUndefined();
-  expect(leases.ask(other)).toBeDefined();
-});
-
-test('the end of a process leaves the registry, also after requests that were hot or paused', async () => {
+test('the end of a process leaves the registry, also after requests that were hot', async () => {
   const request = requestOf('hot');
   const ask = leases.ask(request)!;
   leases.granted(ask, 5, termMs, decision);

@@ -1,19 +1,13 @@
 // A server that returns its units later than a recall waits for: they count as spent until then, and are given back after all.
 
 import { randomBytes } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { digestOf, digestTextOf } from '../../src/domain/keyString.ts';
-import { AcceptedRootKeys } from '../../src/store/accepted.ts';
-import { Decider } from '../../src/store/decide.ts';
-import { workspaceKey } from '../../src/store/keyspace.ts';
-import { Leasing } from '../../src/store/leases/leasing.ts';
+import type { Decider } from '../../src/store/decide.ts';
 import { connect, type RedisClient } from '../../src/store/redis.ts';
-import { loadScripts } from '../../src/store/scripts.ts';
-import { Tail } from '../../src/store/tail/tail.ts';
-import { harness, testSettings } from '../support/harness.ts';
-import { observing } from '../support/observer.ts';
+import { harness } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
+import { openServer } from './lateServer.ts';
 
 const app = harness(undefined, { leaseMs: 0, nowMs: () => undefined });
 let redis: RedisClient;
@@ -22,42 +16,12 @@ beforeAll(async () => {
 });
 afterAll(async () => void (await redis.quit()));
 
-const settings = { ...testSettings, leaseMs: 40, leaseCredits: true, leaseAfter: 2, leaseClockMs: () => 0 };
+const leaseMs = 40;
 const presented = () => ({
   workspaceId: app.workspaceId,
   digest: digestOf(app.rootKey),
   digestText: digestTextOf(app.rootKey),
 });
-
-/** A server whose settlements wait while it `isLate`. */
-async function openServer() {
-  const server = { granted: [] as number[], decided: 0, isLate: false };
-  const observe = observing({
-    granted: (units: number) => void server.granted.push(units),
-    decided: () => void server.decided++,
-  });
-  const decider = new Decider({
-    ...settings,
-    openLeasing: (settle) =>
-      new Leasing({
-        ...settings,
-        redis,
-        observe,
-        deactivate: async () => {},
-        async settle(...settlement) {
-          while (server.isLate) await delay(1);
-          await settle(...settlement);
-        },
-      }),
-    scripts: await loadScripts(redis, workspaceKey),
-    slugsOf: async () => [],
-    accepted: new AcceptedRootKeys(),
-    tail: new Tail(redis),
-    now: () => '',
-    observe,
-  });
-  return Object.assign(server, { decider });
-}
 
 const kinds = {
   async 'a limit check'() {
@@ -75,7 +39,7 @@ const kinds = {
 
 test.each(Object.entries(kinds))('%s', async (_kind, make) => {
   const request = await make();
-  const [holder, other] = [await openServer(), await openServer()];
+  const [holder, other] = [await openServer(redis, leaseMs), await openServer(redis, leaseMs)];
   let spent = 0;
   await vi.waitFor(
     async () => {
@@ -87,11 +51,11 @@ test.each(Object.entries(kinds))('%s', async (_kind, make) => {
   holder.isLate = true;
   const [startedAt, left] = [performance.now(), 1000 - spent];
   expect(await request(other, left)).toBe(false);
-  expect(performance.now() - startedAt).toBeGreaterThan(settings.leaseMs);
+  expect(performance.now() - startedAt).toBeGreaterThan(leaseMs);
   // No other refusal waits for it, and none is leased.
   const refusedAt = performance.now();
   for (let times = 0; times < 5; times++) expect(await request(other, left)).toBe(false);
-  expect(performance.now() - refusedAt).toBeLessThan(5 * settings.leaseMs);
+  expect(performance.now() - refusedAt).toBeLessThan(5 * leaseMs);
   expect(other.decided).toBe(0);
   holder.isLate = false;
   await holder.decider.leasing.leases.recall();

@@ -8,6 +8,9 @@
 //   changer   waits 1.01 terms, from after its change was applied
 //   Redis     shortens a term to 1/1.01 of what is left, by its own clock, until a slice ends, units become free, a refill or an expiry
 //
+// A request that would be refused while units are out waits for one recall, which takes 1.01 terms at most: meanwhile
+// Redis grants no more of these units. (The servers wait for half a term more, as a settlement may be on its way.)
+//
 // What faults cost, and no more:
 //
 //   a killed or paused session   its units stay charged; a killed one's tallies are not counted: those of a quarter of a term, and
@@ -15,12 +18,12 @@
 //   a lost connection            units that Redis grants to it afterwards stay charged
 //   Redis loses its last writes  the charges, changes and settlements among them; leases on lost charges are used until they end
 //   Redis's clock steps forward  windows start again, as without leases; units out at the step are admitted on top
-//   Redis's clock steps back     nothing
+//   Redis's clock steps back     window units that are out stay charged; credits come back
 //
 // A key stands for a counter of a namespace, too: then requests of several costs and limits share its window.
 //
 // Not in the model: identities, several limits of a key or of a request, servers whose terms differ, deletion of registry entries
-// with term 0.
+// with term 0, and of leases that have ended by Redis's clock when a record has no room for more.
 
 /** Longest time between two settlements of a session, in terms. */
 export const settleEvery = 1 / 4;
@@ -28,7 +31,7 @@ export const settleEvery = 1 / 4;
 export const tallyMin = 8;
 /** Two clocks differ by at most this factor. */
 export const drift = 1.01;
-/** A session asks for no units in this many terms after they were recalled: longer than a recall waits. */
+/** No units of a key are granted in this many terms after they were recalled: longer than a recall waits. */
 export const pauseTerms = 2;
 /** A session leaves the registry after this many terms without work: longer than a request can be buffered for a dead connection. */
 export const idleTerms = 8;
@@ -81,9 +84,9 @@ export const rules = {
   recallUnits: true,
   /** A recall of units is acknowledged when they are settled. */
   settleBeforeAck: true,
-  /** After units were recalled, a session asks for no more of them in a while. */
+  /** While units are recalled, Redis grants no more of them: so a request waits for one recall at most. */
   pauseAfterRecall: true,
-  /** When a counter is adapted to a step back of the clock, nothing is given back to it. */
+  /** When a counter is adapted to a step back of the clock, its units that are out are not given back. */
   stepClears: true,
 };
 export type Rules = typeof rules;
@@ -117,6 +120,7 @@ export interface UnitsOut {
   isOverdue: boolean;
   /** End of the window entry that was charged. */
   sliceEnd: number;
+  /** Undefined when its window gets nothing back. */
   limit: Limit | undefined;
 }
 
@@ -139,6 +143,8 @@ export interface Key {
   refill?: { at: number; every: number; amount: number } | undefined;
   expires?: number | undefined;
   leases: UnitsOut[];
+  /** No units are granted before, by Redis's clock. */
+  pausedUntil: number;
 }
 
 /** An entry of the registry. Term 0: removed; the numbers stay. */
@@ -243,7 +249,7 @@ function windowTotal(key: Key, now: number, { rules }: Setting, witness: Witness
   if (key.window.some(({ end }) => end > latest)) {
     const late = key.window.filter(({ end }) => end >= latest).reduce((sum, { units }) => sum + units, 0);
     key.window = [...key.window.filter(({ end }) => end < latest), { end: latest, units: late }];
-    if (rules.stepClears) key.leases = [];
+    if (rules.stepClears) key.leases = key.leases.map((out) => ({ ...out, limit: undefined }));
     witness.windowAdapted(index);
   }
   key.window = key.window.filter(({ end }) => end + duration > now);
@@ -287,6 +293,7 @@ export function decide(state: RedisState, now: number, ask: Ask, setting: Settin
   if (outcome === 'RATE_LIMITED' || outcome === 'USAGE_EXCEEDED') {
     const awaited = key.leases.filter(({ isOverdue }) => !isOverdue);
     if (awaited.length > 0 && rules.recallUnits) {
+      key.pausedUntil = now + pauseTerms * setting.term;
       return { outcome: 'RECALL', from: awaited.map(({ session, number }) => ({ session, number })) };
     }
     witness.refused(ask.key, ask.session);
@@ -337,6 +344,9 @@ function grantOf(
   if (key.refill && (outcome === 'VALID' || outcome === 'USAGE_EXCEEDED')) ends.push(key.refill.at);
   if (outcome === 'RATE_LIMITED') ends.push(Math.min(...key.window.map(({ end }) => end)) + key.limit!.duration);
   if (outcome === 'VALID' && (key.limit || key.credits !== undefined)) {
+    // Not for long after a step back of the clock.
+    const isPaused = now < key.pausedUntil && key.pausedUntil <= now + pauseTerms * term;
+    if (isPaused && rules.pauseAfterRecall) return undefined;
     count = unitsOf(state, key, request, ask.wanted, reserve);
     if (count === 0) return undefined;
     if (key.limit && rules.endsWithSlice) {

@@ -1,7 +1,7 @@
 // What a session does: it decides by its leases, asks Redis, settles, answers recalls, and makes changes. Its environment (world.ts)
 // gives it a monotonic clock, timers that run late while the process is paused, and a connection that may be lost.
 import type { Ask, Change, Decision, Grant, Leave, Outcome, Removal, Script, Setting, Settlement } from './model.ts';
-import { type Counted, drift, idleTerms, pauseTerms, type Registered, settleEvery, tallyMin } from './model.ts';
+import { type Counted, drift, idleTerms, type Registered, settleEvery, tallyMin } from './model.ts';
 
 export interface Environment {
   readonly setting: Setting;
@@ -64,8 +64,6 @@ export class Session {
   private isRegistered = false;
   private busyAt = 0;
   private readonly afterSettlement: { number: number; run: () => void }[] = [];
-  /** By key. */
-  private readonly pausedUntil = new Map<number, number>();
   /** Verifications that wait for the recall of their key's units. */
   private readonly recalled = new Map<number, Verification[]>();
   private readonly waits = new Map<string, Waiting>();
@@ -122,8 +120,7 @@ export class Session {
   private ask(verification: Verification, recalled: Ask['recalled']) {
     const { key, request } = verification;
     const isAsked = [...this.asks.values()].some((ask) => ask.key === key && ask.request === request);
-    const isPaused = this.env.setting.rules.pauseAfterRecall && this.env.clock() < (this.pausedUntil.get(key) ?? 0);
-    const wanted = isAsked || isPaused ? 0 : verification.wanted;
+    const wanted = isAsked ? 0 : verification.wanted;
     const number = ++this.number;
     const sentAt = this.env.clock();
     const asked = { key, request, isDropped: false };
@@ -194,7 +191,6 @@ export class Session {
 
   /** Ends leases at once: those of a key, or all. */
   private drop(key?: number) {
-    if (key !== undefined) this.pausedUntil.set(key, this.env.clock() + pauseTerms * this.env.setting.term);
     for (const lease of [...this.leases.values()]) if (key === undefined || lease.key === key) this.retire(lease);
     for (const [number, asked] of this.asks) {
       if (asked.isDropped || (key !== undefined && asked.key !== key)) continue;

@@ -30,7 +30,7 @@ export type Step =
 export interface Scenario {
   term: number;
   reserve: number;
-  keys: Omit<Key, 'version' | 'window' | 'leases'>[];
+  keys: Omit<Key, 'version' | 'window' | 'leases' | 'pausedUntil'>[];
   /** Rate of Redis's clock, then of each server's. */
   rates: number[];
   /** One for each message, in turn. */
@@ -158,7 +158,7 @@ export class World implements Observed {
     this.isTraced = isTraced;
     this.setting = { rules, term: scenario.term, reserve: scenario.reserve };
     this.redis = {
-      keys: scenario.keys.map((key) => ({ ...key, version: 0, window: [], leases: [] })),
+      keys: scenario.keys.map((key) => ({ ...key, version: 0, window: [], leases: [], pausedUntil: 0 })),
       registry: new Map(),
       usage: scenario.keys.map(() => ({})),
     };

@@ -17,6 +17,8 @@ const settings = {
   keyRetentionMs: 1,
   usageRetentionMs: 1,
   usageHourlyDays: 1,
+  refusalHours: 1,
+  refusalBytesMax: 65_536,
   auditEventsMax: 1,
   tagsMax: 1,
   tagBytesMax: 1,

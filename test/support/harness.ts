@@ -34,7 +34,12 @@ export interface Called<Data> {
   code: string | undefined;
   data: Data;
   error: ErrorBody;
-  pagination: { hasMore: boolean; cursor?: string };
+  pagination: {
+    hasMore: boolean;
+    cursor?: string;
+    since?: number;
+    counted?: { time: number; refused?: number; listed: number }[];
+  };
   requestId: string;
 }
 
@@ -54,6 +59,8 @@ export const testSettings = {
   tagBytesMax: 1_000_000,
   identifiersMax: 1000,
   recordsMax: 0,
+  refusalHours: 24,
+  refusalBytesMax: 2_097_152,
   inFlightMax: 4096,
   durable: false,
   leaseMs: 0,

@@ -1,5 +1,6 @@
 // Compares the records in Redis with src/store/keyspace.ts.
 
+import { Cluster } from 'ioredis';
 import {
   dataVersionKey,
   type KeyspaceEntry,
@@ -24,6 +25,7 @@ const parts: Record<string, string> = {
   name: '[\\s\\S]+',
   bound: '[\\s\\S]*',
   day: '[0-9]{5}',
+  hour: '[0-9]{6}',
   week: '[0-9]{4}',
 };
 
@@ -48,15 +50,17 @@ const entries = [...outside, ...keyspace.map((entry) => ({ ...entry, pattern: pa
 /** The names of all entries, with placeholders. */
 export const entryNames: readonly string[] = entries.map(({ name }) => name);
 
-/** All names in the database. */
-export async function namesIn(redis: RedisClient): Promise<Buffer[]> {
+/** All names in the database; of a Cluster those on all masters. */
+export async function namesIn(redis: RedisClient | Cluster): Promise<Buffer[]> {
   const names: Buffer[] = [];
-  let cursor = '0';
-  do {
-    const [next, found] = await redis.scanBuffer(cursor, 'COUNT', 1000);
-    names.push(...found);
-    cursor = next.toString();
-  } while (cursor !== '0');
+  for (const node of redis instanceof Cluster ? redis.nodes('master') : [redis]) {
+    let cursor = '0';
+    do {
+      const [next, found] = await node.scanBuffer(cursor, 'COUNT', 1000);
+      names.push(...found);
+      cursor = next.toString();
+    } while (cursor !== '0');
+  }
   return names;
 }
 

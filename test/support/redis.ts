@@ -1,6 +1,7 @@
 // One private Redis for the whole run: a redis-server or valkey-server from the PATH on a Unix socket in a temporary
 // directory, or else a container. It has no persistence. No test uses a Redis that was not started by the tests.
-// With TEST_REDIS=cluster it is a Cluster, for tests that use a single workspace.
+// With TEST_REDIS=cluster, as in the project `programs-cluster`, it is a Cluster, for tests that use a single
+// workspace.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,7 +28,7 @@ export async function namesLike(redis: RedisClient | Cluster, pattern: string): 
 export default async function setup(project: TestProject) {
   const binary = ['redis-server', 'valkey-server'].find((name) => spawnSync(name, ['--version']).status === 0);
   const { url, stop } =
-    process.env.TEST_REDIS === 'cluster'
+    (project.config.env?.TEST_REDIS ?? process.env.TEST_REDIS) === 'cluster'
       ? await startCluster()
       : binary
         ? await startProcess(binary)

@@ -16,5 +16,5 @@ export async function serveStore(
   const metrics = new Metrics();
   const scrape = async () => ({ text: '', ageMs: 0 });
   const server = await serve({ store, config: loadConfig(settings), log, port: 0, sharePort: false, metrics, scrape });
-  return { ...server, url: `http://127.0.0.1:${server.port}` };
+  return { ...server, url: `${settings.TLS_CERT_FILE ? 'https' : 'http'}://127.0.0.1:${server.port}` };
 }

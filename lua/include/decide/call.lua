@@ -9,7 +9,7 @@ local call_workspace, call_items, call_roots_at
 -- The prefix of the names of key records.
 local call_key_records
 -- The settings of the server that sent the call: text (that they were read from), retention, tags_max, tag_bytes_max,
--- identifiers_max, records_max, time (of a test; '' for Redis's clock).
+-- identifiers_max, records_max, refusal_hours, refusal_bytes, time (of a test; '' for Redis's clock).
 local call_settings = {}
 -- The time in milliseconds; its hour and day since 1970, and its hour of the day (`00` to `23`).
 local call_now, call_hour, call_day, call_hour_of_day
@@ -29,8 +29,8 @@ local function day_of(hour) return string.format('%d', hour / 24) end
 local function hour_of_day(hour) return string.format('%02d', hour % 24) end
 
 local function read_settings(text)
-  local retention, tags, tag_bytes, identifiers, records, time =
-    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
+  local retention, tags, tag_bytes, identifiers, records, refusal_hours, refusal_bytes, time =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$')
   call_settings = {
     text = text,
     retention = tonumber(retention),
@@ -38,6 +38,8 @@ local function read_settings(text)
     tag_bytes_max = tonumber(tag_bytes),
     identifiers_max = tonumber(identifiers),
     records_max = tonumber(records),
+    refusal_hours = tonumber(refusal_hours),
+    refusal_bytes = tonumber(refusal_bytes),
     time = time,
   }
 end

@@ -188,7 +188,7 @@ local function check_limits_and_balance(requested, is_affordable)
   if not charge_exceeded and is_affordable then return VALID end
   if charge_ahead then return nil end
   -- Units that a server has leased may be returned: then this refusal would be wrong.
-  refusal = refused_as_leased()
+  refusal = refused_as_leased(false)
   if refusal then return nil, refusal end
   if not charge_exceeded then return USAGE_EXCEEDED end
   -- The results of limits before the exceeded one include a charge: they are computed again without it.
@@ -289,8 +289,7 @@ local function write_settled(requested)
   if state then redis.call('HSET', key_name, 'state', state) end
   local settled = key_identity and identity_state()
   if settled then redis.call('HSET', identity_record(call_workspace, key_external_id), 'state', settled) end
-  -- Leases give back units in the slice in which they were charged, which has moved.
-  redis.call('HDEL', key_name, 'leases')
+  forget_leased_slices()
   if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
 end
 

@@ -37,7 +37,7 @@ local function lease(position, last, root_index)
   local outcome, units, term = string.byte(answer), 0, 0
   if kind == ITEM_VERIFY then outcome = outcome % SNAPSHOT_BEFORE end
   -- Also when it is not refused, so that the next refusal does not wait for them again.
-  if recalled ~= '' and outcome == VALID then refused_as_leased() end
+  if recalled ~= '' and outcome == VALID then refused_as_leased(true) end
   if recalled ~= '' and outcome == LIMIT_PASSED then refused_checks_as_leased(item_checks, true) end
   if wanted > 0 and outcome <= LIMIT_BLOCKED then
     local root, is_granted = call_roots[root_index], nil

@@ -39,8 +39,10 @@ end
 -- lease; 0, 0 for none.
 local function lease_units(cost, requested, wanted, number, term)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
-  local leases = recent_leases(key_leases(), LEASE_OF_KEY_LENGTH)
-  local leases_of_identity = recent_leases(identity_leases(), LEASE_OF_KEY_LENGTH)
+  local leases, paused_until, ended = recent_leases(key_leases(), LEASE_OF_KEY_LENGTH)
+  local leases_of_identity, identity_paused_until, ended_of_identity =
+    recent_leases(identity_leases(), LEASE_OF_KEY_LENGTH)
+  if paused_until + identity_paused_until > 0 then return 0, 0 end
   if #leases + #leases_of_identity >= LEASES_MAX * LEASE_OF_KEY_LENGTH then return 0, 0 end
 
   local units, limited = wanted, key_flags.limited
@@ -59,10 +61,10 @@ local function lease_units(cost, requested, wanted, number, term)
   local new_identity = key_identity and identity_state()
   local entry =
     struct.pack(LEASE_OF_KEY, this_session.id, number, call_now, 0, units, refill_due, fingerprint_of_limits())
-  redis.call('HSET', key_name, 'state', state, 'leases', leases .. entry)
+  redis.call('HSET', key_name, 'state', state, 'leases', ended .. leases .. entry)
   if new_identity then
     local identity = identity_record(call_workspace, key_external_id)
-    redis.call('HSET', identity, 'state', new_identity, 'leases', leases_of_identity .. entry)
+    redis.call('HSET', identity, 'state', new_identity, 'leases', ended_of_identity .. leases_of_identity .. entry)
   end
   if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
   return units, term
@@ -94,7 +96,8 @@ local function lease_verification(outcome, position, last, root, wanted, number)
   local term = term_of(outcome, root)
   if outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED then
     -- Units that are overdue may be returned after all.
-    if recent_leases(key_leases() .. identity_leases(), LEASE_OF_KEY_LENGTH) ~= '' then return 0, 0 end
+    local leases = recent_leases(key_leases() .. identity_leases(), LEASE_OF_KEY_LENGTH)
+    if leases ~= '' then return 0, 0 end
   end
   if outcome ~= VALID or charge_count == 0 and not key_flags.limited then return 0, term end
   if key_flags.limited and this_session.credits == 0 then return 0, 0 end
@@ -141,14 +144,17 @@ local function count_former(external_id, hour, count, outcome, spent)
   add_used(call_workspace, key24(), hour, call_settings.retention)
 end
 
--- Writes `count` more decisions to the state of the key, and gives back what a lease of units (`number`) did not use.
+-- Writes `count` more decisions to the state of the key, and gives back what a lease of units (`number`) did not use. Returns whether
+-- they are the first refusals of the hour with this outcome.
 local function settle_key(number, count, outcome, used, cost, used_at, requested)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
-  local is_charged, at, at_of_identity, leases, leases_of_identity, usage = false, nil, nil, nil, nil, nil
+  local is_charged, at, leases, other_leases, other_leases_of_identity, usage = false, nil, nil, nil, nil, nil
+  local is_first = false
   if number > 0 then
-    leases, leases_of_identity = key_leases(), identity_leases()
-    at = find_lease(leases, LEASE_OF_KEY_LENGTH, this_session.id, number)
-    at_of_identity = find_lease(leases_of_identity, LEASE_OF_KEY_LENGTH, this_session.id, number)
+    leases = key_leases()
+    at, other_leases = find_lease(leases, LEASE_OF_KEY_LENGTH, this_session.id, number)
+    local _
+    _, other_leases_of_identity = find_lease(identity_leases(), LEASE_OF_KEY_LENGTH, this_session.id, number)
   end
   if at then
     is_charged, balance = give_back(leases, at, used, requested, cost)
@@ -163,7 +169,7 @@ local function settle_key(number, count, outcome, used, cost, used_at, requested
       valid, last_used = valid + count, math.max(last_used, used_at)
       if key_flags.limited then spent = spent + count * cost end
     else
-      refusals = more_refusals(refusals, outcome, count)
+      refusals, is_first = more_refusals(refusals, outcome, count)
     end
   end
   local state = key_state(is_charged, balance, refill_due, last_used, hour, valid, refusals, spent)
@@ -171,16 +177,15 @@ local function settle_key(number, count, outcome, used, cost, used_at, requested
   local new_identity = is_charged and key_identity and identity_state()
 
   redis.call('HSET', key_name, 'state', state)
-  if at then write_leases(key_name, without_lease(leases, LEASE_OF_KEY_LENGTH, at)) end
+  if other_leases then write_leases(key_name, other_leases) end
   if key_identity then
     local identity = identity_record(call_workspace, key_external_id)
     if new_identity then redis.call('HSET', identity, 'state', new_identity) end
-    if at_of_identity then
-      write_leases(identity, without_lease(leases_of_identity, LEASE_OF_KEY_LENGTH, at_of_identity))
-    end
+    if other_leases_of_identity then write_leases(identity, other_leases_of_identity) end
   end
   if is_charged and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
   if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour) end
+  return is_first
 end
 
 -- Counts decisions in the totals of the API of the key.
@@ -204,10 +209,13 @@ local function settle_verifications(number, count, outcome, used, age, subject)
   local hour = math.floor(used_at / HOUR_MS)
   local is_former = not is_live or external_id ~= key_external_id or hour ~= call_hour
   if count > 0 and is_former then count_former(external_id, hour, count, outcome, spent) end
+  local is_first = false
   if is_live then
-    settle_key(number, is_former and 0 or count, outcome, used, cost, used_at, request and request.limits)
+    is_first = settle_key(number, is_former and 0 or count, outcome, used, cost, used_at, request and request.limits)
   end
   if tags then count_tags(tags, key24(), external_id, outcome, spent, count) end
   if count > 0 then count_for_api(hour, count, outcome, spent) end
-  if count > 0 and outcome ~= VALID then note_refusals(count, outcome, request, external_id, used_at, true) end
+  if count > 0 and outcome ~= VALID then
+    note_refusals(count, outcome, is_first, request, external_id, used_at, true, cost, 0)
+  end
 end

@@ -9,13 +9,15 @@
 -- @include "include/overrides"
 -- @include "include/window"
 
--- Charges `units` more decisions like that of the last item, and notes them with each window. False when a window has too many.
+-- Charges `units` more decisions like that of the last item, and notes them with each window. False when a window has
+-- too many, or grants are paused.
 local function charge_windows(units, number)
   local leases = {}
   for index = 1, #item_checks do
     local stored = leases_of_window(item_checks[index])
-    leases[index] = recent_leases(stored, LEASE_OF_WINDOW_LENGTH)
-    if #leases[index] >= LEASES_MAX * LEASE_OF_WINDOW_LENGTH then return false end
+    local recent, paused_until, ended = recent_leases(stored, LEASE_OF_WINDOW_LENGTH)
+    leases[index] = ended .. recent
+    if paused_until > 0 or #recent >= LEASES_MAX * LEASE_OF_WINDOW_LENGTH then return false end
   end
   for index = 1, #item_checks do
     local check = item_checks[index]
@@ -42,7 +44,8 @@ local function lease_checks(outcome, _, _, root, wanted, number)
     if leased[counter] then return 0, 0 end
     leased[counter] = true
     -- Units that are overdue may be returned after all.
-    if not has_passed and recent_leases(leases_of_window(check), LEASE_OF_WINDOW_LENGTH) ~= '' then return 0, 0 end
+    local recent = not has_passed and recent_leases(leases_of_window(check), LEASE_OF_WINDOW_LENGTH) or ''
+    if recent ~= '' then return 0, 0 end
     if counter.total > 0 then ends = math.min(ends, counter.oldest + duration) end
     if has_passed then
       if cost == 0 then return 0, 0 end
@@ -59,7 +62,7 @@ end
 -- Gives back what a lease of the session did not use of a window.
 local function return_to_window(check, number, used)
   local leases = leases_of_window(check)
-  local at = find_lease(leases, LEASE_OF_WINDOW_LENGTH, this_session.id, number)
+  local at, others = find_lease(leases, LEASE_OF_WINDOW_LENGTH, this_session.id, number)
   if not at then return end
   local _, _, _, _, units, slice_end, cost = struct.unpack(LEASE_OF_WINDOW, leases, at)
   local name = window_at(call_workspace, check.namespace.id16, window_member(check.duration, check.identifier))
@@ -69,7 +72,7 @@ local function return_to_window(check, number, used)
     local kept, suffix = window_return(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
     if suffix then redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_ttl(check.duration)) end
   end
-  write_leases_of_window(check, without_lease(leases, LEASE_OF_WINDOW_LENGTH, at))
+  write_leases_of_window(check, others)
 end
 
 -- Counts what a session decided by itself about checks, and gives back what it did not use of a lease. `subject` is each LIMIT_CHECK.

@@ -5,41 +5,60 @@
 -- @include "include/decide/key"
 -- @include "include/decide/session"
 -- @include "include/names"
+-- @include "include/window"
 
--- A lease this old has ended, whatever the clocks of the servers and of Redis say: LEASE_MS is at most 2000.
-local FORGOTTEN_MS = 10000
+-- A lease this old has ended, unless Redis's clock was set: no refusal waits for it. Its session may still return it,
+-- so it stays noted while there is room.
+local ENDED_MS = 10000
 -- Limit of the leases that a refusal names: the others are named when it is decided again.
 local NAMED_MAX = 256
 
--- The leases in `stored`, each of `length` bytes, that may not have ended.
+-- While leases are recalled no others are granted, or the request that waits would have to recall these as well.
+-- It waits for one and a half terms at most (src/store/leases/leasing.ts); the rest of the pause is for the way.
+local PAUSE_TERMS, PAUSE_MORE_MS = 2, 100
+-- LEASE_MS is at most this.
+local TERM_MAX = 2000
+
+-- The leases in `stored`, each of `length` bytes, that may not have ended; until when no others are granted, 0 if
+-- they are; and the other leases, as many as there is room for.
 local function recent_leases(stored, length)
-  local recent = {}
+  local recent, others, paused_until = {}, {}, 0
   for position = 1, #stored, length do
-    local _, _, at, _, _ = struct.unpack(LEASE_HEAD, stored, position)
-    if math.abs(call_now - at) < FORGOTTEN_MS then
-      recent[#recent + 1] = string.sub(stored, position, position + length - 1)
+    local _, number, at, _, _ = struct.unpack(LEASE_HEAD, stored, position)
+    local is_recent = math.abs(call_now - at) < ENDED_MS
+    if number ~= LEASE_PAUSE then
+      local leases = is_recent and recent or others
+      leases[#leases + 1] = string.sub(stored, position, position + length - 1)
+    elseif is_recent and at > call_now then
+      paused_until = at
     end
   end
-  return table.concat(recent)
+  local has_room = #recent + #others < LEASES_MAX
+  return table.concat(recent), paused_until, has_room and table.concat(others) or ''
 end
 
--- The position of a lease in `stored`, or nil.
+-- `leases`, each of `length` bytes, with an entry that pauses grants until this time; 0 for none.
+local function with_pause(leases, length, paused_until)
+  if paused_until == 0 then return leases end
+  local head = struct.pack(LEASE_HEAD, NO_SESSION, LEASE_PAUSE, paused_until, 1, 0)
+  return leases .. head .. string.rep('\0', length - LEASE_HEAD_LENGTH)
+end
+
+-- The position of a lease in `stored`, and `stored` without it; nothing when it is not there.
 local function find_lease(stored, length, session, number)
   local name = struct.pack(LEASE_NAME, session, number)
   for position = 1, #stored, length do
-    if string.sub(stored, position, position + LEASE_NAME_LENGTH - 1) == name then return position end
+    if string.sub(stored, position, position + LEASE_NAME_LENGTH - 1) == name then
+      return position, string.sub(stored, 1, position - 1) .. string.sub(stored, position + length)
+    end
   end
 end
 
--- `stored` without the lease at `position`.
-local function without_lease(stored, length, position)
-  return string.sub(stored, 1, position - 1) .. string.sub(stored, position + length)
-end
-
 -- Appends the names of the leases in `stored` whose units may be returned to `names`. Returns `stored` with the leases that were
--- recalled as overdue.
+-- recalled as overdue, and until when no others are granted.
 local function await_leases(stored, length, names)
-  stored = recent_leases(stored, length)
+  local paused_until, others
+  stored, paused_until, others = recent_leases(stored, length)
   for position = 1, #stored, length do
     local session, number, _, overdue, _ = struct.unpack(LEASE_HEAD, stored, position)
     local name = string.format('%s.%.0f', session, number)
@@ -50,7 +69,35 @@ local function await_leases(stored, length, names)
       names[name], names[#names + 1] = true, name
     end
   end
-  return stored
+  return stored .. others, paused_until
+end
+
+-- The longest term of the leases that may be out, in milliseconds: of the sessions that may hold some, or of all that
+-- ever did. TERM_MAX if the registry cannot be read.
+local function longest_term()
+  if not pcall(register) then return TERM_MAX end
+  local held, ever = this_session.held_term, this_session.longest
+  return held > 0 and held or ever > 0 and ever or TERM_MAX
+end
+
+-- Marks leases that were recalled as overdue. Returns the refusal of a request that units would change that may be
+-- returned; nil when there are none, or when it `has_passed`. `places` are where leases are noted, `length` bytes for
+-- each: {leases, write(leases)}.
+local function refused_for_leases(places, length, has_passed)
+  local names, refusal, pauses_until = {}, nil, nil
+  for _, place in ipairs(places) do
+    place.awaited, place.paused_until = await_leases(place.leases, length, names)
+  end
+  if #names > 0 and not has_passed then
+    local term = longest_term()
+    refusal = refuse('leased', string.format('%d,', term) .. table.concat(names, ','))
+    pauses_until = call_now + PAUSE_TERMS * term + PAUSE_MORE_MS
+  end
+  for _, place in ipairs(places) do
+    local leases = with_pause(place.awaited, length, pauses_until or place.paused_until)
+    if leases ~= place.leases then place.write(leases) end
+  end
+  return refusal
 end
 
 local function write_leases(record, leases)
@@ -68,17 +115,27 @@ local function identity_leases()
   return redis.call('HGET', identity_record(call_workspace, key_external_id), 'leases') or ''
 end
 
--- Marks leases of the key and its identity that were recalled as overdue. Returns the refusal of a verification that units would
--- change that may be returned; nil when there are none.
-local function refused_as_leased()
-  local names, of_key, of_identity = {}, key_leases(), identity_leases()
-  local awaited_of_key = await_leases(of_key, LEASE_OF_KEY_LENGTH, names)
-  local awaited_of_identity = await_leases(of_identity, LEASE_OF_KEY_LENGTH, names)
-  if awaited_of_key ~= of_key then write_leases(key_name, awaited_of_key) end
-  if awaited_of_identity ~= of_identity then
-    write_leases(identity_record(call_workspace, key_external_id), awaited_of_identity)
+-- Leases of the key give nothing back to windows from now on: they do so in the slice in which they were charged,
+-- which has moved.
+local function forget_leased_slices()
+  local stored, leases = key_leases(), {}
+  for position = 1, #stored, LEASE_OF_KEY_LENGTH do
+    local kept = string.sub(stored, position, position + LEASE_OF_KEY_LIMITS_AT - 2)
+    leases[#leases + 1] = kept .. string.rep('\0', LEASE_OF_KEY_LENGTH - #kept)
   end
-  return #names > 0 and refuse('leased', table.concat(names, ',')) or nil
+  if #leases > 0 then write_leases(key_name, table.concat(leases)) end
+end
+
+-- refused_for_leases of a verification: with the leases of its key and identity.
+local function refused_as_leased(has_passed)
+  local of_key, of_identity = key_leases(), identity_leases()
+  if of_key == '' and of_identity == '' then return nil end
+  local function place_in(record, leases)
+    return { leases = leases, write = function(changed) write_leases(record, changed) end }
+  end
+  local places = { place_in(key_name, of_key) }
+  if key_identity then places[2] = place_in(identity_record(call_workspace, key_external_id), of_identity) end
+  return refused_for_leases(places, LEASE_OF_KEY_LENGTH, has_passed)
 end
 
 -- The leases of the window of a check ({namespace, duration, identifier}); '' for none.
@@ -91,6 +148,6 @@ local function write_leases_of_window(check, leases)
   if leases == '' then
     redis.call('DEL', record)
   else
-    redis.call('SET', record, leases, 'PX', FORGOTTEN_MS)
+    redis.call('SET', record, leases, 'PX', window_ttl(check.duration))
   end
 end

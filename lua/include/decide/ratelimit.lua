@@ -165,20 +165,24 @@ local function check_counters(checks)
   return passed
 end
 
--- Marks leases of the windows of checks that were recalled as overdue. Returns the refusal of checks that units would change that
--- may be returned; nil when there are none. Reads only windows of refused checks, unless the checks `have_passed`.
+-- refused_for_leases of checks: with the leases of the windows of refused checks; of all, if the checks `have_passed`.
 local function refused_checks_as_leased(checks, have_passed)
-  local names = {}
+  local places
   for index = 1, #checks do
     local check = checks[index]
     -- One that never fits needs no units.
     if have_passed or not check.fits and check.limit > 0 and check.together <= check.limit then
       local leases = leases_of_window(check)
-      local awaited = await_leases(leases, LEASE_OF_WINDOW_LENGTH, names)
-      if awaited ~= leases then write_leases_of_window(check, awaited) end
+      if leases ~= '' then
+        places = places or {}
+        places[#places + 1] = {
+          leases = leases,
+          write = function(changed) write_leases_of_window(check, changed) end,
+        }
+      end
     end
   end
-  return #names > 0 and refuse('leased', table.concat(names, ',')) or nil
+  return places and refused_for_leases(places, LEASE_OF_WINDOW_LENGTH, have_passed)
 end
 
 -- Writes the counters if all checks passed; otherwise restores their values from before the checks.

@@ -13,9 +13,10 @@ local TERM_MIN = 4
 local LEASES_LEFT = 4
 
 -- The session of this call: {id (nil for none), term, credits and leaves of LEASE_SESSION}, the leases that its requests have
--- `recalled` and waited for (by `session.number`), and whether the call `grants` a lease. Once the registry `is_read` also `granted`
--- and `settled` of its entry, the `longest` term, whether it `may_grant` another lease, and how many units must be `left` for each one in a lease. The
--- functions in this file change it, and those in lease.lua.
+-- `recalled` and waited for (by `session.number`), and whether the call `grants` a lease. Once the registry `is_read`
+-- also `granted` and `settled` of its entry, the `longest` term that a session ever had, the longest of those that
+-- may hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left` for each one
+-- in a lease. The functions in this file change it, and those in lease.lua.
 local NONE = {}
 local this_session = { recalled = NONE }
 
@@ -31,10 +32,12 @@ end
 local function register()
   if this_session.is_read then return end
   local entries, inactive, count = redis.call('HGETALL', registry(call_workspace)), {}, 1
-  this_session.is_read, this_session.granted, this_session.settled, this_session.longest = true, 0, 0, 0
+  this_session.is_read, this_session.granted, this_session.settled = true, 0, 0
+  this_session.longest, this_session.held_term = 0, 0
   for index = 1, #entries, 2 do
     local id = entries[index]
     local term, granted, settled = struct.unpack(REGISTERED, entries[index + 1])
+    if id ~= LONGEST_TERM then this_session.held_term = math.max(this_session.held_term, term) end
     if id == this_session.id then
       this_session.granted, this_session.settled = granted, settled
     elseif id == LONGEST_TERM then

@@ -47,13 +47,15 @@ local function precheck(request, text)
   return VALID
 end
 
--- The packed counts of an hour's refusals, with `more` of this outcome.
+-- The packed counts of an hour's refusals, with `more` of this outcome. Also returns whether they are the first ones.
 local function more_refusals(refusals, outcome, more)
   local at = COUNT_LENGTH * (outcome - FIRST_REFUSAL)
   local count = struct.unpack(COUNT, refusals, at + 1)
-  return string.sub(refusals, 1, at)
-    .. struct.pack(COUNT, count + more)
-    .. string.sub(refusals, at + (COUNT_LENGTH + 1))
+  return string.sub(refusals, 1, at) .. struct.pack(COUNT, count + more) .. string.sub(
+    refusals,
+    at + (COUNT_LENGTH + 1)
+  ),
+    count == 0
 end
 
 -- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of the key if
@@ -111,8 +113,9 @@ local function verify(position, last, root_index)
   if is_valid then
     valid, last_used = valid + 1, call_now
   else
-    refusals = more_refusals(refusals, outcome, 1)
-    note_refusals(1, outcome, request, key_external_id, call_now, false)
+    local is_first
+    refusals, is_first = more_refusals(refusals, outcome, 1)
+    note_refusals(1, outcome, is_first, request, key_external_id, call_now, false, cost, balance)
   end
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = without_link(state) end

@@ -5,8 +5,10 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { curlOf, type Failure } from '../api.ts';
 import { ago, count, dateTime } from '../format.ts';
+import { customerPath } from '../paths.ts';
 import { periods, type usePeriod } from '../period.ts';
 import { currentSignIn } from '../session.ts';
+import { visible } from '../visibleText.ts';
 
 /** Outcomes in the order of charts: what is good first. */
 export const outcomes = [
@@ -56,31 +58,44 @@ export const Button = ({ tone, class: more, ...props }: ButtonProps) => (
 );
 
 export const CustomerLink = ({ externalId }: { externalId: string }) => (
-  <Link href={`/customers/${encodeURIComponent(externalId)}`}>{externalId}</Link>
+  <Link href={customerPath(externalId)}>{externalId}</Link>
 );
 
-async function copyText(text: string, within: Element) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+/** Returns whether the text was copied. */
+async function copyText(text: string, within: Element): Promise<boolean> {
+  const isCopied = await navigator.clipboard?.writeText(text).then(
+    () => true,
+    () => false,
+  );
+  if (isCopied) return true;
   // Browsers have no clipboard for a page that another machine serves without TLS. A dialog keeps the focus in it.
   const area = document.createElement('textarea');
   area.value = text;
   within.append(area);
   area.select();
-  document.execCommand('copy');
+  const isCopiedSo = document.execCommand('copy');
   area.remove();
+  return isCopiedSo;
 }
 
+interface CopyProps {
+  text: string;
+  label?: string | undefined;
+  /** Called when it is copied. */
+  done?: (() => void) | undefined;
+}
 /** A button that copies a text and confirms it. */
-export function Copy({ text, label = 'Copy' }: { text: string; label?: string | undefined }) {
-  const [isCopied, setCopied] = useState(false);
+export function Copy({ text, label = 'Copy', done }: CopyProps) {
+  const [result, setResult] = useState<string>();
   const copy = async ({ currentTarget }: { currentTarget: Element }) => {
-    await copyText(text, currentTarget.parentElement!);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 1500);
+    const isCopied = await copyText(text, currentTarget.parentElement!);
+    setResult(isCopied ? 'Copied' : 'Not copied: select the text');
+    setTimeout(() => setResult(undefined), isCopied ? 1500 : 5000);
+    if (isCopied) done?.();
   };
   return (
     <Button class="small" onClick={copy} aria-live="polite">
-      {isCopied ? 'Copied' : label}
+      {result ?? label}
     </Button>
   );
 }
@@ -178,7 +193,7 @@ interface TextFieldProps extends Omit<JSX.InputHTMLAttributes<HTMLInputElement>,
   set: (value: string) => void;
 }
 export const TextField = ({ label, hint, set, ...props }: TextFieldProps) => (
-  <Field label={label} hint={hint}>
+  <Field label={label} hint={visible(props.value) === props.value ? hint : `With what is not visible: ${props.value}`}>
     {(id) => (
       <input
         id={id}
@@ -264,13 +279,21 @@ export function AsCurl({ operation, input }: { operation: string; input: object 
   );
 }
 
-/** A text to copy. `copied` is copied in its place. */
-export const Snippet = ({ text, copied = text, label }: { text: string; copied?: string; label?: string }) => (
-  <div class="snippet">
-    <pre>{text}</pre>
-    <Copy text={copied} label={label} />
-  </div>
-);
+interface SnippetProps extends CopyProps {
+  /** Copied in the place of the text. */
+  copied?: string;
+}
+/** A text to copy. */
+export function Snippet({ text, copied = text, label, done }: SnippetProps) {
+  // The whole text may be selected and copied as well.
+  const note = () => getSelection()?.toString().includes(text) && done?.();
+  return (
+    <div class="snippet">
+      <pre onCopy={note}>{text}</pre>
+      <Copy text={copied} label={label} done={done} />
+    </div>
+  );
+}
 
 /** The variable that copied commands use. Only its beginning is displayed. */
 export function SetRootKey() {
@@ -283,14 +306,6 @@ export function SetRootKey() {
     />
   );
 }
-
-/** The string of a new key, which no request returns again. */
-export const NewString = ({ text, label }: { text: string; label: string }) => (
-  <>
-    <p class="notice">This is the only time that you see it: Tollgate stores its digest. Copy it now.</p>
-    <Snippet text={text} label={label} />
-  </>
-);
 
 export const Card = (props: {
   title?: ComponentChildren;
@@ -312,7 +327,7 @@ export const Card = (props: {
 /** The head of a screen. It names the page, too. */
 export function Head({ title, children }: { title: string; children?: ComponentChildren }) {
   useEffect(() => {
-    document.title = `${title} · Tollgate`;
+    document.title = `${visible(title)} · Tollgate`;
   }, [title]);
   return (
     <header class="head">

@@ -3,11 +3,14 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Failure, refresh } from '../api.ts';
+import { useUnsaved } from '../unsaved.ts';
+import { visible } from '../visibleText.ts';
 import { AsCurl, Button, Problem, TextField } from './basic.tsx';
 
 interface DialogProps {
   title: string;
-  close: () => void;
+  /** Without it, only what the dialog contains closes it. */
+  close?: (() => void) | undefined;
   children: ComponentChildren;
 }
 
@@ -25,15 +28,24 @@ export function Dialog({ title, close, children }: DialogProps) {
     };
   }, []);
   return (
-    // Escape does by keyboard what a click outside the dialog does.
-    // biome-ignore lint/a11y/useKeyWithClickEvents: see above.
-    <dialog ref={ref} aria-label={title} onCancel={close} onClick={(e) => e.target === ref.current && close()}>
+    <dialog
+      ref={ref}
+      aria-label={title}
+      // Escape does by keyboard what a click outside the dialog does.
+      onClick={(event) => event.target === ref.current && close?.()}
+      onKeyDown={(event) => event.key === 'Escape' && !close && event.preventDefault()}
+      onCancel={(event) => (close ? close() : event.preventDefault())}
+      // A browser closes a dialog although that was prevented, as when Escape or Back is pressed again.
+      onClose={() => !close && ref.current?.isConnected && ref.current.showModal()}
+    >
       <div class="dialog">
         <header class="card-head">
           <h2>{title}</h2>
-          <Button tone="plain" aria-label="Close" onClick={close}>
-            ✕
-          </Button>
+          {close && (
+            <Button tone="plain" aria-label="Close" onClick={close}>
+              ✕
+            </Button>
+          )}
         </header>
         {children}
       </div>
@@ -59,6 +71,8 @@ interface ActProps<T> {
   /** In the place of `close`, when it is left without being done. */
   cancel?: () => void;
   done?: (result: T) => void;
+  /** The result has a secret, which `done` displays: until it has arrived, the dialog cannot be left. */
+  makesSecret?: true;
 }
 
 /** Calls an operation after a confirmation. The request is displayed. */
@@ -66,8 +80,11 @@ export function Act<T>(props: ActProps<T>) {
   const [typed, setTyped] = useState('');
   const [failure, setFailure] = useState<Failure>();
   const [isBusy, setBusy] = useState(false);
-  const { operation, input, confirm, close, cancel = close, done, ready = true } = props;
-  const isConfirmed = confirm === undefined || typed === confirm;
+  const { operation, input, confirm, close, cancel = close, done, ready = true, makesSecret } = props;
+  // A name may have characters that are displayed by a mark, and cannot be typed otherwise.
+  const isConfirmed = confirm === undefined || visible(typed) === visible(confirm);
+  const isAwaited = isBusy && makesSecret === true;
+  useUnsaved(isAwaited);
   const run = async (event: Event) => {
     event.preventDefault();
     if (!isConfirmed || !ready || isBusy) return;
@@ -84,14 +101,16 @@ export function Act<T>(props: ActProps<T>) {
     }
   };
   return (
-    <Dialog title={props.title} close={cancel}>
+    <Dialog title={props.title} close={isAwaited ? undefined : cancel}>
       <form onSubmit={run}>
         {props.children}
         {confirm !== undefined && <TextField label={`Type ${confirm} to confirm`} value={typed} set={setTyped} />}
         <Problem failure={failure} />
         <AsCurl operation={operation} input={input} />
         <footer class="dialog-foot">
-          <Button onClick={cancel}>Cancel</Button>
+          <Button onClick={cancel} disabled={isAwaited}>
+            Cancel
+          </Button>
           <Button type="submit" tone={props.danger ? 'danger' : 'primary'} disabled={!isConfirmed || !ready || isBusy}>
             {props.act}
           </Button>

@@ -1,12 +1,12 @@
 // Recent refusals, of one key or of all.
 
 import { Link } from 'wouter-preact';
-import { useData } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
+import { hourMs } from '../period.ts';
 import type { Refusals } from '../records.ts';
-import { Badge, Card, Count, CustomerLink, Empty, Loaded, Outcome } from './basic.tsx';
+import { Badge, Card, Count, CustomerLink, Empty, Outcome } from './basic.tsx';
 import { KeyName } from './keyName.tsx';
-import { type Column, CsvButton, Table } from './table.tsx';
+import { type Column, CsvButton, List, usePages } from './table.tsx';
 
 /** Rows may be equal, so each has its number. */
 interface Row extends Refusals {
@@ -17,6 +17,21 @@ const limitOf = ({ ratelimit, limit, duration: ms, source, outcome }: Row) =>
   ratelimit === undefined
     ? source === 'lease' && outcome === 'RATE_LIMITED' && <Badge>local</Badge>
     : `${ratelimit}: ${count(limit!)} in any ${duration(ms!)}`;
+
+const costOf = ({ cost, remaining }: Row) =>
+  cost !== undefined && `${count(cost)}${remaining === undefined ? '' : `, ${count(remaining)} left`}`;
+
+const askedOf = ({ permissions, permissionsCut }: Row) => permissions && `${permissions}${permissionsCut ? '…' : ''}`;
+
+/** The screen that asks for what was asked. Undefined for a plain request, and for a query of which only a part is known. */
+function againOf({ keyId, permissions, permissionsCut, cost, outcome }: Row): string | undefined {
+  if (permissionsCut) return undefined;
+  const query = new URLSearchParams({
+    ...(permissions && { permissions }),
+    ...(outcome === 'USAGE_EXCEEDED' && cost !== undefined && { cost: `${cost}` }),
+  });
+  return query.size > 0 ? `/why/${keyId}?${query}` : undefined;
+}
 
 const columns: Column<Row>[] = [
   {
@@ -40,7 +55,27 @@ const columns: Column<Row>[] = [
     csv: ({ externalId }) => externalId,
     isWide: true,
   },
+  {
+    name: 'Permissions asked',
+    cell: (row) => {
+      const [asked, again] = [askedOf(row), againOf(row)];
+      return (
+        <>
+          {asked && <code>{asked}</code>}
+          {again && (
+            <small>
+              <Link href={again}>{asked ? 'Ask with this query' : 'Ask with this cost'}</Link>
+            </small>
+          )}
+        </>
+      );
+    },
+    csv: askedOf,
+    isText: true,
+  },
   { name: 'Limit', cell: limitOf, csv: ({ ratelimit }) => ratelimit },
+  { name: 'Cost', cell: costOf, csv: ({ cost }) => cost },
+  { name: 'Left', cell: ({ remaining }) => remaining, csv: ({ remaining }) => remaining, isCsvOnly: true },
   { name: 'Refusals', cell: (row) => <Count value={row.count} />, csv: (row) => row.count, isNumber: true },
   {
     name: 'Tags',
@@ -51,31 +86,67 @@ const columns: Column<Row>[] = [
 ];
 const ofOwner = ({ name }: Column<Row>) => name !== 'Key' && name !== 'Customer';
 
+type Paged = ReturnType<typeof usePages<Refusals>>;
+type Hour = NonNullable<NonNullable<Paged['pages'][number]['pagination']>['counted']>[number];
+
+/** The hours of all pages that have refusals without a row. An hour on two pages is the same on both, or newer on the first. */
+function hoursWithout(pages: Paged['pages']): Hour[] {
+  const hours = new Map<number, Hour>();
+  for (const hour of pages.flatMap(({ pagination }) => pagination?.counted ?? []))
+    if (!hours.has(hour.time)) hours.set(hour.time, hour);
+  return [...hours.values()].filter(({ refused, listed }) => refused !== listed);
+}
+
+const hoursMax = 5;
+
+/** States how many refusals have no row, by hour. */
+function Without({ hours }: { hours: readonly Hour[] }) {
+  if (hours.length === 0) return null;
+  const sentenceOf = ({ time, refused, listed }: Hour) => {
+    const period = `${dateTime(time, { seconds: false })} to ${dateTime(time + hourMs, { seconds: false }).slice(11)} UTC`;
+    return refused === undefined
+      ? `${period}: details of some refusals may have been left out.`
+      : `${period}: ${count(refused)} ${refused === 1 ? 'refusal' : 'refusals'}; details of ${count(refused - listed)} were left out.`;
+  };
+  return (
+    <div class="notice">
+      <ul class="plain">
+        {hours.slice(0, hoursMax).map((hour) => (
+          <li key={hour.time}>{sentenceOf(hour)}</li>
+        ))}
+        {hours.length > hoursMax && <li>{count(hours.length - hoursMax)} earlier hours have some, too.</li>}
+      </ul>
+      Details are left out under load, and where a key is refused often. Every refusal is counted.
+    </div>
+  );
+}
+
 export function RecentRefusals({ keyId }: { keyId?: string }) {
   const title = 'Recent refusals';
-  const { data, ...rest } = useData<Refusals[]>(
-    'analytics.listRefusals',
-    { ...(keyId && { keyId }), limit: 20 },
-    30_000,
-  );
-  const rows = data?.map((row, number) => ({ ...row, number }));
+  const input = { ...(keyId && { keyId }), limit: 20 };
+  const paged = usePages<Refusals>('analytics.listRefusals', input, 30_000);
+  const rows = paged.rows?.map((row, number) => ({ ...row, number }));
+  const hours = hoursWithout(paged.pages);
+  const since = paged.pages[0]?.pagination?.since;
   const displayed = keyId ? columns.filter(ofOwner) : columns;
+  const nothing =
+    hours.length > 0
+      ? 'Details of the refusals were left out'
+      : `Nothing was refused since ${dateTime(since ?? 0)} UTC`;
   return (
     <Card title={title} actions={<CsvButton name="refusals" columns={columns} rows={rows ?? []} />}>
-      <Loaded of={{ ...rest, data: rows }} lines={3}>
-        {(refusals) =>
-          refusals.length === 0 ? (
-            <Empty title="Nothing was refused in the last 24 hours" />
-          ) : (
-            <>
-              <Table label={title} rows={refusals} idOf={({ number }) => String(number)} columns={displayed} />
-              <p class="quiet">
-                Where a key is refused often, a row has several refusals. Its time is that of the last one.
-              </p>
-            </>
-          )
-        }
-      </Loaded>
+      <List
+        label={title}
+        columns={displayed}
+        of={{ ...paged, rows, pages: [] }}
+        idOf={({ number }) => String(number)}
+        empty={<Empty title={nothing} />}
+        lines={3}
+      />
+      <Without hours={hours} />
+      {rows?.some((row) => row.count > 1) && (
+        <p class="quiet">Where a key is refused often, a row has several refusals. Its time is that of the last one.</p>
+      )}
     </Card>
   );
 }

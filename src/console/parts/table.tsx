@@ -2,8 +2,9 @@
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { csvOf } from '../../domain/csv.ts';
 import { callPage, type Data, type Failure, type Page, useData } from '../api.ts';
-import { count, csvOf, download } from '../format.ts';
+import { count, download } from '../format.ts';
 import { Button, Problem, Waiting } from './basic.tsx';
 
 export interface Column<T> {
@@ -82,8 +83,8 @@ interface Paged<T> {
   hasMore: boolean;
   more: () => Promise<void>;
   reload: () => Promise<void>;
-  /** The last page, with its pagination. */
-  page: Page<T[]> | undefined;
+  /** All pages that were loaded. */
+  pages: readonly Page<T[]>[];
 }
 
 /** The rows of a list, page after page. */
@@ -94,27 +95,28 @@ export function usePages<T>(operation: string, input: object | undefined, everyM
 /** The rows of a list whose first page is known, page after page. */
 export function usePagesAfter<T>(first: Data<T[]>, operation: string, input: object | undefined): Paged<T> {
   const id = JSON.stringify(input);
-  const [others, setOthers] = useState<{ id: string; rows: T[]; page: Page<T[]> } | undefined>();
+  const [others, setOthers] = useState<{ id: string; pages: readonly Page<T[]>[] } | undefined>();
   const [failure, setFailure] = useState<Failure>();
   useEffect(() => setOthers(undefined), [id]);
-  const current = others?.id === id ? others : undefined;
-  const pagination = current ? current.page.pagination : first.pagination;
+  const later = others?.id === id ? others.pages : [];
+  const pages = first.data ? [{ data: first.data, pagination: first.pagination }, ...later] : [];
+  const pagination = pages.at(-1)?.pagination;
   const more = async () => {
     try {
       const page = await callPage<T[]>(operation, { ...input, cursor: pagination?.cursor });
       setFailure(undefined);
-      setOthers({ id, page, rows: [...(current?.rows ?? []), ...page.data] });
+      setOthers({ id, pages: [...later, page] });
     } catch (cause) {
       setFailure(cause as Failure);
     }
   };
   return {
-    rows: first.data && [...first.data, ...(current?.rows ?? [])],
+    rows: first.data && pages.flatMap(({ data }) => data),
     failure: first.failure ?? failure,
     hasMore: pagination?.hasMore ?? false,
     more,
     reload: first.reload,
-    page: current?.page ?? (first.data && { data: first.data, pagination: first.pagination }),
+    pages,
   };
 }
 
@@ -138,12 +140,12 @@ export function List<T>(props: {
   empty: ComponentChildren;
   lines?: number;
 }) {
-  const { rows, failure, hasMore, more, reload, page } = props.of;
+  const { rows, failure, hasMore, more, reload, pages } = props.of;
   if (!rows) return failure ? <Problem failure={failure} retry={reload} /> : <Waiting lines={props.lines ?? 8} />;
   return (
     <>
       {rows.length > 0 ? <Table {...props} rows={rows} /> : !hasMore && props.empty}
-      <Looked page={page} />
+      <Looked page={pages.at(-1)} />
       <Problem failure={failure} />
       {hasMore && (
         <div class="more">

@@ -2,6 +2,7 @@
 
 import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
+import { customerPath, namespacePath } from '../paths.ts';
 import type { Period } from '../period.ts';
 import { Card, Count, Empty, Loaded } from './basic.tsx';
 import { KeyName } from './keyName.tsx';
@@ -23,9 +24,9 @@ interface TopRow {
 
 const pathOf = ({ keyId, externalId, apiId, identifier, namespace }: TopRow): string | undefined => {
   if (keyId) return `/keys/${keyId}`;
-  if (externalId) return `/customers/${encodeURIComponent(externalId)}`;
+  if (externalId) return customerPath(externalId);
   if (apiId) return `/keys?api=${apiId}`;
-  return namespace && !identifier ? `/rate-limits/${encodeURIComponent(namespace)}` : undefined;
+  return namespace && !identifier ? namespacePath(namespace) : undefined;
 };
 
 const nameOf = ({ keyId, externalId, apiId, tag, namespace, identifier }: TopRow): string =>

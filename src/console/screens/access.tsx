@@ -9,14 +9,14 @@ import {
   Field,
   Head,
   Lacks,
-  NewString,
   SelectField,
   TextField,
   Time,
   useSettled,
 } from '../parts/basic.tsx';
-import { Act, Dialog } from '../parts/dialog.tsx';
+import { Act } from '../parts/dialog.tsx';
 import { ExpiryField, namesOf, timeOfInput } from '../parts/keyForm.tsx';
+import { SecretDialog } from '../parts/secret.tsx';
 import { type Column, CsvButton, List, Table, usePages } from '../parts/table.tsx';
 import { dayMs } from '../period.ts';
 import type { Permission, Role, RootKey } from '../records.ts';
@@ -184,13 +184,7 @@ function NewRootKey({ close }: { close: () => void }) {
   const [grants, setGrants] = useState(templates.gateway.join('\n'));
   const [expires, setExpires] = useState('');
   const [made, setMade] = useState<{ key: string }>();
-  if (made) {
-    return (
-      <Dialog title="The new root key" close={close}>
-        <NewString text={made.key} label="Copy root key" />
-      </Dialog>
-    );
-  }
+  if (made) return <SecretDialog title="The new root key" text={made.key} label="Copy root key" close={close} />;
   const choose = (value: string) => {
     setTemplate(value as keyof typeof templates);
     setGrants(templates[value as keyof typeof templates].join('\n'));
@@ -203,6 +197,7 @@ function NewRootKey({ close }: { close: () => void }) {
       input={{ ...(name && { name }), permissions, ...(expires && { expires: timeOfInput(expires) }) }}
       act="Create"
       ready={permissions.length > 0}
+      makesSecret
       close={() => {}}
       cancel={close}
       done={setMade}

@@ -1,11 +1,10 @@
 // Changes of a key, each a dialog with its request.
 
 import { useRef, useState } from 'preact/hooks';
-import { Link } from 'wouter-preact';
 import { useData } from '../api.ts';
 import { count, duration } from '../format.ts';
-import { NewString, SelectField, TextField } from '../parts/basic.tsx';
-import { Act, Dialog } from '../parts/dialog.tsx';
+import { SelectField, TextField } from '../parts/basic.tsx';
+import { Act } from '../parts/dialog.tsx';
 import {
   CreditsFields,
   CustomerField,
@@ -21,6 +20,7 @@ import {
   namesOf,
   timeOfInput,
 } from '../parts/keyForm.tsx';
+import { SecretDialog } from '../parts/secret.tsx';
 import { countOf, periodOf } from '../period.ts';
 import type { Key, UsageRow } from '../records.ts';
 
@@ -153,6 +153,7 @@ export function Rotate({ data, close }: KeyAct) {
       operation="keys.rerollKey"
       input={{ keyId: data.keyId, expiration: Number(grace) }}
       act="Make the new key"
+      makesSecret
       // The dialog with the new key follows.
       close={() => {}}
       cancel={close}
@@ -176,18 +177,12 @@ function Rotated({ old, made, close }: { old: Key; made: { keyId: string; key: s
   first.current ??= used;
   const since = used !== undefined && first.current !== undefined ? used - first.current : undefined;
   return (
-    <Dialog title="The new key" close={close}>
-      <NewString text={made.key} label="Copy key" />
+    <SecretDialog title="The new key" text={made.key} label="Copy key" close={close}>
       <p role="status">
         {since === 0 && 'The old key was not used since.'}
         {since !== undefined && since > 0 && `The old key was used ${timesOf(since)} since. It works until it expires.`}
       </p>
-      <footer class="dialog-foot">
-        <Link href={`/keys/${made.keyId}`} class="button">
-          To the new key
-        </Link>
-      </footer>
-    </Dialog>
+    </SecretDialog>
   );
 }
 

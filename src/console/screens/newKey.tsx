@@ -8,7 +8,6 @@ import {
   Choice,
   Head,
   LacksScreen,
-  NewString,
   Problem,
   SelectField,
   SetRootKey,
@@ -29,8 +28,10 @@ import {
   namesOf,
   timeOfInput,
 } from '../parts/keyForm.tsx';
+import { Secret } from '../parts/secret.tsx';
 import type { Api } from '../records.ts';
 import { may } from '../session.ts';
+import { useUnsaved } from '../unsaved.ts';
 
 const templates = {
   blank: { credits: creditsDraftOf(undefined), limits: [] as LimitDraft[] },
@@ -116,18 +117,22 @@ function Form(props: {
 }) {
   const draft = useDraft(props);
   const [failure, setFailure] = useState<Failure>();
+  const [isBusy, setBusy] = useState(false);
+  useUnsaved(isBusy);
   const { fields, set } = draft;
   const only = props.apis.length === 1 ? props.apis[0]!.id : '';
   // With one API there is nothing to choose.
   if (fields.apiId === '' && only) set('apiId')(only);
   const create = async (event: Event) => {
     event.preventDefault();
-    if (!draft.input) return;
+    if (!draft.input || isBusy) return;
+    setBusy(true);
     try {
       props.made(await call('keys.createKey', draft.input));
       refresh();
     } catch (cause) {
       setFailure(cause as Failure);
+      setBusy(false);
     }
   };
   const templateNames = [
@@ -168,7 +173,7 @@ function Form(props: {
       </Card>
       <Problem failure={failure} />
       <div class="actions">
-        <Button type="submit" tone="primary" disabled={!draft.input}>
+        <Button type="submit" tone="primary" disabled={!draft.input || isBusy}>
           Create key
         </Button>
         {draft.input && <AsCurl operation="keys.createKey" input={draft.input} />}
@@ -200,16 +205,21 @@ const sdkSnippet = (key: string) =>
 
 function Made({ keyId, key, again }: { keyId: string; key: string; again: () => void }) {
   const [language, setLanguage] = useState<'curl' | 'sdk'>('curl');
+  const [isSaved, setSaved] = useState(false);
   return (
     <>
       <Head title="The key is made">
-        <Button onClick={again}>Another one</Button>
-        <Link href={`/keys/${keyId}`} class="button primary">
-          To the key
-        </Link>
+        {isSaved && (
+          <>
+            <Button onClick={again}>Another one</Button>
+            <Link href={`/keys/${keyId}`} class="button primary">
+              To the key
+            </Link>
+          </>
+        )}
       </Head>
       <Card title="Key string">
-        <NewString text={key} label="Copy key" />
+        <Secret text={key} label="Copy key" isSaved={isSaved} save={() => setSaved(true)} />
       </Card>
       <Card
         title="Verify it"

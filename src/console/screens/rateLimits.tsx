@@ -6,6 +6,7 @@ import { Card, Count, Empty, Head, LacksScreen, Loaded, PeriodChoice, useSettled
 import { Chart } from '../parts/chart.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
 import { Top } from '../parts/top.tsx';
+import { namespacePath } from '../paths.ts';
 import { byTime, type Period, sumOf, usePeriod } from '../period.ts';
 import type { LimitRow, NamespaceRow } from '../records.ts';
 import { may } from '../session.ts';
@@ -57,7 +58,7 @@ export function RateLimits() {
   const columns: Column<NamespaceRow>[] = [
     {
       name: 'Namespace',
-      cell: ({ name }) => <Link href={`/rate-limits/${encodeURIComponent(name)}`}>{name}</Link>,
+      cell: ({ name }) => <Link href={namespacePath(name)}>{name}</Link>,
       csv: ({ name }) => name,
     },
     { name: 'Passed', cell: (row) => <Count value={passed(row)} />, csv: passed, isNumber: true },

@@ -5,7 +5,9 @@ import { Link } from 'wouter-preact';
 import { call, curlOf, type Failure, refresh, useData } from '../api.ts';
 import { count } from '../format.ts';
 import { Button, Head, Problem, SetRootKey, Snippet, TextField } from '../parts/basic.tsx';
+import { Secret } from '../parts/secret.tsx';
 import type { Key } from '../records.ts';
+import { useUnsaved } from '../unsaved.ts';
 
 interface Made {
   apiId: string;
@@ -17,11 +19,16 @@ interface Made {
 export function Welcome() {
   const [name, setName] = useState('payments');
   const [made, setMade] = useState<Made>();
+  const [isSaved, setSaved] = useState(false);
   const [failure, setFailure] = useState<Failure>();
+  const [isBusy, setBusy] = useState(false);
+  useUnsaved(isBusy);
   const { data } = useData<Key>('keys.getKey', made && { keyId: made.keyId }, 1000);
   const isVerified = data?.lastUsedAt !== undefined;
   const make = async (event: Event) => {
     event.preventDefault();
+    if (isBusy) return;
+    setBusy(true);
     try {
       const { apiId } = await call<{ apiId: string }>('apis.createApi', { name: name.trim() });
       const created = await call<{ keyId: string; key: string }>('keys.createKey', {
@@ -35,6 +42,7 @@ export function Welcome() {
     } catch (cause) {
       setFailure(cause as Failure);
     }
+    setBusy(false);
   };
   return (
     <>
@@ -48,7 +56,7 @@ export function Welcome() {
               {!made && (
                 <form class="bar" onSubmit={make}>
                   <TextField label="Name of the API" value={name} set={setName} maxLength={255} />
-                  <Button type="submit" tone="primary" disabled={name.trim().length < 1}>
+                  <Button type="submit" tone="primary" disabled={name.trim().length < 1 || isBusy}>
                     Make both
                   </Button>
                 </form>
@@ -56,11 +64,14 @@ export function Welcome() {
               <Problem failure={failure} />
             </div>
           </li>
-          <li class={isVerified ? 'done' : ''}>
+          <li class={isSaved ? 'done' : ''}>
             <div>
               <h2>Keep the key</h2>
-              <p class="quiet">Tollgate stores only its digest, so this is the only time you see it.</p>
-              {made && <Snippet text={made.key} label="Copy key" />}
+              {made ? (
+                <Secret text={made.key} label="Copy key" isSaved={isSaved} save={() => setSaved(true)} />
+              ) : (
+                <p class="quiet">Tollgate stores only its digest, so it is displayed only once.</p>
+              )}
             </div>
           </li>
           <li class={isVerified ? 'done' : ''}>

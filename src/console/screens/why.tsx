@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { Link } from 'wouter-preact';
+import { Link, useSearch } from 'wouter-preact';
 import { call, type Failure } from '../api.ts';
 import { count, dateTime, duration } from '../format.ts';
 import { AsCurl, Badge, Button, Card, Gauge, Head, LacksScreen, Outcome, Problem, TextField } from '../parts/basic.tsx';
@@ -13,18 +13,18 @@ const isKeyId = (text: string) => /^key_[0-9A-Za-z]+$/.test(text);
 
 /** Asks what a verification of a key would do, and charges nothing. */
 export function Why({ keyId = '' }: { keyId?: string }) {
+  const search = useSearch();
   const [about, setAbout] = useState(keyId);
   const [permissions, setPermissions] = useState('');
   const [cost, setCost] = useState('');
   const [explained, setExplained] = useState<{ answer: Explained; input: object }>();
   const [failure, setFailure] = useState<Failure>();
   const text = about.trim();
-  const ask = async (event?: Event) => {
-    event?.preventDefault();
+  const ask = async (asked: { permissions: string; cost: string }) => {
     const input = {
       ...(isKeyId(text) ? { keyId: text } : { key: text }),
-      ...(permissions.trim() && { permissions: permissions.trim() }),
-      ...(/^\d+$/.test(cost) && { credits: { cost: Number(cost) } }),
+      ...(asked.permissions.trim() && { permissions: asked.permissions.trim() }),
+      ...(/^\d+$/.test(asked.cost) && { credits: { cost: Number(asked.cost) } }),
     };
     try {
       setExplained({ answer: await call<Explained>('keys.explainKey', input), input });
@@ -34,17 +34,26 @@ export function Why({ keyId = '' }: { keyId?: string }) {
       setExplained(undefined);
     }
   };
-  // The link on the screen of a key has its id.
+  // The link on the screen of a key has its id, that of a refusal what was asked.
   useEffect(() => {
-    if (keyId) ask();
-  }, []);
+    if (!keyId) return;
+    const query = new URLSearchParams(search);
+    const asked = { permissions: query.get('permissions') ?? '', cost: query.get('cost') ?? '' };
+    setPermissions(asked.permissions);
+    setCost(asked.cost);
+    ask(asked);
+  }, [search]);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    ask({ permissions, cost });
+  };
   if (!may('api', 'read_key')) return <LacksScreen title="Why?" grant="api.*.read_key" />;
   return (
     <>
       <Head title="Why?" />
       <Card>
         <p class="quiet">What would happen to a verification now, rule by rule. It charges nothing.</p>
-        <form class="form" onSubmit={ask}>
+        <form class="form" onSubmit={submit}>
           <div class="fields">
             <TextField
               label="Key or key id"

@@ -31,7 +31,7 @@ export const timeFields = {
       minimum: 0,
       maximum: timeMax,
       description:
-        'Start of the period in Unix milliseconds, rounded down to the hour. Defaults to a day before `end`.',
+        'Start of the period in Unix milliseconds, rounded down to the hour, not after `end`. Defaults to a day before `end`.',
     }),
   ),
   end: Type.Optional(
@@ -47,7 +47,7 @@ export const granularityField = {
   granularity: Type.Optional(
     Type.Enum(['hour', 'day', 'month', 'total'], {
       default: 'hour',
-      description: 'Period of a row. `total` is one row for each group.',
+      description: 'Period of a row. A query has at most 1000 of these. `total` is one row for each group.',
     }),
   ),
 };
@@ -97,6 +97,10 @@ interface Bounds {
 export const wholeResult: Bounds = { rows: 50_000, megabytes: 10 };
 /** Of a result that is returned in pages. All of it is in memory while a page is made. */
 export const pagedResult: Bounds = { rows: 100_000, megabytes: 40 };
+
+/** Describes the operations that add up what is stored. */
+export const readsDescription =
+  'A query that covers too much to be read at once is rejected: narrow it by time, API, key, identity or namespace.';
 
 /** Describes the output of both operations. */
 export const rowsDescription =

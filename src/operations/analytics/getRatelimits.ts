@@ -7,6 +7,7 @@ import {
   type Granularity,
   granularityField,
   periodOf,
+  readsDescription,
   rejectSql,
   rowsDescription,
   Time,
@@ -27,6 +28,7 @@ interface Row {
 export const getRatelimits = manages({
   name: 'analytics.getRatelimits',
   summary: 'Count rate-limit checks that passed or were blocked, by time and namespace.',
+  description: readsDescription,
   input: Fields({
     namespace: Type.Optional(NamespaceRef),
     identifier: Type.Optional(Identifier),

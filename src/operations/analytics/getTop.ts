@@ -11,7 +11,7 @@ import {
 } from '../../store/analytics/ranking.ts';
 import { invalid, lacks } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, NamespaceRef, Tag } from '../schemas.ts';
-import { periodOf, timeFields, withoutMoves } from './buckets.ts';
+import { periodOf, readsDescription, timeFields, withoutMoves } from './buckets.ts';
 
 const verified: readonly RankedVerifications[] = ['keys', 'identities', 'apis', 'tags'];
 const checked = ['namespaces', 'identifiers'] as const;
@@ -30,21 +30,43 @@ interface Input {
 export const getTop = manages({
   name: 'analytics.getTop',
   summary: 'Rank keys, identities, APIs, tags, namespaces or identifiers by their usage in a period.',
-  input: Fields({
-    of: Type.Enum([...verified, ...checked], {
-      description:
-        'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
-    }),
-    by: Type.Optional(
-      Type.Enum(['count', 'refused', 'spentCredits'], { default: 'count', description: 'The number to rank by.' }),
-    ),
-    limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Number of rows.' })),
-    apiId: Type.Optional(ApiId),
-    externalId: Type.Optional(ExternalId),
-    tag: Type.Optional(Tag),
-    namespace: Type.Optional(NamespaceRef),
-    ...timeFields,
-  }),
+  description: readsDescription,
+  input: Fields(
+    {
+      of: Type.Enum([...verified, ...checked], {
+        description:
+          'What is ranked. Namespaces and identifiers are ranked by limit checks, all others by verifications.',
+      }),
+      by: Type.Optional(
+        Type.Enum(['count', 'refused', 'spentCredits'], {
+          default: 'count',
+          description: 'The number to rank by. Limit checks spend no credits.',
+        }),
+      ),
+      limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Number of rows.' })),
+      apiId: Type.Optional(ApiId),
+      externalId: Type.Optional(ExternalId),
+      tag: Type.Optional(Tag),
+      namespace: Type.Optional(NamespaceRef),
+      ...timeFields,
+    },
+    {
+      documented: {
+        anyOf: [
+          { properties: { of: { enum: verified }, namespace: false } },
+          {
+            properties: {
+              of: { enum: checked },
+              by: { enum: ['count', 'refused'] },
+              apiId: false,
+              externalId: false,
+              tag: false,
+            },
+          },
+        ],
+      },
+    },
+  ),
   output: Type.Object({
     start: Type.Integer({ description: 'Start of the period that was counted in Unix milliseconds.' }),
     end: Type.Integer({ description: 'End of the period that was counted in Unix milliseconds, exclusive.' }),

@@ -11,6 +11,7 @@ import {
   granularityField,
   pagedResult,
   periodOf,
+  readsDescription,
   rejectSql,
   rowsDescription,
   Time,
@@ -34,6 +35,7 @@ type Group = (typeof groups)[number];
 export const getVerifications = manages({
   name: 'analytics.getVerifications',
   summary: 'Count verifications and the credits they spent, by time and by the groups of `groupBy`.',
+  description: readsDescription,
   input: Fields({
     apiId: Type.Optional(ApiId),
     keyId: Type.Optional(KeyId),

@@ -1,8 +1,9 @@
 import Type from 'typebox';
+import { digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
-import { ApiId, ExternalId, Fields, Int, KeyId } from '../schemas.ts';
+import { ApiId, Cursor, ExternalId, Fields, Int, KeyId } from '../schemas.ts';
 
 const refusedOutcomes = outcomes.filter((outcome) => outcome !== 'VALID' && outcome !== 'NOT_FOUND');
 
@@ -18,11 +19,12 @@ export const listRefusals = manages({
       Int({
         minimum: 0,
         maximum: timeMax,
-        description: 'Earliest time in Unix milliseconds; 24 hours ago by default.',
+        description: 'Earliest time in Unix milliseconds; `REFUSAL_HOURS` ago by default.',
       }),
     ),
     end: Type.Optional(Int({ minimum: 0, maximum: timeMax, description: 'Time in Unix milliseconds, exclusive.' })),
-    limit: Type.Optional(Int({ minimum: 1, maximum: 1000, default: 100, description: 'Number of rows.' })),
+    limit: Type.Optional(Int({ minimum: 1, maximum: 1000, default: 100, description: 'Number of rows of a page.' })),
+    cursor: Type.Optional(Cursor),
   }),
   output: Type.Array(
     Type.Object({
@@ -31,11 +33,23 @@ export const listRefusals = manages({
       keyId: Type.String({ description: 'Id of the key.' }),
       apiId: Type.String({ description: 'Id of the API of the key.' }),
       externalId: Type.Optional(Type.String({ description: 'externalId of the identity of the key.' })),
+      permissions: Type.Optional(
+        Type.String({ description: 'Permission query of the last refusal; of a longer one the first 256 bytes.' }),
+      ),
+      permissionsCut: Type.Optional(Type.Literal(true, { description: 'The query was longer than that.' })),
       ratelimit: Type.Optional(
         Type.String({ description: 'Name of the first limit that was exceeded. Absent for decisions by a lease.' }),
       ),
       limit: Type.Optional(Type.Integer({ description: 'Units that this limit admits.' })),
       duration: Type.Optional(Type.Integer({ description: 'Length of the window of this limit in milliseconds.' })),
+      cost: Type.Optional(
+        Type.Integer({ description: 'Units of this limit, or credits, that the verification would have taken.' }),
+      ),
+      remaining: Type.Optional(
+        Type.Integer({
+          description: 'Units of this limit, or credits, that were left. Absent for decisions by a lease.',
+        }),
+      ),
       tags: Type.Optional(
         Type.Array(Type.String(), {
           description: 'Tags of the last refusal, as many as have 256 bytes together as JSON.',
@@ -44,18 +58,27 @@ export const listRefusals = manages({
       source: Type.Enum(['redis', 'lease'], { description: 'Where it was decided.' }),
       count: Type.Integer({
         description:
-          'Number of refusals of the key since its row before, in the same minute. 1 unless it is refused often.',
+          'Number of refusals of the key with this outcome since its row before, in the same minute. 1 unless it is refused often.',
       }),
     }),
+    {
+      description:
+        'Rows, newest first. Not every refusal has one under load: `counted` in `pagination` has the number of all refusals, by hour.',
+    },
   ),
   needs: { api: ['read_analytics'] },
   readsMuch: true,
+  // A cursor is valid only for the query it came from.
+  list: ({ cursor: _cursor, limit: _limit, ...query }) =>
+    `refusals:${digestOf(JSON.stringify(Object.entries(query).sort())).toString('base64url', 0, 12)}`,
+  listedIds: 'refusal',
   // A caller with grants for some APIs gets only their rows.
   scope: () => undefined,
 
-  async handle({ apiId, keyId, externalId, outcome, start = 0, end = timeMax, limit = 100 }, { store, caller }) {
+  async handle({ apiId, keyId, externalId, outcome, start = 0, end = timeMax, limit = 100 }, { store, caller, after }) {
     const readable = caller.grants.idsFor('api', 'read_analytics');
     const apiIds = apiId === undefined ? readable : readable === true || readable.includes(apiId) ? [apiId] : [];
-    return store.refusals.list(caller.workspaceId, { apiIds, keyId, externalId, outcome, start, end, limit });
+    const of = { apiIds, keyId, externalId, outcome };
+    return store.refusals.list(caller.workspaceId, { ...of, start, end, limit, after });
   },
 });

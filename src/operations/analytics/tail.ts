@@ -9,18 +9,26 @@ import { ApiId, ExternalId, Fields, KeyId, NamespaceRef } from '../schemas.ts';
 
 /** A heartbeat is sent this often, and the root key is checked again. */
 const beatMs = 4000;
+/** Characters of events that wait until the root key was checked. More are left out. */
+const heldMax = 65_536;
+/** The longest timer of Node. A root key that lasts longer is checked by heartbeats until then. */
+const timerMax = 2 ** 31 - 1;
 /** Checks of the root key that may fail in a row because Redis does not reply. */
 const failuresMax = 3;
 /** Namespaces of which a caller may read analytics, if it may not read all: their names are looked up. */
 const namespacesMax = 20;
 
-const input = Fields({
-  apiId: Type.Optional(ApiId),
-  keyId: Type.Optional(KeyId),
-  externalId: Type.Optional(ExternalId),
-  outcome: Type.Optional(Type.Enum([...outcomes], { description: 'Outcome of the verifications.' })),
-  namespace: Type.Optional(NamespaceRef),
-});
+const input = Fields(
+  {
+    apiId: Type.Optional(ApiId),
+    keyId: Type.Optional(KeyId),
+    externalId: Type.Optional(ExternalId),
+    outcome: Type.Optional(Type.Enum([...outcomes], { description: 'Outcome of the verifications.' })),
+    namespace: Type.Optional(NamespaceRef),
+  },
+  // `namespace` filters limit checks, and all others filter verifications.
+  { documented: { anyOf: [{ properties: { namespace: false } }, { maxProperties: 1 }] } },
+);
 type Input = Static<typeof input>;
 
 const time = Type.Integer({ description: 'Time of the decision in Unix milliseconds.' });
@@ -75,6 +83,7 @@ const End = Type.Object(
 export const tail = streams({
   name: 'analytics.tail',
   summary: 'Receive decisions of all servers as they happen, as server-sent events.',
+  description: `A root key with grants for many APIs names one, and one with grants for more than ${namespacesMax} namespaces, but not for all, names \`namespace\`.`,
   input,
   output: Type.Union([Verification, LimitCheck, End]),
   needs: { api: ['read_analytics'] },
@@ -130,18 +139,28 @@ async function namespacesOf(
   return known.flatMap(({ id, name }) => [id, name]).sort();
 }
 
-/** The stream of one listener. */
+/**
+ * The stream of one listener. From a change of a root key of its workspace on, and when its own expires, it sends nothing until its
+ * own was checked.
+ */
 class TailStream implements Streaming {
   readonly #input: Input;
   readonly #context: ManageContext;
   readonly #filter: TailFilter;
-  /** Events before `start`. */
-  #early = ': connected\n\n';
+  /** Events before `start`, and until the root key was checked. */
+  #held = ': connected\n\n';
+  #isHeld = true;
   #sink: StreamSink | undefined;
   #leave = () => {};
   #beat: NodeJS.Timeout | undefined;
+  #expiry: NodeJS.Timeout | undefined;
+  /** A check that runs, and whether another one has to follow. */
+  #checking: Promise<void> | undefined;
+  #isCheckDue = false;
   #failures = 0;
   #isStopped = false;
+  /** Why it ends, unless the client has left. */
+  #reason: string | undefined;
 
   constructor(input: Input, context: ManageContext, filter: TailFilter) {
     this.#input = input;
@@ -151,37 +170,76 @@ class TailStream implements Streaming {
 
   async open() {
     const { store, caller } = this.#context;
-    this.#leave = await store.tail.listen(caller.workspaceId, this.#filter, (events) => {
-      if (this.#sink) this.#sink.write(events);
-      else this.#early += events;
+    this.#leave = await store.tail.listen(caller.workspaceId, this.#filter, {
+      take: (events) => this.#write(events),
+      rootKeysChanged: () => this.#holdAndCheck(),
     });
   }
 
   start(sink: StreamSink) {
     this.#sink = sink;
-    sink.write(this.#early);
-    this.#early = '';
-    this.#beat = setInterval(() => void this.#check(), beatMs).unref();
+    if (this.#isStopped) return this.#end();
+    this.#beat = setInterval(() => {
+      sink.write(': heartbeat\n\n');
+      void this.#check();
+    }, beatMs).unref();
+    // The root key may have been changed before this stream heard of changes.
+    this.#holdAndCheck();
   }
 
   stop(reason?: string) {
     if (this.#isStopped) return;
     this.#isStopped = true;
     clearInterval(this.#beat);
+    clearTimeout(this.#expiry);
     this.#leave();
-    if (reason === undefined) return;
-    this.#sink?.write(`event: end\ndata: ${JSON.stringify({ reason })}\n\n`);
-    this.#sink?.end();
+    this.#reason = reason;
+    this.#end();
+  }
+
+  /** Sends the reason, unless the client has left. Before `start` it waits for that. */
+  #end() {
+    if (this.#reason === undefined || !this.#sink) return;
+    this.#sink.write(`event: end\ndata: ${JSON.stringify({ reason: this.#reason })}\n\n`);
+    this.#sink.end();
+  }
+
+  #write(events: string) {
+    if (!this.#isHeld) this.#sink!.write(events);
+    else if (this.#held.length + events.length <= heldMax) this.#held += events;
+  }
+
+  #holdAndCheck() {
+    this.#isHeld = true;
+    void this.#check();
   }
 
   /** Ends the stream if the root key may no longer read what it hears. */
-  async #check() {
-    this.#sink?.write(': heartbeat\n\n');
-    const reason = await this.#reasonToEnd().catch((error: unknown) => {
-      if (error instanceof ApiError && error.status < 500) return error.code;
-      return ++this.#failures < failuresMax ? undefined : 'store_unavailable';
+  async #check(): Promise<void> {
+    this.#isCheckDue = true;
+    this.#checking ??= this.#checkAll().finally(() => {
+      this.#checking = undefined;
     });
-    if (reason !== undefined) this.stop(reason);
+    return this.#checking;
+  }
+
+  async #checkAll() {
+    // What Redis answers may be older than a change of which this stream heard meanwhile.
+    while (this.#isCheckDue && !this.#isStopped) {
+      this.#isCheckDue = false;
+      const reason = await this.#reasonToEnd().catch((error: unknown) => {
+        if (error instanceof ApiError && error.status < 500) return error.code;
+        // The next heartbeat checks again.
+        return ++this.#failures < failuresMax ? undefined : 'store_unavailable';
+      });
+      if (reason !== undefined) return this.stop(reason);
+    }
+    // A change may be heard before the stream starts, which checks again.
+    if (this.#failures > 0 || this.#isStopped || !this.#sink) return;
+    this.#isHeld = false;
+    const events = this.#held;
+    this.#held = '';
+    if (events !== '') this.#sink.write(events);
   }
 
   async #reasonToEnd(): Promise<string | undefined> {
@@ -189,6 +247,8 @@ class TailStream implements Streaming {
     if (!caller.grants.holdsAny('api', 'read_analytics')) return 'grants_changed';
     const filter = await filterOf(this.#input, { ...this.#context, caller });
     this.#failures = 0;
+    clearTimeout(this.#expiry);
+    if (caller.lastsMs <= timerMax) this.#expiry = setTimeout(() => this.#holdAndCheck(), caller.lastsMs).unref();
     return JSON.stringify(filter) === JSON.stringify(this.#filter) ? undefined : 'grants_changed';
   }
 }

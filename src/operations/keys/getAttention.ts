@@ -5,7 +5,7 @@ import type { KeyFilter } from '../../store/keySearch.ts';
 import { invalid } from '../rules.ts';
 import { ApiId, Fields, Int } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';
-import { keyFilters, listOfKeys, requireApi, tooManyApis } from './listKeys.ts';
+import { apiIdRequired, keyFilters, listOfKeys, requireApi, tooManyApis } from './listKeys.ts';
 
 const { expiresBefore, creditsBelow, unusedSince, rerolledInUse } = keyFilters;
 const attentionFilters = { expiresBefore, creditsBelow, unusedSince, rerolledInUse };
@@ -27,11 +27,15 @@ export const getAttention = manages({
   name: 'keys.getAttention',
   summary:
     'Find keys that expire, are short of credits, are unused, or are still used after a reroll: a list for each, in one pass.',
-  input: Fields({
-    apiId: Type.Optional(ApiId),
-    limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Limit of keys of each list.' })),
-    ...attentionFilters,
-  }),
+  description: apiIdRequired,
+  input: Fields(
+    {
+      apiId: Type.Optional(ApiId),
+      limit: Type.Optional(Int({ minimum: 1, maximum: 100, default: 10, description: 'Limit of keys of each list.' })),
+      ...attentionFilters,
+    },
+    { documented: { anyOf: names.map((name) => ({ required: [name], properties: { [name]: {} } })) } },
+  ),
   output: Type.Object(
     {
       expiresBefore: Type.Optional(partOf('Keys that expire before this time.')),

@@ -9,7 +9,11 @@ import { KeyId, Permission, Slug } from '../schemas.ts';
 
 export const input = (minItems: 0 | 1) => ({
   keyId: KeyId,
-  permissions: Type.Array(Slug, { minItems, maxItems: permissionsMax, description: 'Permissions.' }),
+  permissions: Type.Array(Slug, {
+    minItems,
+    maxItems: permissionsMax,
+    description: `Permissions. A key has at most ${permissionsMax} direct ones.`,
+  }),
 });
 export const output = Type.Array(Permission, { description: 'All direct permissions of the key after the call.' });
 

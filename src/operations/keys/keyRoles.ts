@@ -9,7 +9,11 @@ import { KeyId, Role, RoleName } from '../schemas.ts';
 
 export const input = (minItems: 0 | 1) => ({
   keyId: KeyId,
-  roles: Type.Array(RoleName, { minItems, maxItems: rolesMax, description: 'Names of roles.' }),
+  roles: Type.Array(RoleName, {
+    minItems,
+    maxItems: rolesMax,
+    description: `Names of roles. A key has at most ${rolesMax}.`,
+  }),
 });
 const { permissions, ...fields } = Role.properties;
 export const output = Type.Array(Type.Object({ ...fields, permissions: Type.Optional(permissions) }), {

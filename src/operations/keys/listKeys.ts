@@ -66,6 +66,9 @@ export async function requireApi(store: Store, workspaceId: string, apiId: strin
   if (apiId !== undefined && !(await store.apis.find(workspaceId, apiId))) throw apiNotFound(apiId);
 }
 
+/** Describes the operations that list the keys of all APIs. */
+export const apiIdRequired = `In a workspace with more than ${apisMax} APIs, \`apiId\` is required.`;
+
 /** The error for a workspace with too many APIs to list their keys together. */
 export const tooManyApis = (): ApiError =>
   new ApiError(
@@ -77,6 +80,7 @@ export const tooManyApis = (): ApiError =>
 export const listKeys = manages({
   name: 'keys.listKeys',
   summary: 'List the keys of one API or of all APIs in order of creation, with filters that all must match.',
+  description: apiIdRequired,
   input: Fields({
     apiId: Type.Optional(ApiId),
     limit: Type.Optional(PageSize(100)),

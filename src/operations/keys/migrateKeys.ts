@@ -15,7 +15,7 @@ export const IssuedKey = Fields({
   hash: Type.String({
     maxLength: 64,
     description:
-      'Base64 of the SHA-256 of the whole key string. It is stored without a salt and does not reveal the length of the string, so ' +
+      'Base64 of the SHA-256 of the whole key string, once in a call. It is stored without a salt and does not reveal the length of the string, so ' +
       'import only keys with at least 128 random bits (22 random letters and digits).',
     documented: { pattern: '^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$' },
   }),
@@ -60,7 +60,11 @@ export const migrateKeys = manages({
       description: 'Your id of this import, stored with the keys.',
     }),
     apiId: ApiId,
-    keys: Type.Array(IssuedKey, { minItems: 1, maxItems: 1000, description: 'Keys to import.' }),
+    keys: Type.Array(IssuedKey, {
+      minItems: 1,
+      maxItems: 1000,
+      description: `Keys to import. Together they have at most ${partsMax} items in their lists (${lists}), and ${slugsMax} different permissions.`,
+    }),
   }),
   output: Type.Object({
     migrated: Type.Array(

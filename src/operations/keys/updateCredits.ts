@@ -11,10 +11,16 @@ export const updateCredits = manages({
     {
       keyId: KeyId,
       operation: Type.Enum(['set', 'increment', 'decrement'], {
-        description: 'Change of the balance. A decrement stops at 0.',
+        description:
+          'Change of the balance. An unlimited key has none to increment or decrement. A decrement stops at 0.',
       }),
       value: Type.Optional(
-        Nullable(Int({ minimum: 0, description: 'Number of credits. null with `set`: unlimited.' })),
+        Nullable(
+          Int({
+            minimum: 0,
+            description: 'Number of credits. null with `set`: unlimited. The balance is at most 2^53 - 1.',
+          }),
+        ),
       ),
     },
     {

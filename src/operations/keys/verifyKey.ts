@@ -40,7 +40,7 @@ const NamedLimit = Fields(
       Int({
         minimum: 1,
         description:
-          'Requires `duration`. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`.',
+          'Requires `duration`. Defines a limit for this request only, which replaces the limit of the key with this name. A limit of the identity with this name is still checked, at cost 1 if it has `autoApply`. A key has at most 1000 counters of such limits.',
       }),
     ),
     duration: Type.Optional(CounterDuration),
@@ -64,7 +64,10 @@ export const verificationFields = {
     ),
   ),
   ratelimits: Type.Optional(
-    Type.Array(NamedLimit, { maxItems: 50, description: 'Limits to check in addition to those with `autoApply`.' }),
+    Type.Array(NamedLimit, {
+      maxItems: 50,
+      description: 'Limits to check in addition to those with `autoApply`, each of another name.',
+    }),
   ),
   tags: Type.Optional(
     Type.Array(Tag, { maxItems: 20, description: 'Tags to count the verification by in analytics.' }),

@@ -6,10 +6,15 @@ import { invalid } from '../rules.ts';
 import { CounterDuration, Fields, Identifier, Int, NamespaceRef, OverrideId } from '../schemas.ts';
 import { namespaceNotFound } from './namespaceByRef.ts';
 
+const wildcardsBound =
+  `all wildcards of a namespace have at most ${wildcardsMax.stars} \`*\` and ${wildcardsMax.bytes} bytes in total, ` +
+  `of which at most ${wildcardsMax.searching} are between two \`*\``;
+
 export const setOverride = manages({
   name: 'ratelimits.setOverride',
   alias: 'ratelimit.setOverride',
   summary: 'Set the limit of an identifier, or of all identifiers that match a wildcard, in a namespace.',
+  description: `An identifier with \`*\` is a wildcard: ${wildcardsBound}. The namespaces of a workspace have at most ${workspaceWildcardsMax} wildcards.`,
   input: Fields({
     namespace: NamespaceRef,
     identifier: Identifier,
@@ -45,10 +50,6 @@ export const setOverride = manages({
     }
     throw result.refused === 'namespace_not_found'
       ? namespaceNotFound(namespace)
-      : invalid(
-          'body.identifier',
-          `is one wildcard too many: all wildcards of a namespace have at most ${wildcardsMax.stars} \`*\` and ` +
-            `${wildcardsMax.bytes} bytes in total, of which at most ${wildcardsMax.searching} are between two \`*\``,
-        );
+      : invalid('body.identifier', `is one wildcard too many: ${wildcardsBound}`);
   },
 });

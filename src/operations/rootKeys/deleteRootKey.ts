@@ -1,10 +1,11 @@
 import { manages } from '../../operation.ts';
 import { Empty, Fields, RootKeyId } from '../schemas.ts';
-import { rootKeyRefused } from './grantList.ts';
+import { lastRootKey, rootKeyRefused } from './grantList.ts';
 
 export const deleteRootKey = manages({
   name: 'rootKeys.deleteRootKey',
   summary: 'Delete a root key, effective with the next request.',
+  description: lastRootKey,
   input: Fields({ rootKeyId: RootKeyId }),
   output: Empty,
   errors: ['root_key_not_found', 'precondition_failed'],

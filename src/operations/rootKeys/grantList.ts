@@ -11,6 +11,10 @@ export const GrantList = Type.Array(Grant, {
   description: `Grants, at most ${grantsBytesMax / 1024} KiB in total.`,
 });
 
+/** Describes the 412 of a change that a workspace would not recover from. */
+export const lastRootKey =
+  'The last enabled root key without expiry that has all grants stays as it is: a change of it is refused with 412.';
+
 /** Returns grants in canonical form. Rejects an invalid grant, and too many bytes of them. */
 export function parseGrants(permissions: readonly string[]): string[] {
   const grants = permissions.map((text, index) => {

@@ -1,13 +1,14 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
 import { Empty, Fields, KeyName, Nullable, RootKeyExpires, RootKeyId } from '../schemas.ts';
-import { GrantList, parseGrants, rootKeyRefused } from './grantList.ts';
+import { GrantList, lastRootKey, parseGrants, rootKeyRefused } from './grantList.ts';
 
 export const updateRootKey = manages({
   name: 'rootKeys.updateRootKey',
   summary:
     'Update a root key, effective with the next request. Omitted fields are unchanged; null removes a name or an expiry. ' +
     'A caller with an expiry can only restrict a root key that outlasts it: fewer permissions, an earlier expiry, disabled.',
+  description: lastRootKey,
   input: Fields({
     rootKeyId: RootKeyId,
     name: Type.Optional(Nullable(KeyName)),

@@ -13,7 +13,7 @@
 //            lease that decided little, there is one tally, at its end.
 //   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back (`recall`):
 //            they end at once, also those whose grant is on its way, and the recall is answered when they are settled. After a
-//            refusal, this process asks for no more of them in a while, so that the refused request is decided meanwhile.
+//            refusal, Redis grants no more of them in a while, so that the refused request is decided meanwhile.
 //
 // A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended here
 // before a change, which waits for the term after it was made, is answered.
@@ -145,23 +145,20 @@ class Holder {
   settling: Promise<void> | undefined;
   /** By what was decided often by its last lease: how many units to ask for next, and until when that holds. */
   readonly hot: Map<string, { wanted: number; until: number }>;
-  /** By what a refusal took back the leases of: until when none is asked for. */
-  readonly paused: Map<string, number>;
   /** Of the last decision by a lease, or grant. */
   usedAt = 0;
   isRegistered = false;
 
-  /** `counters` count the leases, wishes and pauses of this holder. */
+  /** `counters` count the leases and wishes of this holder. */
   constructor(workspaceId: string, counters: Uint32Array) {
     this.workspaceId = workspaceId;
     this.byAbout = new Counted(counters);
     this.hot = new Counted(counters);
-    this.paused = new Counted(counters);
   }
 
   get isEmpty(): boolean {
-    const { byAbout, asks, tallies, hot, paused } = this;
-    return byAbout.size + asks.size + tallies.length + hot.size + paused.size === 0 && !this.sending;
+    const { byAbout, asks, tallies, hot } = this;
+    return byAbout.size + asks.size + tallies.length + hot.size === 0 && !this.sending;
   }
 }
 
@@ -178,8 +175,6 @@ const tallyMin = 8;
 const settlementsPerTerm = 4;
 /** A process without leases leaves the registry of a workspace after this many terms. */
 const idleTerms = 10;
-/** After a refusal took leases back, none is asked for in this many terms: the refused request is decided again until then. */
-const pauseTerms = 2;
 /**
  * Heat is how often a request was decided in this term, at most this. A higher one counts down: a request that was granted no lease
  * asks for none for a while.
@@ -243,7 +238,6 @@ export class Leases {
     }
     const now = this.#options.nowMs();
     const known = counter < entry ? undefined : this.#holders.get(request.workspaceId);
-    if (now < (known?.paused.get(request.about) ?? 0)) return undefined;
     const decided = this.#decidedInTerm(slot, now);
     if (decided === 0 || (decided < after && !known)) return undefined;
     const renewed = known && find(known, request);
@@ -332,11 +326,6 @@ export class Leases {
     const leases = [...holder.byAbout.values()].flat().filter(({ number }) => numbers?.has(number) ?? true);
     for (const ask of asks) ask.isRecalled = true;
     for (const lease of leases) this.#end(holder, lease);
-    if (numbers) {
-      // Otherwise the next requests would have the units again before the refused one is decided again.
-      const until = this.#options.nowMs() + pauseTerms * this.#options.termMs;
-      for (const { request } of [...asks, ...leases]) holder.paused.set(request.about, until);
-    }
     await Promise.all(asks.map(({ done }) => done));
     await this.#settleAll(holder);
   }
@@ -352,10 +341,7 @@ export class Leases {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.recall().catch(() => {});
-    for (const { hot, paused } of this.#holders.values()) {
-      hot.clear();
-      paused.clear();
-    }
+    for (const { hot } of this.#holders.values()) hot.clear();
     await Promise.all([...this.#holders.values()].map((holder) => this.#leave(holder)));
   }
 
@@ -478,7 +464,6 @@ export class Leases {
     const now = nowMs();
     for (const lease of [...holder.byAbout.values()].flat()) if (now >= lease.endsAt) this.#end(holder, lease);
     for (const [about, { until }] of holder.hot) if (now >= until) holder.hot.delete(about);
-    for (const [about, until] of holder.paused) if (now >= until) holder.paused.delete(about);
     if (!holder.settling) {
       // Not before the last turn is settled, so that what waits is bounded by the number of leases.
       if (!holder.sending) this.#tallyAll(holder);

@@ -8,9 +8,6 @@ import { Changes, type ChangesObserver, type ChangesOptions, waitFor } from './c
 import { type LeaseObserver, type LeaseOptions, Leases } from './leases.ts';
 import { Recalls } from './recalls.ts';
 
-/** The longest term that can be set. */
-const leaseMsMax = 2000;
-
 export interface LeasingSettings {
   /** The longest term of a lease in milliseconds; 0 for none. */
   leaseMs: number;
@@ -92,9 +89,11 @@ export class Leasing {
     return leaves ? this.#headers.leaves : this.#headers.stays;
   }
 
-  /** Takes back the leases of a `leased` refusal, `session.number`; resolves when they were settled, or have ended. */
-  async recall(workspaceId: string, names: readonly string[]): Promise<void> {
-    const termMs = this.#options.leaseMs || leaseMsMax;
+  /**
+   * Takes back the leases of a `leased` refusal, `session.number`, whose longest term this is; resolves when they
+   * were settled, or have ended.
+   */
+  async recall(workspaceId: string, names: readonly string[], termMs: number): Promise<void> {
     // A process that does not hear of the recall settles a lease within a quarter of a term after its end; the rest is for the way.
     const waitMs = waitFor(termMs) + termMs / 2;
     const isOwn = (name: string) => name.startsWith(`${this.#session}.`);

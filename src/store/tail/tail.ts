@@ -7,9 +7,12 @@
 //   registry   Every two seconds each process reads which streams others want, and writes its own.
 //   subscriber Receives what other processes publish, while this one has listeners.
 //
+// A change of a root key is published on the channel of its workspace, too: listeners then check their root key before they send more.
+//
 // Nothing waits for a listener: the server drops the connection of a slow one. A message that is lost is a gap in the tail.
 
 import { randomBytes } from 'node:crypto';
+import { mayTake } from '../../domain/share.ts';
 import { keyIdOf, keyNameOf } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import type { Limited, LimitState, Verified } from '../decideReply.ts';
@@ -23,8 +26,12 @@ import { type TailFilter, TailStream } from './stream.ts';
 /** Where a decision was made. */
 type TailSource = 'redis' | 'lease';
 
-/** Takes the text of events; must not wait. */
-type TailListener = (events: string) => void;
+interface TailListener {
+  /** Takes the text of events; must not wait. */
+  take(events: string): void;
+  /** A root key of the workspace was changed. */
+  rootKeysChanged(): void;
+}
 
 interface Heard {
   stream: TailStream;
@@ -42,14 +49,15 @@ const readMs = 2000;
 /** Limits of the listeners of a workspace in all processes, and of this process. */
 const tailListenersMax = 10;
 const ownListenersMax = 100;
+/**
+ * A workspace has at most an eighth of the places of this process that it leaves free, but for its first listener: alone ten, ten
+ * workspaces five or six each, and the last places go to workspaces without a listener.
+ */
+const shareOfFree = 1 / 8;
 /** Limit of a filter as JSON: the registry has it once per process. */
 const filterBytesMax = 8192;
 
-interface Message {
-  from: string;
-  filter: string;
-  events: string;
-}
+type Message = { from: string } & ({ filter: string; events: string } | { rootKeysChanged: true });
 
 export class Tail {
   /** Whether anybody listens to any workspace. */
@@ -119,6 +127,21 @@ export class Tail {
     return stop;
   }
 
+  /**
+   * Makes the listeners of the workspace in all processes check their root keys. Events that are published later arrive after it.
+   * If Redis cannot be reached, other processes notice it with their next heartbeat.
+   */
+  async rootKeysChanged(workspaceId: string): Promise<void> {
+    this.#checkListeners(workspaceId);
+    const message: Message = { from: this.#server, rootKeysChanged: true };
+    await this.#redis.publish(tailChannel(workspaceId), JSON.stringify(message)).catch(() => {});
+  }
+
+  #checkListeners(workspaceId: string) {
+    for (const { listeners } of this.#heard.get(workspaceId)?.values() ?? [])
+      for (const listener of listeners) listener.rootKeysChanged();
+  }
+
   /** Offers a verification, while `isOpen`. */
   verified(workspaceId: string, request: TailRequest, verified: Verified, source: TailSource, latencyMs: number) {
     const streams = this.#heard.get(workspaceId);
@@ -163,9 +186,13 @@ export class Tail {
   #checkRoom(workspaceId: string) {
     const own = this.#own();
     const sum = (streams: readonly WantedStream[]) => streams.reduce((sum, { listeners }) => sum + listeners, 0);
-    const ofWorkspace = [...own, ...this.#elsewhere].filter((stream) => stream.workspaceId === workspaceId);
-    if (sum(ofWorkspace) >= tailListenersMax || sum(own) >= ownListenersMax) {
-      throw new ApiError('store_unavailable', `The workspace or the server has too many listeners; retry later.`);
+    const ofWorkspace = (streams: readonly WantedStream[]) =>
+      sum(streams.filter((stream) => stream.workspaceId === workspaceId));
+    if (ofWorkspace([...own, ...this.#elsewhere]) >= tailListenersMax) {
+      throw new ApiError('store_unavailable', `The workspace has ${tailListenersMax} listeners; close one of them.`);
+    }
+    if (!mayTake(ofWorkspace(own), sum(own), ownListenersMax, shareOfFree)) {
+      throw new ApiError('store_unavailable', 'The server has too many listeners; retry later.');
     }
   }
 
@@ -203,7 +230,7 @@ export class Tail {
         const events = stream.take();
         if (isNewSecond) stream.nextSecond();
         if (events === '') continue;
-        for (const listener of listeners) listener(events);
+        for (const listener of listeners) listener.take(events);
         if (!isWantedElsewhere) continue;
         const message: Message = { from: this.#server, filter: stream.text, events };
         this.#redis.publish(tailChannel(workspaceId), JSON.stringify(message)).catch(() => {});
@@ -212,10 +239,12 @@ export class Tail {
   }
 
   #onMessage(channel: string, text: string) {
-    const { from, filter, events } = JSON.parse(text) as Message;
-    if (from === this.#server) return;
+    const message = JSON.parse(text) as Message;
+    if (message.from === this.#server) return;
     const workspaceId = channel.slice(tailChannel('').length);
-    for (const listener of this.#heard.get(workspaceId)?.get(filter)?.listeners ?? []) listener(events);
+    if ('rootKeysChanged' in message) return this.#checkListeners(workspaceId);
+    const { filter, events } = message;
+    for (const listener of this.#heard.get(workspaceId)?.get(filter)?.listeners ?? []) listener.take(events);
   }
 }
 

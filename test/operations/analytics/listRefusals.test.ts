@@ -1,17 +1,33 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { tooMuch } from '../../../src/store/analytics/query.ts';
+import { refusalRowsKey, refusalsOfDayKey, workspaceKey } from '../../../src/store/keyspace.ts';
+import { connect, type RedisClient } from '../../../src/store/redis.ts';
+import { openRefusals } from '../../../src/store/refusals.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { outcomeExamples } from '../../support/keyExamples.ts';
+import { observing } from '../../support/observer.ts';
 import { openRedisProcess } from '../../support/processes.ts';
 
 // A Redis of its own: the library counts the refusals of one minute, which other tests with other clocks would end.
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
+let client: RedisClient;
 beforeAll(async () => {
   redis = await openRedisProcess();
+  client = await connect(redis.url, { commandTimeoutMs: 5000 });
 });
-afterAll(() => redis.close());
+afterAll(async () => {
+  client.disconnect();
+  await redis.close();
+});
 
 const app = harness(() => redis.url, { leaseMs: 0 });
 const leasing = harness(() => redis.url, { leaseMs: 2000, leaseAfter: 2, leaseClockMs: () => 0 });
+/** With leases that age as the clock of the test does. */
+let decidedByLeases = 0;
+const observe = observing({ decided: () => decidedByLeases++ });
+const aging = harness(() => redis.url, { leaseMs: 2000, leaseAfter: 2, observe });
+/** 64 KB of rows an hour. */
+const small = harness(() => redis.url, { leaseMs: 0, refusalBytesMax: 65_536 });
 const { clock, ok, call, createKey, createRootKey, createWorkspace } = app;
 const startMs = clock.now;
 const minuteMs = 60_000;
@@ -21,7 +37,20 @@ beforeEach(() => {
   clock.now = startMs + ++days * 3 * dayMs;
 });
 
-const list = (input: InputOf<'analytics.listRefusals'> = {}) => ok('analytics.listRefusals', input);
+type Query = InputOf<'analytics.listRefusals'>;
+/** Creates keys a few at a time: of many management requests of a workspace at once, some are refused. */
+async function createKeys(where: Pick<typeof app, 'createKey'>, count: number, input: Parameters<typeof createKey>[0]) {
+  const keys: Awaited<ReturnType<typeof createKey>>[] = [];
+  while (keys.length < count) {
+    const some = Array.from({ length: Math.min(8, count - keys.length) }, () => where.createKey(input));
+    keys.push(...(await Promise.all(some)));
+  }
+  return keys;
+}
+const list = (input: Query = {}) => ok('analytics.listRefusals', input);
+/** Of each hour with refusals, latest first: all that match, and those with a row. */
+const countedOf = async (input: Query = {}, { call } = app) =>
+  (await call('analytics.listRefusals', input)).pagination.counted!.map(({ refused, listed }) => [refused, listed]);
 const verify = (key: string, extras: object = {}) => ok('keys.verifyKey', { key, ...extras });
 const requests = { name: 'requests', limit: 1, duration: hourMs, autoApply: true };
 
@@ -38,7 +67,15 @@ describe('analytics.listRefusals: rows', () => {
           keyId,
           apiId,
           externalId: 'ada',
-          ...(outcome === 'RATE_LIMITED' && { ratelimit: 'limited', limit: 1, duration: hourMs }),
+          ...(outcome === 'INSUFFICIENT_PERMISSIONS' && { permissions: example.request!.permissions }),
+          ...(outcome === 'RATE_LIMITED' && {
+            ratelimit: 'limited',
+            limit: 1,
+            duration: hourMs,
+            cost: 2,
+            remaining: 1,
+          }),
+          ...(outcome === 'USAGE_EXCEEDED' && { cost: 1, remaining: 0 }),
           tags: ['eu', 'a "tag"\n\0'],
           source: 'redis',
           count: 1,
@@ -138,30 +175,55 @@ describe('analytics.listRefusals: a flood', () => {
     expect((await list({ keyId, limit: 1 }))[0]).toMatchObject({ count: 1, time: clock.now });
   });
 
-  test('of many keys has 500 rows, then five a second, and counts those in between', async () => {
-    const { apiId } = await ok('apis.createApi', { name: 'many' });
-    const keys = await Promise.all(Array.from({ length: 130 }, () => createKey({ apiId, enabled: false })));
-    const flood = () => Promise.all(keys.map(({ key }) => verify(key)));
-    const rows = () => list({ apiId, limit: 1000 });
-    for (let times = 0; times < 3; times++) await flood();
-    expect(await rows()).toHaveLength(390);
-    await flood();
-    expect(await rows()).toHaveLength(500);
-    clock.advance(1000);
-    for (let times = 4; times < 8; times++) await flood();
-    expect(await rows()).toHaveLength(505);
-    // A key that is refused when the allowance is used up has a row as soon as it has grown.
-    const late = await createKey({ apiId, enabled: false });
-    await verify(late.key);
-    clock.advance(199);
-    await verify(late.key);
-    expect(await list({ keyId: late.keyId })).toEqual([]);
-    clock.advance(1);
-    await verify(late.key);
-    expect((await rows())[0]).toMatchObject({ keyId: late.keyId, count: 3 });
-    clock.advance(dayMs / 2);
-    await flood();
-    expect(await rows()).toHaveLength(506 + 130);
+  test.each([
+    ['decided by Redis', app],
+    ['with leases', leasing],
+  ])('on many keys hides no customer who is refused once meanwhile, %s', async (_title, where) => {
+    const { ok, createKey } = where;
+    // Leases are settled by the clock of the process, so that some of their decisions are a second before this.
+    where.clock.now += hourMs / 2;
+    const { apiId } = await ok('apis.createApi', { name: 'storm' });
+    const storm = await createKeys(where, 600, { apiId });
+    const customers = await Promise.all(
+      Array.from({ length: 20 }, (_, number) => createKey({ externalId: `customer_${number}` })),
+    );
+    const refuse = ({ key }: { key: string }) =>
+      ok('keys.verifyKey', { key, permissions: 'documents.read' }) as Promise<unknown>;
+    for (const customer of customers) {
+      await Promise.all(storm.slice(0, 300).map(refuse));
+      await refuse(customer);
+      await Promise.all(storm.slice(300).map(refuse));
+    }
+    const found = await Promise.all(customers.map(({ keyId }) => ok('analytics.listRefusals', { keyId })));
+    expect(found.filter((rows) => rows.length === 1)).toHaveLength(20);
+    await where.store.decide.leasing.leases.recall();
+    const { pagination } = await where.call('analytics.listRefusals', { apiId });
+    expect(pagination.counted).toMatchObject([{ refused: 12_000 }]);
+    expect(pagination.counted![0]!.listed).toBeGreaterThan(1000);
+  });
+
+  test('of one outcome does not hide another one of the same key', async () => {
+    const { key, keyId } = await createKey({ ratelimits: [requests] });
+    for (let times = 0; times < 50; times++) await verify(key);
+    await verify(key, { permissions: 'a.b' });
+    expect((await list({ keyId, limit: 1 }))[0]).toMatchObject({ outcome: 'INSUFFICIENT_PERMISSIONS', count: 1 });
+    expect(await countedOf({ keyId, outcome: 'RATE_LIMITED' })).toEqual([[49, 32]]);
+    expect(await countedOf({ keyId })).toEqual([[50, 33]]);
+  });
+
+  test('by leases that are settled in the next hour is counted in the hour in which it was', async () => {
+    aging.clock.now = startMs + 100 * dayMs - 1;
+    const { key, keyId } = await aging.createKey({ enabled: false });
+    const before = decidedByLeases;
+    for (let times = 0; times < 20; times++) await aging.ok('keys.verifyKey', { key });
+    expect(decidedByLeases - before).toBeGreaterThan(9);
+    aging.clock.advance(2);
+    await aging.store.decide.leasing.leases.recall();
+    const { data, pagination } = await aging.call('analytics.listRefusals', { keyId });
+    expect(new Set(data.map(({ time }) => time))).toEqual(new Set([aging.clock.now - 2]));
+    expect(data.find(({ source }) => source === 'lease')?.count).toBeGreaterThan(9);
+    const hourBefore = aging.clock.now - 2 - ((aging.clock.now - 2) % hourMs);
+    expect(pagination.counted).toMatchObject([{ time: hourBefore, refused: 20 }]);
   });
 
   test('by leases has rows with their counts, without the limit', async () => {
@@ -183,6 +245,246 @@ describe('analytics.listRefusals: a flood', () => {
     const row = (await leasing.ok('analytics.listRefusals', { keyId })).find(({ source }) => source === 'lease');
     expect(row).toMatchObject({ outcome: 'RATE_LIMITED', externalId: 'leased', tags: ['eu'] });
     expect(row).not.toHaveProperty('ratelimit');
+  });
+});
+
+describe('analytics.listRefusals: the bytes of an hour', () => {
+  const { createKey, call } = small;
+  const refuse = async ({ key }: { key: string }) => {
+    await small.ok('keys.verifyKey', { key });
+  };
+  const refused = ({ keyId }: { keyId: string }) => small.ok('analytics.listRefusals', { keyId });
+  const keysOf = async (count: number) => {
+    const { apiId } = await small.ok('apis.createApi', { name: 'many' });
+    return createKeys(small, count, { apiId, enabled: false });
+  };
+  const counted = (input: Query) => countedOf(input, small);
+  let hour = Math.floor(startMs / hourMs);
+  // Each test has hours of its own. The share of the first refusals of an hour is 32 KB at its beginning, 437 rows.
+  beforeEach(() => {
+    hour += 200;
+    small.clock.now = hour * hourMs;
+  });
+
+  test('further refusals leave room for the first of a minute, and these for the first of an hour', async () => {
+    const keys = await keysOf(100);
+    const { apiId } = keys[0]!;
+    const rowsOf = async () => (await small.ok('analytics.listRefusals', { apiId, limit: 1000 })).length;
+    for (let times = 0; times < 4; times++) await Promise.all(keys.map(refuse));
+    // The share of further refusals is 8 KB, 110 rows, of which the first ones took 100.
+    expect(await rowsOf()).toBe(110);
+    expect(await counted({ apiId })).toEqual([[400, 110]]);
+    for (let minute = 1; minute <= 3; minute++) {
+      small.clock.advance(minuteMs);
+      await Promise.all(keys.map(refuse));
+    }
+    // That of first refusals in a minute is 16 KB, and 5 % more after three minutes.
+    expect(await rowsOf()).toBe(230);
+    expect(await counted({ apiId })).toEqual([[700, 230]]);
+    const [late] = await keysOf(1);
+    await refuse(late!);
+    expect(await refused(late!)).toMatchObject([{ count: 1, time: small.clock.now }]);
+  });
+
+  test('a storm on all keys leaves room for the rest of the hour, and what has no row is counted', async () => {
+    const keys = await keysOf(500);
+    const { apiId } = keys[0]!;
+    await Promise.all(keys.map(refuse));
+    expect(await counted({ apiId })).toEqual([[500, 437]]);
+    const listed = new Set(
+      (await small.ok('analytics.listRefusals', { apiId, limit: 1000 })).map(({ keyId }) => keyId),
+    );
+    const without = keys.find(({ keyId }) => !listed.has(keyId))!;
+    expect(await refused(without)).toEqual([]);
+    expect(await counted({ keyId: without.keyId })).toEqual([[1, 0]]);
+    const [later, next] = await keysOf(2);
+    small.clock.advance(hourMs / 2);
+    await refuse(later!);
+    expect(await refused(later!)).toHaveLength(1);
+    small.clock.advance(hourMs / 2);
+    for (const key of [next!, without]) await refuse(key);
+    expect(await refused(next!)).toHaveLength(1);
+    expect(await counted({ keyId: without.keyId })).toEqual([
+      [1, 1],
+      [1, 0],
+    ]);
+  });
+
+  test('no row is longer than 1.4 KB, so a tenant cannot exceed them by much', async () => {
+    const { key, keyId } = await createKey({
+      externalId: 'a'.repeat(255),
+      ratelimits: [{ name: '\u{1f600}'.repeat(128), limit: 1, duration: hourMs, autoApply: true }],
+    });
+    const tags = ['\0'.repeat(40), 'a'];
+    const permissions = Array.from({ length: 80 }, () => 'a:a.a*a').join(' OR ');
+    for (let times = 0; times < 2; times++) await small.ok('keys.verifyKey', { key, tags });
+    await small.ok('keys.verifyKey', { key, tags, permissions });
+    expect(await refused({ keyId })).toHaveLength(2);
+    const bytes = await client.strlen(refusalRowsKey(workspaceKey(small.workspaceId), hour));
+    expect(bytes).toBeLessThan(2 * 1400);
+  });
+
+  test('at the edge of a minute, a key has a row on both sides', async () => {
+    const [key] = await keysOf(1);
+    small.clock.advance(minuteMs - 1);
+    for (let times = 0; times < 9; times++) await refuse(key!);
+    small.clock.advance(1);
+    await refuse(key!);
+    const times = (await refused(key!)).map(({ time, count }) => [time % minuteMs, count]);
+    expect(times).toEqual([[0, 1], ...[4, 1, 1, 1, 1].map((count) => [minuteMs - 1, count])]);
+  });
+
+  test('when the clock is set back by an hour and forward again, every refusal is counted in its hour', async () => {
+    const [key] = await keysOf(1);
+    for (const step of [0, -hourMs, 2 * hourMs, -hourMs]) {
+      small.clock.advance(step);
+      await refuse(key!);
+    }
+    expect((await refused(key!)).map(({ time }) => time / hourMs - hour)).toEqual([1, 0, 0, -1]);
+    expect(await counted({ keyId: key!.keyId })).toEqual([
+      [1, 1],
+      [2, 2],
+      [1, 1],
+    ]);
+  });
+
+  test('a hostile number of keys in one workspace takes no rows of another one', async () => {
+    const { workspaceId: _id, rootKey } = await small.createWorkspace();
+    const other = (await call('apis.createApi', { name: 'other' }, rootKey)).data;
+    const created = await call('keys.createKey', { apiId: other.apiId, enabled: false }, rootKey);
+    await Promise.all((await keysOf(600)).map(refuse));
+    await call('keys.verifyKey', { key: created.data.key }, rootKey);
+    expect((await call('analytics.listRefusals', {}, rootKey)).data).toHaveLength(1);
+  });
+});
+
+describe('analytics.listRefusals: pages', () => {
+  test('reach every row once, newest first, and count each hour', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'pages' });
+    const keys = await Promise.all(Array.from({ length: 7 }, () => createKey({ apiId, enabled: false })));
+    for (let hour = 0; hour < 4; hour++) {
+      if (hour !== 2) for (const { key } of keys) await verify(key);
+      clock.advance(hourMs);
+    }
+    const all = await list({ apiId });
+    expect(all).toHaveLength(21);
+    const found: typeof all = [];
+    const hours = new Map<number, unknown>();
+    let cursor: string | undefined;
+    let pages = 0;
+    do {
+      const { data, pagination } = await call('analytics.listRefusals', { apiId, limit: 5, ...(cursor && { cursor }) });
+      expect(data).toHaveLength(pagination.hasMore ? 5 : 1);
+      found.push(...data);
+      for (const { time, ...counts } of pagination.counted!) hours.set(time, counts);
+      cursor = pagination.cursor;
+      // Newer refusals are not on a later page.
+      await verify(keys[0]!.key);
+      pages++;
+    } while (cursor);
+    expect(found).toEqual(all);
+    expect([...hours.values()]).toEqual(Array.from({ length: 3 }, () => ({ refused: 7, listed: 7 })));
+    expect(pages).toBe(5);
+  });
+
+  test('a cursor is of its query', async () => {
+    const { key, apiId } = await createKey({ enabled: false });
+    for (let times = 0; times < 2; times++) await verify(key);
+    const { cursor } = (await call('analytics.listRefusals', { apiId, limit: 1 })).pagination;
+    expect(await call('analytics.listRefusals', { apiId, limit: 2, cursor })).toMatchObject({ status: 200 });
+    for (const input of [
+      { limit: 1, cursor },
+      { apiId, cursor: `${cursor}a` },
+    ])
+      expect(await call('analytics.listRefusals', input)).toMatchObject({ status: 400 });
+  });
+});
+
+describe('analytics.listRefusals: what is gone', () => {
+  test('refusals of a deleted key, of a deleted customer, and of a deleted API', async () => {
+    const { key, keyId, apiId } = await createKey({ enabled: false, externalId: 'leaving' });
+    await verify(key);
+    await ok('identities.deleteIdentity', { identity: 'leaving' });
+    await verify(key);
+    expect(await list({ externalId: 'leaving' })).toMatchObject([{ keyId, count: 1 }]);
+    expect(await countedOf({ externalId: 'leaving' })).toEqual([[1, 1]]);
+    await ok('keys.deleteKey', { keyId, permanent: true });
+    expect(await list({ keyId })).toHaveLength(2);
+    expect(await countedOf({ keyId })).toEqual([[2, 2]]);
+    expect(await countedOf({ externalId: 'leaving' })).toEqual([[1, 1]]);
+    await ok('apis.deleteApi', { apiId });
+    expect(await list({ keyId })).toEqual([]);
+    expect(await countedOf({ keyId })).toEqual([]);
+  });
+
+  test('rows of an earlier version, which are in lists by day, are listed and counted with the others', async () => {
+    const { key, keyId, apiId } = await createKey({ enabled: false });
+    await verify(key);
+    const workspace = workspaceKey(app.workspaceId);
+    const hour = Math.floor(clock.now / hourMs);
+    const row = await client.getrangeBuffer(refusalRowsKey(workspace, hour), 0, -1);
+    // Without its length, and without the fields that are new.
+    const old = row.subarray(2, row.length - 16);
+    await client.del(refusalRowsKey(workspace, hour));
+    await client.rpush(refusalsOfDayKey(workspace, Math.floor(clock.now / dayMs)), old);
+    clock.advance(1);
+    await verify(key);
+    const rows = await list({ keyId });
+    expect(rows.map(({ time }) => time)).toEqual([clock.now, clock.now - 1]);
+    expect(rows[1]).toEqual({ ...rows[0], time: clock.now - 1 });
+    expect(await countedOf({ apiId })).toEqual([[2, 2]]);
+  });
+
+  test('hours that are no longer kept, which the answer says', async () => {
+    const { key, keyId } = await createKey({ enabled: false });
+    await verify(key);
+    clock.advance(dayMs + hourMs);
+    const { data, pagination } = await call('analytics.listRefusals', { keyId });
+    expect([data, pagination.counted, pagination.since]).toEqual([[], [], clock.now - dayMs + 1]);
+  });
+
+  test('counts that are too many to be read at once: rows are listed, and not taken for all', async () => {
+    const { key, keyId } = await createKey({ enabled: false });
+    await verify(key);
+    const { list } = openRefusals({ redis: client, currentMs: async () => clock.now, refusalHours: 24 } as never, {
+      verifications: () => Promise.reject(tooMuch()),
+    });
+    const query = { apiIds: true as const, keyId, start: 0, end: clock.now + 1, limit: 5 };
+    const { items, counted } = await list(app.workspaceId, query);
+    expect(items).toMatchObject([{ keyId }]);
+    expect(counted.find(({ listed }) => listed > 0)).toEqual({ time: expect.any(Number), listed: 1 });
+  });
+});
+
+describe('analytics.listRefusals: the query of a request', () => {
+  test.each([
+    ['a.b', 'a.b'],
+    ['a AND b OR c', 'a AND b OR c'],
+    ['a and (b or c) and d', 'a AND (b OR c) AND d'],
+    ['(a or b) and (c or (d and e))', '(a OR b) AND (c OR d AND e)'],
+    ['1 OR 2 AND 3', '1 OR 2 AND 3'],
+  ])('%s', async (permissions, noted) => {
+    const { key, keyId } = await createKey();
+    await verify(key, { permissions });
+    const [row] = await list({ keyId });
+    expect(row).toMatchObject({ permissions: noted });
+    expect(row).not.toHaveProperty('permissionsCut');
+    // It asks for the same.
+    const [asked, again] = [permissions, noted].map((text) => ok('keys.explainKey', { keyId, permissions: text }));
+    expect((await again)!.rules).toEqual((await asked)!.rules);
+  });
+
+  test('of a long one the beginning, and that it is not all', async () => {
+    const slugs = Array.from({ length: 90 }, (_, number) => `s.${number}`);
+    const { key, keyId } = await createKey();
+    await verify(key, { permissions: slugs.join(' OR ') });
+    await verify(key, { permissions: slugs.join(' AND ') });
+    await verify(key, { permissions: 'a'.repeat(256) });
+    const rows = await list({ keyId });
+    expect(rows.map(({ permissions }) => permissions)).toEqual(
+      ['a'.repeat(256), slugs.join(' AND '), slugs.join(' OR ')].map((text) => text.slice(0, 256)),
+    );
+    expect(rows.map(({ permissionsCut }) => permissionsCut)).toEqual([undefined, true, true]);
   });
 });
 

@@ -238,6 +238,27 @@ describe('analytics.tail: bounds', () => {
     for (const { stream } of ten) stream.stop();
   });
 
+  test('ten workspaces with as many as they get leave places for others', async () => {
+    const heard: Heard[] = [];
+    async function opens(rootKey: string, wanted: number) {
+      let count = 0;
+      for (; count < wanted; count++) {
+        const response = await app.respond(requestTo('/v2/analytics.tail', rootKey));
+        if (response.status !== 200) break;
+        heard.push(new Heard(response.stream!));
+      }
+      return count;
+    }
+    const alone = await opens((await createWorkspace()).rootKey, 11);
+    expect(alone).toBe(10);
+    for (const { stream } of heard.splice(0)) stream.stop();
+    const ten = [];
+    for (let index = 0; index < 10; index++) ten.push(await opens((await createWorkspace()).rootKey, 10));
+    expect(Math.min(...ten)).toBeGreaterThanOrEqual(3);
+    for (let index = 0; index < 20; index++) expect(await opens((await createWorkspace()).rootKey, 1)).toBe(1);
+    for (const { stream } of heard) stream.stop();
+  });
+
   test('nothing is offered when nobody listens any more', async () => {
     await expect
       .poll(async () => {
@@ -248,20 +269,91 @@ describe('analytics.tail: bounds', () => {
   });
 });
 
+/** The clock of Redis decides, and leases are asked for no request. */
+const real = harness(undefined, { leaseMs: 0, nowMs: () => undefined });
+
 describe('analytics.tail: ends', () => {
-  test.each([
-    ['disabled', { enabled: false }, 'root_key_disabled'],
-    ['narrowed', { permissions: ['api.*.read_key'] }, 'grants_changed'],
-    ['narrowed to an API', { permissions: ['api.api_1.read_analytics'] }, 'grants_changed'],
-  ])('when its root key is %s', async (_how, change, reason) => {
-    const { rootKeyId, key } = await ok('rootKeys.createRootKey', {
-      permissions: ['api.*.read_analytics', 'ratelimit.*.read_analytics'],
-    });
-    const heard = await listen({}, key);
-    await ok('rootKeys.updateRootKey', { rootKeyId, ...change });
-    await expect.poll(() => heard.isEnded, { timeout: 8000, interval: 50 }).toBe(true);
+  const permissions = ['api.*.read_analytics', 'ratelimit.*.read_analytics'];
+  /** It has ended for this reason, and not because a heartbeat has found it. */
+  async function hasEnded(heard: Heard, reason: string) {
+    await expect.poll(() => heard.isEnded, { timeout: 8000, interval: 10 }).toBe(true);
     expect(heard.events.at(-1)).toEqual({ event: 'end', data: { reason } });
-    expect(heard.text).toContain(': heartbeat\n\n');
+    expect(heard.text).not.toContain(': heartbeat');
+  }
+
+  describe.each([
+    ['the same server', app],
+    ['another server', other],
+  ])('at once, when a root key of a listener of %s is', (_where, server) => {
+    test.each<[string, (rootKeyId: string) => Promise<unknown>, string]>([
+      ['deleted', (rootKeyId) => ok('rootKeys.deleteRootKey', { rootKeyId }), 'unauthorized'],
+      ['disabled', (rootKeyId) => ok('rootKeys.updateRootKey', { rootKeyId, enabled: false }), 'root_key_disabled'],
+      [
+        'narrowed',
+        (rootKeyId) => ok('rootKeys.updateRootKey', { rootKeyId, permissions: ['api.*.read_key'] }),
+        'grants_changed',
+      ],
+      [
+        'narrowed to an API',
+        (rootKeyId) => ok('rootKeys.updateRootKey', { rootKeyId, permissions: ['api.api_1.read_analytics'] }),
+        'grants_changed',
+      ],
+    ])('%s', async (_how, change, reason) => {
+      const { rootKeyId, key } = await ok('rootKeys.createRootKey', { permissions });
+      const heard = await listen({}, key, server);
+      await expect.poll(() => heard.text).toContain(': connected');
+      // Both servers decide for it.
+      for (const decides of [app, other]) await decides.store.tail.refresh();
+      await ok('keys.verifyKey', { key: 'unknown', tags: [`before ${rootKeyId}`] });
+      await expect.poll(() => heard.text).toContain(`before ${rootKeyId}`);
+      await change(rootKeyId);
+      await ok('keys.verifyKey', { key: 'unknown', tags: [`after ${rootKeyId}`] });
+      await hasEnded(heard, reason);
+      expect(heard.text).not.toContain(`after ${rootKeyId}`);
+    });
+  });
+
+  test('not when a root key is changed before the stream starts, which sends nothing until then', async () => {
+    const { rootKeyId, key } = await ok('rootKeys.createRootKey', { permissions });
+    const witness = await listen();
+    const response = await app.respond(requestTo('/v2/analytics.tail', key, { body: '{}' }));
+    await ok('rootKeys.updateRootKey', { rootKeyId, name: 'another name' });
+    // What follows the change on the channel of the workspace has been heard, and so the change was.
+    await ok('keys.verifyKey', { key: 'unknown' });
+    await witness.until(1);
+    const heard = new Heard(response.stream!);
+    await expect.poll(() => heard.text).toContain(': connected');
+    await ok('keys.verifyKey', { key: 'unknown', tags: ['after the start'] });
+    await expect.poll(() => heard.text).toContain('after the start');
+    expect(heard.isEnded).toBe(false);
+    for (const { stream } of [witness, heard]) stream.stop();
+  });
+
+  test('not when another root key is changed, nor its name, and no event is lost', async () => {
+    const [mine, another] = [
+      await ok('rootKeys.createRootKey', { permissions }),
+      await ok('rootKeys.createRootKey', { permissions }),
+    ];
+    const heard = await listen({ outcome: 'NOT_FOUND' }, mine.key);
+    await ok('rootKeys.updateRootKey', { rootKeyId: another.rootKeyId, enabled: false });
+    await ok('rootKeys.updateRootKey', { rootKeyId: mine.rootKeyId, name: 'another name' });
+    await ok('keys.verifyKey', { key: 'unknown' });
+    expect(await heard.until(1)).toMatchObject([{ event: 'verification' }]);
+    heard.stream.stop();
+  });
+
+  test('when it expires', async () => {
+    const { key } = await real.ok('rootKeys.createRootKey', { permissions, expires: Date.now() + 1500 });
+    const heard = await listen({}, key, real);
+    await hasEnded(heard, 'root_key_expired');
+  });
+
+  test('when it was deleted before the stream began', async () => {
+    const { rootKeyId, key } = await ok('rootKeys.createRootKey', { permissions });
+    const request = requestTo('/v2/analytics.tail', key, { body: '{}' });
+    const { stream } = await app.respond(request);
+    await ok('rootKeys.deleteRootKey', { rootKeyId });
+    await hasEnded(new Heard(stream!), 'unauthorized');
   });
 
   test.each<[string, object, string]>([

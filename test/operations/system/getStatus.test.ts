@@ -1,6 +1,6 @@
-import { Redis } from 'ioredis';
 import { describe, expect, test, vi } from 'vitest';
 import { dataVersion, longestTerm } from '../../../src/store/layout.ts';
+import { connect } from '../../../src/store/redis.ts';
 import { redisChecks } from '../../../src/store/redisChecks.ts';
 import { harness, testSettings } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
@@ -31,13 +31,16 @@ test('system.getStatus: versions, process and Redis are those of this machine', 
   expect(versions.redis).toMatch(/^(Redis|Valkey) \d+\.\d+/);
   expect(ofServer.memoryBytes).toBeGreaterThan(10_000_000);
   expect(ofServer.uptimeMs).toBeGreaterThan(0);
-  expect(redis).toMatchObject({ nodes: 1, roundTripMs: expect.any(Number) });
+  const nodes = process.env.TEST_REDIS === 'cluster' ? 3 : 1;
+  expect(redis).toMatchObject({ nodes, roundTripMs: expect.any(Number) });
   expect(redis.usedBytes).toBeGreaterThan(100_000);
   expect(redis.maxBytes).toBeGreaterThan(redis.usedBytes!);
-  expect(redis.checks).toHaveLength(redisChecks.length);
-  expect(redis.checks.map(({ check }: { check: string }) => check)).toEqual([
+  const ofNode = [
     ...['version', 'role', 'writes', 'persistence', 'eviction', 'memory', 'encodings', 'freeing', 'channels', 'clock'],
-  ]);
+  ];
+  expect(ofNode).toHaveLength(redisChecks.length);
+  const names = redis.checks.map(({ check }) => check);
+  expect(names).toEqual([...(nodes > 1 ? ['cluster'] : []), ...Array.from({ length: nodes }, () => ofNode).flat()]);
 });
 
 test('system.getStatus: the times of recent decisions of the process, and not of other operations', async () => {
@@ -136,7 +139,7 @@ describe('the sweeper', () => {
 
 test('system.getStatus: sessions that may hold leases, and those that did not return theirs', async () => {
   const { rootKey, workspaceId } = await createWorkspace();
-  const redis = new Redis(testRedisUrl());
+  const redis = await connect(testRedisUrl(), { commandTimeoutMs: 10_000 });
   const session = (term: number) => Buffer.concat([Buffer.from([term >> 8, term & 255]), Buffer.alloc(12)]);
   const sessions = { ['a'.repeat(16)]: session(300), ['b'.repeat(16)]: session(0), ['c'.repeat(16)]: session(1000) };
   await redis.hset(`tg:{${workspaceId}}:leases`, { ...sessions, [longestTerm]: session(1000) });

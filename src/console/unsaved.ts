@@ -1,0 +1,108 @@
+// Secrets that the page displays once, or waits for, and that are not saved. While there is one, nothing leaves the screen without a
+// question: a link, Back, signing out, closing the tab. A session that the server ends is ended when the secret is saved.
+
+import { useEffect, useLayoutEffect, useReducer } from 'preact/hooks';
+
+const unsaved = new Set<object>();
+/** The address at which they are displayed. */
+let heldAt = '';
+/** What leaves the screen, until the question is answered. */
+let asked: (() => void) | undefined;
+/** What ends the session, as soon as nothing is unsaved. */
+let ending: (() => void) | undefined;
+const listeners = new Set<() => void>();
+
+function changed() {
+  for (const listener of listeners) listener();
+}
+
+/** Draws a component again when something here changes. */
+function useChanges() {
+  const [, draw] = useReducer((count: number) => count + 1, 0);
+  useEffect(() => {
+    const listener = () => draw(undefined as never);
+    listeners.add(listener);
+    return () => {
+      listeners.delete(listener);
+    };
+  }, []);
+}
+
+/** While `isUnsaved`, leaving asks. */
+export function useUnsaved(isUnsaved: boolean) {
+  // Before the browser handles another event.
+  useLayoutEffect(() => {
+    if (!isUnsaved) return undefined;
+    const own = {};
+    unsaved.add(own);
+    heldAt = location.href;
+    return () => {
+      unsaved.delete(own);
+      // A dialog with the secret may follow one that waited for it.
+      setTimeout(endIfSaved);
+    };
+  }, [isUnsaved]);
+}
+
+function endIfSaved() {
+  if (unsaved.size > 0 || !ending) return;
+  const end = ending;
+  ending = undefined;
+  end();
+}
+
+/** Leaves the screen, after a question if a secret is not saved. */
+export function leave(go: () => void) {
+  if (unsaved.size === 0) return go();
+  asked = go;
+  changed();
+}
+
+/** Ends the session at once, or when nothing is unsaved. */
+export function whenSaved(end: () => void) {
+  ending = end;
+  changed();
+  endIfSaved();
+}
+
+/** The question, and its answers; undefined while there is none. */
+export function useQuestion(): { stay: () => void; leave: () => void } | undefined {
+  useChanges();
+  const go = asked;
+  if (!go) return undefined;
+  const answer = (isLeaving: boolean) => {
+    asked = undefined;
+    if (isLeaving) {
+      unsaved.clear();
+      go();
+    }
+    changed();
+  };
+  return { stay: () => answer(false), leave: () => answer(true) };
+}
+
+/** Whether the session ends once the secret is saved. */
+export function useIsEnding(): boolean {
+  useChanges();
+  return ending !== undefined;
+}
+
+// Before the router hears of it.
+addEventListener(
+  'popstate',
+  (event) => {
+    if (unsaved.size === 0 || location.pathname === new URL(heldAt).pathname) return;
+    event.stopImmediatePropagation();
+    // Back and Forward cannot be prevented: the address is entered again, and what it was is one step back.
+    history.pushState(null, '', heldAt);
+    leave(() => history.back());
+  },
+  { capture: true },
+);
+
+addEventListener('beforeunload', (event) => {
+  if (unsaved.size === 0) return;
+  event.preventDefault();
+  // Browsers before 2024.
+  event.returnValue = true;
+});

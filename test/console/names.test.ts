@@ -1,0 +1,173 @@
+// Names that callers choose, in a real browser: characters that hide or reorder others, and names that mean something in an address.
+
+import { readFile } from 'node:fs/promises';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { chromiumPath, startChromium } from '../support/chromium.ts';
+import { harness, hourMs, type InputOf } from '../support/harness.ts';
+import { serveStore } from '../support/serving.ts';
+
+const h = harness();
+const withoutBrowser = chromiumPath === undefined;
+
+/** Looks like `ada`, and is not. */
+const bidi = 'a\u202eda\u200b\u3164';
+const marked = 'a⟨U+202E⟩da⟨U+200B⟩⟨U+3164⟩';
+const invisible = /[\u202e\u200b\u3164]/;
+
+describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none is installed here)' : ''}`, () => {
+  let server: Awaited<ReturnType<typeof serveStore>>;
+  let browser: Browser;
+  let page: Page;
+  let rootKey: string;
+  let keyId: string;
+  let apiId: string;
+  const complaints: string[] = [];
+
+  const ok = async <Name extends Parameters<typeof h.call>[0]>(name: Name, input: InputOf<Name>) => {
+    const { data, error } = await h.call(name, input, rootKey);
+    expect(error?.detail, name).toBeUndefined();
+    return data;
+  };
+  const goTo = async (path: string) => {
+    await page.goto(`${server.url}/console${path}`);
+    await page.locator('h1').waitFor();
+    await page.waitForLoadState('networkidle').catch(() => {});
+    await page.locator('.waiting').first().waitFor({ state: 'detached' });
+  };
+  const link = (name: string) => page.getByRole('link', { name, exact: true });
+
+  beforeAll(async () => {
+    h.clock.advance(Date.now() - h.clock.now);
+    server = await serveStore(h.store);
+    rootKey = (await h.createWorkspace()).rootKey;
+    apiId = (await ok('apis.createApi', { name: bidi })).apiId;
+    const created = await ok('keys.createKey', {
+      apiId,
+      name: bidi,
+      externalId: '..',
+      meta: { [bidi]: bidi },
+      permissions: ['documents.read'],
+      ratelimits: [{ name: bidi, limit: 1, duration: hourMs, autoApply: true }],
+    });
+    keyId = created.keyId;
+    for (let times = 0; times < 3; times++) await ok('keys.verifyKey', { key: created.key, tags: [bidi] });
+    await ok('keys.verifyKey', { key: created.key, permissions: 'documents.write OR team.a' });
+    await ok('keys.updateKey', { keyId, meta: { changed: bidi } });
+    await ok('permissions.createRole', { name: bidi, description: bidi, permissions: ['documents.read'] });
+    await ok('identities.updateIdentity', { identity: '..', meta: { [bidi]: bidi } });
+    for (const namespace of [bidi, '..', '.', '100%', '%2e', 'a/b?c#d', '\u3164'])
+      await ok('ratelimits.limit', { namespace, identifier: bidi, limit: 1, duration: 60_000 });
+    await ok('ratelimits.setOverride', { namespace: bidi, identifier: bidi, limit: 1, duration: 60_000 });
+    await ok('rootKeys.createRootKey', { name: bidi, permissions: ['api.*.read_key'] });
+    browser = await startChromium();
+    page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    page.setDefaultTimeout(10_000);
+    page.on('pageerror', (error) => complaints.push(error.message));
+    await page.goto(`${server.url}/console`);
+    await page.getByLabel('Root key').fill(rootKey);
+    await page.keyboard.press('Enter');
+    await page.locator('h1').waitFor();
+  }, 60_000);
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+    expect(complaints).toEqual([]);
+  });
+
+  test.each<[string, () => string]>([
+    ['Overview', () => '/'],
+    ['Keys', () => '/keys'],
+    ['a key', () => `/keys/${keyId}`],
+    ['New key', () => '/new-key'],
+    ['Why?', () => `/why/${keyId}`],
+    ['Customers', () => '/customers'],
+    ['a customer', () => '/customers/%252E%252E'],
+    ['Rate limits', () => '/rate-limits'],
+    ['a namespace', () => `/rate-limits/${encodeURIComponent(encodeURIComponent(bidi))}`],
+    ['Live', () => '/live'],
+    ['Attention', () => '/attention'],
+    ['Access', () => '/access'],
+    ['System', () => '/system'],
+  ])('%s displays no character that hides or reorders others', async (screen, path) => {
+    await goTo(path());
+    for (const details of await page.locator('details').all())
+      await details.evaluate('(element) => (element.open = true)');
+    const drawn = await page.evaluate<string>(`(() => {
+      const labels = ['title', 'aria-label', 'placeholder', 'label', 'alt'];
+      const all = [...document.querySelectorAll('*')];
+      const attributes = all.flatMap((element) => labels.map((label) => element.getAttribute(label) ?? ''));
+      return [document.title, document.body.textContent, ...attributes].join('\\n');
+    })()`);
+    expect(drawn).not.toMatch(invisible);
+    if (!['Customers', 'System', 'Live'].includes(screen)) expect(drawn).toContain(marked);
+  });
+
+  test('a deletion is confirmed by the name as it is displayed, or as it is', async () => {
+    await goTo(`/keys/${keyId}`);
+    await page.getByRole('button', { name: 'Delete …' }).click();
+    const deletes = page.getByRole('dialog').getByRole('button', { name: 'Delete' });
+    const field = page.getByLabel(`Type ${marked} to confirm`);
+    for (const [typed, isEnough] of [
+      ['ada', false],
+      [marked, true],
+      [bidi, true],
+      [`${bidi}\u200b`, false],
+    ] as const) {
+      await field.fill(typed);
+      expect([typed, await deletes.isEnabled()]).toEqual([typed, isEnough]);
+    }
+    await page.getByText(`With what is not visible: ${marked}⟨U+200B⟩`).waitFor();
+    await page.keyboard.press('Escape');
+  });
+
+  test('a command to copy has JSON escapes, and does what the form says', async () => {
+    await goTo(`/keys/${keyId}`);
+    await page.getByRole('region').or(page.locator('section')).getByText('Edit').first().click();
+    await page.getByLabel('Name', { exact: true }).fill(`${bidi}!`);
+    await page.getByRole('dialog').getByText('Request').click();
+    expect(await page.getByRole('dialog').locator('pre').textContent()).toContain('"name":"a\\u202eda\\u200b\\u3164!"');
+    await page.keyboard.press('Escape');
+  });
+
+  test('the customer .. opens from a list and from its address, and its links work', async () => {
+    await goTo('/customers');
+    await link('..').first().click();
+    await page.getByRole('heading', { level: 1, name: '..', exact: true }).waitFor();
+    expect(new URL(page.url()).pathname).toBe('/console/customers/%252E%252E');
+    await page.reload();
+    await page.getByRole('heading', { level: 1, name: '..', exact: true }).waitFor();
+    await page.locator(`a[href$="${keyId}"]`).first().waitFor();
+    await link('New key').last().click();
+    expect(await page.getByLabel('Customer (externalId)').inputValue()).toBe('..');
+  });
+
+  test.each(['..', '.', '100%', '%2e', 'a/b?c#d', '\u3164', bidi])('the namespace %j opens', async (namespace) => {
+    const displayed = namespace === bidi ? marked : namespace.replace('\u3164', '⟨U+3164⟩');
+    await goTo('/rate-limits');
+    await page.locator('tbody').getByRole('link', { name: displayed, exact: true }).first().click();
+    await page.getByRole('heading', { level: 1, name: displayed, exact: true }).waitFor();
+    const sent = page.waitForRequest('**/v2/ratelimit.listOverrides');
+    await page.reload();
+    expect((await sent).postDataJSON()).toMatchObject({ namespace });
+    await page.getByRole('heading', { level: 1, name: displayed, exact: true }).waitFor();
+  });
+
+  test('an address with a malformed % is a name like any other', async () => {
+    await goTo('/customers/100%25');
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    await goTo('/rate-limits/100%25');
+    await page.getByRole('heading', { level: 1, name: '100%' }).waitFor();
+  });
+
+  test('a CSV file has the names themselves, and no formula', async () => {
+    await ok('keys.createKey', { apiId, name: 'x', externalId: '-2+3', permissions: ['a.b'] }).catch(() => {});
+    await ok('ratelimits.limit', { namespace: 'x;=1+1', identifier: 'a', limit: 1, duration: 60_000 });
+    await goTo('/rate-limits');
+    const saved = page.waitForEvent('download');
+    await page.getByRole('button', { name: 'CSV' }).first().click();
+    const text = await readFile(await (await saved).path(), 'utf8');
+    expect(text).toContain(`"x;'=1+1"`);
+    expect(text).toContain(bidi);
+  });
+});
