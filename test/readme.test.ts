@@ -5,7 +5,9 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { settings } from '../src/config.ts';
 import { operations } from '../src/operations/index.ts';
+import { runCli } from './support/cli.ts';
 import { harness } from './support/harness.ts';
+import { testRedisUrl } from './support/redis.ts';
 import { repositoryFiles } from './support/references.ts';
 
 const read = (page: string) => readFileSync(new URL(`../${page}`, import.meta.url), 'utf8');
@@ -64,7 +66,9 @@ test('SECURITY.md names the pages that need no root key', async () => {
   }
 });
 
-test('the calls of the quick start respond as printed', async () => {
+test('the calls of the quick start respond as printed, and the next command lists them', async () => {
+  // The command uses the clock of the machine.
+  h.clock.now = Date.now();
   const calls = [...readme.matchAll(/^toll (\S+) '([^']+)'$/gm)].map((match) => [match[1]!, match[2]!] as const);
   const responses = [...readme.matchAll(/^```json\n(.*)\n```$/gm)].map((match) => JSON.parse(match[1]!));
   expect(calls.map(([name]) => name)).toEqual(['apis.createApi', 'keys.createKey', 'keys.verifyKey']);
@@ -95,6 +99,14 @@ test('the calls of the quick start respond as printed', async () => {
   const { json } = await verify();
   expect(readme).toContain(`\`"valid":${json.data.valid},"code":"${json.data.code}"\``);
   expect(prose).toContain(`so ${json.data.credits} credits stay`);
+
+  const [, command] = /`npx tollgate (usage [^`]*)`/.exec(prose)!;
+  const args = [...command!.split(' '), '--workspace', h.workspaceId];
+  const { code, out } = await runCli(args, { REDIS_URL: testRedisUrl() });
+  expect({ code, out }).toMatchObject({
+    code: 0,
+    out: expect.stringMatching(/^Usage .*\nCUSTOMER .*\nada +3 +1 +2\n$/),
+  });
 });
 
 describe('figures of speed', () => {

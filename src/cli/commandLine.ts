@@ -7,7 +7,7 @@ import { version } from '../version.ts';
 import type { Client } from './client.ts';
 import { type CommandRow, type FollowRow, type Given, withOptions } from './commandRow.ts';
 import { commandRows } from './keyCommands.ts';
-import { createRootKey, listRootKeys, revokeRootKey } from './rootKeys.ts';
+import { rootKeyRows } from './rootKeyCommands.ts';
 import { bulkTimeoutMs, Runner } from './runner.ts';
 import { reporting } from './searching.ts';
 import { tailRow } from './tailCommand.ts';
@@ -16,6 +16,7 @@ import { createWorkspace, listWorkspaces } from './workspaces.ts';
 
 // Modules that only one command needs are loaded by that command.
 const json = ['--json', 'print JSON'] as const;
+const local = ['--local', 'work on the store here, also if TOLLGATE_URL is set'] as const;
 const workspaceOption = ['--workspace <id>', 'the workspace (ws_…); not needed if there is only one'] as const;
 
 /** Runs a command. Resolves with the exit code; of `serve` when the server has begun to start. */
@@ -54,8 +55,7 @@ function programOf(runner: Runner): Command {
       await import('../main.ts');
     });
   addWorkspace(program, runner);
-  addRootKey(program, runner);
-  for (const row of [...commandRows, tailRow]) addRow(program, runner, row);
+  for (const row of [...rootKeyRows, ...commandRows, tailRow]) addRow(program, runner, row);
   addExport(program, runner);
   addImport(program, runner);
   addInspect(program, runner);
@@ -71,49 +71,20 @@ function addWorkspace(program: Command, runner: Runner) {
   workspace
     .command('create <name>')
     .description('Create a workspace.')
+    .option(...local)
     .option(...json)
     .action((name, options) => runner.run(options, (store) => createWorkspace(store, name)));
 
   workspace
     .command('list')
     .description('List the workspaces.')
+    .option(...local)
     .option(...json)
     .action((options) => runner.run(options, listWorkspaces));
 }
 
-function addRootKey(program: Command, runner: Runner) {
-  const rootKey = program
-    .command('root-key')
-    .description('Manage root keys, with which callers of the API authenticate.');
-
-  rootKey
-    .command('create')
-    .description('Create a root key and print it. It cannot be printed again.')
-    .option(...workspaceOption)
-    .requiredOption('--permission <grant...>', 'grants, such as api.*.verify_key; * grants everything')
-    .option('--name <name>', 'a name')
-    .option('--expires <when>', 'a date such as 2027-01-31T12:00Z, or a duration from now such as 30d, 12h or 15m')
-    .option(...json)
-    .action((options) => runner.runIn(options, (store, workspace) => createRootKey(store, { ...options, workspace })));
-
-  rootKey
-    .command('list')
-    .description('List the root keys of a workspace.')
-    .option(...workspaceOption)
-    .option(...json)
-    .action((options) => runner.runIn(options, (store, workspace) => listRootKeys(store, { workspace })));
-
-  rootKey
-    .command('revoke <rootKeyId>')
-    .description('Revoke a root key, effective immediately.')
-    .option(...workspaceOption)
-    .option(...json)
-    .action((rootKeyId, options) =>
-      runner.runIn(options, (store, workspace) => revokeRootKey(store, { workspace, rootKeyId })),
-    );
-}
-
 const groups: Record<string, string> = {
+  'root-key': 'Manage root keys, with which callers of the API authenticate.',
   api: 'Manage APIs, the containers of keys.',
   key: 'Manage keys.',
   identity: 'Manage identities, the owners of keys.',
@@ -130,6 +101,7 @@ function addRow(program: Command, runner: Runner, row: CommandRow | FollowRow) {
   for (const [flags, meaning] of options) command.option(flags, meaning);
   command
     .option(...workspaceOption)
+    .option(...local)
     .option(...json)
     .action(async () => {
       const names = command.registeredArguments.map((argument) => argument.name());
@@ -172,6 +144,7 @@ function addExport(program: Command, runner: Runner) {
     .option(...workspaceOption)
     .option('--api <id>', 'only the keys of this API (api_…)')
     .option('--resume', 'continue after the last key of the file')
+    .option(...local)
     .option(...json)
     .action(async (file, options) => {
       const { exportKeys } = await import('./exportKeys.ts');
@@ -191,6 +164,7 @@ function addImport(program: Command, runner: Runner) {
     .option(...workspaceOption)
     .option('--api <id>', 'import all keys into this API (api_…), ignoring the API in their lines')
     .option('--dry-run', 'check every line and change nothing')
+    .option(...local)
     .option(...json)
     .action(async (file, options) => {
       const { importKeys } = await import('./importKeys.ts');
@@ -212,6 +186,7 @@ function addInspect(program: Command, runner: Runner) {
       'key id (key_…) or key; - reads it from standard input, so that no process list or history has it',
     )
     .option(...workspaceOption)
+    .option(...local)
     .option(...json)
     .action(async (key, options) => {
       const { inspect } = await import('./inspect.ts');
@@ -223,8 +198,10 @@ function addDoctor(program: Command, runner: Runner) {
   program
     .command('doctor')
     .description('Check Node, Redis and the machine, and print what to change. The exit code is 1 if a check fails.')
+    .option(...local)
     .option(...json)
-    .action(async ({ json }) => {
+    .action(async ({ json, local }) => {
+      runner.requireLocal({ local });
       const { doctor } = await import('./doctor.ts');
       const { terminal } = runner;
       // Pending work, for example a connection to a Cluster, must not keep the process alive once the result is written.

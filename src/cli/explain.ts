@@ -3,7 +3,7 @@
 import type { OutputOf } from './client.ts';
 import { type CommandRow, given, text, texts } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { numberOf, tableOf, timeText } from './table.ts';
+import { durationText, numberOf, tableOf, timeText } from './table.ts';
 
 type Explanation = OutputOf<'keys.explainKey'>;
 type Rule = Explanation['rules'][number];
@@ -84,7 +84,7 @@ function figuresOf({
     missing && `missing: ${missing.join(', ')}`,
     ...(ratelimits ?? []).map(
       ({ name, of, used, limit, duration, cost }) =>
-        `${name} of ${of}: ${used} of ${limit} per ${duration} ms, cost ${cost}`,
+        `${name} of ${of}: ${used} of ${limit} per ${durationText(duration)}, cost ${cost}`,
     ),
     balance !== undefined && `balance ${balance}, cost ${cost}`,
     result === 'passed' && remaining !== undefined && `then ${remaining}`,

@@ -5,7 +5,6 @@ import type { Answer, InputOf, OutputOf } from './client.ts';
 import {
   apiOption,
   type CommandRow,
-  type Given,
   given,
   keyIdOf,
   limitOption,
@@ -18,13 +17,13 @@ import {
   wantedOf,
 } from './commandRow.ts';
 import { explainRow } from './explain.ts';
+import { identityLimitRow, keyLimitRow } from './limitCommands.ts';
 import { refusalRows } from './refusalsCommand.ts';
 import type { CommandResult } from './result.ts';
-import { durationOf, numberOf, tableOf, timeText } from './table.ts';
+import { durationOf, durationText, expiryOf, limitText, numberOf, tableOf, timeText } from './table.ts';
 import { usageRow } from './usageCommand.ts';
 
 type Key = OutputOf<'keys.listKeys'>[number];
-type Limit = NonNullable<Key['ratelimits']>[number];
 
 const done = (line: string, json: unknown): CommandResult => ({ lines: [line], json });
 
@@ -101,25 +100,10 @@ function filtersFor(wanted: string): InputOf<'keys.listKeys'>[] {
   ];
 }
 
-/** Limits with one changed, added, or removed if `limit` is undefined. */
-function limitsWith(
-  limits: readonly Limit[] | undefined,
-  name: string,
-  limit: number | undefined,
-  duration: string | undefined,
-) {
-  const others = (limits ?? []).map(({ id: _id, ...rest }) => rest);
-  const before = others.find((other) => other.name === name);
-  if (limit === undefined) return others.filter((other) => other !== before);
-  const ms = duration === undefined ? before?.duration : durationOf(duration);
-  if (ms === undefined) {
-    const names = (limits ?? []).map((other) => other.name).join(', ');
-    throw new Error(
-      `There is no limit ${name}${names && `, only ${names}`}. Give a duration to add it, such as \`${limit} 1m\`.`,
-    );
-  }
-  const changed = { name, limit, duration: ms, autoApply: before?.autoApply ?? true };
-  return before ? others.map((other) => (other === before ? changed : other)) : [...others, changed];
+/** A value in the audit log, with its times and durations as elsewhere. */
+function valueText(field: string, value = ''): string {
+  if (field === 'expires' && /^\d+$/.test(value)) return timeText(Number(value));
+  return field === 'ratelimits' ? value.replaceAll(/\b(\d+) ms\b/g, (_, ms) => durationText(Number(ms))) : value;
 }
 
 function metaOf(json: string): Record<string, unknown> {
@@ -129,10 +113,6 @@ function metaOf(json: string): Record<string, unknown> {
     throw new Error('--meta is not JSON. Use, for example, \'{"plan":"pro"}\'.');
   }
 }
-
-const limitOf = ({ limit }: Given) => (limit === 'none' ? undefined : numberOf(text(limit)!));
-const limitArguments = '<name> <limit> [duration]';
-const limitAbout = 'Set a limit by its name, for example `requests 100 1m`; `none` removes it. Other limits stay.';
 
 const apiRows: CommandRow[] = [
   {
@@ -178,7 +158,7 @@ const keyRows: CommandRow[] = [
       ['--name <name>', 'a name'],
       ['--prefix <prefix>', 'the beginning of its string'],
       ['--owner <externalId>', 'the identity that it belongs to'],
-      ['--expires <duration>', 'from now, such as 30d'],
+      ['--expires <when>', 'a date such as 2027-01-31, or a duration from now such as 30d'],
       ['--credits <n>', 'its balance; unlimited by default'],
     ],
     async run(call, { api, name, prefix, owner, expires, credits }) {
@@ -190,7 +170,7 @@ const keyRows: CommandRow[] = [
           name: text(name),
           prefix: text(prefix),
           externalId: text(owner),
-          expires: text(expires) === undefined ? undefined : Date.now() + durationOf(text(expires)!),
+          expires: text(expires) === undefined ? undefined : expiryOf(text(expires)!, Date.now()),
           credits: text(credits) === undefined ? undefined : { remaining: numberOf(text(credits)!) },
         }),
       );
@@ -311,17 +291,7 @@ const keyRows: CommandRow[] = [
       return done(`${keyId} has ${data.remaining ?? 'unlimited'} credits.`, { keyId, ...data });
     },
   },
-  {
-    words: `key limit <keyId> ${limitArguments}`,
-    about: limitAbout,
-    async run(call, options) {
-      const [keyId, name] = [keyIdOf(options), text(options.name)!];
-      const { data } = await call('keys.getKey', { keyId });
-      const ratelimits = limitsWith(data.ratelimits, name, limitOf(options), text(options.duration));
-      await call('keys.updateKey', { keyId, ratelimits });
-      return done(`Changed the limits of ${keyId}.`, { keyId, ratelimits });
-    },
-  },
+  keyLimitRow,
 ];
 
 const otherRows: CommandRow[] = [
@@ -337,7 +307,7 @@ const otherRows: CommandRow[] = [
       return listResult('identities', page, ['IDENTITY', 'OWNER', 'LIMITS'], ({ id, externalId, ratelimits }) => [
         id,
         externalId,
-        ratelimits.map(({ name, limit, duration }) => `${name} ${limit}/${duration}ms`).join(', '),
+        ratelimits.map(limitText).join(', '),
       ]);
     },
   },
@@ -368,17 +338,7 @@ const otherRows: CommandRow[] = [
       return done(`Deleted identity ${owner}.`, { identity: owner });
     },
   },
-  {
-    words: `identity limit <owner> ${limitArguments}`,
-    about: `${limitAbout} All keys of the identity share it, except those with a limit of that name of their own.`,
-    async run(call, options) {
-      const [identity, name] = [text(options.owner)!, text(options.name)!];
-      const { data } = await call('identities.getIdentity', { identity });
-      const ratelimits = limitsWith(data.ratelimits, name, limitOf(options), text(options.duration));
-      await call('identities.updateIdentity', { identity, ratelimits });
-      return done(`Changed the limits of ${identity}.`, { identity, ratelimits });
-    },
-  },
+  identityLimitRow,
   {
     words: 'audit',
     about: 'List changes, the newest first: who changed what, from what to what.',
@@ -404,10 +364,12 @@ const otherRows: CommandRow[] = [
       );
       return listResult('events', page, ['TIME', 'BY', 'OPERATION', 'RESOURCE', 'CHANGES'], (event) => [
         timeText(event.time),
-        [event.rootKeyId, event.address].filter(Boolean).join(' '),
+        [event.rootKeyName, event.rootKeyId, event.address].filter(Boolean).join(' '),
         event.operation,
         event.resource.id,
-        (event.changes ?? []).map(({ field, before = '', after = '' }) => `${field}: ${before} → ${after}`).join('; '),
+        (event.changes ?? [])
+          .map(({ field, before, after }) => `${field}: ${valueText(field, before)} → ${valueText(field, after)}`)
+          .join('; '),
       ]);
     },
   },

@@ -16,7 +16,7 @@ import {
   wantedOf,
 } from './commandRow.ts';
 import type { CommandResult } from './result.ts';
-import { tableOf, timeOf, timeText } from './table.ts';
+import { limitText, tableOf, timeOf, timeText } from './table.ts';
 
 type Query = Omit<InputOf<'analytics.listRefusals'>, 'limit' | 'cursor'>;
 type Refusals = OutputOf<'analytics.listRefusals'>;
@@ -126,7 +126,8 @@ function limitOf({ outcome, ratelimit, limit, duration, cost, remaining, source 
   const figures = cost === undefined ? '' : `cost ${cost}${remaining === undefined ? '' : `, ${remaining} left`}`;
   if (ratelimit === undefined)
     return figures || (outcome === 'RATE_LIMITED' && source === 'lease' ? '(by a lease)' : '');
-  return [`${ratelimit} ${limit}/${duration}ms`, figures].filter(Boolean).join(', ');
+  const isWhole = limit !== undefined && duration !== undefined;
+  return [isWhole ? limitText({ name: ratelimit, limit, duration }) : ratelimit, figures].filter(Boolean).join(', ');
 }
 
 const isListed = ({ refused, listed }: Counted[number]) => refused === listed;

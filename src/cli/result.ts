@@ -2,8 +2,10 @@
 export interface CommandResult {
   lines: readonly string[];
   json: unknown;
-  /** Lines about the result, after the lines; with `--json` on standard error. */
+  /** Lines about the result, after the lines; with `--json` or `isData` on standard error. */
   notes?: readonly string[];
+  /** The lines are for another program, as JSON is. */
+  isData?: boolean;
   /** Print to standard error, because standard output carries data. */
   toStderr?: boolean;
   /** The command did not complete: exit code 1. */

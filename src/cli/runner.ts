@@ -12,6 +12,15 @@ import { requireWorkspace, workspaceOf } from './workspaces.ts';
 /** No caller waits for a bulk command, so Redis may take longer to reply. */
 export const bulkTimeoutMs = 30_000;
 
+interface Options {
+  json?: true | undefined;
+  local?: true | undefined;
+}
+
+interface InWorkspace extends Options {
+  workspace?: string;
+}
+
 /** Ends the process through `exit`, which also ends a Redis that was started for the command. */
 const onSignal = (_name: string, number: number) => process.exit(128 + number);
 
@@ -23,27 +32,36 @@ export class Runner {
     this.terminal = terminal;
   }
 
+  /** Runs a command on the store. */
   async run(
-    { json }: { json?: true },
+    { json, local }: Options,
     command: (store: Store, config: Config) => Promise<CommandResult | undefined>,
     timeoutMs = 0,
   ): Promise<void> {
     process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
     try {
+      this.requireLocal({ local });
       const config = loadConfig(this.terminal.env);
-      if (this.terminal.env.TOLLGATE_URL) {
-        const where = config.redisUrl ? 'the Redis of REDIS_URL' : config.dataDir;
-        this.terminal.stderr.write(`tollgate: This command does not use TOLLGATE_URL. It works on ${where}.\n`);
-      }
       await withStore(config, timeoutMs, async (store) => this.print(await command(store, config), json === true));
     } finally {
       process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
     }
   }
 
+  /** Throws if the command would work on another installation than that of TOLLGATE_URL. */
+  requireLocal({ local }: Options) {
+    if (!this.terminal.env.TOLLGATE_URL || local) return;
+    const { redisUrl, dataDir } = loadConfig(this.terminal.env);
+    throw new Error(
+      'TOLLGATE_URL is set, but this command does not work through a server: it would work on ' +
+        `${redisUrl ? 'the Redis of REDIS_URL' : dataDir}. If that is meant, add --local. Otherwise run the command ` +
+        'on the machine of that server, without TOLLGATE_URL.',
+    );
+  }
+
   /** As `run`, for a command on one workspace. */
   runIn(
-    options: { json?: true; workspace?: string },
+    options: InWorkspace,
     command: (store: Store, workspace: string, config: Config) => Promise<CommandResult | undefined>,
     timeoutMs = 0,
   ): Promise<void> {
@@ -54,13 +72,20 @@ export class Runner {
 
   /** As `runIn`, for a command that calls operations; with TOLLGATE_URL those of a server, in the workspace of its root key. */
   async runCall(
-    options: { json?: true; workspace?: string },
+    options: InWorkspace,
     command: (client: Client) => Promise<CommandResult | undefined>,
     needsServer = false,
   ): Promise<void> {
     const { clientInProcess, clientOverHttp } = await import('./client.ts');
     const { TOLLGATE_URL: url, TOLLGATE_ROOT_KEY: rootKey } = this.terminal.env;
-    if (url) return this.print(await command(clientOverHttp(url, rootKey)), options.json === true);
+    if (url && !options.local) {
+      if (options.workspace !== undefined)
+        throw new Error(
+          'With TOLLGATE_URL, the workspace is that of TOLLGATE_ROOT_KEY. Leave out --workspace, or add --local to ' +
+            'work on the store here.',
+        );
+      return this.print(await command(clientOverHttp(url, rootKey)), options.json === true);
+    }
     if (needsServer) await requireRedis(loadConfig(this.terminal.env));
     return this.runIn(options, async (store, workspace, config) => {
       await requireWorkspace(store, workspace);
@@ -71,13 +96,13 @@ export class Runner {
   /** Prints a result; undefined if the command has printed all. */
   async print(result: CommandResult | undefined, asJson: boolean): Promise<void> {
     if (!result) return;
-    const { lines, json, notes = [], toStderr, failed } = result;
-    const printed = asJson ? [JSON.stringify(json)] : [...lines, ...notes];
+    const { lines, json, notes = [], isData = asJson, toStderr, failed } = result;
+    const printed = [...(asJson ? [JSON.stringify(json)] : lines), ...(isData ? [] : notes)];
     const output = toStderr ? this.terminal.stderr : this.terminal.stdout;
     await new Promise<void>((resolve, reject) => {
       output.write(textOf(printed), (error) => (error ? reject(error) : resolve()));
     });
-    if (asJson && notes.length > 0) this.terminal.stderr.write(textOf(notes));
+    if (isData && notes.length > 0) this.terminal.stderr.write(textOf(notes));
     if (failed) this.exitCode = 1;
   }
 }

@@ -1,4 +1,6 @@
-// Tables on a terminal.
+// Tables, times and durations on a terminal.
+
+import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 
 /** Rows with aligned columns below their headings. */
 export function tableOf(headings: readonly string[], rows: readonly (readonly string[])[]): string[] {
@@ -15,16 +17,36 @@ export function tableOf(headings: readonly string[], rows: readonly (readonly st
 export const timeText = (ms: number | undefined): string =>
   ms === undefined ? '' : new Date(ms).toISOString().replace('.000Z', 'Z');
 
-const units: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+const units = { w: 7 * dayMs, d: dayMs, h: hourMs, m: 60_000, s: 1000, ms: 1 } as const;
 
-/** Milliseconds of `90s`, `15m`, `12h` or `30d`. */
+/** Milliseconds of `90s`, `15m`, `12h`, `30d` or `1w`. */
 export function durationOf(text: string): number {
-  const [, count, unit] = /^(\d{1,12})(ms|s|m|h|d)$/.exec(text) ?? [];
-  if (!unit) throw new Error(`${text} is not a duration. Use, for example, 90s, 15m, 12h or 30d.`);
-  return Number(count) * units[unit]!;
+  const [, count, unit] = /^(\d{1,12})(ms|s|m|h|d|w)$/.exec(text) ?? [];
+  if (!unit) throw new Error(`${text} is not a duration. Use, for example, 90s, 15m, 12h, 30d or 1w.`);
+  return Number(count) * units[unit as keyof typeof units];
 }
 
-const dayMs = 86_400_000;
+/** A duration in its largest unit up to days, as `durationOf` reads it. */
+export function durationText(ms: number): string {
+  const unit = (['d', 'h', 'm', 's'] as const).find((one) => ms !== 0 && ms % units[one] === 0) ?? 'ms';
+  return `${ms / units[unit]}${unit}`;
+}
+
+/** A limit, such as `requests 100 per 1m`. */
+export const limitText = ({ name, limit, duration }: { name: string; limit: number; duration: number }): string =>
+  `${name} ${limit} per ${durationText(duration)}`;
+
+/** How long ago something was, in its largest unit up to days, without the rest. */
+export function ageText(ms: number): string {
+  const unit = (['d', 'h', 'm'] as const).find((one) => ms >= units[one]) ?? 's';
+  return `${Math.max(0, Math.floor(ms / units[unit]))}${unit}`;
+}
+
+/** The first of a list that may be long. */
+export function firstOf(items: readonly string[], max: number, separator = ', '): string {
+  const rest = items.length - max;
+  return items.slice(0, max).join(separator) + (rest > 0 ? `${separator}and ${rest} more` : '');
+}
 
 const clockTime = /^\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?$/;
 const isoTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?$/;
@@ -39,6 +61,18 @@ export function timeOf(text: string, nowMs: number): number {
     throw new Error(`${text} is not a time. Use a time of UTC such as 14:03, 2026-11-22 or 2026-11-22T14:03.`);
   // A zone may move a time without a date to the day before or after.
   return hasDate ? ms : ms - Math.ceil((ms - nowMs) / dayMs) * dayMs;
+}
+
+/** Unix milliseconds of an expiry: a date, a time with its zone, or a duration from `nowMs`. */
+export function expiryOf(text: string, nowMs: number): number {
+  const isDate = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(text);
+  const ms = isDate ? Date.parse(text) : /^\d+[a-z]+$/.test(text) ? nowMs + durationOf(text) : Number.NaN;
+  if (ms > nowMs && ms <= timeMax) return ms;
+  if (ms <= nowMs) throw new Error(`--expires ${text} is in the past.`);
+  throw new Error(
+    `--expires ${text} is not valid. Use a date (2027-01-31), a time with its zone (2027-01-31T12:00Z), ` +
+      'or a duration from now (15m, 12h, 30d, 1w), up to the end of 2099.',
+  );
 }
 
 /** A whole number, at least 0. */

@@ -1,5 +1,6 @@
 // Usage: who used most in a period, and the bill of a month by customer.
 
+import { csvOf } from '../domain/csv.ts';
 import type { Call } from './client.ts';
 import {
   apiOption,
@@ -37,8 +38,16 @@ function figureOf(value: Given[string], allowed: readonly Figure[]): (typeof fig
 
 const pageMax = 1000;
 
-interface UsageResult extends CommandResult {
-  isEmpty: boolean;
+interface Usage {
+  /** Usage is counted by the hour, so the period may be longer than was asked for. */
+  period: string;
+  headings: readonly string[];
+  rows: readonly (readonly (string | number)[])[];
+  /** A line with the sums of all rows. */
+  total?: readonly string[];
+  /** A line about what is in no row. */
+  leftOut?: readonly string[];
+  json: unknown;
 }
 
 export const usageRow: CommandRow = {
@@ -52,28 +61,42 @@ export const usageRow: CommandRow = {
     ...periodOptions,
     ['--month <month>', 'all customers in a month of UTC, such as 2026-10, instead of a ranking'],
     apiOption,
+    ['--csv', 'print CSV with headings, for a spreadsheet'],
   ],
   async run(call, options) {
-    const { lines, json, isEmpty } = await (options.month === undefined ? rankingOf : billOf)(call, options);
+    if (options.csv && options.json)
+      throw new Error('--csv and --json are two forms of output. Leave one of them out.');
+    const usage = await (options.month === undefined ? rankingOf : billOf)(call, options);
     const apiId = text(options.api);
-    if (isEmpty && apiId !== undefined) await requireFound(call('apis.getApi', { apiId }));
-    return { lines, json };
+    if (usage.rows.length === 0 && apiId !== undefined) await requireFound(call('apis.getApi', { apiId }));
+    return options.csv ? csvResult(usage) : tableResult(usage);
   },
 };
+
+function tableResult({ period, headings, rows, total = [], leftOut = [], json }: Usage): CommandResult {
+  if (rows.length === 0) return { lines: [`There is no usage ${period}.`, ...leftOut], json };
+  const texts = rows.map((row) => row.map(String));
+  return { lines: [`Usage ${period}`, ...tableOf(headings, texts), ...total, ...leftOut], json };
+}
+
+/** A cell with a line break is printed on several lines, in its quotes. */
+const csvResult = ({ headings, rows, leftOut, json }: Usage): CommandResult =>
+  given({ lines: csvOf(headings, rows).split('\r\n'), notes: leftOut, isData: true, json });
 
 async function rankingOf(
   call: Call,
   { by = 'customer', orderBy = 'count', top, api, last, from, to }: Given,
-): Promise<UsageResult> {
+): Promise<Usage> {
   if (!Object.hasOwn(ranked, String(by))) throw new Error(`--by must be one of ${Object.keys(ranked).join(', ')}.`);
   const [of, field] = ranked[by as Ranked];
   const isOfChecks = field === 'namespace' || field === 'identifier';
+  const wanted = numberOf(text(top) ?? '10');
   const { data } = await call(
     'analytics.getTop',
     given({
       of,
       by: figureOf(orderBy, isOfChecks ? ['count', 'refused'] : ['count', 'refused', 'credits']),
-      limit: numberOf(text(top) ?? '10'),
+      limit: wanted,
       ...periodOf({ last: last ?? (from === undefined && to === undefined ? '1d' : undefined), from, to }),
       apiId: text(api),
     }),
@@ -83,29 +106,42 @@ async function rankingOf(
   const rows = data.top.map((row) => [
     ...(field === 'identifier' ? [row.namespace!] : []),
     row[field]!,
-    String(row.count),
-    String(row.refused),
-    ...(isOfChecks ? [] : [String(row.spentCredits)]),
+    row.count,
+    row.refused,
+    ...(isOfChecks ? [] : [row.spentCredits!]),
   ]);
-  const lines = usageLines(data, isOfChecks ? headings : [...headings, 'CREDITS'], rows);
-  return { lines, json: data, isEmpty: rows.length === 0 };
+  // Those with 0 of another figure are in no ranking by it.
+  const hasAll = field === 'externalId' && orderBy === 'count' && data.top.length < wanted;
+  return {
+    period: periodText(data),
+    headings: isOfChecks ? headings : [...headings, 'CREDITS'],
+    rows,
+    leftOut: hasAll ? await withoutCustomer(call, data, text(api)) : [],
+    json: data,
+  };
 }
 
-/** Usage is counted by the hour, so the period is longer than was asked for. */
-const usageLines = (
-  { start, end }: { start: number; end: number },
-  headings: readonly string[],
-  rows: readonly (readonly string[])[],
-): string[] => {
-  const period = `from ${timeText(start)} to ${timeText(end)}`;
-  return rows.length > 0 ? [`Usage ${period}`, ...tableOf(headings, rows)] : [`There is no usage ${period}.`];
-};
+const periodText = ({ start, end }: { start: number; end: number }) => `from ${timeText(start)} to ${timeText(end)}`;
+
+/** States how many verifications have no customer, where all customers are in the ranking. */
+async function withoutCustomer(
+  call: Call,
+  { start, end, top }: { start: number; end: number; top: readonly { count: number }[] },
+  apiId: string | undefined,
+): Promise<string[]> {
+  const input = given({ start, end, granularity: 'total' as const, groupBy: [], apiId });
+  const { data } = await call('analytics.getVerifications', input);
+  const others = data.reduce((sum, { count }) => sum + count, 0) - top.reduce((sum, { count }) => sum + count, 0);
+  if (others <= 0) return [];
+  const [s, are] = others === 1 ? ['', 'is'] : ['s', 'are'];
+  return [`${others} verification${s} of keys without a customer ${are} not in this list. --by key lists keys.`];
+}
 
 /** The rows of all customers, the largest first. Verifications of keys without an identity are a row without a name. */
 async function billOf(
   call: Call,
   { month, by = 'customer', orderBy = 'count', top, last, from, to, api }: Given,
-): Promise<UsageResult> {
+): Promise<Usage> {
   if (by !== 'customer' || [top, last, from, to].some((option) => option !== undefined))
     throw new Error(
       '--month lists all customers of a month. Leave out --top, --last, --from and --to, and --by if it is not customer.',
@@ -122,15 +158,16 @@ async function billOf(
     .sort((a, b) => b[figure] - a[figure]);
   const rows = customers.map(({ externalId, count, spentCredits }) => [
     externalId ?? '(no identity)',
-    String(count),
-    String(spentCredits),
+    count,
+    spentCredits,
   ]);
   const sumOf = (field: 'count' | 'spentCredits') => customers.reduce((sum, row) => sum + row[field], 0);
-  const total = `Total: ${sumOf('count')} verifications, ${sumOf('spentCredits')} credits.`;
   return {
-    lines: [...usageLines(period, ['CUSTOMER', 'VERIFICATIONS', 'CREDITS'], rows), ...(rows.length > 0 ? [total] : [])],
+    period: periodText(period),
+    headings: ['CUSTOMER', 'VERIFICATIONS', 'CREDITS'],
+    rows,
+    total: [`Total: ${sumOf('count')} verifications, ${sumOf('spentCredits')} credits.`],
     json: { ...period, customers },
-    isEmpty: rows.length === 0,
   };
 }
 

@@ -70,6 +70,19 @@ export function parseGrant(grant: string): string | undefined {
   return [aliases[resource] ?? resource, ...rest].join('.');
 }
 
+/** The grants of root keys for usual purposes. */
+export const grantPresets = {
+  /** Verifies keys and checks limits. */
+  gateway: ['api.*.verify_key', 'ratelimit.*.limit', 'ratelimit.*.create_namespace'],
+  /** Reads everything and changes nothing. */
+  reader: Object.entries(actions).flatMap(([resource, all]) =>
+    all.filter((action) => action.startsWith('read_')).map((action) => `${resource}.*.${action}`),
+  ),
+  /** Everything. */
+  admin: ['*'],
+} as const satisfies Record<string, readonly string[]>;
+export type GrantPreset = keyof typeof grantPresets;
+
 /** Returns the stored form of grants: a line break before the first grant and after each. */
 export const grantsText = (grants: readonly string[]): string => `\n${[...new Set(grants)].join('\n')}\n`;
 

@@ -179,7 +179,9 @@ export const RatelimitChange = Fields(
   { description: 'A limit to change, add or remove. All others stay. Not together with `ratelimits`.' },
 );
 /** Of an operation that takes both. */
-export const oneOfRatelimits = { documented: { not: { required: ['ratelimit', 'ratelimits'] } } };
+export const oneOfRatelimits = {
+  documented: { not: { required: ['ratelimit', 'ratelimits'], properties: { ratelimit: {}, ratelimits: {} } } },
+};
 
 /** The fields of a configured limit in responses. */
 export const ratelimitFields = {

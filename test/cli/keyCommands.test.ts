@@ -137,11 +137,13 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
     const { identityId } = await app.ok('identities.createIdentity', { externalId: owner });
     await lines('identity', 'limit', owner, 'requests', '100', '1m');
     await lines('identity', 'limit', owner, 'requests', '300');
-    expect((await lines('identity', 'list', '--search', owner))[1]).toContain('requests 300/60000ms');
+    expect((await lines('identity', 'list', '--search', owner))[1]).toContain('requests 300 per 1m');
     await app.ok('identities.createIdentity', { externalId: `${owner}.2` });
     expect((await lines('identity', 'list', '--search', owner, '--limit', '1')).at(-1)).toBe(
       '… and more. A higher --limit prints more.',
     );
+    const [self] = (await app.store.rootKeys.list(app.workspaceId, { count: 1 })).rootKeys;
+    await app.ok('rootKeys.updateRootKey', { rootKeyId: self!.rootKeyId, name: 'first of all' });
     const audit = await lines(
       'audit',
       '--resource',
@@ -151,11 +153,9 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       '--operation',
       'identities.updateIdentity',
     );
-    const by = way === 'HTTP' ? /root_\w{16} 127\.0\.0\.1/ : /cli/;
+    const by = way === 'HTTP' ? /first of all root_\w{16} 127\.0\.0\.1/ : /cli/;
     expect(audit[1]).toMatch(by);
-    expect(audit[1]).toContain(
-      'ratelimits: requests 100 per 60000 ms, autoApply → requests 300 per 60000 ms, autoApply',
-    );
+    expect(audit[1]).toContain('ratelimits: requests 100 per 1m, autoApply → requests 300 per 1m, autoApply');
     expect(audit).toHaveLength(3);
     const today = new Date().toISOString().slice(0, 10);
     expect(await json('audit', '--resource', identityId, '--from', today)).toHaveLength(3);
@@ -183,7 +183,7 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
       'ratelimits',
       'credits',
     ]);
-    expect(table.join('\n')).toMatch(/\nratelimits +passed +requests of key: 0 of 10 per 60000 ms, cost 1\n/);
+    expect(table.join('\n')).toMatch(/\nratelimits +passed +requests of key: 0 of 10 per 1m, cost 1\n/);
     expect(table.join('\n')).toMatch(/\ncredits +passed +balance 2, cost 1; then 1\n/);
     expect(table.at(-1)).toBe('A verification would charge 1 credit, 1 of limit requests.');
 
@@ -280,12 +280,45 @@ describeWays(app, urlWithPath, ({ run, lines, json }, way) => {
 });
 
 describe('TOLLGATE_URL', () => {
-  test('a command that does not use it says so', async () => {
-    const { code, err } = await runCli(['workspace', 'list'], { REDIS_URL: testRedisUrl(), TOLLGATE_URL: url() });
-    expect({ code, err }).toEqual({
-      code: 0,
-      err: 'tollgate: This command does not use TOLLGATE_URL. It works on the Redis of REDIS_URL.\n',
-    });
+  const env = () => ({ REDIS_URL: testRedisUrl(), TOLLGATE_URL: url(), TOLLGATE_ROOT_KEY: app.rootKey });
+  const inWorkspace = () => ['--workspace', app.workspaceId];
+
+  test.each<[string[], (() => string[])?]>([
+    [['workspace', 'create', 'elsewhere'], () => []],
+    [['workspace', 'list'], () => []],
+    [['export']],
+    [['import', '-']],
+    [['doctor'], () => []],
+  ])('%j does not work through a server, and works on the store with --local', async (args, more = inWorkspace) => {
+    const workspaces = async () => (await app.store.workspaces.list()).length;
+    const before = await workspaces();
+    const { code, out, err } = await runCli(args, env());
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toMatch(/^tollgate: TOLLGATE_URL is set, but .* on the Redis of REDIS_URL\..* add --local\. .*\n$/);
+    expect(await workspaces()).toBe(before);
+    const here = await runCli([...args, '--local', ...more()], env());
+    // Doctor finds faults in the Redis of the tests.
+    if (args[0] !== 'doctor') expect(here.code).toBe(0);
+    expect(here.err).not.toContain('TOLLGATE_URL');
+  });
+
+  test('inspect, too', async () => {
+    const { keyId } = await app.createKey({});
+    expect((await runCli(['inspect', keyId], env())).err).toMatch(/^tollgate: TOLLGATE_URL is set, but /);
+    expect(await runCli(['inspect', keyId, '--local', ...inWorkspace()], env())).toMatchObject({ code: 0, err: '' });
+  });
+
+  test('--local makes a command that works through a server work on the store, too', async () => {
+    const unreachable = { ...env(), TOLLGATE_URL: 'http://127.0.0.1:1' };
+    for (const args of [['api', 'list'], ['root-key', 'list'], ['usage']]) {
+      expect((await runCli(args, unreachable)).err).toContain('cannot be reached');
+      expect(await runCli([...args, '--local', ...inWorkspace()], unreachable)).toMatchObject({ code: 0, err: '' });
+    }
+  });
+
+  test('--workspace is refused, as the workspace is that of the root key', async () => {
+    const { code, err } = await runCli(['api', 'list', ...inWorkspace()], env());
+    expect({ code, err }).toMatchObject({ code: 1, err: expect.stringContaining('Leave out --workspace, or add') });
   });
 
   const run = (env: Record<string, string>) => runCli(['api', 'list'], { REDIS_URL: testRedisUrl(), ...env });

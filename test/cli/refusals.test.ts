@@ -52,7 +52,7 @@ describeWays(app, url, ({ run, lines }) => {
     'RATE_LIMITED',
     limited.keyId,
     'ada',
-    'requests 1/60000ms, cost 1, 0 left',
+    'requests 1 per 1m, cost 1, 0 left',
     'eu, a b',
   ];
   const headings = ['TIME', 'COUNT', 'OUTCOME', 'KEY', 'OWNER', 'PERMISSIONS', 'LIMIT', 'TAGS'];

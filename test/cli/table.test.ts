@@ -1,7 +1,7 @@
-// Times of the command line.
+// Times and durations of the command line.
 
 import { expect, test } from 'vitest';
-import { timeOf } from '../../src/cli/table.ts';
+import { ageText, durationOf, durationText, expiryOf, firstOf, timeOf } from '../../src/cli/table.ts';
 
 const now = Date.parse('2026-11-22T22:30:00Z');
 
@@ -27,3 +27,46 @@ test.each(['', '14', '25:00', '2026-11', '2026-13-01', '2026-11-16T', 'T14:03', 
     expect(() => timeOf(text, now)).toThrow(`${text} is not a time. Use a time of UTC such as 14:03`);
   },
 );
+
+test.each([
+  ['250ms', 250, '250ms'],
+  ['90s', 90_000, '90s'],
+  ['60s', 60_000, '1m'],
+  ['90m', 5_400_000, '90m'],
+  ['12h', 43_200_000, '12h'],
+  ['30d', 2_592_000_000, '30d'],
+  ['1w', 604_800_000, '7d'],
+  ['0s', 0, '0ms'],
+])('%s is %i ms, and printed as %s', (text, ms, printed) => {
+  expect(durationOf(text)).toBe(ms);
+  expect(durationText(ms)).toBe(printed);
+  expect(durationOf(durationText(ms))).toBe(ms);
+});
+
+test.each(['', '1', 'd', '1 d', '1.5h', '-1h', '1y', '1D', '1d1h', '1234567890123s'])('%j is no duration', (text) => {
+  expect(() => durationOf(text)).toThrow(`${text} is not a duration. Use, for example, 90s, 15m, 12h, 30d or 1w.`);
+});
+
+test('an expiry is a date, a time with its zone, or a duration from now', () => {
+  expect(expiryOf('1w', now)).toBe(now + 604_800_000);
+  expect(expiryOf('2026-11-23', now)).toBe(Date.parse('2026-11-23'));
+  for (const text of ['2026-11-22', '0s']) expect(() => expiryOf(text, now)).toThrow('is in the past');
+  for (const text of ['23:00', '2026-11-23T10:00', '4000w', 'never']) {
+    expect(() => expiryOf(text, now)).toThrow(`--expires ${text} is not valid. Use a date`);
+  }
+});
+
+test.each([
+  [999, '0s'],
+  [-5, '0s'],
+  [61_000, '1m'],
+  [7_199_999, '1h'],
+  [200 * 86_400_000, '200d'],
+])('an age of %i ms is %s', (ms, text) => {
+  expect(ageText(ms)).toBe(text);
+});
+
+test('a long list is cut, and counted', () => {
+  expect(firstOf(['a', 'b'], 2)).toBe('a, b');
+  expect(firstOf(['a', 'b', 'c'], 2, ' ')).toBe('a b and 1 more');
+});

@@ -1,6 +1,7 @@
 // Usage on the command line: on the store and over HTTP, with the same results.
 
 import { beforeAll, expect, test, vi } from 'vitest';
+import { runCli } from '../support/cli.ts';
 import { describeWays, served } from '../support/cliWays.ts';
 import { harness } from '../support/harness.ts';
 
@@ -46,6 +47,7 @@ describeWays(app, url, ({ run, lines, json }) => {
       ['CUSTOMER', ...headings],
       ['ada', '3', '1', '2'],
       ['bob', '2', '0', '2'],
+      ['1 verification of keys without a customer is not in this list. --by key lists keys.'],
     ]);
     expect(cells(await lines('usage', '--top', '1')).slice(1)).toEqual([
       ['CUSTOMER', ...headings],
@@ -109,7 +111,26 @@ describeWays(app, url, ({ run, lines, json }) => {
     ]);
   });
 
+  test('as CSV it has headings and rows only; what is left out is on standard error', async () => {
+    const { code, out, err } = await run(['usage', '--month', month, '--csv']);
+    expect({ code, out, err }).toEqual({
+      code: 0,
+      out: 'CUSTOMER,VERIFICATIONS,CREDITS\nada,3,2\nbob,2,2\n(no identity),1,1\n',
+      err: '',
+    });
+    expect(await run(['usage', '--csv'])).toEqual({
+      code: 0,
+      out: 'CUSTOMER,VERIFICATIONS,REFUSED,CREDITS\nada,3,1,2\nbob,2,0,2\n',
+      err: '1 verification of keys without a customer is not in this list. --by key lists keys.\n',
+    });
+    const ranking = await run(['usage', '--csv', '--by', 'identifier']);
+    expect(ranking.out).toBe('NAMESPACE,IDENTIFIER,CHECKS,REFUSED\nlogin,x,2,1\nlogin,y,1,0\n');
+    const none = await run(['usage', '--month', '2020-02', '--csv']);
+    expect(none.out).toBe('CUSTOMER,VERIFICATIONS,CREDITS\n');
+  });
+
   test.each([
+    [['--csv', '--json'], '--csv and --json are two forms'],
     [['--by', 'colour'], '--by must be one of customer, key'],
     [['--by', 'toString'], '--by must be one of'],
     [['--top', 'many'], 'is not a whole number'],
@@ -154,4 +175,13 @@ test('a bill of more customers than a page has each of them once', async () => {
   expect(limits).toEqual([1000, 1000, 1000]);
   expect((json as { customers: unknown[] }).customers).toEqual(customers.toReversed());
   expect(lines).toHaveLength(2500 + 3);
+});
+
+test('a cell of CSV is no formula of a spreadsheet', async () => {
+  for (const identifier of ['=1+1', 'a,"b"\r\nc'])
+    await app.ok('ratelimits.limit', { namespace: 'csv', identifier, limit: 1, duration: 60_000 });
+  const env = { TOLLGATE_URL: url(), TOLLGATE_ROOT_KEY: app.rootKey };
+  const { out } = await runCli(['usage', '--csv', '--by', 'identifier'], env);
+  expect(out).toContain("\ncsv,'=1+1,1,0\n");
+  expect(out).toContain('\ncsv,"a,""b""\nc",1,0\n');
 });

@@ -1,0 +1,140 @@
+// The commands that change one limit of a key, or of an identity, whose keys share it.
+
+import type { Call, InputOf, OutputOf } from './client.ts';
+import { type CommandRow, type Given, given, keyIdOf, text } from './commandRow.ts';
+import type { CommandResult } from './result.ts';
+import { durationOf, limitText, numberOf, tableOf } from './table.ts';
+
+type Key = OutputOf<'keys.listKeys'>[number];
+type Limit = NonNullable<Key['ratelimits']>[number];
+type Change = NonNullable<InputOf<'identities.updateIdentity'>['ratelimit']>;
+
+/** Rows of keys that are printed; with --json all. */
+const keysPrinted = 20;
+/** Keys that are changed at the same time. */
+const atOnce = 8;
+
+const limitArguments = '<name> <limit> [duration]';
+const about =
+  'Set a limit by its name, for example `requests 100 1m`; `none` removes it. Other limits stay, and the duration of one that exists if none is given.';
+
+export const keyLimitRow: CommandRow = {
+  words: `key limit <keyId> ${limitArguments}`,
+  about,
+  async run(call, options) {
+    const keyId = keyIdOf(options);
+    const { data: before } = await call('keys.getKey', { keyId });
+    const ratelimit = changeOf(options, before.ratelimits ?? []);
+    await call('keys.updateKey', { keyId, ratelimit });
+    const ratelimits = (await call('keys.getKey', { keyId })).data.ratelimits ?? [];
+    return { lines: [nowHas(keyId, ratelimits)], json: { keyId, ratelimits } };
+  },
+};
+
+export const identityLimitRow: CommandRow = {
+  words: `identity limit <owner> ${limitArguments}`,
+  about: `${about} All keys of the identity share it, except those with a limit of that name of their own, which are printed.`,
+  options: [['--keys', 'change the limits of that name of its keys too, which keep their durations if none is given']],
+  async run(call, options) {
+    const identity = text(options.owner)!;
+    const { data: before } = await call('identities.getIdentity', { identity });
+    const ratelimit = changeOf(options, before.ratelimits);
+    const { data } = await call('identities.updateIdentity', { identity: before.id, ratelimit });
+    const { externalId, ratelimits } = data;
+    const line = nowHas(externalId, ratelimits);
+    try {
+      const { own, total } = await keysWithOwn(call, externalId, ratelimit.name);
+      const ofKeys = await (options.keys ? changeKeys(call, own, ratelimit) : keptResult(own, total, ratelimit.name));
+      return { ...ofKeys, lines: [line, ...ofKeys.lines], json: { identity: externalId, ratelimits, ...ofKeys.json } };
+    } catch (error) {
+      const note = `Whether its keys have limits of that name of their own is not known: ${(error as Error).message}`;
+      return {
+        lines: [line],
+        notes: [note],
+        json: { identity: externalId, ratelimits },
+        failed: options.keys === true,
+      };
+    }
+  },
+};
+
+/** The change of one limit. A new one is checked in every verification. */
+function changeOf(options: Given, limits: readonly Limit[]): Change {
+  const name = text(options.name)!;
+  if (options.limit === 'none') return { name, limit: null };
+  const limit = numberOf(text(options.limit)!);
+  const duration = text(options.duration) === undefined ? undefined : durationOf(text(options.duration)!);
+  if (limits.some((one) => one.name === name)) return given({ name, limit, duration });
+  if (duration !== undefined) return { name, limit, duration, autoApply: true };
+  const names = limits.map((one) => one.name).join(', ');
+  throw new Error(
+    `There is no limit ${name}${names && `, only ${names}`}. Give a duration to add it, such as \`${limit} 1m\`.`,
+  );
+}
+
+const nowHas = (owner: string, limits: readonly Limit[]) =>
+  `${owner} now has ${limits.length === 0 ? 'no limits' : `the limits ${limits.map(limitText).join(', ')}`}.`;
+
+interface OwnLimit {
+  key: Key;
+  own: Limit;
+}
+
+/** The keys of an identity that have a limit of this name of their own, which is used instead of that of the identity. */
+async function keysWithOwn(call: Call, externalId: string, name: string): Promise<{ own: OwnLimit[]; total: number }> {
+  const own: OwnLimit[] = [];
+  let total = 0;
+  let next: string | undefined;
+  do {
+    const page = await call('keys.listKeys', { externalId, limit: 100 }, next);
+    total += page.data.length;
+    for (const key of page.data) {
+      const limit = key.ratelimits?.find((one) => one.name === name);
+      if (limit) own.push({ key, own: limit });
+    }
+    ({ next } = page);
+  } while (next !== undefined);
+  return { own, total };
+}
+
+type KeysResult = Omit<CommandResult, 'json'> & { json: object };
+
+const jsonOf = (own: readonly OwnLimit[]) => own.map(({ key, own: limit }) => ({ keyId: key.keyId, ...limit }));
+
+function keptResult(own: readonly OwnLimit[], total: number, name: string): KeysResult {
+  const json = { keysWithOwnLimit: jsonOf(own) };
+  if (own.length === 0) return { lines: [], json };
+  const [have, their] = own.length === 1 ? ['has', 'its'] : ['have', 'their'];
+  const sentence =
+    `${own.length} of its ${total} keys ${have} a limit ${name} of ${their} own, which is used instead. ` +
+    '--keys changes these too:';
+  const rows = own
+    .slice(0, keysPrinted)
+    .map(({ key, own: limit }) => [key.keyId, key.start, key.name ?? '', limitText(limit)]);
+  const more = own.length > keysPrinted ? [`… and ${own.length - keysPrinted} more. --json prints all.`] : [];
+  return { lines: [sentence, ...tableOf(['KEY', 'START', 'NAME', 'LIMIT'], rows), ...more], json };
+}
+
+/** Changes the limit of each key by itself. A key that was deleted meanwhile needs no change. */
+async function changeKeys(call: Call, own: readonly OwnLimit[], ratelimit: Change): Promise<KeysResult> {
+  const { autoApply: _autoApply, ...change } = ratelimit;
+  const failed: { keyId: string; error: string }[] = [];
+  const changed: string[] = [];
+  const changeOne = async ({ key: { keyId } }: OwnLimit) => {
+    try {
+      await call('keys.updateKey', { keyId, ratelimit: change });
+      changed.push(keyId);
+    } catch (error) {
+      const { status, message } = error as Error & { status?: number };
+      if (status !== 404) failed.push({ keyId, error: message });
+    }
+  };
+  for (let at = 0; at < own.length; at += atOnce) await Promise.all(own.slice(at, at + atOnce).map(changeOne));
+  const line = `Changed the limits ${ratelimit.name} of ${changed.length} of its keys, too.`;
+  const notes = failed
+    .slice(0, keysPrinted)
+    .map(({ keyId, error }) => `${keyId} keeps its own limit: ${error}`)
+    .concat(failed.length > keysPrinted ? [`… and ${failed.length - keysPrinted} more keys. --json prints all.`] : []);
+  const json = { changedKeys: changed, ...(failed.length > 0 && { failedKeys: failed }) };
+  return { lines: own.length > 0 ? [line] : [], notes, json, failed: failed.length > 0 };
+}

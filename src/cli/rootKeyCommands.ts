@@ -1,0 +1,161 @@
+// The commands that manage root keys, with which callers of the API authenticate.
+
+import { actions, type GrantPreset, grantPresets, parseGrant } from '../domain/grants.ts';
+import { timeMax } from '../domain/time.ts';
+import type { Call, OutputOf } from './client.ts';
+import { type CommandRow, type Given, given, readAll, text, texts } from './commandRow.ts';
+import type { CommandResult } from './result.ts';
+import { ageText, durationOf, expiryOf, firstOf, tableOf, timeText } from './table.ts';
+
+type RootKey = OutputOf<'rootKeys.listRootKeys'>[number];
+
+/** Grants that a list prints of a root key; with --json all. */
+const grantsPrinted = 5;
+
+const presetNames = Object.keys(grantPresets).join(', ');
+
+export const rootKeyRows: readonly CommandRow[] = [
+  {
+    words: 'root-key create',
+    about: 'Create a root key and print it. It cannot be printed again.',
+    options: [
+      ['--permission <grant...>', 'grants, such as api.*.verify_key; * grants everything'],
+      ['--for <preset>', `the grants of one of these: ${presetNames}`],
+      ['--name <name>', 'a name'],
+      ['--expires <when>', 'a date such as 2027-01-31T12:00Z, or a duration from now such as 30d, 12h or 15m'],
+    ],
+    async run(call, { permission, for: preset, name, expires }) {
+      const permissions = [...presetOf(text(preset)), ...(texts(permission) ?? []).map(grantOf)];
+      if (permissions.length === 0)
+        throw new Error("--permission or --for is required, such as --permission 'api.*.verify_key' or --for reader.");
+      const expiresAt = text(expires) === undefined ? undefined : expiryOf(text(expires)!, Date.now());
+      const { data } = await call(
+        'rootKeys.createRootKey',
+        given({ name: text(name), permissions, expires: expiresAt }),
+      );
+      const { rootKeyId, key } = data;
+      return {
+        lines: [`Created root key ${rootKeyId}. It is printed only once:`, key],
+        json: given({
+          rootKeyId,
+          rootKey: key,
+          permissions,
+          expires: expiresAt,
+        }),
+      };
+    },
+  },
+  {
+    words: 'root-key list',
+    about: 'List the root keys, with their age, last use and grants.',
+    async run(call) {
+      const { data } = await readAll(Number.POSITIVE_INFINITY, (limit, next) =>
+        call('rootKeys.listRootKeys', { limit }, next),
+      );
+      const headings = ['ROOT KEY', 'START', 'NAME', 'STATE', 'AGE', 'LAST USED', 'GRANTS'];
+      const lines = data.length > 0 ? tableOf(headings, data.map(rowOf)) : ['There are no root keys.'];
+      return { lines, json: data };
+    },
+  },
+  {
+    words: 'root-key revoke <rootKeyId>',
+    about: 'Delete a root key, effective immediately.',
+    async run(call, { rootKeyId }) {
+      await explained(call('rootKeys.deleteRootKey', { rootKeyId: text(rootKeyId)! }));
+      return { lines: [`Revoked root key ${rootKeyId}.`], json: { rootKeyId } };
+    },
+  },
+  {
+    words: 'root-key rotate <rootKeyId>',
+    about:
+      'Replace a root key by a new one with the same name, grants and expiry, and print that. The old one is deleted.',
+    options: [['--grace <duration>', 'how long the old one stays valid, such as 1h, instead of being deleted']],
+    run: (call, options) => rotate(call, text(options.rootKeyId)!, options),
+  },
+];
+
+function presetOf(preset: string | undefined): readonly string[] {
+  if (preset === undefined) return [];
+  if (!Object.hasOwn(grantPresets, preset)) throw new Error(`--for must be one of ${presetNames}.`);
+  return grantPresets[preset as GrantPreset];
+}
+
+/** A grant in canonical form. The error names what may follow the part that is right. */
+function grantOf(text: string): string {
+  const grant = parseGrant(text);
+  if (grant !== undefined) return grant;
+  const resource = text.replace(/\..*$/s, '').replace(/^(api|ratelimit)s$/, '$1');
+  const known = Object.hasOwn(actions, resource) ? actions[resource as keyof typeof actions] : undefined;
+  throw new Error(
+    `${text} is not a grant. A grant is *, or <resource>.<id or *>.<action>, such as api.*.verify_key. ` +
+      (known ? `Actions of ${resource}: ${known.join(', ')}.` : `Resources: ${Object.keys(actions).join(', ')}.`),
+  );
+}
+
+const rowOf = ({ rootKeyId, start, name = '', createdAt, lastUsedAt, permissions, ...state }: RootKey) => [
+  rootKeyId,
+  `${start}…`,
+  name,
+  stateOf(state, Date.now()),
+  ageText(Date.now() - createdAt),
+  lastUsedAt === undefined ? 'never' : timeText(lastUsedAt),
+  firstOf(permissions, grantsPrinted, ' '),
+];
+
+function stateOf({ enabled, expires }: Pick<RootKey, 'enabled' | 'expires'>, nowMs: number): string {
+  if (!enabled) return 'disabled';
+  if (expires === undefined) return 'enabled';
+  return `${expires <= nowMs ? 'expired' : 'until'} ${timeText(expires)}`;
+}
+
+/** The new root key exists before anything happens to the old one, so a failure leaves two that work. */
+async function rotate(call: Call, rootKeyId: string, { grace }: Given): Promise<CommandResult> {
+  const graceMs = text(grace) === undefined ? 0 : durationOf(text(grace)!);
+  const { enabled, name, permissions, expires } = await findRootKey(call, rootKeyId);
+  const nowMs = Date.now();
+  if (!enabled) throw new Error(`${rootKeyId} is disabled. Enable it first, or create a root key.`);
+  if (expires !== undefined && expires <= nowMs) throw new Error(`${rootKeyId} has expired. Create a root key.`);
+  const { data: made } = await call('rootKeys.createRootKey', given({ name, permissions, expires }));
+  // A grace period never extends the life of the old one.
+  const endsAt = graceMs === 0 ? undefined : Math.min(nowMs + graceMs, expires ?? timeMax);
+  const rotated = { rootKeyId: made.rootKeyId, rootKey: made.key, replaced: rootKeyId };
+  const linesFor = (fate: string) => [
+    `The new root key is ${made.rootKeyId}. ${rootKeyId} ${fate}. The new one is printed only once:`,
+    made.key,
+  ];
+  try {
+    await (endsAt === undefined
+      ? call('rootKeys.deleteRootKey', { rootKeyId })
+      : call('rootKeys.updateRootKey', { rootKeyId, expires: endsAt }));
+  } catch (error) {
+    const note =
+      `${rootKeyId} was not ${endsAt === undefined ? 'deleted' : 'changed'}: ${(error as Error).message} ` +
+      `Delete it with \`tollgate root-key revoke ${rootKeyId}\`.`;
+    return { lines: linesFor('is still valid'), notes: [note], json: rotated, failed: true };
+  }
+  const fate = endsAt === undefined ? 'is deleted' : `ends at ${timeText(endsAt)}`;
+  return { lines: linesFor(fate), json: given({ ...rotated, replacedExpires: endsAt }) };
+}
+
+async function findRootKey(call: Call, rootKeyId: string): Promise<RootKey> {
+  let next: string | undefined;
+  do {
+    const page = await call('rootKeys.listRootKeys', { limit: 100 }, next);
+    const found = page.data.find((rootKey) => rootKey.rootKeyId === rootKeyId);
+    if (found) return found;
+    ({ next } = page);
+  } while (next !== undefined);
+  throw new Error(unknownRootKey);
+}
+
+/** Without the argument, which may be a root key itself by mistake. */
+const unknownRootKey =
+  'There is no such root key. `tollgate root-key list` prints all of them, with their ids (root_…).';
+
+/** Adds what to do to the errors of an operation. */
+const explained = <Answer>(answer: Promise<Answer>): Promise<Answer> =>
+  answer.catch((error: Error & { status?: number }) => {
+    if (error.status === 404) throw new Error(unknownRootKey, { cause: error });
+    if (error.status !== 412) throw error;
+    throw new Error(`${error.message} \`tollgate root-key create --for admin\` does.`, { cause: error });
+  });

@@ -1,0 +1,129 @@
+// The commands that change one limit of a key or an identity: on the store and over HTTP, with the same results.
+
+import { beforeEach, expect, test, vi } from 'vitest';
+import { runCli } from '../support/cli.ts';
+import { describeWays, served } from '../support/cliWays.ts';
+import { harness } from '../support/harness.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const app = harness();
+const url = served(app);
+beforeEach(() => {
+  app.clock.now = Date.now();
+});
+
+const requests = { name: 'requests', limit: 10, duration: 60_000, autoApply: true };
+const exports = { name: 'exports', limit: 3, duration: 3_600_000, autoApply: false };
+let made = 0;
+
+/** An identity with the limit `requests`, one key that uses it, and `own` keys with a limit of that name of their own. */
+async function newOwner(own: number) {
+  const owner = `owner.${++made}`;
+  await app.ok('identities.createIdentity', { externalId: owner, ratelimits: [requests, exports] });
+  const shared = await app.createKey({ externalId: owner });
+  const keyIds: string[] = [];
+  for (let at = 0; at < own; at++) {
+    const ratelimits = [{ ...requests, limit: 100, duration: 1000 }, exports];
+    keyIds.push((await app.createKey({ externalId: owner, ratelimits, name: `own ${at}` })).keyId);
+  }
+  return { owner, shared, keyIds };
+}
+
+const limitsOf = async (keyId: string) =>
+  (await app.ok('keys.getKey', { keyId })).ratelimits!.map(({ id: _id, ...limit }) => limit);
+
+describeWays(app, url, ({ run, lines, json }) => {
+  test('a limit of a key is changed, added and removed, and the others stay', async () => {
+    const { keyId } = await app.createKey({ ratelimits: [requests, exports] });
+    const line = (limits: string) => [`${keyId} now has ${limits}.`];
+    expect(await lines('key', 'limit', keyId, 'requests', '20')).toEqual(
+      line('the limits requests 20 per 1m, exports 3 per 1h'),
+    );
+    expect(await lines('key', 'limit', keyId, 'exports', '5', '1w')).toEqual(
+      line('the limits requests 20 per 1m, exports 5 per 7d'),
+    );
+    expect(await lines('key', 'limit', keyId, 'mails', '7', '90s')).toEqual(
+      line('the limits requests 20 per 1m, exports 5 per 7d, mails 7 per 90s'),
+    );
+    // A limit that is checked only where it is named stays so; a new one is checked always.
+    expect((await limitsOf(keyId)).map(({ autoApply }) => autoApply)).toEqual([true, false, true]);
+    expect(await run(['key', 'limit', keyId, 'others', '7'])).toMatchObject({
+      code: 1,
+      err: 'tollgate: There is no limit others, only requests, exports, mails. Give a duration to add it, such as `7 1m`.\n',
+    });
+    for (const name of ['requests', 'exports', 'mails']) await lines('key', 'limit', keyId, name, 'none');
+    expect(await json('key', 'limit', keyId, 'mails', 'none')).toEqual({ keyId, ratelimits: [] });
+  });
+
+  test('of an identity: without keys of their own limit there is nothing more to print', async () => {
+    const { owner, shared } = await newOwner(0);
+    expect(await lines('identity', 'limit', owner, 'requests', '20')).toEqual([
+      `${owner} now has the limits requests 20 per 1m, exports 3 per 1h.`,
+    ]);
+    expect(await app.ok('keys.verifyKey', { key: shared.key })).toMatchObject({
+      ratelimits: [{ name: 'requests', limit: 20 }],
+    });
+  });
+
+  test('of an identity: the keys with a limit of that name of their own are printed, and not changed', async () => {
+    const { owner, shared, keyIds } = await newOwner(2);
+    const [first, sentence, headings, ...rows] = await lines('identity', 'limit', owner, 'requests', '20');
+    expect(first).toBe(`${owner} now has the limits requests 20 per 1m, exports 3 per 1h.`);
+    expect(sentence).toBe(
+      '2 of its 3 keys have a limit requests of their own, which is used instead. --keys changes these too:',
+    );
+    expect(headings).toMatch(/^KEY +START +NAME +LIMIT$/);
+    expect(rows.map((row) => row.split(/ {2,}/))).toEqual(
+      keyIds.map((keyId, at) => [keyId, expect.any(String), `own ${at}`, 'requests 100 per 1s']),
+    );
+    const printed = await json('identity', 'limit', owner, 'requests', '30');
+    expect(printed.keysWithOwnLimit.map(({ keyId }: { keyId: string }) => keyId)).toEqual(keyIds);
+    expect(printed.ratelimits[0]).toMatchObject({ name: 'requests', limit: 30 });
+    for (const keyId of keyIds) expect((await limitsOf(keyId))[0]!.limit).toBe(100);
+    expect(await limitsOf(shared.keyId).catch(() => 'none')).toBe('none');
+  });
+
+  test('--keys changes these too, also over several pages of keys, and no other limit', async () => {
+    const { owner, shared, keyIds } = await newOwner(104);
+    const [, line] = await lines('identity', 'limit', owner, 'requests', '20', '--keys');
+    expect(line).toBe('Changed the limits requests of 104 of its keys, too.');
+    for (const keyId of [keyIds[0]!, keyIds[103]!])
+      expect(await limitsOf(keyId)).toEqual([{ ...requests, limit: 20, duration: 1000 }, exports]);
+    expect(await json('identity', 'limit', owner, 'requests', '30', '2h', '--keys')).toMatchObject({
+      changedKeys: expect.arrayContaining(keyIds),
+    });
+    expect((await limitsOf(keyIds[50]!))[0]).toEqual({ ...requests, limit: 30, duration: 7_200_000 });
+    await lines('identity', 'limit', owner, 'requests', 'none', '--keys');
+    expect(await limitsOf(keyIds[103]!)).toEqual([exports]);
+    expect((await app.ok('keys.verifyKey', { key: shared.key })).ratelimits ?? []).toEqual([]);
+  });
+
+  test('many keys are counted, and the first 20 printed', async () => {
+    const { owner } = await newOwner(23);
+    const printed = await lines('identity', 'limit', owner, 'requests', '20');
+    expect(printed).toHaveLength(1 + 1 + 1 + 20 + 1);
+    expect(printed.at(-1)).toBe('… and 3 more. --json prints all.');
+  });
+});
+
+test('a root key that may not read or change keys is reported, and the limit of the identity is changed', async () => {
+  const { owner, keyIds } = await newOwner(1);
+  const grants = ['identity.*.update_identity', 'identity.*.read_identity'];
+  const runWith = async (permissions: string[], ...more: string[]) => {
+    const env = { TOLLGATE_URL: url(), TOLLGATE_ROOT_KEY: await app.createRootKey(permissions) };
+    return runCli(['identity', 'limit', owner, 'requests', '20', ...more], env);
+  };
+  expect(await runWith(grants)).toMatchObject({
+    code: 0,
+    out: expect.stringMatching(
+      /now has .*\nWhether its keys have limits of that name of their own is not known: .*\n$/,
+    ),
+  });
+  expect((await runWith(grants, '--keys')).code).toBe(1);
+  const reading = [...grants, 'api.*.read_key', 'api.*.read_api'];
+  const { code, out } = await runWith(reading, '--keys');
+  expect(code).toBe(1);
+  expect(out).toMatch(new RegExp(`${keyIds[0]} keeps its own limit: .*\\n$`));
+  expect((await limitsOf(keyIds[0]!))[0]!.limit).toBe(100);
+});
