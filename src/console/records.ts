@@ -155,6 +155,7 @@ export interface AuditEvent {
   id: string;
   time: number;
   rootKeyId: string;
+  rootKeyName?: string;
   operation: string;
   resource: { type: string; id: string };
   requestId: string;

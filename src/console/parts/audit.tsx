@@ -67,14 +67,20 @@ const columns: Column<AuditEvent>[] = [
   { name: 'Changed', cell: Changed, csv: ({ changes }) => changes && JSON.stringify(changes), isText: true },
   {
     name: 'Root key, address',
-    cell: ({ rootKeyId, address }) => (
+    cell: ({ rootKeyId, rootKeyName, address }) => (
       <>
-        <code>{rootKeyId}</code>
+        {rootKeyName ? <span title={rootKeyId}>{rootKeyName}</span> : <code>{rootKeyId}</code>}
         <small>{address}</small>
       </>
     ),
     csv: ({ rootKeyId }) => rootKeyId,
     isWide: true,
+  },
+  {
+    name: 'Name of the root key',
+    cell: (event) => event.rootKeyName,
+    csv: (event) => event.rootKeyName,
+    isCsvOnly: true,
   },
   { name: 'Address', cell: ({ address }) => address, csv: ({ address }) => address, isCsvOnly: true },
 ];

@@ -1,11 +1,24 @@
-// The name of a key of which the data has only the id.
+// The name of a key, as it is displayed and linked. Imported keys may have neither a name nor a start.
 
 import { useData } from '../api.ts';
 import type { Key } from '../records.ts';
 import { may } from '../session.ts';
 
-/** The name of a key, or how it starts where it has none. Its id where it may not be read. */
+type Named = Pick<Key, 'keyId' | 'name' | 'start'>;
+
+/** The name of a key, or how its string starts, or how its id ends. */
+export const nameOf = ({ keyId, name, start }: Named): string =>
+  name || (start === '' ? `…${keyId.slice(-8)}` : `${start}…`);
+
+/** A name, or code in place of it. */
+export const KeyLabel = ({ of }: { of: Named }) => (of.name ? <span>{of.name}</span> : <code>{nameOf(of)}</code>);
+
+/** The start of a key beside its name. */
+export const KeyStart = ({ of: { name, start } }: { of: Named }) =>
+  name && start !== '' ? <code class="quiet">{start}…</code> : null;
+
+/** The name of a key of which the data has only the id. The id itself where the key may not be read. */
 export function KeyName({ keyId }: { keyId: string }) {
   const { data } = useData<Key>('keys.getKey', may('api', 'read_key') ? { keyId } : undefined);
-  return <span title={keyId}>{data?.name ?? <code>{data ? `${data.start}…` : keyId}</code>}</span>;
+  return <span title={keyId}>{data ? <KeyLabel of={data} /> : <code>{keyId}</code>}</span>;
 }

@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { type GrantPreset, grantPresets } from '../../domain/grants.ts';
 import { useData } from '../api.ts';
 import { Changes } from '../parts/audit.tsx';
 import {
@@ -158,36 +159,16 @@ function RootKeys() {
 
 const signsOut = 'You are signed in with this root key: the console will sign out.';
 
-const templates = {
-  gateway: ['api.*.verify_key', 'ratelimit.*.limit', 'ratelimit.*.create_namespace'],
-  reader: [
-    'api.*.read_api',
-    'api.*.read_key',
-    'api.*.read_analytics',
-    'identity.*.read_identity',
-    'ratelimit.*.read_namespace',
-    'ratelimit.*.read_override',
-    'ratelimit.*.read_analytics',
-    'rbac.*.read_role',
-    'rbac.*.read_permission',
-    'root_key.*.read_root_key',
-    'audit.*.read_audit',
-    'workspace.*.read_settings',
-    'system.*.read_status',
-  ],
-  all: ['*'],
-} as const;
-
 function NewRootKey({ close }: { close: () => void }) {
   const [name, setName] = useState('');
-  const [template, setTemplate] = useState<keyof typeof templates>('gateway');
-  const [grants, setGrants] = useState(templates.gateway.join('\n'));
+  const [template, setTemplate] = useState<GrantPreset>('gateway');
+  const [grants, setGrants] = useState(grantPresets.gateway.join('\n'));
   const [expires, setExpires] = useState('');
   const [made, setMade] = useState<{ key: string }>();
   if (made) return <SecretDialog title="The new root key" text={made.key} label="Copy root key" close={close} />;
   const choose = (value: string) => {
-    setTemplate(value as keyof typeof templates);
-    setGrants(templates[value as keyof typeof templates].join('\n'));
+    setTemplate(value as GrantPreset);
+    setGrants(grantPresets[value as GrantPreset].join('\n'));
   };
   const permissions = namesOf(grants);
   return (
@@ -210,7 +191,7 @@ function NewRootKey({ close }: { close: () => void }) {
         options={[
           ['gateway', 'a gateway: verifies keys and checks limits'],
           ['reader', 'a reader: reads everything, changes nothing'],
-          ['all', 'an administrator: everything'],
+          ['admin', 'an administrator: everything'],
         ]}
       />
       <Field label="Grants" hint="One each line: resource, id or *, action.">

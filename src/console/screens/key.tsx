@@ -18,7 +18,7 @@ import {
   PeriodChoice,
   Time,
 } from '../parts/basic.tsx';
-import { KeyName } from '../parts/keyName.tsx';
+import { KeyName, nameOf } from '../parts/keyName.tsx';
 import { Table } from '../parts/table.tsx';
 import { UsageChart, UsageFigures, useUsage } from '../parts/usage.tsx';
 import { useUsedNow } from '../parts/usedNow.tsx';
@@ -57,7 +57,7 @@ function Screen({ data, period }: { data: Key; period: ReturnType<typeof usePeri
     );
   return (
     <>
-      <Head title={data.name ?? `${data.start}…`}>
+      <Head title={nameOf(data)}>
         {stateOf(data)}
         <Link href={`/why/${keyId}`} class="button">
           Why?
@@ -126,9 +126,7 @@ const Details = ({ data }: { data: Key }) => (
       <Id id={data.keyId} />
     </dd>
     <dt>Starts with</dt>
-    <dd>
-      <code>{data.start}</code>
-    </dd>
+    <dd>{data.start ? <code>{data.start}</code> : <span class="quiet">unknown: an imported key</span>}</dd>
     <dt>API</dt>
     <dd>
       <ApiOf apiId={data.apiId} />

@@ -18,6 +18,7 @@ import {
 } from '../parts/basic.tsx';
 import { Spark } from '../parts/chart.tsx';
 import { Dialog } from '../parts/dialog.tsx';
+import { KeyLabel, KeyStart } from '../parts/keyName.tsx';
 import { type Column, CsvButton, List, usePages } from '../parts/table.tsx';
 import { byTime, countOf, lastSteps } from '../period.ts';
 import type { Api, Key, UsageRow } from '../records.ts';
@@ -56,16 +57,17 @@ export function stateOf(key: Key) {
 export const keyColumns: Column<Key>[] = [
   {
     name: 'Key',
-    cell: ({ keyId, start, name }) => (
+    cell: (key) => (
       <>
-        <Link href={`/keys/${keyId}`}>
-          <code>{start}…</code>
+        <Link href={`/keys/${key.keyId}`}>
+          <KeyLabel of={key} />
         </Link>{' '}
-        {name}
+        <KeyStart of={key} />
       </>
     ),
     csv: ({ start }) => start,
   },
+  { name: 'Name', cell: ({ name }) => name, csv: ({ name }) => name, isCsvOnly: true },
   { name: 'Id', cell: ({ keyId }) => <code>{keyId}</code>, csv: ({ keyId }) => keyId, isCsvOnly: true },
   {
     name: 'Customer',
@@ -92,13 +94,13 @@ export const keyColumns: Column<Key>[] = [
 const deletedColumns: Column<Key>[] = [
   {
     name: 'Key',
-    cell: ({ start, name }) => (
+    cell: (key) => (
       <>
-        <code>{start}…</code> {name}
+        <KeyLabel of={key} /> <KeyStart of={key} />
       </>
     ),
   },
-  ...keyColumns.slice(1, 4),
+  ...keyColumns.slice(1, 5),
   {
     name: 'Can be restored until',
     cell: ({ restorableUntil }) => <Time ms={restorableUntil} />,
@@ -136,7 +138,7 @@ export function Keys() {
     cell: ({ keyId, start }) => (
       <input
         type="checkbox"
-        aria-label={`Choose ${start}`}
+        aria-label={`Choose ${start || keyId}`}
         checked={chosen.includes(keyId)}
         onChange={(e) => toggle(keyId, e.currentTarget.checked)}
       />
