@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { startMsMax, startTollgate, type Tollgate } from '../examples/tollgate.ts';
+import { blocksOf } from '../support/folder.ts';
 import { type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';
 
@@ -134,4 +135,46 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
     const request = 'GET /v2/liveness HTTP/1.1\r\nHost: t\r\n: x\r\nContent-Length: 0\r\n\r\n';
     expect(await exchange(port, [request])).toMatch(/^HTTP\/1\.1 400 Bad request/);
   });
+
+  test("running.md's health check passes, and a plain one gets 505", async () => {
+    const [lines] = blocksOf('docs/running.md', 'haproxy');
+    const { host } = new URL(tollgate.url);
+    const documented = lines!.replaceAll(/10\.0\.0\.\d:8080/g, host).replace('inter 2s', 'inter 50ms');
+    const statsPort = await freePort();
+    const conf = `
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 5s
+  timeout server 5s
+frontend stats
+  bind 127.0.0.1:${statsPort}
+  stats uri /stats
+${documented.trim()}
+backend plain
+  option httpchk GET /health/ready
+  server only ${host} check inter 50ms
+`;
+    writeFileSync(join(dir, 'health.cfg'), conf.trimStart());
+    const checked = run('haproxy', ['-db', '-f', join(dir, 'health.cfg')]);
+    try {
+      await vi.waitFor(
+        async () => {
+          const csv = await (await fetch(`http://127.0.0.1:${statsPort}/stats;csv`)).text();
+          const [headings, ...rows] = csv.trim().split('\n');
+          const at = (name: string) => headings!.replace('# ', '').split(',').indexOf(name);
+          const servers = rows.map((row) => row.split(',')).filter((row) => row[at('check_code')] !== '');
+          const found = servers.map((row) => ['pxname', 'svname', 'status', 'check_code'].map((name) => row[at(name)]));
+          expect(found).toEqual([
+            ['tollgate', 'first', 'UP', '200'],
+            ['tollgate', 'second', 'UP', '200'],
+            ['plain', 'only', 'DOWN', '505'],
+          ]);
+        },
+        { timeout: 20_000, interval: 50 },
+      );
+    } finally {
+      await checked.stop();
+    }
+  }, 60_000);
 });
