@@ -230,7 +230,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
       await copies();
       await button('I have saved it').click();
       if (!polls) await link('To the key').click();
-      await page.getByLabel('Root key').waitFor();
+      await page.locator('.sign-in').waitFor();
     });
   });
 

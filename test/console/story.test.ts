@@ -136,7 +136,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
   });
 
   test('Why? names the rule that refuses, and charges nothing', async () => {
-    await page.getByRole('link', { name: /^pay_/ }).click();
+    await page.getByRole('link', { name: markup, exact: true }).click();
     await heading(markup).waitFor();
     await page.getByRole('link', { name: 'Why?' }).last().click();
     await page.getByText('The answer is').waitFor();
@@ -286,7 +286,7 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     const other = await call('keys.createKey', { apiId, externalId: 'customer_42' });
     await call('keys.verifyKey', { key: other.key });
     await limits.getByText('1 of 100').waitFor({ timeout: 20_000 });
-    await page.getByRole('link', { name: /^pay_/ }).first().click();
+    await page.getByRole('link', { name: markup, exact: true }).first().click();
     await page.getByText('of the customer: not used, the key has its own').waitFor();
   });
 

@@ -6,9 +6,8 @@ import { may } from '../session.ts';
 
 type Named = Pick<Key, 'keyId' | 'name' | 'start'>;
 
-/** The name of a key, or how its string starts, or how its id ends. */
-export const nameOf = ({ keyId, name, start }: Named): string =>
-  name || (start === '' ? `…${keyId.slice(-8)}` : `${start}…`);
+/** The name of a key, or how its string starts, or its id. */
+export const nameOf = ({ keyId, name, start }: Named): string => name || (start === '' ? keyId : `${start}…`);
 
 /** A name, or code in place of it. */
 export const KeyLabel = ({ of }: { of: Named }) => (of.name ? <span>{of.name}</span> : <code>{nameOf(of)}</code>);
