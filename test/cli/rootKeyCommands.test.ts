@@ -228,13 +228,25 @@ test('revoke refuses the last one with every permission', async () => {
   expect((await runIn('rotate', rootKeyId)).code).toBe(0);
 });
 
-test('list prints all, beyond the first page', async () => {
+test('list and rotate read beyond the first page', async () => {
   const { workspaceId } = await app.store.workspaces.create('large');
   const actor = { rootKeyId: 'cli', operation: 'rootKeys.createRootKey', requestId: '' };
   for (let i = 0; i < 101; i++) {
     const rootKey = { digest: Buffer.from(String(i).padStart(32, '0')), start: 'root_', permissions: ['*'] };
     await app.store.rootKeys.create(workspaceId, rootKey, actor);
   }
-  const { out } = await runCli(['root-key', 'list', '--workspace', workspaceId], { REDIS_URL: testRedisUrl() });
-  expect(out.trimEnd().split('\n')).toHaveLength(102);
+  const runIn = (...args: string[]) =>
+    runCli(['root-key', ...args, '--workspace', workspaceId], { REDIS_URL: testRedisUrl() });
+  const lines = (await runIn('list')).out.trimEnd().split('\n');
+  expect(lines).toHaveLength(102);
+  // One of the second page is found.
+  expect(await runIn('rotate', lines.at(-1)!.split(' ')[0]!)).toMatchObject({ code: 0, err: '' });
+});
+
+test('RECORDS_MAX does not keep an operator from creating a root key, and keeps from all else', async () => {
+  const env = { REDIS_URL: testRedisUrl(), RECORDS_MAX: '1' };
+  const runIn = (...args: string[]) => runCli([...args, '--workspace', app.workspaceId], env);
+  await app.ok('apis.createApi', { name: 'one' });
+  expect(await runIn('root-key', 'create', '--for', 'admin')).toMatchObject({ code: 0, err: '' });
+  expect(await runIn('api', 'create', 'two')).toMatchObject({ code: 1, err: expect.stringContaining('RECORDS_MAX') });
 });
