@@ -175,6 +175,7 @@ const goalsOf = ({ of, ratio, runsOf }) => ({
   leasesAboveBareAtOne: ratioAboveBare(runsOf, 'tollgate-leases', 'tollgate-hot'),
   leasesCpuAtOne: ratio('tollgate-leases', 'tollgate-hot', 'cpuMicros', 1),
   leasesRedisMicros: of('tollgate-leases', 'redisMicros'),
+  tagsCpu: ratio('tollgate-tags-leases', 'tollgate-tags', 'cpuMicros'),
   leasesFarP50AtOne: ratio('tollgate-leases-far', 'bare', 'p50', 1),
   leasesFarP50: ratio('tollgate-leases-far', 'bare', 'p50'),
 });

@@ -60,6 +60,15 @@ export const targets = {
     without: 'tollgate-hot',
     open: () => openHot(leases),
   },
+  'tollgate-tags': {
+    does: 'one key with a limit, and one of 1,000 tags in each request, `LEASE_MS=0`',
+    open: () => openHot(noLeases, { tags: 1000 }),
+  },
+  'tollgate-tags-leases': {
+    does: 'the same, `LEASE_MS=100`',
+    without: 'tollgate-tags',
+    open: () => openHot(leases, { tags: 1000 }),
+  },
   'tollgate-hot-far': {
     does: `as \`tollgate-hot\`; a proxy adds ${farMs} ms to each round trip to Redis`,
     open: () => openHot(noLeases, { isFar: true }),
@@ -121,14 +130,16 @@ async function openTypical(count, env) {
   return checked({ ...server, path: verifyPath, bodies }, { charges: true });
 }
 
-/** Tollgate with one key that has a limit and no credits. */
-async function openHot(env, { isFar = false } = {}) {
+/** Tollgate with one key that has a limit and no credits. With `tags`, requests have one of so many. */
+async function openHot(env, { isFar = false, tags = 0 } = {}) {
   const near = await startRedis();
   const { rootKey, close } = await openSeed(near);
   await close();
   const redis = isFar ? await farAway(near, farMs) : near;
   const server = { ...(await startTollgate({ redis, env })), rootKey };
-  const bodies = await createKeys(server, 1, { name, meta, ratelimits: [hotLimit] });
+  const [body] = await createKeys(server, 1, { name, meta, ratelimits: [hotLimit] });
+  const tagged = (_, index) => JSON.stringify({ ...JSON.parse(body), tags: [`tag ${index}`] });
+  const bodies = tags > 0 ? Array.from({ length: tags }, tagged) : [body];
   return checked({ ...server, path: verifyPath, bodies }, { charges: true, limit: hotLimit });
 }
 

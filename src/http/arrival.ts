@@ -1,4 +1,4 @@
-// The memory of request bodies that arrive in several parts. A body that arrives in one part needs none.
+// The memory of request bodies that arrive in several parts, or wait for the end of a turn. Other bodies need none.
 //
 // All such bodies of a process share one budget. A holder may use as much of it as it leaves free: the first holder up to a
 // half, the next one up to a quarter, and so on. So one slow sender always leaves room for the others.
@@ -44,7 +44,7 @@ export class ArrivingBody {
   readonly #holder: string;
   /** No body grows beyond this: the announced length, or the longest that is accepted. */
   readonly #bytesMax: number;
-  #buffer = Buffer.alloc(0);
+  #buffer: Buffer = Buffer.alloc(0);
   #length = 0;
   #reserved = 0;
 
@@ -67,23 +67,39 @@ export class ArrivingBody {
     return true;
   }
 
+  /** Takes a body that arrived in one part, and has to wait. Returns false when the budget has no room for it. */
+  hold(body: Buffer): boolean {
+    if (!this.#reserve(body.length)) return false;
+    this.#buffer = body;
+    this.#length = body.length;
+    return true;
+  }
+
   #grow(length: number): boolean {
     const size = Math.max(length, Math.min(2 * length, this.#bytesMax));
-    const reserve = Math.max(0, size - freeBytes) - this.#reserved;
-    if (reserve > 0) {
-      if (!this.#budget.reserve(this.#holder, reserve)) return false;
-      this.#reserved += reserve;
-    }
+    if (!this.#reserve(size)) return false;
     const larger = Buffer.allocUnsafeSlow(size);
     larger.set(this.#buffer.subarray(0, this.#length));
     this.#buffer = larger;
     return true;
   }
 
-  /** Releases the reserved bytes, and returns those that have arrived. To be called once for every body. */
-  end(): Buffer {
+  #reserve(size: number): boolean {
+    const reserve = Math.max(0, size - freeBytes) - this.#reserved;
+    if (reserve <= 0) return true;
+    if (!this.#budget.reserve(this.#holder, reserve)) return false;
+    this.#reserved += reserve;
+    return true;
+  }
+
+  /** What has arrived. */
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  /** Releases the reserved bytes. To be called for every body. */
+  release() {
     if (this.#reserved > 0) this.#budget.release(this.#holder, this.#reserved);
     this.#reserved = 0;
-    return this.#buffer.subarray(0, this.#length);
   }
 }

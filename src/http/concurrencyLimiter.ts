@@ -13,7 +13,15 @@ interface LimiterOptions {
   max: number;
   /** How long a request waits before it is rejected. */
   waitMs: number;
+  /**
+   * After a request its place is free only when twice its time has passed, this at most. So those of a workspace that sends one after
+   * the other leave time to others, also where their work is that of the server and not of Redis.
+   */
+  restMsMax?: number;
 }
+
+/** No rest follows a request that took less. */
+const longMs = 2;
 
 interface Workspace {
   running: number;
@@ -51,10 +59,11 @@ export class ConcurrencyLimiter {
     try {
       if (workspace.running < this.#options.atOnce) workspace.running++;
       else await this.#wait(workspace.waiting);
+      const startedAt = performance.now();
       try {
         return await work();
       } finally {
-        this.#leave(workspaceId, workspace);
+        this.#rest(performance.now() - startedAt, () => this.#leave(workspaceId, workspace));
       }
     } finally {
       this.#requests--;
@@ -86,6 +95,12 @@ export class ConcurrencyLimiter {
       }, this.#options.waitMs);
       waiting.add(start);
     });
+  }
+
+  #rest(tookMs: number, leave: () => void) {
+    const { restMsMax = 0 } = this.#options;
+    if (restMsMax > 0 && tookMs >= longMs) setTimeout(leave, Math.min(2 * tookMs, restMsMax));
+    else leave();
   }
 
   /** Gives the place of a finished request to the first waiting request, not to one that arrives later. */

@@ -370,7 +370,7 @@ function createLimiters({ manageAtOnce = 8, inFlightMax = 4096, turnWaitMs: wait
   return {
     management: new ConcurrencyLimiter({ atOnce: manageAtOnce, max: inFlightMax, waitMs }),
     largeBodies: new ConcurrencyLimiter({ ...few, max: largeBodiesMax, waitMs }),
-    heavyReads: new ConcurrencyLimiter({ ...few, max: inFlightMax, waitMs: 10 * waitMs }),
+    heavyReads: new ConcurrencyLimiter({ ...few, max: inFlightMax, waitMs: 10 * waitMs, restMsMax: waitMs / 20 }),
     unknownCallers: new ConcurrencyLimiter({ atOnce: unknownAtOnce, max: inFlightMax, waitMs }),
     largeUnknown: new ConcurrencyLimiter({ atOnce: unknownAtOnce, max: largeUnknownMax, waitMs }),
   };

@@ -23,6 +23,7 @@ import {
   type Request,
   type Response,
 } from './message.ts';
+import { requestUnits, type Task, Turns } from './turns.ts';
 import { type HttpRequest, type HttpResponse, type Uws, uws } from './uws.ts';
 
 export interface ListenOptions {
@@ -147,6 +148,7 @@ class Traffic {
   readonly bodyBytesMax: number;
   readonly budget: BodyBudget;
   readonly workspaceOf: (authorization: string) => string | undefined;
+  readonly turns = new Turns();
   isDraining = false;
   /** Responses without end. */
   readonly streams = new Set<Streaming>();
@@ -187,13 +189,13 @@ class Traffic {
 
 /**
  * - `reading`: parts of the body arrive.
- * - `paused`: no more is read. The request is handled in the next turn of the event loop.
+ * - `waiting`: the request is complete, or no more of it is read. It is handled at the end of a turn of the event loop.
  * - `handling`: the response is being made.
  * - `abandoned`: as `handling`, but the connection is gone.
  * - `sending`: the response is sent in several parts.
  * - `done`: the response was sent, or the connection is gone.
  */
-type Phase = 'reading' | 'paused' | 'handling' | 'abandoned' | 'sending' | 'done';
+type Phase = 'reading' | 'waiting' | 'handling' | 'abandoned' | 'sending' | 'done';
 
 /** A request, from its headers until its response is sent or its connection is gone. */
 class Exchange<R extends Request> {
@@ -206,9 +208,11 @@ class Exchange<R extends Request> {
   /** No other request may follow on this connection. */
   #isLast: boolean;
   #phase: Phase = 'reading';
-  /** A body that arrives in several parts. */
+  /** A body that arrives in several parts, or waits. */
   #body: ArrivingBody | undefined;
   #streaming: Streaming | undefined;
+  /** What waits for the end of a turn. */
+  #task: Task | undefined;
 
   constructor(
     traffic: Traffic,
@@ -276,7 +280,8 @@ class Exchange<R extends Request> {
       this.#phase = 'abandoned';
       return;
     }
-    this.#body?.end();
+    this.#cancel();
+    this.#body?.release();
     this.#finish();
   }
 
@@ -299,50 +304,93 @@ class Exchange<R extends Request> {
         return;
       }
     }
-    if (!isLastPart) return;
-    if (this.#isLast) this.#pauseAndHandle();
-    else this.#handle(true);
+    if (isLastPart && this.#task) {
+      // It was paused, and this part had arrived before.
+      this.#cancel();
+      this.#native.resume();
+    }
+    if (!isLastPart) this.#readOn();
+    else if (this.#isLast) this.#pauseAndHandle();
+    else if (this.#traffic.turns.begin(unitsOf(this.#request))) this.#handle(true);
+    else this.#wait();
+  }
+
+  /** Receives further parts, at the end of a turn if this one has no room for them. */
+  #readOn() {
+    if (this.#traffic.turns.begin(partUnits) || this.#task) return;
+    this.#native.pause();
+    this.#defer(requestUnits, () => {
+      this.#task = undefined;
+      this.#native.resume();
+    });
   }
 
   #keep(part: ArrayBuffer, isLastPart: boolean): BodyRefusal | undefined {
-    const { bodyBytesMax, budget, workspaceOf } = this.#traffic;
+    const { bodyBytesMax } = this.#traffic;
     const request = this.#request;
     if ((this.#body?.length ?? 0) + part.byteLength > bodyBytesMax) return 'too_large';
     if (isLastPart && !this.#body) {
       request.body = Buffer.from(new Uint8Array(part));
       return undefined;
     }
-    this.#body ??= new ArrivingBody(
-      budget,
-      workspaceOf(request.authorization) ?? unknownCallers,
-      this.#announcedBytes || bodyBytesMax,
-    );
+    this.#body ??= this.#newBody();
     if (!this.#body.add(part)) return 'no_room';
-    if (isLastPart) request.body = this.#body.end();
+    if (isLastPart) request.body = this.#body.bytes;
     return undefined;
   }
 
+  #newBody(): ArrivingBody {
+    const { bodyBytesMax, budget, workspaceOf } = this.#traffic;
+    const holder = workspaceOf(this.#request.authorization) ?? unknownCallers;
+    return new ArrivingBody(budget, holder, this.#announcedBytes || bodyBytesMax);
+  }
+
   #refuseBody(reason: BodyRefusal) {
-    this.#body?.end();
+    this.#body?.release();
     this.#request.body = reason;
     this.#pauseAndHandle();
   }
 
   /** Stops reading the connection, and handles the request as its last one. */
   #pauseAndHandle() {
-    this.#phase = 'paused';
     this.#isLast = true;
     this.#native.pause();
-    // In a later turn. If the connection is closed within its own callback, uWebSockets.js still parses the bytes that it
-    // has buffered as another request. Later, such a request only closes the connection.
-    setImmediate(() => {
-      if (this.#phase === 'paused') this.#handle(false);
-    });
+    // Not now. If the connection is closed within its own callback, uWebSockets.js still parses the bytes that it has buffered as
+    // another request. Later, such a request only closes the connection.
+    this.#wait();
+  }
+
+  /** Handles the request at the end of a turn. Its body needs memory until then, also if it arrived in one part. */
+  #wait() {
+    const { body } = this.#request;
+    if (Buffer.isBuffer(body) && !this.#body) {
+      this.#body = this.#newBody();
+      if (!this.#body.hold(body)) {
+        this.#refuseBody('no_room');
+        return;
+      }
+    }
+    this.#phase = 'waiting';
+    this.#defer(unitsOf(this.#request), () => this.#handle(false));
+  }
+
+  /** Callers without an accepted root key are told apart by their addresses. */
+  #defer(units: number, run: () => void) {
+    const { turns, workspaceOf } = this.#traffic;
+    const address = () => Buffer.from(this.#native.getRemoteAddress()).toString('latin1');
+    this.#cancel();
+    this.#task = turns.defer(workspaceOf(this.#request.authorization) ?? address(), units, run);
+  }
+
+  #cancel() {
+    if (this.#task) this.#task.run = undefined;
+    this.#task = undefined;
   }
 
   /** `isCorked` in a callback of uWebSockets.js, which sends what is written when the callback returns. */
   #handle(isCorked: boolean) {
     this.#phase = 'handling';
+    this.#body?.release();
     if (this.#announcedBytes === undefined) {
       this.#respond(errorResponse(malformedRequest(), this.#request));
       return;
@@ -363,7 +411,8 @@ class Exchange<R extends Request> {
   #respond(response: Response, isCorked = false) {
     const request = this.#request;
     const native = this.#native;
-    const { isDraining } = this.#traffic;
+    const { isDraining, turns } = this.#traffic;
+    turns.spend(unitsToWrite(response));
     if (this.#phase === 'abandoned') {
       response.stream?.stop();
       this.#finish();
@@ -373,10 +422,11 @@ class Exchange<R extends Request> {
     } else if (this.#isLast && response.body !== '') {
       // Closes the connection when it is sent, which is an abort and finishes the exchange.
       this.#phase = 'sending';
-      sendLast(native, request, response);
+      sendLast(native, request, response, (sendFrom) => this.#sendOn(sendFrom));
     } else if (response.bytes && request.method !== 'HEAD') {
       this.#phase = 'sending';
-      native.cork(() => send(native, request, response, response.bytes!, isDraining, () => this.#finish()));
+      const sendOn: SendOn = (sendFrom) => this.#sendOn(sendFrom);
+      native.cork(() => send(native, request, response, response.bytes!, isDraining, () => this.#finish(), sendOn));
     } else {
       const closes = this.#isLast || isDraining;
       if (isCorked) write(native, request, response, closes);
@@ -384,7 +434,28 @@ class Exchange<R extends Request> {
       this.#finish();
     }
   }
+
+  #sendOn(sendFrom: SendFrom) {
+    const native = this.#native;
+    native.onWritable((offset) => {
+      if (this.#traffic.turns.begin(requestUnits)) return sendFrom(offset);
+      this.#defer(requestUnits, () => void sendFrom(native.getWriteOffset()));
+      return true;
+    });
+  }
 }
+
+/** Sends the rest of a response from this byte on. Returns whether the connection accepted it. */
+type SendFrom = (offset: number) => boolean;
+/** Calls it whenever the connection accepts more. */
+type SendOn = (sendFrom: SendFrom) => void;
+
+/** The work of a request for `Turns`. Its body is parsed by 64 bytes a unit. */
+const unitsOf = ({ body }: Request): number => requestUnits + (typeof body === 'string' ? 0 : body.length >>> 6);
+/** The work of receiving a part of a body. */
+const partUnits = 2;
+/** The work of writing a long response: 2 KB a unit. */
+const unitsToWrite = ({ body }: Response): number => body.length >>> 11;
 
 /**
  * For TLS 1.2: an ephemeral key for each connection, so that a stolen private key decrypts nothing of before, and authenticated
@@ -587,9 +658,10 @@ function send(
   bytes: Buffer,
   closeConnection: boolean,
   finished: () => void,
+  sendOn: SendOn,
 ) {
   let isDone = false;
-  const sendFrom = (offset: number): boolean => {
+  const sendFrom: SendFrom = (offset) => {
     const [ok, done] = native.tryEnd(bytes.subarray(offset), bytes.length);
     isDone = done;
     if (done) finished();
@@ -598,7 +670,7 @@ function send(
   writeHead(native, request, response);
   // Asks the client to close the connection: uWebSockets.js cannot close it after a response in several parts.
   if (closeConnection) native.writeHeader('Connection', 'close');
-  if (!sendFrom(0) && !isDone) native.onWritable(sendFrom);
+  if (!sendFrom(0) && !isDone) sendOn(sendFrom);
 }
 
 /**
@@ -607,7 +679,7 @@ function send(
  * byte more than there is, and takes the response for unfinished; the client gets the true Content-Length. A request that is
  * read meanwhile closes the connection.
  */
-function sendLast(native: HttpResponse, request: Request, response: Response) {
+function sendLast(native: HttpResponse, request: Request, response: Response, sendOn: SendOn) {
   const length = lengthOf(response);
   const bytes = request.method === 'HEAD' ? empty : (response.bytes ?? Buffer.from(response.body));
   const sendFrom = (offset: number) => native.tryEnd(bytes.subarray(offset), length + 1)[0];
@@ -629,7 +701,7 @@ function sendLast(native: HttpResponse, request: Request, response: Response) {
     native.close();
     return;
   }
-  native.onWritable((offset) => {
+  sendOn((offset) => {
     const ok = sendFrom(offset);
     if (ok) native.close();
     return ok;

@@ -23,6 +23,8 @@ export interface Script {
   lines: string[];
   /** It writes to the audit log. Then it returns its reply, and the sessions that may hold leases (lua/include/change.lua). */
   isChange: boolean;
+  /** It only reads. Then it returns the microseconds that it took, and its reply (src/store/readPace.ts). */
+  isRead: boolean;
   /** The name in Redis of a library and of its function; undefined for any other script. */
   library?: string;
 }
@@ -74,34 +76,65 @@ export const assemble = (name: string, read = readLua): Script => assembleFrom(n
 function assembleFrom(name: string, open: (path: string) => File): Script {
   const own = included([name], open);
   const isChange = own.some(({ file }) => file === 'lua/include/audit.lua');
-  const parts = withoutUnused(isChange ? asChange(name, open) : own);
+  const isRead = own[0]!.lines[0]!.startsWith('#!lua flags=no-writes');
+  const parts = withoutUnused(isChange ? asChange(name, open) : isRead ? asRead(name, open) : own);
   const lines = parts.flatMap(({ places }) => places);
   if (parts[0]!.lines[0]!.startsWith('#!lua name='))
-    return asLibrary({ name, source: withLiterals(inBlocks(parts), localised), lines, isChange });
+    return asLibrary({ name, source: withLiterals(inBlocks(parts), localised), lines, isChange, isRead });
   // A script that decides without changing anything has all rules, and so more than 200 names of its own.
   const isDryRun = own.some(({ file }) => file === 'lua/include/dryRun.lua');
   const source = isDryRun ? withLiterals(inBlocks(parts), dryCalls) : parts.map(({ source }) => source).join('\n');
-  return { name, source, lines, isChange };
+  return { name, source, lines, isChange, isRead };
 }
 
 const dryCalls = new Map([['redis.call', 'dry_call']]);
 
-/** A script of a change, with what follows every change. The script is a function, because it may return in many places. */
-function asChange(name: string, open: (path: string) => File): Part[] {
-  const parts = included(['include/change', name], open);
+/** A script of a change, with what follows every change. */
+const asChange = (name: string, open: (path: string) => File): Part[] =>
+  asFunction(
+    name,
+    included(['include/change', name], open),
+    [],
+    ['return { reply == nil and false or reply, leaseholders(KEYS[1]) }'],
+  );
+
+/** A script that reads, with its time by Redis's clock. Where a Redis stops the clock for scripts, it is 0, and nothing is paced. */
+const asRead = (name: string, open: (path: string) => File): Part[] =>
+  asFunction(
+    name,
+    included([name], open),
+    ["local started = redis.pcall('TIME')"],
+    [
+      "local ended = redis.pcall('TIME')",
+      'return { (ended[1] - started[1]) * 1000000 + ended[2] - started[2], reply == nil and false or reply }',
+    ],
+  );
+
+/** A script as a function, because it may return in many places, and what is before and after it. */
+function asFunction(name: string, parts: readonly Part[], before: readonly string[], after: readonly string[]): Part[] {
   const at = parts.findIndex(({ places }) => places[0] === `lua/${name}.lua:1`);
+  const { lines, places } = parts[at]!;
+  // A line for Redis (`#!`) stays the first one.
+  const head = lines[0]!.startsWith('#!') ? 1 : 0;
+  const own = (from: number, to?: number): Part => {
+    const some = lines.slice(from, to);
+    return { ...parts[at]!, lines: some, places: places.slice(from, to), source: some.join('\n') };
+  };
   const file = 'src/store/luaSource.ts';
   const line = (source: string): Part => {
     const words = new Set(source.match(/\w+/g));
     return { file, lines: [source], places: [file], declares: [], words, source };
   };
   return [
+    ...(head > 0 ? [own(0, head)] : []),
     ...parts.slice(0, at),
-    line('local function make_change()'),
-    ...parts.slice(at),
+    ...before.map(line),
+    line('local function run_script()'),
+    ...(lines.length > head ? [own(head)] : []),
+    ...parts.slice(at + 1),
     line('end'),
-    line('local reply = make_change()'),
-    line('return { reply == nil and false or reply, leaseholders(KEYS[1]) }'),
+    line('local reply = run_script()'),
+    ...after.map(line),
   ];
 }
 

@@ -65,6 +65,7 @@ export class PreparedVerification implements Prepared<Verified>, LeasedRequest {
   readonly text: Buffer;
   readonly weight: number;
   slot = -1;
+  name = '';
   /** The snapshot of its key at its last decision, if that is small. */
   cached: CachedSnapshot | undefined = undefined;
   readonly #decider: Decides;
@@ -98,6 +99,7 @@ export class PreparedLimit implements Prepared<Limited>, LeasedRequest {
   readonly cost = 0;
   readonly text = noText;
   slot = -1;
+  name = '';
   readonly #decider: Decides;
 
   constructor(decider: Decides, rootKey: PresentedRootKey, checks: readonly LimitCheck[]) {

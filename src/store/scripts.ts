@@ -9,6 +9,7 @@ import type { Breaker } from './breaker.ts';
 import { absentKey } from './keyspace.ts';
 import { allScripts, libraryPrefix, locate, type Script } from './luaSource.ts';
 import type { StoreObserver } from './observer.ts';
+import { ReadPace, type Timed } from './readPace.ts';
 import { type RedisClient, storeError } from './redis.ts';
 
 type Argument = string | number | Buffer;
@@ -41,6 +42,7 @@ export async function loadScripts(
   const scripts = allScripts();
   const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
   const digests = new Map<string, Script>();
+  const pace = new ReadPace();
   // A script that does not compile stops the server here, not a request later.
   for (const script of scripts.values()) {
     const digest = await (script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source)).catch(
@@ -67,8 +69,10 @@ export async function loadScripts(
 
   /** `kind` is the suffix of ioredis's commands: 'Buffer' where strings in the reply are Buffers. */
   function call(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown> {
-    const reply = callScript(kind, name, workspaceId, args);
-    return scripts.get(name)!.isChange ? afterChange(workspaceId, reply) : reply;
+    const { isChange, isRead } = scripts.get(name)!;
+    const callIt = () => callScript(kind, name, workspaceId, args);
+    if (isRead) return pace.run(workspaceId, name, callIt as () => Promise<Timed>);
+    return isChange ? afterChange(workspaceId, callIt()) : callIt();
   }
 
   async function afterChange(workspaceId: string, reply: Promise<unknown>): Promise<unknown> {

@@ -2,13 +2,14 @@
 // as JSON from the first argument and prints the number of responses by status.
 //
 //   port, path, connections, seconds
-//   bodyFile   the body of every request
+//   method     POST by default
+//   bodyFile   the body of every request; without it they have none
 //   rootKey    the root key of every request; without it each request names another workspace, which does not exist
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 
-const { port, path, connections, seconds, bodyFile, rootKey } = JSON.parse(process.argv[2]);
-const body = readFileSync(bodyFile);
+const { port, path, method = 'POST', connections, seconds, bodyFile, rootKey } = JSON.parse(process.argv[2]);
+const body = bodyFile ? readFileSync(bodyFile) : Buffer.alloc(0);
 const base58 = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
 const noRootKey = () => `root_${Array.from({ length: 16 }, () => base58[Math.floor(Math.random() * 58)]).join('')}_x`;
 
@@ -16,7 +17,7 @@ const byStatus = {};
 const until = performance.now() + seconds * 1000;
 
 function request() {
-  const head = `POST ${path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${rootKey ?? noRootKey()}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`;
+  const head = `${method} ${path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer ${rootKey ?? noRootKey()}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`;
   return Buffer.concat([Buffer.from(head), body]);
 }
 

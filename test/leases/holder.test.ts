@@ -8,14 +8,10 @@ let sent: number[];
 let hasLeft: boolean;
 let leases: Leases;
 let now: number;
-beforeEach(() => {
-  vi.useFakeTimers();
-  sent = [];
-  now = 0;
-  hasLeft = false;
-  leases = new Leases({
+const open = (after: number) =>
+  new Leases({
     termMs,
-    after: 1,
+    after,
     nowMs: () => now,
     mayAsk: () => true,
     async settle(_workspaceId, _settlement, tallies, leaves) {
@@ -23,6 +19,12 @@ beforeEach(() => {
       hasLeft ||= leaves;
     },
   });
+beforeEach(() => {
+  vi.useFakeTimers();
+  sent = [];
+  now = 0;
+  hasLeft = false;
+  leases = open(1);
 });
 afterEach(() => {
   vi.useRealTimers();
@@ -35,6 +37,7 @@ const requestOf = (name: string, text = ''): LeasedRequest => ({
   cost: 1,
   text: Buffer.from(text),
   slot: -1,
+  name: '',
 });
 function decideOften(request: LeasedRequest, times: number) {
   for (let time = 1; time <= times; time++) expect(leases.decide(request)).toBeDefined();
@@ -110,4 +113,30 @@ test('the end of a process leaves the registry, also after requests that were ho
 test('no lease is asked for with a long request', () => {
   expect(leases.ask(requestOf('long', 'x'.repeat(1025)))).toBeUndefined();
   expect(leases.ask(requestOf('short', 'x'.repeat(1024)))).toBeDefined();
+});
+
+test('requests of one key that differ are counted apart, so none of them asks for a lease', () => {
+  leases = open(4);
+  const requests = Array.from({ length: 1000 }, (_, index) => requestOf('key', `tag ${index}`));
+  for (let time = 1; time <= 3; time++) {
+    const asked = requests.filter((request) => leases.ask(request));
+    // A few have the same hash.
+    expect(asked.length).toBeLessThan(50);
+  }
+});
+
+test.each<[string, Partial<LeasedRequest>]>([
+  ['tags', { text: Buffer.from('b') }],
+  ['cost', { cost: 2 }],
+  ['root key', { rootDigest: 'toor' }],
+  ['key', { about: 'another' }],
+  ['workspace', { workspaceId: 'sw' }],
+])('a lease is for the same request: not with another %s', (_what, difference) => {
+  const request = requestOf('key', 'a');
+  const other = { ...requestOf('key', 'a'), ...difference };
+  leases.granted(leases.ask(request)!, 0, termMs, { ...decision, again: () => 'first' });
+  expect(leases.decide(requestOf('key', 'a'))).toBe('first');
+  expect(leases.decide(other)).toBeUndefined();
+  leases.granted(leases.ask(other)!, 0, termMs, { ...decision, again: () => 'second' });
+  expect([leases.decide(request), leases.decide(other)]).toEqual(['first', 'second']);
 });

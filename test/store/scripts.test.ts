@@ -31,6 +31,7 @@ describe('assemble', () => {
       source: '-- Script.\nlocal a = 1\nlocal b = a\nreturn a + b',
       lines: ['lua/script.lua:1', 'lua/include/a.lua:1', 'lua/include/b.lua:2', 'lua/script.lua:4'],
       isChange: false,
+      isRead: false,
     });
   });
 
@@ -39,7 +40,13 @@ describe('assemble', () => {
       script: '#!lua flags=no-writes\n-- @include "include/a"\nreturn a',
       'include/a': 'local a = 1',
     });
-    expect(assemble('script', read).source).toBe('#!lua flags=no-writes\nlocal a = 1\nreturn a');
+    const { source, lines, isRead } = assemble('script', read);
+    const all = source.split('\n');
+    expect(all[0]).toBe('#!lua flags=no-writes');
+    expect(source).toContain('\nlocal a = 1\nreturn a\nend\n');
+    expect([lines[0], lines[all.indexOf('return a')]]).toEqual(['lua/script.lua:1', 'lua/script.lua:3']);
+    expect(lines.length).toBe(all.length);
+    expect(isRead).toBe(true);
   });
 
   test.each([

@@ -21,6 +21,7 @@ export const listApis = manages({
     }),
   ),
   needs: { api: ['read_api'] },
+  readsMuch: true,
   scope: () => '*',
   // A cursor is valid only for the order it came from.
   list: ({ order = 'asc' }) => `apis-${order}`,

@@ -66,6 +66,7 @@ export const listEvents = manages({
     }),
   ),
   needs: { audit: ['read_audit'] },
+  readsMuch: true,
   scope: () => '*',
   // A cursor is valid only for the order and the filters it came from.
   list: ({ limit: _limit, cursor: _cursor, order = 'asc', ...filter }) =>

@@ -12,6 +12,7 @@ export const listIdentities = manages({
   }),
   output: Type.Array(Identity),
   needs: { identity: ['read_identity'] },
+  readsMuch: true,
   scope: () => '*',
   list: () => 'identities',
   listedIds: 'id',

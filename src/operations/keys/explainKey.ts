@@ -126,6 +126,7 @@ export const explainKey = manages({
   output,
   errors: ['permissions_query_syntax'],
   needs: { api: ['read_key'] },
+  readsMuch: true,
   check({ key, keyId, ...verification }) {
     if ((key === undefined) === (keyId === undefined)) {
       throw invalid('body', 'must have either key or keyId', 'Send one of them.');

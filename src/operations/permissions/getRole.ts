@@ -9,6 +9,7 @@ export const getRole = manages({
   output: Role,
   errors: ['role_not_found'],
   needs: { rbac: ['read_role'] },
+  readsMuch: true,
   scope: () => '*',
 
   async handle({ role }, { store, caller }) {

@@ -13,6 +13,7 @@ export const listPermissions = manages({
   }),
   output: Type.Array(Permission),
   needs: { rbac: ['read_permission'] },
+  readsMuch: true,
   scope: () => '*',
   list: () => 'permissions',
   listedIds: 'perm',

@@ -12,6 +12,7 @@ export const listRoles = manages({
   }),
   output: Type.Array(Role),
   needs: { rbac: ['read_role'] },
+  readsMuch: true,
   scope: () => '*',
   list: () => 'roles',
   listedIds: 'role',

@@ -22,6 +22,7 @@ export const listNamespaces = manages({
     }),
   ),
   needs: { ratelimit: ['read_namespace'] },
+  readsMuch: true,
   scope: () => '*',
   list: ({ order = 'asc' }) => `namespaces-${order}`,
   listedIds: 'rlns',

@@ -12,6 +12,7 @@ export const listOverrides = manages({
   output: Type.Array(Override),
   errors: ['namespace_not_found'],
   needs: { ratelimit: ['read_override'] },
+  readsMuch: true,
   load: loadNamespace,
   scope: scopeOfNamespace,
   // A name may be longer than a cursor.

@@ -19,6 +19,7 @@ export const listRootKeys = manages({
     }),
   ),
   needs: { root_key: ['read_root_key'] },
+  readsMuch: true,
   scope: () => '*',
   list: () => 'rootKeys',
   listedIds: 'root',

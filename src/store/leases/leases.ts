@@ -54,8 +54,9 @@ export interface LeasedRequest {
   cost: number;
   /** The rest of a verification, as in VERIFY_ITEM. */
   text: Buffer;
-  /** The number of its counters in `Leases`, -1 until it is needed: a repeated request is the same object. */
+  /** The number of its counters in `Leases` (-1) and its name (''), until they are needed: a repeated request is the same object. */
   slot: number;
+  name: string;
 }
 
 /** A decision that a lease repeats (src/store/leases/decisions.ts). */
@@ -103,13 +104,14 @@ interface Lease {
 }
 
 /**
- * Counters by a hash of what a request is about, so that most requests look up nothing: in the last byte its heat, before it the
- * number of entries that the holders have of it. They are one number, because most requests read both.
+ * Counters by a hash of a request, so that most requests look up nothing: in the last byte its heat, before it the number of entries
+ * that the holders have of it. They are one number, because most requests read both. A hash of all of the request: a lease is for the
+ * same request only, so a key in heavy use whose requests differ, by their tags for example, is no reason to ask for one.
  */
 const slots = 65_536;
 const entry = 256;
 
-/** A Map by what requests are about, which counts its entries in the counters. */
+/** A Map by the names of requests, which counts its entries in the counters. */
 class Counted<Value> extends Map<string, Value> {
   readonly #counters: Uint32Array;
 
@@ -118,32 +120,33 @@ class Counted<Value> extends Map<string, Value> {
     this.#counters = counters;
   }
 
-  override set(about: string, value: Value): this {
-    if (!this.has(about)) this.#counters[slotOf(about)]! += entry;
-    return super.set(about, value);
+  override set(name: string, value: Value): this {
+    if (!this.has(name)) this.#counters[slotOf(name)]! += entry;
+    return super.set(name, value);
   }
 
-  override delete(about: string): boolean {
-    if (this.has(about)) this.#counters[slotOf(about)]! -= entry;
-    return super.delete(about);
+  override delete(name: string): boolean {
+    if (this.has(name)) this.#counters[slotOf(name)]! -= entry;
+    return super.delete(name);
   }
 
   override clear() {
-    for (const about of this.keys()) this.delete(about);
+    for (const name of this.keys()) this.delete(name);
   }
 }
 
 /** The leases of this process in a workspace. */
 class Holder {
   readonly workspaceId: string;
-  readonly byAbout: Map<string, Lease[]>;
-  readonly asks = new Map<number, PendingAsk>();
+  /** These, the asks and the wishes are by the name of their request. */
+  readonly leases: Map<string, Lease>;
+  readonly asks = new Map<string, PendingAsk>();
   /** Tallies that wait for a settlement. */
   tallies: Tally[] = [];
   /** A settlement that is on its way, or that has to be sent again. */
   sending: { settlement: number; tallies: Tally[] } | undefined;
   settling: Promise<void> | undefined;
-  /** By what was decided often by its last lease: how many units to ask for next, and until when that holds. */
+  /** Of what was decided often by its last lease: how many units to ask for next, and until when that holds. */
   readonly hot: Map<string, { wanted: number; until: number }>;
   /** Of the last decision by a lease, or grant. */
   usedAt = 0;
@@ -152,13 +155,13 @@ class Holder {
   /** `counters` count the leases and wishes of this holder. */
   constructor(workspaceId: string, counters: Uint32Array) {
     this.workspaceId = workspaceId;
-    this.byAbout = new Counted(counters);
+    this.leases = new Counted(counters);
     this.hot = new Counted(counters);
   }
 
   get isEmpty(): boolean {
-    const { byAbout, asks, tallies, hot } = this;
-    return byAbout.size + asks.size + tallies.length + hot.size === 0 && !this.sending;
+    const { leases, asks, tallies, hot } = this;
+    return leases.size + asks.size + tallies.length + hot.size === 0 && !this.sending;
   }
 }
 
@@ -204,8 +207,8 @@ export class Leases {
   decide<Answer>(request: LeasedRequest): Answer | undefined {
     if (this.#held === 0 || this.#counters[slotOfRequest(request)]! < entry) return undefined;
     const holder = this.#holders.get(request.workspaceId);
-    const lease = holder && find(holder, request);
-    if (!lease) return undefined;
+    const lease = holder?.leases.get(nameOf(request));
+    if (!holder || !lease) return undefined;
     const now = this.#options.nowMs();
     if (now >= lease.endsAt || (lease.number > 0 && lease.left === 0)) {
       this.#end(holder, lease);
@@ -236,17 +239,18 @@ export class Leases {
       this.#counters[slot] = counter + 1;
       return undefined;
     }
+    if (request.text.length > textMax || request.about.length > textMax) return undefined;
     const now = this.#options.nowMs();
     const known = counter < entry ? undefined : this.#holders.get(request.workspaceId);
     const decided = this.#decidedInTerm(slot, now);
     if (decided === 0 || (decided < after && !known)) return undefined;
-    const renewed = known && find(known, request);
-    const hot = known?.hot.get(request.about);
+    const name = nameOf(request);
+    const renewed = known?.leases.get(name);
+    const hot = known?.hot.get(name);
     if (decided < after && !hot && !renewed?.isRenewing) return undefined;
-    const isLong = request.text.length > textMax || request.about.length > textMax;
-    if (this.#held >= leasesMax || isLong || !this.#options.mayAsk()) return undefined;
+    if (this.#held >= leasesMax || !this.#options.mayAsk()) return undefined;
     const holder = this.#holderOf(request.workspaceId);
-    for (const ask of holder.asks.values()) if (isSame(ask.request, request)) return undefined;
+    if (holder.asks.has(name)) return undefined;
     holder.isRegistered = true;
     let finish!: () => void;
     const done = new Promise<void>((resolve) => (finish = resolve));
@@ -254,7 +258,7 @@ export class Leases {
     const number = ++this.#lastNumber;
     const wanted = (renewed && wantedNext(renewed)) ?? hot?.wanted ?? 2 * decided;
     const ask = { request, wanted, number, askedAt: now, isRecalled: false, done, finish };
-    holder.asks.set(number, ask);
+    holder.asks.set(name, ask);
     this.#tick();
     return ask;
   }
@@ -279,18 +283,17 @@ export class Leases {
       decision,
     };
     if (term > 0 && !isRecalled) {
-      const renewed = find(holder, request);
+      const name = nameOf(request);
+      const renewed = holder.leases.get(name);
       if (renewed) this.#end(holder, renewed);
-      const others = holder.byAbout.get(request.about);
-      if (others) others.push(lease);
-      else holder.byAbout.set(request.about, [lease]);
+      holder.leases.set(name, lease);
       this.#held++;
       this.#options.observe?.granted(units);
     } else if (units > 0) {
       this.#return(holder, lease);
     } else if (term === 0) {
-      // An ask costs Redis more than a verification, so not every request of a key that may have no lease asks.
-      this.#setHeat(slotOf(request.about), refusedHeat);
+      // An ask costs Redis more than a verification, so not every request that may have no lease asks.
+      this.#setHeat(slotOfRequest(request), refusedHeat);
     }
     holder.usedAt = this.#options.nowMs();
     this.finished(ask);
@@ -305,8 +308,8 @@ export class Leases {
 
   /** An ask was answered. */
   finished(ask: Ask) {
-    const { request, number, finish } = ask as PendingAsk;
-    this.#holders.get(request.workspaceId)?.asks.delete(number);
+    const { request, finish } = ask as PendingAsk;
+    this.#holders.get(request.workspaceId)?.asks.delete(nameOf(request));
     finish();
   }
 
@@ -323,7 +326,7 @@ export class Leases {
 
   async #recall(holder: Holder, numbers: ReadonlySet<number> | undefined): Promise<void> {
     const asks = [...holder.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
-    const leases = [...holder.byAbout.values()].flat().filter(({ number }) => numbers?.has(number) ?? true);
+    const leases = [...holder.leases.values()].filter(({ number }) => numbers?.has(number) ?? true);
     for (const ask of asks) ask.isRecalled = true;
     for (const lease of leases) this.#end(holder, lease);
     await Promise.all(asks.map(({ done }) => done));
@@ -378,13 +381,11 @@ export class Leases {
 
   /** Ends a lease: what it decided is tallied, and the units that it did not use are returned. */
   #end(holder: Holder, lease: Lease) {
-    const { about } = lease.request;
-    const others = holder.byAbout.get(about)!.filter((other) => other !== lease);
-    if (others.length > 0) holder.byAbout.set(about, others);
-    else holder.byAbout.delete(about);
+    const name = nameOf(lease.request);
+    holder.leases.delete(name);
     this.#held--;
     if (lease.decided >= this.#options.after) {
-      holder.hot.set(about, { wanted: wantedNext(lease), until: this.#options.nowMs() + 2 * this.#options.termMs });
+      holder.hot.set(name, { wanted: wantedNext(lease), until: this.#options.nowMs() + 2 * this.#options.termMs });
     }
     this.#return(holder, lease);
   }
@@ -426,7 +427,7 @@ export class Leases {
 
   /** Takes what leases decided since the last settlement, if it is not little. */
   #tallyAll(holder: Holder) {
-    for (const lease of [...holder.byAbout.values()].flat()) {
+    for (const lease of holder.leases.values()) {
       const tally = lease.count >= tallyMin && this.#tallyOf(lease, 0);
       if (tally) holder.tallies.push(tally);
     }
@@ -462,8 +463,8 @@ export class Leases {
   #turn(holder: Holder) {
     const { nowMs, termMs } = this.#options;
     const now = nowMs();
-    for (const lease of [...holder.byAbout.values()].flat()) if (now >= lease.endsAt) this.#end(holder, lease);
-    for (const [about, { until }] of holder.hot) if (now >= until) holder.hot.delete(about);
+    for (const lease of holder.leases.values()) if (now >= lease.endsAt) this.#end(holder, lease);
+    for (const [name, { until }] of holder.hot) if (now >= until) holder.hot.delete(name);
     if (!holder.settling) {
       // Not before the last turn is settled, so that what waits is bounded by the number of leases.
       if (!holder.sending) this.#tallyAll(holder);
@@ -472,16 +473,6 @@ export class Leases {
     }
     if (now - holder.usedAt > idleTerms * termMs) void this.#leave(holder);
   }
-}
-
-const isSame = (a: LeasedRequest, b: LeasedRequest): boolean =>
-  a.about === b.about && a.cost === b.cost && a.rootDigest === b.rootDigest && a.text.equals(b.text);
-
-function find(holder: Holder, request: LeasedRequest): Lease | undefined {
-  const leases = holder.byAbout.get(request.about);
-  if (!leases) return undefined;
-  for (const lease of leases) if (isSame(lease.request, request)) return lease;
-  return undefined;
 }
 
 const isNearlyUsed = ({ number, left, units }: Lease): boolean => number > 0 && left <= units * renewedPart;
@@ -503,14 +494,33 @@ function countOfSettlement(tallies: readonly Tally[]): number {
   return count;
 }
 
+/** All of a request, except its workspace. */
+function nameOf(request: LeasedRequest): string {
+  const { rootDigest, cost, about, text } = request;
+  if (request.name === '') request.name = `${rootDigest}${cost} ${about}${text.toString('latin1')}`;
+  return request.name;
+}
+
+/** That of its name, which most requests never need. */
 function slotOfRequest(request: LeasedRequest): number {
-  if (request.slot < 0) request.slot = slotOf(request.about);
+  const { rootDigest, cost, about, text } = request;
+  if (request.slot < 0) {
+    let hash = hashOf(about, hashOf(`${rootDigest}${cost} `));
+    // What is longer is not leased.
+    const bytes = Math.min(text.length, textMax);
+    for (let at = 0; at < bytes; at++) hash = Math.imul(hash ^ text[at]!, 0x01000193);
+    request.slot = slotOfHash(hash);
+  }
   return request.slot;
 }
 
-/** The number of a counter: FNV-1a. */
-function slotOf(text: string): number {
-  let hash = 0x811c9dc5;
+/** The number of a counter. */
+const slotOf = (name: string): number => slotOfHash(hashOf(name));
+const slotOfHash = (hash: number): number => ((hash >>> 16) ^ hash) & (slots - 1);
+
+/** FNV-1a, from the hash of what is before the text. */
+function hashOf(text: string, before = 0x811c9dc5): number {
+  let hash = before;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  return ((hash >>> 16) ^ hash) & (slots - 1);
+  return hash;
 }
