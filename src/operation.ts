@@ -119,6 +119,8 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
   list?(input: Static<Input>): string;
   /** The ids in the cursors of the list. */
   listedIds?: ListedIds;
+  /** The longest body in bytes, where that is more than others have. */
+  bodyBytesMax?: number;
   /** May read very much, so that few run at once per workspace. */
   readsMuch?: true;
   /** The response is a stream of events; `output` is the data of each, and `handle` returns a Streaming. */

@@ -13,6 +13,7 @@ import { createMetricsHandler } from './http/probes.ts';
 import { RootKeyReader } from './http/rootKey.ts';
 import { listen, type Server } from './http/server.ts';
 import { type Metrics, type Report, type Scrape, type SharedState, watchProcess } from './metrics.ts';
+import type { AnyOperation } from './operation.ts';
 import { operations } from './operations/index.ts';
 import type { Store } from './store/store.ts';
 
@@ -35,6 +36,13 @@ export const stopWaitMs = 10_000;
 // The only use of this machine's clock: a request id need not be accurate.
 const newRequestId = () => createId('req', Date.now());
 
+/** The paths of operations that accept longer bodies than others. */
+const longBodies = new Map(
+  (operations as readonly AnyOperation[]).flatMap((operation) =>
+    operation.kind === 'manages' && operation.bodyBytesMax ? [[`/v2/${operation.name}`, operation.bodyBytesMax]] : [],
+  ),
+);
+
 export async function serve(options: ServeOptions): Promise<Server> {
   const { store, config, log, port, sharePort, metrics, scrape } = options;
   const { host, bodyBytesMax, metaBytesMax, manageAtOnce, inFlightMax, redisTimeoutMs: turnWaitMs } = config;
@@ -47,6 +55,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     log,
     callLog,
     metaBytesMax,
+    unkeyTypes: config.errorTypes === 'unkey',
     console: config.console,
     hstsMaxAge: tls && config.hstsMaxAge,
     manageAtOnce,
@@ -79,6 +88,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     handler,
     byHeaders,
     bodyBytesMax,
+    bodyBytesMaxOf: (path) => Math.max(bodyBytesMax, longBodies.get(path) ?? 0),
     newRequestId,
     addressHeader: config.clientAddressHeader.toLowerCase(),
     workspaceOf,

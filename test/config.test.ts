@@ -28,6 +28,7 @@ test('an empty environment gives the defaults', () => {
     manageAtOnce: 8,
     bodyBytesMax: 1_048_576,
     metaBytesMax: 10_240,
+    errorTypes: 'tollgate',
     keyRetentionDays: 30,
     clientAddressHeader: '',
     auditEventsMax: 100_000,

@@ -28,6 +28,9 @@ const linesPerStep = 250;
 const bytesPerStep = 1024 * 1024;
 /** At most this many rejections are printed. The file has all of them. */
 const printedRejections = 10;
+/** At most this many different reasons for rejections are counted, and different wildcards. */
+const reasonsMax = 100;
+const wildcardsMax = 100;
 
 const actor = { ...cliActor, operation: 'cli.import' };
 
@@ -115,7 +118,7 @@ function readLines(lines: readonly Line[], { bodyBytesMax, metaBytesMax }: Confi
 }
 
 function summaryOf(
-  { created, existed, unknownLength }: Importer,
+  { created, existed, unknownLength, wildcards }: Importer,
   rejected: RejectedLines,
   excess: number,
   { dryRun }: Import,
@@ -129,7 +132,16 @@ function summaryOf(
       `${number(excess)} of these exceed the maximum of ${number(recordsMax)} records per workspace (RECORDS_MAX).`,
     );
   }
-  if (rejected.count > 0) lines.push(`Rejected: ${number(rejected.count)} lines.`, ...rejected.printed);
+  if (rejected.count > 0) {
+    const reasons = [...rejected.reasons].sort(([, one], [, other]) => other - one);
+    const counts = reasons.map(([reason, count]) => `  ${number(count)} × ${reason}`);
+    lines.push(
+      `Rejected: ${number(rejected.count)} lines.`,
+      ...(reasons.length > 1 ? counts : []),
+      ...rejected.printed,
+    );
+  }
+  lines.push(...wildcardLines(wildcards));
   if (unknownLength > 0) {
     lines.push(
       `Issued elsewhere: ${number(unknownLength)} of the keys. A hash does not reveal the length of the key string; ` +
@@ -141,10 +153,28 @@ function summaryOf(
     existed,
     ...(excess > 0 && { missingRoom: excess }),
     ...(unknownLength > 0 && { unknownLength }),
+    ...(wildcards.size > 0 && { wildcards: Object.fromEntries(wildcards) }),
     refused: rejected.count,
+    ...(rejected.count > 0 && { refusedFor: Object.fromEntries(rejected.reasons) }),
     ...(rejected.file && { refusedFile: rejected.file }),
   };
   return { lines, json, failed: rejected.count > 0 || excess > 0 };
+}
+
+/** What an operator should know of permissions that another service may have read in another way. */
+function wildcardLines(wildcards: ReadonlyMap<string, number>): string[] {
+  const textOf = ([slug, keys]: [string, number]) => `${slug} (${keys.toLocaleString('en')} keys)`;
+  const wider = [...wildcards].filter(([slug]) => slug !== '*').map(textOf);
+  const alone = [...wildcards].filter(([slug]) => slug === '*').map(textOf);
+  return [
+    ...(wider.length > 0
+      ? [
+          `Wildcards: ${wider.join(', ')}. In Tollgate such a permission covers all that begin like it. In Unkey it is ` +
+            'literal: these keys get more rights than they had (docs/moving.md).',
+        ]
+      : []),
+    ...(alone.length > 0 ? [`A permission that is a lone star is literal, as in Unkey: ${alone.join(', ')}.`] : []),
+  ];
 }
 
 /** Returns by how many records a dry run would exceed the maximum of the workspace. */
@@ -217,6 +247,8 @@ class Importer {
   readonly existed = newCounts();
   /** Created keys that another system issued. */
   unknownLength = 0;
+  /** Their permissions that mean more here, and those that mean the same but look as if they did not: with the number of keys. */
+  readonly wildcards = new Map<string, number>();
   readonly #store: Store;
   readonly #options: Import;
   /** In a dry run: names of roles and ids of APIs that earlier lines would have created. */
@@ -248,8 +280,14 @@ class Importer {
     return rejections;
   }
 
-  #noteLength({ byteLength }: RecordOf<'key'>['key']) {
-    if (byteLength === undefined) this.unknownLength++;
+  #noteNew({ byteLength, permissions = [] }: RecordOf<'key'>['key']) {
+    if (byteLength !== undefined) return;
+    this.unknownLength++;
+    for (const slug of permissions) {
+      const isNoted = slug === '*' || slug.endsWith('.*');
+      if (isNoted && (this.wildcards.has(slug) || this.wildcards.size < wildcardsMax))
+        this.wildcards.set(slug, (this.wildcards.get(slug) ?? 0) + 1);
+    }
   }
 
   #count(kind: Kind, isNew: boolean) {
@@ -303,7 +341,7 @@ class Importer {
     const { distinct, rejections } = this.#withoutRepeated(entries);
     if (dryRun && this.#newApis.has(apiId)) {
       this.created.key += distinct.length;
-      for (const { key } of distinct) this.#noteLength(key);
+      for (const { key } of distinct) this.#noteNew(key);
       return rejections;
     }
 
@@ -320,7 +358,7 @@ class Importer {
       if ('created' in result) {
         for (const [index, keyId] of result.created.entries()) {
           this.#count('key', keyId !== null);
-          if (keyId !== null) this.#noteLength(left[index]!.key);
+          if (keyId !== null) this.#noteNew(left[index]!.key);
         }
         break;
       }
@@ -403,6 +441,8 @@ class RejectedLines {
   count = 0;
   /** The first few, for people. */
   readonly printed: string[] = [];
+  /** Counts by field and reason. */
+  readonly reasons = new Map<string, number>();
   /** The file, once it exists. */
   file: string | undefined;
   readonly #stdout: Writable;
@@ -424,6 +464,12 @@ class RejectedLines {
     for (const { line, errors } of rejections) {
       text += `${print({ line: line.number, errors, input: line.bytes && knownFields(line.bytes) })}\n`;
       this.count++;
+      for (const { field, message } of errors) {
+        // Without places in lists, and what the line itself says.
+        const reason = `${field.replace(/\[\d+\]/g, '[]')} ${message.replace(/"(?:[^"\\]|\\.)*"/g, '"…"')}`.trim();
+        const known = this.reasons.has(reason) || this.reasons.size < reasonsMax ? reason : 'other reasons';
+        this.reasons.set(known, (this.reasons.get(known) ?? 0) + 1);
+      }
       if (this.count <= printedRejections) {
         const reason = errors.map(({ field, message }) => [field, message].filter(Boolean).join(' ')).join('; ');
         this.printed.push(`  line ${line.number}: ${reason}`);

@@ -14,7 +14,7 @@ import { checkIssuedKey, IssuedKey, issuedKey } from '../operations/keys/migrate
 import { createPermission } from '../operations/permissions/createPermission.ts';
 import { createRole } from '../operations/permissions/createRole.ts';
 import { checkNamesOnce, invalid, metaText } from '../operations/rules.ts';
-import { Fields } from '../operations/schemas.ts';
+import { Fields, RoleName, Slug } from '../operations/schemas.ts';
 import type { ApiRecord } from '../store/apis.ts';
 import type { NewIdentity } from '../store/identities.ts';
 import type { ExportedKey, NewKey } from '../store/keys.ts';
@@ -49,9 +49,13 @@ const KeyLine = Fields({
   successor: Type.Optional(ExportedKeyId),
 });
 
+// An import takes the slugs and names that other services have.
+const PermissionLine = Fields({ ...createPermission.input.properties, slug: Slug });
+const RoleLine = Fields({ ...createRole.input.properties, name: RoleName });
+
 const schemas = {
-  permission: createPermission.input,
-  role: createRole.input,
+  permission: PermissionLine,
+  role: RoleLine,
   api: ApiLine,
   identity: createIdentity.input,
   key: KeyLine,

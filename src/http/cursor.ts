@@ -24,9 +24,9 @@ const idForms: Record<ListedIds, RegExp> = {
   refusal: /^\d{1,7}_\d{1,9}$/,
 };
 
-/** The id to continue after; undefined for the first page. */
+/** The id to continue after; undefined for the first page, as '' is. */
 export function readCursor(list: string, ids: ListedIds, cursor: string | undefined): string | undefined {
-  if (cursor === undefined) return undefined;
+  if (cursor === undefined || cursor === '') return undefined;
   const text = Buffer.from(cursor, 'base64url').toString('utf8');
   const [of, id, ...rest] = text.split(' ');
   const intact = Buffer.from(text).toString('base64url') === cursor;

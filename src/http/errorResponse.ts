@@ -1,3 +1,4 @@
+import { asUnkey } from '../domain/unkeyErrors.ts';
 import { ApiError } from '../errors.ts';
 import type { Request, Response } from './message.ts';
 
@@ -8,6 +9,8 @@ export function errorResponse(
   options: {
     /** Use `application/problem+json` regardless of `Accept`, for operations whose SDK types errors only that way. */
     problemJson?: boolean;
+    /** Use the `type` and `title` that Unkey has for this error. */
+    unkeyTypes?: boolean;
     /** The methods the path accepts: the `Allow` header of a 405. */
     allow?: string;
   } = {},
@@ -24,9 +27,11 @@ export function errorResponse(
     status,
     contentType: problemJson ? 'application/problem+json' : 'application/json',
     headers,
-    body: `{"meta":{"requestId":"${request.requestId}"},"error":${error.text}}`,
+    body: `{"meta":{"requestId":"${request.requestId}"},"error":${options.unkeyTypes ? unkeyText(error) : error.text}}`,
   };
 }
+
+const unkeyText = (error: ApiError) => JSON.stringify(asUnkey(error.code, error.toBody()));
 
 /** The response to any unexpected error, so that it reveals nothing; the cause goes to the log. */
 export const internalError = (cause: unknown) =>

@@ -39,6 +39,8 @@ interface PipelineOptions extends Partial<Omit<ProbesOptions, 'store'>> {
   /** Shared with the gateway check, so that both together log an outage in one line a second. */
   callLog?: CallLog;
   metaBytesMax: number;
+  /** Errors have Unkey's `type` and `title`, where it has the error. */
+  unkeyTypes?: boolean;
   /** Whether the console is served. */
   console?: boolean;
   /** Of pages over TLS, in seconds; undefined without TLS. */
@@ -113,6 +115,7 @@ class Pipeline {
   readonly #probes: ReturnType<typeof createProbes>;
   readonly #documentCalls: Calls;
   readonly #unknownCalls: Calls;
+  readonly #unkeyTypes: boolean;
   readonly #rootKeys = new RootKeyReader();
   readonly #limiters: ReturnType<typeof createLimiters>;
   readonly #pause = serialize();
@@ -122,6 +125,7 @@ class Pipeline {
     const { isStopping = () => false, scrape } = options;
     this.#store = store;
     this.#limits = { metaBytesMax };
+    this.#unkeyTypes = options.unkeyTypes ?? false;
     this.#log = log;
     this.#callLog = callLog;
     this.#metrics = metrics;
@@ -203,6 +207,7 @@ class Pipeline {
     return errorResponse(error, request, {
       ...(error instanceof MethodNotAllowed && { allow: error.allow }),
       problemJson: route?.operation.problems === true,
+      unkeyTypes: this.#unkeyTypes,
     });
   }
 

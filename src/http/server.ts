@@ -35,6 +35,8 @@ export interface ListenOptions {
   /** Serve HTTPS only. */
   tls?: Tls | undefined;
   bodyBytesMax: number;
+  /** The limit of a path with longer bodies, at least `bodyBytesMax`. */
+  bodyBytesMaxOf?: (path: string) => number;
   /** Memory for all bodies that arrive in several parts. */
   arrivingBytesMax?: number;
   newRequestId: () => string;
@@ -146,6 +148,7 @@ async function close(app: { close(): unknown }, socket: NonNullable<unknown>, tr
 /** The state that all requests of a server share. */
 class Traffic {
   readonly bodyBytesMax: number;
+  readonly bodyBytesMaxOf: (path: string) => number;
   readonly budget: BodyBudget;
   readonly workspaceOf: (authorization: string) => string | undefined;
   readonly turns = new Turns();
@@ -155,8 +158,14 @@ class Traffic {
   #inFlight = 0;
   #onIdle = () => {};
 
-  constructor({ bodyBytesMax, arrivingBytesMax, workspaceOf = () => undefined }: ListenOptions) {
+  constructor({
+    bodyBytesMax,
+    bodyBytesMaxOf = () => bodyBytesMax,
+    arrivingBytesMax,
+    workspaceOf = () => undefined,
+  }: ListenOptions) {
     this.bodyBytesMax = bodyBytesMax;
+    this.bodyBytesMaxOf = bodyBytesMaxOf;
     this.budget = new BodyBudget(arrivingBytesMax ?? budgetBytesFor(bodyBytesMax));
     this.workspaceOf = workspaceOf;
   }
@@ -234,7 +243,7 @@ class Exchange<R extends Request> {
     this.#traffic.begin();
     this.#native.onAborted(() => this.#abort());
     if (this.#announcedBytes === undefined) this.#pauseAndHandle();
-    else if (this.#keepsBody && this.#announcedBytes > this.#traffic.bodyBytesMax) this.#refuseBody('too_large');
+    else if (this.#keepsBody && this.#isTooLong(this.#announcedBytes)) this.#refuseBody('too_large');
     else this.#native.onData((part, isLastPart) => this.#receive(part, isLastPart));
   }
 
@@ -281,12 +290,12 @@ class Exchange<R extends Request> {
       return;
     }
     this.#cancel();
-    this.#body?.release();
     this.#finish();
   }
 
   #finish() {
     this.#phase = 'done';
+    this.#body?.release();
     if (this.#streaming) {
       this.#traffic.streams.delete(this.#streaming);
       this.#streaming.stop();
@@ -326,9 +335,8 @@ class Exchange<R extends Request> {
   }
 
   #keep(part: ArrayBuffer, isLastPart: boolean): BodyRefusal | undefined {
-    const { bodyBytesMax } = this.#traffic;
     const request = this.#request;
-    if ((this.#body?.length ?? 0) + part.byteLength > bodyBytesMax) return 'too_large';
+    if (this.#isTooLong((this.#body?.length ?? 0) + part.byteLength)) return 'too_large';
     if (isLastPart && !this.#body) {
       request.body = Buffer.from(new Uint8Array(part));
       return undefined;
@@ -339,10 +347,16 @@ class Exchange<R extends Request> {
     return undefined;
   }
 
+  /** Most bodies are short, and need no look at the path. */
+  #isTooLong(bytes: number): boolean {
+    const { bodyBytesMax, bodyBytesMaxOf } = this.#traffic;
+    return bytes > bodyBytesMax && bytes > bodyBytesMaxOf(this.#request.path);
+  }
+
   #newBody(): ArrivingBody {
-    const { bodyBytesMax, budget, workspaceOf } = this.#traffic;
+    const { bodyBytesMaxOf, budget, workspaceOf } = this.#traffic;
     const holder = workspaceOf(this.#request.authorization) ?? unknownCallers;
-    return new ArrivingBody(budget, holder, this.#announcedBytes || bodyBytesMax);
+    return new ArrivingBody(budget, holder, this.#announcedBytes || bodyBytesMaxOf(this.#request.path));
   }
 
   #refuseBody(reason: BodyRefusal) {
@@ -390,7 +404,8 @@ class Exchange<R extends Request> {
   /** `isCorked` in a callback of uWebSockets.js, which sends what is written when the callback returns. */
   #handle(isCorked: boolean) {
     this.#phase = 'handling';
-    this.#body?.release();
+    // A long body needs its memory until it is handled.
+    if (this.#request.body.length <= this.#traffic.bodyBytesMax) this.#body?.release();
     if (this.#announcedBytes === undefined) {
       this.#respond(errorResponse(malformedRequest(), this.#request));
       return;

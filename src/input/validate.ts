@@ -71,6 +71,11 @@ function fieldError({ keyword, instancePath, params, message }: ErrorObject): Fi
       return { location, message: `must be one of ${params.allowedValues.join(', ')}` };
     case 'type':
       return { location, message: `must be ${[params.type].flat().join(' or ')}` };
+    case 'maximum': {
+      const isBalance = params.limit === Number.MAX_SAFE_INTEGER && location.endsWith('.remaining');
+      const fix = 'For an unlimited key, send null or leave credits out.';
+      return { location, message: message ?? 'is too large', ...(isBalance && { fix }) };
+    }
     default:
       return { location, message: message ?? 'is not valid' };
   }

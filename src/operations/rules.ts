@@ -1,8 +1,8 @@
 // Rules that a JSON schema cannot express (docs/contract.md §4), and errors that several operations throw.
 
 import { ApiError, type FieldError } from '../errors.ts';
-import type { Context } from '../operation.ts';
-import { ratelimitsMax } from './schemas.ts';
+import type { Context, ManageContext } from '../operation.ts';
+import { ratelimitsMax, slugLengths } from './schemas.ts';
 
 export const invalid = (location: string, message: string, fix?: string): ApiError =>
   new ApiError('invalid_input', `${location} ${message}.`, {
@@ -31,6 +31,25 @@ export function checkCredits(credits: CreditFields | null | undefined, location 
       'Set remaining to a number.',
     );
   }
+}
+
+/**
+ * Refuses slugs that are too short or too long for a permission that would be created. The workspace may have such slugs from an
+ * import. Most calls have none, and read nothing.
+ */
+export async function checkSlugs(
+  slugs: readonly string[] | undefined,
+  { store, caller }: Pick<ManageContext, 'store' | 'caller'>,
+) {
+  const { minLength, maxLength } = slugLengths;
+  const odd = (slugs ?? []).filter(({ length }) => length < minLength || length > maxLength);
+  if (odd.length === 0) return;
+  const [unknown] = await store.permissions.unknownOf(caller.workspaceId, odd);
+  if (unknown === undefined) return;
+  throw invalid(
+    `body.permissions[${slugs!.indexOf(unknown)}]`,
+    `must be ${minLength} to ${maxLength} characters, unless the workspace has this permission`,
+  );
 }
 
 export function checkNamesOnce(items: readonly { name: string }[] | null | undefined, location = 'body.ratelimits') {

@@ -6,6 +6,8 @@ import type { JsonText } from '../domain/json.ts';
 import { timeMax } from '../domain/time.ts';
 
 const integerMax = Number.MAX_SAFE_INTEGER;
+/** Characters of the slugs that operations create. */
+export const slugLengths = { minLength: 3, maxLength: 100 };
 
 /** Keywords for the published schema only: rules that the operation checks itself, with a better message. */
 interface Documented {
@@ -79,13 +81,20 @@ export const RootKeyExpires = Int({
   description: 'Expiry time in Unix milliseconds. A caller with an expiry cannot grant a later one, or none (403).',
 });
 
+const slugPattern = '^[a-zA-Z0-9_:.*-]+$';
+const slugMeaning = 'Permission slug. One that ends in `.*` covers every permission with that prefix.';
+/** Of a permission that is created. */
+export const NewSlug = Type.String({ ...slugLengths, pattern: slugPattern, description: slugMeaning });
+/** Of one that may exist: an import can have slugs of other lengths (rules.ts, checkSlugs). */
 export const Slug = Type.String({
-  minLength: 3,
-  maxLength: 100,
-  pattern: '^[a-zA-Z0-9_:.*-]+$',
-  description: 'Permission slug. One that ends in `.*` covers every permission with that prefix.',
+  minLength: 1,
+  maxLength: 128,
+  pattern: slugPattern,
+  description: `${slugMeaning} It has ${slugLengths.minLength} to ${slugLengths.maxLength} characters, unless it was imported.`,
 });
-export const RoleName = Type.String({ minLength: 1, maxLength: 100, description: 'Name of a role.' });
+/** Of a role that is created, and of one that may have been imported. */
+export const NewRoleName = Type.String({ minLength: 1, maxLength: 100, description: 'Name of a role.' });
+export const RoleName = Type.String({ minLength: 1, maxLength: 128, description: 'Name of a role.' });
 
 const interval = Type.Enum(['daily', 'monthly'], { description: 'Interval of refills, which happen at midnight UTC.' });
 
@@ -109,7 +118,9 @@ const Refill = Fields(
   },
 );
 
-const Balance = Nullable(Int({ minimum: 0, description: 'Balance of credits. null: unlimited.' }));
+const Balance = Nullable(
+  Int({ minimum: 0, description: `Balance of credits, at most ${integerMax}. null: unlimited.` }),
+);
 
 export const NewCredits = Fields(
   { remaining: Balance, refill: Type.Optional(Refill) },
@@ -131,7 +142,7 @@ export const CreditChanges = Fields(
 /** Maximum credits that one verification charges. */
 export const costMax = 1e12;
 
-const Duration = Int({ minimum: 1000, description: 'Duration in milliseconds.' });
+export const Duration = Int({ minimum: 1000, description: 'Duration in milliseconds.' });
 /** Duration of a limit whose counter is a Redis key of its own, which is kept as long. */
 export const CounterDuration = Int({
   minimum: 1000,
@@ -139,9 +150,14 @@ export const CounterDuration = Int({
   description: 'Duration in milliseconds, at most 30 days.',
 });
 
+/** A member that a read returns, in a request that repeats what was read. */
+export const Ignored = <Schema extends TSchema>(schema: Schema) =>
+  Type.Optional({ ...schema, description: 'Accepted and ignored, so that an item can be sent as it was read.' });
+
 const ratelimitName = (description: string) => Type.String({ minLength: 3, maxLength: 128, description });
 
 export const RatelimitRequest = Fields({
+  id: Ignored(Type.String({ maxLength: 255 })),
   name: ratelimitName('Name of the limit, unique in its list.'),
   limit: Int({ minimum: 1, description: 'Units admitted in any interval of `duration`.' }),
   duration: Duration,
@@ -159,6 +175,7 @@ export const Ratelimits = Type.Array(RatelimitRequest, {
 /** In operations that replace `ratelimits`: concurrent changes of different limits do not undo each other. */
 export const RatelimitChange = Fields(
   {
+    id: Ignored(Type.String({ maxLength: 255 })),
     name: ratelimitName('Name of the limit.'),
     limit: Nullable(
       Int({ minimum: 1, description: 'Units admitted in any interval of `duration`. null: the limit is removed.' }),
@@ -237,9 +254,8 @@ export const VerifiedRatelimit = Type.Object({
 export const Empty = Type.Object({}, { description: 'An empty object.' });
 
 export const Cursor = Type.String({
-  minLength: 1,
   maxLength: 2048,
-  description: 'Cursor from the previous page.',
+  description: 'Cursor from the previous page. Empty: the first page.',
 });
 export const PageSize = (standard: number) =>
   Int({ minimum: 1, maximum: 100, default: standard, description: 'Maximum number of items in the page.' });
@@ -264,7 +280,7 @@ export const Search = Type.String({
 });
 
 export const PermissionRef = Type.String({
-  minLength: 3,
+  minLength: 1,
   maxLength: 255,
   description: 'Id (`perm_…`) or slug of a permission.',
 });

@@ -48,6 +48,7 @@ export const auditKey = (workspace: string): string => `${workspace}:audit`;
 export const apisKey = (workspace: string): string => `${workspace}:apis`;
 export const apiKey = (workspace: string, apiId: string): string => `${workspace}:api:${apiId.slice(-8)}`;
 export const keysKey = (workspace: string, apiId: string): string => `${workspace}:keys:${apiId.slice(-8)}`;
+export const permissionNumbersKey = (workspace: string): string => `${workspace}:pn`;
 export const permissionSlugsKey = (workspace: string): string => `${workspace}:ps`;
 export const namespaceNamesKey = (workspace: string): string => `${workspace}:nsid`;
 export const usedKeysKey = (workspace: string, api8: string, kind: 'day' | 'week', number: number): string =>

@@ -3,8 +3,10 @@
 import type { Actor } from '../domain/caller.ts';
 import { chunks } from './chunks.ts';
 import type { StoreContext } from './context.ts';
+import { permissionNumbersKey, workspaceKey } from './keyspace.ts';
 import { type PageOf, searchPages } from './pages.ts';
 import { fromNamed, type Reply } from './records.ts';
+import { orStoreError } from './redis.ts';
 
 export interface Permission {
   id: string;
@@ -64,7 +66,7 @@ const roleOf = ({ id, name, description }: RoleReply): RoleOfKey => ({
 /** The numbers in a list such as `,3,17,`. */
 const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
 
-export function openRbac({ scripts, now, actorText }: StoreContext) {
+export function openRbac({ redis, scripts, now, actorText }: StoreContext) {
   async function readPermissions(workspaceId: string, idOrSlug: string, numbers: string): Promise<PermissionReply[]> {
     const replies = (await scripts.run('permissions/read', workspaceId, [idOrSlug, numbers])) as Reply[];
     return replies.map(fromNamed<PermissionReply>);
@@ -126,6 +128,12 @@ export function openRbac({ scripts, now, actorText }: StoreContext) {
     ) {
       const args = [JSON.stringify(permission), actorText(actor), now()];
       return ((await scripts.run('permissions/create', workspaceId, args)) as string | null) ?? undefined;
+    },
+
+    /** Those of these slugs that no permission has. */
+    async unknownOf(workspaceId: string, slugs: readonly string[]): Promise<string[]> {
+      const numbers = await orStoreError(redis.hmget(permissionNumbersKey(workspaceKey(workspaceId)), ...slugs));
+      return slugs.filter((_, index) => numbers[index] === null);
     },
 
     async find(workspaceId: string, idOrSlug: string): Promise<Permission | undefined> {

@@ -302,6 +302,39 @@ describe('a file from elsewhere', () => {
     expect(await keysIn(workspaceId)).toBe(2);
   });
 
+  test('what another service held is imported, and what means more here is named', async () => {
+    const { workspaceId, rootKey } = await createWorkspace();
+    const { data } = await tollgate.call('apis.createApi', { name: 'moved' }, rootKey);
+    const apiId = data.apiId;
+    const hash = () => hashOf(newSecret());
+    const long = 'x'.repeat(128);
+    const file = newFile();
+    const lines = [
+      { kind: 'permission', slug: long, name: 'long' },
+      { kind: 'role', name: 'r'.repeat(128), permissions: ['ab'] },
+      { hash: hash(), permissions: ['docs.*', '*', 'a'], roles: ['r'.repeat(128)] },
+      { hash: hash(), permissions: ['docs.*', long] },
+      { hash: hash(), permissions: ['docs.*'], byteLength: 16 },
+      { hash: hash(), permissions: [`${long}x`] },
+      { hash: hash(), permissions: ['docs.*', `${long}xy`] },
+      { hash: hash(), credits: { remaining: 2 ** 53 } },
+    ];
+    writeFileSync(file, textOf(lines));
+    for (const [mode, imported] of [
+      [['--dry-run'], 'Would import'],
+      [[], 'Imported'],
+    ] as const) {
+      const { code, out } = await cli(['import', file, '--workspace', workspaceId, '--api', apiId, ...mode]);
+      expect(code).toBe(1);
+      expect(out).toMatch(new RegExp(`^${imported} 3 keys, 1 role, 1 permission\\.`));
+      expect(out).toMatch(
+        /Rejected: 3 lines\.\n {2}2 × permissions\[\] must NOT have more than 128 characters\n {2}1 × credits/,
+      );
+      expect(out).toContain('Wildcards: docs.* (2 keys). In Tollgate such a permission covers all that begin like it.');
+      expect(out).toContain('A permission that is a lone star is literal, as in Unkey: * (1 keys).');
+    }
+  });
+
   test('invalid lines are reported by number and field, and all others imported', async () => {
     const { workspaceId, rootKey } = await createWorkspace();
     const apiId = await tollgate.store.apis.create(workspaceId, 'moved', cliActor);
@@ -332,7 +365,7 @@ describe('a file from elsewhere', () => {
 
     const { code, out, err } = await cli(['import', file, '--workspace', workspaceId]);
     expect(code).toBe(1);
-    expect(out).toMatch(/^Imported 2 keys\.\nRejected: 14 lines\.\n {2}line 2: is not valid JSON/);
+    expect(out).toMatch(/^Imported 2 keys\.\nRejected: 14 lines\.\n( {2}\d+ × .*\n)+ {2}line 2: is not valid JSON/);
     expect(out).toContain(`${rejected} has the rejected lines and the reasons.\n`);
     const reported = linesOf(readFileSync(rejected, 'utf8'));
     expect(reported.map(({ line, errors }) => [line, errors[0].field])).toEqual([

@@ -186,6 +186,30 @@ test('bodies that wait share the memory for arriving bodies', async () => {
   }
 });
 
+test('a path may have longer bodies, which need their memory until they are handled', async () => {
+  const long = 400_000;
+  let end = () => {};
+  const ended = new Promise<void>((resolve) => (end = resolve));
+  await serve(
+    async ({ path, body }) => {
+      if (path === '/long' && Buffer.isBuffer(body)) await ended;
+      return says(Buffer.isBuffer(body) ? `${body.length}` : body);
+    },
+    { bodyBytesMaxOf: (path) => (path === '/long' ? 500_000 : bodyBytesMax), arrivingBytesMax: 2 * long },
+  );
+  const [first, second, third, fourth] = await dial(4);
+  const sent = (path: string, length: number) => `${post(path, length)}${'x'.repeat(length)}`;
+  expect(await sendAll([third!], () => sent('/short', bodyBytesMax + 1))).toEqual(['too_large']);
+  const answer = sendAll([first!], () => sent('/long', long));
+  await vi.waitUntil(() => handled.length === 2, { interval: 1 });
+  // A holder may have as much as it leaves free, which is what the first one still has.
+  expect(await sendAll([second!], () => sent('/long', long))).toEqual(['no_room']);
+  end();
+  expect(await answer).toEqual([`${long}`]);
+  expect(await sendAll([fourth!], () => sent('/long', long))).toEqual([`${long}`]);
+  expect(await sendAll(await dial(1), () => sent('/long', 500_001))).toEqual(['too_large']);
+});
+
 test('pipelined requests do not hold up a turn: the connection ends behind those that it handles', async () => {
   await serve();
   const [socket] = (await dial(1)) as [Socket];

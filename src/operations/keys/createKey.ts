@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { createKeyString, defaultByteLength, digestOf } from '../../domain/keyString.ts';
 import { manages } from '../../operation.ts';
-import { invalid, metaText } from '../rules.ts';
+import { checkSlugs, invalid, metaText } from '../rules.ts';
 import { ApiId, Fields, Int, Plaintext } from '../schemas.ts';
 import { checkKeyFields, newKeyFields } from './keyFields.ts';
 import { newKeyOf, newKeyRefused } from './newKey.ts';
@@ -46,6 +46,7 @@ export const createKey = manages({
   },
 
   async handle({ apiId, prefix, byteLength = defaultByteLength, recoverable: _never, ...fields }, context) {
+    await checkSlugs(fields.permissions, context);
     const { store, caller, actor } = context;
     const { key, start } = createKeyString({ prefix, byteLength });
     const newKey = newKeyOf(fields, metaText(fields.meta, context, 'meta'));

@@ -4,7 +4,7 @@ import Type from 'typebox';
 import type { ManageContext } from '../../operation.ts';
 import { permissionsMax } from '../../store/keys.ts';
 import type { Permission as PermissionRecord } from '../../store/rbac.ts';
-import { invalid, keyNotFound, mayNotCreate, permissionNotFound } from '../rules.ts';
+import { checkSlugs, invalid, keyNotFound, mayNotCreate, permissionNotFound } from '../rules.ts';
 import { KeyId, Permission, Slug } from '../schemas.ts';
 
 export const input = (minItems: 0 | 1) => ({
@@ -20,8 +20,10 @@ export const output = Type.Array(Permission, { description: 'All direct permissi
 export async function changePermissions(
   mode: 'add' | 'remove' | 'set',
   { keyId, permissions }: { keyId: string; permissions: string[] },
-  { store, caller, actor }: ManageContext,
+  context: ManageContext,
 ): Promise<PermissionRecord[]> {
+  const { store, caller, actor } = context;
+  if (mode !== 'remove') await checkSlugs(permissions, context);
   const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
   const request = { keyId, permissions, mayCreatePermissions };
   const result = await store.keys.setPermissions(caller.workspaceId, mode, request, actor);

@@ -78,6 +78,7 @@ export const migrateKeys = manages({
   }),
   errors: ['api_not_found', 'role_not_found', 'too_many_records'],
   needs: { api: ['create_key'] },
+  bodyBytesMax: 10 * 1024 * 1024,
   scope: ({ apiId }) => apiId,
   check({ keys }, context) {
     const seen = new Set<string>();

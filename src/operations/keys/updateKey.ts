@@ -3,6 +3,7 @@ import { manages } from '../../operation.ts';
 import type { KeyChanges } from '../../store/keys.ts';
 import {
   checkOneOfRatelimits,
+  checkSlugs,
   invalid,
   keyNotFound,
   limitRefused,
@@ -30,6 +31,7 @@ export const updateKey = manages({
   scope: scopeOfKey,
 
   async handle({ keyId, meta, credits, ...unchanged }, context) {
+    await checkSlugs(unchanged.permissions, context);
     const { store, caller, actor } = context;
     const text = metaText(meta, context, 'meta');
     const changes: KeyChanges = {

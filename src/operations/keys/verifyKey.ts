@@ -15,6 +15,7 @@ import {
   ExpiresAt,
   Fields,
   Identity,
+  Ignored,
   Int,
   KeyString,
   Meta,
@@ -44,6 +45,8 @@ const NamedLimit = Fields(
       }),
     ),
     duration: Type.Optional(CounterDuration),
+    id: Ignored(Type.String({ maxLength: 255 })),
+    autoApply: Ignored(Type.Boolean()),
   },
   { documented: { dependentRequired: { limit: ['duration'], duration: ['limit'] } } },
 );

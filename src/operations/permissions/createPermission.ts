@@ -1,14 +1,14 @@
 import Type from 'typebox';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { Description, Fields, Slug } from '../schemas.ts';
+import { Description, Fields, NewSlug } from '../schemas.ts';
 
 export const createPermission = manages({
   name: 'permissions.createPermission',
   summary: 'Create a permission.',
   input: Fields({
     name: Type.String({ minLength: 1, maxLength: 512, description: 'Name for people.' }),
-    slug: Slug,
+    slug: NewSlug,
     description: Type.Optional(Description),
   }),
   output: Type.Object({ permissionId: Type.String({ description: 'Id of the new permission.' }) }),

@@ -1,14 +1,14 @@
 import Type from 'typebox';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { mayNotCreate } from '../rules.ts';
-import { Description, Fields, RoleName, Slug } from '../schemas.ts';
+import { checkSlugs, mayNotCreate } from '../rules.ts';
+import { Description, Fields, NewRoleName, Slug } from '../schemas.ts';
 
 export const createRole = manages({
   name: 'permissions.createRole',
   summary: 'Create a role, optionally with permissions.',
   input: Fields({
-    name: RoleName,
+    name: NewRoleName,
     description: Type.Optional(Description),
     permissions: Type.Optional(
       Type.Array(Slug, {
@@ -22,7 +22,9 @@ export const createRole = manages({
   needs: { rbac: ['create_role'] },
   scope: () => '*',
 
-  async handle({ name, description, permissions = [] }, { store, caller, actor }) {
+  async handle({ name, description, permissions = [] }, context) {
+    const { store, caller, actor } = context;
+    await checkSlugs(permissions, context);
     if (permissions.length > 0 && !caller.grants.holds('rbac', '*', 'add_permission_to_role')) {
       throw new ApiError('insufficient_permissions', 'The root key lacks rbac.*.add_permission_to_role.');
     }

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import { mayNotCreate, roleNotFound } from '../rules.ts';
+import { checkSlugs, mayNotCreate, roleNotFound } from '../rules.ts';
 import { Fields, Permission, RoleRef, Slug } from '../schemas.ts';
 
 export const setRolePermissions = manages({
@@ -18,7 +18,9 @@ export const setRolePermissions = manages({
   needs: { rbac: ['add_permission_to_role', 'remove_permission_from_role'] },
   scope: () => '*',
 
-  async handle({ roleId, permissions }, { store, caller, actor }) {
+  async handle({ roleId, permissions }, context) {
+    const { store, caller, actor } = context;
+    await checkSlugs(permissions, context);
     const mayCreatePermissions = caller.grants.holds('rbac', '*', 'create_permission');
     const result = await store.roles.setPermissions(
       caller.workspaceId,

@@ -3,7 +3,7 @@ import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
 import { wildcardsMax, workspaceWildcardsMax } from '../../store/overrides.ts';
 import { invalid } from '../rules.ts';
-import { CounterDuration, Fields, Identifier, Int, NamespaceRef, OverrideId } from '../schemas.ts';
+import { Duration, Fields, Identifier, Int, NamespaceRef, OverrideId } from '../schemas.ts';
 import { namespaceNotFound } from './namespaceByRef.ts';
 
 const wildcardsBound =
@@ -19,7 +19,7 @@ export const setOverride = manages({
     namespace: NamespaceRef,
     identifier: Identifier,
     limit: Int({ minimum: 0, description: 'Units admitted in any interval of `duration`. 0 blocks every request.' }),
-    duration: CounterDuration,
+    duration: Duration,
   }),
   output: Type.Object({ overrideId: OverrideId }),
   errors: ['namespace_not_found', 'too_many_records'],

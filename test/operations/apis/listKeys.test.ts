@@ -205,7 +205,6 @@ describe('apis.listKeys: 400', () => {
       cursor.slice(1),
       cursor.slice(0, 4),
       cursor.toLowerCase(),
-      encoded(''),
       encoded(list),
       encoded(`${list} `),
       encoded(`${list} x`),
@@ -213,13 +212,13 @@ describe('apis.listKeys: 400', () => {
       encoded(`${list} ${keyIds[0]} more`),
       encoded(`${list} ${keyIds[0]}\0`),
       encoded(`${list} key_${'\u00ff'.repeat(24)}`),
-    ].filter((text) => text !== '');
+    ];
     for (const wrong of bad) {
       const answer = await call('apis.listKeys', { apiId, cursor: wrong });
       expect(answer, wrong).toMatchObject({ status: 400, code: 'invalid_input' });
       expect(answer.error.errors).toEqual([expect.objectContaining({ location: 'body.cursor' })]);
     }
-    expect((await call('apis.listKeys', { apiId, cursor: '' })).status).toBe(400);
+    expect((await call('apis.listKeys', { apiId, cursor: '' })).data).toHaveLength(3);
   });
 
   test('a cursor of another list', async () => {

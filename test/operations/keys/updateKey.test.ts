@@ -451,7 +451,7 @@ describe('keys.updateKey: 400; nothing changes', () => {
       { ratelimits: Array.from({ length: 51 }, (_, i) => ({ ...requests, name: `limit${i}` })) },
       'body.ratelimits',
     ],
-    ['an id in a limit', { ratelimits: [{ ...requests, id: 'rl_1' }] }, 'body.ratelimits[0].id'],
+    ['an id of a limit that is no text', { ratelimits: [{ ...requests, id: 1 }] }, 'body.ratelimits[0].id'],
     ['the prefix, which cannot be changed', { prefix: 'live' }, 'body.prefix'],
     ['an unknown field', { apiId: 'api_1' }, 'body.apiId'],
   ])('for %s', async (_title, changes, location) => {

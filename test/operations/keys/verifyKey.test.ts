@@ -313,7 +313,7 @@ describe('keys.verifyKey: 400', () => {
       { ratelimits: [{ name: 'abc' }, { name: 'abc', limit: 1, duration: 1000 }] },
       'body.ratelimits[1].name',
     ],
-    ['autoApply in a request', { ratelimits: [{ name: 'abc', autoApply: true }] }, 'body.ratelimits[0].autoApply'],
+    ['an unknown field of a limit', { ratelimits: [{ name: 'abc', other: 1 }] }, 'body.ratelimits[0].other'],
     ['21 tags', { tags: Array.from({ length: 21 }, (_, i) => `t${i}`) }, 'body.tags'],
     ['an empty tag', { tags: [''] }, 'body.tags[0]'],
     ['a tag of 513', { tags: ['a', 'x'.repeat(513)] }, 'body.tags[1]'],

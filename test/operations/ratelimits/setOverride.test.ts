@@ -284,7 +284,6 @@ describe('ratelimits.setOverride: 400', () => {
     { limit: 1.5 },
     { limit: Number.MAX_SAFE_INTEGER + 1 },
     { duration: 999 },
-    { duration: 2_592_000_001 },
     { duration: Number.MAX_SAFE_INTEGER + 1 },
   ])('%j', async (wrong) => {
     const refused = await call('ratelimits.setOverride', { ...request, ...wrong });
