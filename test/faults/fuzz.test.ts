@@ -15,7 +15,7 @@ import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
 import { errorCatalogue } from '../../src/errors.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { operations as registry } from '../../src/operations/index.ts';
-import { Slug } from '../../src/operations/schemas.ts';
+import { RoleName, Slug } from '../../src/operations/schemas.ts';
 import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
 import { connect } from '../../src/store/redis.ts';
 import { cliActor } from '../../src/store/rootKeys.ts';
@@ -543,9 +543,10 @@ async function examineStore(lane: Lane): Promise<number> {
   }
   const identityRules = rulesOf(inputOf('identities.createIdentity'));
   for await (const identity of list('identities.listIdentities')) examineRecord(identityRules, identity);
-  const permissionRules = rulesOf(inputOf('permissions.createPermission'));
+  // Imports have slugs and names of other lengths.
+  const permissionRules = rulesOf(inputOf('permissions.createPermission'), { slug: Slug });
   for await (const permission of list('permissions.listPermissions')) examineRecord(permissionRules, permission);
-  const roleRules = rulesOf(inputOf('permissions.createRole'));
+  const roleRules = rulesOf(inputOf('permissions.createRole'), { name: RoleName });
   for await (const role of list('permissions.listRoles')) {
     examineRecord(roleRules, {
       ...role,

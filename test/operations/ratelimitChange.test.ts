@@ -114,7 +114,7 @@ describe.each(Object.keys(owners))('of %s', (kind) => {
     ['body.ratelimit.limit', { name: 'requests' } as Change, {}],
     ['body.ratelimit.duration', { name: 'requests', limit: 1, duration: 999 }, {}],
     ['body.ratelimit.name', { name: 'ab', limit: 1 }, {}],
-    ['body.ratelimit.id', { id: 'rl_1', name: 'requests', limit: 1 } as Change, {}],
+    ['body.ratelimit.id', { id: 1, name: 'requests', limit: 1 } as unknown as Change, {}],
   ])('400 names %s, and nothing changes', async (location, ratelimit, more) => {
     const owner = await newOwner();
     const before = await owner.limits();

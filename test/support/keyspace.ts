@@ -96,9 +96,12 @@ export async function survey(redis: RedisClient): Promise<{ seen: Set<string>; w
   return { seen, wrong };
 }
 
-/** Compares the index of starts with the keys of all APIs that exist. An API that is being removed may have a part of both. */
-export async function startFaults(redis: RedisClient): Promise<string[]> {
-  const names = await namesIn(redis);
+/**
+ * Compares the index of starts with the keys of all APIs that exist, of one workspace while others are changed. An API that is being
+ * removed may have a part of both.
+ */
+export async function startFaults(redis: RedisClient, workspaceId = ''): Promise<string[]> {
+  const names = (await namesIn(redis)).filter((name) => name.toString('latin1').includes(workspaceId));
   const membersOf = async (prefix: string, read: (name: Buffer) => Promise<Buffer[]>) => {
     const found = names.filter((name) => name.toString('latin1').startsWith(prefix));
     return (await Promise.all(found.map(read))).flat();

@@ -268,7 +268,7 @@ describe('keys.listKeys: filters', () => {
     }
     for (const start of queries) await expectFound(start, rest);
     const redis = await connect(testRedisUrl(), { commandTimeoutMs: 10_000 });
-    expect(await startFaults(redis).finally(() => redis.quit())).toEqual([]);
+    expect(await startFaults(redis, h.workspaceId).finally(() => redis.quit())).toEqual([]);
   });
 
   test('start with other filters, and when very many keys match', { timeout: 60_000 }, async () => {
