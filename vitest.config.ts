@@ -40,7 +40,7 @@ const programs = [
  * too.
  */
 const beyondCluster = [
-  'test/operations/{large,permissionTable,records}.test.ts',
+  'test/operations/{contract,large,permissionTable,records}.test.ts',
   'test/operations/rootKeys/expiry.test.ts',
 ];
 
@@ -83,8 +83,8 @@ export default defineConfig({
     globalSetup: 'test/support/redis.ts',
     setupFiles: 'test/support/emptyDatabase.ts',
     pool: 'forks',
-    // One more than there are cores, as many tests wait for processes.
-    maxWorkers: faultsOnly ? 1 : availableParallelism() + 1,
+    // More than there are cores, as many tests wait for processes.
+    maxWorkers: faultsOnly ? 1 : availableParallelism() + 2,
     // A test that hangs is all they are for. A busy machine needs several times what an idle one does.
     testTimeout: 120_000,
     hookTimeout: 120_000,

@@ -71,12 +71,22 @@ async function documentWithThings(): Promise<OpenApiDocument> {
   return document;
 }
 
+/** Operations that refuse a permission of one or two characters, and a very long one, unless it was imported. */
+const refuseOddSlugs = (
+  JSON.parse(readFileSync(join(source, 'rules.json'), 'utf8')) as { refusal: string; stateOf?: string[] }[]
+).flatMap(({ refusal, stateOf = [] }) => (refusal === 'unless the workspace has this permission' ? stateOf : []));
+
 /**
- * Operations that refuse most of the valid requests: no random text is a cursor, and most APIs of the run are
- * protected.
+ * Operations that refuse most of the valid requests: no random text is a cursor, most APIs of the run are protected, and most random
+ * permissions are short.
  */
 const mayRefuseMost = (operations as readonly AnyOperation[])
-  .filter((operation) => operation.name === 'apis.deleteApi' || (operation.kind === 'manages' && operation.list))
+  .filter(
+    (operation) =>
+      operation.name === 'apis.deleteApi' ||
+      refuseOddSlugs.includes(operation.name) ||
+      (operation.kind === 'manages' && operation.list),
+  )
   .flatMap(({ name, alias }) => [name, alias ?? []].flat())
   .map((name) => `POST /v2/${name}`);
 
