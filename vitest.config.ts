@@ -41,6 +41,7 @@ const programs = [
  */
 const beyondCluster = [
   'test/operations/{contract,large,permissionTable,records}.test.ts',
+  'test/operations/analytics/{getVerifications,listRefusals,tail}.test.ts',
   'test/operations/rootKeys/expiry.test.ts',
 ];
 
@@ -53,9 +54,9 @@ const projects = [
   // Once more, with leases. TEST_LEASE_MS=100 npm test runs all of them so.
   {
     extends: true as const,
-    test: { name: 'leased', include: ['test/{atomicity,model}.test.ts'], env: { TEST_LEASE_MS: '100' } },
+    test: { name: 'leased', include: ['test/model.test.ts'], env: { TEST_LEASE_MS: '100' } },
   },
-  { extends: true as const, test: { name: 'programs', include: programs, exclude: [long] } },
+  { extends: true as const, test: { name: 'programs', include: programs, exclude: [long], isolate: false } },
   // The operations once more, on a Redis Cluster. TEST_REDIS=cluster runs any test so that uses a single workspace.
   {
     extends: true as const,
@@ -68,7 +69,20 @@ const projects = [
     },
   },
 ];
-const faults = [{ extends: true as const, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } }];
+/** Files beyond test/faults that have a `longTest`. */
+const withLongTests = [
+  'test/console/secrets.test.ts',
+  'test/http/docs.test.ts',
+  'test/operations/analytics/getVerifications.test.ts',
+  'test/process/log.test.ts',
+];
+const faults = [
+  { extends: true as const, test: { name: 'faults', include: ['test/faults/**/*.test.ts', ...withLongTests] } },
+  {
+    extends: true as const,
+    test: { name: 'leased', include: ['test/atomicity.test.ts'], env: { TEST_LEASE_MS: '100' } },
+  },
+];
 
 const dependencies = await packDependencies();
 

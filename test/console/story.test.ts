@@ -215,7 +215,8 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     await page.getByRole('cell', { name: 'eviction', exact: true }).waitFor();
     expect(await page.getByRole('row').count()).toBe(status.redis.checks.length + 3 + 2);
     const ofKeys = page.locator('dt', { hasText: 'Keys, with deleted ones' }).locator('+ dd');
-    expect(await ofKeys.textContent()).toBe(`${status.stored.keys}`);
+    // What it displayed before is replaced when the response arrives.
+    await expect.poll(() => ofKeys.textContent()).toBe(`${status.stored.keys}`);
     await page.getByText(/^\d+ in \d+ (min|s)/).waitFor();
     const roundTrip = page.locator('.figure', { hasText: 'From the server to Redis' }).locator('.figure-value');
     expect(await roundTrip.textContent()).toMatch(/^\d+\.\d\d ms$/);
@@ -339,13 +340,15 @@ describe.skipIf(withoutBrowser)(`in Chromium${withoutBrowser ? ' (SKIPPED: none 
     };
     page.on('request', listener);
     const text = `${key.keyId}`;
-    await page.getByLabel('Key id').pressSequentially(text.slice(0, -2), { delay: 5 });
+    // At once, as the console refuses an id that is too short.
+    await page.getByLabel('Key id').fill(text.slice(0, -8));
+    await expect.poll(() => sent).toEqual([JSON.stringify({ keyId: text.slice(0, -8) })]);
     await page.getByLabel('Key id').press('End');
-    await page.waitForTimeout(600);
-    await page.getByLabel('Key id').pressSequentially(text.slice(-2), { delay: 100 });
+    await page.getByLabel('Key id').pressSequentially(text.slice(-8), { delay: 5 });
     await expect.poll(() => sent.at(-1)).toBe(JSON.stringify({ keyId: text }));
     page.off('request', listener);
-    expect(sent).toEqual([text.slice(0, -2), text].map((keyId) => JSON.stringify({ keyId })));
+    // 2, but a busy machine may stop in the middle of the typing.
+    expect(sent.length).toBeLessThan(5);
   });
 
   test('Attention: no list claims that no key matches before all were examined', async () => {

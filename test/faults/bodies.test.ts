@@ -14,11 +14,11 @@ import { harness, requestTo, testSettings } from '../support/harness.ts';
 import { longImports, longValues, withLongValue } from '../support/longBodies.ts';
 import { build } from '../support/processes.ts';
 import { testRedisUrl } from '../support/redis.ts';
+import { isLong, longTest } from '../support/testIf.ts';
 import { type Largest, largest, makeLargest, runsOnce } from './largest.ts';
 import { report } from './report.ts';
 import { inUnits } from './unit.ts';
 
-const isLong = process.env.FAULTS_RESULTS !== undefined;
 const operations: readonly AnyOperation[] = registry;
 const { bodyBytesMax } = loadConfig({});
 /** Limits for one body; beside other tests the time has more room. */
@@ -132,7 +132,7 @@ test('no body of 1 MB, valid or not, with or without a root key, blocks the even
   });
 }, 1_800_000);
 
-test.runIf(isLong)(
+longTest(
   'nor does the largest request of any operation and its response',
   async () => {
     const things = await makeLargest(tollgate.ok);

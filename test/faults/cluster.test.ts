@@ -8,6 +8,7 @@ import { runCli } from '../support/cli.ts';
 import { exampleOf, makeThings } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';
 import { freePort, type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
+import { longTest } from '../support/testIf.ts';
 import { report } from './report.ts';
 import { confirmed, expectAnswered, firstSuccessAfter, limit, openTenants, type Tenant } from './tenants.ts';
 import type { Timed } from './timed.ts';
@@ -69,39 +70,43 @@ describe('every operation', () => {
     await store.ready();
   });
 
-  test('system.getStatus and `doctor` report a master that is lost', async () => {
-    for (const { admin } of masters) await admin.config('SET', 'cluster-require-full-coverage', 'no');
-    // It has the time of the last sweep as well.
-    const lost = homeOf((await masters[0]!.admin.cluster('KEYSLOT', sweptKey)) as number);
-    const { rootKey } = workspaces[await indexOfOther(lost)]!;
-    const checks = async () => (await tollgate.call('system.getStatus', {}, rootKey)).data.redis?.checks;
-    lost.process.kill('SIGSTOP');
-    const silent = {
-      check: 'redis',
-      status: 'fault',
-      found: expect.stringMatching(/^node \d of 3: does not reply\.$/),
-    };
-    await expect.poll(checks, { timeout: 15_000 }).toContainEqual(expect.objectContaining(silent));
-    lost.process.kill('SIGKILL');
-    const missing = {
-      check: 'cluster',
-      status: 'fault',
-      found: expect.stringMatching(/^546[12] of 16384 slots have no master that replies$/),
-    };
-    await expect.poll(checks, { timeout: 10_000 }).toContainEqual(expect.objectContaining(missing));
-    // A server that starts now connects, whichever node it asks first.
-    for (let times = 1; times <= 10; times++) (await connect(url, { commandTimeoutMs: 1000 })).disconnect();
-    const { code, out } = await runCli(['doctor'], { REDIS_URL: url });
-    expect({ code, out }).toEqual({ code: 1, out: expect.stringMatching(/546[12] of 16384 slots have no master/) });
-    lost.restart();
-    await until(
-      'all is well again',
-      20_000,
-      async () =>
-        (await tollgate.call('apis.createApi', { name: 'back' }, workspaces[await indexOf(lost)]!.rootKey)).status ===
-        200,
-    );
-  }, 60_000);
+  longTest(
+    'system.getStatus and `doctor` report a master that is lost',
+    async () => {
+      for (const { admin } of masters) await admin.config('SET', 'cluster-require-full-coverage', 'no');
+      // It has the time of the last sweep as well.
+      const lost = homeOf((await masters[0]!.admin.cluster('KEYSLOT', sweptKey)) as number);
+      const { rootKey } = workspaces[await indexOfOther(lost)]!;
+      const checks = async () => (await tollgate.call('system.getStatus', {}, rootKey)).data.redis?.checks;
+      lost.process.kill('SIGSTOP');
+      const silent = {
+        check: 'redis',
+        status: 'fault',
+        found: expect.stringMatching(/^node \d of 3: does not reply\.$/),
+      };
+      await expect.poll(checks, { timeout: 15_000 }).toContainEqual(expect.objectContaining(silent));
+      lost.process.kill('SIGKILL');
+      const missing = {
+        check: 'cluster',
+        status: 'fault',
+        found: expect.stringMatching(/^546[12] of 16384 slots have no master that replies$/),
+      };
+      await expect.poll(checks, { timeout: 10_000 }).toContainEqual(expect.objectContaining(missing));
+      // A server that starts now connects, whichever node it asks first.
+      for (let times = 1; times <= 10; times++) (await connect(url, { commandTimeoutMs: 1000 })).disconnect();
+      const { code, out } = await runCli(['doctor'], { REDIS_URL: url });
+      expect({ code, out }).toEqual({ code: 1, out: expect.stringMatching(/546[12] of 16384 slots have no master/) });
+      lost.restart();
+      await until(
+        'all is well again',
+        20_000,
+        async () =>
+          (await tollgate.call('apis.createApi', { name: 'back' }, workspaces[await indexOf(lost)]!.rootKey)).status ===
+          200,
+      );
+    },
+    60_000,
+  );
 
   test('scripts flushed on every node are loaded again without an error to a caller', async () => {
     for (const { admin } of masters) await admin.script('FLUSH');
@@ -120,73 +125,77 @@ describe('every operation', () => {
   });
 });
 
-test('a slot moves under load: its workspaces get correct responses or 503, others are not affected, and all counts agree', async () => {
-  // A long timeout: no request times out, so a request with 503 was not charged.
-  const commandTimeoutMs = 10_000;
-  const tenants = await openTenants(url, commandTimeoutMs);
-  const moved = await tenants.createTenant();
-  const slot = await slotOf(moved.workspaceId);
-  const from = homeOf(slot);
-  const to = masters.find((node) => node !== from)!;
-  const other = await (async () => {
-    for (;;) {
-      const tenant = await tenants.createTenant();
-      if (homeOf(await slotOf(tenant.workspaceId)) === to) return tenant;
+longTest(
+  'a slot moves under load: its workspaces get correct responses or 503, others are not affected, and all counts agree',
+  async () => {
+    // A long timeout: no request times out, so a request with 503 was not charged.
+    const commandTimeoutMs = 10_000;
+    const tenants = await openTenants(url, commandTimeoutMs);
+    const moved = await tenants.createTenant();
+    const slot = await slotOf(moved.workspaceId);
+    const from = homeOf(slot);
+    const to = masters.find((node) => node !== from)!;
+    const other = await (async () => {
+      for (;;) {
+        const tenant = await tenants.createTenant();
+        if (homeOf(await slotOf(tenant.workspaceId)) === to) return tenant;
+      }
+    })();
+    for (let name = 0; name < 200; name++) await tenants.ok('apis.createApi', moved.rootKey, { name: `api ${name}` });
+
+    const loads = [moved, other].map((tenant) => tenants.load(tenant));
+    const answersOf = ({ verified }: Tenant) => verified.length;
+    await until('load', 10_000, async () => answersOf(moved) > 60);
+    const [fromId, toId] = await Promise.all([from, to].map(({ admin }) => admin.cluster('MYID') as Promise<string>));
+
+    const movingAtMs = performance.now();
+    await to.admin.cluster('SETSLOT', slot, 'IMPORTING', fromId!);
+    await from.admin.cluster('SETSLOT', slot, 'MIGRATING', toId!);
+    // The move pauses twice: with the workspace's own record here and the rest there, and the other way round.
+    const names = (await from.admin.callBuffer('CLUSTER', 'GETKEYSINSLOT', slot, 1_000_000)) as Buffer[];
+    const own = Buffer.from(workspaceKey(moved.workspaceId));
+    const rest = names.filter((name) => !name.equals(own));
+    const half = rest.length >> 1;
+    const migrate = (batch: Buffer[]) =>
+      from.admin.call('MIGRATE', '127.0.0.1', to.port, '', 0, 5000, 'KEYS', ...batch) as Promise<string>;
+    const underLoad = async () => {
+      const before = answersOf(moved);
+      await until('requests meanwhile', 20_000, async () => answersOf(moved) > before + 20);
+    };
+    await migrate(rest.slice(0, half));
+    await underLoad();
+    await migrate([own]);
+    await underLoad();
+    await migrate(rest.slice(half));
+    for (const { admin } of [to, from, ...masters]) await admin.cluster('SETSLOT', slot, 'NODE', toId!);
+    const movedAtMs = performance.now();
+
+    await until('all is well again', 10_000, async () => firstSuccessAfter(movedAtMs, moved.verified) !== undefined);
+    await until('the limits are used up', 20_000, async () =>
+      [moved, other].every(({ limited, checked }) => Math.min(limited.length, checked.length) > limit + 100),
+    );
+    for (const load of loads) await load.stop();
+
+    const { answered, refused, longestMs } = expectAnswered(moved, commandTimeoutMs);
+    expect(refused).toBeGreaterThan(0);
+    expect(expectAnswered(other, commandTimeoutMs).refused).toBe(0);
+    for (const tenant of [moved, other]) {
+      expect(await tenants.stored(tenant)).toEqual({ ...confirmed(tenant), limited: limit, checked: limit });
     }
-  })();
-  for (let name = 0; name < 200; name++) await tenants.ok('apis.createApi', moved.rootKey, { name: `api ${name}` });
+    expect((await tenants.ok('apis.createApi', moved.rootKey, { name: 'after' })).apiId).toMatch(/^api_/);
+    await tenants.close();
 
-  const loads = [moved, other].map((tenant) => tenants.load(tenant));
-  const answersOf = ({ verified }: Tenant) => verified.length;
-  await until('load', 10_000, async () => answersOf(moved) > 60);
-  const [fromId, toId] = await Promise.all([from, to].map(({ admin }) => admin.cluster('MYID') as Promise<string>));
-
-  const movingAtMs = performance.now();
-  await to.admin.cluster('SETSLOT', slot, 'IMPORTING', fromId!);
-  await from.admin.cluster('SETSLOT', slot, 'MIGRATING', toId!);
-  // The move pauses twice: with the workspace's own record here and the rest there, and the other way round.
-  const names = (await from.admin.callBuffer('CLUSTER', 'GETKEYSINSLOT', slot, 1_000_000)) as Buffer[];
-  const own = Buffer.from(workspaceKey(moved.workspaceId));
-  const rest = names.filter((name) => !name.equals(own));
-  const half = rest.length >> 1;
-  const migrate = (batch: Buffer[]) =>
-    from.admin.call('MIGRATE', '127.0.0.1', to.port, '', 0, 5000, 'KEYS', ...batch) as Promise<string>;
-  const underLoad = async () => {
-    const before = answersOf(moved);
-    await until('requests meanwhile', 20_000, async () => answersOf(moved) > before + 20);
-  };
-  await migrate(rest.slice(0, half));
-  await underLoad();
-  await migrate([own]);
-  await underLoad();
-  await migrate(rest.slice(half));
-  for (const { admin } of [to, from, ...masters]) await admin.cluster('SETSLOT', slot, 'NODE', toId!);
-  const movedAtMs = performance.now();
-
-  await until('all is well again', 10_000, async () => firstSuccessAfter(movedAtMs, moved.verified) !== undefined);
-  await until('the limits are used up', 20_000, async () =>
-    [moved, other].every(({ limited, checked }) => Math.min(limited.length, checked.length) > limit + 100),
-  );
-  for (const load of loads) await load.stop();
-
-  const { answered, refused, longestMs } = expectAnswered(moved, commandTimeoutMs);
-  expect(refused).toBeGreaterThan(0);
-  expect(expectAnswered(other, commandTimeoutMs).refused).toBe(0);
-  for (const tenant of [moved, other]) {
-    expect(await tenants.stored(tenant)).toEqual({ ...confirmed(tenant), limited: limit, checked: limit });
-  }
-  expect((await tenants.ok('apis.createApi', moved.rootKey, { name: 'after' })).apiId).toMatch(/^api_/);
-  await tenants.close();
-
-  const backMs = firstSuccessAfter(movedAtMs, moved.verified)! - movedAtMs;
-  report({
-    order: '5.3',
-    fault: 'A slot moves from one master to another during verification load',
-    expected:
-      'responses of 200 are correct and charged once, those of 503 are not charged; other workspaces are not affected',
-    measured: `${names.length} names moved in ${Math.round(movedAtMs - movingAtMs)} ms: ${answered} answered, ${refused} refused, none after ${longestMs} ms; first success ${Math.round(backMs)} ms after the move; ${limit} of ${limit} admitted by each limit; other workspace: 0 refused`,
-  });
-}, 60_000);
+    const backMs = firstSuccessAfter(movedAtMs, moved.verified)! - movedAtMs;
+    report({
+      order: '5.3',
+      fault: 'A slot moves from one master to another during verification load',
+      expected:
+        'responses of 200 are correct and charged once, those of 503 are not charged; other workspaces are not affected',
+      measured: `${names.length} names moved in ${Math.round(movedAtMs - movingAtMs)} ms: ${answered} answered, ${refused} refused, none after ${longestMs} ms; first success ${Math.round(backMs)} ms after the move; ${limit} of ${limit} admitted by each limit; other workspace: 0 refused`,
+    });
+  },
+  60_000,
+);
 
 test('a Redis that is not a complete Cluster is refused at the start, with the reason', async () => {
   const alone = await redis.startNode();

@@ -27,6 +27,7 @@ import { survey } from '../support/keyspace.ts';
 import { longValues, withLongValue } from '../support/longBodies.ts';
 import { type Alone, build, endAll, startAlone } from '../support/processes.ts';
 import { seed } from '../support/random.ts';
+import { isLong } from '../support/testIf.ts';
 import { report } from './report.ts';
 
 /** Without streams, whose responses have no end. */
@@ -37,7 +38,6 @@ const operationAt = new Map(
     [operation.name, operation.alias ?? []].flat().map((name) => [name, operation] as const),
   ),
 );
-const isLong = process.env.FAULTS_RESULTS !== undefined;
 const heapMegabytes = 128;
 const requestsMin = isLong ? 200_000 : 6_000;
 const lanesCount = 8;

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import { dayMs, hourMs } from '../support/harness.ts';
 import { build, cliFile, endAll, run, serverEnv, temporaryDir } from '../support/processes.ts';
+import { longTest } from '../support/testIf.ts';
 import {
   exhaust,
   exhaustAll,
@@ -56,7 +57,7 @@ test('a holder killed under load: nothing over the limit, others go on, and a ch
   });
 });
 
-test('a holder of units of an identifier killed under load', async () => {
+longTest('a holder of units of an identifier killed under load', async () => {
   const { limit, admitted, answered } = await killChecker(rig);
   report({
     order: '13.12',
@@ -78,7 +79,7 @@ test('a holder stopped under load: a key revoked meanwhile is not valid when it 
   });
 });
 
-test('Redis stopped for half a lease: hot keys are served without an error', async () => {
+longTest('Redis stopped for half a lease: hot keys are served without an error', async () => {
   const { key } = await rig.newKey();
   const load = startLoad(rig.servers, { connections: 4, input: () => ({ key }) });
   await load.answered(50);
@@ -119,7 +120,7 @@ test.each([
   },
 );
 
-test('four servers, 64 connections to each: exactly what is allowed, and no refusal before', async () => {
+longTest('four servers, 64 connections to each: exactly what is allowed, and no refusal before', async () => {
   // A server that is slower than a term counts as dead: what it holds is not waited for. So the term is longer here.
   const patient = await openLeaseRig(4, { env: { LEASE_MS: '500' } });
   const measured = await exhaustAll(patient);
@@ -131,7 +132,7 @@ test('four servers, 64 connections to each: exactly what is allowed, and no refu
   });
 });
 
-test('a revocation answered while 64 connections hammer on four servers: no VALID that began later', async () => {
+longTest('a revocation answered while 64 connections hammer on four servers: no VALID that began later', async () => {
   const workers = await rig.start({ WORKERS: '4' });
   const figures: string[] = [];
   for (const [what, make] of Object.entries(revocables)) {
@@ -151,7 +152,7 @@ test('a revocation answered while 64 connections hammer on four servers: no VALI
   });
 });
 
-test('a server with LEASE_MS=0, and the command line, among servers with leases', async () => {
+longTest('a server with LEASE_MS=0, and the command line, among servers with leases', async () => {
   const { servers, newKey, ok, apiId, rootKey } = rig;
   const without = await rig.start({ LEASE_MS: '0', LEASE_CREDITS: '0' });
   const limited = await newKey({ ratelimits: [perTwentyMinutes(1500)] });

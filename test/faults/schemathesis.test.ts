@@ -15,9 +15,9 @@ import { openClient } from '../support/client.ts';
 import { exampleOf, makeThings } from '../support/examples.ts';
 import { run } from '../support/processes.ts';
 import { pythonWith } from '../support/python.ts';
+import { isLong } from '../support/testIf.ts';
 import { report } from './report.ts';
 
-const isLong = process.env.FAULTS_RESULTS !== undefined;
 const phases = isLong ? [] : ['--mode', 'positive', '--phases', 'examples,coverage'];
 
 const source = 'test/faults/schemathesis';

@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { redisNodes, until } from '../support/redisNodes.ts';
+import { longTest } from '../support/testIf.ts';
 import { expectTakenOver } from './failover.ts';
 import { openTenants } from './tenants.ts';
 
@@ -16,10 +17,14 @@ test('the master is killed: its replica takes its place', async () => {
   await expectTakenOver(redis, '5.4', fault, ({ master }) => master.process.kill('SIGKILL'));
 }, 90_000);
 
-test('the master is stopped, and its connections stay: its replica takes its place', async () => {
-  const fault = 'The master of Sentinels stopped (SIGSTOP: its connections stay) during verification load';
-  await expectTakenOver(redis, '5.4b', fault, ({ master }) => master.process.kill('SIGSTOP'));
-}, 90_000);
+longTest(
+  'the master is stopped, and its connections stay: its replica takes its place',
+  async () => {
+    const fault = 'The master of Sentinels stopped (SIGSTOP: its connections stay) during verification load';
+    await expectTakenOver(redis, '5.4b', fault, ({ master }) => master.process.kill('SIGSTOP'));
+  },
+  90_000,
+);
 
 test('fewer replicas than min-replicas-to-write: changes are refused, and charge nothing', async () => {
   const { master, url } = await redis.startSentinels();

@@ -9,6 +9,7 @@ import { cliActor } from '../../src/store/rootKeys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
+import { longTest } from '../support/testIf.ts';
 import { startRig } from './rig.ts';
 
 let redis: ReturnType<typeof redisNodes>;
@@ -65,24 +66,33 @@ async function openServers(url: string) {
   return { isHeard, workspaceId };
 }
 
-test('the master of Sentinels hangs, and the connection of the subscription stays open', async () => {
-  const { url, master } = await redis.startSentinels();
-  const { isHeard } = await openServers(url);
-  master.process.kill('SIGSTOP');
-  await until('decisions are heard again', 20_000, isHeard);
-}, 60_000);
+longTest(
+  'the master of Sentinels hangs, and the connection of the subscription stays open',
+  async () => {
+    const { url, master } = await redis.startSentinels();
+    const { isHeard } = await openServers(url);
+    master.process.kill('SIGSTOP');
+    await until('decisions are heard again', 20_000, isHeard);
+  },
+  60_000,
+);
 
-test('the node of a Cluster that has the subscription hangs', async () => {
-  const { url, masters, replicas } = await redis.startCluster({ replicasEach: 1 });
-  const { isHeard, workspaceId } = await openServers(url);
-  const channelsOf = ({ admin }: RedisNode) => admin.pubsub('CHANNELS', tailChannel(workspaceId)) as Promise<string[]>;
-  const nodes = [...masters, ...replicas];
-  const channels = await Promise.all(nodes.map(channelsOf));
-  const subscribed = nodes.filter((_, index) => channels[index]!.length > 0);
-  expect(subscribed).toHaveLength(1);
-  subscribed[0]!.process.kill('SIGSTOP');
-  await until('decisions are heard again', 20_000, isHeard);
-}, 60_000);
+longTest(
+  'the node of a Cluster that has the subscription hangs',
+  async () => {
+    const { url, masters, replicas } = await redis.startCluster({ replicasEach: 1 });
+    const { isHeard, workspaceId } = await openServers(url);
+    const channelsOf = ({ admin }: RedisNode) =>
+      admin.pubsub('CHANNELS', tailChannel(workspaceId)) as Promise<string[]>;
+    const nodes = [...masters, ...replicas];
+    const channels = await Promise.all(nodes.map(channelsOf));
+    const subscribed = nodes.filter((_, index) => channels[index]!.length > 0);
+    expect(subscribed).toHaveLength(1);
+    subscribed[0]!.process.kill('SIGSTOP');
+    await until('decisions are heard again', 20_000, isHeard);
+  },
+  60_000,
+);
 
 test('a listener of one worker hears the decisions of all workers', async () => {
   const rig = await startRig({ env: { WORKERS: '2' } });

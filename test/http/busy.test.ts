@@ -224,7 +224,7 @@ test('a long constant response arrives complete at slow readers, while turns are
   const body = 'abcdefgh'.repeat(1024 * 1024);
   const long = { ...says(body), bytes: Buffer.from(body) };
   await serve(({ path }) => (path === '/long' ? long : says(path)));
-  const [busy, slow] = [await dial(700), await dial(10)];
+  const [busy, slow] = [await dial(700), await dial(3)];
   for (const socket of slow) socket.pause();
   let isComplete = false;
   const answers = sendAll(slow, () => get('/long')).finally(() => (isComplete = true));

@@ -11,6 +11,7 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { openStore } from '../../src/store/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { addressOf, build, mainFile, openRedisProcess, type Program, run, serverEnv } from '../support/processes.ts';
+import { longTest } from '../support/testIf.ts';
 
 let redis: Awaited<ReturnType<typeof openRedisProcess>>;
 let rootKey: string;
@@ -107,38 +108,41 @@ const calls = 6_000;
 /** More lines than the server writes at its end: 64 KB. */
 const fewCalls = 1_000;
 
-test('standard error is not read: requests are served, memory is bounded, dropped lines are counted, and a signal stops the server', async () => {
-  const { readEnd, writeEnd } = openPipe('stopped');
-  const server = start(writeEnd);
-  closeSync(writeEnd);
-  expect(await getApi(server, 1_000)).toEqual({ 404: 1_000 });
-  const before = rssOf(server);
-  expect(await getApi(server, calls)).toEqual({ 404: calls });
-  expect(rssOf(server) - before).toBeLessThan(64 * 1024 ** 2);
+longTest(
+  'standard error is not read: requests are served, memory is bounded, dropped lines are counted, and a signal stops the server',
+  async () => {
+    const { readEnd, writeEnd } = openPipe('stopped');
+    const server = start(writeEnd);
+    closeSync(writeEnd);
+    expect(await getApi(server, 1_000)).toEqual({ 404: 1_000 });
+    const before = rssOf(server);
+    expect(await getApi(server, calls)).toEqual({ 404: calls });
+    expect(rssOf(server) - before).toBeLessThan(64 * 1024 ** 2);
 
-  let text = '';
-  await vi.waitFor(
-    () => {
-      text += readAll(readEnd);
-      expect(text).toContain('Log lines were dropped');
-    },
-    { timeout: 30_000, interval: 20 },
-  );
-  await vi.waitFor(
-    () => {
-      text += readAll(readEnd);
-      const lines = linesOf(text.slice(0, text.lastIndexOf('\n')));
-      const dropped = lines.reduce((sum, line) => sum + (line.dropped ?? 0), 0);
-      expect(lines.filter(({ status }) => status === 404).length + dropped).toBe(calls + 1_000);
-    },
-    { timeout: 30_000, interval: 20 },
-  );
-  expect(await getApi(server, fewCalls)).toEqual({ 404: fewCalls });
-  const startedAt = performance.now();
-  expect(await server.stop()).toBe(0);
-  expect(performance.now() - startedAt).toBeLessThan(10_000);
-  closeSync(readEnd);
-});
+    let text = '';
+    await vi.waitFor(
+      () => {
+        text += readAll(readEnd);
+        expect(text).toContain('Log lines were dropped');
+      },
+      { timeout: 30_000, interval: 20 },
+    );
+    await vi.waitFor(
+      () => {
+        text += readAll(readEnd);
+        const lines = linesOf(text.slice(0, text.lastIndexOf('\n')));
+        const dropped = lines.reduce((sum, line) => sum + (line.dropped ?? 0), 0);
+        expect(lines.filter(({ status }) => status === 404).length + dropped).toBe(calls + 1_000);
+      },
+      { timeout: 30_000, interval: 20 },
+    );
+    expect(await getApi(server, fewCalls)).toEqual({ 404: fewCalls });
+    const startedAt = performance.now();
+    expect(await server.stop()).toBe(0);
+    expect(performance.now() - startedAt).toBeLessThan(10_000);
+    closeSync(readEnd);
+  },
+);
 
 test('the reader of standard error has ended: the server continues, and a signal stops it', async () => {
   const { readEnd, writeEnd } = openPipe('gone');

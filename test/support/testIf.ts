@@ -2,3 +2,8 @@ import { test } from 'vitest';
 
 /** A test that does not apply is not declared, because `skipped` means that the machine lacks something. */
 export const testIf = (applies: boolean) => (applies ? test : () => {});
+
+/** npm run test:faults, which has time for more. */
+export const isLong = process.env.FAULTS_RESULTS !== undefined;
+/** A test that only npm run test:faults has time for. */
+export const longTest = testIf(isLong);
