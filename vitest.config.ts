@@ -14,10 +14,10 @@ const isolated = [
   'test/cli/{backup,cli,doctor,keyLines}.test.ts',
   'test/faults/**/*.test.ts',
   'test/http/{fairness,server,uws}.test.ts',
-  'test/leases/holder.test.ts',
+  'test/decide/leases/holder.test.ts',
   'test/process/**/*.test.ts',
   'test/sdks/go.test.ts',
-  'test/store/{durable,embedded,workspaceQueues}.test.ts',
+  'test/{decide/queues,redis/embedded,scripts/durable}.test.ts',
 ];
 const long = '**/*.long.test.ts';
 

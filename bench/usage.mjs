@@ -3,8 +3,8 @@
 // up a day of all used keys.
 import { setTimeout as delay } from 'node:timers/promises';
 import { dayMs } from '../dist/domain/time.js';
-import { rollupQueueKey, workspaceKey } from '../dist/store/keyspace.js';
-import { outcomesCounted } from '../dist/store/layout.js';
+import { rollupQueueKey, workspaceKey } from '../dist/redis/names.js';
+import { outcomesCounted } from '../dist/scripts/layout.js';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { costOf, run, startRedis, startTollgate } from './support/processes.mjs';
 import { number, progress, progressDone, report, table } from './support/results.mjs';

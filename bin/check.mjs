@@ -7,7 +7,9 @@ import { checkNode, install, root, run } from './prepare.mjs';
 
 const args = process.argv.slice(2);
 const isQuick = args.includes('--quick');
-const quickFolders = ['operations', 'lua', 'store', 'domain', 'http'].map((name) => `test/${name}/`);
+const quickFolders = ['operations', 'lua', 'decide', 'records', 'usage', 'scripts', 'redis', 'domain', 'http'].map(
+  (name) => `test/${name}/`,
+);
 const quickArgs = [...quickFolders, '--project=!programs*'];
 const chosen = [...args.filter((arg) => arg !== '--quick'), ...(isQuick ? quickArgs : [])];
 const testArgs = chosen.length > 0 ? chosen : ['--all'];

@@ -23,21 +23,21 @@
 --   snapshot  SNAPSHOT, then SNAPSHOT_IDENTITY if the key has an identity. The server caches it by its version, and sends that
 --             with the next verification of the key.
 --
--- The structures in capitals are declared in src/store/layout.ts.
+-- The structures in capitals are declared in src/scripts/layout.ts.
 --
 -- One function decides both kinds, because the requests of one turn of the event loop are sent as one call.
 --
 -- It is a library (FUNCTION LOAD, FCALL), because a script creates its functions again with every call, which took longer than
 -- deciding a small batch. Those of a library are created once.
 
--- @include "include/decide/apis"
--- @include "include/decide/call"
--- @include "include/decide/lease"
--- @include "include/decide/ratelimit"
--- @include "include/decide/refusals"
--- @include "include/decide/session"
--- @include "include/decide/totals"
--- @include "include/decide/verify"
+-- @include "decide/apis"
+-- @include "decide/call"
+-- @include "decide/lease"
+-- @include "decide/limitChecks/ratelimit"
+-- @include "decide/refusals"
+-- @include "decide/session"
+-- @include "decide/totals"
+-- @include "decide/verification/verify"
 
 -- After this much work a call leaves the remaining items to the next call, so that a batch of expensive items does not block Redis
 -- for long.

@@ -4,10 +4,10 @@
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import type { Times } from './domain/time.ts';
 import { type Outcome, outcomes } from './domain/verification.ts';
-import { dataVersion } from './store/layout.ts';
-import type { StoreObserver } from './store/observer.ts';
-import type { RedisGauges } from './store/redisGauges.ts';
-import { refusals } from './store/refusedWrites.ts';
+import type { RedisGauges } from './redis/gauges.ts';
+import type { StoreObserver } from './redis/observer.ts';
+import { refusals } from './redis/refusedWrites.ts';
+import { dataVersion } from './scripts/layout.ts';
 import { version } from './version.ts';
 
 interface Value {

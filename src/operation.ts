@@ -2,12 +2,12 @@
 // read these fields, so nothing generic is written twice.
 
 import type { Static, TSchema } from 'typebox';
+import type { Prepared } from './decide/prepared.ts';
 import type { Actor, Caller, PresentedRootKey } from './domain/caller.ts';
 import type { Action, Resource } from './domain/grants.ts';
 import type { Times } from './domain/time.ts';
 import type { ErrorCode } from './errors.ts';
-import type { Prepared } from './store/prepared.ts';
-import type { Store } from './store/store.ts';
+import type { Store } from './store.ts';
 
 /** The actions of which an operation requires all, by resource. */
 type Needs = { readonly [R in Resource]?: readonly Action<R>[] };

@@ -15,7 +15,7 @@ import { listen, type Server } from './http/server.ts';
 import { type Metrics, type Report, type Scrape, type SharedState, watchProcess } from './metrics.ts';
 import type { AnyOperation } from './operation.ts';
 import { operations } from './operations/index.ts';
-import type { Store } from './store/store.ts';
+import type { Store } from './store.ts';
 
 interface ServeOptions {
   store: Store;

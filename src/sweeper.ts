@@ -2,7 +2,7 @@
 // requests run between them. Any number of servers may run it at once.
 
 import type { Logger } from 'pino';
-import type { Store } from './store/store.ts';
+import type { Store } from './store.ts';
 
 /** How long a sweep rolls up usage of one workspace. The rest waits for the next sweep, as refills of others are due sooner. */
 const rollUpMs = 1000;

@@ -9,7 +9,7 @@ import type { Server } from './http/server.ts';
 import { createLog } from './log.ts';
 import { Metrics, onceASecond, type Scrape } from './metrics.ts';
 import { openReports, reloadCertificates, serve, stopWaitMs } from './serve.ts';
-import { openStore } from './store/store.ts';
+import { openStore } from './store.ts';
 import { forwardWarnings } from './warnings.ts';
 
 const config = loadConfig();

@@ -10,10 +10,10 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { ErrorCode } from '../src/errors.ts';
 import type { AnyOperation } from '../src/operation.ts';
 import { type OperationName, operations } from '../src/operations/index.ts';
-import { echoChannel, recallChannel } from '../src/store/keyspace.ts';
-import { assemble, scriptNames } from '../src/store/luaSource.ts';
-import { wildcardsMax } from '../src/store/overrides.ts';
-import { connect, type RedisClient } from '../src/store/redis.ts';
+import { wildcardsMax } from '../src/records/overrides.ts';
+import { connect, type RedisClient } from '../src/redis/connection.ts';
+import { echoChannel, recallChannel } from '../src/redis/names.ts';
+import { assemble, scriptNames } from '../src/scripts/loader.ts';
 import { exampleOf, examples, freshName, hash, makeThings, type Things } from './support/examples.ts';
 import { endAllLeases, harness, type InputOf } from './support/harness.ts';
 import { testRedisUrl } from './support/redis.ts';
@@ -41,7 +41,7 @@ end`;
 
 /** A file of lua/ with the prelude. */
 function withPrelude(path: string, text: string): string {
-  const name = /\/lua\/(?!include\/)(.+)\.lua$/.exec(path)?.[1];
+  const name = /\/lua\/(?!(?:include|decide)\/)(.+)\.lua$/.exec(path)?.[1];
   const traced = text.replaceAll('redis.call(', 'traced_call(');
   if (name === undefined) return traced;
   const [shebang, rest] = /^#!.*\n/.test(traced)

@@ -937,7 +937,7 @@ async function begin(): Promise<World> {
   const { apiId } = (await same(world, 'apis.createApi', { name: 'first' }, () => world.model.createApi('first')))!;
   world.firstApiId = apiId as unknown as string;
   world.scoped = await h.createRootKey([`api.${apiId}.verify_key`], workspaceId);
-  // The first request of a root key is not ordered with others (src/store/workspaceQueues.ts), so it is sent before.
+  // The first request of a root key is not ordered with others (src/decide/queues.ts), so it is sent before.
   for (const rootKey of [world.rootKey, world.scoped]) await h.call('keys.verifyKey', { key: 'none' }, rootKey);
   return world;
 }

@@ -8,10 +8,13 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { errorCatalogue } from '../src/errors.ts';
 import { operations } from '../src/operations/index.ts';
-import { keyspace } from '../src/store/keyspace.ts';
-import { luaLiterals, luaSignatures } from '../src/store/layout.ts';
-import { assemble, scriptNames } from '../src/store/luaSource.ts';
+import { keyspace } from '../src/scripts/keyspace.ts';
+import { luaLiterals, luaSignatures } from '../src/scripts/layout.ts';
+import { assemble, isInclude, scriptNames } from '../src/scripts/loader.ts';
 import { brokenReferences, hasProse, repositoryFiles } from './support/references.ts';
+
+/** The rooms of the store: what runs scripts. */
+const rooms = ['redis', 'scripts', 'decide', 'usage', 'records'];
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -23,7 +26,9 @@ const filesBelow = (folder: string, ending: string) =>
 
 const sources = filesBelow('src', '.ts');
 const scripts = filesBelow('lua', '.lua');
-const includes = scripts.filter((path) => path.startsWith('lua/include/'));
+const includes = scripts.filter((path) => isInclude(path.slice('lua/'.length)));
+/** The folder or file of src/ that a source belongs to. */
+const partOf = (path: string) => path.split('/')[1]!.replace(/\.ts$/, '');
 /** A source without comments. */
 const code = (path: string) => read(path).replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$|\s\/\/ .*$/gm, '');
 
@@ -38,12 +43,18 @@ describe('dependencies point one way', () => {
   const mayImport: Record<string, readonly string[]> = {
     domain: [],
     errors: ['domain'],
-    store: ['domain', 'errors'],
+    // The rooms of the store, each above the ones that it imports.
+    redis: ['domain', 'errors'],
+    scripts: ['redis', 'domain', 'errors'],
+    decide: ['scripts', 'redis', 'domain', 'errors'],
+    usage: ['scripts', 'redis', 'domain', 'errors'],
+    records: ['decide', 'usage', 'scripts', 'redis', 'domain', 'errors'],
+    store: ['records', 'decide', 'usage', 'scripts', 'redis', 'domain', 'errors'],
     input: ['domain', 'errors'],
-    operation: ['store', 'domain', 'errors'],
-    operations: ['operation', 'store', 'domain', 'errors', 'version'],
-    http: ['operations', 'operation', 'input', 'metrics', 'store', 'domain', 'errors', 'version'],
-    metrics: ['store', 'domain', 'version'],
+    operation: ['store', 'decide', 'domain', 'errors'],
+    operations: ['operation', 'store', 'records', 'usage', 'decide', 'domain', 'errors', 'version'],
+    http: ['operations', 'operation', 'input', 'metrics', 'store', 'decide', 'domain', 'errors', 'version'],
+    metrics: ['redis', 'scripts', 'domain', 'version'],
     channel: [],
     version: [],
     config: ['domain'],
@@ -51,7 +62,6 @@ describe('dependencies point one way', () => {
   const wiring = ['main', 'serve', 'worker', 'workers', 'cli'];
   const common = ['config', 'operation', 'store', 'domain', 'errors'];
 
-  const partOf = (path: string) => path.split('/')[1]!.replace(/\.ts$/, '');
   const importsOf = (path: string) =>
     [...read(path).matchAll(/(?:\bfrom|^import|\bimport\() ?'([^']+)'/gm)].map((match) => match[1]!);
   const oursOf = (path: string) =>
@@ -71,7 +81,7 @@ describe('dependencies point one way', () => {
 
   test.each([
     [/^uws|uWebSockets|^@uwsjs/, /^src\/http\/uws\.ts$/],
-    [/^ioredis/, /^src\/store\//],
+    [/^ioredis/, /^src\/(redis|scripts)\//],
     [/^ajv/, /^src\/input\/validate\.ts$/],
     [/^commander/, /^src\/cli\//],
     [/^prom-client/, /^src\/metrics\.ts$/],
@@ -87,7 +97,7 @@ describe('dependencies point one way', () => {
     // In the browser its own clock is the only one.
     ['Date.now', /^src\/(serve\.ts|(cli|console)\/.*)$/],
     ['new Date()', /^src\/(main\.ts|cli\/.*)$/],
-    ['tg:', /^src\/store\/keyspace\.ts$/],
+    ['tg:', /^src\/redis\/names\.ts$/],
   ])('`%s` only in %s', (word, where) => {
     expect(sources.filter((path) => code(path).includes(word) && !where.test(path))).toEqual([]);
   });
@@ -216,7 +226,9 @@ describe.each(scriptNames)('lua/%s.lua', (name) => {
   });
 
   test('is run by the store', () => {
-    const users = sources.filter((file) => file.startsWith('src/store/') && read(file).includes(`'${name}'`));
+    const users = sources.filter(
+      (file) => [...rooms, 'store'].includes(partOf(file)) && read(file).includes(`'${name}'`),
+    );
     expect(users).not.toEqual([]);
   });
 
@@ -236,7 +248,7 @@ describe('lua/', () => {
     const used = new Set(
       scripts.flatMap((path) => [...read(path).matchAll(/^-- @include "(.+)"$/gm)].map((m) => m[1])),
     );
-    // luaSource.ts puts it around the scripts of changes.
+    // loader.ts puts it around the scripts of changes.
     used.add('include/change');
     expect(includes.filter((path) => !used.has(path.slice('lua/'.length, -'.lua'.length)))).toEqual([]);
   });
@@ -256,7 +268,7 @@ describe('lua/', () => {
     expect([...named].sort()).toEqual(needed.sort());
   });
 
-  test('names in capitals are declared in src/store/layout.ts or in an include', () => {
+  test('names in capitals are declared in src/scripts/layout.ts or in an include', () => {
     const declared = new Set([...luaLiterals.keys(), ...includes.flatMap(declaredIn), 'KEYS', 'ARGV']);
     const unknown = scripts.flatMap((path) => {
       const code = read(path)
@@ -269,7 +281,7 @@ describe('lua/', () => {
     expect(unknown).toEqual([]);
   });
 
-  test('every literal that src/store/layout.ts declares for Lua by name is used, and none is declared twice', () => {
+  test('every literal that src/scripts/layout.ts declares for Lua by name is used, and none is declared twice', () => {
     const text = scripts.map(read).join('\n');
     const twice = includes.flatMap(declaredIn).filter((name) => luaLiterals.has(name));
     expect(twice).toEqual([]);
@@ -327,7 +339,7 @@ describe('lua/', () => {
     expect(makers).toEqual(['lua/include/names.lua']);
   });
 
-  test('the names made are those that src/store/keyspace.ts describes', () => {
+  test('the names made are those that src/scripts/keyspace.ts describes', () => {
     const made = [...read('lua/include/names.lua').matchAll(/return workspace \.\. '(:\w+)/g)].map((match) => match[1]);
     const described = keyspace
       .filter(({ isOld }) => !isOld)

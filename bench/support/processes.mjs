@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
-import { embeddedUrlIfRunning, startEmbedded } from '../../dist/store/embedded.js';
+import { embeddedUrlIfRunning, startEmbedded } from '../../dist/redis/embedded.js';
 import { within } from './network.mjs';
 
 export const root = fileURLToPath(new URL('../..', import.meta.url));

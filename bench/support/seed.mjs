@@ -3,8 +3,8 @@ import { loadConfig, storeSettings } from '../../dist/config.js';
 import { parseGrant } from '../../dist/domain/grants.js';
 import { createRootKeyString, digestOf, digestTextOf } from '../../dist/domain/keyString.js';
 import { parsePermissionQuery } from '../../dist/domain/permissionQuery.js';
-import { cliActor } from '../../dist/store/rootKeys.js';
-import { openStore } from '../../dist/store/store.js';
+import { cliActor } from '../../dist/records/rootKeys.js';
+import { openStore } from '../../dist/store.js';
 import { atEnd } from './processes.mjs';
 
 const batch = 500;

@@ -3,9 +3,9 @@
 import { loadConfig } from '../../dist/config.js';
 import { unpackId } from '../../dist/domain/keyString.js';
 import { dayMs } from '../../dist/domain/time.js';
-import { packDays } from '../../dist/store/analytics/days.js';
-import { keysKey, rollupQueueKey, usedKeysKey, workspaceKey } from '../../dist/store/keyspace.js';
-import { outcomesCounted, weekDays } from '../../dist/store/layout.js';
+import { keysKey, rollupQueueKey, usedKeysKey, workspaceKey } from '../../dist/redis/names.js';
+import { outcomesCounted, weekDays } from '../../dist/scripts/layout.js';
+import { packDays } from '../../dist/usage/days.js';
 import { progress } from './results.mjs';
 
 export const keysPerCustomer = 10;

@@ -4,14 +4,14 @@ const under = (folder, names) => names.split(' ').map((name) => `test/${folder}/
 const verify = under('operations/keys', 'verifyKey');
 const ratelimits = under('operations/ratelimits', 'limit multiLimit');
 const analytics = under('operations/analytics', 'getVerifications getRatelimits');
-const inspection = ['test/store/inspection.test.ts'];
-const leases = ['test/leases/leases.test.ts'];
+const inspection = ['test/records/inspection.test.ts'];
+const leases = ['test/decide/leases/leases.test.ts'];
 const window = ['test/lua/include/window.test.ts'];
 const keys = under('operations/keys', 'createKey updateKey migrateKeys');
-const state = ['test/lua/include/state.test.ts', 'test/store/layout.test.ts', 'test/store/keyRecord.test.ts'];
+const state = ['test/lua/include/state.test.ts', 'test/scripts/layout.test.ts', 'test/scripts/keyRecord.test.ts'];
 
 /** Tests of all scripts that write records. */
-const records = ['operations/audit/listEvents', 'operations/records', 'store/keyspace'].map(
+const records = ['operations/audit/listEvents', 'operations/records', 'scripts/keyspace'].map(
   (name) => `test/${name}.test.ts`,
 );
 
@@ -19,44 +19,44 @@ const records = ['operations/audit/listEvents', 'operations/records', 'store/key
 const nearest = [
   [
     /^lua\/decide\.lua/,
-    [...verify, ...ratelimits, 'test/store/decide.test.ts', 'test/operations/rootKeys/expiry.test.ts'],
+    [...verify, ...ratelimits, 'test/decide/decider.test.ts', 'test/operations/rootKeys/expiry.test.ts'],
   ],
   [
-    /decide\/ratelimit/,
+    /limitChecks\/ratelimit/,
     [
       ...ratelimits,
       ...under('operations/ratelimits', 'setOverride'),
       ...under('operations/analytics', 'getRatelimits'),
       'test/operations/rootKeys/expiry.test.ts',
       'test/operations/contract.test.ts',
-      'test/store/bounded.test.ts',
+      'test/scripts/bounded.test.ts',
       ...window,
     ],
   ],
-  [/decide\/lease|include\/(change|leasedCredits)|leases\/deactivate/, leases],
-  [/decide\/charge/, [...verify, ...window, 'test/lua/include/counters.test.ts', ...leases]],
-  [/decide\/verify/, [...verify, ...analytics, 'test/store/snapshots.test.ts', 'test/store/decide.test.ts']],
+  [/decide\/(\w+\/)?lease|include\/(change|leasedCredits)|leases\/deactivate/, leases],
+  [/verification\/charge/, [...verify, ...window, 'test/lua/include/counters.test.ts', ...leases]],
+  [/verification\/verify/, [...verify, ...analytics, 'test/decide/snapshots.test.ts', 'test/decide/decider.test.ts']],
   [
     /decide\/(apis|totals|tags)/,
-    [...analytics, 'test/store/bounded.test.ts', 'test/lua/include/usage.test.ts', ...verify, ...ratelimits],
+    [...analytics, 'test/scripts/bounded.test.ts', 'test/lua/include/usage.test.ts', ...verify, ...ratelimits],
   ],
   [
     /decide\/(roots|call)/,
-    [...verify, ...ratelimits, 'test/operations/rootKeys/expiry.test.ts', 'test/store/decide.test.ts'],
+    [...verify, ...ratelimits, 'test/operations/rootKeys/expiry.test.ts', 'test/decide/decider.test.ts'],
   ],
-  [/decide\/key/, [...verify, ...analytics, 'test/lua/include/counters.test.ts', 'test/store/decide.test.ts']],
+  [/verification\/key/, [...verify, ...analytics, 'test/lua/include/counters.test.ts', 'test/decide/decider.test.ts']],
   [
-    /decide\/(memo|snapshot|permitted)/,
+    /decide\/(memo|permitted|verification\/snapshot)/,
     [
       ...verify,
-      'test/store/decide.test.ts',
-      'test/store/snapshots.test.ts',
+      'test/decide/decider.test.ts',
+      'test/decide/snapshots.test.ts',
       ...under('operations/permissions', 'setRolePermissions deletePermission'),
     ],
   ],
   [/include\/audit/, under('operations/audit', 'listEvents')],
   [/include\/calendar/, ['test/lua/include/calendar.test.ts', ...verify]],
-  [/include\/clock/, [...verify, 'test/store/scripts.test.ts']],
+  [/include\/clock/, [...verify, 'test/scripts/scripts.test.ts']],
   [/include\/counters/, ['test/lua/include/counters.test.ts', 'test/lua/include/identityKeys.test.ts', ...verify]],
   [/include\/grants/, ['test/domain/grants.test.ts', ...verify, 'test/operations/permissionTable.test.ts']],
   [
@@ -79,7 +79,7 @@ const nearest = [
       'test/operations/records.test.ts',
     ],
   ],
-  [/include\/names/, [...verify, 'test/store/keyspace.test.ts', ...ratelimits]],
+  [/include\/names/, [...verify, 'test/scripts/keyspace.test.ts', ...ratelimits]],
   [
     /include\/overrides/,
     [
@@ -136,18 +136,12 @@ const nearest = [
     under('operations/permissions', 'createPermission getPermission listPermissions deletePermission'),
   ],
   [/lua\/roles/, under('operations/permissions', 'createRole getRole listRoles deleteRole setRolePermissions')],
-  [/lua\/(sweep|workspaces)/, ['test/sweeper.test.ts', 'test/store/bounded.test.ts', ...verify, ...analytics]],
+  [/lua\/(sweep|workspaces)/, ['test/sweeper.test.ts', 'test/scripts/bounded.test.ts', ...verify, ...analytics]],
   [/domain\/verification/, [...under('operations/keys', 'getKey whoami'), ...verify, 'test/http/gateway.test.ts']],
   [/domain\/time/, ['test/config.test.ts', 'test/cli/cli.test.ts', ...keys]],
   [
     /domain\/share/,
-    [
-      'test/http/fairness.test.ts',
-      'test/http/concurrency.test.ts',
-      'test/store/workspaceQueues.test.ts',
-      ...verify,
-      ...keys,
-    ],
+    ['test/http/fairness.test.ts', 'test/http/concurrency.test.ts', 'test/decide/queues.test.ts', ...verify, ...keys],
   ],
   [
     /domain\/keyString/,
@@ -161,7 +155,7 @@ const nearest = [
       'test/operations/permissionTable.test.ts',
     ],
   ],
-  [/domain\/redisUrl/, ['test/domain/redisUrl.test.ts', 'test/config.test.ts', 'test/store/redis.test.ts']],
+  [/domain\/redisUrl/, ['test/domain/redisUrl.test.ts', 'test/config.test.ts', 'test/redis/connection.test.ts']],
   [
     /domain\/json/,
     [
@@ -186,15 +180,18 @@ const nearest = [
 ];
 
 /** Further tests for every mutant, in this order. Each pattern is one run of vitest. */
-const wider = [/^test\/(domain|operations)\//, /^test\/(lua|store|input)\/|^test\/(sweeper|atomicity|model)\.test/];
+const wider = [
+  /^test\/(domain|operations)\//,
+  /^test\/(decide|input|lua|records|redis|scripts|usage)\/|^test\/(sweeper|atomicity|model)\.test/,
+];
 
 /** Tests that are not run, because they measure speed or restart a Redis, and take longer than all others. */
-const leftOut = /^test\/(store\/(durable|embedded)|operations\/large)\.test/;
+const leftOut = /^test\/(scripts\/durable|redis\/embedded|operations\/large)\.test/;
 
 /** The test files for a mutant of `file`, in steps; with `onlyNear` only those for the file. `all`: paths of all test files. */
 export function stepsFor(file, all, onlyNear) {
   const [, first = []] = nearest.find(([pattern]) => pattern.test(file)) ?? [];
-  const tests = [...new Set(/^lua\/(?!decide|include\/decide)/.test(file) ? [...first, ...records] : first)];
+  const tests = [...new Set(/^lua\/(?!decide)/.test(file) ? [...first, ...records] : first)];
   const missing = tests.filter((path) => !all.includes(path));
   if (missing.length > 0) throw new Error(`bin/mutants/tests.mjs names ${missing[0]}, which does not exist`);
   const rest = all.filter((path) => !tests.includes(path) && !leftOut.test(path));

@@ -6,7 +6,7 @@
 -- ARGV[1]  after      the last id of the page before (without `api_`), or ''
 -- ARGV[2]  count      limit of the page
 -- ARGV[3]  order      asc | desc
--- returns  {{ApiReply (src/store/apis.ts)…}, 1 if there are more, else 0, the number of all APIs}
+-- returns  {{ApiReply (src/records/apis.ts)…}, 1 if there are more, else 0, the number of all APIs}
 
 -- @include "include/fields"
 -- @include "include/names"

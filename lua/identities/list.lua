@@ -8,7 +8,7 @@
 -- ARGV[2]  count      limit of the identities to read
 -- ARGV[3]  search     '' for all; else text in lower case that the id or externalId (ASCII) must contain
 -- ARGV[4]  wanted     limit of the identities to return
--- returns  {{IdentityReply (src/store/records.ts)…}, the last id that was read (without `id_`) or '', 1 if there are more or 0}
+-- returns  {{IdentityReply (src/records/records.ts)…}, the last id that was read (without `id_`) or '', 1 if there are more or 0}
 
 -- @include "include/identities"
 -- @include "include/names"

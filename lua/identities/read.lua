@@ -4,7 +4,7 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record and list
 -- ARGV[1]  identity   its id or externalId
--- returns  IdentityReply (src/store/records.ts), or false
+-- returns  IdentityReply (src/records/records.ts), or false
 
 -- @include "include/identities"
 

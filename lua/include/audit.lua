@@ -1,4 +1,4 @@
--- The audit log of management changes: a stream, of which src/store/audit.ts reads the events.
+-- The audit log of management changes: a stream, of which src/records/audit.ts reads the events.
 
 -- @include "include/clock"
 -- @include "include/names"

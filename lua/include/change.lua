@@ -1,9 +1,9 @@
--- What follows every change: the loader puts it around the scripts that write to the audit log (src/store/luaSource.ts).
+-- What follows every change: the loader puts it around the scripts that write to the audit log (src/scripts/loader.ts).
 
 -- @include "include/names"
 
 -- The sessions that may hold leases in a workspace, each `session.term.granted`, and LONGEST_TERM in the same form. A change is answered when they have returned them,
--- or when the term has passed (src/store/leases/changes.ts).
+-- or when the term has passed (src/decide/leases/changes.ts).
 local function leaseholders(workspace)
   local entries, holders = redis.call('HGETALL', registry(workspace)), {}
   for index = 1, #entries, 2 do

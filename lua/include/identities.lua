@@ -45,7 +45,7 @@ local function identity_meta(workspace, external_id)
   return redis.call('HGET', identity_record(workspace, external_id), 'meta')
 end
 
--- An identity as a named reply (IdentityReply in src/store/records.ts), and the number of its parts.
+-- An identity as a named reply (IdentityReply in src/records/records.ts), and the number of its parts.
 local function identity_reply(identity, external_id, meta)
   local reply = { id = identity.id16, externalId = external_id, meta = meta, limits = limit_replies(identity.limits) }
   return named(reply), #identity.limits + parts_of_meta(meta)

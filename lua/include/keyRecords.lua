@@ -37,7 +37,7 @@ end
 -- times differ only for a key that was imported, or created after the clock stepped back (include/ids).
 local function created_field(id, created) return created ~= time_in(id) and int(created) end
 
--- The fields of a key's reply (KeyReply in src/store/records.ts), and the number of its parts.
+-- The fields of a key's reply (KeyReply in src/records/records.ts), and the number of its parts.
 local function key_reply(workspace, record, state, api_id)
   local reply = {
     keyId = 'key_' .. state.id,

@@ -1,5 +1,5 @@
 -- The names of all Redis keys of a workspace, made here and nowhere else in lua/. `workspace` is KEYS[1], `tg:{ws_…}`, which is
--- also the name of the workspace's own record. src/store/keyspace.ts describes what each of them contains.
+-- also the name of the workspace's own record. src/scripts/keyspace.ts describes what each of them contains.
 local function key_record(workspace, digest) return workspace .. ':k:' .. digest end
 local function key_list(workspace, api8) return workspace .. ':keys:' .. api8 end
 local function deleted_keys(workspace, api8) return workspace .. ':kd:' .. api8 end
@@ -43,7 +43,7 @@ local function record_lists(workspace)
     workspace .. ':nsid'
 end
 local function registry(workspace) return workspace .. ':leases' end
--- Never exists, see absentKey in src/store/keyspace.ts.
+-- Never exists, see absentKey in src/redis/names.ts.
 local function absent(workspace) return workspace .. ':-' end
 local function audit_stream(workspace) return workspace .. ':audit' end
 local function window_member(duration, name) return string.format('%.0f', duration) .. ':' .. name end

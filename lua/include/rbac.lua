@@ -31,7 +31,7 @@ local function role_number(workspace, id_or_name)
     or nil
 end
 
--- The fields of a permission, as PermissionReply in src/store/rbac.ts names them, or nil.
+-- The fields of a permission, as PermissionReply in src/records/rbac.ts names them, or nil.
 local function read_permission(workspace, number)
   local permission = read_fields(permission_record(workspace, number), 'id', 'name', 'slug', 'description')
   permission.number = number

@@ -21,7 +21,7 @@ local function has_room_for_records(workspace, more, records_max)
   return more == 0 or records_max == 0 or records_of(workspace) + more <= records_max
 end
 
--- Ends the script with an error (read in src/store/redis.ts) if `more` records would be too many. Call it before the first write.
+-- Ends the script with an error (read in src/redis/connection.ts) if `more` records would be too many. Call it before the first write.
 local function require_room(workspace, actor, more)
   -- The whole of it is decoded by `audit` only, as that takes some microseconds.
   local records_max = tonumber(string.match(actor, '"recordsMax":(%d+)'))

@@ -3,7 +3,7 @@
 -- @include "include/fields"
 -- @include "include/names"
 
--- The fields of a role, as RoleReply in src/store/rbac.ts names them, or nil.
+-- The fields of a role, as RoleReply in src/records/rbac.ts names them, or nil.
 local function read_role(workspace, number)
   local role = read_fields(role_record(workspace, number), 'id', 'name', 'description')
   role.permissionNumbers = redis.call('HGET', role_permissions(workspace), number) or ''

@@ -1,6 +1,6 @@
 -- The states of keys and identities: everything that a verification decides on or changes, packed into one value, field `state`
 -- of the record, so that a verification reads and writes one value. Display fields (name, meta, …) are fields of their own, read
--- when the server's snapshot is out of date. src/store/layout.ts declares the bytes, with an example.
+-- when the server's snapshot is out of date. src/scripts/layout.ts declares the bytes, with an example.
 --
 -- Limits are stored as: their count (1), each limit; then their windows, one after the other; then the length of each window (2).
 

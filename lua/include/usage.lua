@@ -1,6 +1,6 @@
 -- Usage counts. The counts of a key's current hour are in its state, which a verification writes anyway. The first verification of
 -- a later hour (or a change that deletes the key or its identity) appends them to the key's log. The sweeper moves the log of a day
--- that has ended to the key's days (src/store/rollup.ts), and finds the keys in the list of the keys used on that day. Totals of
+-- that has ended to the key's days (src/usage/rollup.ts), and finds the keys in the list of the keys used on that day. Totals of
 -- APIs and namespaces are added up during a batch and written once.
 
 -- @include "include/clock"

@@ -6,15 +6,15 @@
 -- ARGV[1]  key_id     '' for the key of the item
 -- ARGV[2]  item       VERIFY_ITEM. With a key_id its digest is replaced.
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {Explained of src/store/explain.ts}, then for a key that exists the answer of lua/decide.lua and the snapshot of the key
+-- returns  {Explained of src/records/explain.ts}, then for a key that exists the answer of lua/decide.lua and the snapshot of the key
 
 -- @include "include/dryRun"
 -- @include "include/clock"
--- @include "include/decide/call"
--- @include "include/decide/charge"
--- @include "include/decide/key"
--- @include "include/decide/leased"
--- @include "include/decide/verify"
+-- @include "decide/call"
+-- @include "decide/verification/charge"
+-- @include "decide/verification/key"
+-- @include "decide/leased"
+-- @include "decide/verification/verify"
 -- @include "include/fields"
 -- @include "include/keyIds"
 -- @include "include/names"

@@ -8,7 +8,7 @@
 -- ARGV[2]  after      the last key id of the page before (without `key_`), or ''
 -- ARGV[3]  count      limit of the page
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  {{{digest, KeyReply (src/store/records.ts) with its own permissions only}…}, the last key id that was read (without
+-- returns  {{{digest, KeyReply (src/records/records.ts) with its own permissions only}…}, the last key id that was read (without
 --          `key_`) if there are more, or ''}, or false when there is no such API
 
 -- @include "include/clock"

@@ -8,7 +8,7 @@
 -- ARGV[2]  digest     SHA-256 of the key string, or ''
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'unknown'} | {'deleted', named {keyId, hour, purge}}
---          | {'found', InspectionReply (src/store/inspection.ts), {bytes of its log, the log, bytes of its days, the days}}
+--          | {'found', InspectionReply (src/records/inspection.ts), {bytes of its log, the log, bytes of its days, the days}}
 
 -- @include "include/clock"
 -- @include "include/fields"

@@ -7,7 +7,7 @@
 -- ARGV[2]  digest     SHA-256 of the key string, or ''
 -- ARGV[3]  deleted    1 for a deleted key, else 0
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  KeyReply (src/store/records.ts), or false
+-- returns  KeyReply (src/records/records.ts), or false
 
 -- @include "include/clock"
 -- @include "include/fields"

@@ -7,11 +7,11 @@
 -- ARGV[1]  keys       of each its digest (32 bytes); or its packed id and the last 8 characters of the id of its API, if it is
 --                     returned only when its string begins with `start`
 -- ARGV[2]  key_bytes  the length of each: 32 or 20
--- ARGV[3]  filters    JSON [KeyFilter (src/store/keySearch.ts) with `wanted`, a limit of keys…]; `search` in lower case; `deleted`
+-- ARGV[3]  filters    JSON [KeyFilter (src/records/keySearch.ts) with `wanted`, a limit of keys…]; `search` in lower case; `deleted`
 --                     and `start` are those of the first filter
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {the number of keys that were examined, then for each filter {1 if a key can match, else 0; KeyReply
---          (src/store/records.ts)…}}
+--          (src/records/records.ts)…}}
 
 -- @include "include/clock"
 -- @include "include/fields"

@@ -3,7 +3,7 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API, identity, permission and role records and their lists, window counters, the refill queue, usage
 --          history, the audit stream
--- ARGV[1]  request    JSON {keyId, mayCreatePermissions, usageRetentionMs} and KeyChanges (src/store/keys.ts), with the values of
+-- ARGV[1]  request    JSON {keyId, mayCreatePermissions, usageRetentionMs} and KeyChanges (src/records/keys.ts), with the values of
 --                     keyRecordFields as text
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock

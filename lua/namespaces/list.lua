@@ -6,7 +6,7 @@
 -- ARGV[1]  after      the last id of the page before (without `rlns_`), or ''
 -- ARGV[2]  count      limit of the page
 -- ARGV[3]  order      asc | desc
--- returns  {{NamespaceReply (src/store/overrides.ts)…}, 1 if there are more, else 0, the number of all namespaces}
+-- returns  {{NamespaceReply (src/records/overrides.ts)…}, 1 if there are more, else 0, the number of all namespaces}
 
 -- @include "include/clock"
 -- @include "include/fields"

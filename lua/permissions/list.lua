@@ -5,7 +5,7 @@
 -- derives  permissions and their list
 -- ARGV[1]  after      the last id of the page before (without `perm_`), or ''
 -- ARGV[2]  count      limit of the page
--- returns  {{PermissionReply (src/store/rbac.ts)…}, 1 if there are more, else 0}
+-- returns  {{PermissionReply (src/records/rbac.ts)…}, 1 if there are more, else 0}
 
 -- @include "include/names"
 -- @include "include/rbac"

@@ -5,7 +5,7 @@
 -- derives  permissions and their list
 -- ARGV[1]  id_or_slug  '' to read by number
 -- ARGV[2]  numbers     a list such as `,3,17,` of at most 1000; those that no longer exist are left out
--- returns  {PermissionReply (src/store/rbac.ts)…}
+-- returns  {PermissionReply (src/records/rbac.ts)…}
 
 -- @include "include/permissions"
 -- @include "include/rbac"

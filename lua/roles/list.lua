@@ -5,7 +5,7 @@
 -- derives  roles and their list
 -- ARGV[1]  after      the last id of the page before (without `role_`), or ''
 -- ARGV[2]  count      limit of the page
--- returns  {{RoleReply (src/store/rbac.ts)…}, 1 if there are more, else 0}
+-- returns  {{RoleReply (src/records/rbac.ts)…}, 1 if there are more, else 0}
 
 -- @include "include/names"
 -- @include "include/roles"

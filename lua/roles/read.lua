@@ -5,7 +5,7 @@
 -- derives  roles and their list
 -- ARGV[1]  id_or_name  '' to read by number
 -- ARGV[2]  numbers     a list such as `,3,17,` of at most 100; those that no longer exist are left out
--- returns  {RoleReply (src/store/rbac.ts)…}
+-- returns  {RoleReply (src/records/rbac.ts)…}
 
 -- @include "include/permissions"
 -- @include "include/rbac"

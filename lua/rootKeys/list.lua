@@ -5,7 +5,7 @@
 -- derives  root key list and records
 -- ARGV[1]  after      the last id of the page before (without `root_`), or ''
 -- ARGV[2]  count      limit of the page
--- returns  {{RootKeyReply (src/store/rootKeys.ts)…}, 1 if there are more, else 0}
+-- returns  {{RootKeyReply (src/records/rootKeys.ts)…}, 1 if there are more, else 0}
 
 -- @include "include/fields"
 -- @include "include/names"

@@ -4,7 +4,7 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  lists of records, the queues of the sweeper, the audit stream, the registry of sessions
 -- ARGV[1]  now_ms     '' for Redis's clock
--- returns  WorkspaceReply (src/store/status.ts)
+-- returns  WorkspaceReply (src/records/status.ts)
 
 -- @include "include/clock"
 -- @include "include/fields"

@@ -9,8 +9,8 @@ import { memberTexts, print } from '../domain/json.ts';
 import { compileInput } from '../input/validate.ts';
 import type { AnyOperation, ManageContext, Streaming } from '../operation.ts';
 import { type OperationName, type Operations, operations } from '../operations/index.ts';
-import { cliActor } from '../store/rootKeys.ts';
-import type { Store } from '../store/store.ts';
+import { cliActor } from '../records/rootKeys.ts';
+import type { Store } from '../store.ts';
 
 type Named = { [Operation in Operations[number] as Operation['name']]: Operation };
 export type InputOf<Name extends OperationName> = Static<Named[Name]['input']>;

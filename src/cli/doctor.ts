@@ -16,12 +16,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Config, loadConfig, storeSettings } from '../config.ts';
-import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.ts';
-import { scriptNames } from '../store/luaSource.ts';
-import { checksOf, type Finding, fault, inMegabytes, megabyte, ok, unknown, warning } from '../store/redisChecks.ts';
-import { isReached, type RedisFacts, readRedisFacts } from '../store/redisFacts.ts';
-import { refusalOf } from '../store/refusedWrites.ts';
-import { openStore } from '../store/store.ts';
+import { checksOf, type Finding, fault, inMegabytes, megabyte, ok, unknown, warning } from '../redis/checks.ts';
+import { embeddedUrlIfRunning, hasData, startEmbedded } from '../redis/embedded.ts';
+import { isReached, type RedisFacts, readRedisFacts } from '../redis/facts.ts';
+import { refusalOf } from '../redis/refusedWrites.ts';
+import { scriptNames } from '../scripts/loader.ts';
+import { openStore } from '../store.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
 

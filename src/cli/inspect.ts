@@ -12,8 +12,8 @@ import type {
   InspectedUsage,
   InspectedWindow,
   Inspection,
-} from '../store/inspection.ts';
-import type { Store } from '../store/store.ts';
+} from '../records/inspection.ts';
+import type { Store } from '../store.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';
 import { requireWorkspace } from './workspaces.ts';

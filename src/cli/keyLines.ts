@@ -15,11 +15,11 @@ import { createPermission } from '../operations/permissions/createPermission.ts'
 import { createRole } from '../operations/permissions/createRole.ts';
 import { checkNamesOnce, invalid, metaText } from '../operations/rules.ts';
 import { Fields, RoleName, Slug } from '../operations/schemas.ts';
-import type { ApiRecord } from '../store/apis.ts';
-import type { NewIdentity } from '../store/identities.ts';
-import type { ExportedKey, NewKey } from '../store/keys.ts';
-import type { Permission, Role } from '../store/rbac.ts';
-import type { Identity, KeyRecord } from '../store/records.ts';
+import type { ApiRecord } from '../records/apis.ts';
+import type { NewIdentity } from '../records/identities.ts';
+import type { ExportedKey, NewKey } from '../records/keys.ts';
+import type { Permission, Role } from '../records/rbac.ts';
+import type { Identity, KeyRecord } from '../records/records.ts';
 
 /** In order of dependence, which is the order of an export, and of creation during an import. */
 export const kinds = ['permission', 'role', 'api', 'identity', 'key'] as const;

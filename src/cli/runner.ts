@@ -2,8 +2,8 @@
 
 import { type Config, loadConfig, storeSettings } from '../config.ts';
 import { escapeInvisible } from '../domain/visible.ts';
-import { embeddedUrlIfRunning, hasData, startEmbedded } from '../store/embedded.ts';
-import { openStore, type Store } from '../store/store.ts';
+import { embeddedUrlIfRunning, hasData, startEmbedded } from '../redis/embedded.ts';
+import { openStore, type Store } from '../store.ts';
 import type { Client } from './client.ts';
 import type { CommandResult } from './result.ts';
 import type { Terminal } from './terminal.ts';

@@ -1,5 +1,5 @@
-import type { Store } from '../store/store.ts';
-import type { Workspace } from '../store/workspaces.ts';
+import type { Workspace } from '../records/workspaces.ts';
+import type { Store } from '../store.ts';
 import type { CommandResult } from './result.ts';
 
 /** Workspaces that an error lists. */

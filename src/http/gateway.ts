@@ -7,6 +7,7 @@
 
 import type { Logger } from 'pino';
 import type { Static } from 'typebox';
+import type { Verified } from '../decide/reply.ts';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { memberTextsOf } from '../domain/json.ts';
 import { keyIdOf, metaOf, outcomeErrors } from '../domain/verification.ts';
@@ -14,8 +15,7 @@ import { ApiError, type ErrorCode } from '../errors.ts';
 import { compileInput } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
 import { limitOf, prepareVerification, verifyKey } from '../operations/keys/verifyKey.ts';
-import type { Verified } from '../store/decideReply.ts';
-import type { Store } from '../store/store.ts';
+import type { Store } from '../store.ts';
 import { CallLog } from './callLog.ts';
 import { causeOf, errorResponse, internalError } from './errorResponse.ts';
 import { type HeaderHandler, type HeadRequest, knownMethods, type Response } from './message.ts';

@@ -10,6 +10,7 @@
 //   route ─▶ header ─▶ media type ─▶ size ─▶ root key ─▶ limiter of large bodies ─▶ root key ─▶ body ─▶ as above
 
 import type { Logger } from 'pino';
+import type { Prepared } from '../decide/prepared.ts';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { cursorAfter } from '../domain/cursor.ts';
 import type { Grants, Resource } from '../domain/grants.ts';
@@ -19,8 +20,7 @@ import { type Body, parseBody, parseLargeBody } from '../input/body.ts';
 import { type CheckInput, compileInput, compileInputLater } from '../input/validate.ts';
 import { type Calls, Metrics } from '../metrics.ts';
 import type { AnyOperation, Context, ManageContext, Page, Scope, Streaming } from '../operation.ts';
-import type { Prepared } from '../store/prepared.ts';
-import type { Store } from '../store/store.ts';
+import type { Store } from '../store.ts';
 import { addressOf } from './address.ts';
 import { CallLog } from './callLog.ts';
 import { ConcurrencyLimiter, serialize } from './concurrencyLimiter.ts';

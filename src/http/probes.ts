@@ -2,7 +2,7 @@
 
 import { ApiError } from '../errors.ts';
 import { metricsType, type Scrape } from '../metrics.ts';
-import type { Store } from '../store/store.ts';
+import type { Store } from '../store.ts';
 import { errorResponse } from './errorResponse.ts';
 import { type Handler, isReading, type Request, type Response } from './message.ts';
 

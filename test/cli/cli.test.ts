@@ -7,9 +7,9 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { loadConfig, storeSettings } from '../../src/config.ts';
 import { digestOf } from '../../src/domain/keyString.ts';
-import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/store/embedded.ts';
-import { cliActor } from '../../src/store/rootKeys.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import { cliActor } from '../../src/records/rootKeys.ts';
+import { type EmbeddedRedis, embeddedUrlIfRunning, startEmbedded } from '../../src/redis/embedded.ts';
+import { openStore, type Store } from '../../src/store.ts';
 import { runCli, runCliProcess, spawnCli } from '../support/cli.ts';
 import { build } from '../support/processes.ts';
 

@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { startEmbedded } from '../../src/store/embedded.ts';
+import { startEmbedded } from '../../src/redis/embedded.ts';
 import { runCli, runCliProcess } from '../support/cli.ts';
 import { build, cliFile, type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';

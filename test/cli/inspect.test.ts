@@ -2,8 +2,8 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
-import { workspaceKey } from '../../src/store/keyspace.ts';
-import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { workspaceKey } from '../../src/redis/names.ts';
 import { runCli, runCliProcess } from '../support/cli.ts';
 import { dayMs, harness } from '../support/harness.ts';
 import { build, openRedisProcess } from '../support/processes.ts';

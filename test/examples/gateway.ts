@@ -15,7 +15,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import type { Start } from '../../bench/support/gateways.mjs';
 import { missingNetworks } from '../../bench/support/network.mjs';
 import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
-import { cliActor, type RootKeyRecord } from '../../src/store/rootKeys.ts';
+import { cliActor, type RootKeyRecord } from '../../src/records/rootKeys.ts';
 import type { InputOf } from '../support/harness.ts';
 import { type Program, run } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';

@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openStore, type Store } from '../../src/store/store.ts';
+import { openStore, type Store } from '../../src/store.ts';
 import { openClient } from '../support/client.ts';
 import { testSettings } from '../support/harness.ts';
 import { addressOf, build, runRedis, runServer } from '../support/processes.ts';

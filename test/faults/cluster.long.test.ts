@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { workspaceKey } from '../../src/store/keyspace.ts';
+import { workspaceKey } from '../../src/redis/names.ts';
 import { redisNodes } from '../support/redisNodes.ts';
 import { loseMaster } from './failover.ts';
 import { report } from './report.ts';

@@ -2,8 +2,8 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operations } from '../../src/operations/index.ts';
-import { sweptKey, workspaceKey } from '../../src/store/keyspace.ts';
-import { connect } from '../../src/store/redis.ts';
+import { connect } from '../../src/redis/connection.ts';
+import { sweptKey, workspaceKey } from '../../src/redis/names.ts';
 import { runCli } from '../support/cli.ts';
 import { exampleOf, makeThings } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';

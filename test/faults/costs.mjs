@@ -6,7 +6,7 @@ import { getHeapStatistics } from 'node:v8';
 import { pino } from 'pino';
 import { createPipeline } from '../../dist/http/pipeline.js';
 import { operations } from '../../dist/operations/index.js';
-import { openStore } from '../../dist/store/store.js';
+import { openStore } from '../../dist/store.js';
 
 const store = await openStore(JSON.parse(process.argv[2]));
 const answer = createPipeline(operations, { store, log: pino({ level: 'silent' }), metaBytesMax: 10_240 });

@@ -4,8 +4,8 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
-import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { embeddedUrlIfRunning } from '../../src/redis/embedded.ts';
 import { type Alone, build, endAll, startAlone } from '../support/processes.ts';
 import { report } from './report.ts';
 

@@ -13,8 +13,8 @@ import { createKeyString, createRootKeyString, digestOf } from '../../src/domain
 import type { Handler } from '../../src/http/message.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { operations } from '../../src/operations/index.ts';
-import { cliActor } from '../../src/store/rootKeys.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import { cliActor } from '../../src/records/rootKeys.ts';
+import { openStore, type Store } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { endAll, startRedis, temporaryDir } from '../support/processes.ts';
 import { freePort } from '../support/redisNodes.ts';

@@ -7,7 +7,7 @@ import { actions, type Resource } from '../../src/domain/grants.ts';
 import { createKeyString } from '../../src/domain/keyString.ts';
 import type { AnyOperation } from '../../src/operation.ts';
 import { type OperationName, operations as registry } from '../../src/operations/index.ts';
-import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { connect, type RedisClient } from '../../src/redis/connection.ts';
 import { exampleOf, freshName, makeThings, type Things } from '../support/examples.ts';
 import { harness } from '../support/harness.ts';
 import { namesIn } from '../support/keyspace.ts';

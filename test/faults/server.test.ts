@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
+import { embeddedUrlIfRunning } from '../../src/redis/embedded.ts';
 import { openClient } from '../support/client.ts';
 import { build, endAll, startTollgate, temporaryDir } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';

@@ -4,9 +4,9 @@
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import type { PresentedRootKey } from '../../src/domain/caller.ts';
 import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
-import { tailChannel } from '../../src/store/keyspace.ts';
-import { cliActor } from '../../src/store/rootKeys.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import { cliActor } from '../../src/records/rootKeys.ts';
+import { tailChannel } from '../../src/redis/names.ts';
+import { openStore, type Store } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { type RedisNode, redisNodes, until } from '../support/redisNodes.ts';
 import { longTest } from '../support/testIf.ts';

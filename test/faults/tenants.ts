@@ -7,8 +7,8 @@ import { expect } from 'vitest';
 import { createRootKeyString, digestOf } from '../../src/domain/keyString.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { operations } from '../../src/operations/index.ts';
-import { cliActor } from '../../src/store/rootKeys.ts';
-import { openStore } from '../../src/store/store.ts';
+import { cliActor } from '../../src/records/rootKeys.ts';
+import { openStore } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { sendTimed, type Timed } from './timed.ts';
 

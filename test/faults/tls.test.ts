@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { listen } from '../../src/http/server.ts';
-import { openStore } from '../../src/store/store.ts';
+import { openStore } from '../../src/store.ts';
 import { type Certificates, makeCertificates, passphrase } from '../support/certificates.ts';
 import { testSettings } from '../support/harness.ts';
 import { addressOf, build, firstRootKeyOf, type Program, runServer } from '../support/processes.ts';

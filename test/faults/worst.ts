@@ -2,20 +2,20 @@
 // at random, and continues with those that cost more. The schemas accept all requests. A mixture is sent in one turn of the
 // event loop.
 
+import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
+import { Decider } from '../../src/decide/decider.ts';
+import { Leasing } from '../../src/decide/leases/leasing.ts';
+import { Tail } from '../../src/decide/tail/tail.ts';
 import type { PresentedRootKey } from '../../src/domain/caller.ts';
 import { createRootKeyString, digestOf, digestTextOf } from '../../src/domain/keyString.ts';
 import { compileInput } from '../../src/input/validate.ts';
 import { verifyKey } from '../../src/operations/keys/verifyKey.ts';
 import { multiLimit } from '../../src/operations/ratelimits/multiLimit.ts';
-import { AcceptedRootKeys } from '../../src/store/accepted.ts';
-import { Decider } from '../../src/store/decide.ts';
-import { workspaceKey } from '../../src/store/keyspace.ts';
-import { Leasing } from '../../src/store/leases/leasing.ts';
-import { connect } from '../../src/store/redis.ts';
-import { cliActor } from '../../src/store/rootKeys.ts';
-import { loadScripts } from '../../src/store/scripts.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
-import { Tail } from '../../src/store/tail/tail.ts';
+import { cliActor } from '../../src/records/rootKeys.ts';
+import { connect } from '../../src/redis/connection.ts';
+import { workspaceKey } from '../../src/redis/names.ts';
+import { loadScripts } from '../../src/scripts/scripts.ts';
+import { openStore, type Store } from '../../src/store.ts';
 import { type InputOf, testSettings } from '../support/harness.ts';
 import type { Rig } from './rig.ts';
 

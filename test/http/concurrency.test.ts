@@ -10,7 +10,7 @@ import { listen, type Server } from '../../src/http/server.ts';
 import { manages } from '../../src/operation.ts';
 import { type OperationName, operations } from '../../src/operations/index.ts';
 import { Fields } from '../../src/operations/schemas.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import { openStore, type Store } from '../../src/store.ts';
 import { harness, hourMs, type InputOf, requestTo, testSettings } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
 

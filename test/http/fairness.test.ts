@@ -9,8 +9,8 @@ import { createPipeline } from '../../src/http/pipeline.ts';
 import { manages } from '../../src/operation.ts';
 import { operations } from '../../src/operations/index.ts';
 import { Fields } from '../../src/operations/schemas.ts';
-import { cliActor } from '../../src/store/rootKeys.ts';
-import { openStore } from '../../src/store/store.ts';
+import { cliActor } from '../../src/records/rootKeys.ts';
+import { openStore } from '../../src/store.ts';
 import { harness, requestTo, testSettings } from '../support/harness.ts';
 import { testRedisUrl } from '../support/redis.ts';
 

@@ -4,8 +4,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf } from '../../src/domain/keyString.ts';
 import type { OperationName } from '../../src/operations/index.ts';
-import { auditKey, workspaceKey } from '../../src/store/keyspace.ts';
-import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { auditKey, workspaceKey } from '../../src/redis/names.ts';
 import { hash } from '../support/examples.ts';
 import { dayMs, harness, type InputOf, testSettings } from '../support/harness.ts';
 import { random, seed } from '../support/random.ts';

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { openStore } from '../../src/store/store.ts';
+import { openStore } from '../../src/store.ts';
 import { makeCertificates } from '../support/certificates.ts';
 import { testSettings } from '../support/harness.ts';
 import { build, openRedisProcess, type Server, startServer } from '../support/processes.ts';

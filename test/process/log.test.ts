@@ -8,7 +8,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { openStore } from '../../src/store/store.ts';
+import { openStore } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { addressOf, build, mainFile, openRedisProcess, type Program, run, serverEnv } from '../support/processes.ts';
 import { longTest } from '../support/testIf.ts';

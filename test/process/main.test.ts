@@ -6,7 +6,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, type TestContext, test, vi } from 'vitest';
-import { embeddedUrlIfRunning } from '../../src/store/embedded.ts';
+import { embeddedUrlIfRunning } from '../../src/redis/embedded.ts';
 import {
   build,
   cliFile,

@@ -10,11 +10,11 @@ import { createKeyString, createRootKeyString, digestOf } from '../../src/domain
 import { outcomes } from '../../src/domain/verification.ts';
 import { errorCatalogue } from '../../src/errors.ts';
 import { operations } from '../../src/operations/index.ts';
-import { dataVersion } from '../../src/store/layout.ts';
-import { scriptNames } from '../../src/store/luaSource.ts';
-import { refusals } from '../../src/store/refusedWrites.ts';
-import { cliActor } from '../../src/store/rootKeys.ts';
-import { openStore } from '../../src/store/store.ts';
+import { cliActor } from '../../src/records/rootKeys.ts';
+import { refusals } from '../../src/redis/refusedWrites.ts';
+import { dataVersion } from '../../src/scripts/layout.ts';
+import { scriptNames } from '../../src/scripts/loader.ts';
+import { openStore } from '../../src/store.ts';
 import { testSettings } from '../support/harness.ts';
 import { readMetrics, type Series } from '../support/metrics.ts';
 import { build, openRedisProcess, type Server, startServer } from '../support/processes.ts';

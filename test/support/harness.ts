@@ -9,8 +9,8 @@ import { createId, createRootKeyString, digestOf } from '../../src/domain/keyStr
 import type { Handler, Request, Response } from '../../src/http/message.ts';
 import { createPipeline } from '../../src/http/pipeline.ts';
 import { type OperationName, type Operations, operations } from '../../src/operations/index.ts';
-import { cliActor } from '../../src/store/rootKeys.ts';
-import { openStore, type Store, type StoreOptions } from '../../src/store/store.ts';
+import { cliActor } from '../../src/records/rootKeys.ts';
+import { openStore, type Store, type StoreOptions } from '../../src/store.ts';
 import { testRedisUrl } from './redis.ts';
 
 // Mapped types, which the compiler computes once. Finding an operation by its name for each call took half of its time.

@@ -1,16 +1,9 @@
-// Compares the records in Redis with src/store/keyspace.ts.
+// Compares the records in Redis with src/scripts/keyspace.ts.
 
 import { Cluster } from 'ioredis';
-import {
-  dataVersionKey,
-  type KeyspaceEntry,
-  keyspace,
-  probeKey,
-  setupKey,
-  sweptKey,
-  workspacesKey,
-} from '../../src/store/keyspace.ts';
-import type { RedisClient } from '../../src/store/redis.ts';
+import type { RedisClient } from '../../src/redis/connection.ts';
+import { dataVersionKey, probeKey, setupKey, sweptKey, workspacesKey } from '../../src/redis/names.ts';
+import { type KeyspaceEntry, keyspace } from '../../src/scripts/keyspace.ts';
 
 const base58 = '[1-9A-HJ-NP-Za-km-z]';
 const parts: Record<string, string> = {

@@ -1,4 +1,4 @@
-import type { StoreObserver } from '../../src/store/observer.ts';
+import type { StoreObserver } from '../../src/redis/observer.ts';
 
 /** An observer with these functions; the others do nothing. */
 export const observing = (part: Partial<StoreObserver>): StoreObserver =>

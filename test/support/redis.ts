@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Cluster } from 'ioredis';
 import type { TestProject } from 'vitest/node';
-import type { RedisClient } from '../../src/store/redis.ts';
+import type { RedisClient } from '../../src/redis/connection.ts';
 import { runRedis } from './processes.ts';
 import { redisNodes } from './redisNodes.ts';
 import { databases } from './redisUrl.ts';

@@ -5,7 +5,7 @@ import { loadConfig } from '../../src/config.ts';
 import type { Server } from '../../src/http/server.ts';
 import { Metrics } from '../../src/metrics.ts';
 import { serve } from '../../src/serve.ts';
-import type { Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store.ts';
 
 /** On a free port of 127.0.0.1, with the default settings but for those given, and without a log. */
 export async function serveStore(

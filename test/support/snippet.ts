@@ -2,8 +2,8 @@
 
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll } from 'vitest';
-import { assemble, locate, type Script } from '../../src/store/luaSource.ts';
-import { connect, type RedisClient } from '../../src/store/redis.ts';
+import { connect, type RedisClient } from '../../src/redis/connection.ts';
+import { assemble, locate, type Script } from '../../src/scripts/loader.ts';
 import { testRedisUrl } from './redis.ts';
 
 const lua = (path: string) => readFileSync(new URL(`../../lua/${path}.lua`, import.meta.url), 'utf8');

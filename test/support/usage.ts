@@ -1,8 +1,8 @@
 // Usage logs of keys in the format of lua/include/usage.lua, for tests that cannot wait until the server writes them.
 
-import { usedKeysKey, workspaceKey } from '../../src/store/keyspace.ts';
-import { outcomesCounted, weekDays } from '../../src/store/layout.ts';
-import type { RedisClient } from '../../src/store/redis.ts';
+import type { RedisClient } from '../../src/redis/connection.ts';
+import { usedKeysKey, workspaceKey } from '../../src/redis/names.ts';
+import { outcomesCounted, weekDays } from '../../src/scripts/layout.ts';
 
 /** An hour with 3 VALID, each for one credit, and 1 DISABLED, without an identity. */
 function hourEntry(hour: number): Buffer {

@@ -6,7 +6,7 @@ import { digestOf } from '../../domain/keyString.ts';
 import { hourMs, timeMax } from '../../domain/time.ts';
 import { ApiError } from '../../errors.ts';
 import type { Page } from '../../operation.ts';
-import { CountsMoved, type Period, tooLong } from '../../store/analytics/query.ts';
+import { CountsMoved, type Period, tooLong } from '../../usage/query.ts';
 import { invalid } from '../rules.ts';
 import { Int } from '../schemas.ts';
 

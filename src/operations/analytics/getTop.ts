@@ -1,14 +1,8 @@
 import Type from 'typebox';
 import { hourMs } from '../../domain/time.ts';
 import { type ManageContext, manages } from '../../operation.ts';
-import type { Period } from '../../store/analytics/query.ts';
-import {
-  addUsage,
-  type RankedBy,
-  type RankedVerifications,
-  Ranking,
-  type TopRow,
-} from '../../store/analytics/ranking.ts';
+import type { Period } from '../../usage/query.ts';
+import { addUsage, type RankedBy, type RankedVerifications, Ranking, type TopRow } from '../../usage/ranking.ts';
 import { invalid, lacks } from '../rules.ts';
 import { ApiId, ExternalId, Fields, Int, NamespaceRef, Tag } from '../schemas.ts';
 import { periodOf, readsDescription, timeFields, withoutMoves } from './buckets.ts';

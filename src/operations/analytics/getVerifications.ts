@@ -3,7 +3,7 @@ import { digestOf } from '../../domain/keyString.ts';
 import { hourMs } from '../../domain/time.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { manages } from '../../operation.ts';
-import type { Period, UsageCount } from '../../store/analytics/query.ts';
+import type { Period, UsageCount } from '../../usage/query.ts';
 import { ApiId, Cursor, ExternalId, Fields, Int, KeyId, SqlQuery, Tag } from '../schemas.ts';
 import {
   bucketOf,

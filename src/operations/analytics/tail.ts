@@ -1,9 +1,9 @@
 import Type, { type Static } from 'typebox';
+import type { TailFilter } from '../../decide/tail/stream.ts';
 import type { Outcome } from '../../domain/verification.ts';
 import { outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { type ManageContext, type Streaming, type StreamSink, streams } from '../../operation.ts';
-import type { TailFilter } from '../../store/tail/stream.ts';
 import { invalid } from '../rules.ts';
 import { ApiId, ExternalId, Fields, KeyId, NamespaceRef } from '../schemas.ts';
 

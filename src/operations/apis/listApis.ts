@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import type { Order as OrderName } from '../../store/pages.ts';
+import type { Order as OrderName } from '../../records/pages.ts';
 import { CreatedAt, Cursor, Fields, Order, PageSize, Search } from '../schemas.ts';
 
 export const listApis = manages({

@@ -2,7 +2,7 @@ import Type from 'typebox';
 import { digestOf } from '../../domain/keyString.ts';
 import { timeMax } from '../../domain/time.ts';
 import { manages } from '../../operation.ts';
-import type { Order as OrderName } from '../../store/pages.ts';
+import type { Order as OrderName } from '../../records/pages.ts';
 import { Cursor, Fields, Int, Order, PageSize, RootKeyId } from '../schemas.ts';
 
 const Time = (description: string) => Type.Optional(Int({ minimum: 0, maximum: timeMax, description }));

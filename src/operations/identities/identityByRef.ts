@@ -2,7 +2,7 @@
 
 import { ApiError } from '../../errors.ts';
 import type { ManageContext } from '../../operation.ts';
-import type { Identity } from '../../store/records.ts';
+import type { Identity } from '../../records/records.ts';
 
 export const identityNotFound = () => new ApiError('identity_not_found', 'There is no such identity.');
 

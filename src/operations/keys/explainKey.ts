@@ -3,7 +3,7 @@ import { AND, type PostfixQuery } from '../../domain/permissionQuery.ts';
 import { outcomes } from '../../domain/verification.ts';
 import type { ErrorCode } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import type { Explanation } from '../../store/explain.ts';
+import type { Explanation } from '../../records/explain.ts';
 import { invalid } from '../rules.ts';
 import { Fields, KeyId, KeyString, ratelimitFields, refillFields } from '../schemas.ts';
 import { verificationFields, verificationOf } from './verifyKey.ts';

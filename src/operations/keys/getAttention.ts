@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { cursorAfter } from '../../domain/cursor.ts';
 import { manages } from '../../operation.ts';
-import type { KeyFilter } from '../../store/keySearch.ts';
+import type { KeyFilter } from '../../records/keySearch.ts';
 import { invalid } from '../rules.ts';
 import { ApiId, Fields, Int } from '../schemas.ts';
 import { KeyRecord } from './keyFields.ts';

@@ -1,7 +1,7 @@
 // Shared by the operations that take a `keyId`: loading the key, and the API that scoped grants must name.
 
 import type { ManageContext } from '../../operation.ts';
-import type { KeyRecord } from '../../store/records.ts';
+import type { KeyRecord } from '../../records/records.ts';
 import { keyNotFound } from '../rules.ts';
 
 export interface FoundKey {

@@ -2,8 +2,8 @@
 
 import Type from 'typebox';
 import type { ManageContext } from '../../operation.ts';
-import { permissionsMax } from '../../store/keys.ts';
-import type { Permission as PermissionRecord } from '../../store/rbac.ts';
+import { permissionsMax } from '../../records/keys.ts';
+import type { Permission as PermissionRecord } from '../../records/rbac.ts';
 import { checkSlugs, invalid, keyNotFound, mayNotCreate, permissionNotFound } from '../rules.ts';
 import { KeyId, Permission, Slug } from '../schemas.ts';
 

@@ -2,8 +2,8 @@
 
 import Type from 'typebox';
 import type { ManageContext } from '../../operation.ts';
-import { rolesMax } from '../../store/keys.ts';
-import type { RoleOfKey } from '../../store/rbac.ts';
+import { rolesMax } from '../../records/keys.ts';
+import type { RoleOfKey } from '../../records/rbac.ts';
 import { invalid, keyNotFound, roleNotFound } from '../rules.ts';
 import { KeyId, Role, RoleName } from '../schemas.ts';
 

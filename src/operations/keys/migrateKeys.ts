@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { manages } from '../../operation.ts';
-import type { NewKey } from '../../store/keys.ts';
+import type { NewKey } from '../../records/keys.ts';
 import { invalid, metaText } from '../rules.ts';
 import { ApiId, Fields } from '../schemas.ts';
 import { checkKeyFields, newKeyFields } from './keyFields.ts';

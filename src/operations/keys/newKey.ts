@@ -1,8 +1,8 @@
 // What keys.createKey and keys.migrateKeys share: the fields of a new key for the store, and its errors.
 
 import type { ApiError } from '../../errors.ts';
-import type { NewKey } from '../../store/keys.ts';
-import type { Store } from '../../store/store.ts';
+import type { NewKey } from '../../records/keys.ts';
+import type { Store } from '../../store.ts';
 import { apiNotFound, mayNotCreate, roleNotFound } from '../rules.ts';
 import type { NewKeyInput } from './keyFields.ts';
 

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 import { manages } from '../../operation.ts';
-import type { KeyChanges } from '../../store/keys.ts';
+import type { KeyChanges } from '../../records/keys.ts';
 import {
   checkOneOfRatelimits,
   checkSlugs,

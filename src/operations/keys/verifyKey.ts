@@ -1,13 +1,13 @@
 import Type, { type Static } from 'typebox';
+import type { Prepared } from '../../decide/prepared.ts';
+import type { LimitState, Verified } from '../../decide/reply.ts';
 import type { PresentedRootKey } from '../../domain/caller.ts';
 import { digestTextOf } from '../../domain/keyString.ts';
 import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
 import { type Outcome, outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { decides, Printed } from '../../operation.ts';
-import type { LimitState, Verified } from '../../store/decideReply.ts';
-import type { Prepared } from '../../store/prepared.ts';
-import type { Store } from '../../store/store.ts';
+import type { Store } from '../../store.ts';
 import { checkNamesOnce, invalid } from '../rules.ts';
 import {
   CounterDuration,

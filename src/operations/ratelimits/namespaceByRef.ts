@@ -2,7 +2,7 @@
 
 import { ApiError } from '../../errors.ts';
 import type { ManageContext } from '../../operation.ts';
-import type { Namespace, Override as OverrideRecord } from '../../store/overrides.ts';
+import type { Namespace, Override as OverrideRecord } from '../../records/overrides.ts';
 
 export const namespaceNotFound = (nameOrId: string) =>
   new ApiError('namespace_not_found', `There is no namespace ${JSON.stringify(nameOrId)}.`);

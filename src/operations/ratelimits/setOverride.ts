@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { ApiError } from '../../errors.ts';
 import { manages } from '../../operation.ts';
-import { wildcardsMax, workspaceWildcardsMax } from '../../store/overrides.ts';
+import { wildcardsMax, workspaceWildcardsMax } from '../../records/overrides.ts';
 import { invalid } from '../rules.ts';
 import { Duration, Fields, Identifier, Int, NamespaceRef, OverrideId } from '../schemas.ts';
 import { namespaceNotFound } from './namespaceByRef.ts';

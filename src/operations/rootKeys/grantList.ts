@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { areTooLong, grantsBytesMax, parseGrant } from '../../domain/grants.ts';
 import { ApiError, rootKeyRefusals } from '../../errors.ts';
-import type { RootKeyRefusal } from '../../store/rootKeys.ts';
+import type { RootKeyRefusal } from '../../records/rootKeys.ts';
 import { invalid } from '../rules.ts';
 import { Grant } from '../schemas.ts';
 

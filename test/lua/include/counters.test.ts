@@ -2,8 +2,8 @@
 // are removed with their owner.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { workspaceKey } from '../../../src/store/keyspace.ts';
-import { connect, type RedisClient } from '../../../src/store/redis.ts';
+import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { workspaceKey } from '../../../src/redis/names.ts';
 import { dayMs, harness, hourMs } from '../../support/harness.ts';
 import { namesLike, testRedisUrl } from '../../support/redis.ts';
 

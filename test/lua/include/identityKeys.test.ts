@@ -2,8 +2,8 @@
 // the API cannot tell which is where, so most tests use the API, and only a few read Redis.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { workspaceKey } from '../../../src/store/keyspace.ts';
-import { connect, type RedisClient } from '../../../src/store/redis.ts';
+import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { workspaceKey } from '../../../src/redis/names.ts';
 import { harness, hourMs } from '../../support/harness.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';

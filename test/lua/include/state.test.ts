@@ -3,7 +3,7 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { keyFlags, usage } from '../../../src/store/layout.ts';
+import { keyFlags, usage } from '../../../src/scripts/layout.ts';
 import { snippets } from '../../support/snippet.ts';
 
 const { run } = snippets();

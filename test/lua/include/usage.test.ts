@@ -1,8 +1,8 @@
 // The size of usage logs (docs/running.md): the bytes of an hour of a key depend on what was counted in it.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { workspaceKey } from '../../../src/store/keyspace.ts';
-import { connect, type RedisClient } from '../../../src/store/redis.ts';
+import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { workspaceKey } from '../../../src/redis/names.ts';
 import { harness, hourMs } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 

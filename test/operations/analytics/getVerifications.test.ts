@@ -3,7 +3,7 @@
 
 import { beforeAll, describe, expect, test } from 'vitest';
 import { outcomes as allOutcomes } from '../../../src/domain/verification.ts';
-import { connect } from '../../../src/store/redis.ts';
+import { connect } from '../../../src/redis/connection.ts';
 import { dayMs, harness, hourMs, type InputOf, type OutputOf, testSettings } from '../../support/harness.ts';
 import { outcomeExamples } from '../../support/keyExamples.ts';
 import { readPages } from '../../support/lists.ts';

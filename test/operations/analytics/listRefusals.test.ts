@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { tooMuch } from '../../../src/store/analytics/query.ts';
-import { refusalRowsKey, refusalsOfDayKey, workspaceKey } from '../../../src/store/keyspace.ts';
-import { connect, type RedisClient } from '../../../src/store/redis.ts';
-import { openRefusals } from '../../../src/store/refusals.ts';
+import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { refusalRowsKey, refusalsOfDayKey, workspaceKey } from '../../../src/redis/names.ts';
+import { tooMuch } from '../../../src/usage/query.ts';
+import { openRefusals } from '../../../src/usage/refusals.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { outcomeExamples } from '../../support/keyExamples.ts';
 import { observing } from '../../support/observer.ts';

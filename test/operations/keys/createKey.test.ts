@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { base58 } from '@scure/base';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { connect } from '../../../src/store/redis.ts';
+import { connect } from '../../../src/redis/connection.ts';
 import { harness, hourMs } from '../../support/harness.ts';
 import { namesLike, testRedisUrl } from '../../support/redis.ts';
 

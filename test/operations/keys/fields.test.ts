@@ -5,7 +5,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { keyLine, readLine } from '../../../src/cli/keyLines.ts';
-import { cliActor } from '../../../src/store/rootKeys.ts';
+import { cliActor } from '../../../src/records/rootKeys.ts';
 import { harness } from '../../support/harness.ts';
 import {
   fieldExamples,

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { connect } from '../../../src/store/redis.ts';
+import { connect } from '../../../src/redis/connection.ts';
 import { dayMs, harness, hourMs, type InputOf } from '../../support/harness.ts';
 import { startFaults } from '../../support/keyspace.ts';
 import { brokenCursors, readPages } from '../../support/lists.ts';

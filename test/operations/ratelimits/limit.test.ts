@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 import { createRootKeyString } from '../../../src/domain/keyString.ts';
-import { connect } from '../../../src/store/redis.ts';
+import { connect } from '../../../src/redis/connection.ts';
 import { harness, type InputOf } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { connect, type RedisClient } from '../../../src/store/redis.ts';
+import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { harness, type InputOf } from '../../support/harness.ts';
 import { brokenCursors, readPages } from '../../support/lists.ts';
 import { testRedisUrl } from '../../support/redis.ts';

@@ -1,8 +1,8 @@
 // Setting an override, and which override applies, as the limit checks that follow show.
 
 import { describe, expect, test } from 'vitest';
-import { workspaceKey } from '../../../src/store/keyspace.ts';
-import { connect } from '../../../src/store/redis.ts';
+import { connect } from '../../../src/redis/connection.ts';
+import { workspaceKey } from '../../../src/redis/names.ts';
 import { harness, type InputOf } from '../../support/harness.ts';
 import { random, seed } from '../../support/random.ts';
 import { testRedisUrl } from '../../support/redis.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
-import { dataVersion, longestTerm } from '../../../src/store/layout.ts';
-import { connect } from '../../../src/store/redis.ts';
-import { redisChecks } from '../../../src/store/redisChecks.ts';
+import { redisChecks } from '../../../src/redis/checks.ts';
+import { connect } from '../../../src/redis/connection.ts';
+import { dataVersion, longestTerm } from '../../../src/scripts/layout.ts';
 import { harness, testSettings } from '../../support/harness.ts';
 import { testRedisUrl } from '../../support/redis.ts';
 

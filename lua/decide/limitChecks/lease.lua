@@ -1,0 +1,103 @@
+-- Leases of limit checks.
+
+-- @include "decide/call"
+-- @include "decide/leased"
+-- @include "decide/limitChecks/ratelimit"
+-- @include "decide/session"
+-- @include "decide/totals"
+-- @include "include/names"
+-- @include "include/overrides"
+-- @include "include/window"
+
+-- Charges `units` more decisions like that of the last item, and notes them with each window. False when a window has
+-- too many, or grants are paused.
+local function charge_windows(units, number)
+  local leases = {}
+  for index = 1, #item_checks do
+    local stored = leases_of_window(item_checks[index])
+    local recent, paused_until, ended = recent_leases(stored, LEASE_OF_WINDOW_LENGTH)
+    leases[index] = ended .. recent
+    if paused_until > 0 or #recent >= LEASES_MAX * LEASE_OF_WINDOW_LENGTH then return false end
+  end
+  for index = 1, #item_checks do
+    local check = item_checks[index]
+    local bytes, cost = check.counter.bytes, check.cost
+    local _, _, _, kept, suffix =
+      window_charge(bytes, 1, #bytes, call_now, check.limit, check.duration, units * cost, true)
+    bytes = string.sub(bytes, 1, kept) .. suffix
+    local entry = struct.pack(LEASE_OF_WINDOW, this_session.id, number, call_now, 0, units, window_newest(bytes), cost)
+    redis.call('SET', check.counter.name, bytes, 'PX', window_ttl(check.duration))
+    write_leases_of_window(check, leases[index] .. entry)
+  end
+  return true
+end
+
+-- Grants a lease of the checks of the last item. Returns its units and its term, see GRANTED. Results hold until the first units
+-- expire, or the slice ends in which units are charged. A check of cost 0 has no units: others would change what it returns.
+local function lease_checks(outcome, _, _, root, wanted, number)
+  add_work(8 * #item_checks)
+  local ends, units, has_passed, leased = root.expires or NEVER, wanted, outcome == LIMIT_PASSED, {}
+  for index = 1, #item_checks do
+    local check = item_checks[index]
+    local counter, limit, duration, cost = check.counter, check.limit, check.duration, check.cost
+    -- Checks of the same counter add up, so what one returns depends on the others.
+    if leased[counter] then return 0, 0 end
+    leased[counter] = true
+    -- Units that are overdue may be returned after all.
+    local recent = not has_passed and recent_leases(leases_of_window(check), LEASE_OF_WINDOW_LENGTH) or ''
+    if recent ~= '' then return 0, 0 end
+    if counter.total > 0 then ends = math.min(ends, counter.oldest + duration) end
+    if has_passed then
+      if cost == 0 then return 0, 0 end
+      ends = math.min(ends, slice_end_at(call_now, limit, duration))
+      units = math.min(units, math.floor((limit - counter.total) / (this_session.left * cost)))
+    end
+  end
+  local term = term_until(ends)
+  if not has_passed then return 0, term end
+  if units == 0 or term == 0 or not charge_windows(units, number) then return 0, 0 end
+  return units, term
+end
+
+-- Gives back what a lease of the session did not use of a window.
+local function return_to_window(check, number, used)
+  local leases = leases_of_window(check)
+  local at, others = find_lease(leases, LEASE_OF_WINDOW_LENGTH, this_session.id, number)
+  if not at then return end
+  local _, _, _, _, units, slice_end, cost = struct.unpack(LEASE_OF_WINDOW, leases, at)
+  local name = window_at(call_workspace, check.namespace.id16, window_member(check.duration, check.identifier))
+  local bytes = units > used and redis.call('GET', name)
+  if bytes then
+    -- Nothing where the slice no longer counts.
+    local kept, suffix = window_return(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
+    if suffix then redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_ttl(check.duration)) end
+  end
+  write_leases_of_window(check, others)
+end
+
+-- Counts what a session decided by itself about checks, and gives back what it did not use of a lease. `subject` is each LIMIT_CHECK.
+local function settle_checks(number, count, outcome, used, age, subject)
+  local hour, position = math.floor((call_now - age) / HOUR_MS), 1
+  local day, field = day_of(hour), hour_of_day(hour) .. (outcome == LIMIT_PASSED and 'p' or 'b')
+  while position <= #subject do
+    add_work(8)
+    local _, duration, namespace_name, identifier
+    _, _, duration, namespace_name, identifier, position = struct.unpack(LIMIT_CHECK, subject, position)
+    local namespace = call_namespaces[namespace_name]
+    if namespace == nil then
+      namespace = cache_namespace(namespace_name, find_namespace(call_workspace, namespace_name))
+    end
+    if namespace and number > 0 then
+      local override = override_for(call_workspace, namespace, identifier)
+      -- With an override of another duration since, nothing is found to give back: the old window is no longer read.
+      duration = override and override.duration or duration
+      return_to_window({ namespace = namespace, duration = duration, identifier = identifier }, number, used)
+    end
+    if namespace and count > 0 then
+      local id16 = namespace.id16
+      local bounded_by = { identifiers = identifiers_counted(call_workspace, id16, day) }
+      add_total(namespace_usage(call_workspace, id16, day), field, count)
+      add_total(identifier_usage(call_workspace, id16, day), field .. identifier, count, bounded_by)
+    end
+  end
+end

@@ -1,0 +1,78 @@
+-- The session of a call: a server that may hold leases in this workspace. The registry of a workspace names its sessions: a change
+-- waits for them.
+
+-- @include "decide/call"
+-- @include "include/names"
+
+-- Limit of the sessions of a workspace.
+local SESSIONS_MAX = 64
+-- A shorter lease would end before its answer arrives.
+local TERM_MIN = 4
+-- A lease of units leaves room for this many of its size for each session, so that no session is refused while another one has
+-- units left.
+local LEASES_LEFT = 4
+
+-- The session of this call: {id (nil for none), term, credits and leaves of LEASE_SESSION}, the leases that its requests have
+-- `recalled` and waited for (by `session.number`), and whether the call `grants` a lease. Once the registry `is_read`
+-- also `granted` and `settled` of its entry, the `longest` term that a session ever had, the longest of those that
+-- may hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left` for each one
+-- in a lease. The functions in this file change it, and those in lease.lua.
+local NONE = {}
+local this_session = { recalled = NONE }
+
+-- `packed` is a LEASE_SESSION, or '' for a batch without leases.
+local function begin_session(packed)
+  this_session.id, this_session.is_read, this_session.grants, this_session.recalled = nil, false, false, NONE
+  if packed == '' then return end
+  this_session.recalled = {}
+  this_session.id, this_session.term, this_session.credits, this_session.leaves = struct.unpack(LEASE_SESSION, packed)
+end
+
+-- Reads the entry of the session in the registry, and how many sessions may hold leases, once per call.
+local function register()
+  if this_session.is_read then return end
+  local entries, inactive, count = redis.call('HGETALL', registry(call_workspace)), {}, 1
+  this_session.is_read, this_session.granted, this_session.settled = true, 0, 0
+  this_session.longest, this_session.held_term = 0, 0
+  for index = 1, #entries, 2 do
+    local id = entries[index]
+    local term, granted, settled = struct.unpack(REGISTERED, entries[index + 1])
+    if id ~= LONGEST_TERM then this_session.held_term = math.max(this_session.held_term, term) end
+    if id == this_session.id then
+      this_session.granted, this_session.settled = granted, settled
+    elseif id == LONGEST_TERM then
+      this_session.longest = term
+    elseif term > 0 then
+      count = count + 1
+    else
+      inactive[#inactive + 1] = id
+    end
+  end
+  this_session.left, this_session.may_grant = LEASES_LEFT * count, count <= SESSIONS_MAX
+  -- An inactive session may still send a settlement again, so its entry stays while there is room.
+  if #entries >= 2 * SESSIONS_MAX and #inactive > 0 then
+    redis.call('HDEL', registry(call_workspace), unpack(inactive))
+  end
+end
+
+-- Writes the entry of the session, if it was read: one that cannot be read fails an item, and not the call.
+local function end_session()
+  if not this_session.id or not this_session.is_read then return end
+  -- It stays when Redis forgets a session that was registered last.
+  if this_session.grants and this_session.longest < this_session.term then
+    redis.call('HSET', registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, this_session.term, 0, 0))
+  end
+  if this_session.leaves == 1 and not this_session.grants then
+    redis.call('HDEL', registry(call_workspace), this_session.id)
+  elseif this_session.granted + this_session.settled > 0 then
+    local entry = struct.pack(REGISTERED, this_session.term, this_session.granted, this_session.settled)
+    redis.call('HSET', registry(call_workspace), this_session.id, entry)
+  end
+end
+
+-- The term of a lease that must end by `ends`, by a clock that may be 1 % slower than that of Redis, whose time is rounded down; 0
+-- for none.
+local function term_until(ends)
+  local term = math.floor((math.min(ends, call_now + this_session.term) - call_now - 1) / 1.01)
+  return term >= TERM_MIN and term or 0
+end

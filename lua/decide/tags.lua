@@ -1,0 +1,39 @@
+-- Usage counts by tag.
+
+-- @include "include/clock"
+-- @include "decide/call"
+-- @include "decide/totals"
+-- @include "include/names"
+
+-- The distinct tags of a request that are counted. The tags of an API are limited in number, so that no caller fills Redis with
+-- names.
+local function counted_tags(tags, api8)
+  local names = tag_names(call_workspace, api8)
+  local room, seen, counted = call_settings.tags_max - redis.call('SCARD', names), {}, {}
+  for _, tag in ipairs(tags) do
+    if not seen[tag] then
+      seen[tag] = true
+      local is_counted = redis.call('SISMEMBER', names, tag) == 1
+      if is_counted or room > 0 then counted[#counted + 1] = tag end
+      if not is_counted then room = room - 1 end
+    end
+  end
+  return counted
+end
+
+-- Counts `count` of an outcome, and the credits that they spent, for each of these tags.
+local function count_tags(tags, id24, external_id, outcome, spent, count)
+  if #tags == 0 then return end
+  local api8 = string.sub(id24, 17)
+  local names, record = tag_names(call_workspace, api8), tag_usage(call_workspace, api8, call_day)
+  local bounded_by = call_total_bounds[record] or { tags = api_usage(call_workspace, api8, call_day), spent = {} }
+  redis.call('SADD', names, unpack(tags))
+  redis.call('PEXPIRE', names, int(call_settings.retention))
+  -- TAG_FIELD up to the tag.
+  local head = call_hour_of_day .. outcome .. id24 .. struct.pack('>Bc0', #external_id, external_id)
+  for _, tag in ipairs(tags) do
+    local field = head .. tag
+    add_total(record, field, count, bounded_by)
+    if spent > 0 then bounded_by.spent[field] = (bounded_by.spent[field] or 0) + spent end
+  end
+end

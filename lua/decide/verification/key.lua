@@ -1,0 +1,86 @@
+-- The key of one verification, with its identity. Only read_key and key_written change these variables.
+
+-- @include "decide/apis"
+-- @include "decide/call"
+-- @include "include/names"
+-- @include "include/state"
+
+-- The name of its record, and its state. `key_api` is {id, valid, …} of apis.lua.
+local key_name, key_packed, key_api
+local key_version_time, key_version_number, key_api8, key_flags, key_expires, key_refill_amount, key_refill_day
+-- Positions in the state.
+local key_limits_at, key_tail_at
+-- The externalId in the state ('' for none), and that of the identity if it exists. They differ after the identity was deleted:
+-- earlier counts are counts of the identity, later ones are not.
+local key_linked_id, key_external_id = '', ''
+-- The state of the identity, nil when there is none.
+local key_identity
+-- {state, name, meta} and {state, meta}: read together with the states if the server has no snapshot.
+local key_display, key_identity_display
+
+-- The flags of a state by their number. Each table is created once, which saves 7 % of Redis's instructions per verification
+-- (callgrind, 2026-11-22).
+local flag_sets = {}
+local function flags_of(number)
+  local flags = {}
+  read_flags(number, flags)
+  flags.permissions = flags.direct or flags.roles
+  flag_sets[number] = flags
+  return flags
+end
+
+-- The position of the identity's id in a state.
+local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
+
+-- Loads a key by its digest. `has_snapshot`: the server has a snapshot, of any version. Returns false when there is no such key, or
+-- it or its API was deleted.
+local function read_key(digest, has_snapshot)
+  key_name = call_key_records .. digest
+  local packed, display
+  if has_snapshot then
+    packed = redis.call('HGET', key_name, 'state')
+  else
+    -- Needed for the snapshot: read in the same command.
+    display = redis.call('HMGET', key_name, 'state', 'name', 'meta')
+    packed = display[1]
+  end
+  if not packed then return false end
+  local flags, link_bytes
+  key_version_time, key_version_number, key_api8, flags, key_expires, key_refill_amount, key_refill_day, link_bytes =
+    struct.unpack(KEY_DECIDES, packed, KEY_FIXED_VERSION_AT)
+  key_packed, key_display = packed, display
+  key_flags, key_api = flag_sets[flags] or flags_of(flags), api_of(key_api8)
+  key_limits_at, key_tail_at = KEY_LINK_AT + LINK_BYTES_LENGTH + link_bytes, #packed - (KEY_TAIL_LENGTH - 1)
+  if link_bytes > 0 then
+    key_linked_id = string.sub(packed, KEY_LINK_AT + LINK_BYTES_LENGTH + LINK_EXTERNAL_ID_AT - 1, key_limits_at - 1)
+    local name, identity, display_of_identity = identity_record(call_workspace, key_linked_id), nil, nil
+    if has_snapshot then
+      identity = redis.call('HGET', name, 'state')
+    else
+      display_of_identity = redis.call('HMGET', name, 'state', 'meta')
+      identity = display_of_identity[1]
+    end
+    key_identity_display = display_of_identity
+    if identity and string.sub(identity, 1, 16) == string.sub(packed, LINK_ID_FROM, LINK_ID_FROM + 15) then
+      key_identity, key_external_id = identity, key_linked_id
+    else
+      key_identity, key_external_id = nil, ''
+    end
+  elseif key_linked_id ~= '' then
+    key_linked_id, key_external_id, key_identity, key_identity_display = '', '', nil, nil
+  end
+  return not key_flags.deleted and key_api.id ~= false
+end
+
+-- The key as it was written since: its state, and that of its identity if it was written.
+local function key_written(state, identity)
+  key_packed, key_tail_at, key_identity = state, #state - (KEY_TAIL_LENGTH - 1), identity or key_identity
+end
+
+-- The 24 characters of its id.
+local function key24() return string.sub(key_packed, 1, 16) .. key_api8 end
+
+-- A new state of the key without its link to a deleted identity.
+local function without_link(state)
+  return string.sub(state, 1, KEY_LINK_AT - 1) .. '\0\0' .. string.sub(state, key_limits_at)
+end

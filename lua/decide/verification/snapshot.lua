@@ -1,0 +1,63 @@
+-- The snapshot of a key: the cacheable part of a verification, returned only when the server's version is out of date. With more
+-- keys than a server caches, most verifications return one, so it is packed as one string.
+
+-- @include "decide/call"
+-- @include "decide/verification/key"
+-- @include "include/names"
+-- @include "include/permissions"
+-- @include "include/state"
+
+-- Role names, as `roles` of SNAPSHOT.
+local function pack_names(names)
+  local parts = { struct.pack('>I2', #names) }
+  for index, name in ipairs(names) do
+    parts[index + 1] = struct.pack('>I2c0', #name, name)
+  end
+  return table.concat(parts)
+end
+
+-- The configured limits of a state, without windows: the bytes from their count to their first window.
+local function configured_limits(packed, limits_at, tail_bytes)
+  local count = string.byte(packed, limits_at)
+  if count == 0 then return '\0' end
+  local _, windows_at = window_lengths(packed, count, tail_bytes)
+  return string.sub(packed, limits_at, windows_at - 1)
+end
+
+-- The permissions and roles of a key, packed: slugs, or lists of permission numbers if there are too many for a script; role names.
+local function packed_permissions(record)
+  local stored = redis.call('HMGET', record, 'direct', 'roles')
+  local slugs, number_lists, given = effective_slugs(call_workspace, stored[1] or '', stored[2] or '')
+  add_work(3 * #slugs + given / 50)
+  return table.concat(slugs, '\n'),
+    table.concat(number_lists, '\n'),
+    pack_names(names_of_roles(call_workspace, stored[2] or ''))
+end
+
+-- Packs the snapshot.
+local function pack_snapshot(dependencies)
+  local slugs, number_lists, roles = '', '', '\0\0'
+  if key_flags.permissions then
+    slugs, number_lists, roles = packed_permissions(key_name)
+  end
+  local display = key_display or redis.call('HMGET', key_name, 'state', 'name', 'meta')
+  local name, meta = display[2], display[3]
+  local external_id, format, identity_meta, identity_limits = key_external_id, SNAPSHOT, nil, nil
+  if key_identity then
+    format = SNAPSHOT_WITH_IDENTITY
+    local identity_display = key_identity_display
+      or redis.call('HMGET', identity_record(call_workspace, external_id), 'state', 'meta')
+    identity_meta = identity_display[2]
+    identity_limits = configured_limits(key_identity, IDENTITY_LIMITS_AT, 0)
+  end
+  -- `c16` takes the first 16 characters of a state, those of the id. Values that a format does not name are ignored.
+  -- stylua: ignore
+  return struct.pack(format,
+    key_version_time, key_version_number, #dependencies, dependencies,
+    key_packed, key_api.id, key_flags.enabled and 1 or 0, key_expires,
+    name and #name + 1 or 0, name or '', meta and #meta + 1 or 0, meta or '',
+    #slugs, slugs, #number_lists, number_lists, roles,
+    configured_limits(key_packed, key_limits_at, KEY_TAIL_LENGTH),
+    key_identity, #external_id, external_id,
+    identity_meta and #identity_meta + 1 or 0, identity_meta or '', identity_limits)
+end

@@ -1,0 +1,141 @@
+-- Verifications: decides whether a key is valid for a request, charges it and counts it.
+
+-- @include "include/calendar"
+-- @include "include/counters"
+-- @include "decide/apis"
+-- @include "decide/call"
+-- @include "decide/verification/charge"
+-- @include "decide/verification/key"
+-- @include "decide/memo"
+-- @include "decide/permitted"
+-- @include "decide/refusals"
+-- @include "decide/roots"
+-- @include "decide/verification/snapshot"
+-- @include "decide/tags"
+-- @include "include/names"
+-- @include "include/usage"
+
+-- The request of a verification without its key. Cached and shared: treat as immutable.
+local function request_of(text)
+  local request = memo[text]
+  if not request then
+    request = cjson.decode(text)
+    memoize(text, request)
+  end
+  return request
+end
+
+-- The balance of a key with a refill, and the time of the next refill. A time more than two periods away was set while the clock
+-- was ahead: it is computed again.
+local function refilled_balance(digest, balance, due)
+  local now, refill_day = call_now, key_refill_day
+  if now >= due then return key_refill_amount, refill_after(now, refill_day) end
+  if due - now > (refill_day == 0 and 2 or 62) * DAY_MS then
+    due = refill_after(now, refill_day)
+    redis.call('ZADD', refill_queue(call_workspace), due, digest)
+  end
+  return balance, due
+end
+
+-- The outcome by the checks before those of limits and balance.
+local function precheck(request, text)
+  if not key_flags.enabled then return DISABLED end
+  if call_now >= key_expires then return EXPIRED end
+  if request and request.query and not is_permitted(request.query, text, key_name, key_flags.permissions) then
+    return INSUFFICIENT_PERMISSIONS
+  end
+  return VALID
+end
+
+-- The packed counts of an hour's refusals, with `more` of this outcome. Also returns whether they are the first ones.
+local function more_refusals(refusals, outcome, more)
+  local at = COUNT_LENGTH * (outcome - FIRST_REFUSAL)
+  local count = struct.unpack(COUNT, refusals, at + 1)
+  return string.sub(refusals, 1, at) .. struct.pack(COUNT, count + more) .. string.sub(
+    refusals,
+    at + (COUNT_LENGTH + 1)
+  ),
+    count == 0
+end
+
+-- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of the key if
+-- the caller has none of this version; nothing when windows had to be settled first, and the item has to be decided again.
+local function verify(position, last, root_index)
+  local root = call_roots[root_index] or read_root(root_index)
+  local digest, cost, cached_time, cached_number, cached_dependencies
+  digest, cost, cached_time, cached_number, cached_dependencies, position =
+    struct.unpack(VERIFY_ITEM, call_items, position)
+  if not root.may_verify then return refuse_root(root, 'api.*.verify_key') end
+  if not read_key(digest, cached_time > 0) then return struct.pack('>B', NOT_FOUND) end
+  local flags, api = key_flags, key_api
+  if not root.verifies_all and not allows(root, 'api', api.id, 'verify_key') then
+    return struct.pack('>B', NOT_FOUND)
+  end
+  local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
+  if flags.refilled then
+    balance, refill_due = refilled_balance(digest, balance, refill_due)
+  end
+
+  -- Decide, in the order of docs/contract.md §6: the first reason to refuse wins.
+  local text = position <= last and string.sub(call_items, position, last)
+  local request = text and (memo[text] or request_of(text))
+  local requested = request and request.limits
+  local outcome = precheck(request, text)
+  local is_checked = outcome == VALID
+  if is_checked then
+    local refusal
+    outcome, refusal = check_limits_and_balance(requested, not flags.limited or balance >= cost)
+    if refusal then return refusal end
+    if not outcome then return write_settled(requested) end
+  end
+  local is_valid = outcome == VALID
+
+  -- Everything is read before the first write, so that a broken record charges nothing.
+  local snapshot, is_sent
+  -- The versions that the snapshot depends on besides the key's own: of its identity, and of all permissions and roles.
+  local dependencies = key_identity and string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH) or ''
+  if flags.permissions then dependencies = dependencies .. rbac_version() end
+  if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then
+    -- Returned once per call. Otherwise many verifications of a key that is not cached would each return its snapshot.
+    is_sent = api.snapshots and api.snapshots[digest]
+    if not is_sent then snapshot = pack_snapshot(dependencies) end
+  end
+  local tags = request and request.tags and counted_tags(request.tags, key_api8)
+
+  -- Count in the current hour; charge everything or nothing.
+  local is_unlinked = key_external_id ~= key_linked_id
+  local is_new_hour = hour ~= call_hour or is_unlinked
+  if is_new_hour then
+    valid, refusals, spent = 0, NO_REFUSALS, 0
+  end
+  local charged = is_valid and flags.limited and cost or 0
+  balance, spent = balance - charged, spent + charged
+  if is_valid then
+    valid, last_used = valid + 1, call_now
+  else
+    local is_first
+    refusals, is_first = more_refusals(refusals, outcome, 1)
+    note_refusals(1, outcome, is_first, request, key_external_id, call_now, false, cost, balance)
+  end
+  local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
+  if is_unlinked then state = without_link(state) end
+  local new_identity = is_valid and key_identity and identity_state()
+  local answer = pack_verified(outcome + (is_sent and SNAPSHOT_BEFORE or 0), flags.limited, balance, is_checked)
+
+  -- Write. If the first command succeeds, none of the following can fail.
+  redis.call('HSET', key_name, 'state', state)
+  if new_identity then redis.call('HSET', identity_record(call_workspace, key_external_id), 'state', new_identity) end
+  if is_valid and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
+  if is_new_hour then
+    local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
+    flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour)
+  end
+  if tags then count_tags(tags, key24(), key_external_id, outcome, charged, 1) end
+  if snapshot then
+    api.snapshots = api.snapshots or {}
+    api.snapshots[digest] = true
+  end
+  count_verification(api, outcome, charged)
+  key_written(state, new_identity)
+  return answer, snapshot
+end

@@ -1,0 +1,141 @@
+// The items of a batch, packed as lua/decide.lua reads them (layout.ts).
+
+import type { SnapshotText } from '../domain/verification.ts';
+import { batchTail, itemHead, itemKinds, leaseItem, settleItem, tally, verifyItem } from '../scripts/layout.ts';
+import type { Written } from '../scripts/struct.ts';
+import type { Tally } from './leases/leases.ts';
+import type { QueuedBatch } from './queues.ts';
+import type { Answer } from './reply.ts';
+
+/** Snapshots in the reply to a batch, by the digest of the key: further verifications of the key in the batch use them. */
+export type SnapshotsOfBatch = Map<string, SnapshotText | Promise<SnapshotText>>;
+
+/** A request in a batch. */
+export interface Waiting {
+  /** Reads its answer; throws when the answer cannot be read. */
+  settle(answer: Answer, snapshots: SnapshotsOfBatch): void;
+  reject(error: unknown): void;
+}
+
+const kindOf = (kind: (typeof itemKinds)[number]): number => itemKinds.indexOf(kind) + 1;
+const verifyKind = kindOf('verify');
+const limitKind = kindOf('limit');
+const leaseKind = kindOf('lease');
+const settleKind = kindOf('settle');
+const rootDigestBytes = 32;
+/** Of items that no root key authorises. */
+const noRoot = Buffer.alloc(rootDigestBytes);
+
+/** What a request asks of leases, as in LEASE_ITEM. */
+export type LeasePart = Omit<Written<typeof leaseItem.fields>, 'kind'>;
+
+/** Requests of one workspace that are sent to Redis as one call. */
+export class Batch implements QueuedBatch {
+  /** The distinct digests of the items' root keys. */
+  readonly roots: Buffer[] = [];
+  readonly waiting: Waiting[] = [];
+  readonly since = performance.now();
+  /** Milliseconds from then to the last reply. */
+  latencyMs = 0;
+  weight = 0;
+  /** It has items of leases. */
+  hasLeases = false;
+  /** After it, this session has no leases in the workspace and nothing to settle. */
+  leaves = false;
+  /** Small, because Node has a pool for buffers below 4 KB, and one of its own for each batch would cost more than its bytes. */
+  #items = Buffer.allocUnsafe(1024);
+  #bytes = 0;
+
+  get count(): number {
+    return this.waiting.length;
+  }
+
+  fail(error: unknown) {
+    for (const entry of this.waiting) entry.reject(error);
+  }
+
+  /** The packed items from index `first` on, with the session of a batch that has items of leases, and the root keys. */
+  packedFrom(first: number, session: Buffer | undefined): Buffer {
+    let at = 0;
+    for (let number = 0; number < first; number++) at += itemHead.at.kind + this.#items.readUInt32BE(at);
+    let end = this.#bytes;
+    const { roots } = this;
+    this.#reserve(end + (session ? session.length : 0) + rootDigestBytes * roots.length + batchTail.bytes);
+    const items = this.#items;
+    if (session) {
+      items.set(session, end);
+      end += session.length;
+    }
+    for (const root of roots) {
+      items.set(root, end);
+      end += rootDigestBytes;
+    }
+    return items.subarray(at, batchTail.write(items, end, { roots: roots.length, session: session ? 1 : 0 }));
+  }
+
+  addVerify(
+    root: Buffer,
+    values: Written<typeof verifyItem.fields>,
+    weight: number,
+    waiting: Waiting,
+    lease?: LeasePart | undefined,
+  ) {
+    const at = this.#beginDecision(verifyKind, root, verifyItem.size(values), weight, waiting, lease);
+    verifyItem.write(this.#items, at, values);
+  }
+
+  /** `checks` are `count` LIMIT_CHECKs. */
+  addLimit(root: Buffer, count: number, checks: Buffer, waiting: Waiting, lease?: LeasePart | undefined) {
+    const at = this.#beginDecision(limitKind, root, 1 + checks.length, count, waiting, lease);
+    this.#items[at] = count;
+    checks.copy(this.#items, at + 1);
+  }
+
+  addSettlement(settlement: number, tallies: readonly Tally[], waiting: Waiting) {
+    this.hasLeases = true;
+    const bytes = tallies.reduce((sum, values) => sum + tally.size(values), settleItem.bytes);
+    let at = this.#begin(settleKind, this.roots[0] ?? noRoot, bytes, 1 + tallies.length / 4, waiting);
+    at = settleItem.write(this.#items, at, { settlement, tallies: tallies.length });
+    for (const values of tallies) at = tally.write(this.#items, at, values);
+  }
+
+  /** As #begin, for a decision, which may be within a lease item. */
+  #beginDecision(
+    kind: number,
+    root: Buffer,
+    fieldBytes: number,
+    weight: number,
+    waiting: Waiting,
+    lease: LeasePart | undefined,
+  ): number {
+    if (!lease) return this.#begin(kind, root, fieldBytes, weight, waiting);
+    this.hasLeases = true;
+    const values = { kind, ...lease };
+    const at = this.#begin(leaseKind, root, leaseItem.size(values) + fieldBytes, weight, waiting);
+    return leaseItem.write(this.#items, at, values);
+  }
+
+  /** Makes room for an item with `fieldBytes` of fields, and writes its head. Returns the offset of its fields. */
+  #begin(kind: number, root: Buffer, fieldBytes: number, weight: number, waiting: Waiting): number {
+    const at = this.#bytes;
+    const end = at + itemHead.bytes + fieldBytes;
+    this.#reserve(end);
+    // A linear search, because a batch nearly always has one root key.
+    const { roots } = this;
+    let rootIndex = roots[0] === root ? 0 : roots.findIndex((other) => other === root || other.equals(root));
+    if (rootIndex < 0) rootIndex = roots.push(root) - 1;
+    const bytes = end - at - itemHead.at.kind;
+    this.#bytes = end;
+    this.weight += weight;
+    this.waiting.push(waiting);
+    return itemHead.write(this.#items, at, { bytes, kind, root: rootIndex + 1 });
+  }
+
+  /** Makes room for this many bytes. */
+  #reserve(bytes: number) {
+    if (bytes <= this.#items.length) return;
+    const larger = Buffer.allocUnsafe(2 * bytes);
+    this.#items.copy(larger, 0, 0, this.#bytes);
+    this.#items = larger;
+  }
+}

@@ -1,0 +1,83 @@
+// A change is answered when every lease that covers it has been returned, or has ended. A change takes back all leases of its
+// workspace: they are asked for again with the next requests, which see the change.
+
+import { longestTerm } from '../../scripts/layout.ts';
+import type { Leases } from './leases.ts';
+import type { Recalls } from './recalls.ts';
+
+export interface ChangesOptions {
+  session: string;
+  leases: Leases;
+  recalls: Recalls;
+  /** When Redis was connected last, by `performance.now()`. */
+  connectedAt: () => number;
+  /** The longest term that a server with these settings grants, in milliseconds. */
+  termMs: number;
+  /** Marks holders as inactive. */
+  deactivate: (workspaceId: string, holders: readonly string[]) => Promise<unknown>;
+  observe?: ChangesObserver | undefined;
+}
+
+export interface ChangesObserver {
+  /** A change waited this long for leases. */
+  waited(ms: number): void;
+}
+
+/** The clocks of two machines may differ in speed by 1 %. */
+const drift = 1.01;
+
+/** How long to wait for leases of this term, in milliseconds. */
+export const waitFor = (termMs: number): number => Math.ceil(termMs * drift) + 1;
+
+export class Changes {
+  readonly #options: ChangesOptions;
+
+  constructor(options: ChangesOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when no process decides by what was before the change. `holders` are those of lua/include/change.lua. */
+  async changed(workspaceId: string, holders: readonly string[]): Promise<void> {
+    const { session, leases, recalls, deactivate, observe } = this.#options;
+    // Those of this process end now; what they leave is settled later.
+    leases.recall(workspaceId).catch(() => {});
+    const registered = holders.map(holderOf);
+    const others = registered.filter(({ id }) => id !== session && id !== longestTerm);
+    const longestMs = registered.find(({ id }) => id === longestTerm)?.termMs ?? 0;
+    const sinceConnected = this.#waitSinceConnected(longestMs);
+    if (others.length === 0 && sinceConnected <= 0) return;
+    const startedAt = performance.now();
+    const waitMs = Math.max(...others.map(({ termMs }) => waitFor(termMs)), 0);
+    const recalled =
+      others.length === 0
+        ? new Set<string>()
+        : await recalls.send(
+            workspaceId,
+            others.map(({ id }) => id),
+            waitMs,
+          );
+    const remaining = sinceConnected - (performance.now() - startedAt);
+    if (remaining > 0) await new Promise((resolve) => setTimeout(resolve, remaining));
+    observe?.waited(performance.now() - startedAt);
+    const silent = others.filter(({ id }) => recalled.has(id));
+    if (silent.length > 0) {
+      const holding = silent.map(({ holder }) => holder);
+      await deactivate(workspaceId, holding).catch(() => {});
+    }
+  }
+
+  /**
+   * Redis may have restarted without the last entries of the registry: leases that were granted before have ended after a term, also
+   * those of servers with longer terms.
+   */
+  #waitSinceConnected(longestMs: number): number {
+    const { termMs, connectedAt } = this.#options;
+    const longest = Math.max(termMs, longestMs);
+    return longest === 0 ? 0 : connectedAt() + waitFor(longest) - performance.now();
+  }
+}
+
+function holderOf(holder: string): { holder: string; id: string; termMs: number } {
+  const [id, term] = holder.split('.') as [string, string];
+  return { holder, id, termMs: Number(term) };
+}

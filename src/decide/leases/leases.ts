@@ -1,0 +1,526 @@
+// The leases of this process: decisions that it may repeat by itself, without Redis, for a short time.
+//
+// The life of a lease:
+//
+//   ask      A request that was decided often within a term is sent as a lease item (`ask`), with how many more decisions like it
+//            this process wants.
+//   grant    lua/decide/lease.lua decides it as any other, charges units for more of it in advance, and answers how many
+//            and for how long (`granted`). A decision that charges nothing (a key without limits and credits, or a refusal) is
+//            leased without units.
+//   decide   The same request is decided here (`decide`) until the lease ends or its units are used. What was decided is tallied.
+//            When a quarter is left, one request asks for the next lease.
+//   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used (`settle`). Of a
+//            lease that decided little, there is one tally, at its end.
+//   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back (`recall`):
+//            they end at once, also those whose grant is on its way, and the recall is answered when they are settled. After a
+//            refusal, Redis grants no more of them in a while, so that the refused request is decided meanwhile.
+//
+// A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended here
+// before a change, which waits for the term after it was made, is answered.
+
+import type { tally as tallyStruct } from '../../scripts/layout.ts';
+import type { Written } from '../../scripts/struct.ts';
+
+export type Tally = Written<typeof tallyStruct.fields>;
+
+export interface LeaseOptions {
+  /** The longest term, in milliseconds. */
+  termMs: number;
+  /** A lease is asked for from this many decisions in a term on. */
+  after: number;
+  /** Milliseconds of a monotonic clock. */
+  nowMs: () => number;
+  /** Whether this process hears of recalls. */
+  mayAsk: () => boolean;
+  /** Sends a settlement. It rejects when it is not known whether Redis counted it. */
+  settle: (workspaceId: string, settlement: number, tallies: readonly Tally[], leaves: boolean) => Promise<void>;
+  observe?: LeaseObserver | undefined;
+}
+
+export interface LeaseObserver {
+  /** A lease was granted, with this many units. */
+  granted(units: number): void;
+  /** A lease of units ended or was recalled with this many units that were not used. */
+  returned(units: number): void;
+}
+
+/** A request of a caller that may be leased. */
+export interface LeasedRequest {
+  workspaceId: string;
+  rootDigest: string;
+  /** What it is about: the digest of a key, or limit checks with all their values. */
+  about: string;
+  /** Credits of a verification. */
+  cost: number;
+  /** The rest of a verification, as in VERIFY_ITEM. */
+  text: Buffer;
+  /** The number of its counters in `Leases` (-1) and its name (''), until they are needed: a repeated request is the same object. */
+  slot: number;
+  name: string;
+}
+
+/** A decision that a lease repeats (src/decide/leases/decisions.ts). */
+export interface Decision<Answer> {
+  /** As in TALLY; 0 for one that is not counted. */
+  readonly outcome: number;
+  /** As in TALLY. */
+  readonly subject: Buffer;
+  /** The answer after `times` repetitions, `elapsedMs` after the decision. */
+  again(times: number, elapsedMs: number): Answer;
+}
+
+/** A lease that was asked for, until its answer. */
+export interface Ask {
+  wanted: number;
+  number: number;
+  /** Resolves when the answer was processed. */
+  done: Promise<void>;
+}
+
+interface PendingAsk extends Ask {
+  request: LeasedRequest;
+  askedAt: number;
+  isRecalled: boolean;
+  finish: () => void;
+}
+
+interface Lease {
+  request: LeasedRequest;
+  /** 0 for a lease without units. */
+  number: number;
+  wanted: number;
+  endsAt: number;
+  /** From then on, the next request asks for another one. */
+  renewsAt: number;
+  isRenewing: boolean;
+  units: number;
+  left: number;
+  /** Decisions, and those since the last settlement. */
+  decided: number;
+  count: number;
+  usedAt: number;
+  grantedAt: number;
+  decision: Decision<unknown>;
+}
+
+/**
+ * Counters by a hash of a request, so that most requests look up nothing: in the last byte its heat, before it the number of entries
+ * that the holders have of it. They are one number, because most requests read both. A hash of all of the request: a lease is for the
+ * same request only, so a key in heavy use whose requests differ, by their tags for example, is no reason to ask for one.
+ */
+const slots = 65_536;
+const entry = 256;
+
+/** A Map by the names of requests, which counts its entries in the counters. */
+class Counted<Value> extends Map<string, Value> {
+  readonly #counters: Uint32Array;
+
+  constructor(counters: Uint32Array) {
+    super();
+    this.#counters = counters;
+  }
+
+  override set(name: string, value: Value): this {
+    if (!this.has(name)) this.#counters[slotOf(name)]! += entry;
+    return super.set(name, value);
+  }
+
+  override delete(name: string): boolean {
+    if (this.has(name)) this.#counters[slotOf(name)]! -= entry;
+    return super.delete(name);
+  }
+
+  override clear() {
+    for (const name of this.keys()) this.delete(name);
+  }
+}
+
+/** The leases of this process in a workspace. */
+class Holder {
+  readonly workspaceId: string;
+  /** These, the asks and the wishes are by the name of their request. */
+  readonly leases: Map<string, Lease>;
+  readonly asks = new Map<string, PendingAsk>();
+  /** Tallies that wait for a settlement. */
+  tallies: Tally[] = [];
+  /** A settlement that is on its way, or that has to be sent again. */
+  sending: { settlement: number; tallies: Tally[] } | undefined;
+  settling: Promise<void> | undefined;
+  /** Of what was decided often by its last lease: how many units to ask for next, and until when that holds. */
+  readonly hot: Map<string, { wanted: number; until: number }>;
+  /** Of the last decision by a lease, or grant. */
+  usedAt = 0;
+  isRegistered = false;
+
+  /** `counters` count the leases and wishes of this holder. */
+  constructor(workspaceId: string, counters: Uint32Array) {
+    this.workspaceId = workspaceId;
+    this.leases = new Counted(counters);
+    this.hot = new Counted(counters);
+  }
+
+  get isEmpty(): boolean {
+    const { leases, asks, tallies, hot } = this;
+    return leases.size + asks.size + tallies.length + hot.size === 0 && !this.sending;
+  }
+}
+
+/** Limits of the leases of this process, of a lease's units, and of the tallies of a settlement and their subjects in bytes. */
+const leasesMax = 20_000;
+const unitsMax = 4096;
+const talliesMax = 64;
+const subjectsMax = 8192;
+/** Limit of the text of a request, in bytes: leases keep it, and settlements send it. Longer ones are rare (lua: MEMO_TEXT_MAX). */
+const textMax = 1024;
+/** Fewer decisions are tallied at the end of their lease: a tally costs Redis as much as a verification. */
+const tallyMin = 8;
+/** A settlement is sent this often in a term. */
+const settlementsPerTerm = 4;
+/** A process without leases leaves the registry of a workspace after this many terms. */
+const idleTerms = 10;
+/**
+ * Heat is how often a request was decided in this term, at most this. A higher one counts down: a request that was granted no lease
+ * asks for none for a while.
+ */
+const heatMax = 200;
+const refusedHeat = heatMax + 32;
+/** A lease is renewed when this part of its term or of its units is left. */
+const renewedPart = 0.25;
+
+export class Leases {
+  readonly #options: LeaseOptions;
+  readonly #holders = new Map<string, Holder>();
+  readonly #counters = new Uint32Array(slots);
+  #heatSince = 0;
+  #held = 0;
+  #lastNumber = 0;
+  /** Of a settlement. Redis counts a number of a session once, also after this process has left the registry and is back. */
+  #lastSettlement = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(options: LeaseOptions) {
+    this.#options = options;
+  }
+
+  /** Decides a request by a lease; undefined when there is none. `Answer` is what the decisions of its leases return. */
+  decide<Answer>(request: LeasedRequest): Answer | undefined {
+    if (this.#held === 0 || this.#counters[slotOfRequest(request)]! < entry) return undefined;
+    const holder = this.#holders.get(request.workspaceId);
+    const lease = holder?.leases.get(nameOf(request));
+    if (!holder || !lease) return undefined;
+    const now = this.#options.nowMs();
+    if (now >= lease.endsAt || (lease.number > 0 && lease.left === 0)) {
+      this.#end(holder, lease);
+      return undefined;
+    }
+    // One request renews it, while others are decided here.
+    if (!lease.isRenewing && lease.decided >= this.#options.after && (now >= lease.renewsAt || isNearlyUsed(lease))) {
+      lease.isRenewing = true;
+      return undefined;
+    }
+    lease.left--;
+    lease.decided++;
+    lease.count++;
+    lease.usedAt = now;
+    holder.usedAt = now;
+    const elapsedMs = Math.max(0, Math.floor(now - lease.grantedAt));
+    return lease.decision.again(lease.decided, elapsedMs) as Answer;
+  }
+
+  /** What to ask for with this request, which is sent to Redis; undefined for nothing. */
+  ask(request: LeasedRequest): Ask | undefined {
+    const { termMs, after } = this.#options;
+    if (termMs === 0) return undefined;
+    const slot = slotOfRequest(request);
+    const counter = this.#counters[slot]!;
+    if (counter < after - 1) {
+      // Too few decisions for a lease, whichever terms they were in: the clock need not be read.
+      this.#counters[slot] = counter + 1;
+      return undefined;
+    }
+    if (request.text.length > textMax || request.about.length > textMax) return undefined;
+    const now = this.#options.nowMs();
+    const known = counter < entry ? undefined : this.#holders.get(request.workspaceId);
+    const decided = this.#decidedInTerm(slot, now);
+    if (decided === 0 || (decided < after && !known)) return undefined;
+    const name = nameOf(request);
+    const renewed = known?.leases.get(name);
+    const hot = known?.hot.get(name);
+    if (decided < after && !hot && !renewed?.isRenewing) return undefined;
+    if (this.#held >= leasesMax || !this.#options.mayAsk()) return undefined;
+    const holder = this.#holderOf(request.workspaceId);
+    if (holder.asks.has(name)) return undefined;
+    holder.isRegistered = true;
+    let finish!: () => void;
+    const done = new Promise<void>((resolve) => (finish = resolve));
+    // A number of a session is never used again, also not after a restart of Redis.
+    const number = ++this.#lastNumber;
+    const wanted = (renewed && wantedNext(renewed)) ?? hot?.wanted ?? 2 * decided;
+    const ask = { request, wanted, number, askedAt: now, isRecalled: false, done, finish };
+    holder.asks.set(name, ask);
+    this.#tick();
+    return ask;
+  }
+
+  /** Takes the answer to an ask: a lease of `units` (0 for one without) for `term` ms, or none (`term` 0). */
+  granted(ask: Ask, units: number, term: number, decision: Decision<unknown>) {
+    const { request, askedAt, isRecalled, number, wanted } = ask as PendingAsk;
+    const holder = this.#holderOf(request.workspaceId);
+    const lease = {
+      request,
+      number: units > 0 ? number : 0,
+      wanted,
+      endsAt: askedAt + term,
+      renewsAt: askedAt + (1 - renewedPart) * term,
+      isRenewing: false,
+      units,
+      left: units,
+      decided: 0,
+      count: 0,
+      usedAt: askedAt,
+      grantedAt: this.#options.nowMs(),
+      decision,
+    };
+    if (term > 0 && !isRecalled) {
+      const name = nameOf(request);
+      const renewed = holder.leases.get(name);
+      if (renewed) this.#end(holder, renewed);
+      holder.leases.set(name, lease);
+      this.#held++;
+      this.#options.observe?.granted(units);
+    } else if (units > 0) {
+      this.#return(holder, lease);
+    } else if (term === 0) {
+      // An ask costs Redis more than a verification, so not every request that may have no lease asks.
+      this.#setHeat(slotOfRequest(request), refusedHeat);
+    }
+    holder.usedAt = this.#options.nowMs();
+    this.finished(ask);
+  }
+
+  /** The answer to an ask is lost: a lease of units that was granted is returned. Units are granted with one outcome only. */
+  lost(ask: Ask, { outcome, subject }: Pick<Decision<unknown>, 'outcome' | 'subject'>) {
+    const { request, number } = ask as PendingAsk;
+    this.#holderOf(request.workspaceId).tallies.push({ number, count: 0, outcome, used: 0, age: 0, subject });
+    this.finished(ask);
+  }
+
+  /** An ask was answered. */
+  finished(ask: Ask) {
+    const { request, finish } = ask as PendingAsk;
+    this.#holders.get(request.workspaceId)?.asks.delete(nameOf(request));
+    finish();
+  }
+
+  /**
+   * Takes leases back: those with these numbers, all of a workspace, or all. They end at once; resolves when what they decided and
+   * left is settled.
+   */
+  async recall(workspaceId?: string, numbers?: ReadonlySet<number>): Promise<void> {
+    const holders = [...this.#holders.values()].filter(
+      (holder) => (workspaceId ?? holder.workspaceId) === holder.workspaceId,
+    );
+    await Promise.all(holders.map((holder) => this.#recall(holder, numbers)));
+  }
+
+  async #recall(holder: Holder, numbers: ReadonlySet<number> | undefined): Promise<void> {
+    const asks = [...holder.asks.values()].filter(({ number }) => numbers?.has(number) ?? true);
+    const leases = [...holder.leases.values()].filter(({ number }) => numbers?.has(number) ?? true);
+    for (const ask of asks) ask.isRecalled = true;
+    for (const lease of leases) this.#end(holder, lease);
+    await Promise.all(asks.map(({ done }) => done));
+    await this.#settleAll(holder);
+  }
+
+  /** Redis has this process in the registry of a workspace, perhaps because it forgot that it had left. So it leaves again. */
+  registered(workspaceId: string) {
+    this.#holderOf(workspaceId).isRegistered = true;
+    this.#tick();
+  }
+
+  /** Takes back all leases, for the end of the process. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    await this.recall().catch(() => {});
+    for (const { hot } of this.#holders.values()) hot.clear();
+    await Promise.all([...this.#holders.values()].map((holder) => this.#leave(holder)));
+  }
+
+  /** How often this and what has the same hash was decided in this term, this time included; 0 soon after a refusal. */
+  #decidedInTerm(slot: number, now: number): number {
+    const counters = this.#counters;
+    if (now - this.#heatSince >= this.#options.termMs) {
+      for (let each = 0; each < slots; each++) counters[each]! -= counters[each]! % entry;
+      this.#heatSince = now;
+    }
+    const heat = counters[slot]! % entry;
+    if (heat > heatMax) {
+      this.#setHeat(slot, heat - 1);
+      return 0;
+    }
+    const decided = Math.min(heat + 1, heatMax);
+    this.#setHeat(slot, decided);
+    return decided;
+  }
+
+  #setHeat(slot: number, heat: number) {
+    const counter = this.#counters[slot]!;
+    this.#counters[slot] = counter - (counter % entry) + heat;
+  }
+
+  #holderOf(workspaceId: string): Holder {
+    let holder = this.#holders.get(workspaceId);
+    if (!holder) {
+      holder = new Holder(workspaceId, this.#counters);
+      this.#holders.set(workspaceId, holder);
+    }
+    return holder;
+  }
+
+  /** Ends a lease: what it decided is tallied, and the units that it did not use are returned. */
+  #end(holder: Holder, lease: Lease) {
+    const name = nameOf(lease.request);
+    holder.leases.delete(name);
+    this.#held--;
+    if (lease.decided >= this.#options.after) {
+      holder.hot.set(name, { wanted: wantedNext(lease), until: this.#options.nowMs() + 2 * this.#options.termMs });
+    }
+    this.#return(holder, lease);
+  }
+
+  #return(holder: Holder, lease: Lease) {
+    const tally = this.#tallyOf(lease, lease.number);
+    if (tally) holder.tallies.push(tally);
+    if (lease.number > 0) this.#options.observe?.returned(lease.left);
+    this.#tick();
+  }
+
+  /** Takes what a lease decided since the last settlement, and its return (`number`, or 0); undefined when there is nothing to settle. */
+  #tallyOf(lease: Lease, number: number): Tally | undefined {
+    const { count, decided, usedAt, decision } = lease;
+    const isCounted = decision.outcome > 0 && count > 0;
+    if (!isCounted && number === 0) return undefined;
+    lease.count = 0;
+    const age = Math.min(Math.max(Math.round(this.#options.nowMs() - usedAt), 0), 2 ** 32 - 1);
+    const { outcome, subject } = decision;
+    return { number, count: isCounted ? count : 0, outcome, used: number > 0 ? decided : 0, age, subject };
+  }
+
+  /** Sends what waits to be settled. Rejects when it is not known whether Redis counted it: then the same is sent again later. */
+  #settle(holder: Holder): Promise<void> {
+    holder.settling ??= this.#sendSettlement(holder).finally(() => (holder.settling = undefined));
+    return holder.settling;
+  }
+
+  async #sendSettlement(holder: Holder): Promise<void> {
+    if (!holder.sending) {
+      const tallies = holder.tallies.splice(0, countOfSettlement(holder.tallies));
+      if (tallies.length === 0) return;
+      holder.sending = { settlement: ++this.#lastSettlement, tallies };
+    }
+    const { settlement, tallies } = holder.sending;
+    await this.#options.settle(holder.workspaceId, settlement, tallies, false);
+    holder.sending = undefined;
+  }
+
+  /** Takes what leases decided since the last settlement, if it is not little. */
+  #tallyAll(holder: Holder) {
+    for (const lease of holder.leases.values()) {
+      const tally = lease.count >= tallyMin && this.#tallyOf(lease, 0);
+      if (tally) holder.tallies.push(tally);
+    }
+  }
+
+  async #settleAll(holder: Holder): Promise<void> {
+    while (holder.settling || holder.sending || holder.tallies.length > 0) await this.#settle(holder);
+  }
+
+  /** Leaves the registry of a workspace, and forgets it. */
+  async #leave(holder: Holder): Promise<void> {
+    if (!holder.isEmpty) return;
+    if (!holder.isRegistered) {
+      this.#holders.delete(holder.workspaceId);
+      return;
+    }
+    holder.isRegistered = false;
+    await this.#options.settle(holder.workspaceId, ++this.#lastSettlement, [], true).catch(() => {
+      holder.isRegistered = true;
+    });
+  }
+
+  /** Starts the timer that settles, if it does not run. */
+  #tick() {
+    if (this.#timer || this.#isClosed) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      for (const holder of this.#holders.values()) this.#turn(holder);
+      if (this.#holders.size > 0) this.#tick();
+    }, this.#options.termMs / settlementsPerTerm).unref();
+  }
+
+  #turn(holder: Holder) {
+    const { nowMs, termMs } = this.#options;
+    const now = nowMs();
+    for (const lease of holder.leases.values()) if (now >= lease.endsAt) this.#end(holder, lease);
+    for (const [name, { until }] of holder.hot) if (now >= until) holder.hot.delete(name);
+    if (!holder.settling) {
+      // Not before the last turn is settled, so that what waits is bounded by the number of leases.
+      if (!holder.sending) this.#tallyAll(holder);
+      // What failed is sent again in the next turn.
+      this.#settleAll(holder).catch(() => {});
+    }
+    if (now - holder.usedAt > idleTerms * termMs) void this.#leave(holder);
+  }
+}
+
+const isNearlyUsed = ({ number, left, units }: Lease): boolean => number > 0 && left <= units * renewedPart;
+
+/** Slow start: twice as much as before when nearly all was used, half as much when less than half was. */
+function wantedNext(lease: Lease): number {
+  const { number, wanted, left, units } = lease;
+  if (number === 0) return wanted;
+  if (isNearlyUsed(lease)) return Math.min(2 * wanted, unitsMax);
+  return left > units / 2 ? Math.ceil(wanted / 2) : wanted;
+}
+
+/** How many of these tallies make a settlement: one of many limit checks is much work for Redis. */
+function countOfSettlement(tallies: readonly Tally[]): number {
+  let count = 0;
+  for (let bytes = 0; count < Math.min(tallies.length, talliesMax) && bytes < subjectsMax; count++) {
+    bytes += tallies[count]!.subject.length;
+  }
+  return count;
+}
+
+/** All of a request, except its workspace. */
+function nameOf(request: LeasedRequest): string {
+  const { rootDigest, cost, about, text } = request;
+  if (request.name === '') request.name = `${rootDigest}${cost} ${about}${text.toString('latin1')}`;
+  return request.name;
+}
+
+/** That of its name, which most requests never need. */
+function slotOfRequest(request: LeasedRequest): number {
+  const { rootDigest, cost, about, text } = request;
+  if (request.slot < 0) {
+    let hash = hashOf(about, hashOf(`${rootDigest}${cost} `));
+    // What is longer is not leased.
+    const bytes = Math.min(text.length, textMax);
+    for (let at = 0; at < bytes; at++) hash = Math.imul(hash ^ text[at]!, 0x01000193);
+    request.slot = slotOfHash(hash);
+  }
+  return request.slot;
+}
+
+/** The number of a counter. */
+const slotOf = (name: string): number => slotOfHash(hashOf(name));
+const slotOfHash = (hash: number): number => ((hash >>> 16) ^ hash) & (slots - 1);
+
+/** FNV-1a, from the hash of what is before the text. */
+function hashOf(text: string, before = 0x811c9dc5): number {
+  let hash = before;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  return hash;
+}

@@ -1,0 +1,127 @@
+// Recalls of leases between processes: a process asks others to give leases back, and they acknowledge it when they have. A message
+// may get lost, so who asks waits no longer than the leases last.
+
+import { randomBytes } from 'node:crypto';
+import type { RedisClient } from '../../redis/connection.ts';
+import { echoChannel, recallChannel, recalledChannel } from '../../redis/names.ts';
+import { Subscriber } from '../../redis/subscriber.ts';
+
+/** A message to all processes. */
+interface RecallMessage {
+  id: string;
+  /** The channel for acknowledgements. */
+  to: string;
+  workspaceId: string;
+  sessions: string[];
+  /** The leases to give back, `session.number`; all of the workspace if undefined. */
+  leases?: string[];
+}
+
+interface RecallOptions {
+  redis: RedisClient;
+  session: string;
+  /** Gives back leases of this process; resolves when that is settled. */
+  recall: (workspaceId: string, numbers: ReadonlySet<number> | undefined) => Promise<void>;
+}
+
+/** A subscription that failed is tried again after this time. */
+const subscribeAgainMs = 1000;
+
+interface Waiting {
+  sessions: Set<string>;
+  finish: () => void;
+}
+
+export class Recalls {
+  readonly #options: RecallOptions;
+  readonly #replyChannel: string;
+  readonly #waiting = new Map<string, Waiting>();
+  readonly #subscriber: Subscriber;
+  #subscribed: Promise<boolean> | undefined;
+
+  constructor(options: RecallOptions) {
+    this.#options = options;
+    const id = randomBytes(8).toString('hex');
+    this.#replyChannel = recalledChannel(id);
+    this.#subscriber = new Subscriber(options.redis, echoChannel(id), (channel, text) => {
+      if (channel === recallChannel) void this.#onRecall(JSON.parse(text) as RecallMessage);
+      else this.#onAcknowledged(JSON.parse(text) as { id: string; session: string });
+    });
+  }
+
+  /** Whether this process hears of recalls. The first call subscribes. */
+  get isListening(): boolean {
+    void this.#listen();
+    return this.#subscriber.isReady;
+  }
+
+  /** Asks these sessions to give leases back. Returns those that have not acknowledged it after `waitMs`. */
+  async send(
+    workspaceId: string,
+    sessions: readonly string[],
+    waitMs: number,
+    leases?: string[],
+  ): Promise<Set<string>> {
+    const endsAt = performance.now() + waitMs;
+    const remaining = new Set(sessions);
+    const id = randomBytes(8).toString('hex');
+    const answered = new Promise<void>((finish) => this.#waiting.set(id, { sessions: remaining, finish }));
+    const message: RecallMessage = {
+      id,
+      to: this.#replyChannel,
+      workspaceId,
+      sessions: [...sessions],
+      ...(leases && { leases }),
+    };
+    const publish = async () => {
+      if (await this.#listen()) await this.#options.redis.publish(recallChannel, JSON.stringify(message));
+      await answered;
+    };
+    let timer: NodeJS.Timeout | undefined;
+    const ended = new Promise<void>(
+      (resolve) => (timer = setTimeout(resolve, Math.max(0, endsAt - performance.now()))),
+    );
+    // Whatever fails, the leases end.
+    await Promise.race([publish().catch(() => ended), ended]);
+    clearTimeout(timer);
+    this.#waiting.delete(id);
+    return remaining;
+  }
+
+  close() {
+    this.#subscriber.close();
+  }
+
+  #listen(): Promise<boolean> {
+    this.#subscribed ??= this.#subscriber.subscribe(recallChannel, this.#replyChannel).then(
+      () => true,
+      () => {
+        // Not at once: an account without channels is refused each time, and every request asks.
+        setTimeout(() => (this.#subscribed = undefined), subscribeAgainMs).unref();
+        return false;
+      },
+    );
+    return this.#subscribed;
+  }
+
+  async #onRecall({ id, to, workspaceId, sessions, leases }: RecallMessage) {
+    const { session, recall, redis } = this.#options;
+    if (!sessions.includes(session)) return;
+    const own = leases
+      ?.filter((name) => name.startsWith(`${session}.`))
+      .map((name) => Number(name.slice(session.length + 1)));
+    try {
+      await recall(workspaceId, own && new Set(own));
+      await redis.publish(to, JSON.stringify({ id, session }));
+    } catch {
+      // Who asked waits until the leases have ended.
+    }
+  }
+
+  #onAcknowledged({ id, session }: { id: string; session: string }) {
+    const waiting = this.#waiting.get(id);
+    if (!waiting) return;
+    waiting.sessions.delete(session);
+    if (waiting.sessions.size === 0) waiting.finish();
+  }
+}

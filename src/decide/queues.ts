@@ -1,0 +1,181 @@
+// Queues of requests for Redis, one per workspace. Requests that arrive in one turn of the event loop join a batch. The work
+// that a workspace has at Redis is limited; further batches wait here. So Redis's own queue stays short: a caller that sends
+// the most expensive requests waits for all of them, and other workspaces wait for a few of them.
+//
+// Requests whose root key was not accepted recently (accepted.ts) are from unknown callers. A caller can invent any number of
+// workspaces, each with a batch and a call of its own, so a limit per workspace does not limit unknown callers. All of them
+// together have a limit of batches at Redis. Other requests wait for no more than these batches, and have a limit of their
+// own for waiting requests.
+
+import { mayTake } from '../domain/share.ts';
+import { ApiError } from '../errors.ts';
+import { storeError } from '../redis/connection.ts';
+
+/** Requests that are sent to Redis as one call. */
+export interface QueuedBatch {
+  /** Its work; a plain request is 1. */
+  readonly weight: number;
+  /** Number of requests. */
+  readonly count: number;
+  /** When it was created, by performance.now(). */
+  readonly since: number;
+  /** Fails all requests. */
+  fail(error: unknown): void;
+}
+
+interface QueueOptions<Batch extends QueuedBatch> {
+  newBatch: () => Batch;
+  /** Sends a batch and settles each of its requests; rejects when it could settle none of them. */
+  send: (workspaceId: string, batch: Batch) => Promise<void>;
+  /** A batch with this weight is full. */
+  weightMax: number;
+  /** While a workspace has this much work at Redis, its next batches wait. */
+  workMax: number;
+  /** Limit of waiting requests, and the same again for those of unknown callers. Further requests are refused at once. */
+  inFlightMax: number;
+  /** Limit of the batches of unknown callers at Redis. */
+  unknownAtOnce: number;
+  /** A batch that waited this long is refused instead of sent: its callers no longer wait. */
+  waitMs: number;
+  /** Called for each request that is refused because too many wait. */
+  overloaded: () => void;
+}
+
+/** The queues that share one limit of waiting requests. */
+class QueueGroup<Batch> {
+  /** Only queues with requests in flight, because a caller can name any workspace. */
+  readonly queues = new Map<string, Queue<Batch>>();
+  inFlight = 0;
+}
+
+class Queue<Batch> {
+  readonly workspaceId: string;
+  readonly group: QueueGroup<Batch>;
+  /** Requests in flight, here or at Redis. */
+  inFlight = 0;
+  /** The weight of the batches at Redis. */
+  work = 0;
+  /** It is sent when this turn of the event loop ends. Otherwise the next reply to this workspace sends what waits. */
+  scheduled = false;
+  /** Waiting batches. Requests join the last one. */
+  readonly waiting: Batch[] = [];
+
+  constructor(workspaceId: string, group: QueueGroup<Batch>) {
+    this.workspaceId = workspaceId;
+    this.group = group;
+  }
+}
+
+export class WorkspaceQueues<Batch extends QueuedBatch> {
+  readonly #options: QueueOptions<Batch>;
+  readonly #accepted = new QueueGroup<Batch>();
+  readonly #unknown = new QueueGroup<Batch>();
+  /** Batches of unknown callers at Redis. */
+  #unknownAtRedis = 0;
+  /** Queues of unknown callers that wait until one of these batches is settled, in order of arrival. */
+  readonly #waitingUnknown = new Set<Queue<Batch>>();
+  /** Queues that are scheduled for the end of this turn. */
+  #turn: Queue<Batch>[] = [];
+
+  constructor(options: QueueOptions<Batch>) {
+    this.#options = options;
+  }
+
+  get inFlight(): number {
+    return this.#accepted.inFlight + this.#unknown.inFlight;
+  }
+
+  /** Returns the batch that the next request of a workspace joins. Throws when too many requests wait. */
+  join(workspaceId: string, isAccepted: boolean): Batch {
+    const { inFlightMax, weightMax, newBatch, overloaded } = this.#options;
+    const group = isAccepted ? this.#accepted : this.#unknown;
+    let queue = group.queues.get(workspaceId);
+    if (!mayTake(queue ? queue.inFlight : 0, group.inFlight, inFlightMax)) {
+      overloaded();
+      throw new ApiError('store_unavailable', 'The server is overloaded; retry later.');
+    }
+    if (!queue) {
+      queue = new Queue(workspaceId, group);
+      group.queues.set(workspaceId, queue);
+    }
+    group.inFlight++;
+    queue.inFlight++;
+    const last = queue.waiting.at(-1);
+    if (last && last.weight < weightMax) return last;
+    if (last) this.#sendWaiting(queue);
+    if (!queue.scheduled) {
+      queue.scheduled = true;
+      if (this.#turn.push(queue) === 1) setImmediate(() => this.#endTurn());
+    }
+    const batch = newBatch();
+    queue.waiting.push(batch);
+    return batch;
+  }
+
+  #endTurn() {
+    const turn = this.#turn;
+    this.#turn = [];
+    for (const queue of turn) {
+      queue.scheduled = false;
+      this.#sendWaiting(queue);
+    }
+  }
+
+  #sendWaiting(queue: Queue<Batch>) {
+    const { workMax, waitMs, unknownAtOnce } = this.#options;
+    while (queue.work < workMax && queue.waiting.length > 0) {
+      if (queue.group === this.#unknown && this.#unknownAtRedis >= unknownAtOnce) {
+        this.#waitingUnknown.add(queue);
+        return;
+      }
+      const batch = queue.waiting.shift()!;
+      if (performance.now() - batch.since < waitMs) void this.#send(queue, batch);
+      else this.#fail(queue, batch, storeError(new Error('Waited too long in the queue')));
+    }
+  }
+
+  async #send(queue: Queue<Batch>, batch: Batch) {
+    const isUnknown = queue.group === this.#unknown;
+    queue.work += batch.weight;
+    if (isUnknown) this.#unknownAtRedis++;
+    try {
+      await this.#options.send(queue.workspaceId, batch);
+    } catch (error) {
+      batch.fail(error);
+      // If Redis is unavailable, waiting batches fail now instead of one after the other.
+      const isUnavailable = error instanceof ApiError && error.status === 503;
+      if (isUnavailable)
+        for (const other of isUnknown ? [queue, ...this.#waitingUnknown] : [queue]) this.#failAll(other, error);
+    } finally {
+      this.#leave(queue, batch);
+      queue.work -= batch.weight;
+      if (!queue.scheduled) this.#sendWaiting(queue);
+      if (isUnknown) this.#nextUnknown();
+    }
+  }
+
+  /** Gives a place of unknown callers at Redis to the queue that has waited longest for one. */
+  #nextUnknown() {
+    this.#unknownAtRedis--;
+    for (const queue of this.#waitingUnknown) {
+      if (this.#unknownAtRedis >= this.#options.unknownAtOnce) return;
+      this.#waitingUnknown.delete(queue);
+      this.#sendWaiting(queue);
+    }
+  }
+
+  #failAll(queue: Queue<Batch>, error: unknown) {
+    for (const batch of queue.waiting.splice(0)) this.#fail(queue, batch, error);
+  }
+
+  #fail(queue: Queue<Batch>, batch: Batch, error: unknown) {
+    batch.fail(error);
+    this.#leave(queue, batch);
+  }
+
+  #leave(queue: Queue<Batch>, { count }: Batch) {
+    queue.group.inFlight -= count;
+    queue.inFlight -= count;
+    if (queue.inFlight === 0) queue.group.queues.delete(queue.workspaceId);
+  }
+}

@@ -1,0 +1,190 @@
+// The cacheable part of a verification (name, meta, permissions …), and its cache. lua/decide.lua returns a snapshot only when
+// the version that the server sends is out of date, as with an ETag.
+
+import { JsonText } from '../domain/json.ts';
+import {
+  type PrintedLimit,
+  printSnapshot,
+  type Ratelimit,
+  type Snapshot,
+  type SnapshotIdentity,
+  type SnapshotText,
+} from '../domain/verification.ts';
+import { type limit as limitStruct, never, snapshotIdentity, snapshot as snapshotStruct } from '../scripts/layout.ts';
+import { Reader, type Values } from '../scripts/struct.ts';
+
+/** Bytes of cached snapshots, in each of two generations. */
+const snapshotBytesMax = 32 * 1024 * 1024;
+
+/** The doorkeeper identifies a key by this many bits of its digest, and is cleared when it has `doorkeeperMax` keys. */
+const doorkeeperBits = 20;
+const doorkeeperMax = 2 ** 17;
+
+/** The version to send for a key without a cached snapshot. */
+export const noVersion = '\0'.repeat(9);
+
+const replaced = -1;
+
+export interface CachedSnapshot {
+  workspaceId: string;
+  /** The version as one character per byte. The script compares it with the stored one. */
+  version: string;
+  snapshot: SnapshotText;
+  bytes: number;
+  /** Extra batch weight; a plain verification weighs 1. */
+  extraWeight: number;
+  /** The number of the generation that has it; `replaced` when another version took its place. */
+  generation: number;
+}
+
+/**
+ * Snapshots by the digest of their key, each with its workspace and version. The script confirms the version in the round trip
+ * that decides. A key is cached from its second use on (a doorkeeper, as in TinyLFU), so that keys that are used once take no
+ * memory, no time of the garbage collector and no other key's place. A key that was imported into two workspaces is cached
+ * for the one that used it last.
+ */
+export class SnapshotCache {
+  readonly #doorkeeper = new Uint8Array(2 ** doorkeeperBits / 8);
+  #doorkeeperCount = 0;
+  /** The recently used snapshots, with the number of this generation, and the generation before them. */
+  #generation = 0;
+  #recent = new Map<string, CachedSnapshot>();
+  #older = new Map<string, CachedSnapshot>();
+  #recentBytes = 0;
+
+  find(workspaceId: string, digest: string): CachedSnapshot | undefined {
+    const entry = this.#recent.get(digest) ?? this.#older.get(digest);
+    return entry?.workspaceId === workspaceId ? entry : undefined;
+  }
+
+  /** Whether `find` would return this entry. False also for an entry that is not used any more. */
+  isRecent({ generation }: CachedSnapshot): boolean {
+    return generation === this.#generation;
+  }
+
+  /** Moves an entry whose version was just confirmed to the recent generation. */
+  keep(digest: string, entry: CachedSnapshot): SnapshotText {
+    // Of an entry that is not recent: an earlier request may have added a newer version.
+    if (entry.generation !== this.#generation && !this.#recent.has(digest)) this.#put(digest, entry);
+    return entry.snapshot;
+  }
+
+  /** Caches a snapshot, from the second use of its key on. `outdated` is the cached entry of another version. */
+  add(
+    workspaceId: string,
+    digest: string,
+    { version, snapshot }: VersionedSnapshot,
+    outdated: CachedSnapshot | undefined,
+  ): SnapshotText {
+    // An earlier request may have added this version.
+    const added = this.find(workspaceId, digest);
+    if (added?.version === version) return this.keep(digest, added);
+    const printed = printSnapshot(snapshot);
+    if (!outdated && !this.#isSecondUse(digest)) return printed;
+    const flat = flattened(printed);
+    const bytes = 250 + bytesOf(flat);
+    const extraWeight = extraWeightOf(flat, bytes);
+    this.#put(digest, { workspaceId, version, snapshot: flat, bytes, extraWeight, generation: this.#generation });
+    return flat;
+  }
+
+  /** Whether this key, or one with the same last bits of its digest, was used recently. Records this use. */
+  #isSecondUse(digest: string): boolean {
+    const number = (digest.charCodeAt(31) << 16) | (digest.charCodeAt(30) << 8) | digest.charCodeAt(29);
+    const at = (number & (2 ** doorkeeperBits - 1)) >> 3;
+    const bit = 1 << (number & 7);
+    if (this.#doorkeeper[at]! & bit) return true;
+    if (++this.#doorkeeperCount > doorkeeperMax) {
+      this.#doorkeeper.fill(0);
+      this.#doorkeeperCount = 1;
+    }
+    this.#doorkeeper[at]! |= bit;
+    return false;
+  }
+
+  #put(digest: string, entry: CachedSnapshot) {
+    if (this.#recentBytes + entry.bytes > snapshotBytesMax) {
+      this.#older = this.#recent;
+      this.#recent = new Map();
+      this.#recentBytes = 0;
+      this.#generation++;
+    }
+    const former = this.#recent.get(digest);
+    if (former) former.generation = replaced;
+    entry.generation = this.#generation;
+    this.#recent.set(digest, entry);
+    this.#recentBytes += entry.bytes;
+  }
+}
+
+export interface VersionedSnapshot {
+  version: string;
+  snapshot: Snapshot;
+}
+
+/** Reads what lua/decide/verification/snapshot.lua packs. The caller has to read the slugs of the numbers in `permissionLists`. */
+export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLists: string[] } {
+  const reader = new Reader(packed);
+  const { version, ...fields } = snapshotStruct.read(reader);
+  const snapshot: Snapshot = {
+    keyId: `key_${fields.id16}${fields.apiId.slice(-8)}`,
+    apiId: fields.apiId,
+    enabled: fields.enabled === 1,
+    expires: fields.expires === never ? undefined : fields.expires,
+    name: fields.name,
+    meta: fields.meta === undefined ? undefined : new JsonText(fields.meta),
+    permissions: linesOf(fields.slugs),
+    roles: fields.roles.map(({ name }) => name),
+    ratelimits: fields.limits.map(ratelimitOf),
+    identity: reader.isAtEnd ? undefined : readIdentity(reader),
+  };
+  return { version, snapshot, permissionLists: linesOf(fields.permissionLists) };
+}
+
+function readIdentity(reader: Reader): SnapshotIdentity {
+  const { id16, externalId, meta, limits } = snapshotIdentity.read(reader);
+  return { id: `id_${id16}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: limits.map(ratelimitOf) };
+}
+
+const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
+
+const ratelimitOf = ({ id16, name, limit, duration, autoApply }: Values<typeof limitStruct.fields>): Ratelimit => ({
+  id: `rl_${id16}`,
+  name,
+  limit,
+  duration,
+  autoApply: autoApply === 1,
+});
+
+/** A copy with flat strings. V8 stores joined strings as trees, and reading these for each response took 3 % of the time. */
+const flattened = ({
+  apiId,
+  externalId,
+  fields,
+  keyLimits,
+  identityLimits,
+  ...ranges
+}: SnapshotText): SnapshotText => ({
+  apiId: copied(apiId),
+  externalId: externalId && copied(externalId),
+  fields: copied(fields),
+  keyLimits: keyLimits.map(copiedLimit),
+  identityLimits: identityLimits.map(copiedLimit),
+  ...ranges,
+});
+const copied = (text: string): string => Buffer.from(text).toString();
+const copiedLimit = ({ name, text, ...limit }: PrintedLimit) => ({ name: copied(name), text: copied(text), ...limit });
+
+/** Memory of a snapshot, at most: the bytes of each string in UTF-8, and a fixed overhead. */
+const bytesOf = ({ apiId, externalId = '', fields, keyLimits, identityLimits }: SnapshotText): number =>
+  [apiId, externalId, fields, ...[...keyLimits, ...identityLimits].flatMap(({ name, text }) => [name, text])].reduce(
+    (sum, text) => sum + 40 + Buffer.byteLength(text),
+    0,
+  );
+
+/**
+ * The weight of a request in addition to that of a plain one. Each 16 KB of its snapshot weigh 1, because this process writes them
+ * to the response, and a key may have megabytes of permissions. Each eight limits weigh 1, because Redis checks them.
+ */
+const extraWeightOf = ({ keyLimits, identityLimits }: SnapshotText, bytes: number): number =>
+  Math.floor(bytes / 16_384) + Math.floor((keyLimits.length + identityLimits.length) / 8);

@@ -1,0 +1,77 @@
+// Typed functions for the scripts of lua/apis/.
+
+import type { Actor } from '../domain/caller.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import { type LookedPage, type Order, searchPages } from './pages.ts';
+import { fromNamed, type Reply } from './records.ts';
+
+export interface ApiRecord {
+  id: string;
+  name: string;
+  /** Unix milliseconds. */
+  createdAt: number;
+  keyCount: number;
+}
+
+/** An API as a named reply. */
+interface ApiReply {
+  id: string;
+  name: string;
+  created: string;
+  keyCount: number;
+}
+
+function readApi(reply: Reply): ApiRecord {
+  const { id, name, created, keyCount } = fromNamed<ApiReply>(reply);
+  return { id, name, createdAt: Number(created), keyCount };
+}
+
+export function openApis({ scripts, now, actorText }: StoreContext) {
+  const create = (workspaceId: string, name: string, keptId: string, createdAt: number | '', actor: Actor) =>
+    scripts.run('apis/create', workspaceId, [name, keptId, createdAt, actorText(actor), now()]);
+
+  return {
+    create: (workspaceId: string, name: string, actor: Actor): Promise<string> =>
+      create(workspaceId, name, '', '', actor) as Promise<string>,
+
+    /** Creates an exported API with its old id. False if the id is used by an API, or by a deleted one whose keys still exist. */
+    createAgain: async (
+      workspaceId: string,
+      api: { apiId: string; name: string; createdAt?: number | undefined },
+      actor: Actor,
+    ): Promise<boolean> =>
+      (await create(workspaceId, api.name, api.apiId.slice('api_'.length), api.createdAt ?? '', actor)) !== null,
+
+    async find(workspaceId: string, apiId: string): Promise<{ id: string; name: string } | undefined> {
+      const reply = await scripts.run('apis/read', workspaceId, [apiId]);
+      return reply ? { id: apiId, name: fromNamed<{ name: string }>(reply).name } : undefined;
+    },
+
+    /** A page in an order of creation, after the API with the id `after`; only those whose id or name contains `search`. */
+    async list(
+      workspaceId: string,
+      page: { after?: string | undefined; count: number; order?: Order; search?: string | undefined },
+    ): Promise<LookedPage<ApiRecord>> {
+      let total = 0;
+      const found = await searchPages(page, async (after, count) => {
+        const args = [after?.slice('api_'.length) ?? '', count, page.order ?? 'asc'];
+        const [replies, more, all] = (await scripts.run('apis/list', workspaceId, args)) as [Reply[], 0 | 1, number];
+        total = all;
+        return { items: replies.map(readApi), more: more === 1 };
+      });
+      return { ...found, total };
+    },
+
+    /** `confirm` is the name of the API, which a protected one needs. */
+    async delete(
+      workspaceId: string,
+      { apiId, confirm = '' }: { apiId: string; confirm?: string | undefined },
+      actor: Actor,
+    ): Promise<{ refused?: undefined } | { refused: 'api_not_found' } | { refused: 'protected'; name: string }> {
+      const args = [apiId, confirm, actorText(actor), now()];
+      const [outcome, name] = (await scripts.run('apis/delete', workspaceId, args)) as [string, string?];
+      if (outcome === 'deleted') return {};
+      return outcome === 'protected' ? { refused: outcome, name: name! } : { refused: 'api_not_found' };
+    },
+  };
+}

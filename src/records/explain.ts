@@ -1,0 +1,152 @@
+// Explains a verification (lua/keys/explain.lua): the decision that lua/decide.lua would make, and the figures of its rules.
+
+import { requestText, type VerifyRequest } from '../decide/prepared.ts';
+import { type Refusal, readVerified, type Verified } from '../decide/reply.ts';
+import { noVersion, readSnapshot } from '../decide/snapshots.ts';
+import { digestTextOf } from '../domain/keyString.ts';
+import type { Ratelimit, Snapshot } from '../domain/verification.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import { limitOwners, placesOfOwner, verifyItem } from '../scripts/layout.ts';
+import { asText, fromNamed, type Refill, readRefill } from './records.ts';
+
+/** The figures of the script, a named reply. Numbers are texts. */
+interface Explained {
+  status: 'found' | 'unknown' | 'deleted' | 'api_deleted';
+  now: string;
+  keyId?: string;
+  apiId?: string;
+  enabled?: 1;
+  expires?: string;
+  /** After a refill that is due; missing for an unlimited key. */
+  balance?: string;
+  refillAmount?: string;
+  refillDay?: number;
+  refillDue?: string;
+  /** A `1` or `0` for each slug of the query. */
+  held?: string;
+  /** Decisions by the key, and by other keys of its identity, that servers have charged in advance. */
+  leased?: number;
+  leasedByOthers?: number;
+  /** Place, exceeded, remaining, reset (see VERIFIED_LIMIT), limit, duration, cost, and the units that count. */
+  limits?: (string | number)[][];
+}
+
+interface LimitFigures extends Ratelimit {
+  of: (typeof limitOwners)[number];
+  cost: number;
+  /** Units that count now. */
+  used: number;
+  /** As the verification would respond if it reached the limits; otherwise as of now. */
+  exceeded: boolean;
+  remaining: number;
+  reset: number;
+}
+
+interface MissingKey {
+  status: 'unknown' | 'deleted' | 'api_deleted';
+  nowMs: number;
+  keyId: string | undefined;
+  apiId: string | undefined;
+}
+
+export interface Explanation {
+  status: 'found';
+  nowMs: number;
+  keyId: string;
+  apiId: string;
+  externalId: string | undefined;
+  /** What a verification would be answered. */
+  decision: Verified | Refusal;
+  enabled: boolean;
+  expires: number | undefined;
+  balance: number | undefined;
+  refill: (Refill & { next: number }) | undefined;
+  /** For each slug of the query, whether the key has it. */
+  held: boolean[];
+  ratelimits: LimitFigures[];
+  leased: { key: number; identity: number };
+}
+
+type ExplainRequest = Omit<VerifyRequest, 'digest' | 'tags'>;
+
+const noDigest = '\0'.repeat(32);
+
+export function openExplain({ scripts, now }: StoreContext) {
+  return async (
+    workspaceId: string,
+    key: { keyId: string } | { key: string },
+    request: ExplainRequest,
+  ): Promise<Explanation | MissingKey> => {
+    const digest = 'key' in key ? digestTextOf(key.key) : noDigest;
+    const values = { digest, cost: request.cost, cached: noVersion, request: requestText(request) };
+    const item = Buffer.alloc(verifyItem.size(values));
+    verifyItem.write(item, 0, values);
+    const args = ['keyId' in key ? key.keyId : '', item, now()];
+    const reply = (await scripts.runPacked('keys/explain', workspaceId, args)) as [unknown, Buffer?, Buffer?];
+    const figures = fromNamed<Explained>(asText(reply[0]));
+    const { status, keyId, apiId } = figures;
+    const nowMs = Number(figures.now);
+    if (status !== 'found') return { status, nowMs, keyId, apiId };
+    const packed = reply[1]!;
+    const decision = readVerified({ packed, at: 0, end: packed.length, snapshot: undefined, atMs: nowMs });
+    // A refusal has no snapshot: then its limits are not named either.
+    const snapshot = reply[2] && readSnapshot(reply[2]).snapshot;
+    return read(figures, decision, snapshot, request);
+  };
+}
+
+function read(
+  figures: Explained,
+  decision: Verified | Refusal,
+  snapshot: Snapshot | undefined,
+  request: ExplainRequest,
+): Explanation {
+  const { expires, balance, refillDue, held = '' } = figures;
+  const refill = readRefill(figures);
+  const limits = snapshot && (figures.limits ?? []).map((values) => limitOf(values.map(Number), snapshot, request));
+  return {
+    status: 'found',
+    nowMs: Number(figures.now),
+    keyId: figures.keyId!,
+    apiId: figures.apiId!,
+    externalId: snapshot?.identity?.externalId,
+    decision,
+    enabled: figures.enabled === 1,
+    expires: expires === undefined ? undefined : Number(expires),
+    balance: balance === undefined ? undefined : Number(balance),
+    refill: refill && { ...refill, next: Number(refillDue) },
+    held: [...held].map((digit) => digit === '1'),
+    ratelimits: withDecided(limits ?? [], decision),
+    leased: { key: figures.leased!, identity: figures.leasedByOthers! },
+  };
+}
+
+function limitOf(values: number[], snapshot: Snapshot, request: ExplainRequest): LimitFigures {
+  const [place, exceeded, remaining, reset, limit, duration, cost, used] = values as [
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  const of = limitOwners[Math.floor((place - 1) / placesOfOwner)]!;
+  const index = (place - 1) % placesOfOwner;
+  const { id, name, autoApply } = {
+    key: () => snapshot.ratelimits[index]!,
+    identity: () => snapshot.identity!.ratelimits[index]!,
+    request: () => ({ id: '', name: request.ratelimits![index]!.name, autoApply: false }),
+  }[of]();
+  return { id, name, limit, duration, autoApply, of, cost, used, exceeded: exceeded === 1, remaining, reset };
+}
+
+/** The limits as the decision reports them, if it reached them. It has them in the same order. */
+function withDecided(limits: LimitFigures[], decision: Verified | Refusal): LimitFigures[] {
+  if ('reason' in decision || decision.ratelimits.length === 0) return limits;
+  return limits.map((limit, index) => {
+    const { exceeded, remaining, resetAtMs } = decision.ratelimits[index]!;
+    return { ...limit, exceeded, remaining, reset: resetAtMs };
+  });
+}

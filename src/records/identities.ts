@@ -1,0 +1,80 @@
+// Typed functions for the scripts of lua/identities/.
+
+import type { Actor } from '../domain/caller.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import { type LimitChange, type LimitRefusal, type NewLimit, pageMetaMax } from './keys.ts';
+import type { PageOf } from './pages.ts';
+import { type Identity, readIdentity } from './records.ts';
+
+/** A search reads this many identities per step, and this many steps; then the page ends with a cursor. */
+const stepMax = 1000;
+const stepsMax = 20;
+
+export interface NewIdentity {
+  externalId: string;
+  /** JSON text. */
+  meta?: string | undefined;
+  ratelimits: readonly NewLimit[];
+}
+
+export function openIdentities({ scripts, now, actorText, usageRetentionMs }: StoreContext) {
+  const readOptional = (reply: unknown): Identity | undefined => (reply ? readIdentity(reply) : undefined);
+
+  return {
+    /** Returns for each identity its id, or null when its externalId exists. The externalIds must be distinct. */
+    create: (workspaceId: string, identities: readonly NewIdentity[], actor: Actor): Promise<(string | null)[]> =>
+      scripts.run('identities/create', workspaceId, [JSON.stringify(identities), actorText(actor), now()]) as Promise<
+        (string | null)[]
+      >,
+
+    /** An identity by its id or externalId. */
+    find: async (workspaceId: string, identity: string): Promise<Identity | undefined> =>
+      readOptional(await scripts.run('identities/read', workspaceId, [identity])),
+
+    /** A page in order of creation; only identities whose id or externalId contains `search` if that is given. */
+    async list(
+      workspaceId: string,
+      page: { after?: string | undefined; count: number; search?: string | undefined },
+    ): Promise<PageOf<Identity>> {
+      const search = page.search?.toLowerCase() ?? '';
+      const found: Identity[] = [];
+      let metaLength = 0;
+      let after = page.after?.slice('id_'.length) ?? '';
+      for (let step = 0; step < stepsMax; step++) {
+        const wanted = page.count - found.length;
+        const args = [after, search === '' ? wanted : stepMax, search, wanted];
+        const reply = await scripts.run('identities/list', workspaceId, args);
+        const [replies, last, more] = reply as [unknown[], string, 0 | 1];
+        const identities = replies.map(readIdentity);
+        found.push(...identities);
+        if (more === 0) return { items: found, next: undefined };
+        after = last;
+        metaLength += identities.reduce((sum, { meta }) => sum + meta.text.length, 0);
+        if (found.length === page.count || metaLength > pageMetaMax) break;
+      }
+      return { items: found, next: `id_${after}` };
+    },
+
+    /** Absent fields are unchanged; `meta` is JSON text, '' removes it. Undefined when there is no such identity. */
+    async update(
+      workspaceId: string,
+      changes: {
+        identity: string;
+        meta?: string | undefined;
+        ratelimits?: readonly NewLimit[] | undefined;
+        ratelimit?: LimitChange | undefined;
+      },
+      actor: Actor,
+    ): Promise<{ identity: Identity; refused?: undefined } | { refused: LimitRefusal } | undefined> {
+      const args = [JSON.stringify(changes), actorText(actor), now()];
+      const reply = await scripts.run('identities/update', workspaceId, args);
+      if (typeof reply === 'string') return { refused: reply as LimitRefusal };
+      return reply ? { identity: readIdentity(reply) } : undefined;
+    },
+
+    /** False when there is no such identity. */
+    delete: async (workspaceId: string, identity: string, actor: Actor): Promise<boolean> =>
+      (await scripts.run('identities/delete', workspaceId, [identity, usageRetentionMs, actorText(actor), now()])) ===
+      1,
+  };
+}

@@ -1,0 +1,375 @@
+// Reads the reply of lua/keys/inspect.lua, for `tollgate inspect`. Times are in Unix milliseconds, durations in milliseconds.
+
+import { dayMs, hourMs } from '../domain/time.ts';
+import { type Outcome, outcomes } from '../domain/verification.ts';
+import { keyFixed, keyFlags, keyRecordFields, never } from '../scripts/layout.ts';
+import { readDays, readLog } from '../usage/days.ts';
+import { fromNamed, type Reply } from './records.ts';
+
+/** Bytes that do not fit their declaration. */
+export interface Fault {
+  /** The first field that does not fit, and its offset. */
+  field: string;
+  offset: number;
+  bytes: number;
+  /** The first 64 KB. */
+  hex: string;
+}
+
+/** A window (lua/include/window.lua). If it has 0 bytes, the fields from `kind` to `sum` are undefined. */
+export type InspectedWindow =
+  | { fault: Fault }
+  | {
+      fault?: undefined;
+      bytes: number;
+      /** Units that count now. */
+      counted: number;
+      /** Undefined for a counter, because no limit is stored with it. */
+      remaining: number | undefined;
+      /** The time when the oldest unit leaves. Undefined when nothing counts. */
+      reset: number | undefined;
+      /** It was charged while Redis's clock was ahead of its present time. */
+      isAhead: true | undefined;
+      /** 1 to 4, the width of its entries. */
+      kind: number | undefined;
+      base: number | undefined;
+      step: number | undefined;
+      /** Units in all slices, also in those that no longer count. */
+      sum: number | undefined;
+      slices: { end: number; units: number; counts: boolean }[];
+    };
+
+export interface InspectedLimit {
+  id: string;
+  name: string;
+  limit: number;
+  duration: number;
+  autoApply: boolean;
+  window: InspectedWindow;
+}
+
+/** A window with a record of its own: of an ad hoc limit, or of a limit that was removed or got another duration. */
+interface InspectedCounter {
+  name: string;
+  duration: number;
+  /** Time until Redis removes it. */
+  expiresIn: number;
+  window: InspectedWindow;
+}
+
+/** At most 100 counters are read. `count` is the number in the list, some of which may have expired. */
+export interface InspectedCounters {
+  count: number;
+  counters: InspectedCounter[];
+}
+
+export interface InspectedUsage {
+  /** The begin of the hour. */
+  hour: number;
+  counts: Partial<Record<Outcome, number>>;
+  spentCredits: number;
+}
+
+export interface InspectedState {
+  version: { time: number; number: number };
+  flags: (typeof keyFlags)[number][];
+  expires: number | undefined;
+  refill: { amount: number; interval: 'daily' | 'monthly'; day: number | undefined; due: number } | undefined;
+  /** Undefined for an unlimited key. */
+  balance: number | undefined;
+  lastUsed: number | undefined;
+  /** Counts that are not in the history yet. Undefined when there are none. */
+  usage: InspectedUsage | undefined;
+  limits: InspectedLimit[];
+}
+
+export interface InspectedIdentity {
+  id: string;
+  externalId: string;
+  /** `isReplaced`: another identity has its externalId now. */
+  isDeleted: boolean;
+  isReplaced: boolean;
+  /** JSON text. */
+  meta: string | undefined;
+  version: { time: number; number: number } | undefined;
+  limits: InspectedLimit[];
+  counters: InspectedCounters;
+  fault: Fault | undefined;
+}
+
+export interface InspectedHistory {
+  /** The hours that ended since the last roll-up. Empty when they have more than 512 KB. */
+  log: { bytes: number; hours: (InspectedUsage & { externalId: string })[]; fault: Fault | undefined };
+  /** The days before. Empty when they have more than 512 KB, or cannot be decoded. */
+  days: { bytes: number; days: InspectedDay[]; fault: Fault | undefined };
+}
+
+interface InspectedDay extends Omit<InspectedUsage, 'hour'> {
+  /** The begin of the day. */
+  day: number;
+  externalId: string;
+  /** Undefined if only the sums are kept. */
+  hours: InspectedUsage[] | undefined;
+}
+
+export interface Inspection {
+  now: number;
+  /** Undefined if the key was read by its digest and its state, which contains the id, cannot be decoded. */
+  keyId: string | undefined;
+  /** Undefined when the API was deleted. */
+  api: { id: string; name: string } | undefined;
+  stateBytes: number;
+  /** Undefined when it cannot be decoded; then `fault` has the reason. */
+  state: InspectedState | undefined;
+  fault: Fault | undefined;
+  identity: InspectedIdentity | undefined;
+  /** Fields of the record besides the state, as they are stored. */
+  fields: Partial<Record<keyof typeof keyRecordFields, string>>;
+  counters: InspectedCounters;
+  history: InspectedHistory;
+}
+
+export type Inspected =
+  | { outcome: 'unknown' }
+  /** `hour`: of the deletion. `purge`: when its record will be removed. Undefined if this is not stored any more. */
+  | { outcome: 'deleted'; keyId: string; hour: number | undefined; purge: number | undefined }
+  | { outcome: 'found'; inspection: Inspection };
+
+type Flag = 1 | undefined;
+type VersionReply = [time: number, number: number];
+type FaultReply = { field: string; position: number; bytes: number; hex: string };
+
+interface WindowReply {
+  fault?: Reply;
+  bytes: number;
+  kind?: number;
+  base?: number;
+  step?: number;
+  ends?: number[];
+  units?: number[];
+  sum?: number;
+  counted: number;
+  remaining?: number;
+  reset?: number;
+  ahead?: Flag;
+}
+
+interface LimitReply {
+  id: string;
+  name: string;
+  limit: number;
+  duration: number;
+  autoApply?: Flag;
+  window: Reply;
+}
+
+interface CounterReply {
+  name: string;
+  duration: number;
+  expiresIn: number;
+  window: Reply;
+}
+
+interface StateReply {
+  flags: string[];
+  version: VersionReply;
+  expires: number;
+  refill_amount: number;
+  refill_day: number;
+  refill_due: number;
+  balance: number;
+  last_used: number;
+  usage: number[];
+  limits: Reply[];
+}
+
+interface CountersReply {
+  counters?: Reply[];
+  counterCount?: number;
+}
+
+interface IdentityReply extends CountersReply {
+  id: string;
+  externalId: string;
+  deleted?: Flag;
+  replaced?: Flag;
+  meta?: string;
+  version?: VersionReply;
+  limits?: Reply[];
+  fault?: Reply;
+}
+
+/** The named reply of lua/keys/inspect.lua. */
+interface InspectionReply extends CountersReply {
+  now: number;
+  bytes: number;
+  fields: Reply;
+  keyId?: string;
+  apiId?: string;
+  apiName?: string;
+  fault?: Reply;
+  state?: Reply;
+  identity?: Reply;
+}
+
+export function readInspection(outcome: string, reply: unknown, history: (Buffer | number)[]): Inspected {
+  if (outcome === 'unknown') return { outcome };
+  if (outcome === 'deleted') {
+    const { keyId, hour, purge } = fromNamed<{ keyId: string; hour?: string; purge?: string }>(reply);
+    return {
+      outcome,
+      keyId,
+      hour: hour === undefined ? undefined : Number(hour) * hourMs,
+      purge: purge === undefined ? undefined : Number(purge),
+    };
+  }
+  const found = fromNamed<InspectionReply>(reply);
+  const { apiId, apiName = '' } = found;
+  const inspection: Inspection = {
+    now: found.now,
+    keyId: found.keyId,
+    api: apiId === undefined ? undefined : { id: apiId, name: apiName },
+    stateBytes: found.bytes,
+    state: found.state === undefined ? undefined : readState(found.state, found.now),
+    fault: readFault(found.fault),
+    identity: found.identity === undefined ? undefined : readIdentity(found.identity, found.now),
+    fields: readFields(found.fields),
+    counters: readCounters(found, found.now),
+    history: readHistory(history),
+  };
+  return { outcome: 'found', inspection };
+}
+
+/** The fields in the order of their declaration. */
+function readFields(reply: Reply): Inspection['fields'] {
+  const stored = fromNamed<Record<string, string>>(reply);
+  return Object.fromEntries(
+    Object.keys(keyRecordFields).flatMap((name) => (stored[name] === undefined ? [] : [[name, stored[name]]])),
+  );
+}
+
+const readVersion = ([time, number]: VersionReply) => ({ time, number });
+
+function readFault(reply: Reply | undefined): Fault | undefined {
+  if (reply === undefined) return undefined;
+  const { field, position, bytes, hex } = fromNamed<FaultReply>(reply);
+  if (field !== 'fixed') return { field, offset: position, bytes, hex };
+  // Too short for the fields that every state has. Returns the field within which it ends.
+  const [name, offset] = Object.entries(keyFixed.at).findLast(([, at]) => at <= bytes)!;
+  return { field: name, offset, bytes, hex };
+}
+
+function readWindow(reply: Reply, duration: number, now: number): InspectedWindow {
+  const { fault, bytes, counted, remaining, reset, ahead, kind, base, step, sum, ends, units } =
+    fromNamed<WindowReply>(reply);
+  if (fault !== undefined) return { fault: readFault(fault)! };
+  const slices = (ends ?? []).map((end, index) => ({ end, units: units![index]!, counts: end + duration > now }));
+  const isAhead = ahead === 1 ? true : undefined;
+  return { bytes, counted, remaining, reset, isAhead, kind, base, step, sum, slices };
+}
+
+function readLimit(reply: Reply, now: number): InspectedLimit {
+  const { id, name, limit, duration, autoApply, window } = fromNamed<LimitReply>(reply);
+  return {
+    id: `rl_${id}`,
+    name,
+    limit,
+    duration,
+    autoApply: autoApply === 1,
+    window: readWindow(window, duration, now),
+  };
+}
+
+function readCounters({ counters = [], counterCount = 0 }: CountersReply, now: number): InspectedCounters {
+  const read = counters.map((reply) => {
+    const { name, duration, expiresIn, window } = fromNamed<CounterReply>(reply);
+    return { name, duration, expiresIn, window: readWindow(window, duration, now) };
+  });
+  return { count: counterCount, counters: read };
+}
+
+function usageOf(hour: number, counted: readonly number[], spentCredits: number): InspectedUsage {
+  const counts: InspectedUsage['counts'] = {};
+  for (const [index, count] of counted.entries()) if (count > 0) counts[outcomes[index]!] = count;
+  return { hour: hour * hourMs, counts, spentCredits };
+}
+
+function readState(reply: Reply, now: number): InspectedState {
+  const state = fromNamed<StateReply>(reply);
+  const [hour, ...counted] = state.usage as [number, ...number[]];
+  const spent = counted.pop()!;
+  const { refill_amount: amount, refill_day: refillDay, refill_due: due } = state;
+  const flags = keyFlags.filter((flag) => state.flags.includes(flag));
+  return {
+    version: readVersion(state.version),
+    flags,
+    expires: state.expires === never ? undefined : state.expires,
+    refill: flags.includes('refilled')
+      ? {
+          amount,
+          interval: refillDay === 0 ? 'daily' : 'monthly',
+          day: refillDay === 0 ? undefined : refillDay,
+          due,
+        }
+      : undefined,
+    balance: flags.includes('limited') ? state.balance : undefined,
+    lastUsed: state.last_used === 0 ? undefined : state.last_used,
+    usage: hour === 0 ? undefined : usageOf(hour, counted, spent),
+    limits: state.limits.map((limit) => readLimit(limit, now)),
+  };
+}
+
+function readIdentity(reply: Reply, now: number): InspectedIdentity {
+  const identity = fromNamed<IdentityReply>(reply);
+  return {
+    id: `id_${identity.id}`,
+    externalId: identity.externalId,
+    isDeleted: identity.deleted === 1,
+    isReplaced: identity.replaced === 1,
+    meta: identity.meta,
+    version: identity.version && readVersion(identity.version),
+    limits: (identity.limits ?? []).map((limit) => readLimit(limit, now)),
+    counters: readCounters(identity, now),
+    fault: readFault(identity.fault),
+  };
+}
+
+/** Reads {bytes, log, bytes, days}, or nothing for a key without an id. */
+function readHistory([logBytes = 0, log, daysBytes = 0, days]: (Buffer | number)[]): InspectedHistory {
+  const none = Buffer.alloc(0);
+  return {
+    log: { bytes: logBytes as number, ...readHours((log as Buffer | undefined) ?? none) },
+    days: { bytes: daysBytes as number, ...readStoredDays((days as Buffer | undefined) ?? none) },
+  };
+}
+
+function readHours(log: Buffer): Pick<InspectedHistory['log'], 'hours' | 'fault'> {
+  const hours: InspectedHistory['log']['hours'] = [];
+  let offset = 0;
+  try {
+    for (const { hour, counted, spent, externalId, end } of readLog(log)) {
+      if (!(end <= log.length)) throw new RangeError('The last hour is incomplete.');
+      hours.push({ ...usageOf(hour, counted, spent), externalId });
+      offset = end;
+    }
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return { hours, fault: { field: `hours[${hours.length}]`, offset, bytes: log.length, hex: log.toString('hex') } };
+  }
+  return { hours, fault: undefined };
+}
+
+function readStoredDays(stored: Buffer): Pick<InspectedHistory['days'], 'days' | 'fault'> {
+  try {
+    const days = readDays(stored).map(({ day, externalId, sums, hours }) => {
+      const { hour: _hour, ...of } = usageOf(24 * day, sums.slice(0, -1), sums.at(-1)!);
+      const ofHours =
+        hours && [...hours].map(([at, counts]) => usageOf(24 * day + at, counts.slice(0, -1), counts.at(-1)!));
+      return { day: day * dayMs, ...of, externalId, hours: ofHours };
+    });
+    return { days, fault: undefined };
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return { days: [], fault: { field: 'days', offset: 0, bytes: stored.length, hex: stored.toString('hex') } };
+  }
+}

@@ -1,0 +1,324 @@
+// Typed functions for the scripts of lua/keys/.
+
+import type { Actor } from '../domain/caller.ts';
+import { defaultByteLength } from '../domain/keyString.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import { type Inspected, readInspection } from './inspection.ts';
+import { readReply } from './keyReplies.ts';
+import { type GivenValues, textsOf, type UpdatedValues } from './keyValues.ts';
+import type { PageOf } from './pages.ts';
+import { asText, fromNamed, type KeyRecord, type KeyReply, type Refill, readRefill } from './records.ts';
+
+/** Limits of the permissions and roles of a key. */
+export const permissionsMax = 1000;
+export const rolesMax = 100;
+/** A page of keys ends after this many steps, or with more than this much metadata (characters). The script limits each step. */
+const listStepsMax = 10;
+export const pageMetaMax = 4 * 1024 * 1024;
+
+export interface NewLimit {
+  name: string;
+  limit: number;
+  duration: number;
+  autoApply?: boolean;
+}
+
+/** Besides the values that the record stores as text. */
+export interface NewKey extends GivenValues {
+  digest: Buffer;
+  start: string;
+  /** Number of random bytes in its string, used for its successor; undefined when unknown, as for imported keys. */
+  byteLength?: number | undefined;
+  externalId?: string | undefined;
+  enabled?: boolean | undefined;
+  expires?: number | undefined;
+  /** Undefined is unlimited. */
+  remaining?: number | undefined;
+  refill?: Refill | undefined;
+  ratelimits?: readonly NewLimit[] | undefined;
+  roles?: readonly string[] | undefined;
+  permissions?: readonly string[] | undefined;
+  /** The id of an imported key. It ends with the last 8 characters of the API's id. */
+  keptId?: string | undefined;
+  /** Unix milliseconds, as `updated` and `lastUsed`; undefined is now. */
+  created?: number | undefined;
+  updated?: number | undefined;
+  lastUsed?: number | undefined;
+}
+
+export interface CreateKeys {
+  apiId: string;
+  /** With distinct digests and kept ids. */
+  keys: readonly NewKey[];
+  /** For keys.migrateKeys. */
+  migrationId?: string;
+  /** Whether permissions that do not exist are created; otherwise they are refused. */
+  mayCreatePermissions: boolean;
+  /** Decides without changes; the returned ids are ''. */
+  dryRun?: boolean | undefined;
+}
+
+type Created =
+  | { created: (string | null)[] }
+  | { refused: 'api_not_found' }
+  | { refused: 'role_not_found' | 'create_permission' | 'key_id_taken'; name: string };
+
+/** A key with all fields that an import needs. Its permissions are its own, without those of its roles. */
+export interface ExportedKey extends KeyRecord {
+  digest: Buffer;
+  byteLength: number | undefined;
+}
+
+/** One limit by its name. A null `limit` removes it; absent members are as before. */
+export interface LimitChange {
+  name: string;
+  limit: number | null;
+  duration?: number | undefined;
+  autoApply?: boolean | undefined;
+}
+
+/** Why a limit was not changed: a new one has no duration, or there would be too many. */
+export type LimitRefusal = 'new_limit' | 'too_many_limits';
+
+/** Null removes a value; an absent field is unchanged (docs/contract.md §6). */
+export interface KeyChanges extends UpdatedValues {
+  externalId?: string | null | undefined;
+  expires?: number | null | undefined;
+  credits?: { remaining?: number | null | undefined; refill?: Refill | null | undefined } | null | undefined;
+  enabled?: boolean | undefined;
+  ratelimits?: readonly NewLimit[] | null | undefined;
+  ratelimit?: LimitChange | undefined;
+  roles?: readonly string[] | undefined;
+  permissions?: readonly string[] | undefined;
+}
+
+type Updated =
+  | { refused?: undefined }
+  | { refused: 'key_not_found' | 'refill_unlimited' | LimitRefusal }
+  | { refused: 'role_not_found' | 'create_permission'; name: string };
+
+interface Balance {
+  /** Undefined is unlimited. */
+  remaining: number | undefined;
+  refill: Refill | undefined;
+}
+
+export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usageRetentionMs }: StoreContext) {
+  async function read(
+    workspaceId: string,
+    keyId: string,
+    digest: Buffer | '',
+    isDeleted = false,
+  ): Promise<{ key: KeyRecord; byteLength: number } | undefined> {
+    const reply = await scripts.run('keys/read', workspaceId, [keyId, digest, isDeleted ? 1 : 0, now()]);
+    if (!reply) return undefined;
+    const { record, byteLength = defaultByteLength } = await readReply(redis, workspaceId, reply);
+    return { key: record, byteLength };
+  }
+
+  return {
+    /** A key by its id, and the number of random bytes in its string. */
+    find: (workspaceId: string, keyId: string) => read(workspaceId, keyId, ''),
+
+    /** A deleted key by its id, while its record is kept and if its API exists. */
+    findDeleted: (workspaceId: string, keyId: string) => read(workspaceId, keyId, '', true),
+
+    /** A key by the digest of its string. */
+    findByDigest: (workspaceId: string, digest: Buffer) => read(workspaceId, '', digest),
+
+    /** Everything that Redis stores of a key, decoded, for support. By its id, or by the digest of its string. */
+    async inspect(workspaceId: string, key: { keyId: string } | { digest: Buffer }): Promise<Inspected> {
+      const args = 'keyId' in key ? [key.keyId, '', now()] : ['', key.digest, now()];
+      // A usage history is bytes, which only a packed reply carries as they are.
+      const [outcome, reply, history] = (await scripts.runPacked('keys/inspect', workspaceId, args)) as [
+        Buffer,
+        unknown,
+        (Buffer | number)[],
+      ];
+      return readInspection(outcome.toString(), asText(reply), history);
+    },
+
+    /**
+     * A page of keys in order of creation, after the key with the id `after`; undefined when there is no such API. It ends early
+     * when the keys have so much metadata or so many permissions that writing the response would delay other requests.
+     */
+    async list(
+      workspaceId: string,
+      page: { apiId: string; externalId?: string | undefined; after?: string | undefined; count: number },
+    ): Promise<PageOf<KeyRecord> | undefined> {
+      const items: KeyRecord[] = [];
+      let metaLength = 0;
+      let after = page.after?.slice('key_'.length) ?? '';
+      for (let step = 0; step < listStepsMax; step++) {
+        const args = [page.apiId, page.externalId ?? '', after, page.count - items.length, now()];
+        const reply = (await scripts.run('keys/list', workspaceId, args)) as [unknown[], string, 0 | 1] | null;
+        if (!reply) return undefined;
+        const [keys, last, more] = reply;
+        let isLarge = false;
+        for (const keyReply of keys) {
+          const { record, isLarge: isLargeKey } = await readReply(redis, workspaceId, keyReply);
+          items.push(record);
+          isLarge ||= isLargeKey;
+          metaLength += (record.meta?.text.length ?? 0) + (record.identity?.meta.text.length ?? 0);
+        }
+        if (more === 0) return { items, next: undefined };
+        after = last;
+        if (items.length === page.count || isLarge || metaLength > pageMetaMax) break;
+      }
+      return { items, next: `key_${after}` };
+    },
+
+    /** A page of keys in order of creation, after the key with the id `after`; undefined when there is no such API. */
+    async export(
+      workspaceId: string,
+      page: { apiId: string; after?: string | undefined; count: number },
+    ): Promise<PageOf<ExportedKey> | undefined> {
+      const args = [page.apiId, page.after?.slice('key_'.length) ?? '', page.count, now()];
+      // Digests are bytes, so the reply must not be read as text.
+      const reply = (await scripts.runPacked('keys/export', workspaceId, args)) as [[Buffer, unknown][], Buffer] | null;
+      if (!reply) return undefined;
+      const items: ExportedKey[] = [];
+      for (const [digest, keyReply] of reply[0]) {
+        const { record, byteLength } = await readReply(redis, workspaceId, asText(keyReply));
+        items.push({ ...record, digest, byteLength });
+      }
+      return { items, next: reply[1].length === 0 ? undefined : `key_${reply[1]}` };
+    },
+
+    /** Creates all keys or none. A key whose digest exists is skipped: its id is null. */
+    async create(workspaceId: string, request: CreateKeys, actor: Actor): Promise<Created> {
+      const { keys, ...rest } = request;
+      const digests = Buffer.concat(keys.map((key) => key.digest));
+      const text = JSON.stringify({
+        ...rest,
+        keys: keys.map(({ digest: _digest, byteLength, ...key }) => ({
+          ...key,
+          ...textsOf(key),
+          bytes: bytesOf(byteLength),
+        })),
+      });
+      const [outcome, ...answer] = (await scripts.run('keys/create', workspaceId, [
+        text,
+        digests,
+        actorText(actor),
+        now(),
+      ])) as [string, ...(string | null)[]];
+      if (outcome === 'created') return { created: answer };
+      if (outcome === 'api_not_found') return { refused: outcome };
+      return { refused: outcome as 'role_not_found' | 'create_permission' | 'key_id_taken', name: answer[0]! };
+    },
+
+    async update(
+      workspaceId: string,
+      keyId: string,
+      changes: KeyChanges,
+      mayCreatePermissions: boolean,
+      actor: Actor,
+    ): Promise<Updated> {
+      const text = JSON.stringify({ ...changes, ...textsOf(changes), keyId, mayCreatePermissions, usageRetentionMs });
+      const [outcome, name] = (await scripts.run('keys/update', workspaceId, [text, actorText(actor), now()])) as [
+        string,
+        string?,
+      ];
+      if (outcome === 'updated') return {};
+      if (name === undefined) return { refused: outcome as 'key_not_found' | 'refill_unlimited' | LimitRefusal };
+      return { refused: outcome as 'role_not_found' | 'create_permission', name };
+    },
+
+    /** Changes the balance. With an undefined `value` the key is unlimited. */
+    async updateCredits(
+      workspaceId: string,
+      change: { keyId: string; operation: 'set' | 'increment' | 'decrement'; value: number | undefined },
+      actor: Actor,
+    ): Promise<Balance | { refused: 'key_not_found' | 'unlimited' | 'too_large' }> {
+      const { keyId, operation, value } = change;
+      const reply = (await scripts.run('keys/updateCredits', workspaceId, [
+        keyId,
+        operation,
+        value ?? '',
+        actorText(actor),
+        now(),
+      ])) as ['updated', unknown] | ['key_not_found' | 'unlimited' | 'too_large'];
+      if (reply[0] !== 'updated') return { refused: reply[0] };
+      const balance = fromNamed<Pick<KeyReply, 'balance' | 'refillAmount' | 'refillDay'>>(reply[1]);
+      const remaining = balance.balance === undefined ? undefined : Number(balance.balance);
+      return { remaining, refill: readRefill(balance) };
+    },
+
+    /** False when there is no such key. */
+    async delete(
+      workspaceId: string,
+      { keyId, permanent }: { keyId: string; permanent: boolean },
+      actor: Actor,
+    ): Promise<boolean> {
+      const args = [keyId, permanent ? 1 : 0, keyRetentionMs, usageRetentionMs, actorText(actor), now()];
+      const [outcome] = (await scripts.run('keys/delete', workspaceId, args)) as [string];
+      return outcome === 'deleted';
+    },
+
+    /** False when there is no such deleted key, its API was deleted, or another key has its id. */
+    async restore(workspaceId: string, keyId: string, actor: Actor): Promise<boolean> {
+      const [outcome] = (await scripts.run('keys/restore', workspaceId, [keyId, actorText(actor), now()])) as [string];
+      return outcome === 'restored';
+    },
+
+    /** Returns the direct permissions of the key after the change, as a list of numbers (`,3,17,`). */
+    async setPermissions(
+      workspaceId: string,
+      mode: 'add' | 'remove' | 'set',
+      request: { keyId: string; permissions: readonly string[]; mayCreatePermissions: boolean },
+      actor: Actor,
+    ): Promise<
+      | { numbers: string }
+      | { refused: 'key_not_found' | 'too_many' }
+      | { refused: 'create_permission' | 'permission_not_found'; name: string }
+    > {
+      const text = JSON.stringify({ ...request, permissionsMax });
+      const [outcome, about] = (await scripts.run('keys/setPermissions', workspaceId, [
+        mode,
+        text,
+        actorText(actor),
+        now(),
+      ])) as [string, string];
+      if (outcome === 'set') return { numbers: about };
+      if (outcome === 'key_not_found' || outcome === 'too_many') return { refused: outcome };
+      return { refused: outcome as 'create_permission' | 'permission_not_found', name: about };
+    },
+
+    /** Returns the roles of the key after the change, as a list of numbers (`,3,17,`). */
+    async setRoles(
+      workspaceId: string,
+      mode: 'add' | 'remove' | 'set',
+      request: { keyId: string; roles: readonly string[] },
+      actor: Actor,
+    ): Promise<
+      { numbers: string } | { refused: 'key_not_found' | 'too_many' } | { refused: 'role_not_found'; name: string }
+    > {
+      const text = JSON.stringify({ ...request, rolesMax });
+      const [outcome, about] = (await scripts.run('keys/setRoles', workspaceId, [
+        mode,
+        text,
+        actorText(actor),
+        now(),
+      ])) as [string, string];
+      if (outcome === 'set') return { numbers: about };
+      if (outcome === 'role_not_found') return { refused: outcome, name: about };
+      return { refused: outcome as 'key_not_found' | 'too_many' };
+    },
+
+    /** Returns the id of the successor; undefined when there is no such key. */
+    async reroll(
+      workspaceId: string,
+      request: { keyId: string; digest: Buffer; start: string; expiresInMs: number },
+      actor: Actor,
+    ): Promise<string | undefined> {
+      const args = [request.keyId, request.digest, request.start, request.expiresInMs, actorText(actor), now()];
+      const [outcome, keyId] = (await scripts.run('keys/reroll', workspaceId, args)) as [string, string];
+      return outcome === 'created' ? keyId : undefined;
+    },
+  };
+}
+
+/** The field `bytes` of a key's record: absent for the default length, 0 when unknown. keyReplies.ts has the reverse. */
+const bytesOf = (byteLength: number | undefined): number | undefined =>
+  byteLength === defaultByteLength ? undefined : (byteLength ?? 0);

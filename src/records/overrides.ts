@@ -1,0 +1,117 @@
+// Typed functions for the scripts of lua/namespaces/ and lua/overrides/.
+
+import type { Actor } from '../domain/caller.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import type { PageOf } from './pages.ts';
+import { fromNamed, type Reply } from './records.ts';
+
+export interface Namespace {
+  /** `rlns_…` */
+  id: string;
+  name: string;
+}
+
+export interface Override {
+  overrideId: string;
+  identifier: string;
+  limit: number;
+  duration: number;
+  createdAt: number;
+}
+
+/** An override as a named reply. */
+interface OverrideReply {
+  /** Without `rlor_`. */
+  id: string;
+  identifier: string;
+  limit: string;
+  duration: string;
+  created: string;
+}
+
+/**
+ * Limits of the wildcards of a namespace, all together, because a script may compare each of a hundred checks with every one:
+ * how many `*` they have; how many have text between two `*`, which needs a search through the whole identifier; their bytes.
+ */
+export const wildcardsMax = { stars: 256, searching: 16, bytes: 16_384 };
+
+/**
+ * Limit of the wildcards of all namespaces of a workspace, because a call may name a hundred namespaces and the script parses
+ * the wildcards of all of them: 4 µs each.
+ */
+export const workspaceWildcardsMax = 2000;
+
+function readOverride(reply: Reply): Override {
+  const { id, identifier, limit, duration, created } = fromNamed<OverrideReply>(reply);
+  return {
+    overrideId: `rlor_${id}`,
+    identifier,
+    limit: Number(limit),
+    duration: Number(duration),
+    createdAt: Number(created),
+  };
+}
+
+export function openOverrides({ scripts, now, actorText }: StoreContext) {
+  return {
+    /** A namespace by name or id. */
+    async findNamespace(workspaceId: string, nameOrId: string): Promise<Namespace | undefined> {
+      const reply = await scripts.run('namespaces/read', workspaceId, [nameOrId]);
+      if (!reply) return undefined;
+      const { id, name } = fromNamed<Namespace>(reply);
+      return { id: `rlns_${id}`, name };
+    },
+
+    /** Creates or changes an override, and creates its namespace if there is none. */
+    async set(
+      workspaceId: string,
+      override: { namespace: string; identifier: string; limit: number; durationMs: number },
+      actor: Actor,
+    ): Promise<{ overrideId: string } | { refused: 'namespace_not_found' | 'too_many' | 'too_many_in_workspace' }> {
+      const { namespace, identifier, limit, durationMs } = override;
+      const literals = [...identifier].filter((character) => character !== '*').length;
+      const { stars, searching, bytes } = wildcardsMax;
+      const args = [
+        namespace,
+        identifier,
+        limit,
+        durationMs,
+        literals,
+        stars,
+        searching,
+        bytes,
+        workspaceWildcardsMax,
+        actorText(actor),
+        now(),
+      ];
+      const [outcome, id] = (await scripts.run('overrides/set', workspaceId, args)) as [string, string];
+      return outcome === 'set'
+        ? { overrideId: `rlor_${id}` }
+        : { refused: outcome as 'namespace_not_found' | 'too_many' | 'too_many_in_workspace' };
+    },
+
+    /** The override for exactly this identifier. */
+    async find(workspaceId: string, namespace: string, identifier: string): Promise<Override | undefined> {
+      const args = [namespace, identifier, '', 1];
+      const reply = (await scripts.run('overrides/list', workspaceId, args)) as [Reply[], 0 | 1] | null;
+      const override = reply?.[0][0];
+      return override ? readOverride(override) : undefined;
+    },
+
+    /** A page in order of creation, after the override with the id `after`; undefined when there is no such namespace. */
+    async list(
+      workspaceId: string,
+      page: { namespace: string; after?: string | undefined; count: number },
+    ): Promise<PageOf<Override> | undefined> {
+      const args = [page.namespace, '', page.after?.slice('rlor_'.length) ?? '', page.count];
+      const reply = (await scripts.run('overrides/list', workspaceId, args)) as [Reply[], 0 | 1] | null;
+      if (!reply) return undefined;
+      const items = reply[0].map(readOverride);
+      return { items, next: reply[1] === 1 ? items.at(-1)?.overrideId : undefined };
+    },
+
+    /** False when there is no override for exactly this identifier. */
+    delete: async (workspaceId: string, namespace: string, identifier: string, actor: Actor): Promise<boolean> =>
+      (await scripts.run('overrides/delete', workspaceId, [namespace, identifier, actorText(actor), now()])) === 1,
+  };
+}

@@ -1,0 +1,226 @@
+// Typed functions for the scripts of lua/permissions/ and lua/roles/.
+
+import type { Actor } from '../domain/caller.ts';
+import { chunks } from '../redis/chunks.ts';
+import { orStoreError } from '../redis/connection.ts';
+import { permissionNumbersKey, workspaceKey } from '../redis/names.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import { type PageOf, searchPages } from './pages.ts';
+import { fromNamed, type Reply } from './records.ts';
+
+export interface Permission {
+  id: string;
+  name: string;
+  slug: string;
+  description?: string;
+}
+
+export interface Role {
+  id: string;
+  name: string;
+  description?: string;
+  permissions: Permission[];
+}
+
+/** A role of a key: without its permissions where the response would be too long with them. */
+export type RoleOfKey = Omit<Role, 'permissions'> & Partial<Role>;
+
+/** A permission as a named reply. */
+interface PermissionReply {
+  number: string;
+  id: string;
+  name: string;
+  slug: string;
+  description?: string;
+}
+
+/** A role as a named reply. */
+interface RoleReply {
+  id: string;
+  name: string;
+  description?: string;
+  /** A list such as `,3,17,`. */
+  permissionNumbers: string;
+}
+
+/** How many permissions are read in one step. */
+const stepMax = 500;
+/** A page of roles ends when its roles have this many permissions together, or this many bytes of them as JSON. */
+const pageMax = { permissions: 5000, bytes: 2 * 1024 * 1024 };
+/** All roles of a key are returned at once. Those beyond this many bytes of permissions are returned without them. */
+const keyRolesBytesMax = 10 * 1024 * 1024;
+
+const permissionOf = ({ id, name, slug, description }: PermissionReply): Permission => ({
+  id,
+  name,
+  slug,
+  ...(description !== undefined && { description }),
+});
+
+const roleOf = ({ id, name, description }: RoleReply): RoleOfKey => ({
+  id,
+  name,
+  ...(description !== undefined && { description }),
+});
+
+/** The numbers in a list such as `,3,17,`. */
+const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
+
+export function openRbac({ redis, scripts, now, actorText }: StoreContext) {
+  async function readPermissions(workspaceId: string, idOrSlug: string, numbers: string): Promise<PermissionReply[]> {
+    const replies = (await scripts.run('permissions/read', workspaceId, [idOrSlug, numbers])) as Reply[];
+    return replies.map(fromNamed<PermissionReply>);
+  }
+
+  async function readRoles(workspaceId: string, idOrName: string, numbers: string): Promise<RoleReply[]> {
+    const replies = (await scripts.run('roles/read', workspaceId, [idOrName, numbers])) as Reply[];
+    return replies.map(fromNamed<RoleReply>);
+  }
+
+  /** The permissions with these numbers, by number. */
+  async function permissionsByNumber(
+    workspaceId: string,
+    numbers: readonly string[],
+  ): Promise<Map<string, Permission>> {
+    const found = new Map<string, Permission>();
+    for (const some of chunks([...new Set(numbers)], stepMax)) {
+      for (const permission of await readPermissions(workspaceId, '', some.join(','))) {
+        found.set(permission.number, permissionOf(permission));
+      }
+    }
+    return found;
+  }
+
+  async function permissionsOf(workspaceId: string, list: string): Promise<Permission[]> {
+    const numbers = numbersIn(list);
+    const found = await permissionsByNumber(workspaceId, numbers);
+    return numbers.map((number) => found.get(number)).filter((permission) => permission !== undefined);
+  }
+
+  /**
+   * Roles with their permissions: the first ones, until their permissions have more than `bytesMax` bytes of JSON, but at least
+   * one role. A permission counts for every role that has it.
+   */
+  async function rolesWithin(workspaceId: string, replies: readonly RoleReply[], bytesMax: number): Promise<Role[]> {
+    const cached = new Map<string, { permission: Permission; bytes: number }>();
+    const roles: Role[] = [];
+    let bytes = 0;
+    for (const reply of replies) {
+      const numbers = numbersIn(reply.permissionNumbers);
+      const missing = numbers.filter((number) => !cached.has(number));
+      for (const [number, permission] of await permissionsByNumber(workspaceId, missing)) {
+        cached.set(number, { permission, bytes: Buffer.byteLength(JSON.stringify(permission)) });
+      }
+      const found = numbers.map((number) => cached.get(number)).filter((entry) => entry !== undefined);
+      for (const entry of found) bytes += entry.bytes;
+      if (bytes > bytesMax && roles.length > 0) break;
+      roles.push({ ...roleOf(reply), permissions: found.map(({ permission }) => permission) });
+    }
+    return roles;
+  }
+
+  const permissions = {
+    /** Returns the id of the new permission; undefined when the slug exists. */
+    async create(
+      workspaceId: string,
+      permission: { slug: string; name: string; description?: string | undefined },
+      actor: Actor,
+    ) {
+      const args = [JSON.stringify(permission), actorText(actor), now()];
+      return ((await scripts.run('permissions/create', workspaceId, args)) as string | null) ?? undefined;
+    },
+
+    /** Those of these slugs that no permission has. */
+    async unknownOf(workspaceId: string, slugs: readonly string[]): Promise<string[]> {
+      const numbers = await orStoreError(redis.hmget(permissionNumbersKey(workspaceKey(workspaceId)), ...slugs));
+      return slugs.filter((_, index) => numbers[index] === null);
+    },
+
+    async find(workspaceId: string, idOrSlug: string): Promise<Permission | undefined> {
+      const [permission] = await readPermissions(workspaceId, idOrSlug, '');
+      return permission && permissionOf(permission);
+    },
+
+    /** A page in order of creation, after the permission with the id `after`; only matches of `search` if that is given. */
+    async list(
+      workspaceId: string,
+      page: { after?: string | undefined; count: number; search?: string | undefined },
+    ): Promise<PageOf<Permission>> {
+      const { items, next } = await searchPages(page, async (after, count) => {
+        const args = [after?.slice('perm_'.length) ?? '', count];
+        const [replies, more] = (await scripts.run('permissions/list', workspaceId, args)) as [Reply[], 0 | 1];
+        return { items: replies.map((reply) => permissionOf(fromNamed(reply))), more: more === 1 };
+      });
+      return { items, next };
+    },
+
+    /** False when there is no such permission. */
+    delete: async (workspaceId: string, idOrSlug: string, actor: Actor): Promise<boolean> =>
+      (await scripts.run('permissions/delete', workspaceId, [idOrSlug, actorText(actor), now()])) === 1,
+
+    /** The permissions in a list of numbers (`,3,17,`). */
+    ofNumbers: permissionsOf,
+  };
+
+  const roles = {
+    async create(
+      workspaceId: string,
+      role: { name: string; description?: string | undefined; permissions: readonly string[] },
+      mayCreatePermissions: boolean,
+      actor: Actor,
+    ): Promise<{ roleId: string } | { refused: 'exists' } | { refused: 'create_permission'; name: string }> {
+      const args = [JSON.stringify({ ...role, mayCreatePermissions }), actorText(actor), now()];
+      const [outcome, detail] = (await scripts.run('roles/create', workspaceId, args)) as [string, string];
+      if (outcome === 'created') return { roleId: detail };
+      return outcome === 'exists' ? { refused: outcome } : { refused: 'create_permission', name: detail };
+    },
+
+    async find(workspaceId: string, idOrName: string): Promise<Role | undefined> {
+      const replies = await readRoles(workspaceId, idOrName, '');
+      return (await rolesWithin(workspaceId, replies, keyRolesBytesMax))[0];
+    },
+
+    /** A page in order of creation, after the role with the id `after`; only matches of `search` if that is given. */
+    async list(
+      workspaceId: string,
+      page: { after?: string | undefined; count: number; search?: string | undefined },
+    ): Promise<PageOf<Role>> {
+      const found = await searchPages(page, async (after, count) => {
+        const args = [after?.slice('role_'.length) ?? '', count];
+        const [replies, more] = (await scripts.run('roles/list', workspaceId, args)) as [Reply[], 0 | 1];
+        return { items: replies.map(fromNamed<RoleReply>), more: more === 1 };
+      });
+      // The page ends early where roles have many permissions, because each role is returned with all of its permissions.
+      let [count, permissionCount] = [0, 0];
+      while (count < found.items.length && permissionCount < pageMax.permissions) {
+        permissionCount += numbersIn(found.items[count++]!.permissionNumbers).length;
+      }
+      const items = await rolesWithin(workspaceId, found.items.slice(0, count), pageMax.bytes);
+      return { items, next: items.length < found.items.length ? items.at(-1)!.id : found.next };
+    },
+
+    /** False when there is no such role. */
+    delete: async (workspaceId: string, idOrName: string, actor: Actor): Promise<boolean> =>
+      (await scripts.run('roles/delete', workspaceId, [idOrName, actorText(actor), now()])) === 1,
+
+    async setPermissions(
+      workspaceId: string,
+      request: { roleId: string; permissions: readonly string[]; mayCreatePermissions: boolean },
+      actor: Actor,
+    ): Promise<Permission[] | { refused: 'role_not_found' } | { refused: 'create_permission'; name: string }> {
+      const args = [JSON.stringify(request), actorText(actor), now()];
+      const [outcome, detail] = (await scripts.run('roles/setPermissions', workspaceId, args)) as [string, string];
+      if (outcome === 'set') return permissionsOf(workspaceId, detail);
+      return outcome === 'role_not_found' ? { refused: outcome } : { refused: 'create_permission', name: detail };
+    },
+
+    /** The roles in a list of numbers (`,3,17,`); see keyRolesBytesMax. */
+    async ofNumbers(workspaceId: string, list: string): Promise<RoleOfKey[]> {
+      const replies = await readRoles(workspaceId, '', list);
+      const roles = await rolesWithin(workspaceId, replies, keyRolesBytesMax);
+      return [...roles, ...replies.slice(roles.length).map(roleOf)];
+    },
+  };
+
+  return { permissions, roles };
+}

@@ -1,0 +1,156 @@
+// Reads replies of scripts into the shapes of docs/contract.md §4.
+
+import { JsonText } from '../domain/json.ts';
+import type { Ratelimit } from '../domain/verification.ts';
+import type { keyRecordFields } from '../scripts/layout.ts';
+import { type DisplayedValues, valuesOf } from './keyValues.ts';
+
+export interface Refill {
+  interval: 'daily' | 'monthly';
+  amount: number;
+  refillDay?: number;
+}
+
+interface Credits {
+  remaining: number;
+  refill?: Refill;
+}
+
+export interface Identity {
+  id: string;
+  externalId: string;
+  meta: JsonText;
+  ratelimits: Ratelimit[];
+}
+
+export interface KeyRecord extends DisplayedValues {
+  keyId: string;
+  apiId: string;
+  start: string;
+  enabled: boolean;
+  createdAt: number;
+  externalId?: string;
+  expires?: number;
+  updatedAt?: number;
+  lastUsedAt?: number;
+  /** As JSON when there are very many. */
+  permissions?: readonly string[] | JsonText;
+  roles?: string[];
+  credits?: Credits;
+  identity?: Identity;
+  ratelimits?: Ratelimit[];
+  /** Of a deleted key. */
+  restorableUntil?: number;
+}
+
+/** A reply as Redis sends it: strings, numbers, and lists of these. */
+export type Reply = string | number | null | Reply[];
+
+/** A packed reply with text instead of Buffers. */
+export function asText(reply: unknown): unknown {
+  if (Buffer.isBuffer(reply)) return reply.toString();
+  return Array.isArray(reply) ? reply.map(asText) : reply;
+}
+
+/** Reads a named reply (lua/include/fields.lua): name, value, …. Fields without a value are missing. */
+export function fromNamed<Fields>(reply: unknown): Fields {
+  const flat = reply as Reply[];
+  const fields: Record<string, Reply> = {};
+  for (let at = 0; at < flat.length; at += 2) fields[flat[at] as string] = flat[at + 1]!;
+  return fields as Fields;
+}
+
+interface LimitReply {
+  id: string;
+  name: string;
+  limit: string;
+  duration: string;
+  autoApply?: 1;
+}
+
+interface IdentityReply {
+  id: string;
+  externalId: string;
+  meta?: string;
+  /** Each a named reply. */
+  limits: Reply[];
+}
+
+type DisplayFields = typeof keyRecordFields;
+/** The fields of a key's record that are in a reply as they are. */
+type DisplayField = {
+  [Name in keyof DisplayFields]: DisplayFields[Name]['display'] extends true ? Name : never;
+}[keyof DisplayFields];
+
+/** As key_reply of lua/include/keyRecords.lua returns it. */
+export interface KeyReply extends Partial<Record<DisplayField, string>> {
+  start: string;
+  created: string;
+  keyId: string;
+  apiId: string;
+  enabled?: 1;
+  expires?: string;
+  lastUsed?: string;
+  /** Missing for an unlimited key. */
+  balance?: string;
+  refillAmount?: string;
+  /** 0 is daily. */
+  refillDay?: number;
+  slugs: string[];
+  /** Lists of permission numbers (`,3,17,`), instead of `slugs` when a key has very many. */
+  permissionLists: string[];
+  roleNames: string[];
+  /** Each a named reply. */
+  limits: Reply[];
+  /** A named reply. */
+  identity?: Reply;
+  restorableUntil?: string;
+}
+
+function readLimit(reply: Reply): Ratelimit {
+  const { id, name, limit, duration, autoApply } = fromNamed<LimitReply>(reply);
+  return { id: `rl_${id}`, name, limit: Number(limit), duration: Number(duration), autoApply: autoApply === 1 };
+}
+
+export function readIdentity(reply: unknown): Identity {
+  const { id, externalId, meta, limits } = fromNamed<IdentityReply>(reply);
+  return { id: `id_${id}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: limits.map(readLimit) };
+}
+
+export function readRefill({
+  refillAmount,
+  refillDay = 0,
+}: Pick<KeyReply, 'refillAmount' | 'refillDay'>): Refill | undefined {
+  if (refillAmount === undefined) return undefined;
+  const amount = Number(refillAmount);
+  return refillDay === 0 ? { interval: 'daily', amount } : { interval: 'monthly', amount, refillDay };
+}
+
+const numberOf = (value: string | undefined): number | undefined => (value === undefined ? undefined : Number(value));
+
+/** `permissions` replaces the slugs of the reply where it has lists of numbers. */
+export function readKey(reply: KeyReply, permissions?: JsonText): KeyRecord {
+  const { balance, slugs, roleNames, limits } = reply;
+  const refill = readRefill(reply);
+  const expires = numberOf(reply.expires);
+  const updatedAt = numberOf(reply.updated);
+  const lastUsedAt = numberOf(reply.lastUsed);
+  const identity = reply.identity === undefined ? undefined : readIdentity(reply.identity);
+  return {
+    keyId: reply.keyId,
+    apiId: reply.apiId,
+    start: reply.start,
+    enabled: reply.enabled === 1,
+    createdAt: Number(reply.created),
+    ...valuesOf(reply),
+    ...(expires !== undefined && { expires }),
+    ...(updatedAt !== undefined && { updatedAt }),
+    ...(lastUsedAt !== undefined && { lastUsedAt }),
+    ...((permissions || slugs.length > 0) && { permissions: permissions ?? slugs }),
+    ...(roleNames.length > 0 && { roles: roleNames }),
+    ...(balance !== undefined && { credits: { remaining: Number(balance), ...(refill && { refill }) } }),
+    ...(identity && { externalId: identity.externalId, identity }),
+    ...(limits.length > 0 && { ratelimits: limits.map(readLimit) }),
+    ...(reply.restorableUntil !== undefined && { restorableUntil: Number(reply.restorableUntil) }),
+  };
+}

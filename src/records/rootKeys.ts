@@ -1,0 +1,154 @@
+// Typed functions for the scripts of lua/rootKeys/.
+
+import type { AcceptedRootKeys } from '../decide/accepted.ts';
+import type { Actor, Caller, PresentedRootKey } from '../domain/caller.ts';
+import { Grants, grantsText } from '../domain/grants.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import { fromNamed, type Reply } from './records.ts';
+
+interface NewRootKey {
+  digest: Buffer;
+  start: string;
+  name?: string | undefined;
+  /** In the canonical spelling, see src/domain/grants.ts. */
+  permissions: readonly string[];
+  expires?: number | undefined;
+}
+
+export interface RootKeyRecord {
+  rootKeyId: string;
+  name?: string;
+  start: string;
+  permissions: string[];
+  enabled: boolean;
+  expires?: number;
+  createdAt: number;
+  lastUsedAt?: number;
+}
+
+interface RootKeyChanges {
+  name?: string | null | undefined;
+  permissions?: readonly string[] | undefined;
+  enabled?: boolean | undefined;
+  expires?: number | null | undefined;
+}
+
+/** A root key as a named reply. */
+interface RootKeyReply {
+  id: string;
+  name?: string;
+  start: string;
+  /** One a line. */
+  grants: string;
+  enabled: '0' | '1';
+  expires?: string;
+  created: string;
+  used?: string;
+}
+
+function readRootKey(reply: Reply): RootKeyRecord {
+  const { id, name, start, grants, enabled, expires, created, used } = fromNamed<RootKeyReply>(reply);
+  return {
+    rootKeyId: id,
+    ...(name !== undefined && { name }),
+    start,
+    permissions: grants.split('\n').filter((grant) => grant !== ''),
+    enabled: enabled === '1',
+    ...(expires !== undefined && { expires: Number(expires) }),
+    createdAt: Number(created),
+    ...(used !== undefined && { lastUsedAt: Number(used) }),
+  };
+}
+
+/**
+ * Why a change was not made. `lacks`: the caller does not have a grant that it would give. `outlives`: the root key would expire
+ * after the caller, which expires at `endsAtMs`. The last three are about the caller: they became true after it was
+ * authenticated, while the request waited.
+ */
+export type RootKeyRefusal =
+  | { refused: 'lacks'; grant: string }
+  | { refused: 'outlives'; endsAtMs: number }
+  | { refused: 'root_key_not_found' | 'not_covered' | 'last_root_key' }
+  | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' };
+
+/** What the scripts return: the outcome, and its detail. */
+type Outcome = [outcome: 'created' | 'updated' | 'deleted' | RootKeyRefusal['refused'], detail?: string];
+
+function refusalOf([refused, detail]: Outcome): RootKeyRefusal {
+  if (refused === 'lacks') return { refused, grant: detail! };
+  if (refused === 'outlives') return { refused, endsAtMs: Number(detail) };
+  return { refused } as RootKeyRefusal;
+}
+
+/** The actor of changes from the command line, which need no root key. What it creates by itself is the first root key. */
+export const cliActor: Actor = { rootKeyId: 'cli', operation: 'rootKeys.createRootKey', requestId: '' };
+
+/** `changed` is awaited before a change of a root key is answered. */
+export function openRootKeys(
+  { scripts, now, actorText }: StoreContext,
+  accepted: AcceptedRootKeys,
+  changed: (workspaceId: string) => Promise<void>,
+) {
+  return {
+    /** Whether Redis accepted this root key recently. It may refuse it now. */
+    wasAccepted: (rootKey: PresentedRootKey): boolean => accepted.has(rootKey),
+
+    /** The caller that a root key authenticates. */
+    async authenticate(
+      rootKey: PresentedRootKey,
+    ): Promise<Caller | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' }> {
+      const { workspaceId, digest } = rootKey;
+      const [outcome, grants, rootKeyId, lasts] = (await scripts.run('rootKeys/authenticate', workspaceId, [
+        digest,
+        now(),
+      ])) as ['ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', string, string, string];
+      accepted.note(rootKey, outcome === 'ok');
+      if (outcome !== 'ok') return { refused: outcome };
+      const lastsMs = lasts === '' ? Number.POSITIVE_INFINITY : Number(lasts);
+      return { workspaceId, rootKeyId, grants: new Grants(grants), lastsMs };
+    },
+
+    async create(
+      workspaceId: string,
+      { digest, permissions, ...rest }: NewRootKey,
+      actor: Actor,
+    ): Promise<{ rootKeyId: string } | RootKeyRefusal> {
+      const text = JSON.stringify({ ...rest, grants: grantsText(permissions) });
+      const args = [digest, text, actorText(actor), now()];
+      const reply = (await scripts.run('rootKeys/create', workspaceId, args)) as Outcome;
+      return reply[0] === 'created' ? { rootKeyId: reply[1]! } : refusalOf(reply);
+    },
+
+    /** A page in order of creation, after the root key with the id `after`. */
+    async list(workspaceId: string, { after, count }: { after?: string | undefined; count: number }) {
+      const args = [after?.slice('root_'.length) ?? '', count];
+      const [replies, more] = (await scripts.run('rootKeys/list', workspaceId, args)) as [Reply[], 0 | 1];
+      return { rootKeys: replies.map(readRootKey), more: more === 1 };
+    },
+
+    async update(
+      workspaceId: string,
+      rootKeyId: string,
+      { permissions, ...changes }: RootKeyChanges,
+      actor: Actor,
+    ): Promise<{ refused?: undefined } | RootKeyRefusal> {
+      const text = JSON.stringify({ ...changes, rootKeyId, grants: permissions && grantsText(permissions) });
+      const reply = (await scripts.run('rootKeys/update', workspaceId, [text, actorText(actor), now()])) as Outcome;
+      if (reply[0] !== 'updated') return refusalOf(reply);
+      await changed(workspaceId);
+      return {};
+    },
+
+    async delete(
+      workspaceId: string,
+      rootKeyId: string,
+      actor: Actor,
+    ): Promise<{ refused?: undefined } | RootKeyRefusal> {
+      const args = [rootKeyId, actorText(actor), now()];
+      const reply = (await scripts.run('rootKeys/delete', workspaceId, args)) as Outcome;
+      if (reply[0] !== 'deleted') return refusalOf(reply);
+      await changed(workspaceId);
+      return {};
+    },
+  };
+}

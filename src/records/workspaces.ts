@@ -1,0 +1,108 @@
+// Workspaces: created from the command line and at the first start, never over HTTP.
+
+import { randomBytes } from 'node:crypto';
+import type { Actor } from '../domain/caller.ts';
+import { createId, createRootKeyString, digestOf } from '../domain/keyString.ts';
+import { chunks } from '../redis/chunks.ts';
+import { orStoreError } from '../redis/connection.ts';
+import { setupKey, workspaceKey, workspacesKey } from '../redis/names.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import { cliActor, type openRootKeys } from './rootKeys.ts';
+
+interface Settings {
+  name: string;
+  /** An API with keys is deleted only by its name. */
+  protectApis: boolean;
+}
+
+export interface Workspace {
+  workspaceId: string;
+  name: string;
+  createdAt: number;
+}
+
+/** Workspaces that one step reads. */
+const stepMax = 500;
+
+export function openWorkspaces(
+  { redis, scripts, change, now, currentMs, actorText }: StoreContext,
+  rootKeys: () => ReturnType<typeof openRootKeys>,
+) {
+  async function create(name: string): Promise<Workspace> {
+    const workspaceId = createId('ws', await currentMs());
+    const sequence = randomBytes(6).readUIntBE(0, 6) % 2 ** 46;
+    const createdAt = Number(await scripts.run('workspaces/create', workspaceId, [name, sequence, now()]));
+    await change((redis) => redis.zadd(workspacesKey, `${createdAt}`, workspaceId));
+    return { workspaceId, name, createdAt };
+  }
+
+  /** By time of creation. Workspaces are never deleted, so their ranks do not change between steps. */
+  async function ids(): Promise<string[]> {
+    const all: string[] = [];
+    for (;;) {
+      const some = await orStoreError(
+        redis.zrange(workspacesKey, String(all.length), String(all.length + stepMax - 1)),
+      );
+      all.push(...some);
+      if (some.length < stepMax) return all;
+    }
+  }
+
+  async function list(): Promise<Workspace[]> {
+    const all: Workspace[] = [];
+    for (const some of chunks(await ids(), stepMax)) {
+      const found = some.map(async (workspaceId) => {
+        const [name, created] = await orStoreError(redis.hmget(workspaceKey(workspaceId), 'name', 'created'));
+        return { workspaceId, name: name ?? '', createdAt: Number(created) };
+      });
+      all.push(...(await Promise.all(found)));
+    }
+    return all;
+  }
+
+  const exists = async (workspaceId: string): Promise<boolean> =>
+    (await orStoreError(redis.zscore(workspacesKey, workspaceId))) !== null;
+
+  return {
+    create,
+    nameOf: async (workspaceId: string): Promise<string> =>
+      (await orStoreError(redis.hget(workspaceKey(workspaceId), 'name'))) ?? '',
+    exists,
+    ids,
+    list,
+
+    /** One command, so it needs no script. */
+    async settings(workspaceId: string): Promise<Workspace & Settings> {
+      const fields = ['name', 'created', 'protectApis'] as const;
+      const [name, created, protects] = await orStoreError(redis.hmget(workspaceKey(workspaceId), ...fields));
+      return { workspaceId, name: name ?? '', createdAt: Number(created), protectApis: protects === '1' };
+    },
+
+    /** Absent settings are unchanged. */
+    async update(
+      workspaceId: string,
+      changes: { [Name in keyof Settings]?: Settings[Name] | undefined },
+      actor: Actor,
+    ): Promise<void> {
+      await scripts.run('workspaces/update', workspaceId, [JSON.stringify(changes), actorText(actor), now()]);
+    },
+
+    /**
+     * Creates a workspace and a root key with all grants if the store is empty. Returns the string of the root key, which is not
+     * stored. Undefined when there is a workspace, or another server is creating one.
+     */
+    async createFirst(name: string): Promise<{ workspaceId: string; rootKey: string } | undefined> {
+      if ((await orStoreError(redis.zcard(workspacesKey))) > 0) return undefined;
+      if ((await orStoreError(redis.set(setupKey, '1', 'PX', 10_000, 'NX'))) === null) return undefined;
+      if ((await orStoreError(redis.zcard(workspacesKey))) > 0) return undefined;
+      const { workspaceId } = await create(name);
+      const { key, start } = createRootKeyString(workspaceId);
+      await rootKeys().create(
+        workspaceId,
+        { digest: digestOf(key), start, name: 'first', permissions: ['*'] },
+        cliActor,
+      );
+      return { workspaceId, rootKey: key };
+    },
+  };
+}

@@ -1,0 +1,63 @@
+// The names of keys in Redis. lua/include/names.lua makes them for scripts, and this file those that are read without a script:
+// workspaces, usage, the audit stream. src/scripts/keyspace.ts describes each.
+//
+// The braces are the hash tag of Redis Cluster: all keys of a workspace are in one slot, so a script may use any of them.
+
+/** The name of a workspace's own record, and the prefix of all its names. */
+export const workspaceKey = (workspaceId: string): string => `tg:{${workspaceId}}`;
+
+/**
+ * The name of a key that never exists. In a Cluster a script gets it besides the workspace: while a slot moves, its keys are on two
+ * nodes, and a node refuses a command with several keys if it does not have all of them. With the workspace alone, a node would
+ * run the script on a part of the keys.
+ */
+export const absentKey = (workspace: string): string => `${workspace}:-`;
+
+/** Every workspace id, by time of creation. Zset. The only names outside of a workspace: */
+export const workspacesKey = 'tg:workspaces';
+/** A lock, for some seconds, of the server that creates the first workspace. String, expires. */
+export const setupKey = 'tg:setup';
+/** The version of all data, see dataVersion.ts. String. */
+export const dataVersionKey = 'tg:form';
+
+/** The time of the last complete sweep, written every ten seconds (sweeper.ts). String. */
+export const sweptKey = 'tg:swept';
+/** Written to find out whether Redis accepts writes (writeProbe.ts). Empty string. */
+export const probeKey = 'tg:probe';
+/** In a Cluster one for each master, whose number is chosen by its slot. */
+export const probeKeyOf = (number: number): string => `${probeKey}:{${number}}`;
+
+/** Which processes hear of which decisions (tail/registry.ts), while any does. Hash of the process to JSON, expires. */
+export const tailsKey = 'tg:tails';
+/** The channel of decisions of a workspace, while another process hears of them. */
+export const tailChannel = (workspaceId: string): string => `tg:tail:${workspaceId}`;
+/** The channel on which a process publishes echoes to itself (subscriber.ts). */
+export const echoChannel = (id: string): string => `tg:echo:${id}`;
+
+/** The channels of recalls of leases between servers (leases/recalls.ts), and of their acknowledgements to a server. */
+export const recallChannel = 'tg:recall';
+export const recalledChannel = (server: string): string => `tg:recalled:${server}`;
+
+/** All channels, as a rule of an ACL. */
+export const channelPattern = 'tg:*';
+
+// In a workspace (`workspace` is a result of workspaceKey). lua/include/names.lua makes the same names.
+export const auditKey = (workspace: string): string => `${workspace}:audit`;
+export const apisKey = (workspace: string): string => `${workspace}:apis`;
+export const apiKey = (workspace: string, apiId: string): string => `${workspace}:api:${apiId.slice(-8)}`;
+export const keysKey = (workspace: string, apiId: string): string => `${workspace}:keys:${apiId.slice(-8)}`;
+export const permissionNumbersKey = (workspace: string): string => `${workspace}:pn`;
+export const permissionSlugsKey = (workspace: string): string => `${workspace}:ps`;
+export const namespaceNamesKey = (workspace: string): string => `${workspace}:nsid`;
+export const usedKeysKey = (workspace: string, api8: string, kind: 'day' | 'week', number: number): string =>
+  `${workspace}:${kind === 'day' ? 'ux' : 'uw'}:${api8}:${number}`;
+export const rollupQueueKey = (workspace: string): string => `${workspace}:rollup`;
+export const formerMembersKey = (workspace: string, externalId: string): string => `${workspace}:ui:${externalId}`;
+export const refusalRowsKey = (workspace: string, hour: number): string => `${workspace}:rh:${hour}`;
+/** Refusals of a day as earlier versions wrote them. Nothing writes it now. */
+export const refusalsOfDayKey = (workspace: string, day: number): string => `${workspace}:rf:${day}`;
+export const tagUsageKey = (workspace: string, apiId: string, day: string): string =>
+  `${workspace}:ut:${apiId.slice(-8)}:${day}`;
+
+export const identifierUsageKey = (workspace: string, id16: string, day: string): string =>
+  `${workspace}:ud:${id16}:${day}`;

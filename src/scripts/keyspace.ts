@@ -1,0 +1,221 @@
+// All records in Redis: the type, content and expiry of each name that src/redis/names.ts and lua/include/names.lua make.
+// A test checks that Redis has no others.
+
+import { keyRecordFields } from './layout.ts';
+
+export interface KeyspaceEntry {
+  /** What follows `tg:{ws_…}`. `<api8>` is the last eight characters of an API's id, `<id16>` an id without prefix. */
+  name: string;
+  type: 'hash' | 'zset' | 'string' | 'list' | 'set' | 'stream';
+  holds: string;
+  /** All possible fields, if they are a fixed set. */
+  fields?: readonly string[];
+  /** Earlier versions wrote it, and it is still read. */
+  isOld?: true;
+  /** When Redis expires it. `once …:` means only after that event. Without it, an operation or the sweeper removes the record. */
+  expires?: string;
+}
+
+export const keyspace: readonly KeyspaceEntry[] = [
+  {
+    name: '',
+    type: 'hash',
+    holds:
+      'the workspace: name, created, protectApis, sequence and last (for ids and versions), rbac (version of all roles and permissions), permissions and roles (their last numbers), key_records and override_records (one more than their number), wildcards (number of overrides with a `*`)',
+  },
+  { name: ':rk:<digest>', type: 'hash', holds: 'a root key: id, name, start, grants, enabled, expires, created, used' },
+  { name: ':rks', type: 'zset', holds: 'root keys in order: id16, digest' },
+  {
+    name: ':rkfull',
+    type: 'set',
+    holds: 'digests of the admin root keys: enabled, without expiry, with the grant `*`',
+  },
+  { name: ':apis', type: 'zset', holds: 'APIs in order: id16' },
+  { name: ':api:<api8>', type: 'hash', holds: 'an API: id, name, created' },
+  {
+    name: ':keys:<api8>',
+    type: 'zset',
+    holds: 'keys of an API in order: the first 16 of the key id (packed in 12 bytes, see lua/include/ids.lua), digest',
+  },
+  {
+    name: ':kd:<api8>',
+    type: 'zset',
+    holds: 'deleted keys of an API in order, until their record is removed: as in :keys',
+  },
+  {
+    name: ':sb:<api8>',
+    type: 'zset',
+    holds: 'bounds of the leaves of the index of starts, in order: bytes of an entry (lua/include/starts.lua)',
+  },
+  {
+    name: ':sl:<api8>:<bound>',
+    type: 'list',
+    holds: 'a leaf of the index of starts, from a bound on: start, a zero byte, the first 16 of the key id (packed)',
+  },
+  { name: ':dead', type: 'list', holds: 'deleted APIs (api8) whose keys are not removed yet' },
+  {
+    name: ':k:<digest>',
+    type: 'hash',
+    holds:
+      'a key: state (packed), leases of its units (packed), and the fields that keyRecordFields of src/scripts/layout.ts describes',
+    fields: ['state', 'leases', ...Object.keys(keyRecordFields)],
+  },
+  { name: ':refill', type: 'zset', holds: 'digests by the time of their next refill' },
+  { name: ':purge', type: 'zset', holds: 'digests of deleted keys by the time at which their record may be removed' },
+  {
+    name: ':i:<externalId>',
+    type: 'hash',
+    holds:
+      'an identity: state (packed: id, version, limits with their windows), leases of its units (packed), meta, key (one of its keys, as in :ik)',
+  },
+  { name: ':identities', type: 'zset', holds: 'identities in order: id16, externalId' },
+  {
+    name: ':ik:<id16>',
+    type: 'zset',
+    holds:
+      'keys of an identity by API, in order: api8, then the first 16 of the key id. Without the one in its record; with it after the identity was deleted',
+    expires: 'once its identity is deleted: a month after the usage retention',
+  },
+  { name: ':ns', type: 'hash', holds: 'namespaces: name to id16, then `e` and `w` for the kinds of overrides it has' },
+  { name: ':nsid', type: 'hash', holds: 'namespaces: id16 to name' },
+  { name: ':nsl', type: 'zset', holds: 'namespaces in order: id16' },
+  {
+    name: ':ov:<id16>',
+    type: 'hash',
+    holds: 'overrides of a namespace: identifier to id16, limit, duration, created (packed)',
+  },
+  { name: ':ovl:<id16>', type: 'zset', holds: 'overrides in order: id16, identifier' },
+  { name: ':ovw:<id16>', type: 'zset', holds: 'overrides with a `*`, most literal characters first: id16, identifier' },
+  {
+    name: ':w:<owner>:<duration>:<name>',
+    type: 'string',
+    holds:
+      'a window (lua/include/window.lua) that is not in a state: of a namespace (owner is its id16, name the identifier), an ad hoc limit (owner is the key), or a removed limit of a key or identity',
+    expires: 'a duration and a minute after the last charge',
+  },
+  {
+    name: ':wl:<owner>:<duration>:<name>',
+    type: 'string',
+    holds: 'leases of units of the window :w of this name, which is of a namespace (lua/decide/leased.lua)',
+    expires: 'as :w, after the last lease',
+  },
+  {
+    name: ':wo:<owner>',
+    type: 'zset',
+    holds:
+      'counters of a key or identity (duration and name as in :w) by the time at which they may have expired; at most 1000',
+    expires: 'a day after the last of them',
+  },
+  { name: ':pn', type: 'hash', holds: 'permissions: slug to number' },
+  { name: ':ps', type: 'hash', holds: 'permissions: number to slug' },
+  { name: ':permissions', type: 'zset', holds: 'permissions in order: id16, number' },
+  { name: ':perm:<number>', type: 'hash', holds: 'a permission: id, slug, name, description' },
+  { name: ':rn', type: 'hash', holds: 'roles: name to number' },
+  { name: ':rs', type: 'hash', holds: 'roles: number to name' },
+  { name: ':rp', type: 'hash', holds: 'roles: number to permission numbers' },
+  { name: ':roles', type: 'zset', holds: 'roles in order: id16, number' },
+  { name: ':role:<number>', type: 'hash', holds: 'a role: id, name, description' },
+  {
+    name: ':leases',
+    type: 'hash',
+    holds:
+      'the servers that may hold leases: session to `registered` of src/scripts/layout.ts; at most 64. `longest`: the longest term of any so far',
+  },
+  {
+    name: ':audit',
+    type: 'stream',
+    holds:
+      'management changes: time, rootKeyId, operation, type, id, requestId, address, changes (JSON); limited in number and size',
+  },
+  {
+    name: ':ua:<api8>:<day>',
+    type: 'hash',
+    holds:
+      'usage of an API: hour and outcome to count, `s` before it for credits spent; tags: bytes of the counts by tag',
+    expires: 'after the usage retention',
+  },
+  {
+    name: ':uk:<key24>',
+    type: 'string',
+    holds:
+      'the log of a key: its usage by hour (lua/include/usage.lua) since the sweeper rolled it up; the current hour is in its state',
+    expires: 'after the usage retention',
+  },
+  {
+    name: ':uh:<key24>',
+    type: 'string',
+    holds: 'the days of a key: its usage by day, and by hour of the last days (src/usage/days.ts)',
+    expires: 'after the usage retention',
+  },
+  {
+    name: ':ux:<api8>:<day>',
+    type: 'list',
+    holds: 'keys of an API (the first 16 of the id) that were used on this day; a key may be repeated',
+    expires: 'a month after the usage retention; the sweeper removes it earlier',
+  },
+  {
+    name: ':uw:<api8>:<week>',
+    type: 'list',
+    holds: 'the same of a week, without the days that the sweeper has not rolled up',
+    expires: 'a month after the usage retention',
+  },
+  {
+    name: ':rollup',
+    type: 'zset',
+    holds:
+      'what the sweeper has to roll up, by the time at which it may: `k`, api8 and day of a list of used keys, `t` of counts by tag, `i`, id16 and day of counts by identifier',
+  },
+  { name: ':rolled', type: 'hash', holds: 'members of :rollup to the number of keys that were rolled up' },
+  {
+    name: ':rh:<hour>',
+    type: 'string',
+    holds:
+      'recent refusals of verifications: rows, each with its length (notedRefusal and notedMore of src/scripts/layout.ts); limited in bytes',
+    expires: 'an hour after REFUSAL_HOURS',
+  },
+  {
+    name: ':rf:<day>',
+    type: 'list',
+    isOld: true,
+    holds: 'the same (notedRefusal only) of a day',
+    expires: 'after two days',
+  },
+  {
+    name: ':uz:<api8>',
+    type: 'zset',
+    holds: 'deleted keys of an API (without `key_`) whose usage is kept, by the hour of deletion',
+    expires: 'after the usage retention without another',
+  },
+  {
+    name: ':ui:<externalId>',
+    type: 'zset',
+    holds: 'former keys (24) and deleted identities (16) of this externalId, by the hour of the change',
+    expires: 'after the usage retention without another',
+  },
+  {
+    name: ':ut:<api8>:<day>',
+    type: 'hash',
+    holds:
+      "usage by tag: hour (`--` for the whole day), outcome, key, externalId and tag to count; '' to the steps of its roll-up",
+    expires: 'after the usage retention',
+  },
+  {
+    name: ':tags:<api8>',
+    type: 'set',
+    holds: 'tags that an API counts, limited in number',
+    expires: 'after the usage retention without a tagged verification',
+  },
+  {
+    name: ':ul:<id16>:<day>',
+    type: 'hash',
+    holds: 'usage of a namespace: hour and p (passed) or b (blocked) to count',
+    expires: 'after the usage retention',
+  },
+  { name: ':ud:<id16>:<day>', type: 'hash', holds: 'the same by identifier', expires: 'after the usage retention' },
+  {
+    name: ':un:<id16>:<day>',
+    type: 'hash',
+    holds: 'identifiers that are counted separately, and their number in a field with an empty name; limited in number',
+    expires: 'after the usage retention',
+  },
+];

@@ -1,0 +1,616 @@
+// The one declaration of all bytes and numeric codes that TypeScript and Lua exchange or store: the states of keys and
+// identities, the items and answers of a batch, the snapshot of a key, and usage counts. TypeScript reads and writes them with
+// these structures (struct.ts). In lua/, names in capitals that are declared here are replaced by literals when a script is
+// assembled, and calls of `struct.pack` and `struct.unpack` are checked against the declaration (loader.ts).
+//
+// A change of a stored structure (marked "stored") needs another `dataVersion` and an entry in CHANGELOG.md. The golden bytes in
+// test/scripts/layout.test.ts fail until both exist.
+//
+// The state of a key, as test/scripts/layout.test.ts builds it: a key of an identity, with 100 credits that a refill sets to 1000
+// every day, and one limit of 10 per minute that has counted 3 units in one slice.
+//
+//   fixed     41 62 43 64 45 66 47 68 31 32 33 34 35 36 37 38  id16            the first 16 characters of the id `AbCdEfGh12345678`
+//             01 9a 9e 8f 90 00 00 07                          version         time 1763596800000, number 7
+//             41 70 69 41 70 69 38 38                          api8            last 8 of the id and of its API's, `ApiApi88`
+//             07                                               flags           enabled, limited, refilled
+//             ff ff ff ff ff ff                                expires         never
+//             00 00 00 00 00 03 e8                             refillAmount    1000
+//             00                                               refillDay       daily
+//   link      00 16                                                            22 bytes
+//             49 64 65 6e 74 69 74 79 31 32 33 34 35 36 37 38  identityId16    `Identity12345678`
+//             75 73 65 72 5f 31                                externalId      `user_1`
+//   limits    01                                                               one
+//             00 00 00 00 00 00 0a                             limit           10
+//             00 00 00 00 00 ea 60                             duration        60000
+//             01                                               autoApply       yes
+//             00 06                                            nameBytes       6
+//             4c 69 6d 69 74 49 64 31 32 33 34 35 36 37 38 39  id16            `LimitId123456789`
+//             6d 69 6e 75 74 65                                name            `minute`
+//             01 01 9a 9e 8f a4 89 00 00 00 00 00 01           window          lua/include/window.lua: kind 1, base, step 1 ms
+//             00 03                                                            at the base 3 units
+//             00 00 00 00 00 00 03                                             3 units in all
+//             00 16                                            windowBytes     22
+//   live      00 00 00 00 00 00 64                             balance         100
+//             01 9a a3 b5 ec 00                                refillDue       1763683200000
+//             01 9a 9e 8f a4 88                                lastUsed        1763596805256
+//   usage     00 07 79 ac                                      hour            489900, since 1970
+//             00 00 00 03 00 00 00 00 00 00 00 00 00 00 00 00  counts          3 VALID, none of the other outcomes
+//             00 00 00 00 00 00 00 00
+//             00 00 00 00 00 00 03                             spent           3 credits
+//
+// Fields that every verification changes are at the end. Redis's Lua hashes each byte of every string that it creates, so the new
+// state is made of one part of the old state and a few new bytes.
+
+import { JsonText } from '../domain/json.ts';
+import { dayMs, hourMs, timeMax } from '../domain/time.ts';
+import { outcomes } from '../domain/verification.ts';
+import {
+  ascii,
+  bytes,
+  counts,
+  type Fields,
+  list,
+  luaFields,
+  luaNames,
+  opaque,
+  optional,
+  rest,
+  type Struct,
+  sized,
+  struct,
+  text,
+  uint,
+} from './struct.ts';
+
+/** The version of all data in Redis. Data of another version is refused at the start, see dataVersion.ts. */
+export const dataVersion = 4;
+
+/** `expires` of a key without expiry. 0 is a time, in the past. */
+export const never = 2 ** 48 - 1;
+
+/** Bits of the flags of a key, from 1. Permissions are read only for keys with `direct` or `roles`. */
+export const keyFlags = ['enabled', 'limited', 'refilled', 'direct', 'roles', 'deleted'] as const;
+
+/** The number of outcomes that usage counts: all except NOT_FOUND, which has no key. */
+export const outcomesCounted = outcomes.length - 1;
+// A count by tag has one digit for its outcome, and an hour of a key's history one byte of bits.
+if (outcomesCounted > 7) throw new Error('layout: more than 7 outcomes are counted');
+if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a byte');
+
+/** The kinds of items in a batch, numbered from 1. */
+export const itemKinds = ['verify', 'limit', 'lease', 'settle'] as const;
+/** The owners of a limit of a verification. */
+export const limitOwners = ['key', 'identity', 'request'] as const;
+/** The place of a limit: its index among the limits of its owner, from 1, plus the number of places of earlier owners. */
+export const placesOfOwner = 80;
+if (limitOwners.length * placesOfOwner > 255) throw new Error('layout: a place is more than a byte');
+/** Outcomes of a limit item. */
+export const limitPassed = 10;
+export const limitBlocked = 11;
+/** The reasons why an item is refused, numbered from `refusedFrom` on. Lua uses these names. */
+export const refusedFrom = 20;
+export const refusals = [
+  'unauthorized',
+  'root_key_disabled',
+  'root_key_expired',
+  'insufficient_permissions',
+  'limit_not_found',
+  'namespace_not_found',
+  'create_namespace',
+  'too_many_counters',
+  'too_many_records',
+  'leased',
+  'failed',
+] as const;
+/** The answer to an item that settles leases. */
+export const leaseDone = 12;
+/** Added to the outcome of a verification: the snapshot of the key is that of an earlier answer of the batch. */
+export const snapshotBefore = 128;
+/** Added to the length of an answer: its snapshot follows the answers. */
+export const withSnapshot = 32_768;
+
+// Stored.
+
+/** A version, which no other one of the workspace equals. Two numbers, which Lua compares without creating a string. */
+const version = struct({ time: uint(6), number: uint(2) });
+
+export const keyFixed = struct({
+  /** The first 16 characters of the id, without `key_`. */
+  id16: bytes(16),
+  version: bytes(version.bytes),
+  /** The last 8 characters of the id, and of the id of its API. */
+  api8: bytes(8),
+  flags: uint(1),
+  /** Unix milliseconds, or `never`. */
+  expires: uint(6),
+  refillAmount: uint(7),
+  /** 0 daily, 1 to 31 monthly. */
+  refillDay: uint(1),
+});
+/** The fields of the state that a verification reads, and the length of the link that follows. */
+const keyDecides = struct({
+  version: opaque(version),
+  api8: keyFixed.fields.api8,
+  flags: keyFixed.fields.flags,
+  expires: keyFixed.fields.expires,
+  refillAmount: keyFixed.fields.refillAmount,
+  refillDay: keyFixed.fields.refillDay,
+  linkBytes: uint(2),
+});
+
+/** How a value is stored as text. */
+export interface TextForm<Given, Read> {
+  write(value: Given): string;
+  read(stored: string): Read;
+}
+
+const plainText: TextForm<string, string> = { write: (text) => text, read: (stored) => stored };
+/** Given as JSON text. */
+const jsonText: TextForm<string, JsonText> = { write: (text) => text, read: (stored) => new JsonText(stored) };
+
+interface KeyRecordField {
+  display: boolean;
+  given: boolean;
+  updated: boolean;
+  copied: boolean;
+  flag: (typeof keyFlags)[number] | undefined;
+  value?: TextForm<never, unknown>;
+}
+
+/**
+ * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in records.ts). The
+ * script that creates a key stores its `given` fields. updateKey stores `updated` fields. rerollKey copies `copied` fields.
+ * `flag` is set in the state of a key that has the field. `value` converts what callers of the store give and get (keyValues.ts).
+ */
+export const keyRecordFields = {
+  /** The beginning of its string. */
+  start: { display: true, given: false, updated: false, copied: false, flag: undefined },
+  /** Unix milliseconds; missing if it is the time in the id. */
+  created: { display: true, given: false, updated: false, copied: false, flag: undefined },
+  updated: { display: true, given: false, updated: false, copied: false, flag: undefined },
+  prefix: { display: true, given: true, updated: false, copied: true, flag: undefined, value: plainText },
+  /** Random bytes of its string; missing for the default number, 0 if unknown. */
+  bytes: { display: true, given: true, updated: false, copied: true, flag: undefined },
+  name: { display: true, given: true, updated: true, copied: true, flag: undefined, value: plainText },
+  meta: { display: true, given: true, updated: true, copied: true, flag: undefined, value: jsonText },
+  /** The id of the key that replaced it (rerollKey). */
+  successor: { display: true, given: true, updated: false, copied: false, flag: undefined, value: plainText },
+  /** Numbers of its own permissions, `,3,17,`. */
+  direct: { display: false, given: true, updated: false, copied: true, flag: 'direct' },
+  /** Numbers of its roles. */
+  roles: { display: false, given: true, updated: false, copied: true, flag: 'roles' },
+  /** Of keys.migrateKeys. */
+  migration: { display: false, given: false, updated: false, copied: false, flag: undefined },
+} as const satisfies Record<string, KeyRecordField>;
+
+/** The link of a key to an identity. A key without an identity has only its length, 0. */
+const link = struct({ identityId16: bytes(16), externalId: rest });
+
+const limitHead = { limit: uint(7), duration: uint(7), autoApply: uint(1), nameBytes: uint(2) };
+/** A configured limit. Before the limits is their count (1), after them their windows, and then the lengths of the windows. */
+export const limit = struct({ ...limitHead, id16: bytes(16), name: sized('nameBytes') });
+/** The length of a limit's window, after all windows. */
+const windowBytes = struct({ bytes: uint(2) });
+
+export const keyLive = struct({
+  balance: uint(7),
+  /** Unix milliseconds; 0 without a refill. */
+  refillDue: uint(6),
+  /** Unix milliseconds; 0 if it was never used. */
+  lastUsed: uint(6),
+});
+export const usageCount = uint(4);
+/** The counts of one hour, in the state of a key until the next hour. Only VALID verifications spend credits. */
+export const usage = struct({ hour: uint(4), counts: counts(outcomesCounted, usageCount.bytes), spent: uint(7) });
+/** Both, as a verification reads them: it nearly always counts a VALID and does not change the other counts. */
+const keyTail = struct({
+  ...keyLive.fields,
+  hour: usage.fields.hour,
+  valid: usageCount,
+  refusals: counts(outcomesCounted - 1, usageCount.bytes),
+  spent: usage.fields.spent,
+});
+
+/** The state of an identity; its limits follow, with the windows that all its keys share. */
+const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
+
+/**
+ * An hour in the log of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted, `usageSpent` if credits
+ * were spent, `usageEntryEnd`. `bits` has a bit for each outcome, from the lowest, and the next one for credits.
+ */
+export const usageEntryHead = struct({ hour: uint(4), bits: uint(1) });
+export const usageSpent = uint(7);
+/** The externalId at that time, or ''. */
+export const usageEntryEnd = struct({ externalId: text(1) });
+
+/** The beginning of the days of a key (usage/days.ts). */
+export const keyDaysHead = struct({
+  /** Counts the rewrites, so that of two sweepers that roll up the same log one changes nothing. */
+  rewrites: uint(2),
+  /** The last week whose list of used keys has the key. */
+  week: uint(2),
+});
+/**
+ * A day of a key and an externalId: `keyDay`; the externalId (its length in 1, then itself), unless it is that of the day before;
+ * a sum for each outcome that was counted, from the lowest, and one of the credits if any were spent: `bits` as in an hour of the
+ * log. If the hours are kept, each follows: hour of the day (1), its own bits (1), its counts.
+ */
+export const keyDay = struct({
+  /** Days since 1970. */
+  day: uint(2),
+  /** Bytes that follow. */
+  bytes: uint(2),
+  bits: uint(1),
+  /** Bytes of each sum; `sameExternalId` is added if the day has that of the day before. */
+  sumBytes: uint(1),
+  /** Bytes of each count of an hour; 0 if the hours are not kept. */
+  countBytes: uint(1),
+});
+export const sameExternalId = 128;
+/** Days of a week, a period whose used keys are in one list. Week 0 begins in 1970. */
+export const weekDays = 7;
+
+/** The name of a count by tag, in the hash of an API and day. Credits spent have a field with `s` before this name. */
+export const tagField = struct({
+  hourOfDay: bytes(2),
+  /** A digit. */
+  outcome: bytes(1),
+  key24: bytes(24),
+  externalId: text(1),
+  tag: rest,
+});
+
+/** In the place of the hour of the day, in the name of a count by tag or identifier: the count is of the whole day. */
+export const wholeDay = '--';
+
+/** Refusals of a key in the rows of recent refusals (lua/decide/refusals.lua). */
+export const notedRefusal = struct({
+  /** Of the last one, Unix milliseconds. */
+  time: uint(6),
+  outcome: uint(1),
+  /** 1 for decisions by a lease. */
+  leased: uint(1),
+  /** The number of refusals of the key since the row before it in that minute. */
+  count: uint(6),
+  /** Of the limit that was exceeded; 0 and '' for other outcomes and leased decisions. */
+  limit: uint(7),
+  duration: uint(7),
+  key24: bytes(24),
+  externalId: text(1),
+  ratelimit: text(2),
+  /** JSON; '' for none. */
+  tags: text(2),
+});
+
+/** Follows notedRefusal in rows that Tollgate writes since it keeps them by hour. Further fields may follow in later versions. */
+export const notedMore = struct({
+  /** Of the verification: units of the limit that was exceeded, or credits; 0 for other outcomes. */
+  cost: uint(7),
+  /** Units that this limit had left, or credits that the key had left. */
+  remaining: uint(7),
+  /** The permission query. One byte longer than `notedQueryMax` if the rest is missing. */
+  query: text(2),
+});
+export const notedQueryMax = 256;
+
+/** An override of a namespace. */
+const override = struct({ id16: bytes(16), limit: uint(7), duration: uint(7), created: uint(6) });
+
+const sessionBytes = 16;
+
+/** The name of a lease of units: the session that has it, and its number there. */
+const leaseName = { session: bytes(sessionBytes), number: uint(6) };
+/**
+ * The number of an entry that is no lease: until its time, no leases are granted beside those that are noted with it.
+ */
+const leasePause = 0;
+/** The beginning of a lease of units, where these are noted. */
+const leaseHead = {
+  ...leaseName,
+  /** Time of the charge by Redis's clock, Unix milliseconds; the end of a pause. */
+  at: uint(6),
+  /** 1 once it was recalled, and its session did not return it in time: until it does, its units count as spent. */
+  overdue: uint(1),
+  /** Decisions that were charged. */
+  units: uint(2),
+};
+/** In field `leases` of the record of a key, or of an identity whose limits it charged. */
+const leaseOfKey = struct({
+  ...leaseHead,
+  /** Of the state at that time: a balance that was refilled since gets nothing back. */
+  refillDue: uint(6),
+  /** Fingerprint of the limits at that time: limits that were changed since get nothing back. */
+  limits: bytes(8),
+});
+/** In the record beside a window of a namespace that it charged. */
+const leaseOfWindow = struct({
+  ...leaseHead,
+  /** End of the slice that was charged. */
+  sliceEnd: uint(6),
+  /** Units of the window for each decision. */
+  cost: uint(7),
+});
+/** The name in the registry of the longest term that a session of the workspace has ever had, which is no session. */
+export const longestTerm = 'longest';
+/** A session in the registry of its workspace (lua/decide/session.lua). */
+const registered = struct({
+  /** The longest term of its leases, in milliseconds; 0 for a session that did not answer a recall within it. */
+  term: uint(2),
+  /** The number of its last lease; 0 when it has none. */
+  granted: uint(6),
+  /** The number of its last settlement. */
+  settled: uint(6),
+});
+
+// Sent.
+
+/** The version of a snapshot: that of the key, then of its identity (8) and of all permissions and roles (8) if it has them. */
+const snapshotVersion = struct({ ...version.fields, dependencies: text(1) });
+
+/** The beginning of each item of a batch. `bytes` is the number of bytes that follow it. */
+export const itemHead = struct({ bytes: uint(4), kind: uint(1), root: uint(1) });
+/** The end of a batch, after the items, the session if there is one, and the digests of its root keys. */
+export const batchTail = struct({ roots: uint(1), session: uint(1) });
+export const verifyItem = struct({
+  digest: bytes(32),
+  /** Credits. */
+  cost: uint(7),
+  /** The version of the snapshot that the server has cached; zeros are none. */
+  cached: opaque(snapshotVersion),
+  /** Empty, or JSON {query, limits: [[name, cost] or [name, cost, limit, duration]], tags}. */
+  request: rest,
+});
+/** The beginning of a lease item; VERIFY_ITEM or a limit item follows. */
+export const leaseItem = struct({
+  /** Of the item that follows. */
+  kind: uint(1),
+  /** How many more decisions like this one the server asks for; 0 for none. */
+  wanted: uint(2),
+  /** The number of the lease, which grows with every lease of the session. */
+  number: uint(6),
+  /** The leases of a `leased` refusal, which were recalled: those not returned by now count as spent. */
+  recalled: text(2),
+});
+/** The beginning of a settle item: its number, which grows with every settlement of the session, and that of the tallies that follow. */
+export const settleItem = struct({ settlement: uint(6), tallies: uint(1) });
+/** What a session decided by itself by one lease since its last settlement. */
+export const tally = struct({
+  /** The number of a lease of units that is returned; 0 if none is. */
+  number: uint(6),
+  /** How often `outcome` was decided. */
+  count: uint(4),
+  outcome: uint(1),
+  /** All decisions by the returned lease. */
+  used: uint(2),
+  /** Milliseconds since the last one. */
+  age: uint(4),
+  /** TALLIED_KEY. */
+  subject: text(2),
+});
+/** The key that was verified. */
+export const talliedKey = struct({
+  digest: bytes(32),
+  /** Credits of each decision. */
+  cost: uint(7),
+  /** Of the identity that the key had then; '' for none. */
+  externalId: text(1),
+  /** As in VERIFY_ITEM. */
+  request: rest,
+});
+/** The session that sends a batch with leases. */
+export const leaseSession = struct({
+  id: bytes(sessionBytes),
+  term: uint(2),
+  /** Whether keys with credits get leases of units. */
+  credits: uint(1),
+  /** The session has neither leases nor anything to settle: it leaves the registry. */
+  leaves: uint(1),
+});
+/** A limit item is the number of checks (1), then each check. All of them are charged, or none. */
+export const limitCheck = struct({
+  cost: uint(7),
+  limit: uint(7),
+  duration: uint(7),
+  namespaceName: text(2),
+  identifier: text(2),
+});
+
+/** The beginning of the first string in the reply to a batch; then the length of each answer (2), then the answers. */
+export const batchHead = struct({
+  /** Time of the decision by Redis's clock, Unix milliseconds. */
+  now: uint(6),
+  /** Number of answers. If the call took long, it is below the number of items, and the server sends the others again. */
+  count: uint(1),
+});
+export const answerBytes = uint(2);
+/** The answer to a verification. For NOT_FOUND it is the outcome alone. */
+export const verified = struct({ outcome: uint(1), hasBalance: uint(1), balance: uint(7), limits: uint(1) });
+export const verifiedLimit = struct({
+  /** See placesOfOwner. */
+  place: uint(1),
+  exceeded: uint(1),
+  remaining: uint(7),
+  /** Unix milliseconds. */
+  reset: uint(7),
+});
+/** The beginning of the answer to a lease item; the answer to the decision follows. */
+export const granted = struct({
+  /** Decisions of the lease; 0 for a lease without units. */
+  units: uint(2),
+  /** Milliseconds; 0 for no lease. */
+  term: uint(2),
+});
+export const limited = struct({ outcome: uint(1), checks: uint(1) });
+export const limitedCheck = struct({
+  passed: uint(1),
+  /** The effective limit: that of an override, or else of the request. */
+  limit: uint(7),
+  remaining: uint(7),
+  /** Unix milliseconds. */
+  reset: uint(7),
+  /** The id of the override without prefix; empty if there is none. */
+  override: text(1),
+});
+/**
+ * `detail` has details of the reason, such as a missing permission or a message. Of `leased` these are the leases whose units may
+ * be returned, each `session.number`, separated by commas.
+ */
+export const refused = struct({ reason: uint(1), detail: text(2) });
+
+/** The cacheable part of a verification's response. It changes only with its version. */
+export const snapshot = struct({
+  version: opaque(snapshotVersion),
+  id16: bytes(16),
+  apiId: bytes(20),
+  enabled: uint(1),
+  expires: uint(6),
+  name: optional(2),
+  /** JSON. */
+  meta: optional(4),
+  /** Slugs, joined by line breaks; empty if `permissionLists` is not. */
+  slugs: ascii(4),
+  /** Lists of permission numbers (`,3,17,`), joined by line breaks, instead of `slugs` for a key with very many permissions. */
+  permissionLists: ascii(4),
+  roles: list(2, struct({ name: text(2) })),
+  limits: list(1, limit),
+});
+/** Follows a snapshot when the key has an identity. */
+export const snapshotIdentity = struct({
+  id16: bytes(16),
+  externalId: text(2),
+  meta: optional(4),
+  limits: list(1, limit),
+});
+/** Both, as Lua packs them in one string. */
+const snapshotWithIdentity = struct({
+  ...snapshot.fields,
+  identityId16: snapshotIdentity.fields.id16,
+  externalId: snapshotIdentity.fields.externalId,
+  identityMeta: snapshotIdentity.fields.meta,
+  identityLimits: snapshotIdentity.fields.limits,
+});
+
+// In Lua.
+
+/** The structures that scripts use, by their names in Lua. `merged` are counts that scripts read as one string. */
+const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[] }> = {
+  KEY_FIXED: { of: keyFixed },
+  KEY_DECIDES: { of: keyDecides },
+  KEY_LIVE: { of: keyLive },
+  KEY_TAIL: { of: keyTail, merged: ['refusals'] },
+  USAGE: { of: usage },
+  COUNT: { of: struct({ count: usageCount }) },
+  LINK: { of: link },
+  LIMIT_HEAD: { of: struct(limitHead) },
+  WINDOW_BYTES: { of: windowBytes },
+  IDENTITY_HEAD: { of: identityHead },
+  USAGE_ENTRY_HEAD: { of: usageEntryHead },
+  KEY_DAYS_HEAD: { of: keyDaysHead },
+  VERSION: { of: version },
+  NOTED_REFUSAL: { of: notedRefusal },
+  NOTED_MORE: { of: notedMore },
+  OVERRIDE: { of: override },
+  ITEM_HEAD: { of: itemHead },
+  VERIFY_ITEM: { of: verifyItem },
+  LIMIT_CHECK: { of: limitCheck },
+  LEASE_NAME: { of: struct(leaseName) },
+  LEASE_HEAD: { of: struct(leaseHead) },
+  LEASE_OF_KEY: { of: leaseOfKey },
+  LEASE_OF_WINDOW: { of: leaseOfWindow },
+  REGISTERED: { of: registered },
+  LEASE_ITEM: { of: leaseItem },
+  SETTLE_ITEM: { of: settleItem },
+  TALLY: { of: tally },
+  TALLIED_KEY: { of: talliedKey },
+  LEASE_SESSION: { of: leaseSession },
+  GRANTED: { of: granted },
+  BATCH_HEAD: { of: batchHead },
+  VERIFIED: { of: verified },
+  VERIFIED_LIMIT: { of: verifiedLimit },
+  LIMITED: { of: limited },
+  LIMITED_CHECK: { of: limitedCheck },
+  REFUSED: { of: refused },
+  SNAPSHOT: { of: snapshot },
+  SNAPSHOT_WITH_IDENTITY: { of: snapshotWithIdentity },
+};
+
+const upper = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase();
+
+/** A Lua literal of a string of zeros. */
+const zeros = (count: number): string => `'${'\\0'.repeat(count)}'`;
+
+/** The names of fields of a key's record, as arguments of a Lua call or items of a table. */
+const fieldNames = (property?: 'display' | 'given' | 'updated' | 'copied'): string =>
+  Object.entries(keyRecordFields)
+    .filter(([, field]) => property === undefined || field[property])
+    .map(([name]) => `'${name}'`)
+    .join(', ');
+
+/** A table of Lua. */
+const luaTable = (entries: readonly (readonly [name: string, value: number | string])[]): string =>
+  `{ ${entries.map(([name, value]) => `${name} = ${value}`).join(', ')} }`;
+
+function literalsOf(): Map<string, string> {
+  const literals = new Map<string, string>();
+  for (const [name, { of, merged }] of Object.entries(luaStructs)) {
+    literals.set(name, `'>${luaFields(of.fields, merged)}'`);
+    literals.set(`${name}_FIELDS`, `'${luaFields(of.fields, merged)}'`);
+    literals.set(`${name}_LENGTH`, String(of.bytes));
+    // From 1, as Lua counts.
+    for (const [field, at] of Object.entries(of.at)) literals.set(`${name}_${upper(field)}_AT`, String(at + 1));
+  }
+  for (const [index, outcome] of outcomes.entries()) literals.set(outcome, String(index + 1));
+  for (const [index, kind] of itemKinds.entries()) literals.set(`ITEM_${upper(kind)}`, String(index + 1));
+  for (const [index, owner] of limitOwners.entries())
+    literals.set(`PLACES_OF_${upper(owner)}`, String(index * placesOfOwner));
+  const flagged = Object.entries(keyRecordFields).flatMap(([name, { flag }]) =>
+    flag ? [[name, `'${flag}'`] as const] : [],
+  );
+  const others: Record<string, number | string> = {
+    HOUR_MS: hourMs,
+    DAY_MS: dayMs,
+    TIME_MAX: timeMax,
+    NEVER: never,
+    OUTCOMES_COUNTED: outcomesCounted,
+    KEY_EXPIRES: `'>${luaFields({ expires: keyFixed.fields.expires })}'`,
+    KEY_LINK_AT: keyFixed.bytes + 1,
+    LINK_BYTES_LENGTH: 2,
+    LIMIT_ID_LENGTH: 16,
+    IDENTITY_LIMITS_AT: identityHead.bytes + 1,
+    NO_USAGE: zeros(usage.bytes),
+    NO_REFUSALS: zeros(usageCount.bytes * (outcomesCounted - 1)),
+    // The first outcome after VALID.
+    FIRST_REFUSAL: 2,
+    KEY_RECORD_FIELDS: fieldNames(),
+    KEY_DISPLAY_FIELDS: fieldNames('display'),
+    KEY_GIVEN_FIELDS: fieldNames('given'),
+    KEY_UPDATED_FIELDS: fieldNames('updated'),
+    KEY_COPIED_FIELDS: fieldNames('copied'),
+    KEY_FIELD_FLAGS: luaTable(flagged),
+    KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
+    REFUSAL_REASONS: luaTable(refusals.map((reason, index) => [reason, refusedFrom + index])),
+    LIMIT_PASSED: limitPassed,
+    LIMIT_BLOCKED: limitBlocked,
+    WHOLE_DAY: `'${wholeDay}'`,
+    LEASE_DONE: leaseDone,
+    LONGEST_TERM: `'${longestTerm}'`,
+    // Limit of the bytes of the query in a row of refusals.
+    NOTED_QUERY_MAX: notedQueryMax,
+    LEASE_PAUSE: leasePause,
+    NO_SESSION: zeros(sessionBytes),
+    // Limit of the leases that a record notes.
+    LEASES_MAX: 32,
+    SNAPSHOT_BEFORE: snapshotBefore,
+    WITH_SNAPSHOT: withSnapshot,
+  };
+  for (const [name, value] of Object.entries(others)) literals.set(name, String(value));
+  return literals;
+}
+
+/** The literals of names in capitals in lua/. */
+export const luaLiterals: ReadonlyMap<string, string> = literalsOf();
+
+/** The names of the values that `struct.unpack` returns for a structure, and the number of values that `struct.pack` takes. */
+export const luaSignatures: ReadonlyMap<string, readonly { name: string; packed: number }[]> = new Map(
+  Object.entries(luaStructs).map(([name, { of, merged }]) => [name, luaNames(of.fields, merged)]),
+);

@@ -1,0 +1,186 @@
+// Loads the scripts of lua/ into Redis, and runs them.
+//
+// A script that begins with `#!lua name=` is a library: Redis stores it with its functions (FUNCTION LOAD, FCALL). Of any other
+// script Redis stores the compiled text only (SCRIPT LOAD, EVALSHA) and creates the functions with every call.
+
+import { Cluster, Command, type Redis } from 'ioredis';
+import { ApiError } from '../errors.ts';
+import type { Breaker } from '../redis/breaker.ts';
+import { type RedisClient, storeError } from '../redis/connection.ts';
+import { absentKey } from '../redis/names.ts';
+import type { StoreObserver } from '../redis/observer.ts';
+import { allScripts, libraryPrefix, locate, type Script } from './loader.ts';
+import { ReadPace, type Timed } from './readPace.ts';
+
+type Argument = string | number | Buffer;
+
+export interface Scripts {
+  /** Runs a script on a workspace. Strings in the reply are text. */
+  run(name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown>;
+  /** The same, for replies with packed bytes: strings are Buffers. */
+  runPacked(name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown>;
+  /** An error message of a script, with the files and lines of lua/. */
+  locate(name: string, message: string): string;
+  /** Loads the scripts that Redis does not have. Rejects when Redis does not reply. */
+  load(): Promise<void>;
+}
+
+/** Called after each change, with the sessions that may hold leases; the change is answered when it resolves. */
+export type Changed = (workspaceId: string, holders: readonly string[]) => Promise<void>;
+
+interface ScriptsOptions {
+  changed?: Changed | undefined;
+  observe?: StoreObserver | undefined;
+  breaker?: Breaker | undefined;
+}
+
+export async function loadScripts(
+  redis: RedisClient,
+  workspaceKey: (workspaceId: string) => string,
+  { changed, observe, breaker }: ScriptsOptions = {},
+): Promise<Scripts> {
+  const scripts = allScripts();
+  const libraries = [...scripts.values()].filter(({ library }) => library !== undefined);
+  const digests = new Map<string, Script>();
+  const pace = new ReadPace();
+  // A script that does not compile stops the server here, not a request later.
+  for (const script of scripts.values()) {
+    const digest = await (script.library ? loadLibrary(redis, script) : redis.script('LOAD', script.source)).catch(
+      (cause: Error) => {
+        // Without the cause, whose message contains the whole script.
+        throw new Error(locate(script, cause.message));
+      },
+    );
+    if (script.library) continue;
+    digests.set(digest as string, script);
+    redis.defineCommand(script.name, { lua: script.source });
+  }
+  await removeOldLibraries(redis, libraries);
+
+  async function load() {
+    const loaded = (await redis.script('EXISTS', ...digests.keys())) as number[];
+    for (const [index, script] of [...digests.values()].entries()) {
+      if (loaded[index] !== 1) await redis.script('LOAD', script.source);
+    }
+    for (const library of libraries) await loadLibrary(redis, library);
+  }
+
+  const commands = redis as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
+
+  /** `kind` is the suffix of ioredis's commands: 'Buffer' where strings in the reply are Buffers. */
+  function call(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]): Promise<unknown> {
+    const { isChange, isRead } = scripts.get(name)!;
+    const callIt = () => callScript(kind, name, workspaceId, args);
+    if (isRead) return pace.run(workspaceId, name, callIt as () => Promise<Timed>);
+    return isChange ? afterChange(workspaceId, callIt()) : callIt();
+  }
+
+  async function afterChange(workspaceId: string, reply: Promise<unknown>): Promise<unknown> {
+    const [changeReply, holders] = (await reply) as [unknown, unknown[]];
+    await changed?.(workspaceId, holders.map(String));
+    return changeReply;
+  }
+
+  async function callScript(kind: '' | 'Buffer', name: string, workspaceId: string, args: readonly Argument[]) {
+    const script = scripts.get(name)!;
+    const workspace = workspaceKey(workspaceId);
+    const all = redis.isCluster ? ['2', workspace, absentKey(workspace), ...args] : ['1', workspace, ...args];
+    const send = (): Promise<unknown> =>
+      script.library ? callLibrary(redis, kind, script.library, all) : commands[name + kind]!(...all);
+    // In a Cluster the workspaces of one node may hang while the others are served.
+    const target = redis.isCluster ? workspace : '';
+    breaker?.check(target);
+    const startedAt = performance.now();
+    try {
+      let reply: unknown;
+      try {
+        reply = await send();
+      } catch (cause) {
+        // It has not run, so it may be sent again. (For other scripts ioredis does the same after NOSCRIPT.)
+        if (!(cause as Error).message.includes('Function not found')) throw cause;
+        // If loading fails, the second call reports why.
+        await loadLibrary(redis, script).catch(() => {});
+        reply = await send();
+      }
+      observe?.ran(name, performance.now() - startedAt, true);
+      return reply;
+    } catch (cause) {
+      const error = storeError(cause, (message) => locate(script, message));
+      const isRefusal = error instanceof ApiError && error.code === 'too_many_records';
+      observe?.ran(name, performance.now() - startedAt, isRefusal);
+      if (isRefusal) observe?.recordsRefused();
+      else breaker?.failed(target, cause as Error);
+      throw error;
+    }
+  }
+
+  return {
+    run: (name, workspaceId, args) => call('', name, workspaceId, args),
+    runPacked: (name, workspaceId, args) => call('Buffer', name, workspaceId, args),
+    locate: (name, message) => locate(scripts.get(name)!, message),
+    load,
+  };
+}
+
+/** FCALL without ioredis's function of that name, which collects and copies the arguments. */
+const callLibrary = (redis: RedisClient, kind: '' | 'Buffer', library: string, args: readonly Argument[]) =>
+  redis.sendCommand(
+    new LibraryCall('fcall', [library, ...args], { replyEncoding: kind === 'Buffer' ? null : 'utf8' }),
+  ) as Promise<unknown>;
+
+/** Writes texts followed by one Buffer at once, in 1.1 µs in place of 2.8: ioredis joins three parts for each argument. */
+class LibraryCall extends Command {
+  override toWritable(socket: object): string | Buffer {
+    const { name, args } = this;
+    const last = args.at(-1);
+    if (!Buffer.isBuffer(last)) return super.toWritable(socket);
+    let texts = `*${args.length + 1}\r\n$${name.length}\r\n${name}\r\n`;
+    for (let index = 0; index < args.length - 1; index++) {
+      const text = args[index];
+      if (typeof text !== 'string') return super.toWritable(socket);
+      texts += `$${text.length}\r\n${text}\r\n`;
+    }
+    texts += `$${last.length}\r\n`;
+    // Lengths are those of bytes.
+    if (Buffer.byteLength(texts) !== texts.length) return super.toWritable(socket);
+    const written = Buffer.allocUnsafe(texts.length + last.length + 2);
+    written.write(texts, 0, 'latin1');
+    written.set(last, texts.length);
+    written.write('\r\n', texts.length + last.length, 'latin1');
+    return written;
+  }
+}
+
+/** The Redis servers that store libraries: of a Cluster all masters. */
+function serversOf(redis: RedisClient): Redis[] {
+  const client: unknown = redis;
+  return client instanceof Cluster ? client.nodes('master') : [redis];
+}
+
+/** Loads a library where it is missing. A full Redis and a replica refuse FUNCTION LOAD even if they have the library. */
+async function loadLibrary(redis: RedisClient, { library, source }: Script): Promise<void> {
+  const loaded = serversOf(redis).map(async (server) => {
+    const found = (await server.function('LIST', 'LIBRARYNAME', library!)) as unknown[];
+    if (found.length > 0) return;
+    await server.function('LOAD', source).catch((cause: Error) => {
+      // Another Tollgate server was first.
+      if (!cause.message.includes('already exists')) throw cause;
+    });
+  });
+  // A master that is down does not matter: the library is loaded there by the first call that finds it missing.
+  const results = await Promise.allSettled(loaded);
+  const [failed] = results.filter((result) => result.status === 'rejected');
+  if (failed && results.every((result) => result.status === 'rejected')) throw failed.reason;
+}
+
+/** Removes the libraries of other versions. A server of such a version loads its library again with its next call. */
+async function removeOldLibraries(redis: RedisClient, libraries: readonly Script[]): Promise<void> {
+  for (const server of serversOf(redis)) {
+    const reply = (await server.function('LIST', 'LIBRARYNAME', `${libraryPrefix}*`)) as string[][];
+    for (const [, name] of reply) {
+      if (libraries.some(({ library }) => library === name)) continue;
+      // This fails when the library is already gone, and on a replica, where it takes only a little memory.
+      await server.function('DELETE', name!).catch(() => {});
+    }
+  }
+}

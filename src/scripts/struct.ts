@@ -1,0 +1,305 @@
+// Packed structures, declared once for both languages. A structure is a list of named fields. It provides
+//
+//   in TypeScript  `read` and `write` (generated code, as fast as code written by hand), and the offset of each field in `at`
+//   in Lua         literals that the loader (loader.ts) puts in the place of names in capitals, see `literalsOf` in layout.ts
+//
+// All numbers are unsigned and big-endian.
+
+type UintBytes = 1 | 2 | 4 | 6 | 7;
+
+/** A field of a structure. */
+type Field =
+  | { kind: 'uint'; bytes: UintBytes }
+  /** A fixed number of bytes; in TypeScript a string with one character a byte. */
+  | { kind: 'bytes'; bytes: number }
+  /** Its length, then UTF-8. Written from a Buffer. */
+  | { kind: 'text'; lengthBytes: 1 | 2 | 4 }
+  /** The same with one character a byte, for large ASCII texts. */
+  | { kind: 'ascii'; lengthBytes: 4 }
+  /** Its length + 1, then UTF-8; 0 if there is none. */
+  | { kind: 'optional'; lengthBytes: 2 | 4 }
+  /** UTF-8 whose length is an earlier field. */
+  | { kind: 'sized'; by: string }
+  /** The number of structures, then each of them. In Lua one packed string. */
+  | { kind: 'list'; countBytes: 1 | 2; of: Struct<Fields> }
+  /** A fixed number of counts, which Lua reads one by one, or as one string (`merged` of `luaFields`). */
+  | { kind: 'counts'; bytes: UintBytes; length: number }
+  /** Another structure: its fields in Lua; in TypeScript a string with one character a byte. */
+  | { kind: 'opaque'; of: Struct<Fields> }
+  /** All remaining bytes. */
+  | { kind: 'rest' };
+
+export type Fields = Readonly<Record<string, Field>>;
+
+export const uint = <const Bytes extends UintBytes>(bytes: Bytes) => ({ kind: 'uint', bytes }) as const;
+export const bytes = (count: number) => ({ kind: 'bytes', bytes: count }) as const;
+export const text = (lengthBytes: 1 | 2 | 4) => ({ kind: 'text', lengthBytes }) as const;
+export const ascii = (lengthBytes: 4) => ({ kind: 'ascii', lengthBytes }) as const;
+export const optional = (lengthBytes: 2 | 4) => ({ kind: 'optional', lengthBytes }) as const;
+export const sized = (by: string) => ({ kind: 'sized', by }) as const;
+export const list = <Of extends Fields>(countBytes: 1 | 2, of: Struct<Of>) =>
+  ({ kind: 'list', countBytes, of }) as const;
+export const counts = (length: number, each: UintBytes) => ({ kind: 'counts', bytes: each, length }) as const;
+export const opaque = <Of extends Fields>(of: Struct<Of>) => ({ kind: 'opaque', of }) as const;
+export const rest = { kind: 'rest' } as const;
+
+type ReadValue<F> = F extends { kind: 'uint' }
+  ? number
+  : F extends { kind: 'optional' }
+    ? string | undefined
+    : F extends { kind: 'list'; of: Struct<infer Of> }
+      ? Values<Of>[]
+      : string;
+type WrittenValue<F> = F extends { kind: 'uint' } ? number : F extends { kind: 'text' | 'rest' } ? Buffer : string;
+
+/** What `read` returns. */
+export type Values<Of extends Fields> = { -readonly [Name in keyof Of]: ReadValue<Of[Name]> };
+/** What `write` takes. */
+export type Written<Of extends Fields> = { readonly [Name in keyof Of]: WrittenValue<Of[Name]> };
+
+export interface Struct<Of extends Fields> {
+  readonly fields: Of;
+  /** Bytes of the fields before the first one of variable length. */
+  readonly bytes: number;
+  /** Offset of each field, up to and including the first one of variable length. */
+  readonly at: { readonly [Name in keyof Of]: number };
+  read(reader: Reader): Values<Of>;
+  /** How many bytes `write` takes for these values. */
+  size(values: Written<Of>): number;
+  /** Writes all fields from `at` on, and returns the offset after them. */
+  write(buffer: Buffer, at: number, values: Written<Of>): number;
+}
+
+export function struct<const Of extends Fields>(fields: Of): Struct<Of> {
+  const at: Record<string, number> = {};
+  let length: number | undefined = 0;
+  let fixed = 0;
+  for (const [name, field] of Object.entries(fields)) {
+    if (length === undefined) continue;
+    at[name] = length;
+    const own: number | undefined = fixedBytes(field);
+    length = own === undefined ? undefined : length + own;
+    fixed = length ?? fixed;
+  }
+  return {
+    fields,
+    bytes: fixed,
+    at: at as Struct<Of>['at'],
+    read: readerOf(fields) as Struct<Of>['read'],
+    size: sizeOf(fields) as Struct<Of>['size'],
+    write: writerOf(fields) as Struct<Of>['write'],
+  };
+}
+
+/** Bytes of a field; undefined for one of variable length. */
+function fixedBytes(field: Field): number | undefined {
+  if (field.kind === 'uint' || field.kind === 'bytes') return field.bytes;
+  if (field.kind === 'counts') return field.bytes * field.length;
+  if (field.kind !== 'opaque') return undefined;
+  const all = Object.values(field.of.fields).map(fixedBytes);
+  return all.includes(undefined) ? undefined : field.of.bytes;
+}
+
+function readerOf(fields: Fields): unknown {
+  const lists: unknown[] = [];
+  const entries = Object.entries(fields).map(([name, field]) => `${name}: ${readExpression(field, lists)}`);
+  const body = entries.some((entry) => entry.includes('values.'))
+    ? // A field is the length of a later one, so they have to be read one by one.
+      `const values = {}; ${entries.map((entry) => `values.${entry.replace(': ', ' = ')};`).join(' ')} return values;`
+    : `return { ${entries.join(', ')} };`;
+  return new Function('lists', `return function read(reader) { ${body} }`)(lists);
+}
+
+function readExpression(field: Field, lists: unknown[]): string {
+  switch (field.kind) {
+    case 'uint':
+      return `reader.uint(${field.bytes})`;
+    case 'bytes':
+      return `reader.latin1(${field.bytes})`;
+    case 'counts':
+      return `reader.latin1(${field.bytes * field.length})`;
+    case 'text':
+      return `reader.text(reader.uint(${field.lengthBytes}))`;
+    case 'ascii':
+      return `reader.latin1(reader.uint(${field.lengthBytes}))`;
+    case 'optional':
+      return `reader.optionalText(${field.lengthBytes})`;
+    case 'sized':
+      return `reader.text(values.${field.by})`;
+    case 'opaque':
+      lists.push(field.of);
+      return `reader.opaque(lists[${lists.length - 1}])`;
+    case 'list':
+      lists.push(field.of);
+      return `reader.list(${field.countBytes}, lists[${lists.length - 1}])`;
+    case 'rest':
+      return 'reader.rest()';
+  }
+}
+
+function writerOf(fields: Fields): unknown {
+  const lines = Object.entries(fields).map(([name, field]) => {
+    const value = `values.${name}`;
+    switch (field.kind) {
+      case 'uint':
+        if (field.bytes === 1) return `buffer[at++] = ${value};`;
+        return `writeUint(buffer, ${value}, at, ${field.bytes}); at += ${field.bytes};`;
+      case 'bytes':
+        return `buffer.write(${value}, at, ${field.bytes}, 'latin1'); at += ${field.bytes};`;
+      case 'opaque':
+        return `at += buffer.write(${value}, at, 'latin1');`;
+      case 'text':
+        return `writeUint(buffer, ${value}.length, at, ${field.lengthBytes}); at += ${field.lengthBytes}; buffer.set(${value}, at); at += ${value}.length;`;
+      case 'rest':
+        return `buffer.set(${value}, at); at += ${value}.length;`;
+      default:
+        // Only Lua writes fields of these kinds.
+        return `throw new Error('${name} is not written here');`;
+    }
+  });
+  const source = `return function write(buffer, at, values) { ${lines.join(' ')} return at; }`;
+  return new Function('writeUint', source)(writeUint);
+}
+
+function sizeOf(fields: Fields): unknown {
+  const sizes = Object.entries(fields).map(([name, field]) => {
+    const fixed = fixedBytes(field);
+    if (fixed !== undefined) return `${fixed}`;
+    return field.kind === 'text' ? `${field.lengthBytes} + values.${name}.length` : `values.${name}.length`;
+  });
+  return new Function('values', `return ${sizes.join(' + ')};`);
+}
+
+/** Twice as fast as writeUIntBE. */
+function writeUint(buffer: Buffer, value: number, at: number, length: UintBytes) {
+  let left = value;
+  for (let index = at + length - 1; index >= at; index--) {
+    // Of a larger number, a Buffer takes the last byte.
+    buffer[index] = left;
+    left = Math.floor(left / 256);
+  }
+}
+
+/** Twice as fast as readUIntBE. */
+export function readUint(buffer: Buffer, at: number, length: UintBytes): number {
+  if (at + length > buffer.length) throw new RangeError('A field ends after its structure.');
+  let value = buffer[at]!;
+  for (let index = at + 1; index < at + length; index++) value = 256 * value + buffer[index]!;
+  return value;
+}
+
+const notAscii = /[\x80-\xff]/;
+
+/** Reads fields one after the other. */
+export class Reader {
+  readonly #packed: Buffer;
+  /** All bytes, one character a byte. Texts are slices of it, because decoding one text costs as much as decoding all. */
+  readonly #latin1: string;
+  #at = 0;
+
+  constructor(packed: Buffer) {
+    this.#packed = packed;
+    this.#latin1 = packed.toString('latin1');
+  }
+
+  get isAtEnd(): boolean {
+    return this.#at === this.#packed.length;
+  }
+
+  uint(length: UintBytes): number {
+    const at = this.#at;
+    this.#at += length;
+    return readUint(this.#packed, at, length);
+  }
+
+  latin1(length: number): string {
+    const at = this.#at;
+    this.#at += length;
+    return this.#latin1.slice(at, this.#at);
+  }
+
+  text(length: number): string {
+    const at = this.#at;
+    const value = this.latin1(length);
+    return notAscii.test(value) ? this.#packed.toString('utf8', at, this.#at) : value;
+  }
+
+  optionalText(lengthBytes: 2 | 4): string | undefined {
+    const length = this.uint(lengthBytes);
+    return length === 0 ? undefined : this.text(length - 1);
+  }
+
+  /** The bytes of a structure. A copy, because a slice would keep the whole string in memory. */
+  opaque(of: Struct<Fields>): string {
+    const at = this.#at;
+    of.read(this);
+    return this.#packed.toString('latin1', at, this.#at);
+  }
+
+  list<Of extends Fields>(countBytes: 1 | 2, of: Struct<Of>): Values<Of>[] {
+    const values: Values<Of>[] = [];
+    for (let count = this.uint(countBytes); count > 0; count--) values.push(of.read(this));
+    return values;
+  }
+
+  rest(): string {
+    return this.text(this.#packed.length - this.#at);
+  }
+}
+
+// Lua
+
+const snake = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+/** The format of a field for `struct.pack` and `struct.unpack`. */
+function luaField(field: Field, merged: boolean): string {
+  switch (field.kind) {
+    case 'uint':
+      return field.bytes === 1 ? 'B' : `I${field.bytes}`;
+    case 'bytes':
+      return `c${field.bytes}`;
+    case 'counts':
+      return merged ? `c${field.bytes * field.length}` : `I${field.bytes}`.repeat(field.length);
+    case 'text':
+    case 'ascii':
+    case 'optional':
+      return `${field.lengthBytes === 1 ? 'B' : `I${field.lengthBytes}`}c0`;
+    case 'opaque':
+      return luaFields(field.of.fields);
+    case 'list':
+      return 'c0';
+    case 'sized':
+    case 'rest':
+      return '';
+  }
+}
+
+const isMerged = (merged: readonly string[], name: string) => merged.includes(name);
+
+/** The format of a structure, without the `>` at its beginning, so that formats can be joined. */
+export const luaFields = (fields: Fields, merged: readonly string[] = []): string =>
+  Object.entries(fields)
+    .map(([name, field]) => luaField(field, isMerged(merged, name)))
+    .join('');
+
+/** The names of the values that `struct.unpack` returns, and the number of values that `struct.pack` takes for each. */
+export function luaNames(fields: Fields, merged: readonly string[] = []): { name: string; packed: number }[] {
+  return Object.entries(fields).flatMap(([name, field]): { name: string; packed: number }[] => {
+    switch (field.kind) {
+      case 'opaque':
+        return luaNames(field.of.fields).map((inner) => ({ ...inner, name: `${snake(name)}_${inner.name}` }));
+      case 'counts':
+        if (isMerged(merged, name)) return [{ name: snake(name), packed: 1 }];
+        return Array.from({ length: field.length }, (_, index) => ({ name: `${snake(name)}_${index + 1}`, packed: 1 }));
+      case 'text':
+      case 'ascii':
+      case 'optional':
+        return [{ name: snake(name), packed: 2 }];
+      case 'sized':
+      case 'rest':
+        return [];
+      default:
+        return [{ name: snake(name), packed: 1 }];
+    }
+  });
+}

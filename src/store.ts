@@ -1,0 +1,218 @@
+// Opens the store: everything about Redis. Operations see only these functions.
+
+import { AcceptedRootKeys } from './decide/accepted.ts';
+import { Decider } from './decide/decider.ts';
+import { Leasing, type LeasingSettings } from './decide/leases/leasing.ts';
+import { slugsOf } from './decide/slugs.ts';
+import { Tail } from './decide/tail/tail.ts';
+import type { Actor } from './domain/caller.ts';
+import { openApis } from './records/apis.ts';
+import { openAudit } from './records/audit.ts';
+import { openExplain } from './records/explain.ts';
+import { openIdentities } from './records/identities.ts';
+import { openKeySearch } from './records/keySearch.ts';
+import { openKeys } from './records/keys.ts';
+import { openNamespaces } from './records/namespaces.ts';
+import { openOverrides } from './records/overrides.ts';
+import { openRbac } from './records/rbac.ts';
+import { cliActor, openRootKeys } from './records/rootKeys.ts';
+import { openStatus } from './records/status.ts';
+import { openSweep } from './records/sweep.ts';
+import { openWorkspaces } from './records/workspaces.ts';
+import { atMostOnceIn } from './redis/atMostOnce.ts';
+import { Breaker } from './redis/breaker.ts';
+import { connect, notReady, orStoreError, type RedisClient, trustFor } from './redis/connection.ts';
+import { workspaceKey } from './redis/names.ts';
+import type { StoreObserver } from './redis/observer.ts';
+import { foundOf, refusalOf } from './redis/refusedWrites.ts';
+import type { Trust, TrustOptions } from './redis/trust.ts';
+import { probeError, probeWrites } from './redis/writeProbe.ts';
+import type { StoreContext } from './scripts/context.ts';
+import { checkDataVersion } from './scripts/dataVersion.ts';
+import { type Durable, openDurable } from './scripts/durable.ts';
+import { type Changed, loadScripts, type Scripts } from './scripts/scripts.ts';
+import { openAnalytics } from './usage/analytics.ts';
+import { openRefusals } from './usage/refusals.ts';
+
+/** How long the results of checks are used again, so that frequent health checks cost Redis little. */
+const checkedMs = { replies: 100, writes: 1000 };
+
+export interface StoreOptions extends LeasingSettings, TrustOptions {
+  url: string;
+  commandTimeoutMs: number;
+  /** How long the record of a deleted key is kept. */
+  keyRetentionMs: number;
+  usageRetentionMs: number;
+  /** Days before today of which usage is kept by hour; earlier days have sums only. */
+  usageHourlyDays: number;
+  auditEventsMax: number;
+  /** Limit of the tags that an API counts. */
+  tagsMax: number;
+  /** Limit of the bytes of an API's counts by tag in a day. */
+  tagBytesMax: number;
+  /** Limit of the identifiers that a namespace counts in a day. */
+  identifiersMax: number;
+  /** Hours for which refusals are kept. */
+  refusalHours: number;
+  /** Limit of the bytes of a workspace's refusals in an hour. */
+  refusalBytesMax: number;
+  /** Limit of the records of a workspace, see lua/include/records.lua; 0 is no limit. */
+  recordsMax: number;
+  /** Limit of the verifications and limit checks that wait for Redis. */
+  inFlightMax: number;
+  /** A change returns after Redis wrote it to its disk. */
+  durable: boolean;
+  /** The time of a test; without it Redis's clock decides. */
+  nowMs?: (() => number | undefined) | undefined;
+  onEvent?: ((message: string) => void) | undefined;
+  observe?: StoreObserver | undefined;
+}
+
+export async function openStore(storeOptions: StoreOptions) {
+  const trust = trustFor(storeOptions.url, storeOptions);
+  const options = { ...storeOptions, trust };
+  const redis = await connect(options.url, options);
+  // Changes run after `leasing` is set.
+  const changed: Changed = (workspaceId, holders) => leasing.changes.changed(workspaceId, holders);
+  const reconnected = () => leasing.reconnected();
+  const { scripts, durable } = await loadAll(redis, options, { changed, reconnected }).catch((error) => {
+    // The caller has no connection to close, and an open one would keep the process alive.
+    redis.disconnect();
+    throw loadError(error);
+  });
+  const context = contextOf(redis, scripts, durable, options);
+  const accepted = new AcceptedRootKeys();
+  const tail = new Tail(redis);
+  const rootKeys = openRootKeys(context, accepted, (workspaceId) => tail.rootKeysChanged(workspaceId));
+  const { permissions, roles } = openRbac(context);
+  const deactivate = (workspaceId: string, holders: readonly string[]) =>
+    scripts.run('leases/deactivate', workspaceId, [holders.join(',')]);
+  const analytics = openAnalytics(context);
+  const decide = new Decider({
+    ...options,
+    tail,
+    scripts,
+    accepted,
+    slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
+    now: context.now,
+    openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate }),
+  });
+  const { leasing } = decide;
+  /** Resolves when Redis replies and has all scripts. Rejects with an ApiError that states why it is not ready. */
+  const replies = atMostOnceIn(checkedMs.replies, () =>
+    scripts.load().catch((cause) => Promise.reject(notReady(cause, options.commandTimeoutMs))),
+  );
+  return {
+    decide,
+    permissions,
+    roles,
+    analytics,
+    apis: openApis(context),
+    audit: openAudit(context),
+    explain: openExplain(context),
+    identities: openIdentities(context),
+    namespaces: openNamespaces(context),
+    overrides: openOverrides(context),
+    keys: openKeys(context),
+    keySearch: openKeySearch(context),
+    rootKeys,
+    workspaces: openWorkspaces(context, () => rootKeys),
+    refusals: openRefusals(context, analytics),
+    status: openStatus(context),
+    sweep: openSweep(context),
+    tail,
+
+    currentMs: context.currentMs,
+    replies,
+
+    /** As `replies`, and that Redis accepts writes. Of a Cluster one master has to. */
+    async ready(): Promise<void> {
+      await replies();
+      const error = probeError(await context.probe());
+      if (error) throw notReady(error, options.commandTimeoutMs);
+    },
+
+    /** Reads the trusted certificates again, for later connections. Throws if a file cannot be used; nothing changes then. */
+    reloadCertificates: () => trust?.reload(),
+
+    async close(): Promise<void> {
+      await leasing.close();
+      await tail.close();
+      // QUIT waits for the replies to earlier commands; on a lost connection there are none to wait for.
+      await redis.quit().catch(() => redis.disconnect());
+      await durable?.close();
+    },
+  };
+}
+
+export type Store = Awaited<ReturnType<typeof openStore>>;
+
+/** The command line has no limit of root keys, so that an operator can always create one. */
+const isUnlimited = ({ rootKeyId, operation }: Actor) =>
+  rootKeyId === cliActor.rootKeyId && operation === cliActor.operation;
+
+/** A Redis that has the scripts of this version is used also while it refuses writes. */
+function loadError(error: Error): Error {
+  const refusal = refusalOf(error.message);
+  if (!refusal) return error;
+  const { found, change } = foundOf(refusal);
+  return new Error(`Redis refuses writes, and the scripts of this version are not loaded yet: ${found}. ${change}`, {
+    cause: error,
+  });
+}
+
+/** Loads the scripts, after the version of the data was checked. */
+async function loadAll(
+  redis: RedisClient,
+  options: StoreOptions & { trust: Trust | undefined },
+  on: { changed: Changed; reconnected: () => void },
+): Promise<{ scripts: Scripts; durable?: Durable }> {
+  const { url, commandTimeoutMs, observe } = options;
+  const breaker = new Breaker({
+    // In a Cluster any command on a workspace's key finds the node that has it.
+    probe: (target) => (redis.isCluster ? redis.exists(target) : redis.ping()),
+    confirmMs: Math.min(commandTimeoutMs / 2, 500),
+    isClosed: () => redis.status === 'end',
+    onEvent: options.onEvent,
+  });
+  await checkDataVersion(redis);
+  const scripts = await loadScripts(redis, workspaceKey, { changed: on.changed, observe, breaker });
+  return options.durable ? { scripts, durable: await openDurable(url, options, scripts, on) } : { scripts };
+}
+
+function contextOf(
+  redis: RedisClient,
+  scripts: Scripts,
+  durable: Durable | undefined,
+  {
+    nowMs,
+    auditEventsMax,
+    recordsMax,
+    keyRetentionMs,
+    usageRetentionMs,
+    usageHourlyDays,
+    refusalHours,
+    observe,
+  }: StoreOptions,
+): StoreContext {
+  const now = () => nowMs?.() ?? '';
+  return {
+    redis,
+    async currentMs(): Promise<number> {
+      const fixed = now();
+      if (fixed !== '') return fixed;
+      const [seconds, micros] = await orStoreError(redis.time());
+      return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+    },
+    scripts: durable?.scripts ?? scripts,
+    change: durable?.change ?? ((command) => orStoreError(command(redis))),
+    probe: atMostOnceIn(checkedMs.writes, () => probeWrites(redis)),
+    now,
+    actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax, recordsMax: isUnlimited(actor) ? 0 : recordsMax }),
+    keyRetentionMs,
+    usageRetentionMs,
+    usageHourlyDays,
+    refusalHours,
+    observe,
+  };
+}

@@ -1,0 +1,395 @@
+// The usage of a key, as Redis stores it: the log, to which scripts append each hour that ended (lua/include/usage.lua), and the
+// days, into which the sweeper packs the log. Recent days have their hours, earlier ones only sums.
+
+import {
+  keyDay,
+  keyDaysHead,
+  outcomesCounted,
+  sameExternalId,
+  usage,
+  usageCount,
+  usageEntryEnd,
+  usageEntryHead,
+  usageSpent,
+} from '../scripts/layout.ts';
+import { readUint } from '../scripts/struct.ts';
+
+/** Counts by the index of their outcome in `outcomes`, then the credits spent. */
+export type Counts = number[];
+const spentAt = outcomesCounted;
+const noCounts = (): Counts => new Array<number>(outcomesCounted + 1).fill(0);
+
+/**
+ * The hours of a log, as usage_entry of lua/include/usage.lua packs them, each with the offset of its end. `counted` has the counts
+ * in the order of `outcomes`.
+ */
+export function* readLog(log: Buffer) {
+  for (let at = 0; at < log.length; ) {
+    const hour = readUint(log, at, usageEntryHead.fields.hour.bytes);
+    const bits = log[at + usageEntryHead.at.bits]!;
+    at += usageEntryHead.bytes;
+    const counted: number[] = [];
+    for (let outcome = 0; outcome < outcomesCounted; outcome++) {
+      const isCounted = bits & (1 << outcome);
+      counted.push(isCounted ? readUint(log, at, usageCount.bytes) : 0);
+      if (isCounted) at += usageCount.bytes;
+    }
+    const isSpent = bits & (1 << spentAt);
+    const spent = isSpent ? readUint(log, at, usageSpent.bytes) : 0;
+    if (isSpent) at += usageSpent.bytes;
+    const externalIdAt = at + usageEntryEnd.fields.externalId.lengthBytes;
+    at = externalIdAt + log[at]!;
+    yield { hour, counted, spent, externalId: log.toString('utf8', externalIdAt, at), end: at };
+  }
+}
+
+/** The hour in the state of a key, after the present externalId (lua/analytics/keys.lua), as an hour of a log. */
+export function readCurrentHour(current: Buffer) {
+  const at = current.length - usage.bytes;
+  const countAt = (outcome: number) => at + usage.at.counts + outcome * usageCount.bytes;
+  return {
+    hour: readUint(current, at + usage.at.hour, usage.fields.hour.bytes),
+    counted: Array.from({ length: outcomesCounted }, (_, outcome) =>
+      readUint(current, countAt(outcome), usageCount.bytes),
+    ),
+    spent: readUint(current, at + usage.at.spent, usage.fields.spent.bytes),
+    externalId: current.toString('utf8', 0, at),
+  };
+}
+
+/** A day of a key and an externalId. */
+interface KeyDay {
+  day: number;
+  externalId: string;
+  sums: Counts;
+  /** Counts by the hour of the day; undefined if only the sums are kept. */
+  hours: Map<number, Counts> | undefined;
+}
+
+/** Bytes of a number. */
+type Width = 1 | 2 | 4 | 7;
+const widthFor = (most: number): Width => (most < 2 ** 8 ? 1 : most < 2 ** 16 ? 2 : most < 2 ** 32 ? 4 : 7);
+
+/** As readUint of struct.ts, without checks, as a query reads millions of numbers. */
+function uintAt(buffer: Buffer, at: number, width: number): number {
+  let value = 0;
+  for (let index = at; index < at + width; index++) value = value * 256 + buffer[index]!;
+  return value;
+}
+const dayAt = (days: Buffer, at: number): number => uintAt(days, at + keyDay.at.day, keyDay.fields.day.bytes);
+
+/** Calls functions for the days of a key without creating objects, because a query reads millions of days. */
+export interface DayVisitor {
+  wants(day: number): boolean;
+  /** Whether the hours of a day are visited if they are kept, or else its sums. */
+  wantsHours(day: number): boolean;
+  /** `counts` is used again for the next call. `hourOfDay` is undefined for the sums of a day. */
+  visit(day: number, hourOfDay: number | undefined, counts: Counts, externalId: string): void;
+}
+
+/** Visits each wanted day. */
+export function visitDays(days: Buffer, visitor: DayVisitor): void {
+  const ids = new ExternalIds(days);
+  const counts = noCounts();
+  for (let at = keyDaysHead.bytes; at < days.length; ) {
+    const end = endOf(days, at);
+    const sumsAt = ids.pass(at);
+    if (visitor.wants(dayAt(days, at))) {
+      visitDay(days, at, sumsAt, end, visitor, counts, ids);
+    }
+    at = end;
+  }
+}
+
+function endOf(days: Buffer, at: number): number {
+  const end = at + keyDay.at.bits + uintAt(days, at + keyDay.at.bytes, keyDay.fields.bytes.bytes);
+  if (!(end <= days.length)) throw new RangeError('A day is incomplete.');
+  return end;
+}
+
+/** The externalId of the day that was read last, which is decoded only if it is needed. */
+class ExternalIds {
+  readonly #days: Buffer;
+  #from = 0;
+  #to = 0;
+  #decoded: string | undefined = '';
+
+  constructor(days: Buffer) {
+    this.#days = days;
+  }
+
+  /** Returns the offset of the sums of the day at `at`. */
+  pass(at: number): number {
+    const next = at + keyDay.bytes;
+    if (this.#days[at + keyDay.at.sumBytes]! >= sameExternalId) return next;
+    this.#from = next + 1;
+    this.#to = this.#from + this.#days[next]!;
+    this.#decoded = undefined;
+    return this.#to;
+  }
+
+  get(): string {
+    this.#decoded ??= this.#days.toString('utf8', this.#from, this.#to);
+    return this.#decoded;
+  }
+}
+
+function visitDay(
+  days: Buffer,
+  at: number,
+  sumsAt: number,
+  end: number,
+  { wantsHours, visit }: DayVisitor,
+  counts: Counts,
+  ids: ExternalIds,
+) {
+  const day = dayAt(days, at);
+  const bits = days[at + keyDay.at.bits]!;
+  const sumBytes = (days[at + keyDay.at.sumBytes]! % sameExternalId) as Width;
+  const countBytes = days[at + keyDay.at.countBytes]! as Width | 0;
+  if (countBytes === 0 || !wantsHours(day)) {
+    readCounts(days, sumsAt, bits, sumBytes, counts);
+    visit(day, undefined, counts, ids.get());
+    return;
+  }
+  for (let hourAt = sumsAt + sumBytes * bitsIn(bits); hourAt < end; ) {
+    const next = readCounts(days, hourAt + 2, days[hourAt + 1]!, countBytes, counts);
+    visit(day, days[hourAt]!, counts, ids.get());
+    hourAt = next;
+  }
+}
+
+function bitsIn(byte: number): number {
+  let count = 0;
+  for (let rest = byte; rest > 0; rest >>= 1) count += rest & 1;
+  return count;
+}
+
+/** Returns the offset after the counts. */
+function readCounts(days: Buffer, from: number, bits: number, width: Width, counts: Counts): number {
+  let at = from;
+  for (let index = 0; index <= spentAt; index++) {
+    if (bits & (1 << index)) {
+      counts[index] = uintAt(days, at, width);
+      at += width;
+    } else counts[index] = 0;
+  }
+  return at;
+}
+
+/** The numbers in the head of days; zeros for a key without days. */
+export const readDaysHead = (days: Buffer): { rewrites: number; week: number } =>
+  days.length === 0
+    ? { rewrites: 0, week: 0 }
+    : {
+        rewrites: readUint(days, keyDaysHead.at.rewrites, keyDaysHead.fields.rewrites.bytes),
+        week: readUint(days, keyDaysHead.at.week, keyDaysHead.fields.week.bytes),
+      };
+
+/** The days as objects. */
+export const readDays = (days: Buffer): KeyDay[] => storedDays(days).map((stored) => stored.read());
+
+/** A day in packed form. */
+interface StoredDay {
+  day: number;
+  from: number;
+  to: number;
+  externalId: string;
+  hasHours: boolean;
+  read(): KeyDay;
+}
+
+function storedDays(days: Buffer): StoredDay[] {
+  const ids = new ExternalIds(days);
+  const stored: StoredDay[] = [];
+  for (let from = keyDaysHead.bytes; from < days.length; ) {
+    const to = endOf(days, from);
+    const sumsAt = ids.pass(from);
+    const day = dayAt(days, from);
+    const externalId = ids.get();
+    const at = from;
+    const hasHours = days[at + keyDay.at.countBytes]! > 0;
+    stored.push({ day, from, to, externalId, hasHours, read: () => readDay(days, at, sumsAt, to, externalId) });
+    from = to;
+  }
+  return stored;
+}
+
+function readDay(days: Buffer, at: number, sumsAt: number, end: number, externalId: string): KeyDay {
+  const day = dayAt(days, at);
+  const read: KeyDay = { day, externalId, sums: noCounts(), hours: undefined };
+  const visitor: DayVisitor = {
+    wants: () => true,
+    wantsHours: () => true,
+    visit(_day, hourOfDay, counts) {
+      if (hourOfDay !== undefined) {
+        read.hours ??= new Map();
+        read.hours.set(hourOfDay, [...counts]);
+      }
+      add(read.sums, counts);
+    },
+  };
+  visitDay(days, at, sumsAt, end, visitor, noCounts(), new ExternalIds(days));
+  return read;
+}
+
+function add(sums: Counts, more: readonly number[]) {
+  for (let index = 0; index <= spentAt; index++) sums[index]! += more[index]!;
+}
+
+/** Packs days one after the other. Used again for every key, as one buffer. */
+class Packer {
+  #buffer = Buffer.alloc(65_536);
+  #at = 0;
+  #externalId: string | undefined;
+
+  begin({ rewrites, week }: { rewrites: number; week: number }) {
+    this.#at = keyDaysHead.write(this.#buffer, 0, { rewrites: rewrites % 2 ** 16, week });
+    this.#externalId = undefined;
+  }
+
+  /** Copies a stored day. Returns false if its externalId is that of another day than the one before here. */
+  copy(days: Buffer, { from, to, externalId }: StoredDay): boolean {
+    if (days[from + keyDay.at.sumBytes]! >= sameExternalId && externalId !== this.#externalId) return false;
+    this.#reserve(to - from);
+    this.#at += days.copy(this.#buffer, this.#at, from, to);
+    this.#externalId = externalId;
+    return true;
+  }
+
+  add({ day, externalId, sums, hours }: KeyDay) {
+    const counted = hours ? [...hours].sort(([a], [b]) => a - b) : [];
+    this.#reserve(keyDay.bytes + 256 + (counted.length + 1) * (2 + 7 * (outcomesCounted + 1)));
+    let most = 0;
+    for (const [, counts] of counted) for (const count of counts) if (count > most) most = count;
+    const sumBytes = widthFor(Math.max(...sums));
+    const countBytes = hours ? widthFor(most) : 0;
+    const isSame = externalId === this.#externalId;
+    const at = this.#at;
+    this.#at += keyDay.bytes;
+    if (!isSame) this.#text(externalId);
+    const bits = this.#counts(sums, sumBytes);
+    for (const [hourOfDay, counts] of counted) {
+      this.#buffer[this.#at] = hourOfDay;
+      const bitsAt = this.#at + 1;
+      this.#at += 2;
+      this.#buffer[bitsAt] = this.#counts(counts, countBytes as Width);
+    }
+    const bytes = this.#at - at - keyDay.at.bits;
+    const widths = { sumBytes: sumBytes + (isSame ? sameExternalId : 0), countBytes };
+    keyDay.write(this.#buffer, at, { day, bytes, bits, ...widths });
+    this.#externalId = externalId;
+  }
+
+  end(): Buffer {
+    return Buffer.from(this.#buffer.subarray(0, this.#at));
+  }
+
+  #text(text: string) {
+    const bytes = this.#buffer.write(text, this.#at + 1);
+    this.#buffer[this.#at] = bytes;
+    this.#at += 1 + bytes;
+  }
+
+  /** Returns the bits of the counts that are written. */
+  #counts(counts: Counts, width: Width): number {
+    let bits = 0;
+    for (let index = 0; index <= spentAt; index++) {
+      const count = counts[index]!;
+      if (count === 0) continue;
+      bits += 1 << index;
+      if (width === 7) {
+        this.#buffer.writeUIntBE(Math.floor(count / 2 ** 32), this.#at, 3);
+        this.#buffer.writeUInt32BE(count % 2 ** 32, this.#at + 3);
+      } else this.#buffer.writeUIntBE(count, this.#at, width);
+      this.#at += width;
+    }
+    return bits;
+  }
+
+  #reserve(bytes: number) {
+    if (this.#at + bytes <= this.#buffer.length) return;
+    this.#buffer = Buffer.concat([this.#buffer, Buffer.alloc(Math.max(bytes, this.#buffer.length))]);
+  }
+}
+
+const packer = new Packer();
+
+/** Packs days in order. */
+export function packDays(head: { rewrites: number; week: number }, days: readonly KeyDay[]): Buffer {
+  packer.begin(head);
+  for (const day of days) packer.add(day);
+  return packer.end();
+}
+
+/**
+ * Moves the hours of a log that began before `beforeDay` into the days, removes the hours of days before `hoursFrom`, and removes
+ * days before `from`. Returns undefined if nothing changes. `taken` are the bytes of the log that are in the days then: an hour of
+ * a later day ends the part that is taken, because only the beginning of a log can be removed.
+ */
+export function rollUp(
+  stored: { days: Buffer; log: Buffer },
+  { beforeDay, hoursFrom, from, week }: { beforeDay: number; hoursFrom: number; from: number; week: number },
+): { days: Buffer; taken: number } | undefined {
+  const { changed, taken } = takeLog(stored.log, beforeDay);
+  const logged = new Set(changed.map(({ day }) => day));
+  const unchanged: StoredDay[] = [];
+  let isChanged = taken > 0;
+  for (const day of storedDays(stored.days)) {
+    if (day.day < from) isChanged = true;
+    else if (logged.has(day.day) || (day.hasHours && day.day < hoursFrom)) {
+      changed.push(day.read());
+      isChanged = true;
+    } else unchanged.push(day);
+  }
+  if (!isChanged) return undefined;
+  packer.begin({ rewrites: readDaysHead(stored.days).rewrites + 1, week });
+  const all = [...unchanged, ...merged(changed, { hoursFrom, from })].sort((a, b) => a.day - b.day);
+  for (const day of all) {
+    if (!('read' in day)) packer.add(day);
+    else if (!packer.copy(stored.days, day)) packer.add(day.read());
+  }
+  return { days: packer.end(), taken };
+}
+
+/** The hours of a log before a day, as days, and the bytes that they take. */
+function takeLog(log: Buffer, beforeDay: number): { changed: KeyDay[]; taken: number } {
+  const changed: KeyDay[] = [];
+  let taken = 0;
+  for (const { hour, counted, spent, externalId, end } of readLog(log)) {
+    const day = Math.floor(hour / 24);
+    if (day >= beforeDay) break;
+    taken = end;
+    counted.push(spent);
+    let found = changed.findLast((each) => each.day === day && each.externalId === externalId);
+    if (!found) {
+      found = { day, externalId, sums: noCounts(), hours: new Map() };
+      changed.push(found);
+    }
+    addHour(found, hour % 24, counted);
+  }
+  return { changed, taken };
+}
+
+function addHour({ sums, hours }: KeyDay, hourOfDay: number, counts: Counts) {
+  add(sums, counts);
+  const known = hours!.get(hourOfDay);
+  if (known) add(known, counts);
+  else hours!.set(hourOfDay, counts);
+}
+
+/** One entry for each day and externalId; two if a day without hours gets some that were counted late. */
+function merged(days: readonly KeyDay[], { hoursFrom, from }: { hoursFrom: number; from: number }): KeyDay[] {
+  const result: KeyDay[] = [];
+  for (const each of days) {
+    if (each.day < from) continue;
+    const hours = each.day < hoursFrom ? undefined : each.hours;
+    const same = result.find(
+      (other) => other.day === each.day && other.externalId === each.externalId && !other.hours === !hours,
+    );
+    if (!same) result.push({ ...each, hours });
+    else if (!hours) add(same.sums, each.sums);
+    else for (const [hourOfDay, counts] of hours) addHour(same, hourOfDay, counts);
+  }
+  return result;
+}

@@ -1,0 +1,107 @@
+// Rolls up usage. Of keys: moves the logs of days that have ended into the days of each key, removes hours that are no longer kept,
+// and adds the keys to the list of their week; Redis only reads and writes, this process packs. Of counts by tag and identifier:
+// adds up the hours of days whose hours are no longer kept.
+
+import { setTimeout as delay } from 'node:timers/promises';
+import { dayMs } from '../domain/time.ts';
+import { orStoreError } from '../redis/connection.ts';
+import { identifierUsageKey, tagUsageKey, workspaceKey } from '../redis/names.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import { weekDays } from '../scripts/layout.ts';
+import { readDaysHead, rollUp } from './days.ts';
+
+/** Keys and bytes that one script reads, or writes: about a millisecond of Redis's time. */
+const keysMax = 100;
+const bytesMax = 65_536;
+/** Counts by tag or identifier that one script moves, in about a millisecond. */
+const countsStep = 200;
+/** After each step Redis is left to others for this many times as long. */
+const pauseFactor = 2;
+
+type Due = [lateMs: string, now: string, kind: Buffer, id: Buffer, day: Buffer];
+type Page = [position: number, length: number, isLive: number, keys: (Buffer | null)[]];
+
+/** Something to roll up, of a day. */
+interface Task {
+  workspaceId: string;
+  kind: string;
+  id: string;
+  day: number;
+  today: number;
+}
+
+/** Returns a step that resolves to whether there may be more to do. */
+export function openRollUp(context: StoreContext) {
+  const { scripts, now, observe } = context;
+  const rollCounts = countsRoller(context);
+  return async function step(workspaceId: string): Promise<boolean> {
+    const begunAt = performance.now();
+    const reply = (await scripts.runPacked('sweep/rollup', workspaceId, [keysMax, bytesMax, now()])) as
+      | [...Due, ...Page]
+      | [];
+    observe?.due('usage', reply.length === 0 ? 0 : Number(reply[0]));
+    if (reply.length === 0) return false;
+    const [, nowMs, kind, id, day, ...page] = reply;
+    const today = Math.floor(Number(nowMs) / dayMs);
+    const task = { workspaceId, kind: kind.toString(), id: id.toString(), day: Number(day), today };
+    if (task.kind === 'k') await rollKeys(context, task, page);
+    else await rollCounts(task);
+    await delay(Math.min(100, pauseFactor * (performance.now() - begunAt)));
+    return true;
+  };
+}
+
+/** Moves the logs of some keys into their days. */
+async function rollKeys(
+  { scripts, now, usageRetentionMs, usageHourlyDays }: StoreContext,
+  { workspaceId, id: api8, day, today }: Task,
+  [position, length, isLive, keys]: Page,
+) {
+  const week = Math.floor(day / weekDays);
+  const from = today - Math.ceil(usageRetentionMs / dayMs) - 1;
+  const rules = { beforeDay: today, hoursFrom: today - usageHourlyDays, from, week };
+  const args: (string | number | Buffer)[] = [];
+  // Keys of a deleted API are not rolled up, because their usage cannot be read any more.
+  for (let at = 0; at < keys.length && isLive === 1; at += 3) {
+    const [id16, log, days] = keys.slice(at, at + 3) as [Buffer, Buffer | null, Buffer | null];
+    const stored = { log: log ?? Buffer.alloc(0), days: days ?? Buffer.alloc(0) };
+    const rolled = rollUp(stored, rules);
+    const isNewInWeek = stored.days.length === 0 || readDaysHead(stored.days).week !== week;
+    args.push(id16, rolled?.taken ?? 0, rolled?.days ?? '', isNewInWeek ? 1 : 0);
+  }
+  const next = isLive === 1 ? position + keys.length / 3 : length;
+  const dropMs = isLive === 1 ? (day + usageHourlyDays + 1) * dayMs : 0;
+  await scripts.run('sweep/rolled', workspaceId, [api8, day, next, week, dropMs, usageRetentionMs, now(), ...args]);
+}
+
+/** A count of an hour: `s` is before the name of one of spent credits. */
+const ofHour = /^s?\d\d/;
+
+/** Returns a function that adds up some counts by tag or identifier of a day, once its hours are no longer kept. */
+function countsRoller({ redis, scripts, usageRetentionMs, usageHourlyDays }: StoreContext) {
+  /** Where the next step continues, by what is rolled up, and whether a count was moved since the beginning. */
+  const passes = new Map<string, { cursor: string; moved: boolean }>();
+  return async ({ workspaceId, kind, id, day, today }: Task): Promise<void> => {
+    const member = `${kind}${id}:${day}`;
+    if (day >= today - usageHourlyDays) {
+      await scripts.run('sweep/requeue', workspaceId, [member, (day + usageHourlyDays + 1) * dayMs]);
+      return;
+    }
+    const name = `${workspaceId} ${member}`;
+    const pass = passes.get(name) ?? { cursor: '0', moved: false };
+    const workspace = workspaceKey(workspaceId);
+    const record = kind === 't' ? tagUsageKey(workspace, id, `${day}`) : identifierUsageKey(workspace, id, `${day}`);
+    const [cursor, pairs] = await orStoreError(redis.hscanBuffer(record, pass.cursor, 'COUNT', countsStep));
+    const fields = pairs.filter((field, index) => index % 2 === 0 && ofHour.test(field.toString('latin1', 0, 3)));
+    if (fields.length > 0) {
+      await scripts.run('sweep/rollCounts', workspaceId, [kind, id, day, usageRetentionMs, ...fields]);
+      pass.moved = true;
+    }
+    pass.cursor = cursor.toString();
+    passes.set(name, pass);
+    if (pass.cursor !== '0') return;
+    // A pass may miss counts that were written meanwhile: a pass without any is the last.
+    if (!pass.moved) await scripts.run('sweep/requeue', workspaceId, [member, '']);
+    passes.delete(name);
+  };
+}

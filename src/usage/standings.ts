@@ -1,0 +1,310 @@
+// Rankings of keys and identities. A pass reads the usage of all keys that were used in a period. What it finds is kept as bounds:
+// the largest sums, and one that no other sum exceeds. The next ranking of such a period reads the totals of the APIs, which are few:
+// they state how many verifications were counted since, and no sum has grown by more. So it reads only the keys, or the keys of the
+// identities, whose bound reaches the ranking. When these are too many, or the bounds are of another period, it is a pass again.
+//
+// So every sum that is returned was read from the keys by the query itself. The bounds only decide what is not read. They hold
+// because a script that counts a verification of a key counts it for the API too. Deleting keys, or moving usage to the days of a
+// key, changes no sum. A Redis that lost writes may have lower totals than before: the bounds are dropped with its connection, and
+// after an hour.
+
+import { setImmediate } from 'node:timers/promises';
+import { digestOf } from '../domain/keyString.ts';
+import { hourMs } from '../domain/time.ts';
+import { chunks } from '../redis/chunks.ts';
+import type { RedisClient } from '../redis/connection.ts';
+import type { StoreContext } from '../scripts/context.ts';
+import { countByKey, countKeys, keysOfIdentity } from './histories.ts';
+import { daysIn, type KeptPeriod, type Period, type UsageCount } from './query.ts';
+import { addUsage, type RankedBy, Ranking, type TopRow } from './ranking.ts';
+import { countByApi } from './totals.ts';
+
+type RankedOf = 'keys' | 'identities';
+const kinds: readonly RankedOf[] = ['keys', 'identities'];
+const numbers: readonly RankedBy[] = ['count', 'refused', 'spentCredits'];
+
+export interface RankQuery {
+  /** Of APIs that exist. */
+  apiIds: readonly string[];
+  of: RankedOf;
+  by: RankedBy;
+  limit: number;
+  period: KeptPeriod;
+  /** The length of the period that was asked for, in hours. */
+  hours: number;
+  today: number;
+}
+
+/** The largest sums of which the names are kept. */
+const namedMax = 1000;
+/** The names that the first step of a ranking reads. Each further step reads twice as many. */
+const firstStep = 50;
+/** Limit of the keys that a step reads. With more, a pass is not much longer. */
+const stepKeysMax = 5000;
+/** Identities whose keys are looked up at once. */
+const identitiesStep = 25;
+/** Limit of the totals of a day of an API: with more, reading them takes as long as the keys. */
+const totalsMax = 1000;
+const keptMaxMs = hourMs;
+/** Limit of the memory of all bounds, in bytes. */
+const keptMax = 16 * 2 ** 20;
+/** Of a place, besides its name. */
+const placeBytes = 64;
+
+/** A sum, or a bound of one. */
+interface Place {
+  name: string;
+  sum: number;
+}
+/** The order of a ranking. */
+const order = (a: Place, b: Place): number => b.sum - a.sum || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
+
+/** The first places of many, and a place that no other one precedes. */
+class Leaders {
+  readonly places: Place[] = [];
+  rest: Place = { name: '', sum: 0 };
+
+  constructor(ranking: Ranking, by: RankedBy) {
+    for (const [name, row] of ranking) {
+      const sum = row[by] ?? 0;
+      if (sum === 0 || sum < this.rest.sum) continue;
+      this.places.push({ name, sum });
+      if (this.places.length >= 2 * namedMax) this.#cut();
+    }
+    this.#cut();
+  }
+
+  #cut() {
+    this.places.sort(order);
+    const [first] = this.places.splice(namedMax);
+    if (first && order(first, this.rest) < 0) this.rest = first;
+  }
+}
+
+type Sums = Record<RankedBy, number>;
+/** Of all keys, by day. */
+type Totals = ReadonlyMap<number, Sums>;
+
+/** The bounds that a pass found. */
+interface Standings {
+  period: Period;
+  /** Of the APIs in this period, read before the keys. */
+  totals: Totals;
+  /** Missing if there were too many names. */
+  leaders: Record<RankedOf, Partial<Record<RankedBy, Leaders>>>;
+  atMs: number;
+  bytes: number;
+}
+
+/** Returns a function that ranks keys or identities by their verifications. */
+export function openRankings(context: StoreContext) {
+  const kept = new Kept(context.redis);
+  const passes = new Map<string, Promise<TopRow[]>>();
+
+  return async function rank(workspaceId: string, query: RankQuery): Promise<TopRow[]> {
+    const { apiIds, period, hours } = query;
+    const id = `${workspaceId} ${hours} ${digestOf(apiIds.join()).toString('base64url')}`;
+    // Several rankings of a period are often asked for together, and one pass serves all of them.
+    for (let times = 0; times < 2; times++) {
+      const running = passes.get(id);
+      if (running) await running.catch(() => {});
+      const standings = kept.get(id, period);
+      const top = standings && (await rankFrom(context, workspaceId, query, standings));
+      if (top) return top;
+      if (!passes.has(id)) break;
+    }
+    const { connection } = kept;
+    const pass = rankAll(context, workspaceId, query, (found) => {
+      if (connection === kept.connection) kept.set(id, found);
+    });
+    passes.set(id, pass);
+    return pass.finally(() => passes.get(id) === pass && passes.delete(id));
+  };
+}
+
+/** The bounds of recent passes. */
+class Kept {
+  readonly #standings = new Map<string, Standings>();
+  #bytes = 0;
+  /** Counts the times that the connection was lost. */
+  connection = 0;
+
+  constructor(redis: RedisClient) {
+    const clear = () => {
+      this.connection++;
+      this.#standings.clear();
+      this.#bytes = 0;
+    };
+    // In a Cluster each node has a connection.
+    for (const event of ['close', '+node', '-node']) redis.on(event, clear);
+  }
+
+  /** Bounds of a period that contains this one, except for its end. */
+  get(id: string, { fromHour, toHour }: Period): Standings | undefined {
+    const found = this.#standings.get(id);
+    if (!found || performance.now() - found.atMs > keptMaxMs) return undefined;
+    return found.period.fromHour <= fromHour && found.period.toHour <= toHour ? found : undefined;
+  }
+
+  set(id: string, standings: Standings) {
+    this.#delete(id);
+    this.#standings.set(id, standings);
+    this.#bytes += standings.bytes;
+    for (const oldest of this.#standings.keys()) {
+      if (this.#bytes <= keptMax) break;
+      this.#delete(oldest);
+    }
+  }
+
+  #delete(id: string) {
+    this.#bytes -= this.#standings.get(id)?.bytes ?? 0;
+    this.#standings.delete(id);
+  }
+}
+
+const bucketOf = () => 0;
+
+/** Ranks by reading all keys. `keep` receives the bounds that were found. */
+async function rankAll(
+  context: StoreContext,
+  workspaceId: string,
+  { apiIds, of, by, limit, period, today }: RankQuery,
+  keep: (found: Standings) => void,
+): Promise<TopRow[]> {
+  const isKept = apiIds.length * daysIn(period).length <= totalsMax;
+  // Before the keys: what is counted meanwhile counts as an increase.
+  const totals = isKept ? await totalsOf(context, workspaceId, apiIds, period) : undefined;
+  const rankings: Record<RankedOf, Ranking | undefined> = { keys: new Ranking(), identities: new Ranking() };
+  const visit = (usage: UsageCount) => {
+    addUsage(rankings[of]!, of, usage);
+    const other = of === 'keys' ? 'identities' : 'keys';
+    if (!totals || !rankings[other]) return;
+    try {
+      addUsage(rankings[other], other, usage);
+    } catch {
+      rankings[other] = undefined;
+    }
+  };
+  await countByKey(context, workspaceId, apiIds, { bucketOf }, { period, today }, visit);
+  if (totals) keep(await standingsOf(period, totals, rankings));
+  return rankings[of]!.top(limit, by);
+}
+
+async function standingsOf(
+  period: Period,
+  totals: Totals,
+  rankings: Record<RankedOf, Ranking | undefined>,
+): Promise<Standings> {
+  const atMs = performance.now();
+  const leaders: Standings['leaders'] = { keys: {}, identities: {} };
+  let bytes = 0;
+  for (const of of kinds) {
+    for (const by of numbers) {
+      if (!rankings[of]) continue;
+      const found = new Leaders(rankings[of], by);
+      leaders[of][by] = found;
+      for (const { name } of found.places) bytes += name.length + placeBytes;
+      // There may be 250 000 names, which take some milliseconds.
+      await setImmediate();
+    }
+  }
+  return { period, totals, leaders, atMs, bytes };
+}
+
+/** Ranks by reading only what can be among the first. Undefined if that is too much. */
+async function rankFrom(
+  context: StoreContext,
+  workspaceId: string,
+  query: RankQuery,
+  { period: { fromHour }, totals, leaders }: Standings,
+): Promise<TopRow[] | undefined> {
+  const { apiIds, of, by, limit, period } = query;
+  const { places, rest } = leaders[of][by] ?? {};
+  if (!places || !rest) return undefined;
+  // Also what was counted in this period but not in that of the bounds.
+  const now = await totalsOf(context, workspaceId, apiIds, { fromHour, toHour: period.toHour });
+  const increase = increaseOf(now, totals, by);
+  // A pass is likely anyway: before anything is read for nothing.
+  if (increase > 0 && (places[limit - 1]?.sum ?? 0) <= rest.sum + increase) return undefined;
+  const ranking = new Ranking();
+  for (let at = 0, step = firstStep; ; at += step, step *= 2) {
+    const top = ranking.top(limit, by);
+    if (isDecided(top, query, places[at] ?? rest, increase)) return top;
+    const names = places.slice(at, at + step).map(({ name }) => name);
+    if (names.length === 0 || !(await readNamed(context, workspaceId, query, names, ranking))) return undefined;
+  }
+}
+
+/** Whether no place from `next` on, each with this increase, precedes the last one of a ranking. */
+function isDecided(top: readonly TopRow[], { of, by, limit }: RankQuery, next: Place, increase: number): boolean {
+  const bound = { name: next.name, sum: next.sum + increase };
+  if (bound.sum === 0) return true;
+  const last = top[limit - 1];
+  if (!last) return false;
+  const name = (of === 'keys' ? last.keyId : last.externalId)!;
+  return order({ name, sum: last[by] ?? 0 }, bound) < 0;
+}
+
+/** Adds the sums of these keys or identities to a ranking. Returns false if that is too much. */
+async function readNamed(
+  context: StoreContext,
+  workspaceId: string,
+  { apiIds, of, period }: RankQuery,
+  names: readonly string[],
+  ranking: Ranking,
+): Promise<boolean> {
+  const named = new Set(names);
+  const keys = of === 'keys' ? names.map((keyId) => keyId.slice('key_'.length)) : [];
+  if (of === 'identities') {
+    const found = await keysOfIdentities(context, workspaceId, names);
+    if (!found) return false;
+    keys.push(...found);
+  }
+  await countKeys(context, workspaceId, apiIds, keys, { period, bucketOf }, (usage) => {
+    if (of === 'keys' || named.has(usage.externalId!)) addUsage(ranking, of, usage);
+  });
+  return true;
+}
+
+/** The present and former keys of identities, each once; undefined if they are too many. */
+async function keysOfIdentities(
+  context: StoreContext,
+  workspaceId: string,
+  externalIds: readonly string[],
+): Promise<ReadonlySet<string> | undefined> {
+  const keys = new Set<string>();
+  for (const some of chunks(externalIds, identitiesStep)) {
+    const found = await Promise.all(some.map((externalId) => keysOfIdentity(context, workspaceId, externalId)));
+    for (const ofIdentity of found) {
+      if (!ofIdentity || keys.size + ofIdentity.length > stepKeysMax) return undefined;
+      for (const key24 of ofIdentity) keys.add(key24);
+    }
+  }
+  return keys;
+}
+
+/** The totals of APIs by day. */
+async function totalsOf(
+  context: StoreContext,
+  workspaceId: string,
+  apiIds: readonly string[],
+  period: Period,
+): Promise<Totals> {
+  const totals = new Map<number, Sums>();
+  await countByApi(context, workspaceId, apiIds, period, ({ hour, outcome, count, spentCredits }) => {
+    const day = Math.floor(hour / 24);
+    const sums = totals.get(day) ?? { count: 0, refused: 0, spentCredits: 0 };
+    totals.set(day, sums);
+    sums.count += count;
+    if (outcome !== 'VALID') sums.refused += count;
+    sums.spentCredits += spentCredits;
+  });
+  return totals;
+}
+
+/** By how much totals have increased. Those of a day that is no longer kept count as unchanged. */
+function increaseOf(now: Totals, before: Totals, by: RankedBy): number {
+  let increase = 0;
+  for (const [day, sums] of now) increase += Math.max(0, sums[by] - (before.get(day)?.[by] ?? 0));
+  return increase;
+}

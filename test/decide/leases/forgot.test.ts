@@ -1,0 +1,69 @@
+// Redis forgets which servers hold leases, as a restart without its last writes or a failover can make it: a change by a server with
+// other leases, or on a connection of its own, still waits for those of others.
+
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { workspaceKey } from '../../../src/redis/names.ts';
+import type { StoreOptions } from '../../../src/store.ts';
+import { harness } from '../../support/harness.ts';
+import { findNewRedis, openRedisProcess } from '../../support/processes.ts';
+
+const leaseMs = 500;
+const newRedis = findNewRedis();
+let own: Awaited<ReturnType<typeof openRedisProcess>>;
+let redis: RedisClient;
+beforeAll(async () => {
+  own = await openRedisProcess(newRedis);
+  redis = await connect(own.url, { commandTimeoutMs: 5000 });
+  if (newRedis) await redis.config('SET', 'appendfsync', 'always');
+});
+afterAll(async () => {
+  await redis.quit();
+  await own.close();
+});
+
+const realTime = { nowMs: () => undefined, leaseClockMs: () => 0 };
+const open = (settings: Partial<StoreOptions>) => harness(() => own.url, { ...realTime, ...settings });
+const holder = open({ leaseMs, leaseAfter: 2 });
+const changers: [string, ReturnType<typeof harness>, RegExp][] = [
+  ['a server without leases', open({ leaseMs: 0 }), /./],
+  ['a server with shorter leases', open({ leaseMs: 20 }), /./],
+];
+// Its other connection stays.
+if (newRedis) changers.push(['TOLLGATE_DURABLE=1', open({ leaseMs, durable: true }), /cmd=waitaof/]);
+
+/** Redis closes the connections whose lines of CLIENT LIST match, except that of this test. */
+async function closeConnections(matching: RegExp) {
+  const self = await redis.client('ID');
+  const lines = `${await redis.call('CLIENT', 'LIST', 'TYPE', 'normal')}`
+    .split('\n')
+    .filter((line) => matching.test(line));
+  for (const line of lines) {
+    const id = Number(/^id=(\d+)/.exec(line)![1]);
+    if (id !== self) await redis.client('KILL', 'ID', id);
+  }
+}
+
+test.each(changers)('%s', async (_changer, changer, connections) => {
+  const { key, keyId } = await holder.createKey();
+  const verify = async () => (await holder.call('keys.verifyKey', { key })).data.code;
+  const change = (name: string, enabled: boolean) =>
+    changer.call('keys.updateKey', { keyId, name, enabled }, holder.rootKey);
+  await change('first', true);
+  // All are connected for longer than a lease lasts.
+  await delay(2 * leaseMs);
+  for (let times = 0; times < 20; times++) expect(await verify()).toBe('VALID');
+  // Until it has settled these: with a settlement it registers again.
+  await delay(leaseMs / 3);
+  const registry = `${workspaceKey(holder.workspaceId)}:leases`;
+  const sessions = (await redis.hkeys(registry)).filter((name) => /^[0-9a-f]{16}$/.test(name));
+  expect(sessions).toHaveLength(1);
+  await redis.hdel(registry, ...sessions);
+  await closeConnections(connections);
+  await vi.waitFor(async () => expect((await change('second', false)).status).toBe(200), {
+    timeout: 5000,
+    interval: 1,
+  });
+  expect(await verify()).toBe('DISABLED');
+});

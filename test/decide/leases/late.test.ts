@@ -1,0 +1,64 @@
+// A server that returns its units later than a recall waits for: they count as spent until then, and are given back after all.
+
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import type { Decider } from '../../../src/decide/decider.ts';
+import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
+import { connect, type RedisClient } from '../../../src/redis/connection.ts';
+import { harness } from '../../support/harness.ts';
+import { testRedisUrl } from '../../support/redis.ts';
+import { openServer } from './lateServer.ts';
+
+const app = harness(undefined, { leaseMs: 0, nowMs: () => undefined });
+let redis: RedisClient;
+beforeAll(async () => {
+  redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+});
+afterAll(async () => void (await redis.quit()));
+
+const leaseMs = 40;
+const presented = () => ({
+  workspaceId: app.workspaceId,
+  digest: digestOf(app.rootKey),
+  digestText: digestTextOf(app.rootKey),
+});
+
+const kinds = {
+  async 'a limit check'() {
+    const check = { namespace: 'late', identifier: randomBytes(4).toString('hex'), limit: 1000, durationMs: 3_600_000 };
+    return async ({ decider }: { decider: Decider }, cost: number) =>
+      (await decider.prepareLimit(presented(), [{ ...check, cost }]).decide()).passed;
+  },
+  async 'a verification'() {
+    const { key } = await app.createKey({ credits: { remaining: 1000 } });
+    return async ({ decider }: { decider: Decider }, cost: number) =>
+      (await decider.prepareVerification(presented(), { digest: digestTextOf(key), cost }).decide()).outcome ===
+      'VALID';
+  },
+};
+
+test.each(Object.entries(kinds))('%s', async (_kind, make) => {
+  const request = await make();
+  const [holder, other] = [await openServer(redis, leaseMs), await openServer(redis, leaseMs)];
+  let spent = 0;
+  await vi.waitFor(
+    async () => {
+      if (await request(holder, 1)) spent++;
+      expect(Math.max(...holder.granted)).toBeGreaterThan(0);
+    },
+    { timeout: 5000, interval: 1 },
+  );
+  holder.isLate = true;
+  const [startedAt, left] = [performance.now(), 1000 - spent];
+  expect(await request(other, left)).toBe(false);
+  expect(performance.now() - startedAt).toBeGreaterThan(leaseMs);
+  // No other refusal waits for it, and none is leased.
+  const refusedAt = performance.now();
+  for (let times = 0; times < 5; times++) expect(await request(other, left)).toBe(false);
+  expect(performance.now() - refusedAt).toBeLessThan(5 * leaseMs);
+  expect(other.decided).toBe(0);
+  holder.isLate = false;
+  await holder.decider.leasing.leases.recall();
+  expect(await request(other, left)).toBe(true);
+  await Promise.all([holder, other].map(({ decider }) => decider.leasing.close()));
+});

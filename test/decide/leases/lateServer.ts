@@ -1,0 +1,60 @@
+// A server, as far as it decides by leases, that settles when the test lets it.
+
+import { setTimeout as delay } from 'node:timers/promises';
+import { AcceptedRootKeys } from '../../../src/decide/accepted.ts';
+import { Decider } from '../../../src/decide/decider.ts';
+import { Leasing } from '../../../src/decide/leases/leasing.ts';
+import { Tail } from '../../../src/decide/tail/tail.ts';
+import type { RedisClient } from '../../../src/redis/connection.ts';
+import { workspaceKey } from '../../../src/redis/names.ts';
+import { loadScripts } from '../../../src/scripts/scripts.ts';
+import { testSettings } from '../../support/harness.ts';
+import { observing } from '../../support/observer.ts';
+
+const settings = { ...testSettings, leaseCredits: true, leaseAfter: 2, leaseClockMs: () => 0 };
+
+/** `now` is the time by Redis's clock; '' for its own. */
+export async function openServer(redis: RedisClient, leaseMs: number, now: () => number | '' = () => '') {
+  const server = {
+    /** Units of each lease. */
+    granted: [] as number[],
+    /** Decisions by leases. */
+    decided: 0,
+    /** The longest term of the leases of each recall. */
+    recalls: [] as number[],
+    /** Settlements wait. */
+    isLate: false,
+  };
+  const observe = observing({
+    granted: (units: number) => void server.granted.push(units),
+    decided: () => void server.decided++,
+  });
+  const decider = new Decider({
+    ...settings,
+    openLeasing: (settle) =>
+      new Leasing({
+        ...settings,
+        leaseMs,
+        redis,
+        observe,
+        deactivate: async () => {},
+        async settle(...settlement) {
+          while (server.isLate) await delay(1);
+          await settle(...settlement);
+        },
+      }),
+    scripts: await loadScripts(redis, workspaceKey),
+    slugsOf: async () => [],
+    accepted: new AcceptedRootKeys(),
+    tail: new Tail(redis),
+    now,
+    observe,
+  });
+  const { leasing } = decider;
+  const recall = leasing.recall.bind(leasing);
+  leasing.recall = (workspaceId, names, termMs) => {
+    server.recalls.push(termMs);
+    return recall(workspaceId, names, termMs);
+  };
+  return Object.assign(server, { decider });
+}

@@ -1,0 +1,232 @@
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { type QueuedBatch, WorkspaceQueues } from '../../src/decide/queues.ts';
+import { ApiError } from '../../src/errors.ts';
+
+class Batch implements QueuedBatch {
+  readonly since = performance.now();
+  weight = 0;
+  count = 0;
+  failed: unknown;
+
+  fail(error: unknown) {
+    this.failed = error;
+  }
+}
+
+interface Sent {
+  workspaceId: string;
+  batch: Batch;
+  answer(): void;
+  fail(error: Error): void;
+}
+
+/** WorkspaceQueues whose batches the test settles. */
+function open({ inFlightMax = 1000, unknownAtOnce = 1000 } = {}) {
+  const sent: Sent[] = [];
+  const overloaded = vi.fn();
+  const queues = new WorkspaceQueues({
+    newBatch: () => new Batch(),
+    send: (workspaceId, batch) => new Promise<void>((answer, fail) => sent.push({ workspaceId, batch, answer, fail })),
+    weightMax: 3,
+    workMax: 6,
+    inFlightMax,
+    unknownAtOnce,
+    waitMs: 1000,
+    overloaded,
+  });
+  const join = (workspaceId: string, weight = 1, isKnown = true) => {
+    const batch = queues.join(workspaceId, isKnown);
+    batch.weight += weight;
+    batch.count++;
+    return batch;
+  };
+  const counts = () => sent.map(({ workspaceId, batch }) => `${workspaceId}${batch.count}`).join(' ');
+  const joinAsUnknown = (workspaceId: string) => join(workspaceId, 1, false);
+  return { queues, sent, overloaded, join, joinAsUnknown, counts };
+}
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+const unavailable = new ApiError('store_unavailable', 'The store is away.');
+afterEach(() => void vi.useRealTimers());
+
+test('requests of one turn are a batch per workspace, and a full one does not wait for the end of the turn', async () => {
+  const { join, counts } = open();
+  join('a');
+  join('b');
+  join('a');
+  expect(counts()).toBe('');
+  await turn();
+  expect(counts()).toBe('a2 b1');
+  for (let index = 0; index < 4; index++) join('b');
+  expect(counts()).toBe('a2 b1 b3');
+  await turn();
+  expect(counts()).toBe('a2 b1 b3 b1');
+});
+
+test('batches beyond the maximum of work that a workspace has at Redis wait for a reply, those of others do not', async () => {
+  const { queues, join, counts, sent } = open();
+  for (let index = 0; index < 11; index++) join('a');
+  await turn();
+  expect(counts()).toBe('a3 a3');
+  join('b');
+  join('a');
+  await turn();
+  expect(counts()).toBe('a3 a3 b1');
+  expect(queues.inFlight).toBe(13);
+  sent[1]!.answer();
+  await turn();
+  expect(counts()).toBe('a3 a3 b1 a3');
+  sent[0]!.answer();
+  sent[3]!.answer();
+  await turn();
+  expect(counts()).toBe('a3 a3 b1 a3 a3');
+  for (const { answer } of sent) answer();
+  await turn();
+  expect(queues.inFlight).toBe(0);
+});
+
+test('an expensive request counts with its weight', async () => {
+  const { join, counts } = open();
+  join('a', 50);
+  join('a');
+  await turn();
+  expect(counts()).toBe('a1');
+});
+
+test('when Redis is unavailable waiting requests fail immediately; after any other error they continue', async () => {
+  const { queues, join, sent, counts } = open();
+  const batches = Array.from({ length: 9 }, () => join('a'));
+  const other = join('b');
+  await turn();
+  expect(counts()).toBe('a3 a3 b1');
+  sent[0]!.fail(new Error('a bug'));
+  await turn();
+  expect(batches[0]!.failed).toMatchObject({ message: 'a bug' });
+  expect(counts()).toBe('a3 a3 b1 a3');
+  for (let index = 0; index < 4; index++) batches.push(join('a'));
+  await turn();
+  expect(counts()).toBe('a3 a3 b1 a3');
+  sent[1]!.fail(unavailable);
+  await turn();
+  expect([batches[3], batches[12]].map((batch) => batch!.failed)).toEqual([unavailable, unavailable]);
+  expect([batches[6], other].map((batch) => batch!.failed)).toEqual([undefined, undefined]);
+  expect(queues.inFlight).toBe(4);
+  join('a');
+  await turn();
+  expect(counts()).toBe('a3 a3 b1 a3 a1');
+});
+
+test('a request that waited for a command timeout is refused, not sent', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  const { queues, join, sent, counts } = open();
+  const batches = Array.from({ length: 7 }, () => join('a'));
+  await turn();
+  vi.advanceTimersByTime(999);
+  const later = Array.from({ length: 3 }, () => join('a')).at(-1)!;
+  await turn();
+  vi.advanceTimersByTime(1);
+  sent[0]!.answer();
+  await turn();
+  expect(batches[6]!.failed).toMatchObject({ code: 'store_unavailable' });
+  expect(later.failed).toBeUndefined();
+  expect(counts()).toBe('a3 a3 a1');
+  expect(queues.inFlight).toBe(4);
+});
+
+test('requests beyond IN_FLIGHT_MAX are refused at once, and one workspace cannot take all places', async () => {
+  const { queues, join, sent, overloaded } = open({ inFlightMax: 90 });
+  const joins = (workspaceId: string) => {
+    for (let taken = 0; ; taken++) {
+      try {
+        join(workspaceId);
+      } catch (error) {
+        expect(error).toMatchObject({ code: 'store_unavailable' });
+        return taken;
+      }
+    }
+  };
+  expect(joins('a')).toBe(80);
+  expect(joins('b')).toBe(9);
+  expect(overloaded).toHaveBeenCalledTimes(2);
+  for (let round = 0; round < 40; round++) {
+    await turn();
+    for (const { answer } of sent) answer();
+  }
+  await turn();
+  expect(queues.inFlight).toBe(0);
+  expect(joins('c')).toBe(80);
+});
+
+test('the last places are for workspaces with nothing in progress', () => {
+  const { join } = open({ inFlightMax: 1 });
+  join('a');
+  expect(() => join('b')).toThrow('overloaded');
+});
+
+describe('unknown callers', () => {
+  const names = (count: number) => Array.from({ length: count }, (_, index) => `n${index} `);
+
+  test('that each name another workspace have a few batches at Redis, in order; a known caller waits for none', async () => {
+    const { queues, join, joinAsUnknown, sent, counts } = open({ unknownAtOnce: 2 });
+    for (const name of names(5)) joinAsUnknown(name);
+    await turn();
+    expect(counts()).toBe('n0 1 n1 1');
+    join('a');
+    await turn();
+    expect(counts()).toBe('n0 1 n1 1 a1');
+    sent[1]!.answer();
+    await turn();
+    expect(counts()).toBe('n0 1 n1 1 a1 n2 1');
+    sent[0]!.answer();
+    sent[3]!.answer();
+    await turn();
+    expect(counts()).toBe('n0 1 n1 1 a1 n2 1 n3 1 n4 1');
+    for (const { answer } of sent) answer();
+    await turn();
+    expect(queues.inFlight).toBe(0);
+  });
+
+  test('take no places of known callers', () => {
+    const { join, joinAsUnknown } = open({ inFlightMax: 90 });
+    for (const name of names(90)) joinAsUnknown(name);
+    expect(() => joinAsUnknown('one more')).toThrow('overloaded');
+    for (let count = 0; count < 80; count++) join('a');
+  });
+
+  test('have batches of their own, also in the workspace of a known caller', async () => {
+    const { join, joinAsUnknown, counts } = open({ unknownAtOnce: 1 });
+    joinAsUnknown('b');
+    joinAsUnknown('a');
+    for (let count = 0; count < 4; count++) join('a');
+    await turn();
+    expect(counts()).toBe('a3 b1 a1');
+  });
+
+  test('of one workspace share batches, and those of another workspace are sent in between', async () => {
+    const { joinAsUnknown, sent, counts } = open({ unknownAtOnce: 1 });
+    for (let count = 0; count < 7; count++) joinAsUnknown('a');
+    joinAsUnknown('b');
+    await turn();
+    expect(counts()).toBe('a3');
+    for (const expected of ['a3 a3', 'a3 a3 b1', 'a3 a3 b1 a1']) {
+      sent.at(-1)!.answer();
+      await turn();
+      expect(counts()).toBe(expected);
+    }
+  });
+
+  test('all fail at once when Redis is unavailable, and later ones are sent again', async () => {
+    const { queues, joinAsUnknown, sent, counts } = open({ unknownAtOnce: 2 });
+    const batches = names(5).map((name) => joinAsUnknown(name));
+    await turn();
+    sent[0]!.fail(unavailable);
+    await turn();
+    expect(batches.map(({ failed }) => failed)).toEqual([unavailable, undefined, ...Array(3).fill(unavailable)]);
+    joinAsUnknown('c');
+    await turn();
+    expect(counts()).toBe('n0 1 n1 1 c1');
+    for (const { answer } of sent) answer();
+    await turn();
+    expect(queues.inFlight).toBe(0);
+  });
+});

@@ -1,0 +1,211 @@
+// src/scripts/layout.ts: its example is what Lua packs, stored bytes change only with the version of the data, and the library
+// stays below the limits of Lua.
+
+import { readFileSync, writeFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { dataVersion, limitCheck, luaLiterals, verifyItem } from '../../src/scripts/layout.ts';
+import { assemble } from '../../src/scripts/loader.ts';
+import { bytes, list, opaque, optional, Reader, rest, sized, struct, text, uint } from '../../src/scripts/struct.ts';
+import { packDays } from '../../src/usage/days.ts';
+import { snippets } from '../support/snippet.ts';
+
+const snippet = snippets();
+
+/** Stored records, created by the functions that store them. The key is the example of layout.ts. */
+const make = `
+  local window = new_window({ 1763596805257 }, { 3 }, 1)
+  local limits = { { limit = 10, duration = 60000, auto = true, id = 'LimitId123456789', name = 'minute', window = window } }
+  local version = struct.pack(VERSION, 1763596800000, 7)
+  local hour_counts = { 489900 }
+  for outcome = 1, OUTCOMES_COUNTED do hour_counts[outcome + 1] = outcome == VALID and 3 or 0 end
+  hour_counts[OUTCOMES_COUNTED + 2] = 3
+  local usage = struct.pack(USAGE, unpack(hour_counts))
+  local key = pack_state({ id = 'AbCdEfGh12345678ApiApi88', version = version, enabled = true, limited = true, refilled = true,
+    expires = NEVER, refill_amount = 1000, refill_day = 0, link = 'Identity12345678user_1', limits = limits, balance = 100,
+    refill_due = 1763683200000, last_used = 1763596805256, usage = usage })
+  local identity = pack_identity({ id16 = 'Identity12345678', version = version, limits = limits })
+  local override = struct.pack(OVERRIDE, 'Override12345678', 10, 60000, 1763596800000)
+  local stored = { key, identity, (usage_entry('user_1', usage)), override, pack_id('AbCdEfGh12345678') }
+  for index, packed in ipairs(stored) do
+    stored[index] = string.gsub(packed, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+  end
+  return stored`;
+
+/** A day with two hours, one of them with credits, and a day before without its hours. */
+const days = packDays({ rewrites: 1, week: 2916 }, [
+  { day: 20412, externalId: '', sums: [70_000, 0, 3, 0, 0, 0, 0], hours: undefined },
+  {
+    day: 20413,
+    externalId: 'user_1',
+    sums: [303, 2, 0, 0, 0, 0, 5],
+    hours: new Map([
+      [7, [300, 2, 0, 0, 0, 0, 0]],
+      [23, [3, 0, 0, 0, 0, 0, 5]],
+    ]),
+  },
+]);
+
+const stored = async () => {
+  const [key, identity, hour, override, id] = (await snippet.run(
+    ['state', 'window', 'usage', 'ids'],
+    make,
+    'tg:{none}',
+    [],
+  )) as string[];
+  return { key, identity, hour, days: days.toString('hex'), override, id };
+};
+
+test('the example in the comment of layout.ts is what Lua packs', async () => {
+  const source = readFileSync(new URL('../../src/scripts/layout.ts', import.meta.url), 'utf8');
+  const rows = source.matchAll(/^\/\/ {3}[a-z ]{8} {2}((?:[0-9a-f]{2} )*[0-9a-f]{2})(?: {2}|$)/gm);
+  expect([...rows].map(([, hex]) => hex!.replaceAll(' ', '')).join('')).toBe((await stored()).key);
+});
+
+/** Golden bytes by the version of the data. `UPDATE=1 npx vitest run test/scripts/layout.test.ts` adds those of a new version. */
+const goldenFile = new URL('golden.json', import.meta.url);
+
+test('stored bytes change only with dataVersion', async () => {
+  const golden = JSON.parse(readFileSync(goldenFile, 'utf8')) as Record<number, unknown>;
+  if (process.env.UPDATE && !golden[dataVersion]) {
+    golden[dataVersion] = await stored();
+    writeFileSync(goldenFile, `${JSON.stringify(golden, undefined, 2)}\n`);
+  }
+  const message =
+    'The layout of stored data changed: raise dataVersion in src/scripts/layout.ts, then run this test with UPDATE=1';
+  expect(await stored(), message).toEqual(golden[dataVersion]);
+  const changelog = readFileSync(new URL('../../CHANGELOG.md', import.meta.url), 'utf8');
+  expect(changelog, 'CHANGELOG.md').toContain(`Stored data has version ${dataVersion}.`);
+});
+
+test('Lua has room for more: 45 upvalues of 60 in a function, 180 locals of 200 in the library', async () => {
+  const { source } = assemble('decide');
+  const names = Array.from({ length: 20 }, (_, index) => `room_${index}`);
+  // A function that uses a local of the file has one more upvalue, even if that code never runs.
+  const uses = `if false then local _ = ${names.slice(0, 15).join(', ')} end`;
+  const [head, ...lines] = source.split('\n');
+  const declared = `local ${names.join(', ')}`;
+  const crowded = lines.map((line) => (/^local function .*\)$/.test(line) ? `${line} ${uses}` : line));
+  expect(crowded.filter((line) => line.endsWith(uses)).length).toBeGreaterThan(40);
+  const load = (text: string) => snippet.redis.function('LOAD', 'REPLACE', text);
+  const library = /name=(\w+)/.exec(head!)![1]!;
+  // The name lacks the prefix of Tollgate's libraries, because a store that opens removes unused libraries with that prefix.
+  const other = (text: string) => text.replaceAll(library, `room_${library}`);
+  await expect(load(other([head, declared, ...crowded].join('\n')))).resolves.toBe(`room_${library}`);
+  // Half as many again exceed the limits, so the test does measure them.
+  const many = Array.from({ length: 60 }, (_, index) => `room_${index}`).join(', ');
+  const full = [
+    head,
+    `local ${many}`,
+    ...crowded.map((line) => line.replace(uses, `if false then local _ = ${many} end`)),
+  ];
+  await expect(load(other(full.join('\n')))).rejects.toThrow(/upvalues|local variables/);
+  await snippet.redis.function('DELETE', `room_${library}`);
+});
+
+const assembled = (lines: string) =>
+  assemble('script', (path) =>
+    path === 'script' ? lines : readFileSync(new URL(`../../lua/${path}.lua`, import.meta.url), 'utf8'),
+  );
+
+test.each([
+  [
+    'another name',
+    'local id, version = struct.unpack(IDENTITY_HEAD, packed)',
+    'unpacked as id, version; its fields are id16, version',
+  ],
+  ['a name too few', 'local id16 = struct.unpack(IDENTITY_HEAD, packed)', 'unpacked as id16;'],
+  ['a value too few', 'return struct.pack(IDENTITY_HEAD, id16)', 'packed from 1 values, and takes 2'],
+  [
+    'a value too many',
+    'return struct.pack(IDENTITY_HEAD, f(id16, 1), version, { 1, 2 })',
+    'packed from 3 values, and takes 2',
+  ],
+])('a script does not assemble that packs or unpacks a structure with %s', (_, line, problem) => {
+  expect(() => assembled(`local packed\n${line}`)).toThrow(`lua/script.lua:2: IDENTITY_HEAD is ${problem}`);
+});
+
+test.each([
+  'local id16, version, position = struct.unpack(IDENTITY_HEAD, packed)',
+  's.id16, _ = struct.unpack(IDENTITY_HEAD, packed)',
+  'return struct.pack(IDENTITY_HEAD, f(id16, 1), version)',
+  'return struct.pack(KEY_TAIL, ...)',
+])('%s assembles', (line) => {
+  expect(assembled(line).source).not.toContain('IDENTITY_HEAD');
+});
+
+test('names in capitals become literals, but not in comments and strings', () => {
+  expect(assembled("return NEVER, 'NEVER' -- NEVER\n").source).toBe(
+    `return ${luaLiterals.get('NEVER')}, 'NEVER' -- NEVER\n`,
+  );
+});
+
+const inner = struct({ time: uint(6), more: text(1) });
+const everything = struct({
+  one: uint(1),
+  two: uint(2),
+  four: uint(4),
+  seven: uint(7),
+  fixed: bytes(3),
+  inner: opaque(inner),
+  name: text(2),
+  tail: rest,
+});
+
+test('written structures are read again, to the last byte', () => {
+  const safe = fc.maxSafeNat();
+  fc.assert(
+    fc.property(
+      fc.nat(255),
+      fc.nat(65_535),
+      fc.nat(2 ** 32 - 1),
+      safe,
+      fc.string({ unit: 'grapheme' }),
+      (one, two, four, seven, name) => {
+        const known = Buffer.concat([Buffer.alloc(6, one), Buffer.of(2), Buffer.from('ab')]).toString('latin1');
+        const values = {
+          one,
+          two,
+          four,
+          seven,
+          fixed: 'abc',
+          inner: known,
+          name: Buffer.from(name),
+          tail: Buffer.from(name),
+        };
+        const buffer = Buffer.alloc(everything.bytes + 1000);
+        const end = everything.write(buffer, 5, values);
+        const read = everything.read(new Reader(buffer.subarray(5, end)));
+        expect(read).toEqual({ ...values, name, tail: name });
+        expect(everything.at.name).toBeUndefined();
+      },
+    ),
+  );
+});
+
+test('lists, optional and sized texts are read as Lua packs them', () => {
+  const of = struct({ length: uint(1), id: bytes(2), name: sized('length') });
+  const read = struct({ meta: optional(2), none: optional(4), items: list(1, of) });
+  const packed = Buffer.concat([
+    Buffer.of(0, 3),
+    Buffer.from('ä'),
+    Buffer.alloc(4),
+    Buffer.of(2, 1),
+    Buffer.from('idx'),
+    Buffer.of(2),
+    Buffer.from('IDä'),
+  ]);
+  expect(read.read(new Reader(packed))).toEqual({
+    meta: 'ä',
+    none: undefined,
+    items: [
+      { length: 1, id: 'id', name: 'x' },
+      { length: 2, id: 'ID', name: 'ä' },
+    ],
+  });
+});
+
+test('offsets end with the first field whose length differs', () => {
+  expect(verifyItem.at).toMatchObject({ digest: 0, cost: 32, cached: 39 });
+  expect(limitCheck.at).toEqual({ cost: 0, limit: 7, duration: 14, namespaceName: 21 });
+});

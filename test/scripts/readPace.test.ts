@@ -1,0 +1,77 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { ReadPace, type Timed } from '../../src/scripts/readPace.ts';
+
+let pace: ReadPace;
+let running: number;
+let most: number;
+let started: string[];
+beforeEach(() => {
+  vi.useFakeTimers();
+  pace = new ReadPace();
+  running = 0;
+  most = 0;
+  started = [];
+});
+afterEach(() => void vi.useRealTimers());
+
+/** A script that takes Redis this long, and whose reply is its number. */
+const read =
+  (ms: number, number = 0, name = 'script') =>
+  async (): Promise<Timed> => {
+    started.push(`${name} ${number}`);
+    most = Math.max(most, ++running);
+    await new Promise((resolve) => setTimeout(resolve, ms));
+    running--;
+    return [ms * 1000, number];
+  };
+
+test('of the long scripts of a workspace one runs at a time, and waits for as long as the last one took', async () => {
+  await runOnce(4);
+  const replies = Promise.all([1, 2, 3].map((number) => pace.run('ws', 'search', read(4, number))));
+  // Four milliseconds of pause before each of them, and four that it runs.
+  await vi.advanceTimersByTimeAsync(8);
+  expect(started).toEqual(['script 0', 'script 1']);
+  await vi.advanceTimersByTimeAsync(8);
+  expect(started).toEqual(['script 0', 'script 1', 'script 2']);
+  await vi.advanceTimersByTimeAsync(20);
+  expect([await replies, most]).toEqual([[1, 2, 3], 1]);
+});
+
+async function runOnce(ms: number) {
+  const first = pace.run('ws', 'search', read(ms));
+  await vi.advanceTimersByTimeAsync(ms);
+  await first;
+}
+
+test('short scripts run at once, and so do other scripts and other workspaces beside long ones', async () => {
+  await runOnce(4);
+  void pace.run('ws', 'search', read(4, 1));
+  const others = [pace.run('ws', 'read', read(0, 2)), pace.run('sw', 'search', read(0, 3))];
+  const short = [4, 5].map((number) => pace.run('short', 'read', read(0.1, number)));
+  await vi.advanceTimersByTimeAsync(1);
+  expect(await Promise.all([...others, ...short])).toEqual([2, 3, 4, 5]);
+  expect(started).not.toContain('script 1');
+  await vi.advanceTimersByTimeAsync(20);
+});
+
+test('a script that fails lets the next one run', async () => {
+  await runOnce(4);
+  const failed = pace
+    .run('ws', 'search', async () => Promise.reject(new Error('lost')))
+    .catch(({ message }) => message);
+  const next = pace.run('ws', 'search', read(1, 1));
+  await vi.advanceTimersByTimeAsync(10);
+  expect(await Promise.all([failed, next])).toEqual(['lost', 1]);
+});
+
+test('a clock that is set does not stop reads, and after a pause the first one runs at once', async () => {
+  await pace.run('ws', 'search', async () => [3_600_000_000, 0]);
+  await pace.run('sw', 'search', async () => [-3_600_000_000, 0]);
+  const next = pace.run('ws', 'search', read(1, 1));
+  await vi.advanceTimersByTimeAsync(101);
+  expect(await next).toBe(1);
+  await vi.advanceTimersByTimeAsync(10);
+  void pace.run('ws', 'search', read(1, 2));
+  expect(started.at(-1)).toBe('script 2');
+  await vi.advanceTimersByTimeAsync(10);
+});
