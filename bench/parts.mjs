@@ -54,7 +54,7 @@ const largeMeta = JSON.stringify({ history: Array.from({ length: 30 }, () => 'x'
 /** The operation with a store that returns a fixed result: hashes the key and prints the response. */
 const decide = (verified) => () =>
   verifyKey
-    .prepare({ key }, undefined, { decide: { prepareVerification: () => ({ decide: () => verified }) } })
+    .prepare({ key }, undefined, { decide: { verifications: { prepare: () => ({ decide: () => verified }) } } })
     .decide();
 
 const parts = {

@@ -2,7 +2,7 @@
 // read these fields, so nothing generic is written twice.
 
 import type { Static, TSchema } from 'typebox';
-import type { Prepared } from './decide/prepared.ts';
+import type { Prepared } from './decide/kind.ts';
 import type { Actor, Caller, PresentedRootKey } from './domain/caller.ts';
 import type { Action, Resource } from './domain/grants.ts';
 import type { Times } from './domain/time.ts';

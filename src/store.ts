@@ -1,7 +1,7 @@
 // Opens the store: everything about Redis. Operations see only these functions.
 
 import { AcceptedRootKeys } from './decide/accepted.ts';
-import { Decider } from './decide/decider.ts';
+import { openDecide } from './decide/decide.ts';
 import { Leasing, type LeasingSettings } from './decide/leases/leasing.ts';
 import { slugsOf } from './decide/slugs.ts';
 import { Tail } from './decide/tail/tail.ts';
@@ -88,7 +88,7 @@ export async function openStore(storeOptions: StoreOptions) {
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
     scripts.run('leases/deactivate', workspaceId, [holders.join(',')]);
   const analytics = openAnalytics(context);
-  const decide = new Decider({
+  const decide = openDecide({
     ...options,
     tail,
     scripts,

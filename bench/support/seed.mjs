@@ -80,7 +80,7 @@ export async function openSeed(redis, options = {}) {
         ...parsed,
         ...extras,
       }));
-      await Promise.all(requests.map((request) => store.decide.prepareVerification(presented, request).decide()));
+      await Promise.all(requests.map((request) => store.decide.verifications.prepare(presented, request).decide()));
     },
 
     /** Rolls up all usage that is due. */
@@ -92,7 +92,7 @@ export async function openSeed(redis, options = {}) {
     async verify(indices, extras = {}) {
       const requests = indices.map((index) => ({ digest: digestTextOf(keyString(index)), cost: 1, ...extras }));
       for (const { outcome } of await Promise.all(
-        requests.map((request) => store.decide.prepareVerification(presented, request).decide()),
+        requests.map((request) => store.decide.verifications.prepare(presented, request).decide()),
       )) {
         if (outcome !== 'VALID') throw new Error(`a verification returned ${outcome} instead of VALID`);
       }

@@ -2,12 +2,8 @@
 -- what it did not use is given back. src/decide/leases/leases.ts describes the protocol.
 
 -- @include "decide/call"
--- @include "decide/verification/lease"
--- @include "decide/limitChecks/lease"
--- @include "decide/leased"
--- @include "decide/limitChecks/ratelimit"
+-- @include "decide/kinds"
 -- @include "decide/session"
--- @include "decide/verification/verify"
 
 -- Grants a lease of a decision that was just made; `position` and `last` are those of its item. Returns its units and its term, see
 -- GRANTED.
@@ -15,30 +11,26 @@ local function grant_lease(kind, outcome, position, last, root, wanted, number)
   register()
   -- A number that is not new was sent before the connection was lost, and the session no longer waits for it.
   if not this_session.may_grant or number <= this_session.granted then return 0, 0 end
-  local lease_decision = kind == ITEM_LIMIT and lease_checks or lease_verification
-  local units, term = lease_decision(outcome, position, last, root, wanted, number)
+  local units, term = kind.lease(outcome, position, last, root, wanted, number)
   add_work(20)
   if term == 0 then return 0, 0 end
   this_session.grants, this_session.granted = true, number
   return units, term
 end
 
--- Decides a verification or limit checks as an item of their own kind, without the leases that were recalled, and grants a lease of
--- the decision.
+-- Decides an item within a lease item by its own kind, without the leases that were recalled, and grants a lease of the decision.
 local function lease(position, last, root_index)
-  local kind, wanted, number, recalled
-  kind, wanted, number, recalled, position = struct.unpack(LEASE_ITEM, call_items, position)
+  local item_kind, wanted, number, recalled
+  item_kind, wanted, number, recalled, position = struct.unpack(LEASE_ITEM, call_items, position)
+  local kind = decision_kinds[item_kind]
   for name in string.gmatch(recalled, '[^,]+') do
     this_session.recalled[name] = true
   end
-  local decide_item = kind == ITEM_LIMIT and ratelimit or verify
-  local answer, snapshot = decide_item(position, last, root_index)
+  local answer, snapshot = kind.decide(position, last, root_index)
   if not answer then return nil end
-  local outcome, units, term = string.byte(answer), 0, 0
-  if kind == ITEM_VERIFY then outcome = outcome % SNAPSHOT_BEFORE end
+  local outcome, units, term = string.byte(answer) % SNAPSHOT_BEFORE, 0, 0
   -- Also when it is not refused, so that the next refusal does not wait for them again.
-  if recalled ~= '' and outcome == VALID then refused_as_leased(true) end
-  if recalled ~= '' and outcome == LIMIT_PASSED then refused_checks_as_leased(item_checks, true) end
+  if recalled ~= '' and outcome == kind.passed then kind.awaited() end
   if wanted > 0 and outcome <= LIMIT_BLOCKED then
     local root, is_granted = call_roots[root_index], nil
     is_granted, units, term = pcall(grant_lease, kind, outcome, position, last, root, wanted, number)
@@ -60,8 +52,7 @@ local function settle(position)
     for _ = 1, tallies do
       local number, count, outcome, used, age, subject
       number, count, outcome, used, age, subject, position = struct.unpack(TALLY, call_items, position)
-      local settle_tally = outcome >= LIMIT_PASSED and settle_checks or settle_verifications
-      settle_tally(number, count, outcome, used, age, subject)
+      kind_of_outcome(outcome).settle(number, count, outcome, used, age, subject)
     end
     add_work(8 * tallies)
   end

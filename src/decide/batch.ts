@@ -1,7 +1,7 @@
 // The items of a batch, packed as lua/decide.lua reads them (layout.ts).
 
 import type { SnapshotText } from '../domain/verification.ts';
-import { batchTail, itemHead, itemKinds, leaseItem, settleItem, tally, verifyItem } from '../scripts/layout.ts';
+import { batchTail, itemHead, itemKinds, leaseItem, settleItem, tally } from '../scripts/layout.ts';
 import type { Written } from '../scripts/struct.ts';
 import type { Tally } from './leases/leases.ts';
 import type { QueuedBatch } from './queues.ts';
@@ -17,9 +17,9 @@ export interface Waiting {
   reject(error: unknown): void;
 }
 
-const kindOf = (kind: (typeof itemKinds)[number]): number => itemKinds.indexOf(kind) + 1;
-const verifyKind = kindOf('verify');
-const limitKind = kindOf('limit');
+type ItemKind = (typeof itemKinds)[number];
+type DecisionKind = Exclude<ItemKind, 'lease' | 'settle'>;
+const kindOf = (kind: ItemKind): number => itemKinds.indexOf(kind) + 1;
 const leaseKind = kindOf('lease');
 const settleKind = kindOf('settle');
 const rootDigestBytes = 32;
@@ -73,24 +73,6 @@ export class Batch implements QueuedBatch {
     return items.subarray(at, batchTail.write(items, end, { roots: roots.length, session: session ? 1 : 0 }));
   }
 
-  addVerify(
-    root: Buffer,
-    values: Written<typeof verifyItem.fields>,
-    weight: number,
-    waiting: Waiting,
-    lease?: LeasePart | undefined,
-  ) {
-    const at = this.#beginDecision(verifyKind, root, verifyItem.size(values), weight, waiting, lease);
-    verifyItem.write(this.#items, at, values);
-  }
-
-  /** `checks` are `count` LIMIT_CHECKs. */
-  addLimit(root: Buffer, count: number, checks: Buffer, waiting: Waiting, lease?: LeasePart | undefined) {
-    const at = this.#beginDecision(limitKind, root, 1 + checks.length, count, waiting, lease);
-    this.#items[at] = count;
-    checks.copy(this.#items, at + 1);
-  }
-
   addSettlement(settlement: number, tallies: readonly Tally[], waiting: Waiting) {
     this.hasLeases = true;
     const bytes = tallies.reduce((sum, values) => sum + tally.size(values), settleItem.bytes);
@@ -99,18 +81,27 @@ export class Batch implements QueuedBatch {
     for (const values of tallies) at = tally.write(this.#items, at, values);
   }
 
-  /** As #begin, for a decision, which may be within a lease item. */
-  #beginDecision(
-    kind: number,
+  /** The packed items, with room for what was begun last. */
+  get items(): Buffer {
+    return this.#items;
+  }
+
+  /**
+   * Adds the item of a decision with `fieldBytes` of fields, within a lease item if it has a part of it. Returns the offset
+   * in `items` at which its fields have to be written.
+   */
+  beginDecision(
+    kind: DecisionKind,
     root: Buffer,
     fieldBytes: number,
     weight: number,
     waiting: Waiting,
     lease: LeasePart | undefined,
   ): number {
-    if (!lease) return this.#begin(kind, root, fieldBytes, weight, waiting);
+    const number = kindOf(kind);
+    if (!lease) return this.#begin(number, root, fieldBytes, weight, waiting);
     this.hasLeases = true;
-    const values = { kind, ...lease };
+    const values = { kind: number, ...lease };
     const at = this.#begin(leaseKind, root, leaseItem.size(values) + fieldBytes, weight, waiting);
     return leaseItem.write(this.#items, at, values);
   }

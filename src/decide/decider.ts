@@ -1,40 +1,24 @@
-// Verifications and limit checks (lua/decide.lua). Requests that arrive in one turn of the event loop are sent to Redis as one
+// The way of a decision: by a lease, or in a batch to Redis (lua/decide.lua), and back. Requests that arrive in one turn of the event loop are sent to Redis as one
 // call per workspace, so that a busy server sends one command instead of up to 24. A single request waits only for the end of
 // its turn.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
-import type { SnapshotText } from '../domain/verification.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
 import { storeError, tooManyRecords } from '../redis/connection.ts';
 import type { StoreObserver } from '../redis/observer.ts';
 import type { Scripts } from '../scripts/scripts.ts';
 import type { AcceptedRootKeys } from './accepted.ts';
 import { Batch, type LeasePart, type SnapshotsOfBatch, type Waiting } from './batch.ts';
-import { type LimitCheck, passOf, RepeatedLimits, RepeatedVerification, validOf } from './leases/decisions.ts';
-import type { Ask, LeasedRequest, LeaseOptions, Tally } from './leases/leases.ts';
+import type { CallerRequest, Kind } from './kind.ts';
+import { type Ask, type LeasedRequest, type LeaseOptions, noText, type Tally } from './leases/leases.ts';
 import type { Leasing } from './leases/leasing.ts';
-import { noText, type Prepared, PreparedLimit, PreparedVerification, type VerifyRequest } from './prepared.ts';
 import { WorkspaceQueues } from './queues.ts';
-import {
-  type Answer,
-  hasSnapshotBefore,
-  type Limited,
-  type Refusal,
-  readDone,
-  readGranted,
-  readLimited,
-  readReply,
-  readVerified,
-  type Verified,
-} from './reply.ts';
-import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './snapshots.ts';
+import { type Answer, type Refusal, readDone, readGranted, readReply } from './reply.ts';
 import type { Tail } from './tail/tail.ts';
 
-export interface DecideOptions {
+export interface DeciderOptions {
   scripts: Scripts;
   accepted: AcceptedRootKeys;
-  /** Reads the slugs of lists of permission numbers. */
-  slugsOf: (workspaceId: string, lists: readonly string[]) => Promise<string[]>;
   usageRetentionMs: number;
   tagsMax: number;
   tagBytesMax: number;
@@ -65,9 +49,6 @@ const batchWeightMax = 24;
  */
 const workMax = 8 * batchWeightMax;
 
-/** Limit of the counters that a key has for ad hoc limits, as in lua/include/counters.lua. */
-const countersMax = 1000;
-
 /** Limit of the calls of unknown callers at Redis: other requests wait for at most this many short scripts. */
 const unknownAtOnce = 64;
 
@@ -78,9 +59,6 @@ const unknownAtOnce = 64;
  */
 const attemptsMax = 10;
 
-/** A prepared verification caches the snapshot of its key up to this size in bytes. Thousands of them are cached. */
-const snapshotBytesMax = 1024;
-
 /** Leases that a request has recalled and waited for, `session.number` each, and how often it did so. */
 interface Recalled {
   leases: string;
@@ -88,17 +66,16 @@ interface Recalled {
 }
 
 export class Decider {
-  readonly #options: DecideOptions;
+  readonly #options: DeciderOptions;
   /** The argument that is the same in all calls, without the time of a test. */
   readonly #settings: string;
-  readonly #snapshots = new SnapshotCache();
   readonly #queues: WorkspaceQueues<Batch>;
   readonly #tail: Tail;
   readonly leasing: Leasing;
   /** Recalls for refusals that are under way, by workspace and what the request is about: the leases, when they were waited for. */
   readonly #recalls = new Map<string, Promise<string>>();
 
-  constructor(options: DecideOptions) {
+  constructor(options: DeciderOptions) {
     const { usageRetentionMs, tagsMax, tagBytesMax, identifiersMax, recordsMax } = options;
     const { refusalHours, refusalBytesMax, inFlightMax, commandTimeoutMs, observe } = options;
     this.#options = options;
@@ -123,81 +100,69 @@ export class Decider {
     return this.#queues.inFlight;
   }
 
-  /** Prepares requests like this one. */
-  prepareVerification(rootKey: PresentedRootKey, request: VerifyRequest): Prepared<Verified> {
-    return new PreparedVerification(this, rootKey, request);
-  }
-
-  /** Verifies by a lease, or else at Redis, with a promise. */
-  verify(verification: PreparedVerification): Verified | Promise<Verified> {
-    const verified = this.leasing.leases.decide<Verified>(verification);
-    if (!verified) return this.#verifyAtRedis(verification);
-    const { workspaceId, request } = verification;
+  /** Decides a request by a lease, or else at Redis, with a promise. */
+  decide<Request extends CallerRequest, Decision extends object, Sent>(
+    kind: Kind<Request, Decision, Sent>,
+    request: Request,
+  ): Decision | Promise<Decision> {
+    const decision = this.leasing.leases.decide<Decision>(request);
+    if (!decision) return this.#decideAtRedis(kind, request);
     this.#options.observe?.decided();
-    this.#options.observe?.verified(verified.outcome);
-    if (this.#tail.isOpen) this.#tail.verified(workspaceId, request, verified, 'lease', 0);
-    return verified;
+    kind.count(decision);
+    if (this.#tail.isOpen) kind.offer(decision, request, 'lease', 0);
+    return decision;
   }
 
-  #verifyAtRedis(verification: PreparedVerification, recalled?: Recalled): Promise<Verified> {
-    const { rootKey, workspaceId, about: digest, cost, weight, request } = verification;
+  #decideAtRedis<Request extends CallerRequest, Decision extends object, Sent>(
+    kind: Kind<Request, Decision, Sent>,
+    request: Request,
+    recalled?: Recalled,
+  ): Promise<Decision> {
+    const { rootKey } = request;
     const { leases } = this.leasing;
-    const cached = this.#cachedOf(verification);
     const isAccepted = this.#options.accepted.has(rootKey);
-    const { ask, lease } = this.#leaseOf(verification, isAccepted, recalled);
+    const { ask, lease } = this.#leaseOf(request, isAccepted, recalled);
     return new Promise((resolve, reject) => {
-      let batch: Batch | undefined;
+      let batch: Batch;
+      let sent: Sent;
       const settle = (answer: Answer, snapshots: SnapshotsOfBatch) => {
         const grant = lease && readGranted(answer);
-        const decision = grant ? grant.decision : answer;
-        const verified = readVerified(decision);
-        if ('reason' in verified) {
-          // A script that failed may have granted one.
-          if (ask) grant ? leases.finished(ask) : leases.lost(ask, validOf(verification));
-          if (verified.reason !== 'leased') return reject(this.#errorOf(verified, rootKey, request));
-          const again = this.#recall(verification, verified.detail, recalled);
-          return resolve(again.then((recalled) => this.#verifyAtRedis(verification, recalled)));
+        const answered = grant ? grant.decision : answer;
+        const read = kind.read(answered);
+        if ('reason' in read) {
+          // A script that failed may have granted a lease.
+          if (ask) grant ? leases.finished(ask) : leases.lost(ask, kind.unanswered(request));
+          if (read.reason !== 'leased') return reject(kind.errorOf(read, request) ?? this.#errorOf(read, rootKey));
+          const again = this.#recall(request, read.detail, recalled);
+          return resolve(again.then((recalled) => this.#decideAtRedis(kind, request, recalled)));
         }
-        this.#options.observe?.verified(verified.outcome);
+        kind.count(read);
         if (!isAccepted) this.#options.accepted.note(rootKey, true);
-        const finish = (snapshot: SnapshotText | undefined) => {
-          verified.snapshot = snapshot;
+        const finish = (decision: Decision) => {
           if (ask && grant) {
             const { units, term } = grant;
-            const repeated = new RepeatedVerification(verified, verification, request.ratelimits, units > 0);
-            leases.granted(ask, units, term, repeated);
+            leases.granted(ask, units, term, kind.repeatable(decision, request, units > 0));
           }
-          if (this.#tail.isOpen) this.#tail.verified(workspaceId, request, verified, 'redis', batch!.latencyMs);
-          resolve(verified);
+          if (this.#tail.isOpen) kind.offer(decision, request, 'redis', batch.latencyMs);
+          resolve(decision);
         };
-        const snapshot = this.#snapshotOf(rootKey, digest, decision, verified, cached, snapshots);
-        if (snapshot instanceof Promise) snapshot.then(finish, fail);
-        else finish(snapshot);
+        const finished = kind.finish(read, request, sent, answered, snapshots);
+        if (finished instanceof Promise) finished.then(finish, fail);
+        else finish(finished);
       };
       const fail = (error: unknown) => {
-        if (ask) leases.lost(ask, validOf(verification));
+        if (ask) leases.lost(ask, kind.unanswered(request));
         reject(error);
       };
-      const values = { digest, cost, cached: cached?.version ?? noVersion, request: verification.text };
-      const waiting = { settle, reject: fail };
       try {
-        batch = this.#queues.join(workspaceId, isAccepted);
-        batch.addVerify(rootKey.digest, values, weight + (cached?.extraWeight ?? 0), waiting, lease);
+        batch = this.#queues.join(rootKey.workspaceId, isAccepted);
+        sent = kind.pack(batch, request, { settle, reject: fail }, lease);
       } catch (error) {
         // Too many requests wait.
         if (ask) leases.finished(ask);
         throw error;
       }
     });
-  }
-
-  /** The cached snapshot of a verification's key. */
-  #cachedOf(verification: PreparedVerification): CachedSnapshot | undefined {
-    const { cached, workspaceId, about } = verification;
-    if (cached && this.#snapshots.isRecent(cached)) return cached;
-    const found = this.#snapshots.find(workspaceId, about);
-    verification.cached = found && found.bytes <= snapshotBytesMax ? found : undefined;
-    return found;
   }
 
   /** What a request asks of leases. After a recall it asks for none, which would be recalled by the next request. */
@@ -250,59 +215,6 @@ export class Decider {
     });
   }
 
-  /** Prepares requests like these checks: if all of them pass, all are charged, otherwise none is. */
-  prepareLimit(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Prepared<Limited> {
-    return new PreparedLimit(this, rootKey, checks);
-  }
-
-  /** Checks limits by a lease, or else at Redis, with a promise. */
-  limit(limit: PreparedLimit): Limited | Promise<Limited> {
-    const limited = this.leasing.leases.decide<Limited>(limit);
-    if (!limited) return this.#limitAtRedis(limit);
-    const { workspaceId, checks } = limit;
-    this.#options.observe?.decided();
-    this.#options.observe?.limited(limited.passed);
-    if (this.#tail.isOpen) this.#tail.limited(workspaceId, checks, limited, 'lease', 0);
-    return limited;
-  }
-
-  #limitAtRedis(limit: PreparedLimit, recalled?: Recalled): Promise<Limited> {
-    const { rootKey, checks, packed } = limit;
-    const { leases } = this.leasing;
-    const isAccepted = this.#options.accepted.has(rootKey);
-    const { ask, lease } = this.#leaseOf(limit, isAccepted, recalled);
-    return new Promise((resolve, reject) => {
-      let batch: Batch | undefined;
-      const settle = (answer: Answer) => {
-        const grant = lease && readGranted(answer);
-        const limited = readLimited(grant ? grant.decision : answer);
-        if ('reason' in limited) {
-          if (ask) grant ? leases.finished(ask) : leases.lost(ask, passOf(packed));
-          if (limited.reason !== 'leased') return reject(this.#errorOf(limited, rootKey));
-          const again = this.#recall(limit, limited.detail, recalled);
-          return resolve(again.then((recalled) => this.#limitAtRedis(limit, recalled)));
-        }
-        this.#options.observe?.limited(limited.passed);
-        if (!isAccepted) this.#options.accepted.note(rootKey, true);
-        if (ask && grant) leases.granted(ask, grant.units, grant.term, new RepeatedLimits(limited, checks, packed));
-        if (this.#tail.isOpen) this.#tail.limited(rootKey.workspaceId, checks, limited, 'redis', batch!.latencyMs);
-        resolve(limited);
-      };
-      const fail = (error: unknown) => {
-        if (ask) leases.lost(ask, passOf(packed));
-        reject(error);
-      };
-      try {
-        batch = this.#queues.join(rootKey.workspaceId, isAccepted);
-        batch.addLimit(rootKey.digest, checks.length, packed, { settle, reject: fail }, lease);
-      } catch (error) {
-        // Too many requests wait.
-        if (ask) leases.finished(ask);
-        throw error;
-      }
-    });
-  }
-
   async #send(workspaceId: string, batch: Batch) {
     this.#options.observe?.sent(batch.count);
     // A call that takes long leaves items to the next call, so that calls of other workspaces run in between.
@@ -334,41 +246,8 @@ export class Decider {
     return answers.length;
   }
 
-  /** The snapshot of a verified key: from its answer, from an earlier answer of the batch, or from the cache. */
-  #snapshotOf(
-    { workspaceId }: PresentedRootKey,
-    digest: string,
-    answer: Answer,
-    { outcome }: Verified,
-    cached: CachedSnapshot | undefined,
-    snapshots: SnapshotsOfBatch,
-  ): SnapshotText | undefined | Promise<SnapshotText> {
-    if (answer.snapshot) {
-      const snapshot = this.#cache(workspaceId, digest, answer.snapshot, cached);
-      snapshots.set(digest, snapshot);
-      return snapshot;
-    }
-    if (hasSnapshotBefore(answer)) {
-      const snapshot = snapshots.get(digest);
-      if (!snapshot) throw new Error('The snapshot of the key is in an answer that cannot be read.');
-      return snapshot;
-    }
-    // This round trip confirmed the cached version.
-    return cached && outcome !== 'NOT_FOUND' ? this.#snapshots.keep(digest, cached) : undefined;
-  }
-
-  /** Reads a snapshot, and caches it. */
-  #cache(workspaceId: string, digest: string, packed: Buffer, cached: CachedSnapshot | undefined) {
-    const { version, snapshot, permissionLists } = readSnapshot(packed);
-    const add = () => this.#snapshots.add(workspaceId, digest, { version, snapshot }, cached);
-    if (permissionLists.length === 0) return add();
-    return this.#options.slugsOf(workspaceId, permissionLists).then((slugs) => {
-      snapshot.permissions = slugs;
-      return add();
-    });
-  }
-
-  #errorOf({ reason, detail }: Refusal, rootKey: PresentedRootKey, request?: VerifyRequest): Error {
+  /** The error of a refusal that every kind has. */
+  #errorOf({ reason, detail }: Refusal, rootKey: PresentedRootKey): Error {
     const { scripts, accepted, observe } = this.#options;
     switch (reason) {
       case 'unauthorized':
@@ -378,26 +257,11 @@ export class Decider {
         return rootKeyRefusals[reason];
       case 'insufficient_permissions':
         return new ApiError('insufficient_permissions', `The root key lacks ${detail}.`);
-      case 'create_namespace':
-        return new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');
       case 'too_many_records':
         observe?.recordsRefused();
         return tooManyRecords(detail);
-      case 'namespace_not_found':
-        return new ApiError('namespace_not_found', `There is no namespace ${JSON.stringify(detail)}.`);
-      case 'limit_not_found': {
-        const name = JSON.stringify(detail);
-        return new ApiError('precondition_failed', `Neither the key nor its identity has a limit named ${name}.`);
-      }
-      case 'too_many_counters': {
-        const location = `body.ratelimits[${request?.ratelimits?.findIndex(({ name }) => name === detail)}].name`;
-        const message = `needs a counter, and the key has its maximum of ${countersMax} counters of ad hoc limits`;
-        const fix = 'Use fewer names and durations of ad hoc limits, or wait until their durations have passed.';
-        return new ApiError('invalid_input', `${location} ${message}.`, { fields: [{ location, message, fix }] });
-      }
-      // Decided again before.
-      case 'leased':
-      case 'failed': {
+      // It failed, or no kind names the reason.
+      default: {
         const cause = new Error(scripts.locate('decide', detail));
         return storeError(Object.assign(cause, { name: 'ReplyError' }));
       }

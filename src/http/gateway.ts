@@ -7,7 +7,7 @@
 
 import type { Logger } from 'pino';
 import type { Static } from 'typebox';
-import type { Verified } from '../decide/reply.ts';
+import type { Verified } from '../decide/verification.ts';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { memberTextsOf } from '../domain/json.ts';
 import { keyIdOf, metaOf, outcomeErrors } from '../domain/verification.ts';

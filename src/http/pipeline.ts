@@ -10,7 +10,7 @@
 //   route ─▶ header ─▶ media type ─▶ size ─▶ root key ─▶ limiter of large bodies ─▶ root key ─▶ body ─▶ as above
 
 import type { Logger } from 'pino';
-import type { Prepared } from '../decide/prepared.ts';
+import type { Prepared } from '../decide/kind.ts';
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { cursorAfter } from '../domain/cursor.ts';
 import type { Grants, Resource } from '../domain/grants.ts';

@@ -1,8 +1,8 @@
 // Explains a verification (lua/keys/explain.lua): the decision that lua/decide.lua would make, and the figures of its rules.
 
-import { requestText, type VerifyRequest } from '../decide/prepared.ts';
-import { type Refusal, readVerified, type Verified } from '../decide/reply.ts';
+import type { Refusal } from '../decide/reply.ts';
 import { noVersion, readSnapshot } from '../decide/snapshots.ts';
+import { readVerified, requestText, type Verified, type VerifyRequest } from '../decide/verification.ts';
 import { digestTextOf } from '../domain/keyString.ts';
 import type { Ratelimit, Snapshot } from '../domain/verification.ts';
 import type { StoreContext } from '../scripts/context.ts';

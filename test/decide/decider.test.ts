@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
-import { type DecideOptions, Decider } from '../../src/decide/decider.ts';
+import { type Decide, type DecideOptions, openDecide } from '../../src/decide/decide.ts';
 import { Leasing } from '../../src/decide/leases/leasing.ts';
 import { readReply } from '../../src/decide/reply.ts';
 import { Tail } from '../../src/decide/tail/tail.ts';
@@ -30,7 +30,7 @@ const { ok, createKey } = app;
 let redis: RedisClient;
 let calls = 0;
 let presented: PresentedRootKey;
-let decide: Decider;
+let decide: Decide;
 
 beforeAll(async () => {
   redis = await connect(own.url, { commandTimeoutMs: 5000 });
@@ -57,7 +57,7 @@ async function open(options: Partial<DecideOptions> = {}) {
     limited() {},
     uncounted() {},
   } as unknown as StoreObserver;
-  return new Decider({
+  return openDecide({
     tail: new Tail(redis),
     openLeasing: (settle) => new Leasing({ ...testSettings, redis, settle, deactivate: async () => {} }),
     scripts: await loadScripts(redis, workspaceKey, { observe }),
@@ -70,7 +70,7 @@ async function open(options: Partial<DecideOptions> = {}) {
 }
 
 const verify = async (key: string, extras: object = {}, root = presented) =>
-  decide.prepareVerification(root, { digest: digestTextOf(key), cost: 1, ...extras }).decide();
+  decide.verifications.prepare(root, { digest: digestTextOf(key), cost: 1, ...extras }).decide();
 
 describe('a batch with much work', () => {
   test('is decided in several calls: every item once, each for its own caller', async () => {
@@ -139,7 +139,7 @@ test('a request that is repeated gets the snapshot of its key when that has chan
       },
     },
   });
-  const prepared = decider.prepareVerification(presented, { digest: digestTextOf(key), cost: 1 });
+  const prepared = decider.verifications.prepare(presented, { digest: digestTextOf(key), cost: 1 });
   const seen = async () => {
     const names = [];
     for (const _ of [1, 2, 3]) names.push(/"name":"([^"]*)"/.exec((await prepared.decide()).snapshot!.fields)![1]);
@@ -318,8 +318,8 @@ describe('a reply that cannot be read', () => {
 
   test('a reply to a limit check that is too long or short is an error of its caller only', async () => {
     const check = (identifier: string, limit: number) =>
-      decide
-        .prepareLimit(presented, [{ namespace: 'damaged', identifier, limit, durationMs: 60_000, cost: 1 }])
+      decide.limitChecks
+        .prepare(presented, [{ namespace: 'damaged', identifier, limit, durationMs: 60_000, cost: 1 }])
         .decide();
     await check('new', 1);
     for (const [at, byte] of [

@@ -52,8 +52,8 @@ async function openServers(url: string) {
   let count = 0;
   async function isHeard() {
     const tag = `"tag${++count}"`;
-    await deciding.decide
-      .prepareVerification(presented, {
+    await deciding.decide.verifications
+      .prepare(presented, {
         digest: digestTextOf('unknown'),
         cost: 1,
         tags: [tag.slice(1, -1)],

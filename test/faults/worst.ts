@@ -3,7 +3,7 @@
 // event loop.
 
 import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
-import { Decider } from '../../src/decide/decider.ts';
+import { openDecide } from '../../src/decide/decide.ts';
 import { Leasing } from '../../src/decide/leases/leasing.ts';
 import { Tail } from '../../src/decide/tail/tail.ts';
 import type { PresentedRootKey } from '../../src/domain/caller.ts';
@@ -210,7 +210,7 @@ export async function openWorld(rig: Rig) {
   };
   /** Without cached snapshots. Slugs of keys with many permissions are not read, as this happens outside of the script. */
   const fresh = () =>
-    new Decider({
+    openDecide({
       ...testSettings,
       tail: new Tail(redis),
       openLeasing: (settle) => new Leasing({ ...testSettings, redis, settle, deactivate: async () => {} }),

@@ -34,7 +34,7 @@ async function check(workspaceId = 'ws_1', of = store): Promise<{ code: string; 
   const startedAt = performance.now();
   const rootKey = { ...presented('no root key'), workspaceId };
   const limit = { namespace: 'n', identifier: 'i', limit: 1, durationMs: 1000, cost: 1 };
-  const code = await Promise.resolve(of.decide.prepareLimit(rootKey, [limit]).decide()).then(
+  const code = await Promise.resolve(of.decide.limitChecks.prepare(rootKey, [limit]).decide()).then(
     () => 'decided',
     (error) => error.code,
   );

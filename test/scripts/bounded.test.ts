@@ -75,8 +75,8 @@ test('an identifier that is counted already is not reported as left out', async 
   });
   const rootKey = { ...presented(tollgate.rootKey), workspaceId: tollgate.workspaceId };
   const check = (identifier: string, limit: number) =>
-    store.decide
-      .prepareLimit(rootKey, [{ namespace: 'counted', identifier, limit, durationMs: 60_000, cost: 1 }])
+    store.decide.limitChecks
+      .prepare(rootKey, [{ namespace: 'counted', identifier, limit, durationMs: 60_000, cost: 1 }])
       .decide();
   await check('first', 1);
   // The same identifier has another count, of blocked checks.

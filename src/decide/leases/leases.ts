@@ -44,6 +44,9 @@ export interface LeaseObserver {
   returned(units: number): void;
 }
 
+/** The text of a request without more than its `about` and cost. */
+export const noText = Buffer.alloc(0);
+
 /** A request of a caller that may be leased. */
 export interface LeasedRequest {
   workspaceId: string;
@@ -59,14 +62,14 @@ export interface LeasedRequest {
   name: string;
 }
 
-/** A decision that a lease repeats (src/decide/leases/decisions.ts). */
-export interface Decision<Answer> {
+/** A decision that a lease repeats. */
+export interface Repeatable<Decision> {
   /** As in TALLY; 0 for one that is not counted. */
   readonly outcome: number;
   /** As in TALLY. */
   readonly subject: Buffer;
-  /** The answer after `times` repetitions, `elapsedMs` after the decision. */
-  again(times: number, elapsedMs: number): Answer;
+  /** The decision after `times` repetitions, `elapsedMs` after the first. */
+  again(times: number, elapsedMs: number): Decision;
 }
 
 /** A lease that was asked for, until its answer. */
@@ -100,7 +103,7 @@ interface Lease {
   count: number;
   usedAt: number;
   grantedAt: number;
-  decision: Decision<unknown>;
+  decision: Repeatable<unknown>;
 }
 
 /**
@@ -203,8 +206,8 @@ export class Leases {
     this.#options = options;
   }
 
-  /** Decides a request by a lease; undefined when there is none. `Answer` is what the decisions of its leases return. */
-  decide<Answer>(request: LeasedRequest): Answer | undefined {
+  /** Decides a request by a lease; undefined when there is none. `Decision` is what its leases repeat. */
+  decide<Decision>(request: LeasedRequest): Decision | undefined {
     if (this.#held === 0 || this.#counters[slotOfRequest(request)]! < entry) return undefined;
     const holder = this.#holders.get(request.workspaceId);
     const lease = holder?.leases.get(nameOf(request));
@@ -225,7 +228,7 @@ export class Leases {
     lease.usedAt = now;
     holder.usedAt = now;
     const elapsedMs = Math.max(0, Math.floor(now - lease.grantedAt));
-    return lease.decision.again(lease.decided, elapsedMs) as Answer;
+    return lease.decision.again(lease.decided, elapsedMs) as Decision;
   }
 
   /** What to ask for with this request, which is sent to Redis; undefined for nothing. */
@@ -264,7 +267,7 @@ export class Leases {
   }
 
   /** Takes the answer to an ask: a lease of `units` (0 for one without) for `term` ms, or none (`term` 0). */
-  granted(ask: Ask, units: number, term: number, decision: Decision<unknown>) {
+  granted(ask: Ask, units: number, term: number, decision: Repeatable<unknown>) {
     const { request, askedAt, isRecalled, number, wanted } = ask as PendingAsk;
     const holder = this.#holderOf(request.workspaceId);
     const lease = {
@@ -300,7 +303,7 @@ export class Leases {
   }
 
   /** The answer to an ask is lost: a lease of units that was granted is returned. Units are granted with one outcome only. */
-  lost(ask: Ask, { outcome, subject }: Pick<Decision<unknown>, 'outcome' | 'subject'>) {
+  lost(ask: Ask, { outcome, subject }: Pick<Repeatable<unknown>, 'outcome' | 'subject'>) {
     const { request, number } = ask as PendingAsk;
     this.#holderOf(request.workspaceId).tallies.push({ number, count: 0, outcome, used: 0, age: 0, subject });
     this.finished(ask);

@@ -20,8 +20,7 @@ const eventsPerSecond = 100;
 /** Limit of the texts that wait for the next flush: tags may make an event long. */
 const waitingBytesMax = 262_144;
 
-/** The members of an event as JSON, without the sample. */
-type EventText = () => string;
+export type EventName = 'verification' | 'ratelimit';
 
 export class TailStream {
   readonly filter: TailFilter;
@@ -39,8 +38,8 @@ export class TailStream {
     this.filter = JSON.parse(text) as TailFilter;
   }
 
-  /** Samples a decision that passes the filter. `event` is called for those that are sent. */
-  offer(kind: 'verification' | 'ratelimit', event: EventText) {
+  /** Samples a decision that passes the filter. `event`, without the sample, is called for those that are sent. */
+  offer(name: EventName, event: () => object) {
     if (++this.#matched % this.#every !== 0) return;
     if (this.#sentAtThisRate >= eventsPerSecond || this.#waitingBytes >= waitingBytesMax) {
       // Half as many from here on, so that a sudden flood adds a few hundred events, each with the rate at its time.
@@ -49,7 +48,8 @@ export class TailStream {
       return;
     }
     this.#sentAtThisRate++;
-    const text = `event: ${kind}\ndata: {${event()},"sample":${this.#every}}\n\n`;
+    const data = JSON.stringify({ ...event(), sample: this.#every });
+    const text = `event: ${name}\ndata: ${data}\n\n`;
     this.#waiting.push(text);
     this.#waitingBytes += text.length;
   }

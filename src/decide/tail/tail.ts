@@ -13,18 +13,15 @@
 
 import { randomBytes } from 'node:crypto';
 import { mayTake } from '../../domain/share.ts';
-import { keyIdOf, keyNameOf } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
 import { type RedisClient, storeError } from '../../redis/connection.ts';
 import { echoChannel, tailChannel } from '../../redis/names.ts';
 import { Subscriber } from '../../redis/subscriber.ts';
-import type { LimitCheck } from '../leases/decisions.ts';
-import type { Limited, LimitState, Verified } from '../reply.ts';
 import { TailRegistry, type WantedStream } from './registry.ts';
-import { type TailFilter, TailStream } from './stream.ts';
+import { type EventName, type TailFilter, TailStream } from './stream.ts';
 
 /** Where a decision was made. */
-type TailSource = 'redis' | 'lease';
+export type DecisionSource = 'redis' | 'lease';
 
 interface TailListener {
   /** Takes the text of events; must not wait. */
@@ -37,11 +34,6 @@ interface Heard {
   stream: TailStream;
   listeners: Set<TailListener>;
   isWantedElsewhere: boolean;
-}
-
-interface TailRequest {
-  tags?: readonly string[] | undefined;
-  ratelimits?: readonly { name: string }[] | undefined;
 }
 
 const flushMs = 250;
@@ -142,27 +134,17 @@ export class Tail {
       for (const listener of listeners) listener.rootKeysChanged();
   }
 
-  /** Offers a verification, while `isOpen`. */
-  verified(workspaceId: string, request: TailRequest, verified: Verified, source: TailSource, latencyMs: number) {
-    const streams = this.#heard.get(workspaceId);
-    if (!streams) return;
-    for (const { stream } of streams.values()) {
-      if (!takesVerification(stream.filter, verified)) continue;
-      stream.offer('verification', () => textOfVerification(request, verified, source, latencyMs));
-    }
-  }
-
-  /** Offers the limit checks of a request, while `isOpen`. */
-  limited(workspaceId: string, checks: readonly LimitCheck[], limited: Limited, source: TailSource, latencyMs: number) {
-    const streams = this.#heard.get(workspaceId);
-    if (!streams) return;
-    for (const { stream } of streams.values()) {
-      const namespaces = stream.filter.checks?.namespaces;
-      if (!namespaces) continue;
-      for (const [index, check] of checks.entries()) {
-        if (namespaces !== true && !namespaces.includes(check.namespace)) continue;
-        stream.offer('ratelimit', () => textOfCheck(check, limited, index, source, latencyMs));
-      }
+  /** Offers a decision, while `isOpen`, to the streams of its workspace whose filter it `passes`. */
+  offer(
+    workspaceId: string,
+    name: EventName,
+    passes: (filter: TailFilter) => boolean,
+    event: () => object,
+    source: DecisionSource,
+    latencyMs: number,
+  ) {
+    for (const { stream } of this.#heard.get(workspaceId)?.values() ?? []) {
+      if (passes(stream.filter)) stream.offer(name, () => ({ ...event(), latencyMs: rounded(latencyMs), source }));
     }
   }
 
@@ -248,63 +230,5 @@ export class Tail {
   }
 }
 
-function takesVerification({ verifications }: TailFilter, { outcome, snapshot }: Verified): boolean {
-  if (!verifications) return false;
-  const { apiIds, keyId, externalId } = verifications;
-  if (verifications.outcome !== undefined && verifications.outcome !== outcome) return false;
-  if (apiIds !== true && !(snapshot && apiIds.includes(snapshot.apiId))) return false;
-  if (externalId !== undefined && snapshot?.externalId !== externalId) return false;
-  return keyId === undefined || (snapshot !== undefined && keyIdOf(snapshot) === keyId);
-}
-
 /** Milliseconds with three decimals. */
 const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;
-const membersOf = (event: object): string => JSON.stringify(event).slice(1, -1);
-
-function textOfVerification(
-  { tags, ratelimits }: TailRequest,
-  { outcome, snapshot, ratelimits: states, atMs }: Verified,
-  source: TailSource,
-  latencyMs: number,
-): string {
-  const exceeded = states.find((state) => state.exceeded);
-  return membersOf({
-    time: atMs,
-    outcome,
-    keyId: snapshot && keyIdOf(snapshot),
-    name: snapshot && keyNameOf(snapshot),
-    apiId: snapshot?.apiId,
-    externalId: snapshot?.externalId,
-    tags,
-    ratelimit: exceeded && nameOf(exceeded, snapshot, ratelimits),
-    latencyMs: rounded(latencyMs),
-    source,
-  });
-}
-
-/** The name of a limit of a verification. */
-function nameOf({ of, index }: LimitState, snapshot: Verified['snapshot'], requested: TailRequest['ratelimits']) {
-  const limits = { key: snapshot?.keyLimits, identity: snapshot?.identityLimits, request: requested }[of];
-  return limits?.[index]?.name;
-}
-
-function textOfCheck(
-  { namespace, identifier, cost }: LimitCheck,
-  { checks, atMs }: Limited,
-  index: number,
-  source: TailSource,
-  latencyMs: number,
-): string {
-  const { passed, limit, remaining } = checks[index]!;
-  return membersOf({
-    time: atMs,
-    namespace,
-    identifier,
-    passed,
-    limit,
-    remaining,
-    cost,
-    latencyMs: rounded(latencyMs),
-    source,
-  });
-}

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
-import type { Prepared } from '../../decide/prepared.ts';
-import type { LimitState, Verified } from '../../decide/reply.ts';
+import type { Prepared } from '../../decide/kind.ts';
+import type { LimitState, Verified } from '../../decide/verification.ts';
 import type { PresentedRootKey } from '../../domain/caller.ts';
 import { digestTextOf } from '../../domain/keyString.ts';
 import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
@@ -134,7 +134,7 @@ export const prepareVerification = (
   rootKey: PresentedRootKey,
   store: Store,
 ): Prepared<Verified> =>
-  store.decide.prepareVerification(rootKey, { digest: digestTextOf(key), ...verificationOf(verification) });
+  store.decide.verifications.prepare(rootKey, { digest: digestTextOf(key), ...verificationOf(verification) });
 
 /** The request to the store. Throws if the input breaks a rule that the schema cannot express. */
 export function verificationOf({ permissions, credits, ratelimits, tags }: Omit<Static<typeof input>, 'key'>) {

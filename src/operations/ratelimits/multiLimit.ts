@@ -29,7 +29,7 @@ export const multiLimit = decides({
 
   prepare(input, rootKey, store) {
     const checks = input.map(({ duration, cost = 1, ...check }) => ({ ...check, durationMs: duration, cost }));
-    return new Printed(store.decide.prepareLimit(rootKey, checks), (result) => {
+    return new Printed(store.decide.limitChecks.prepare(rootKey, checks), (result) => {
       const limits = result.checks.map(({ limit, remaining, resetAtMs, passed, overrideId }, index) => {
         const { namespace, identifier } = checks[index]!;
         return { namespace, identifier, limit, remaining, reset: resetAtMs, passed, overrideId };

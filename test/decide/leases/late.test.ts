@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import type { Decider } from '../../../src/decide/decider.ts';
+import type { Decide } from '../../../src/decide/decide.ts';
 import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { harness } from '../../support/harness.ts';
@@ -26,13 +26,13 @@ const presented = () => ({
 const kinds = {
   async 'a limit check'() {
     const check = { namespace: 'late', identifier: randomBytes(4).toString('hex'), limit: 1000, durationMs: 3_600_000 };
-    return async ({ decider }: { decider: Decider }, cost: number) =>
-      (await decider.prepareLimit(presented(), [{ ...check, cost }]).decide()).passed;
+    return async ({ decider }: { decider: Decide }, cost: number) =>
+      (await decider.limitChecks.prepare(presented(), [{ ...check, cost }]).decide()).passed;
   },
   async 'a verification'() {
     const { key } = await app.createKey({ credits: { remaining: 1000 } });
-    return async ({ decider }: { decider: Decider }, cost: number) =>
-      (await decider.prepareVerification(presented(), { digest: digestTextOf(key), cost }).decide()).outcome ===
+    return async ({ decider }: { decider: Decide }, cost: number) =>
+      (await decider.verifications.prepare(presented(), { digest: digestTextOf(key), cost }).decide()).outcome ===
       'VALID';
   },
 };

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { AcceptedRootKeys } from '../../../src/decide/accepted.ts';
-import { Decider } from '../../../src/decide/decider.ts';
+import { openDecide } from '../../../src/decide/decide.ts';
 import { Leasing } from '../../../src/decide/leases/leasing.ts';
 import { Tail } from '../../../src/decide/tail/tail.ts';
 import type { RedisClient } from '../../../src/redis/connection.ts';
@@ -29,7 +29,7 @@ export async function openServer(redis: RedisClient, leaseMs: number, now: () =>
     granted: (units: number) => void server.granted.push(units),
     decided: () => void server.decided++,
   });
-  const decider = new Decider({
+  const decider = openDecide({
     ...settings,
     openLeasing: (settle) =>
       new Leasing({

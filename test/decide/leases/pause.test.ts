@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import type { Decider } from '../../../src/decide/decider.ts';
+import type { Decide } from '../../../src/decide/decide.ts';
 import { digestOf, digestTextOf } from '../../../src/domain/keyString.ts';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';
 import { harness } from '../../support/harness.ts';
@@ -46,11 +46,12 @@ const presented = () => ({
 });
 
 /** Whether a request of this cost passes, of a limit or balance of 1000. */
-type Request = (server: { decider: Decider }, cost: number) => Promise<boolean>;
+type Request = (server: { decider: Decide }, cost: number) => Promise<boolean>;
 
 function checkOf(identifier: string): Request {
   const check = { namespace: 'pause', identifier, limit: 1000, durationMs: 3_600_000 };
-  return async ({ decider }, cost) => (await decider.prepareLimit(presented(), [{ ...check, cost }]).decide()).passed;
+  return async ({ decider }, cost) =>
+    (await decider.limitChecks.prepare(presented(), [{ ...check, cost }]).decide()).passed;
 }
 
 /** With a limit of its own, or credits: a request of several units names the cost of either. */
@@ -58,7 +59,7 @@ function verificationOf(key: string): Request {
   return async ({ decider }, cost) => {
     const ratelimits = [{ name: 'requests', cost }];
     const request = { digest: digestTextOf(key), cost: 0, ratelimits };
-    return (await decider.prepareVerification(presented(), request).decide()).outcome === 'VALID';
+    return (await decider.verifications.prepare(presented(), request).decide()).outcome === 'VALID';
   };
 }
 

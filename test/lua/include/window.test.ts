@@ -98,7 +98,7 @@ const fresh = (count: number) => {
 async function limit(identifier: string, durationMs: number, most: number, cost: number): Promise<Answer> {
   const rootKey = presented(h.rootKey);
   const check = { namespace: 'window', identifier, limit: most, durationMs, cost };
-  const { passed, checks } = await h.store.decide.prepareLimit(rootKey, [check]).decide();
+  const { passed, checks } = await h.store.decide.limitChecks.prepare(rootKey, [check]).decide();
   expect(checks[0]!.passed).toBe(passed);
   return { passed, remaining: checks[0]!.remaining, reset: checks[0]!.resetAtMs };
 }

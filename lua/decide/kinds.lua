@@ -1,0 +1,38 @@
+-- What each kind of decision owes to leases. Nothing else asks for the kind of an item.
+
+-- @include "decide/limitChecks/lease"
+-- @include "decide/limitChecks/ratelimit"
+-- @include "decide/leased"
+-- @include "decide/verification/lease"
+-- @include "decide/verification/verify"
+
+-- By the kind of an item:
+--   decide(position, last, root_index)   decides it; returns the packed answer and a snapshot, or nothing when it has to be
+--                                        decided again
+--   passed                               the outcome that charges
+--   lease(outcome, position, last, root, wanted, number)
+--                                        grants a lease of the decision that was just made; returns units and term
+--   awaited()                            marks the recalled leases of the decision that was just made as overdue
+--   settle(number, count, outcome, used, age, subject)
+--                                        counts what a lease decided, and gives back what it did not use
+local decision_kinds = {
+  [ITEM_VERIFY] = {
+    decide = verify,
+    passed = VALID,
+    lease = lease_verification,
+    awaited = function() refused_as_leased(true) end,
+    settle = settle_verifications,
+  },
+  [ITEM_LIMIT] = {
+    decide = ratelimit,
+    passed = LIMIT_PASSED,
+    lease = lease_checks,
+    awaited = function() refused_checks_as_leased(item_checks, true) end,
+    settle = settle_checks,
+  },
+}
+
+-- The kind of a decision with this outcome: each kind has the outcomes from `passed` up to the next kind's.
+local function kind_of_outcome(outcome)
+  return decision_kinds[outcome < LIMIT_PASSED and ITEM_VERIFY or ITEM_LIMIT]
+end

@@ -1,0 +1,42 @@
+// What a kind of decision owes. The decider, leases and the tail know no more of verifications and limit checks.
+
+import type { PresentedRootKey } from '../domain/caller.ts';
+import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
+import type { LeasedRequest, Repeatable } from './leases/leases.ts';
+import type { Answer, Refusal } from './reply.ts';
+import type { DecisionSource } from './tail/tail.ts';
+
+/** A request that is decided as often as it comes: without a promise if that needs no Redis. */
+export interface Prepared<Decision> {
+  decide(): Decision | Promise<Decision>;
+}
+
+/** A request of a caller, as the decider takes it. */
+export interface CallerRequest extends LeasedRequest {
+  readonly rootKey: PresentedRootKey;
+}
+
+/** `Sent` is what a kind keeps of a request while it is at Redis. */
+export interface Kind<Request extends CallerRequest, Decision extends object, Sent = undefined> {
+  /** Adds the item of a request to a batch. */
+  pack(batch: Batch, request: Request, waiting: Waiting, lease: LeasePart | undefined): Sent;
+  read(answer: Answer): Decision | Refusal;
+  /** Adds what the answer does not have to a decision that was read from it. */
+  finish(
+    decision: Decision,
+    request: Request,
+    sent: Sent,
+    answer: Answer,
+    snapshots: SnapshotsOfBatch,
+  ): Decision | Promise<Decision>;
+  /** What a lease repeats after this decision; `hasUnits` if each repetition charges. */
+  repeatable(decision: Decision, request: Request, hasUnits: boolean): Repeatable<Decision>;
+  /** How the units of a lease are named whose answer was lost. */
+  unanswered(request: Request): Pick<Repeatable<Decision>, 'outcome' | 'subject'>;
+  /** Counts a decision in the metrics. */
+  count(decision: Decision): void;
+  /** Offers a decision to the tail, while that is open. */
+  offer(decision: Decision, request: Request, source: DecisionSource, latencyMs: number): void;
+  /** The error of a refusal that only this kind has. */
+  errorOf(refusal: Refusal, request: Request): Error | undefined;
+}

@@ -1,0 +1,218 @@
+// Limit checks of namespaces: the kind of decision of ratelimit.limit and ratelimit.multiLimit
+// (lua/decide/limitChecks/ratelimit.lua). The checks of a request are charged together, or none of them is.
+
+import type { PresentedRootKey } from '../domain/caller.ts';
+import { ApiError } from '../errors.ts';
+import type { StoreObserver } from '../redis/observer.ts';
+import { limitBlocked, limitCheck, limited, limitedCheck, limitPassed } from '../scripts/layout.ts';
+import { readUint } from '../scripts/struct.ts';
+import type { Batch, LeasePart, Waiting } from './batch.ts';
+import type { Decider } from './decider.ts';
+import type { CallerRequest, Kind, Prepared } from './kind.ts';
+import { noText, type Repeatable } from './leases/leases.ts';
+import { type Answer, type Refusal, readRefusal, unreadable } from './reply.ts';
+import type { TailFilter } from './tail/stream.ts';
+import type { DecisionSource, Tail } from './tail/tail.ts';
+
+export interface LimitCheck {
+  namespace: string;
+  identifier: string;
+  limit: number;
+  durationMs: number;
+  cost: number;
+}
+
+interface LimitResult {
+  passed: boolean;
+  /** The effective limit: that of an override, or else of the request. */
+  limit: number;
+  remaining: number;
+  resetAtMs: number;
+  overrideId: string | undefined;
+}
+
+export interface Limited {
+  passed: boolean;
+  checks: LimitResult[];
+  /** Time of the decision by Redis's clock, in Unix milliseconds. */
+  atMs: number;
+}
+
+interface LimitOptions {
+  tail: Tail;
+  observe?: StoreObserver | undefined;
+}
+
+/** The checks of one request. */
+class CheckRequest implements Prepared<Limited>, CallerRequest {
+  readonly rootKey: PresentedRootKey;
+  readonly checks: readonly LimitCheck[];
+  /** Each LIMIT_CHECK. */
+  readonly packed: Buffer;
+  readonly workspaceId: string;
+  readonly rootDigest: string;
+  readonly about: string;
+  readonly cost = 0;
+  readonly text = noText;
+  slot = -1;
+  name = '';
+  readonly #kind: LimitChecks;
+
+  constructor(kind: LimitChecks, rootKey: PresentedRootKey, checks: readonly LimitCheck[]) {
+    this.#kind = kind;
+    this.rootKey = rootKey;
+    this.checks = checks;
+    this.packed = packChecks(checks);
+    this.workspaceId = rootKey.workspaceId;
+    this.rootDigest = rootKey.digestText;
+    this.about = textOf(checks);
+  }
+
+  decide(): Limited | Promise<Limited> {
+    return this.#kind.decider.decide(this.#kind, this);
+  }
+}
+
+export class LimitChecks implements Kind<CheckRequest, Limited> {
+  readonly decider: Decider;
+  readonly #options: LimitOptions;
+
+  constructor(decider: Decider, options: LimitOptions) {
+    this.decider = decider;
+    this.#options = options;
+  }
+
+  /** Prepares requests like these checks. */
+  prepare(rootKey: PresentedRootKey, checks: readonly LimitCheck[]): Prepared<Limited> {
+    return new CheckRequest(this, rootKey, checks);
+  }
+
+  pack(batch: Batch, { rootKey, checks, packed }: CheckRequest, waiting: Waiting, lease: LeasePart | undefined) {
+    const { length } = checks;
+    const at = batch.beginDecision('limit', rootKey.digest, 1 + packed.length, length, waiting, lease);
+    batch.items[at] = length;
+    packed.copy(batch.items, at + 1);
+    return undefined;
+  }
+
+  read(answer: Answer): Limited | Refusal {
+    return readLimited(answer);
+  }
+
+  finish(decision: Limited): Limited {
+    return decision;
+  }
+
+  repeatable(decision: Limited, request: CheckRequest): Repeatable<Limited> {
+    return new RepeatedChecks(decision, request);
+  }
+
+  /** Units are granted with a pass only. */
+  unanswered({ packed }: CheckRequest) {
+    return { outcome: limitPassed, subject: packed };
+  }
+
+  count({ passed }: Limited) {
+    this.#options.observe?.limited(passed);
+  }
+
+  offer(decision: Limited, { workspaceId, checks }: CheckRequest, source: DecisionSource, latencyMs: number) {
+    for (const [index, check] of checks.entries()) {
+      const passes = ({ checks: wanted }: TailFilter) =>
+        wanted !== undefined && (wanted.namespaces === true || wanted.namespaces.includes(check.namespace));
+      const event = () => eventOf(check, decision, index);
+      this.#options.tail.offer(workspaceId, 'ratelimit', passes, event, source, latencyMs);
+    }
+  }
+
+  errorOf({ reason, detail }: Refusal): Error | undefined {
+    if (reason === 'create_namespace')
+      return new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');
+    if (reason === 'namespace_not_found')
+      return new ApiError('namespace_not_found', `There is no namespace ${JSON.stringify(detail)}.`);
+    return undefined;
+  }
+}
+
+/** The text of limit checks, which no others have. */
+function textOf(checks: readonly LimitCheck[]): string {
+  let text = '';
+  for (const { namespace, identifier, limit, durationMs, cost } of checks) {
+    text += `${limit} ${durationMs} ${cost} ${namespace.length} ${identifier.length} ${namespace}${identifier}`;
+  }
+  return text;
+}
+
+/** Packs checks as consecutive LIMIT_CHECKs: the fields of a limit item, and the subject of its tallies. */
+function packChecks(checks: readonly LimitCheck[]): Buffer {
+  const values = checks.map(({ cost, limit, durationMs, namespace, identifier }) => ({
+    cost,
+    limit,
+    duration: durationMs,
+    namespaceName: Buffer.from(namespace),
+    identifier: Buffer.from(identifier),
+  }));
+  const packed = Buffer.allocUnsafe(values.reduce((sum, check) => sum + limitCheck.size(check), 0));
+  let at = 0;
+  for (const check of values) at = limitCheck.write(packed, at, check);
+  return packed;
+}
+
+/** Returns the results of a limit item, or the reason why it was refused. */
+function readLimited(answer: Answer): Limited | Refusal {
+  const { packed, end, atMs } = answer;
+  let { at } = answer;
+  const outcome = packed[at];
+  if (outcome !== limitPassed && outcome !== limitBlocked) return readRefusal(answer);
+  const count = packed[at + limited.at.checks]!;
+  const checks: LimitResult[] = [];
+  at += limited.bytes;
+  for (let index = 0; index < count && at + limitedCheck.bytes < end; index++) {
+    const overrideAt = at + limitedCheck.at.override;
+    const overrideBytes = packed[overrideAt]!;
+    const override = packed.toString('latin1', overrideAt + 1, overrideAt + 1 + overrideBytes);
+    checks.push({
+      passed: packed[at + limitedCheck.at.passed] === 1,
+      limit: readUint(packed, at + limitedCheck.at.limit, 7),
+      remaining: readUint(packed, at + limitedCheck.at.remaining, 7),
+      resetAtMs: readUint(packed, at + limitedCheck.at.reset, 7),
+      overrideId: override === '' ? undefined : `rlor_${override}`,
+    });
+    at = overrideAt + 1 + overrideBytes;
+  }
+  if (checks.length !== count || at !== end || answer.snapshot) throw unreadable();
+  return { passed: outcome === limitPassed, checks, atMs };
+}
+
+class RepeatedChecks implements Repeatable<Limited> {
+  readonly outcome: number;
+  readonly subject: Buffer;
+  readonly #first: Limited;
+  readonly #requested: readonly LimitCheck[];
+
+  constructor(first: Limited, { checks, packed }: CheckRequest) {
+    this.#first = first;
+    this.#requested = checks;
+    this.outcome = first.passed ? limitPassed : limitBlocked;
+    this.subject = packed;
+  }
+
+  again(times: number, elapsedMs: number): Limited {
+    const { passed, checks } = this.#first;
+    const atMs = this.#first.atMs + elapsedMs;
+    const repeated = checks.map((check, index) => {
+      const { cost } = this.#requested[index]!;
+      // A check whose cost exceeds its limit never passes; its reset is one duration from now.
+      const isLater = !check.passed && (check.limit === 0 || cost > check.limit);
+      const resetAtMs = isLater ? check.resetAtMs + elapsedMs : Math.max(check.resetAtMs, atMs);
+      return { ...check, remaining: passed ? check.remaining - times * cost : check.remaining, resetAtMs };
+    });
+    return { passed, checks: repeated, atMs };
+  }
+}
+
+/** The event of a check in the tail. */
+function eventOf({ namespace, identifier, cost }: LimitCheck, { checks, atMs }: Limited, index: number) {
+  const { passed, limit, remaining } = checks[index]!;
+  return { time: atMs, namespace, identifier, passed, limit, remaining, cost };
+}
