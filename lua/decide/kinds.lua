@@ -33,6 +33,4 @@ local decision_kinds = {
 }
 
 -- The kind of a decision with this outcome: each kind has the outcomes from `passed` up to the next kind's.
-local function kind_of_outcome(outcome)
-  return decision_kinds[outcome < LIMIT_PASSED and ITEM_VERIFY or ITEM_LIMIT]
-end
+local function kind_of_outcome(outcome) return decision_kinds[outcome < LIMIT_PASSED and ITEM_VERIFY or ITEM_LIMIT] end

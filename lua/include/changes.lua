@@ -26,7 +26,7 @@ end
 local function limits_text(limits)
   local texts = {}
   for index, l in ipairs(limits) do
-    local applied = (l.auto or l.autoApply == true) and ', autoApply' or ''
+    local applied = (l.autoApply == 1 or l.autoApply == true) and ', autoApply' or ''
     texts[index] = string.format('%s %s per %s ms%s', l.name, int(l.limit), int(l.duration), applied)
   end
   return names_text(texts)

@@ -3,12 +3,22 @@
 -- @include "include/counters"
 -- @include "include/names"
 
+-- A limit {name, LIMIT_VALUES (numbers)} of one in a request or a state, whose switches may be booleans or absent.
+local function limit_of(wanted)
+  local limit = { name = wanted.name }
+  for _, value in ipairs(LIMIT_VALUES) do
+    local given = wanted[value]
+    limit[value] = given == true and 1 or given or 0
+  end
+  return limit
+end
+
 -- The limits of a new owner, with empty windows.
 local function new_limits(wanted, next_id)
   local limits = {}
   for index, w in ipairs(wanted) do
-    limits[index] =
-      { limit = w.limit, duration = w.duration, auto = w.autoApply == true, name = w.name, id = next_id(), window = '' }
+    limits[index] = limit_of(w)
+    limits[index].id, limits[index].window = next_id(), ''
   end
   return limits
 end
@@ -16,16 +26,14 @@ end
 -- Limits of an owner (src/operations/schemas.ts).
 local LIMITS_MAX = 50
 
--- The limits of an owner as a request has them, with one change: {name, limit (null removes the limit), duration, autoApply}, where
--- the last two are as before if they are absent. Returns nil and why not, if the limit is new: `new_limit` without a duration,
+-- The limits of an owner as a request has them, with one change: {name, limit (null removes the limit), other LIMIT_VALUES}, where
+-- the others are as before if they are absent. Returns nil and why not, if the limit is new: `new_limit` without a duration,
 -- `too_many_limits`.
 local function with_limit(limits, change)
   local wanted, before = {}, nil
   for _, l in ipairs(limits) do
     if l.name == change.name then before = l end
-    if l.name ~= change.name or change.limit ~= cjson.null then
-      wanted[#wanted + 1] = { name = l.name, limit = l.limit, duration = l.duration, autoApply = l.auto }
-    end
+    if l.name ~= change.name or change.limit ~= cjson.null then wanted[#wanted + 1] = limit_of(l) end
   end
   if change.limit == cjson.null then return wanted end
   if not before then
@@ -36,8 +44,9 @@ local function with_limit(limits, change)
   end
   for _, w in ipairs(wanted) do
     if w.name == change.name then
-      w.limit, w.duration = change.limit, change.duration or w.duration
-      if change.autoApply ~= nil then w.autoApply = change.autoApply end
+      for _, value in ipairs(LIMIT_VALUES) do
+        if change[value] ~= nil then w[value] = change[value] end
+      end
     end
   end
   return wanted
@@ -57,14 +66,8 @@ local function replace_limits(workspace, owner, old, wanted, now)
   end
   for index, w in ipairs(wanted) do
     local before = by_name[w.name]
-    local limit = {
-      limit = w.limit,
-      duration = w.duration,
-      auto = w.autoApply == true,
-      name = w.name,
-      id = before and before.id,
-      window = '',
-    }
+    local limit = limit_of(w)
+    limit.id, limit.window = before and before.id, ''
     if before and before.duration == w.duration then
       limit.window = before.window
       by_name[w.name] = nil

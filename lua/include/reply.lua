@@ -3,12 +3,20 @@
 -- @include "include/clock"
 -- @include "include/fields"
 
--- The limits of a state as named replies {id, name, limit, duration, autoApply}.
+-- A limit of a state as a named reply {id, name, LIMIT_VALUES (text)}, with what is in `more`.
+local function limit_reply(l, more)
+  local reply = more or {}
+  reply.id, reply.name = l.id, l.name
+  for _, value in ipairs(LIMIT_VALUES) do
+    reply[value] = int(l[value])
+  end
+  return named(reply)
+end
+
 local function limit_replies(limits)
   local replies = {}
   for index, l in ipairs(limits) do
-    replies[index] =
-      named({ id = l.id, name = l.name, limit = int(l.limit), duration = int(l.duration), autoApply = l.auto and 1 })
+    replies[index] = limit_reply(l)
   end
   return replies
 end

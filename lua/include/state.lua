@@ -7,6 +7,8 @@
 -- @include "include/calendar"
 
 local FLAGS = KEY_FLAGS
+-- The names of the values of a limit, in the order of LIMIT_HEAD; of those that are 0 or 1, their places there.
+local VALUES, SWITCHES = LIMIT_VALUES, LIMIT_SWITCHES
 
 -- Sets a field of `into` for each flag of a state, by its name.
 local function read_flags(flags, into)
@@ -43,17 +45,18 @@ local function read_limits(packed, position, tail_bytes)
   count, position = struct.unpack('>B', packed, position)
   local lengths, window_first = window_lengths(packed, count, tail_bytes)
   for index = 1, count do
-    local limit, duration, auto_apply, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
-    local id_at = position + LIMIT_HEAD_LENGTH
+    local head = { struct.unpack(LIMIT_HEAD, packed, position) }
+    local id_at, name_bytes = position + LIMIT_HEAD_LENGTH, head[#VALUES + 1]
     local name_at = id_at + LIMIT_ID_LENGTH
-    limits[index] = {
-      limit = limit,
-      duration = duration,
-      auto = auto_apply == 1,
+    local l = {
       id = string.sub(packed, id_at, name_at - 1),
       name = string.sub(packed, name_at, name_at + name_bytes - 1),
       window = string.sub(packed, window_first, window_first + lengths[index] - 1),
     }
+    for at, value in ipairs(VALUES) do
+      l[value] = head[at]
+    end
+    limits[index] = l
     position, window_first = name_at + name_bytes, window_first + lengths[index]
   end
   return limits
@@ -68,9 +71,12 @@ local function limits_fault(packed, position, last)
   for index = 1, count do
     local name, next_at = string.format('limits[%d]', index - 1), position + LIMIT_HEAD_LENGTH + LIMIT_ID_LENGTH
     if next_at > lengths_at then return name, position end
-    local _, duration, auto_apply, name_bytes = struct.unpack(LIMIT_HEAD, packed, position)
+    local duration = struct.unpack('>I7', packed, position + LIMIT_HEAD_DURATION_AT - 1)
+    local name_bytes = struct.unpack('>I2', packed, position + LIMIT_HEAD_NAME_BYTES_AT - 1)
     if duration == 0 then return name .. '.duration', position + LIMIT_HEAD_DURATION_AT - 1 end
-    if auto_apply > 1 then return name .. '.autoApply', position + LIMIT_HEAD_AUTO_APPLY_AT - 1 end
+    for value, at in pairs(SWITCHES) do
+      if string.byte(packed, position + at) > 1 then return name .. '.' .. value, position + at end
+    end
     if next_at + name_bytes > lengths_at then return name .. '.name', next_at end
     position = next_at + name_bytes
   end
@@ -84,7 +90,12 @@ end
 local function pack_limits(limits)
   local parts, count = { struct.pack('>B', #limits) }, #limits
   for index, l in ipairs(limits) do
-    parts[index + 1] = struct.pack(LIMIT_HEAD, l.limit, l.duration, l.auto and 1 or 0, #l.name) .. l.id .. l.name
+    local values = {}
+    for at, value in ipairs(VALUES) do
+      values[at] = l[value]
+    end
+    values[#values + 1] = #l.name
+    parts[index + 1] = struct.pack(LIMIT_HEAD, unpack(values)) .. l.id .. l.name
     parts[count + index + 1] = l.window
     parts[2 * count + index + 1] = struct.pack(WINDOW_BYTES, #l.window)
   end

@@ -15,6 +15,7 @@
 -- @include "include/identities"
 -- @include "include/keyIds"
 -- @include "include/names"
+-- @include "include/reply"
 -- @include "include/state"
 -- @include "include/window"
 
@@ -68,14 +69,7 @@ end
 local function limits_reply(limits)
   local replies = {}
   for index, l in ipairs(limits) do
-    replies[index] = named({
-      id = l.id,
-      name = l.name,
-      limit = l.limit,
-      duration = l.duration,
-      autoApply = l.auto and 1,
-      window = window_reply(l.window, l.limit, l.duration),
-    })
+    replies[index] = limit_reply(l, { window = window_reply(l.window, l.limit, l.duration) })
   end
   return replies
 end

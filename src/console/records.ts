@@ -1,13 +1,9 @@
 // The responses of operations, as far as screens use them (docs/contract.md). The store has types of some of them, but the console
 // imports nothing of the server: it is a client of /v2, compiled for a browser.
 
-export interface Ratelimit {
-  id: string;
-  name: string;
-  limit: number;
-  duration: number;
-  autoApply: boolean;
-}
+import type { Ratelimit } from '../domain/limit.ts';
+
+export type { Ratelimit };
 
 interface Refill {
   interval: 'daily' | 'monthly';

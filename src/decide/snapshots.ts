@@ -2,10 +2,10 @@
 // the version that the server sends is out of date, as with an ETag.
 
 import { JsonText } from '../domain/json.ts';
+import { type Ratelimit, ratelimitOf } from '../domain/limit.ts';
 import {
   type PrintedLimit,
   printSnapshot,
-  type Ratelimit,
   type Snapshot,
   type SnapshotIdentity,
   type SnapshotText,
@@ -135,7 +135,7 @@ export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLi
     meta: fields.meta === undefined ? undefined : new JsonText(fields.meta),
     permissions: linesOf(fields.slugs),
     roles: fields.roles.map(({ name }) => name),
-    ratelimits: fields.limits.map(ratelimitOf),
+    ratelimits: fields.limits.map(limitOf),
     identity: reader.isAtEnd ? undefined : readIdentity(reader),
   };
   return { version, snapshot, permissionLists: linesOf(fields.permissionLists) };
@@ -143,18 +143,13 @@ export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLi
 
 function readIdentity(reader: Reader): SnapshotIdentity {
   const { id16, externalId, meta, limits } = snapshotIdentity.read(reader);
-  return { id: `id_${id16}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: limits.map(ratelimitOf) };
+  return { id: `id_${id16}`, externalId, meta: new JsonText(meta ?? '{}'), ratelimits: limits.map(limitOf) };
 }
 
 const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
 
-const ratelimitOf = ({ id16, name, limit, duration, autoApply }: Values<typeof limitStruct.fields>): Ratelimit => ({
-  id: `rl_${id16}`,
-  name,
-  limit,
-  duration,
-  autoApply: autoApply === 1,
-});
+const limitOf = (stored: Values<typeof limitStruct.fields>): Ratelimit =>
+  ratelimitOf(`rl_${stored.id16}`, stored.name, stored);
 
 /** A copy with flat strings. V8 stores joined strings as trees, and reading these for each response took 3 % of the time. */
 const flattened = ({

@@ -1,6 +1,7 @@
 // Outcomes of a verification, and what a response contains of a key (docs/contract.md §6).
 
 import type { JsonText } from './json.ts';
+import { limitText, type Ratelimit } from './limit.ts';
 
 interface OutcomeError {
   code: string;
@@ -71,15 +72,6 @@ export type Outcome = 'VALID' | RefusedOutcome;
 /** Their numbers in Lua are their places here, from 1. */
 export const outcomes: readonly Outcome[] = ['VALID', ...(Object.keys(outcomeErrors) as RefusedOutcome[])];
 
-/** A configured limit. */
-export interface Ratelimit {
-  id: string;
-  name: string;
-  limit: number;
-  duration: number;
-  autoApply: boolean;
-}
-
 export interface SnapshotIdentity {
   id: string;
   externalId: string;
@@ -124,12 +116,11 @@ export interface PrintedLimit {
   text: string;
 }
 
-// By hand instead of by `print`: with more keys than the cache holds, most verifications come here.
-const printLimit = ({ id, name, limit, duration, autoApply }: Ratelimit): PrintedLimit => ({
-  name,
-  limit,
-  duration,
-  text: `{"id":"${id}","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":${autoApply}`,
+const printLimit = (limit: Ratelimit): PrintedLimit => ({
+  name: limit.name,
+  limit: limit.limit,
+  duration: limit.duration,
+  text: limitText(limit),
 });
 
 const beforeKeyId = '"keyId":"';

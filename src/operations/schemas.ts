@@ -3,6 +3,7 @@
 import Type, { type Static, type TSchema } from 'typebox';
 import { actions, grantPattern } from '../domain/grants.ts';
 import type { JsonText } from '../domain/json.ts';
+import type { LimitValueName } from '../domain/limit.ts';
 import { timeMax } from '../domain/time.ts';
 
 const integerMax = Number.MAX_SAFE_INTEGER;
@@ -206,7 +207,7 @@ export const ratelimitFields = {
   limit: Type.Integer({ description: 'Units admitted in any interval of `duration`.' }),
   duration: Type.Integer({ description: 'Duration in milliseconds.' }),
   autoApply: Type.Boolean({ description: 'True if every verification checks the limit, even if not named.' }),
-};
+} satisfies Record<LimitValueName | 'name', TSchema>;
 
 export const Ratelimit = Type.Object({ id: Type.String({ description: 'Id of the limit.' }), ...ratelimitFields });
 

@@ -4,7 +4,8 @@ import type { Refusal } from '../decide/reply.ts';
 import { noVersion, readSnapshot } from '../decide/snapshots.ts';
 import { readVerified, requestText, type Verified, type VerifyRequest } from '../decide/verification.ts';
 import { digestTextOf } from '../domain/keyString.ts';
-import type { Ratelimit, Snapshot } from '../domain/verification.ts';
+import { adHocLimit, type Ratelimit } from '../domain/limit.ts';
+import type { Snapshot } from '../domain/verification.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { limitOwners, placesOfOwner, verifyItem } from '../scripts/layout.ts';
 import { asText, fromNamed, type Refill, readRefill } from './records.ts';
@@ -134,12 +135,12 @@ function limitOf(values: number[], snapshot: Snapshot, request: ExplainRequest):
   ];
   const of = limitOwners[Math.floor((place - 1) / placesOfOwner)]!;
   const index = (place - 1) % placesOfOwner;
-  const { id, name, autoApply } = {
+  const configured = {
     key: () => snapshot.ratelimits[index]!,
     identity: () => snapshot.identity!.ratelimits[index]!,
-    request: () => ({ id: '', name: request.ratelimits![index]!.name, autoApply: false }),
+    request: () => adHocLimit(request.ratelimits![index]!.name, limit, duration),
   }[of]();
-  return { id, name, limit, duration, autoApply, of, cost, used, exceeded: exceeded === 1, remaining, reset };
+  return { ...configured, limit, duration, of, cost, used, exceeded: exceeded === 1, remaining, reset };
 }
 
 /** The limits as the decision reports them, if it reached them. It has them in the same order. */

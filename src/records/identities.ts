@@ -1,8 +1,9 @@
 // Typed functions for the scripts of lua/identities/.
 
 import type { Actor } from '../domain/caller.ts';
+import type { LimitChange, NewLimit } from '../domain/limit.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { type LimitChange, type LimitRefusal, type NewLimit, pageMetaMax } from './keys.ts';
+import { type LimitRefusal, pageMetaMax } from './keys.ts';
 import type { PageOf } from './pages.ts';
 import { type Identity, readIdentity } from './records.ts';
 

@@ -1,10 +1,11 @@
 // Reads the reply of lua/keys/inspect.lua, for `tollgate inspect`. Times are in Unix milliseconds, durations in milliseconds.
 
+import type { Ratelimit } from '../domain/limit.ts';
 import { dayMs, hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
 import { keyFixed, keyFlags, keyRecordFields, never } from '../scripts/layout.ts';
 import { readDays, readLog } from '../usage/days.ts';
-import { fromNamed, type Reply } from './records.ts';
+import { fromNamed, type LimitReply, limitOfReply, type Reply } from './records.ts';
 
 /** Bytes that do not fit their declaration. */
 export interface Fault {
@@ -39,12 +40,7 @@ export type InspectedWindow =
       slices: { end: number; units: number; counts: boolean }[];
     };
 
-export interface InspectedLimit {
-  id: string;
-  name: string;
-  limit: number;
-  duration: number;
-  autoApply: boolean;
+export interface InspectedLimit extends Ratelimit {
   window: InspectedWindow;
 }
 
@@ -154,15 +150,6 @@ interface WindowReply {
   ahead?: Flag;
 }
 
-interface LimitReply {
-  id: string;
-  name: string;
-  limit: number;
-  duration: number;
-  autoApply?: Flag;
-  window: Reply;
-}
-
 interface CounterReply {
   name: string;
   duration: number;
@@ -269,15 +256,9 @@ function readWindow(reply: Reply, duration: number, now: number): InspectedWindo
 }
 
 function readLimit(reply: Reply, now: number): InspectedLimit {
-  const { id, name, limit, duration, autoApply, window } = fromNamed<LimitReply>(reply);
-  return {
-    id: `rl_${id}`,
-    name,
-    limit,
-    duration,
-    autoApply: autoApply === 1,
-    window: readWindow(window, duration, now),
-  };
+  const { window, ...stored } = fromNamed<LimitReply & { window: Reply }>(reply);
+  const limit = limitOfReply(stored);
+  return { ...limit, window: readWindow(window, limit.duration, now) };
 }
 
 function readCounters({ counters = [], counterCount = 0 }: CountersReply, now: number): InspectedCounters {

@@ -2,6 +2,7 @@
 
 import type { Actor } from '../domain/caller.ts';
 import { defaultByteLength } from '../domain/keyString.ts';
+import type { LimitChange, NewLimit } from '../domain/limit.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { type Inspected, readInspection } from './inspection.ts';
 import { readReply } from './keyReplies.ts';
@@ -15,13 +16,6 @@ export const rolesMax = 100;
 /** A page of keys ends after this many steps, or with more than this much metadata (characters). The script limits each step. */
 const listStepsMax = 10;
 export const pageMetaMax = 4 * 1024 * 1024;
-
-export interface NewLimit {
-  name: string;
-  limit: number;
-  duration: number;
-  autoApply?: boolean;
-}
 
 /** Besides the values that the record stores as text. */
 export interface NewKey extends GivenValues {
@@ -67,14 +61,6 @@ type Created =
 export interface ExportedKey extends KeyRecord {
   digest: Buffer;
   byteLength: number | undefined;
-}
-
-/** One limit by its name. A null `limit` removes it; absent members are as before. */
-export interface LimitChange {
-  name: string;
-  limit: number | null;
-  duration?: number | undefined;
-  autoApply?: boolean | undefined;
 }
 
 /** Why a limit was not changed: a new one has no duration, or there would be too many. */

@@ -1,7 +1,7 @@
 // Reads replies of scripts into the shapes of docs/contract.md §4.
 
 import { JsonText } from '../domain/json.ts';
-import type { Ratelimit } from '../domain/verification.ts';
+import { type LimitValueName, type Ratelimit, ratelimitOf } from '../domain/limit.ts';
 import type { keyRecordFields } from '../scripts/layout.ts';
 import { type DisplayedValues, valuesOf } from './keyValues.ts';
 
@@ -60,13 +60,8 @@ export function fromNamed<Fields>(reply: unknown): Fields {
   return fields as Fields;
 }
 
-interface LimitReply {
-  id: string;
-  name: string;
-  limit: string;
-  duration: string;
-  autoApply?: 1;
-}
+/** As limit_reply of lua/include/reply.lua returns it. */
+export type LimitReply = Record<LimitValueName | 'id' | 'name', string>;
 
 interface IdentityReply {
   id: string;
@@ -107,10 +102,8 @@ export interface KeyReply extends Partial<Record<DisplayField, string>> {
   restorableUntil?: string;
 }
 
-function readLimit(reply: Reply): Ratelimit {
-  const { id, name, limit, duration, autoApply } = fromNamed<LimitReply>(reply);
-  return { id: `rl_${id}`, name, limit: Number(limit), duration: Number(duration), autoApply: autoApply === 1 };
-}
+export const limitOfReply = (reply: LimitReply): Ratelimit => ratelimitOf(`rl_${reply.id}`, reply.name, reply);
+const readLimit = (reply: Reply): Ratelimit => limitOfReply(fromNamed<LimitReply>(reply));
 
 export function readIdentity(reply: unknown): Identity {
   const { id, externalId, meta, limits } = fromNamed<IdentityReply>(reply);

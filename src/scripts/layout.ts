@@ -42,12 +42,14 @@
 // state is made of one part of the old state and a few new bytes.
 
 import { JsonText } from '../domain/json.ts';
+import { type LimitValueName, limitValues } from '../domain/limit.ts';
 import { dayMs, hourMs, timeMax } from '../domain/time.ts';
 import { outcomes } from '../domain/verification.ts';
 import {
   ascii,
   bytes,
   counts,
+  type Field,
   type Fields,
   list,
   luaFields,
@@ -186,7 +188,12 @@ export const keyRecordFields = {
 /** The link of a key to an identity. A key without an identity has only its length, 0. */
 const link = struct({ identityId16: bytes(16), externalId: rest });
 
-const limitHead = { limit: uint(7), duration: uint(7), autoApply: uint(1), nameBytes: uint(2) };
+/** The bytes of the values of a limit, in the order of `limitValues`. */
+const limitValueBytes = { limit: uint(7), duration: uint(7), autoApply: uint(1) } satisfies Record<
+  LimitValueName,
+  Field
+>;
+const limitHead = { ...limitValueBytes, nameBytes: uint(2) };
 /** A configured limit. Before the limits is their count (1), after them their windows, and then the lengths of the windows. */
 export const limit = struct({ ...limitHead, id16: bytes(16), name: sized('nameBytes') });
 /** The length of a limit's window, after all windows. */
@@ -550,6 +557,11 @@ const fieldNames = (property?: 'display' | 'given' | 'updated' | 'copied'): stri
 const luaTable = (entries: readonly (readonly [name: string, value: number | string])[]): string =>
   `{ ${entries.map(([name, value]) => `${name} = ${value}`).join(', ')} }`;
 
+const luaList = (texts: readonly string[]): string => `{ ${texts.map((text) => `'${text}'`).join(', ')} }`;
+
+const switchesOf = () =>
+  Object.entries(limit.at).filter(([name]) => limitValues[name as LimitValueName] === ('boolean' as string));
+
 function literalsOf(): Map<string, string> {
   const literals = new Map<string, string>();
   for (const [name, { of, merged }] of Object.entries(luaStructs)) {
@@ -587,6 +599,9 @@ function literalsOf(): Map<string, string> {
     KEY_UPDATED_FIELDS: fieldNames('updated'),
     KEY_COPIED_FIELDS: fieldNames('copied'),
     KEY_FIELD_FLAGS: luaTable(flagged),
+    LIMIT_VALUES: luaList(Object.keys(limitValueBytes)),
+    // Booleans by name: their place in LIMIT_HEAD, from 0.
+    LIMIT_SWITCHES: luaTable(switchesOf()),
     KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
     REFUSAL_REASONS: luaTable(refusals.map((reason, index) => [reason, refusedFrom + index])),
     LIMIT_PASSED: limitPassed,

@@ -8,7 +8,7 @@
 type UintBytes = 1 | 2 | 4 | 6 | 7;
 
 /** A field of a structure. */
-type Field =
+export type Field =
   | { kind: 'uint'; bytes: UintBytes }
   /** A fixed number of bytes; in TypeScript a string with one character a byte. */
   | { kind: 'bytes'; bytes: number }

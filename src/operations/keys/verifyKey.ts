@@ -3,6 +3,7 @@ import type { Prepared } from '../../decide/kind.ts';
 import type { LimitState, Verified } from '../../decide/verification.ts';
 import type { PresentedRootKey } from '../../domain/caller.ts';
 import { digestTextOf } from '../../domain/keyString.ts';
+import { adHocLimit, limitText } from '../../domain/limit.ts';
 import { type PostfixQuery, parsePermissionQuery, QuerySyntaxError } from '../../domain/permissionQuery.ts';
 import { type Outcome, outcomes } from '../../domain/verification.ts';
 import { ApiError } from '../../errors.ts';
@@ -195,7 +196,7 @@ function printVerified(
   text += ',"ratelimits":[';
   for (let index = 0; index <= last; index++) {
     const { exceeded, remaining, resetAtMs } = ratelimits[index]!;
-    text += limitText(ratelimits[index]!, snapshot, requested);
+    text += textOfLimit(ratelimits[index]!, snapshot, requested);
     text += (exceeded ? ',"exceeded":true,"remaining":' : ',"exceeded":false,"remaining":') + remaining;
     text += `,"reset":${resetText(resetAtMs)}`;
     text += index === last ? '}]}' : '},';
@@ -211,7 +212,7 @@ const heads = Object.fromEntries(
 ) as Record<Outcome, string>;
 
 /** Prints a limit as domain/verification.ts does, without its closing brace. */
-function limitText(
+function textOfLimit(
   { of, index }: LimitState,
   snapshot: NonNullable<Verified['snapshot']>,
   requested: NamedLimits | undefined,
@@ -219,7 +220,7 @@ function limitText(
   if (of === 'key') return snapshot.keyLimits[index]!.text;
   if (of === 'identity') return snapshot.identityLimits[index]!.text;
   const { name, limit, duration } = requested![index]!;
-  return `{"id":"","name":${JSON.stringify(name)},"limit":${limit},"duration":${duration},"autoApply":false`;
+  return limitText(adHocLimit(name, limit!, duration!));
 }
 
 /** Returns the limit that a state belongs to. `requested` are the limits of the request. */
