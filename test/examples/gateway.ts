@@ -440,9 +440,11 @@ export function describeGateway(name: string, example: GatewayExample) {
       onTestFinished(() => remote.stop());
       const { port } = await start([], remote);
       const { key } = await newKey();
-      expect(connectionsTo(remote.port)).toEqual([]);
+      // Of another server that had a port of this number.
+      const before = new Set(connectionsTo(remote.port).map(({ ends }) => ends));
       await load(key, port);
-      const waiting = connectionsTo(remote.port).filter(({ isTimeWait }) => isTimeWait).length;
+      const opened = connectionsTo(remote.port).filter(({ ends }) => !before.has(ends));
+      const waiting = opened.filter(({ isTimeWait }) => isTimeWait).length;
       const accepted = Number((await ask('/', { key, port })).text);
       expect(Math.max(accepted, waiting)).toBeLessThanOrEqual(connectionsMax);
     });
