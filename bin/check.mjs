@@ -10,7 +10,7 @@ const isQuick = args.includes('--quick');
 const quickFolders = ['operations', 'lua', 'decide', 'records', 'usage', 'scripts', 'redis', 'domain', 'http'].map(
   (name) => `test/${name}/`,
 );
-const quickArgs = [...quickFolders, '--project=!programs*'];
+const quickArgs = ['test/repo.test.ts', 'test/readme.test.ts', ...quickFolders, '--project=!programs*'];
 const chosen = [...args.filter((arg) => arg !== '--quick'), ...(isQuick ? quickArgs : [])];
 const testArgs = chosen.length > 0 ? chosen : ['--all'];
 

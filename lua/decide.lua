@@ -99,7 +99,7 @@ end
 local function decide_batch(KEYS, ARGV)
   local workspace, settings, items = KEYS[1], ARGV[1], ARGV[2]
   local packed_session, items_end = begin_call(workspace, settings, items)
-  begin_session(packed_session)
+  this_session.begin(packed_session)
   batch.position, batch.items_end, batch.count, batch.reply = 1, items_end, 0, false
   -- An item that fails gets the error as its answer; the following items are decided.
   while batch.position <= items_end and call_work < WORK_MAX do
@@ -110,7 +110,7 @@ local function decide_batch(KEYS, ARGV)
     end
   end
   local answers, reply = pack_answers(), batch.reply
-  end_session()
+  this_session.close()
   write_api_totals()
   write_refusals()
   local identifiers, tags = write_totals()

@@ -22,15 +22,15 @@ local LAST_BYTE = tostring(KEY_BYTES_MAX)
 local answer, bytes = {}, 0
 for at = 1, #keys, 24 + PACKED_ID_BYTES do
   local key24, packed_id = string.sub(keys, at, at + 23), string.sub(keys, at + 24, at + 23 + PACKED_ID_BYTES)
-  local log_name, days_name = key_usage(workspace, key24), key_days(workspace, key24)
+  local log_name, days_name = name_of.key_usage(workspace, key24), name_of.key_days(workspace, key24)
   local days = redis.call('GETRANGE', days_name, '0', LAST_BYTE)
   local log = redis.call('GETRANGE', log_name, '0', LAST_BYTE)
   if #days + #log > KEY_BYTES_MAX then
     answer[#answer + 1] = 0
     break
   end
-  local digest = digest_after(key_list(workspace, string.sub(key24, 17)), packed_id)
-  local packed = digest and redis.call('HGET', key_record(workspace, digest), 'state')
+  local digest = digest_after(name_of.key_list(workspace, string.sub(key24, 17)), packed_id)
+  local packed = digest and redis.call('HGET', name_of.key_record(workspace, digest), 'state')
   local current = ''
   if packed then
     local usage = string.sub(packed, -USAGE_LENGTH)

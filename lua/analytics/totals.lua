@@ -16,9 +16,9 @@
 local workspace, kind, ids, days, identifier = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local function record_of(id, day)
-  if kind == 'api' then return api_usage(workspace, id, day) end
-  if kind == 'namespace' then return namespace_usage(workspace, id, day) end
-  return identifier_usage(workspace, id, day)
+  if kind == 'api' then return name_of.api_usage(workspace, id, day) end
+  if kind == 'namespace' then return name_of.namespace_usage(workspace, id, day) end
+  return name_of.identifier_usage(workspace, id, day)
 end
 
 -- The fields that such a record may have, and their names in the reply.

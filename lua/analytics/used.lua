@@ -14,5 +14,6 @@
 
 local workspace, api8, kind, number = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local first, count = tonumber(ARGV[4]), tonumber(ARGV[5])
-local list = kind == 'day' and used_on_day(workspace, api8, number) or used_in_week(workspace, api8, number)
+local list = kind == 'day' and name_of.used_on_day(workspace, api8, number)
+  or name_of.used_in_week(workspace, api8, number)
 return table.concat(redis.call('LRANGE', list, first, first + count - 1))

@@ -20,16 +20,16 @@ local workspace, name, kept_id, created, actor, now =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
 if kept_id ~= '' then
   local api8 = string.sub(kept_id, 9)
-  local is_taken = redis.call('EXISTS', api_record(workspace, api8), key_list(workspace, api8)) > 0
-  if is_taken or redis.call('LPOS', dead_apis(workspace), api8) then return false end
+  local is_taken = redis.call('EXISTS', name_of.api_record(workspace, api8), name_of.key_list(workspace, api8)) > 0
+  if is_taken or redis.call('LPOS', name_of.dead_apis(workspace), api8) then return false end
 end
 require_room(workspace, actor, 1)
 local id16 = kept_id
 if id16 == '' then id16 = take_stamps(workspace, now, 1)() end
 set_fields(
-  api_record(workspace, string.sub(id16, 9)),
+  name_of.api_record(workspace, string.sub(id16, 9)),
   { id = 'api_' .. id16, name = name, created = int(created or now) }
 )
-redis.call('ZADD', api_list(workspace), 0, id16)
+redis.call('ZADD', name_of.api_list(workspace), 0, id16)
 audit(workspace, now, actor, 'api', 'api_' .. id16, { { 'name', nil, name } })
 return 'api_' .. id16

@@ -16,14 +16,14 @@
 
 local workspace, api_id, confirm, actor, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3], now_ms(ARGV[4])
 local api8 = string.sub(api_id, -8)
-local api = read_fields(api_record(workspace, api8), 'id', 'name')
+local api = read_fields(name_of.api_record(workspace, api8), 'id', 'name')
 if api.id ~= api_id then return { 'api_not_found' } end
-local key_count = redis.call('ZCARD', key_list(workspace, api8))
+local key_count = redis.call('ZCARD', name_of.key_list(workspace, api8))
 if key_count > 0 and confirm ~= api.name and redis.call('HGET', workspace, 'protectApis') == '1' then
   return { 'protected', api.name }
 end
-redis.call('UNLINK', api_record(workspace, api8))
-redis.call('ZREM', api_list(workspace), string.sub(api_id, 5))
-redis.call('RPUSH', dead_apis(workspace), api8)
+redis.call('UNLINK', name_of.api_record(workspace, api8))
+redis.call('ZREM', name_of.api_list(workspace), string.sub(api_id, 5))
+redis.call('RPUSH', name_of.dead_apis(workspace), api8)
 audit(workspace, now, actor, 'api', api_id, { { 'name', api.name }, { 'keyCount', key_count } })
 return { 'deleted' }

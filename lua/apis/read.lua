@@ -10,6 +10,6 @@
 -- @include "include/names"
 
 local workspace, api_id = KEYS[1], ARGV[1]
-local api = read_fields(api_record(workspace, string.sub(api_id, -8)), 'id', 'name')
+local api = read_fields(name_of.api_record(workspace, string.sub(api_id, -8)), 'id', 'name')
 if api.id ~= api_id then return false end
 return named({ name = api.name })

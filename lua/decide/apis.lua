@@ -13,7 +13,7 @@ local apis, apis_made, last_api = {}, 0, nil
 -- The names of its records and fields. They are the same in nearly all calls.
 local function name_api(api, api8)
   api.workspace, api.hour = call_workspace, call_hour
-  api.record, api.usage = api_record(call_workspace, api8), api_usage(call_workspace, api8, call_day)
+  api.record, api.usage = name_of.api_record(call_workspace, api8), name_of.api_usage(call_workspace, api8, call_day)
   api.valid_field, api.spent_field = call_hour_of_day .. VALID, 's' .. call_hour_of_day .. VALID
 end
 

@@ -50,7 +50,7 @@ local function begin_call(workspace, settings, items)
   -- They are the same in nearly all calls.
   if settings ~= call_settings.text then read_settings(settings) end
   if workspace ~= call_workspace then
-    call_workspace, call_key_records = workspace, key_record(workspace, '')
+    call_workspace, call_key_records = workspace, name_of.key_record(workspace, '')
   end
   local roots, has_session = string.byte(items, -2, -1)
   call_items, call_roots_at = items, #items - 2 - 32 * roots

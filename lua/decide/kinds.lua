@@ -20,7 +20,7 @@ local decision_kinds = {
     decide = verify,
     passed = VALID,
     lease = lease_verification,
-    awaited = function() refused_as_leased(true) end,
+    awaited = function() noted_leases.refuse_key(true) end,
     settle = settle_verifications,
   },
   [ITEM_LIMIT] = {

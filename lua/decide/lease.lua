@@ -8,7 +8,7 @@
 -- Grants a lease of a decision that was just made; `position` and `last` are those of its item. Returns its units and its term, see
 -- GRANTED.
 local function grant_lease(kind, outcome, position, last, root, wanted, number)
-  register()
+  this_session.register()
   -- A number that is not new was sent before the connection was lost, and the session no longer waits for it.
   if not this_session.may_grant or number <= this_session.granted then return 0, 0 end
   local units, term = kind.lease(outcome, position, last, root, wanted, number)
@@ -46,7 +46,7 @@ end
 local function settle(position)
   local settlement, tallies
   settlement, tallies, position = struct.unpack(SETTLE_ITEM, call_items, position)
-  register()
+  this_session.register()
   if settlement > this_session.settled then
     this_session.settled = settlement
     for _ = 1, tallies do

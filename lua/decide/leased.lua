@@ -7,6 +7,8 @@
 -- @include "include/names"
 -- @include "include/window"
 
+local noted_leases = {}
+
 -- A lease this old has ended, unless Redis's clock was set: no refusal waits for it. Its session may still return it,
 -- so it stays noted while there is room.
 local ENDED_MS = 10000
@@ -21,7 +23,7 @@ local TERM_MAX = 2000
 
 -- The leases in `stored`, each of `length` bytes, that may not have ended; until when no others are granted, 0 if
 -- they are; and the other leases, as many as there is room for.
-local function recent_leases(stored, length)
+function noted_leases.recent(stored, length)
   local recent, others, paused_until = {}, {}, 0
   for position = 1, #stored, length do
     local _, number, at, _, _ = struct.unpack(LEASE_HEAD, stored, position)
@@ -45,7 +47,7 @@ local function with_pause(leases, length, paused_until)
 end
 
 -- The position of a lease in `stored`, and `stored` without it; nothing when it is not there.
-local function find_lease(stored, length, session, number)
+function noted_leases.find(stored, length, session, number)
   local name = struct.pack(LEASE_NAME, session, number)
   for position = 1, #stored, length do
     if string.sub(stored, position, position + LEASE_NAME_LENGTH - 1) == name then
@@ -58,7 +60,7 @@ end
 -- recalled as overdue, and until when no others are granted.
 local function await_leases(stored, length, names)
   local paused_until, others
-  stored, paused_until, others = recent_leases(stored, length)
+  stored, paused_until, others = noted_leases.recent(stored, length)
   for position = 1, #stored, length do
     local session, number, _, overdue, _ = struct.unpack(LEASE_HEAD, stored, position)
     local name = string.format('%s.%.0f', session, number)
@@ -75,7 +77,7 @@ end
 -- The longest term of the leases that may be out, in milliseconds: of the sessions that may hold some, or of all that
 -- ever did. TERM_MAX if the registry cannot be read.
 local function longest_term()
-  if not pcall(register) then return TERM_MAX end
+  if not pcall(this_session.register) then return TERM_MAX end
   local held, ever = this_session.held_term, this_session.longest
   return held > 0 and held or ever > 0 and ever or TERM_MAX
 end
@@ -83,7 +85,7 @@ end
 -- Marks leases that were recalled as overdue. Returns the refusal of a request that units would change that may be
 -- returned; nil when there are none, or when it `has_passed`. `places` are where leases are noted, `length` bytes for
 -- each: {leases, write(leases)}.
-local function refused_for_leases(places, length, has_passed)
+function noted_leases.refusal(places, length, has_passed)
   local names, refusal, pauses_until = {}, nil, nil
   for _, place in ipairs(places) do
     place.awaited, place.paused_until = await_leases(place.leases, length, names)
@@ -100,7 +102,7 @@ local function refused_for_leases(places, length, has_passed)
   return refusal
 end
 
-local function write_leases(record, leases)
+function noted_leases.write(record, leases)
   if leases == '' then
     redis.call('HDEL', record, 'leases')
   else
@@ -109,41 +111,45 @@ local function write_leases(record, leases)
 end
 
 -- The leases of the key of this verification, and those of its identity; '' for none.
-local function key_leases() return redis.call('HGET', key_name, 'leases') or '' end
-local function identity_leases()
+function noted_leases.of_key() return redis.call('HGET', key_name, 'leases') or '' end
+function noted_leases.of_identity()
   if not key_identity then return '' end
-  return redis.call('HGET', identity_record(call_workspace, key_external_id), 'leases') or ''
+  return redis.call('HGET', name_of.identity_record(call_workspace, key_external_id), 'leases') or ''
 end
 
 -- Leases of the key give nothing back to windows from now on: they do so in the slice in which they were charged,
 -- which has moved.
-local function forget_leased_slices()
-  local stored, leases = key_leases(), {}
+function noted_leases.forget_slices()
+  local stored, leases = noted_leases.of_key(), {}
   for position = 1, #stored, LEASE_OF_KEY_LENGTH do
     local kept = string.sub(stored, position, position + LEASE_OF_KEY_LIMITS_AT - 2)
     leases[#leases + 1] = kept .. string.rep('\0', LEASE_OF_KEY_LENGTH - #kept)
   end
-  if #leases > 0 then write_leases(key_name, table.concat(leases)) end
+  if #leases > 0 then noted_leases.write(key_name, table.concat(leases)) end
 end
 
--- refused_for_leases of a verification: with the leases of its key and identity.
-local function refused_as_leased(has_passed)
-  local of_key, of_identity = key_leases(), identity_leases()
+-- noted_leases.refusal of a verification: with the leases of its key and identity.
+function noted_leases.refuse_key(has_passed)
+  local of_key, of_identity = noted_leases.of_key(), noted_leases.of_identity()
   if of_key == '' and of_identity == '' then return nil end
   local function place_in(record, leases)
-    return { leases = leases, write = function(changed) write_leases(record, changed) end }
+    return { leases = leases, write = function(changed) noted_leases.write(record, changed) end }
   end
   local places = { place_in(key_name, of_key) }
-  if key_identity then places[2] = place_in(identity_record(call_workspace, key_external_id), of_identity) end
-  return refused_for_leases(places, LEASE_OF_KEY_LENGTH, has_passed)
+  if key_identity then places[2] = place_in(name_of.identity_record(call_workspace, key_external_id), of_identity) end
+  return noted_leases.refusal(places, LEASE_OF_KEY_LENGTH, has_passed)
 end
 
 -- The leases of the window of a check ({namespace, duration, identifier}); '' for none.
 local function record_of(check)
-  return window_leases(call_workspace, check.namespace.id16, window_member(check.duration, check.identifier))
+  return name_of.window_leases(
+    call_workspace,
+    check.namespace.id16,
+    name_of.window_member(check.duration, check.identifier)
+  )
 end
-local function leases_of_window(check) return redis.call('GET', record_of(check)) or '' end
-local function write_leases_of_window(check, leases)
+function noted_leases.of_window(check) return redis.call('GET', record_of(check)) or '' end
+function noted_leases.write_of_window(check, leases)
   local record = record_of(check)
   if leases == '' then
     redis.call('DEL', record)

@@ -50,7 +50,7 @@ local function has_room_for_row(rank, hour)
       workspaces = workspaces + 1
     end
     rows_hour[call_workspace] = hour
-    rows_bytes[call_workspace] = redis.call('STRLEN', refusal_rows(call_workspace, int(hour)))
+    rows_bytes[call_workspace] = redis.call('STRLEN', name_of.refusal_rows(call_workspace, int(hour)))
   end
   local passed = math.min(1, math.max(0, call_now / HOUR_MS - hour))
   return rows_bytes[call_workspace] < call_settings.refusal_bytes * (1 + passed) / 2 ^ rank
@@ -192,7 +192,7 @@ end
 local function write_refusals()
   if rows_call ~= call_number then return end
   for hour, rows in pairs(new_rows) do
-    local record = refusal_rows(call_workspace, int(hour))
+    local record = name_of.refusal_rows(call_workspace, int(hour))
     local bytes = redis.call('APPEND', record, rows)
     if rows_hour[call_workspace] == hour then rows_bytes[call_workspace] = bytes end
     if bytes == #rows then redis.call('PEXPIRE', record, int((call_settings.refusal_hours + 1) * HOUR_MS)) end

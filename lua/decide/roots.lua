@@ -47,7 +47,7 @@ local root_tables = {}
 -- for none}.
 local function read_root(index)
   local digest_end = call_roots_at + index * 32
-  local record = root_key_record(call_workspace, string.sub(call_items, digest_end - 31, digest_end))
+  local record = name_of.root_key_record(call_workspace, string.sub(call_items, digest_end - 31, digest_end))
   local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires')
   local grants, expires = stored[1] or '', stored[3] and tonumber(stored[3]) or nil
   local status = status_of_root_key(stored[1], stored[2], expires, call_now)

@@ -21,7 +21,7 @@ local NONE = {}
 local this_session = { recalled = NONE }
 
 -- `packed` is a LEASE_SESSION, or '' for a batch without leases.
-local function begin_session(packed)
+function this_session.begin(packed)
   this_session.id, this_session.is_read, this_session.grants, this_session.recalled = nil, false, false, NONE
   if packed == '' then return end
   this_session.recalled = {}
@@ -29,9 +29,9 @@ local function begin_session(packed)
 end
 
 -- Reads the entry of the session in the registry, and how many sessions may hold leases, once per call.
-local function register()
+function this_session.register()
   if this_session.is_read then return end
-  local entries, inactive, count = redis.call('HGETALL', registry(call_workspace)), {}, 1
+  local entries, inactive, count = redis.call('HGETALL', name_of.registry(call_workspace)), {}, 1
   this_session.is_read, this_session.granted, this_session.settled = true, 0, 0
   this_session.longest, this_session.held_term = 0, 0
   for index = 1, #entries, 2 do
@@ -51,28 +51,28 @@ local function register()
   this_session.left, this_session.may_grant = LEASES_LEFT * count, count <= SESSIONS_MAX
   -- An inactive session may still send a settlement again, so its entry stays while there is room.
   if #entries >= 2 * SESSIONS_MAX and #inactive > 0 then
-    redis.call('HDEL', registry(call_workspace), unpack(inactive))
+    redis.call('HDEL', name_of.registry(call_workspace), unpack(inactive))
   end
 end
 
 -- Writes the entry of the session, if it was read: one that cannot be read fails an item, and not the call.
-local function end_session()
+function this_session.close()
   if not this_session.id or not this_session.is_read then return end
   -- It stays when Redis forgets a session that was registered last.
   if this_session.grants and this_session.longest < this_session.term then
-    redis.call('HSET', registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, this_session.term, 0, 0))
+    redis.call('HSET', name_of.registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, this_session.term, 0, 0))
   end
   if this_session.leaves == 1 and not this_session.grants then
-    redis.call('HDEL', registry(call_workspace), this_session.id)
+    redis.call('HDEL', name_of.registry(call_workspace), this_session.id)
   elseif this_session.granted + this_session.settled > 0 then
     local entry = struct.pack(REGISTERED, this_session.term, this_session.granted, this_session.settled)
-    redis.call('HSET', registry(call_workspace), this_session.id, entry)
+    redis.call('HSET', name_of.registry(call_workspace), this_session.id, entry)
   end
 end
 
 -- The term of a lease that must end by `ends`, by a clock that may be 1 % slower than that of Redis, whose time is rounded down; 0
 -- for none.
-local function term_until(ends)
+function this_session.term_until(ends)
   local term = math.floor((math.min(ends, call_now + this_session.term) - call_now - 1) / 1.01)
   return term >= TERM_MIN and term or 0
 end

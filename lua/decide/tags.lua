@@ -3,12 +3,13 @@
 -- @include "include/clock"
 -- @include "decide/call"
 -- @include "decide/totals"
+-- @include "decide/verification/key"
 -- @include "include/names"
 
 -- The distinct tags of a request that are counted. The tags of an API are limited in number, so that no caller fills Redis with
 -- names.
 local function counted_tags(tags, api8)
-  local names = tag_names(call_workspace, api8)
+  local names = name_of.tag_names(call_workspace, api8)
   local room, seen, counted = call_settings.tags_max - redis.call('SCARD', names), {}, {}
   for _, tag in ipairs(tags) do
     if not seen[tag] then
@@ -21,12 +22,13 @@ local function counted_tags(tags, api8)
   return counted
 end
 
--- Counts `count` of an outcome, and the credits that they spent, for each of these tags.
-local function count_tags(tags, id24, external_id, outcome, spent, count)
+-- Counts `count` of an outcome of the key, and the credits that they spent, for each of these tags.
+local function count_tags(tags, external_id, outcome, spent, count)
   if #tags == 0 then return end
-  local api8 = string.sub(id24, 17)
-  local names, record = tag_names(call_workspace, api8), tag_usage(call_workspace, api8, call_day)
-  local bounded_by = call_total_bounds[record] or { tags = api_usage(call_workspace, api8, call_day), spent = {} }
+  local id24, api8 = key24(), key_api8
+  local names, record = name_of.tag_names(call_workspace, api8), name_of.tag_usage(call_workspace, api8, call_day)
+  local bounded_by = call_total_bounds[record]
+    or { tags = name_of.api_usage(call_workspace, api8, call_day), spent = {} }
   redis.call('SADD', names, unpack(tags))
   redis.call('PEXPIRE', names, int(call_settings.retention))
   -- TAG_FIELD up to the tag.

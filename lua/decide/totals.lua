@@ -31,7 +31,7 @@ end
 -- Queues the counts by tag or identifier of a day for the sweeper, which sets the time at which it adds up their hours.
 local function queue_record(kind, record)
   local id, day = string.match(record, ':(%w+):(%d+)$')
-  local queue, member = rollup_queue(call_workspace, kind, id, day)
+  local queue, member = name_of.rollup_queue(call_workspace, kind, id, day)
   redis.call('ZADD', queue, int(call_now), member)
 end
 

@@ -21,7 +21,7 @@
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local stamps, created, answer = 0, 0, {}
 for index, identity in ipairs(request) do
-  identity.record = identity_record(workspace, identity.externalId)
+  identity.record = name_of.identity_record(workspace, identity.externalId)
   identity.exists = redis.call('EXISTS', identity.record) == 1
   answer[index] = false
   if not identity.exists then

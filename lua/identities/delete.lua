@@ -20,7 +20,7 @@ local external_id = external_id_for(workspace, wanted)
 if not external_id then return 0 end
 local identity, meta = load_identity(workspace, external_id), identity_meta(workspace, external_id)
 if erase_identity(workspace, identity.id16, external_id, usage_retention_ms + 31 * DAY_MS) then
-  add_former(former_members(workspace, external_id), identity.id16, now, usage_retention_ms)
+  add_former(name_of.former_members(workspace, external_id), identity.id16, now, usage_retention_ms)
 end
 audit(
   workspace,

@@ -16,7 +16,7 @@
 
 local workspace, after, count, search, wanted = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local from = after == '' and '-' or '(' .. after .. '\255'
-local members = redis.call('ZRANGE', identity_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
+local members = redis.call('ZRANGE', name_of.identity_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
 local rows, last, examined, parts = {}, '', 0, 0
 for index = 1, math.min(count, #members) do
   if #rows == wanted or parts >= REPLY_PARTS_MAX then break end

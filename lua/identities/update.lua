@@ -21,7 +21,7 @@
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
 local external_id = external_id_for(workspace, request.identity)
 if not external_id then return false end
-local record, identity = identity_record(workspace, external_id), load_identity(workspace, external_id)
+local record, identity = name_of.identity_record(workspace, external_id), load_identity(workspace, external_id)
 local limits_before, counters = limits_text(identity.limits), nil
 if request.ratelimit then
   local refusal

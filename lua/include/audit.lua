@@ -51,5 +51,5 @@ local function audit(workspace, now, actor, resource_type, resource_id, changes)
       fields[#fields + 1], fields[#fields + 2] = name, value
     end
   end
-  redis.call('XADD', audit_stream(workspace), 'MAXLEN', '~', caller.auditEventsMax, '*', unpack(fields))
+  redis.call('XADD', name_of.audit_stream(workspace), 'MAXLEN', '~', caller.auditEventsMax, '*', unpack(fields))
 end

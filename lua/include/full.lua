@@ -8,7 +8,7 @@
 -- @include "include/names"
 
 -- To be called after the last read, before the first write.
-local function write_even_if_full(workspace) redis.call('UNLINK', absent(workspace)) end
+local function write_even_if_full(workspace) redis.call('UNLINK', name_of.absent(workspace)) end
 
 -- Whether a request has none but these fields.
 local function has_only(request, fields)

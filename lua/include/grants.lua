@@ -47,7 +47,7 @@ end
 -- Reads a root key. Returns its status, grants, id, and the milliseconds until it expires ('' if it does not). Records the time of
 -- use.
 local function authenticate(workspace, digest, now)
-  local record = root_key_record(workspace, digest)
+  local record = name_of.root_key_record(workspace, digest)
   local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'id', 'used')
   local expires = tonumber(stored[3])
   local status = status_of_root_key(stored[1], stored[2], expires, now)

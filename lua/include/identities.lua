@@ -21,28 +21,28 @@ local function external_id_of(link) return string.sub(link, LINK_EXTERNAL_ID_AT)
 local function external_id_for(workspace, id_or_external_id)
   if string.sub(id_or_external_id, 1, 3) == 'id_' and #id_or_external_id == 19 then
     local id16 = string.sub(id_or_external_id, 4)
-    local member = redis.call('ZRANGE', identity_list(workspace), '[' .. id16, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+    local member = redis.call('ZRANGE', name_of.identity_list(workspace), '[' .. id16, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
     if member and string.sub(member, 1, 16) == id16 then return string.sub(member, 17) end
   end
-  if redis.call('EXISTS', identity_record(workspace, id_or_external_id)) == 1 then return id_or_external_id end
+  if redis.call('EXISTS', name_of.identity_record(workspace, id_or_external_id)) == 1 then return id_or_external_id end
 end
 
 local function load_identity(workspace, external_id)
-  return read_identity(redis.call('HGET', identity_record(workspace, external_id), 'state'))
+  return read_identity(redis.call('HGET', name_of.identity_record(workspace, external_id), 'state'))
 end
 
 -- The identity of a link: its state and externalId, or nil when there is none or it was deleted.
 local function identity_of(workspace, link)
   if link == '' then return nil end
   local external_id = string.sub(link, 17)
-  local packed = redis.call('HGET', identity_record(workspace, external_id), 'state')
+  local packed = redis.call('HGET', name_of.identity_record(workspace, external_id), 'state')
   if not packed or string.sub(packed, 1, 16) ~= string.sub(link, 1, 16) then return nil end
   return read_identity(packed), external_id
 end
 
 -- The metadata of an identity, or false.
 local function identity_meta(workspace, external_id)
-  return redis.call('HGET', identity_record(workspace, external_id), 'meta')
+  return redis.call('HGET', name_of.identity_record(workspace, external_id), 'meta')
 end
 
 -- An identity as a named reply (IdentityReply in src/records/records.ts), and the number of its parts.
@@ -53,15 +53,15 @@ end
 
 -- The link to an identity that exists, or nil.
 local function find_identity_link(workspace, external_id)
-  local packed = redis.call('HGET', identity_record(workspace, external_id), 'state')
+  local packed = redis.call('HGET', name_of.identity_record(workspace, external_id), 'state')
   return packed and string.sub(packed, 1, 16) .. external_id
 end
 
 local function create_identity(workspace, external_id, next_id, next_version)
   local id16 = next_id()
   local state = pack_identity({ id16 = id16, version = next_version(), limits = {} })
-  redis.call('HSET', identity_record(workspace, external_id), 'state', state)
-  redis.call('ZADD', identity_list(workspace), 0, id16 .. external_id)
+  redis.call('HSET', name_of.identity_record(workspace, external_id), 'state', state)
+  redis.call('ZADD', name_of.identity_list(workspace), 0, id16 .. external_id)
   return id16 .. external_id
 end
 
@@ -75,8 +75,8 @@ local function key_of_member(member) return string.sub(member, 9) .. string.sub(
 local function index_under_identity(workspace, link, key24)
   if link == '' then return end
   local member = member_under_identity(key24)
-  if redis.call('HSETNX', identity_record(workspace, string.sub(link, 17)), 'key', member) == 0 then
-    redis.call('ZADD', identity_keys(workspace, string.sub(link, 1, 16)), 0, member)
+  if redis.call('HSETNX', name_of.identity_record(workspace, string.sub(link, 17)), 'key', member) == 0 then
+    redis.call('ZADD', name_of.identity_keys(workspace, string.sub(link, 1, 16)), 0, member)
   end
 end
 
@@ -85,12 +85,12 @@ local function unindexing_under_identity(workspace, link, key24)
   if link == '' then
     return function() end
   end
-  local record, member = identity_record(workspace, string.sub(link, 17)), member_under_identity(key24)
+  local record, member = name_of.identity_record(workspace, string.sub(link, 17)), member_under_identity(key24)
   -- The record may be of a new identity with the same externalId, which does not have this key.
   if redis.call('HGET', record, 'key') == member then
     return function() redis.call('HDEL', record, 'key') end
   end
-  return function() redis.call('ZREM', identity_keys(workspace, string.sub(link, 1, 16)), member) end
+  return function() redis.call('ZREM', name_of.identity_keys(workspace, string.sub(link, 1, 16)), member) end
 end
 
 -- Whether a string sorts before another byte by byte, as in a sorted set. Lua's `<` depends on the locale of Redis.
@@ -108,13 +108,13 @@ local function identity_keys_after(workspace, link, api8, after, count, order, f
   local is_newest_first = order == 'desc'
   local last = after ~= '' and api8 .. string.sub(after, 1, 16)
   local from = last and (from_after and '[' or '(') .. last or is_newest_first and '(' .. api8 .. '~' or '[' .. api8
-  local list = identity_keys(workspace, string.sub(link, 1, 16))
+  local list = name_of.identity_keys(workspace, string.sub(link, 1, 16))
   local members = is_newest_first and redis.call('ZRANGE', list, from, '[' .. api8, 'BYLEX', 'REV', 'LIMIT', 0, count)
     or redis.call('ZRANGE', list, from, '(' .. api8 .. '~', 'BYLEX', 'LIMIT', 0, count)
   local function is_after(one, other)
     return is_newest_first and comes_before(one, other) or not is_newest_first and comes_before(other, one)
   end
-  local in_record = redis.call('HGET', identity_record(workspace, string.sub(link, 17)), 'key')
+  local in_record = redis.call('HGET', name_of.identity_record(workspace, string.sub(link, 17)), 'key')
   local is_next = in_record and string.sub(in_record, 1, 8) == api8
   if is_next and (not last or is_after(in_record, last) or from_after and in_record == last) then
     local at = 1
@@ -132,8 +132,8 @@ end
 
 -- The number of keys of an identity in an API.
 local function count_identity_keys(workspace, link, api8)
-  local list = identity_keys(workspace, string.sub(link, 1, 16))
-  local in_record = redis.call('HGET', identity_record(workspace, string.sub(link, 17)), 'key')
+  local list = name_of.identity_keys(workspace, string.sub(link, 1, 16))
+  local in_record = redis.call('HGET', name_of.identity_record(workspace, string.sub(link, 17)), 'key')
   local in_list = redis.call('ZLEXCOUNT', list, '[' .. api8, '(' .. api8 .. '~')
   return in_list + (in_record and string.sub(in_record, 1, 8) == api8 and 1 or 0)
 end
@@ -143,13 +143,13 @@ end
 local function identity_keys_page(workspace, external_id, id16, after, count)
   local keys = {}
   if id16 == '' then
-    local stored = redis.call('HMGET', identity_record(workspace, external_id), 'state', 'key')
+    local stored = redis.call('HMGET', name_of.identity_record(workspace, external_id), 'state', 'key')
     if not stored[1] then return keys, false end
     id16 = string.sub(stored[1], 1, 16)
     if after == '' and stored[2] then keys[1] = key_of_member(stored[2]) end
   end
   local from = after == '' and '-' or '(' .. after
-  local members = redis.call('ZRANGE', identity_keys(workspace, id16), from, '+', 'BYLEX', 'LIMIT', 0, count)
+  local members = redis.call('ZRANGE', name_of.identity_keys(workspace, id16), from, '+', 'BYLEX', 'LIMIT', 0, count)
   for _, member in ipairs(members) do
     keys[#keys + 1] = key_of_member(member)
   end
@@ -159,11 +159,11 @@ end
 -- Removes the record of an identity and its counters. The list of its keys, then including the one in the record, is kept for
 -- `kept_ms`. Returns whether it had keys.
 local function erase_identity(workspace, id16, external_id, kept_ms)
-  local record, list = identity_record(workspace, external_id), identity_keys(workspace, id16)
+  local record, list = name_of.identity_record(workspace, external_id), name_of.identity_keys(workspace, id16)
   local in_record, counters = redis.call('HGET', record, 'key'), counters_of(workspace, id16)
   redis.call('UNLINK', record)
   erase_counters(workspace, id16, counters)
-  redis.call('ZREM', identity_list(workspace), id16 .. external_id)
+  redis.call('ZREM', name_of.identity_list(workspace), id16 .. external_id)
   if in_record then redis.call('ZADD', list, 0, in_record) end
   return redis.call('PEXPIRE', list, int(kept_ms)) == 1
 end

@@ -22,17 +22,19 @@ local function digest_in(workspace, list_of_api, key_id)
 end
 
 -- The digest of the key with this id, or nil. A deleted key has none.
-local function digest_of(workspace, key_id) return digest_in(workspace, key_list, key_id) end
+local function digest_of(workspace, key_id) return digest_in(workspace, name_of.key_list, key_id) end
 
 -- The digest of the deleted key with this id, or nil when there is none or its record was removed.
-local function deleted_digest_of(workspace, key_id) return digest_in(workspace, deleted_keys, key_id) end
+local function deleted_digest_of(workspace, key_id) return digest_in(workspace, name_of.deleted_keys, key_id) end
 
 -- The next keys (24) of an API in order of creation, after a key id (without `key_`) or '', and their digests.
 local function keys_after(workspace, api8, after, count)
   -- After the id a member has 32 bytes, none of them above 255.
   local from = after == '' and '-' or '(' .. (pack_id(after) or '') .. string.rep('\255', 33)
   local keys, digests = {}, {}
-  for index, member in ipairs(redis.call('ZRANGE', key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count)) do
+  for index, member in
+    ipairs(redis.call('ZRANGE', name_of.key_list(workspace, api8), from, '+', 'BYLEX', 'LIMIT', 0, count))
+  do
     keys[index], digests[index] =
       unpack_id(string.sub(member, 1, PACKED_ID_BYTES)) .. api8, string.sub(member, PACKED_ID_BYTES + 1)
   end

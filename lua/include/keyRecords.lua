@@ -14,7 +14,7 @@
 
 -- The id of an API that exists, or nil.
 local function live_api(workspace, api_id)
-  local id = redis.call('HGET', api_record(workspace, string.sub(api_id, -8)), 'id')
+  local id = redis.call('HGET', name_of.api_record(workspace, string.sub(api_id, -8)), 'id')
   if id == api_id then return id end
 end
 
@@ -22,12 +22,12 @@ end
 -- or it or its API was deleted. With `is_deleted` it reads only deleted keys, of APIs that exist.
 local function load_key(workspace, digest, now, is_deleted)
   if not digest then return nil end
-  local record = key_record(workspace, digest)
+  local record = name_of.key_record(workspace, digest)
   local packed = redis.call('HGET', record, 'state')
   if not packed then return nil end
   local state = read_state(packed)
   if state.deleted ~= (is_deleted or false) then return nil end
-  local api_id = redis.call('HGET', api_record(workspace, string.sub(state.id, 17)), 'id')
+  local api_id = redis.call('HGET', name_of.api_record(workspace, string.sub(state.id, 17)), 'id')
   if not api_id then return nil end
   apply_refill(state, now)
   return record, state, api_id
@@ -82,9 +82,9 @@ end
 -- Updates the queue of refills after a change of a state.
 local function queue_refill(workspace, digest, state)
   if state.refilled then
-    redis.call('ZADD', refill_queue(workspace), int(state.refill_due), digest)
+    redis.call('ZADD', name_of.refill_queue(workspace), int(state.refill_due), digest)
   else
-    redis.call('ZREM', refill_queue(workspace), digest)
+    redis.call('ZREM', name_of.refill_queue(workspace), digest)
   end
 end
 
@@ -107,8 +107,8 @@ end
 -- the number of its counters.
 local function unlist_key(workspace, digest, state)
   local unindex, counters = unindexing_under_identity(workspace, state.link, state.id), counters_of(workspace, state.id)
-  redis.call('ZREM', key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
-  redis.call('ZREM', refill_queue(workspace), digest)
+  redis.call('ZREM', name_of.key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
+  redis.call('ZREM', name_of.refill_queue(workspace), digest)
   unindex()
   erase_counters(workspace, state.id, counters)
   return #counters
@@ -118,5 +118,5 @@ end
 -- its counters, and of removed key records: 0 or 1, for the caller to pass to add_records.
 local function erase_key(workspace, digest, state)
   local counters = unlist_key(workspace, digest, state)
-  return counters, redis.call('UNLINK', key_record(workspace, digest))
+  return counters, redis.call('UNLINK', name_of.key_record(workspace, digest))
 end

@@ -72,15 +72,16 @@ local function replace_limits(workspace, owner, old, wanted, now)
       limit.window = before.window
       by_name[w.name] = nil
     else
-      local member = window_member(w.duration, w.name)
-      limit.window = redis.call('GET', window_at(workspace, owner, member)) or ''
+      local member = name_of.window_member(w.duration, w.name)
+      limit.window = redis.call('GET', name_of.window_at(workspace, owner, member)) or ''
       if limit.window ~= '' then reused[#reused + 1] = member end
     end
     limits[index] = limit
   end
   for _, l in pairs(by_name) do
     if l.window ~= '' then
-      kept[#kept + 1] = { window_member(l.duration, l.name), l.window, math.min(l.duration, KEPT_DURATION_MAX), true }
+      kept[#kept + 1] =
+        { name_of.window_member(l.duration, l.name), l.window, math.min(l.duration, KEPT_DURATION_MAX), true }
     end
   end
   if #kept > 0 then
@@ -99,8 +100,8 @@ end
 
 local function keep_counters(workspace, owner, counters, now)
   for _, member in ipairs(counters.reused) do
-    redis.call('UNLINK', window_at(workspace, owner, member))
-    redis.call('ZREM', window_list(workspace, owner), member)
+    redis.call('UNLINK', name_of.window_at(workspace, owner, member))
+    redis.call('ZREM', name_of.window_list(workspace, owner), member)
   end
   if #counters.kept > 0 then write_counters(workspace, owner, counters.kept, now) end
 end

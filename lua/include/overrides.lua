@@ -5,18 +5,18 @@
 
 -- Creates a namespace. `id16` is a new id.
 local function create_namespace(workspace, name, id16)
-  redis.call('HSET', namespace_ids(workspace), name, id16)
-  redis.call('HSET', namespace_names(workspace), id16, name)
-  redis.call('ZADD', namespace_list(workspace), 0, id16)
+  redis.call('HSET', name_of.namespace_ids(workspace), name, id16)
+  redis.call('HSET', name_of.namespace_names(workspace), id16, name)
+  redis.call('ZADD', name_of.namespace_list(workspace), 0, id16)
   return { id16 = id16, name = name, exact = false, wild = false }
 end
 
 -- A namespace by its name, or by its id (`rlns_…`): {id16, name, exact, wild}, or nil.
 local function find_namespace(workspace, name_or_id)
-  local name, stored = name_or_id, redis.call('HGET', namespace_ids(workspace), name_or_id)
+  local name, stored = name_or_id, redis.call('HGET', name_of.namespace_ids(workspace), name_or_id)
   if not stored and string.sub(name_or_id, 1, 5) == 'rlns_' then
-    name = redis.call('HGET', namespace_names(workspace), string.sub(name_or_id, 6))
-    stored = name and redis.call('HGET', namespace_ids(workspace), name)
+    name = redis.call('HGET', name_of.namespace_names(workspace), string.sub(name_or_id, 6))
+    stored = name and redis.call('HGET', name_of.namespace_ids(workspace), name)
   end
   if not stored then return nil end
   local kinds = string.sub(stored, 17)
@@ -63,7 +63,7 @@ local function matches_wildcard(wildcard, identifier)
 end
 
 local function read_override(workspace, namespace, identifier)
-  local packed = redis.call('HGET', overrides(workspace, namespace.id16), identifier)
+  local packed = redis.call('HGET', name_of.overrides(workspace, namespace.id16), identifier)
   if not packed then return nil end
   local id16, limit, duration, created = struct.unpack(OVERRIDE, packed)
   return { id16 = id16, limit = limit, duration = duration, created = created }
@@ -71,7 +71,7 @@ end
 
 -- The identifiers with a `*` of a namespace's overrides, in the order in which they are tried.
 local function wildcard_patterns(workspace, namespace)
-  local patterns = redis.call('ZRANGE', wildcard_overrides(workspace, namespace.id16), 0, -1)
+  local patterns = redis.call('ZRANGE', name_of.wildcard_overrides(workspace, namespace.id16), 0, -1)
   for index, member in ipairs(patterns) do
     patterns[index] = string.sub(member, 17)
   end
@@ -121,12 +121,12 @@ end
 
 -- The number of overrides of a namespace, and of those with a `*`.
 local function count_overrides(workspace, namespace)
-  return redis.call('ZCARD', override_list(workspace, namespace.id16)),
-    redis.call('ZCARD', wildcard_overrides(workspace, namespace.id16))
+  return redis.call('ZCARD', name_of.override_list(workspace, namespace.id16)),
+    redis.call('ZCARD', name_of.wildcard_overrides(workspace, namespace.id16))
 end
 
 -- Updates the value of a namespace's name after a change of its overrides.
 local function update_kinds(workspace, namespace, all, wild)
   local kinds = (all > wild and 'e' or '') .. (wild > 0 and 'w' or '')
-  redis.call('HSET', namespace_ids(workspace), namespace.name, namespace.id16 .. kinds)
+  redis.call('HSET', name_of.namespace_ids(workspace), namespace.name, namespace.id16 .. kinds)
 end

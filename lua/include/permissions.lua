@@ -20,7 +20,7 @@ local function permission_lists(workspace, direct, roles)
   local lists_found = { direct ~= '' and direct or nil }
   local role_list_numbers = numbers_in(roles)
   if #role_list_numbers > 0 then
-    for _, list in ipairs(redis.call('HMGET', role_permissions(workspace), unpack(role_list_numbers))) do
+    for _, list in ipairs(redis.call('HMGET', name_of.role_permissions(workspace), unpack(role_list_numbers))) do
       if list and list ~= '' then lists_found[#lists_found + 1] = list end
     end
   end
@@ -53,7 +53,7 @@ local function effective_slugs(workspace, direct, roles)
   -- In steps, as `unpack` has a bounded stack.
   for first = 1, #numbers, 1000 do
     local values =
-      redis.call('HMGET', permission_slugs(workspace), unpack(numbers, first, math.min(first + 999, #numbers)))
+      redis.call('HMGET', name_of.permission_slugs(workspace), unpack(numbers, first, math.min(first + 999, #numbers)))
     for _, slug in ipairs(values) do
       if slug then slugs[#slugs + 1] = slug end
     end
@@ -64,7 +64,7 @@ end
 local function names_of_roles(workspace, roles)
   local names, numbers = {}, numbers_in(roles)
   if #numbers == 0 then return names end
-  for _, name in ipairs(redis.call('HMGET', role_names(workspace), unpack(numbers))) do
+  for _, name in ipairs(redis.call('HMGET', name_of.role_names(workspace), unpack(numbers))) do
     if name then names[#names + 1] = name end
   end
   return names
@@ -96,7 +96,7 @@ local function held_slugs(workspace, query, direct, roles)
   local numbers, found, is_wanted = {}, 0, {}
   for first = 1, #wanted, 1000 do
     local some =
-      redis.call('HMGET', permission_numbers(workspace), unpack(wanted, first, math.min(first + 999, #wanted)))
+      redis.call('HMGET', name_of.permission_numbers(workspace), unpack(wanted, first, math.min(first + 999, #wanted)))
     for index, number in ipairs(some) do
       numbers[first + index - 1] = number
       if number and not is_wanted[number] then

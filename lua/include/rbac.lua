@@ -19,21 +19,21 @@ end
 
 -- A permission's number by its id or slug, or nil.
 local function permission_number(workspace, id_or_slug)
-  return number_of_id(permission_list(workspace), 'perm_', id_or_slug)
-    or redis.call('HGET', permission_numbers(workspace), id_or_slug)
+  return number_of_id(name_of.permission_list(workspace), 'perm_', id_or_slug)
+    or redis.call('HGET', name_of.permission_numbers(workspace), id_or_slug)
     or nil
 end
 
 -- A role's number by its id or name, or nil.
 local function role_number(workspace, id_or_name)
-  return number_of_id(role_list(workspace), 'role_', id_or_name)
-    or redis.call('HGET', role_numbers(workspace), id_or_name)
+  return number_of_id(name_of.role_list(workspace), 'role_', id_or_name)
+    or redis.call('HGET', name_of.role_numbers(workspace), id_or_name)
     or nil
 end
 
 -- The fields of a permission, as PermissionReply in src/records/rbac.ts names them, or nil.
 local function read_permission(workspace, number)
-  local permission = read_fields(permission_record(workspace, number), 'id', 'name', 'slug', 'description')
+  local permission = read_fields(name_of.permission_record(workspace, number), 'id', 'name', 'slug', 'description')
   permission.number = number
   return permission.id and permission or nil
 end
@@ -81,7 +81,7 @@ end
 local function find_roles(workspace, names)
   if #names == 0 then return '' end
   local numbers, seen = {}, {}
-  for index, number in ipairs(redis.call('HMGET', role_numbers(workspace), unpack(names))) do
+  for index, number in ipairs(redis.call('HMGET', name_of.role_numbers(workspace), unpack(names))) do
     if not number then return nil, names[index] end
     if not seen[number] then
       seen[number] = true
@@ -96,7 +96,7 @@ local function find_permissions(workspace, slugs)
   local numbers, missing = {}, {}
   for first = 1, #slugs, 1000 do
     local last = math.min(first + 999, #slugs)
-    for index, number in ipairs(redis.call('HMGET', permission_numbers(workspace), unpack(slugs, first, last))) do
+    for index, number in ipairs(redis.call('HMGET', name_of.permission_numbers(workspace), unpack(slugs, first, last))) do
       local slug = slugs[first + index - 1]
       if number then
         numbers[slug] = number
@@ -111,13 +111,13 @@ end
 
 local function create_permission(workspace, slug, name, description, id16)
   local number = redis.call('HINCRBY', workspace, 'permissions', 1)
-  redis.call('HSET', permission_numbers(workspace), slug, number)
-  redis.call('HSET', permission_slugs(workspace), number, slug)
+  redis.call('HSET', name_of.permission_numbers(workspace), slug, number)
+  redis.call('HSET', name_of.permission_slugs(workspace), number, slug)
   set_fields(
-    permission_record(workspace, number),
+    name_of.permission_record(workspace, number),
     { id = 'perm_' .. id16, slug = slug, name = name, description = description }
   )
-  redis.call('ZADD', permission_list(workspace), 0, id16 .. number)
+  redis.call('ZADD', name_of.permission_list(workspace), 0, id16 .. number)
   return number
 end
 
@@ -130,15 +130,24 @@ local function create_permissions(workspace, slugs, numbers, next_id)
     for index = first, math.min(first + 999, #slugs) do
       local slug, number, id16 = slugs[index], before + index, next_id()
       numbers[slug] = number
-      redis.call('HSET', permission_record(workspace, number), 'id', 'perm_' .. id16, 'slug', slug, 'name', slug)
+      redis.call(
+        'HSET',
+        name_of.permission_record(workspace, number),
+        'id',
+        'perm_' .. id16,
+        'slug',
+        slug,
+        'name',
+        slug
+      )
       local at = #by_slug
       by_slug[at + 1], by_slug[at + 2] = slug, number
       by_number[at + 1], by_number[at + 2] = number, slug
       members[at + 1], members[at + 2] = 0, id16 .. number
     end
-    redis.call('HSET', permission_numbers(workspace), unpack(by_slug))
-    redis.call('HSET', permission_slugs(workspace), unpack(by_number))
-    redis.call('ZADD', permission_list(workspace), unpack(members))
+    redis.call('HSET', name_of.permission_numbers(workspace), unpack(by_slug))
+    redis.call('HSET', name_of.permission_slugs(workspace), unpack(by_number))
+    redis.call('ZADD', name_of.permission_list(workspace), unpack(members))
   end
 end
 

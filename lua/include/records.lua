@@ -9,7 +9,7 @@ local function records_of(workspace)
   for _, count in ipairs(redis.call('HMGET', workspace, 'key_records', 'override_records')) do
     sum = sum + (tonumber(count) or 1) - 1
   end
-  local lists, hash = record_lists(workspace)
+  local lists, hash = name_of.record_lists(workspace)
   for _, list in ipairs(lists) do
     sum = sum + redis.call('ZCARD', list)
   end

@@ -5,8 +5,8 @@
 
 -- The fields of a role, as RoleReply in src/records/rbac.ts names them, or nil.
 local function read_role(workspace, number)
-  local role = read_fields(role_record(workspace, number), 'id', 'name', 'description')
-  role.permissionNumbers = redis.call('HGET', role_permissions(workspace), number) or ''
+  local role = read_fields(name_of.role_record(workspace, number), 'id', 'name', 'description')
+  role.permissionNumbers = redis.call('HGET', name_of.role_permissions(workspace), number) or ''
   return role.id and role or nil
 end
 

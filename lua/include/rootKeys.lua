@@ -6,7 +6,7 @@
 local function root_digest_of(workspace, root_key_id)
   local id16 = string.sub(root_key_id, 6)
   if #id16 ~= 16 or string.sub(root_key_id, 1, 5) ~= 'root_' then return nil end
-  local member = redis.call('ZRANGE', root_key_list(workspace), '[' .. id16, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+  local member = redis.call('ZRANGE', name_of.root_key_list(workspace), '[' .. id16, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
   if member and string.sub(member, 1, 16) == id16 then return string.sub(member, 17) end
 end
 
@@ -37,7 +37,7 @@ local function caller_of(workspace, actor, action, now)
   if root_key_id == 'cli' then return { grants = { ['*'] = true }, ends = math.huge } end
   local digest = root_digest_of(workspace, root_key_id)
   if not digest then return nil, { 'unauthorized' } end
-  local stored = redis.call('HMGET', root_key_record(workspace, digest), 'grants', 'enabled', 'expires')
+  local stored = redis.call('HMGET', name_of.root_key_record(workspace, digest), 'grants', 'enabled', 'expires')
   local ends = tonumber(stored[3]) or math.huge
   if stored[2] ~= '1' then return nil, { 'root_key_disabled' } end
   if now >= ends then return nil, { 'root_key_expired' } end
@@ -51,10 +51,10 @@ end
 -- (docs/contract.md §15). Returns whether it still has one after a change of a root key that `is_admin` after it or not.
 local function keeps_an_admin(workspace, digest, is_admin)
   if is_admin then return true end
-  local admins = admin_root_keys(workspace)
+  local admins = name_of.admin_root_keys(workspace)
   return redis.call('SISMEMBER', admins, digest) == 0 or redis.call('SCARD', admins) > 1
 end
 
 local function record_admin(workspace, digest, is_admin)
-  redis.call(is_admin and 'SADD' or 'SREM', admin_root_keys(workspace), digest)
+  redis.call(is_admin and 'SADD' or 'SREM', name_of.admin_root_keys(workspace), digest)
 end

@@ -16,7 +16,7 @@ local function start_entry(start, member) return start .. '\0' .. string.sub(mem
 
 -- The bound of the leaf that has this entry, if there is one.
 local function leaf_bound_of(workspace, api8, entry)
-  local bounds = start_bounds(workspace, api8)
+  local bounds = name_of.start_bounds(workspace, api8)
   return redis.call('ZREVRANGEBYLEX', bounds, '[' .. entry, '-', 'LIMIT', '0', '1')[1] or ''
 end
 
@@ -72,7 +72,7 @@ local function indexing_starts(workspace, api8, entries)
     added[bound], of_leaf[#of_leaf + 1] = of_leaf, entry
   end
   for bound, of_leaf in pairs(added) do
-    local leaf = start_leaf(workspace, api8, bound)
+    local leaf = name_of.start_leaf(workspace, api8, bound)
     if redis.call('LLEN', leaf) + #of_leaf > LEAF_ENTRIES_MAX then
       stored[bound] = redis.call('LRANGE', leaf, '0', '-1')
     end
@@ -86,14 +86,14 @@ local function indexing_starts(workspace, api8, entries)
         end
         leaves = {}
         split_leaf(bound, of_leaf, leaves)
-        redis.call('DEL', start_leaf(workspace, api8, bound))
+        redis.call('DEL', name_of.start_leaf(workspace, api8, bound))
       end
       for _, leaf in ipairs(leaves) do
-        redis.call('RPUSH', start_leaf(workspace, api8, leaf[1]), unpack(leaf[2]))
+        redis.call('RPUSH', name_of.start_leaf(workspace, api8, leaf[1]), unpack(leaf[2]))
         -- A member of more than 64 bytes makes Redis store the bounds as a skip list at once. It would store up to 128 of them as
         -- a listpack, of which it reads half each time. This one is after all others, and has no leaf.
         if leaf[1] ~= bound then
-          redis.call('ZADD', start_bounds(workspace, api8), 0, leaf[1], 0, string.rep('\255', 65))
+          redis.call('ZADD', name_of.start_bounds(workspace, api8), 0, leaf[1], 0, string.rep('\255', 65))
         end
       end
     end
@@ -109,7 +109,7 @@ local function unindexing_start(workspace, api8, start, member)
   end
   local entry = start_entry(start, member)
   local bound = leaf_bound_of(workspace, api8, entry)
-  local leaf, bounds = start_leaf(workspace, api8, bound), start_bounds(workspace, api8)
+  local leaf, bounds = name_of.start_leaf(workspace, api8, bound), name_of.start_bounds(workspace, api8)
   local is_last_entry = bound ~= '' and redis.call('LLEN', leaf) == 1
   -- Besides the last bound, which has no leaf.
   local is_last_bound = is_last_entry and redis.call('ZCARD', bounds) == 2
@@ -125,12 +125,12 @@ end
 
 -- Removes up to `count` leaves of a deleted API. Returns whether none is left.
 local function remove_starts(workspace, api8, count)
-  local bounds = start_bounds(workspace, api8)
+  local bounds = name_of.start_bounds(workspace, api8)
   local popped = redis.call('ZPOPMIN', bounds, count)
   for index = 1, #popped, 2 do
-    redis.call('UNLINK', start_leaf(workspace, api8, popped[index]))
+    redis.call('UNLINK', name_of.start_leaf(workspace, api8, popped[index]))
   end
-  redis.call('UNLINK', start_leaf(workspace, api8, ''))
+  redis.call('UNLINK', name_of.start_leaf(workspace, api8, ''))
   return #popped < 2 * count
 end
 
@@ -143,7 +143,7 @@ end
 -- The packed ids of the keys of an API that begin with `start`, in no order, and the number of entries that were read; nil if they
 -- are in more than `leaves_max` leaves. A key may be repeated.
 local function ids_with_start(workspace, api8, start, leaves_max)
-  local bounds, leaves, count = start_bounds(workspace, api8), {}, 0
+  local bounds, leaves, count = name_of.start_bounds(workspace, api8), {}, 0
   local function add(bound)
     if not leaves[bound] then
       leaves[bound], count = true, count + 1
@@ -165,7 +165,7 @@ local function ids_with_start(workspace, api8, start, leaves_max)
 
   local ids, read = {}, 0
   for bound in pairs(leaves) do
-    for _, entry in ipairs(redis.call('LRANGE', start_leaf(workspace, api8, bound), '0', '-1')) do
+    for _, entry in ipairs(redis.call('LRANGE', name_of.start_leaf(workspace, api8, bound), '0', '-1')) do
       read = read + 1
       if is_start_of(start, string.sub(entry, 1, -PACKED_ID_BYTES - 2)) then
         ids[#ids + 1] = string.sub(entry, -PACKED_ID_BYTES)
@@ -177,7 +177,7 @@ end
 
 -- Whether what is stored of a key begins with `start`.
 local function key_begins_with(workspace, digest, start)
-  return is_start_of(start, redis.call('HGET', key_record(workspace, digest), 'start') or '')
+  return is_start_of(start, redis.call('HGET', name_of.key_record(workspace, digest), 'start') or '')
 end
 
 -- The digest of the key in a list of keys with this packed id and this start, or nil.

@@ -7,8 +7,8 @@
 -- @include "include/calendar"
 
 local FLAGS = KEY_FLAGS
--- The names of the values of a limit, in the order of LIMIT_HEAD; of those that are 0 or 1, their places there.
-local VALUES, SWITCHES = LIMIT_VALUES, LIMIT_SWITCHES
+-- The names of the values of a limit, in the order of LIMIT_HEAD.
+local VALUES = LIMIT_VALUES
 
 -- Sets a field of `into` for each flag of a state, by its name.
 local function read_flags(flags, into)
@@ -74,7 +74,7 @@ local function limits_fault(packed, position, last)
     local duration = struct.unpack('>I7', packed, position + LIMIT_HEAD_DURATION_AT - 1)
     local name_bytes = struct.unpack('>I2', packed, position + LIMIT_HEAD_NAME_BYTES_AT - 1)
     if duration == 0 then return name .. '.duration', position + LIMIT_HEAD_DURATION_AT - 1 end
-    for value, at in pairs(SWITCHES) do
+    for value, at in pairs(LIMIT_SWITCHES) do
       if string.byte(packed, position + at) > 1 then return name .. '.' .. value, position + at end
     end
     if next_at + name_bytes > lengths_at then return name .. '.name', next_at end

@@ -12,12 +12,12 @@ local function usage_kept_ms(retention_ms) return int(retention_ms + 2 * DAY_MS)
 -- Adds a key (24) to the list of the keys of its API that were used on the day of an hour. A repeated key is harmless.
 local function add_used(workspace, id24, hour, retention_ms)
   local api8, day = string.sub(id24, 17), math.floor(hour / 24)
-  local list = used_on_day(workspace, api8, string.format('%d', day))
+  local list = name_of.used_on_day(workspace, api8, string.format('%d', day))
   if redis.call('RPUSH', list, string.sub(id24, 1, 16)) == 1 then
     -- Only in case that no sweeper runs: it removes the list.
     redis.call('PEXPIRE', list, int(retention_ms + 31 * DAY_MS))
     -- By an hour and ten minutes after the day most keys in use have begun another hour.
-    local queue, member = rollup_queue(workspace, 'k', api8, day)
+    local queue, member = name_of.rollup_queue(workspace, 'k', api8, day)
     redis.call('ZADD', queue, int((day + 1) * DAY_MS + HOUR_MS + 600000), member)
   end
 end
@@ -46,7 +46,7 @@ end
 local function flush_usage(workspace, id24, external_id, usage, retention_ms, next_hour)
   local entry, hour = usage_entry(external_id, usage)
   if entry ~= '' then
-    local log = key_usage(workspace, id24)
+    local log = name_of.key_usage(workspace, id24)
     redis.call('APPEND', log, entry)
     redis.call('PEXPIRE', log, usage_kept_ms(retention_ms))
   end

@@ -36,7 +36,7 @@ local api8 = string.sub(api_id, -8)
 local stamps, records, all_slugs, slug_seen, links = 0, 0, {}, {}, {}
 for index, key in ipairs(request.keys) do
   key.digest = string.sub(digests, index * 32 - 31, index * 32)
-  key.exists = redis.call('EXISTS', key_record(workspace, key.digest)) == 1
+  key.exists = redis.call('EXISTS', name_of.key_record(workspace, key.digest)) == 1
   if key.keptId and not key.exists and digest_of(workspace, key.keptId) then return { 'key_id_taken', key.keptId } end
   local missing
   key.role_numbers, missing = find_roles(workspace, key.roles or {})
@@ -117,8 +117,8 @@ for index, key in ipairs(request.keys) do
       set_flag(state, field, key[field])
     end
     fields.state = pack_state(state)
-    set_fields(key_record(workspace, key.digest), fields)
-    redis.call('ZADD', key_list(workspace, api8), 0, key.member)
+    set_fields(name_of.key_record(workspace, key.digest), fields)
+    redis.call('ZADD', name_of.key_list(workspace, api8), 0, key.member)
     index_under_identity(workspace, link, state.id)
     if state.refilled then queue_refill(workspace, key.digest, state) end
     answer[index + 1], created, last = 'key_' .. state.id, created + 1, state

@@ -37,9 +37,9 @@ local unindex_start = unindexing_start(workspace, api8, permanent and fields.sta
 unlist_key(workspace, digest, state)
 unindex_start()
 flush_usage(workspace, state.id, external_id_of(state.link), state.usage, usage_retention_ms)
-add_former(former_keys(workspace, api8), state.id, now, usage_retention_ms)
+add_former(name_of.former_keys(workspace, api8), state.id, now, usage_retention_ms)
 if state.link ~= '' then
-  add_former(former_members(workspace, external_id_of(state.link)), state.id, now, usage_retention_ms)
+  add_former(name_of.former_members(workspace, external_id_of(state.link)), state.id, now, usage_retention_ms)
 end
 if permanent then
   add_records(workspace, 'key_records', -redis.call('UNLINK', record))
@@ -48,8 +48,8 @@ else
   redis.call('HSET', record, 'state', pack_state(state))
   -- What servers return of their leases from now on is not given back to the key.
   redis.call('HDEL', record, 'leases')
-  redis.call('ZADD', deleted_keys(workspace, api8), 0, member)
-  redis.call('ZADD', purge_queue(workspace), int(now + retention_ms), digest)
+  redis.call('ZADD', name_of.deleted_keys(workspace, api8), 0, member)
+  redis.call('ZADD', name_of.purge_queue(workspace), int(now + retention_ms), digest)
 end
 audit(workspace, now, actor, 'key', key_id, {
   { 'name', fields.name or nil },

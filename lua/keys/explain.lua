@@ -26,7 +26,7 @@ local workspace, key_id, item, now = KEYS[1], ARGV[1], ARGV[2], now_ms(ARGV[3])
 -- Whether a key with this id existed: then it is in the list of deleted keys.
 local function was_deleted(id)
   local id24 = string.sub(id, 5)
-  return #id24 == 24 and server.call('ZSCORE', former_keys(workspace, string.sub(id24, 17)), id24)
+  return #id24 == 24 and server.call('ZSCORE', name_of.former_keys(workspace, string.sub(id24, 17)), id24)
 end
 
 -- The limits that a verification checks, before it charges them: each a list of the fields of VERIFIED_LIMIT, then limit, duration,
@@ -38,7 +38,7 @@ local function limit_figures(requested)
     if total then figures[#figures + 1] = { int(limit), int(duration), int(cost), int(total) } end
     return total, first_live, oldest
   end
-  check_limits_by(noted, requested, false)
+  check_limits_by(noted, requested)
   for index, figure in ipairs(figures) do
     local at = 4 * index - 4
     figures[index] = {
@@ -69,10 +69,10 @@ end
 -- The decisions that servers have charged in advance: for the key, and for other keys of its identity.
 local function leased_decisions()
   local function leases_in(record)
-    return recent_leases(server.call('HGET', record, 'leases') or '', LEASE_OF_KEY_LENGTH)
+    return noted_leases.recent(server.call('HGET', record, 'leases') or '', LEASE_OF_KEY_LENGTH)
   end
   local own = leases_in(key_name)
-  local all = key_identity and leases_in(identity_record(workspace, key_external_id)) or ''
+  local all = key_identity and leases_in(name_of.identity_record(workspace, key_external_id)) or ''
   local decisions, others = 0, 0
   for position = 1, #own, LEASE_OF_KEY_LENGTH do
     local _, _, _, _, units, _, _ = struct.unpack(LEASE_OF_KEY, own, position)
@@ -80,7 +80,7 @@ local function leased_decisions()
   end
   for position = 1, #all, LEASE_OF_KEY_LENGTH do
     local of_session, number, _, _, units, _, _ = struct.unpack(LEASE_OF_KEY, all, position)
-    if not find_lease(own, LEASE_OF_KEY_LENGTH, of_session, number) then others = others + units end
+    if not noted_leases.find(own, LEASE_OF_KEY_LENGTH, of_session, number) then others = others + units end
   end
   return decisions, others
 end
@@ -108,9 +108,9 @@ local function figures_of(digest, request)
     refillAmount = key_flags.refilled and int(key_refill_amount),
     refillDay = key_flags.refilled and key_refill_day,
     refillDue = key_flags.refilled and int(refill_due),
-    held = request and request.query and held_in(request.query),
     leased = decisions,
     leasedByOthers = others,
+    held = request and request.query and held_in(request.query),
   }
 end
 

@@ -76,9 +76,9 @@ end
 
 -- The counters stored next to the record of a key or identity, those that expire last first, and the number in its list.
 local function counters_reply(owner)
-  local list, replies = window_list(workspace, owner), {}
+  local list, replies = name_of.window_list(workspace, owner), {}
   for _, member in ipairs(redis.call('ZRANGE', list, 0, COUNTERS_READ_MAX - 1, 'REV')) do
-    local name = window_at(workspace, owner, member)
+    local name = name_of.window_at(workspace, owner, member)
     local bytes = redis.call('GET', name)
     if bytes then
       local duration_text, limit_name = string.match(member, '^(%d+):(.*)$')
@@ -98,7 +98,7 @@ end
 local function identity_inspected(link)
   local id16, external_id = string.sub(link, 1, 16), external_id_of(link)
   local reply = { id = id16, externalId = external_id }
-  local record = identity_record(workspace, external_id)
+  local record = name_of.identity_record(workspace, external_id)
   local packed = redis.call('HGET', record, 'state')
   if not packed or string.sub(packed, 1, 16) ~= id16 then
     reply.deleted, reply.replaced = 1, packed and 1
@@ -141,7 +141,7 @@ end
 -- The log and the days, each after its length; '' for one that is too long.
 local function history_of(key24)
   local replies = {}
-  for index, name in ipairs({ key_usage(workspace, key24), key_days(workspace, key24) }) do
+  for index, name in ipairs({ name_of.key_usage(workspace, key24), name_of.key_days(workspace, key24) }) do
     local bytes = redis.call('STRLEN', name)
     replies[2 * index - 1], replies[2 * index] = bytes, bytes <= HISTORY_BYTES_MAX and redis.call('GET', name) or ''
   end
@@ -153,8 +153,8 @@ local function deleted_reply(key24)
     'deleted',
     named({
       keyId = 'key_' .. key24,
-      hour = redis.call('ZSCORE', former_keys(workspace, string.sub(key24, 17)), key24),
-      purge = digest and redis.call('ZSCORE', purge_queue(workspace), digest),
+      hour = redis.call('ZSCORE', name_of.former_keys(workspace, string.sub(key24, 17)), key24),
+      purge = digest and redis.call('ZSCORE', name_of.purge_queue(workspace), digest),
     }),
   }
 end
@@ -162,10 +162,12 @@ end
 if key_id ~= '' then digest = digest_of(workspace, key_id) end
 local key24 = string.sub(key_id, 5)
 if not digest then
-  if redis.call('ZSCORE', former_keys(workspace, string.sub(key24, 17)), key24) then return deleted_reply(key24) end
+  if redis.call('ZSCORE', name_of.former_keys(workspace, string.sub(key24, 17)), key24) then
+    return deleted_reply(key24)
+  end
   return { 'unknown' }
 end
-local record = key_record(workspace, digest)
+local record = name_of.key_record(workspace, digest)
 local packed = redis.call('HGET', record, 'state') or ''
 if packed == '' and key_id == '' then return { 'unknown' } end
 
@@ -184,7 +186,7 @@ else
   if state.link ~= '' then reply.identity = identity_inspected(state.link) end
 end
 if key24 == '' then return { 'found', named(reply), {} } end
-local api = redis.call('HMGET', api_record(workspace, string.sub(key24, 17)), 'id', 'name')
+local api = redis.call('HMGET', name_of.api_record(workspace, string.sub(key24, 17)), 'id', 'name')
 reply.keyId, reply.apiId, reply.apiName = 'key_' .. key24, api[1], api[2]
 reply.counters, reply.counterCount = counters_reply(key24)
 return { 'found', named(reply), history_of(key24) }

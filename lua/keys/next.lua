@@ -59,7 +59,7 @@ local replies = {}
 for index, api in ipairs(sources) do
   local api8, after, from_after = api[1], api[2], api[3]
   if source ~= 'identity' then
-    local list = source == 'deleted' and deleted_keys(workspace, api8) or key_list(workspace, api8)
+    local list = source == 'deleted' and name_of.deleted_keys(workspace, api8) or name_of.key_list(workspace, api8)
     replies[index] = reply_of(members_of_list(list, after, from_after), redis.call('ZCARD', list))
   elseif link then
     replies[index] = reply_of(members_of_identity(api8, after, from_after), count_identity_keys(workspace, link, api8))

@@ -46,8 +46,8 @@ for _, l in ipairs(new.limits) do
   l.id, l.window = next_id(), ''
 end
 fields.state, fields.start, fields.created = pack_state(new), start, created_field(new.id, now)
-set_fields(key_record(workspace, new_digest), fields)
-redis.call('ZADD', key_list(workspace, api8), 0, member)
+set_fields(name_of.key_record(workspace, new_digest), fields)
+redis.call('ZADD', name_of.key_list(workspace, api8), 0, member)
 index_starts()
 index_under_identity(workspace, new.link, new.id)
 add_records(workspace, 'key_records', 1)

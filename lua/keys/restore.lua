@@ -34,13 +34,13 @@ local api8 = string.sub(state.id, 17)
 local member = member_of_api(state.id, digest)
 state.deleted, state.version = false, next_version()
 redis.call('HSET', record, 'state', pack_state(state))
-redis.call('ZADD', key_list(workspace, api8), 0, member)
-redis.call('ZREM', deleted_keys(workspace, api8), member)
-redis.call('ZREM', purge_queue(workspace), digest)
-remove_former(former_keys(workspace, api8), state.id)
+redis.call('ZADD', name_of.key_list(workspace, api8), 0, member)
+redis.call('ZREM', name_of.deleted_keys(workspace, api8), member)
+redis.call('ZREM', name_of.purge_queue(workspace), digest)
+remove_former(name_of.former_keys(workspace, api8), state.id)
 if identity then
   index_under_identity(workspace, state.link, state.id)
-  remove_former(former_members(workspace, external_id), state.id)
+  remove_former(name_of.former_members(workspace, external_id), state.id)
 end
 queue_refill(workspace, digest, state)
 audit(workspace, now, actor, 'key', key_id, {

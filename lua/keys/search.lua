@@ -50,7 +50,7 @@ local roles_with = {}
 local function role_has(role, permission)
   local id = role .. permission
   if roles_with[id] == nil then
-    local list = redis.call('HGET', role_permissions(workspace), role) or ''
+    local list = redis.call('HGET', name_of.role_permissions(workspace), role) or ''
     add_work(list)
     roles_with[id] = string.find(list, permission, 1, true) ~= nil
   end
@@ -90,8 +90,8 @@ end
 -- The checks of a filter, cheapest first; nil if no key can pass them. Each gets the packed state and the values of `names`. Those
 -- that most keys fail read only their part of the state: making a table of every state would take most of the time.
 local function checks_of(filter)
-  local permission = filter.permission and redis.call('HGET', permission_numbers(workspace), filter.permission)
-  local role = filter.role and redis.call('HGET', role_numbers(workspace), filter.role)
+  local permission = filter.permission and redis.call('HGET', name_of.permission_numbers(workspace), filter.permission)
+  local role = filter.role and redis.call('HGET', name_of.role_numbers(workspace), filter.role)
   if filter.permission and not permission or filter.role and not role then return nil end
   permission, role = permission and listed(permission), role and listed(role)
   needs(filter.unusedSince, 'created')
@@ -197,7 +197,7 @@ end
 local function digest_at(index)
   local key = string.sub(given, index * key_bytes + 1, (index + 1) * key_bytes)
   if key_bytes == 32 then return key end
-  local list_of_api = is_deleted and deleted_keys or key_list
+  local list_of_api = is_deleted and name_of.deleted_keys or name_of.key_list
   local list = list_of_api(workspace, string.sub(key, PACKED_ID_BYTES + 1))
   return digest_with_start(workspace, list, string.sub(key, 1, PACKED_ID_BYTES), start)
 end
@@ -209,7 +209,7 @@ local function add_to(found, digest)
   local record, state, api_id = load_key(workspace, digest, now, is_deleted)
   if not record then return end
   local key, key_parts = key_reply(workspace, record, state, api_id)
-  key.restorableUntil = is_deleted and redis.call('ZSCORE', purge_queue(workspace), digest)
+  key.restorableUntil = is_deleted and redis.call('ZSCORE', name_of.purge_queue(workspace), digest)
   local reply = named(key)
   for _, search in ipairs(found) do
     search.reply[#search.reply + 1], parts = reply, parts + key_parts
@@ -217,7 +217,7 @@ local function add_to(found, digest)
   end
 end
 
-local record_prefix = key_record(workspace, '')
+local record_prefix = name_of.key_record(workspace, '')
 if #searches == 0 then examined = count end
 while examined < count and not is_full and parts < REPLY_PARTS_MAX and work < WORK_MAX do
   local digest = digest_at(examined)

@@ -30,7 +30,7 @@ if #missing > 0 then
   if mode == 'remove' then return { 'permission_not_found', missing[1] } end
   if not request.mayCreatePermissions then return { 'create_permission', missing[1] } end
 end
-local had = live_numbers(permission_slugs(workspace), redis.call('HGET', record, 'direct') or '')
+local had = live_numbers(name_of.permission_slugs(workspace), redis.call('HGET', record, 'direct') or '')
 local known = {}
 for _, slug in ipairs(request.permissions) do
   if numbers[slug] then known[#known + 1] = numbers[slug] end

@@ -25,7 +25,7 @@ local record, state = load_key(workspace, digest_of(workspace, request.keyId), n
 if not record then return { 'key_not_found' } end
 local given, missing = find_roles(workspace, request.roles)
 if missing then return { 'role_not_found', missing } end
-local had = live_numbers(role_names(workspace), redis.call('HGET', record, 'roles') or '')
+local had = live_numbers(name_of.role_names(workspace), redis.call('HGET', record, 'roles') or '')
 local combined = combine(mode, had, numbers_in(given))
 if #combined > request.rolesMax then return { 'too_many' } end
 

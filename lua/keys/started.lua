@@ -21,7 +21,7 @@ local replies, entries = {}, 0
 for at = 1, #apis, 8 do
   local api8 = string.sub(apis, at, at + 7)
   local ids, read = ids_with_start(workspace, api8, start, LEAVES_MAX)
-  local list = source == 'deleted' and deleted_keys(workspace, api8) or key_list(workspace, api8)
+  local list = source == 'deleted' and name_of.deleted_keys(workspace, api8) or name_of.key_list(workspace, api8)
   replies[#replies + 1] = { ids and table.concat(ids), redis.call('ZCARD', list) }
   -- An API without keys costs as much as some entries.
   entries = entries + (read or 0) + 50

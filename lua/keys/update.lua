@@ -104,7 +104,7 @@ if request.externalId then
     flush_usage(workspace, state.id, external_id_of(old_link), state.usage, request.usageRetentionMs)
     state.usage = NO_USAGE
     if old_link ~= '' then
-      add_former(former_members(workspace, external_id_of(old_link)), state.id, now, request.usageRetentionMs)
+      add_former(name_of.former_members(workspace, external_id_of(old_link)), state.id, now, request.usageRetentionMs)
     end
     unindex()
     index_under_identity(workspace, state.link, state.id)

@@ -11,11 +11,11 @@
 local workspace, holders = KEYS[1], ARGV[1]
 
 for session, number in string.gmatch(holders, '(%x+)%.%d+%.(%d+)') do
-  local stored = redis.call('HGET', registry(workspace), session)
+  local stored = redis.call('HGET', name_of.registry(workspace), session)
   if stored then
     local _, granted, settled = struct.unpack(REGISTERED, stored)
     if granted == tonumber(number) then
-      redis.call('HSET', registry(workspace), session, struct.pack(REGISTERED, 0, granted, settled))
+      redis.call('HSET', name_of.registry(workspace), session, struct.pack(REGISTERED, 0, granted, settled))
     end
   end
 end

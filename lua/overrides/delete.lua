@@ -20,9 +20,9 @@ local override = namespace and read_override(workspace, namespace, identifier)
 if not override then return 0 end
 local is_wild = string.find(identifier, '*', 1, true) ~= nil
 local all, wild = count_overrides(workspace, namespace)
-redis.call('HDEL', overrides(workspace, namespace.id16), identifier)
-redis.call('ZREM', override_list(workspace, namespace.id16), override.id16 .. identifier)
-redis.call('ZREM', wildcard_overrides(workspace, namespace.id16), override.id16 .. identifier)
+redis.call('HDEL', name_of.overrides(workspace, namespace.id16), identifier)
+redis.call('ZREM', name_of.override_list(workspace, namespace.id16), override.id16 .. identifier)
+redis.call('ZREM', name_of.wildcard_overrides(workspace, namespace.id16), override.id16 .. identifier)
 add_records(workspace, 'override_records', -1)
 update_kinds(workspace, namespace, all - 1, is_wild and wild - 1 or wild)
 if is_wild then redis.call('HINCRBY', workspace, 'wildcards', -1) end

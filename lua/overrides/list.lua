@@ -23,7 +23,9 @@ if identifier == '' then
   -- An id is followed by its identifier of at most 2048 bytes, none of which is above this.
   local from = after == '' and '-' or '(' .. after .. '\255'
   for index, member in
-    ipairs(redis.call('ZRANGE', override_list(workspace, namespace.id16), from, '+', 'BYLEX', 'LIMIT', 0, count + 1))
+    ipairs(
+      redis.call('ZRANGE', name_of.override_list(workspace, namespace.id16), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
+    )
   do
     identifiers[index] = string.sub(member, 17)
   end

@@ -53,9 +53,11 @@ local next_id = take_stamps(workspace, now, 2)
 namespace = namespace or create_namespace(workspace, name, next_id())
 local id16 = before and before.id16 or next_id()
 local packed = struct.pack(OVERRIDE, id16, limit, duration, before and before.created or now)
-redis.call('HSET', overrides(workspace, namespace.id16), identifier, packed)
-redis.call('ZADD', override_list(workspace, namespace.id16), 0, id16 .. identifier)
-if is_wild then redis.call('ZADD', wildcard_overrides(workspace, namespace.id16), -literals, id16 .. identifier) end
+redis.call('HSET', name_of.overrides(workspace, namespace.id16), identifier, packed)
+redis.call('ZADD', name_of.override_list(workspace, namespace.id16), 0, id16 .. identifier)
+if is_wild then
+  redis.call('ZADD', name_of.wildcard_overrides(workspace, namespace.id16), -literals, id16 .. identifier)
+end
 update_kinds(workspace, namespace, all, wild)
 if is_wild and not before then redis.call('HINCRBY', workspace, 'wildcards', 1) end
 if not before then add_records(workspace, 'override_records', 1) end

@@ -15,7 +15,7 @@
 -- @include "include/records"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
-if redis.call('HEXISTS', permission_numbers(workspace), request.slug) == 1 then return false end
+if redis.call('HEXISTS', name_of.permission_numbers(workspace), request.slug) == 1 then return false end
 require_room(workspace, actor, 1)
 local next_id = take_stamps(workspace, now, 1)
 local id16 = next_id()

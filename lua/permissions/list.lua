@@ -12,7 +12,7 @@
 
 local workspace, after, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local from = after == '' and '-' or '(' .. after .. '\255'
-local members = redis.call('ZRANGE', permission_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
+local members = redis.call('ZRANGE', name_of.permission_list(workspace), from, '+', 'BYLEX', 'LIMIT', 0, count + 1)
 local replies = {}
 for index = 1, math.min(count, #members) do
   replies[index] = permission_reply(workspace, string.sub(members[index], 17))

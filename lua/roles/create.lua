@@ -17,7 +17,7 @@
 -- @include "include/records"
 
 local workspace, request, actor, now = KEYS[1], cjson.decode(ARGV[1]), ARGV[2], now_ms(ARGV[3])
-if redis.call('HEXISTS', role_numbers(workspace), request.name) == 1 then return { 'exists' } end
+if redis.call('HEXISTS', name_of.role_numbers(workspace), request.name) == 1 then return { 'exists' } end
 local numbers, missing = find_permissions(workspace, request.permissions)
 if #missing > 0 and not request.mayCreatePermissions then return { 'create_permission', missing[1] } end
 require_room(workspace, actor, 1 + #missing)
@@ -26,16 +26,16 @@ local next_id = take_stamps(workspace, now, 1 + #missing)
 local id16 = next_id()
 create_permissions(workspace, missing, numbers, next_id)
 local number = redis.call('HINCRBY', workspace, 'roles', 1)
-redis.call('HSET', role_numbers(workspace), request.name, number)
-redis.call('HSET', role_names(workspace), number, request.name)
+redis.call('HSET', name_of.role_numbers(workspace), request.name, number)
+redis.call('HSET', name_of.role_names(workspace), number, request.name)
 set_fields(
-  role_record(workspace, number),
+  name_of.role_record(workspace, number),
   { id = 'role_' .. id16, name = request.name, description = request.description }
 )
 if #request.permissions > 0 then
-  redis.call('HSET', role_permissions(workspace), number, list_of(request.permissions, numbers))
+  redis.call('HSET', name_of.role_permissions(workspace), number, list_of(request.permissions, numbers))
 end
-redis.call('ZADD', role_list(workspace), 0, id16 .. number)
+redis.call('ZADD', name_of.role_list(workspace), 0, id16 .. number)
 audit(workspace, now, actor, 'role', 'role_' .. id16, {
   { 'name', nil, request.name },
   { 'description', nil, request.description },

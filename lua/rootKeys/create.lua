@@ -29,7 +29,7 @@ require_room(workspace, actor, 1)
 
 local next_id = take_stamps(workspace, now, 1)
 local id16 = next_id()
-set_fields(root_key_record(workspace, digest), {
+set_fields(name_of.root_key_record(workspace, digest), {
   id = 'root_' .. id16,
   start = request.start,
   name = request.name,
@@ -38,7 +38,7 @@ set_fields(root_key_record(workspace, digest), {
   expires = request.expires and int(request.expires),
   created = int(now),
 })
-redis.call('ZADD', root_key_list(workspace), 0, id16 .. digest)
+redis.call('ZADD', name_of.root_key_list(workspace), 0, id16 .. digest)
 record_admin(workspace, digest, has_grant(request.grants, '*') and not request.expires)
 audit(workspace, now, actor, 'root_key', 'root_' .. id16, {
   { 'name', nil, request.name },

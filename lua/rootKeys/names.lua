@@ -13,6 +13,6 @@ local workspace, ids = KEYS[1], ARGV
 local names = {}
 for index, id in ipairs(ids) do
   local digest = root_digest_of(workspace, id)
-  names[index] = digest and redis.call('HGET', root_key_record(workspace, digest), 'name') or ''
+  names[index] = digest and redis.call('HGET', name_of.root_key_record(workspace, digest), 'name') or ''
 end
 return names

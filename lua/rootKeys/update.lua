@@ -27,7 +27,7 @@ local lacking = request.grants and lacking_grant(caller.grants, request.grants)
 if lacking then return { 'lacks', lacking } end
 local digest = root_digest_of(workspace, request.rootKeyId)
 if not digest then return { 'root_key_not_found' } end
-local record = root_key_record(workspace, digest)
+local record = name_of.root_key_record(workspace, digest)
 local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'name')
 if lacking_grant(caller.grants, stored[1]) then return { 'not_covered' } end
 

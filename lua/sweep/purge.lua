@@ -21,30 +21,30 @@ local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
 -- The state of a key, or nil when there is none or it cannot be read: a broken record must not stop the removal of others.
 local function state_of(digest)
   local read, state = pcall(
-    function() return read_state(redis.call('HGET', key_record(workspace, digest), 'state')) end
+    function() return read_state(redis.call('HGET', name_of.key_record(workspace, digest), 'state')) end
   )
   return read and state or nil
 end
 
 local removed, erased = 0, 0
-local due = redis.call('ZRANGE', purge_queue(workspace), '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
-local late = due[1] and now - tonumber(redis.call('ZSCORE', purge_queue(workspace), due[1])) or 0
+local due = redis.call('ZRANGE', name_of.purge_queue(workspace), '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
+local late = due[1] and now - tonumber(redis.call('ZSCORE', name_of.purge_queue(workspace), due[1])) or 0
 for _, digest in ipairs(due) do
   local state = state_of(digest)
-  local start = state and redis.call('HGET', key_record(workspace, digest), 'start')
-  if not state or state.deleted then erased = erased + redis.call('UNLINK', key_record(workspace, digest)) end
+  local start = state and redis.call('HGET', name_of.key_record(workspace, digest), 'start')
+  if not state or state.deleted then erased = erased + redis.call('UNLINK', name_of.key_record(workspace, digest)) end
   if state then
     local api8, member = string.sub(state.id, 17), member_of_api(state.id, digest)
     -- Without the list, the API and its index were deleted.
-    if redis.call('ZREM', deleted_keys(workspace, api8), member) == 1 then
+    if redis.call('ZREM', name_of.deleted_keys(workspace, api8), member) == 1 then
       unindexing_start(workspace, api8, start, member)()
     end
   end
-  redis.call('ZREM', purge_queue(workspace), digest)
+  redis.call('ZREM', name_of.purge_queue(workspace), digest)
   removed = removed + 1
 end
 
-local api8 = redis.call('LINDEX', dead_apis(workspace), 0)
+local api8 = redis.call('LINDEX', name_of.dead_apis(workspace), 0)
 if api8 and removed < count then
   local ids, digests = keys_after(workspace, api8, '', count - removed)
   local counters = 0
@@ -60,12 +60,17 @@ if api8 and removed < count then
       break
     end
   end
-  if redis.call('EXISTS', key_list(workspace, api8)) == 0 then
-    local is_last = redis.call('LLEN', dead_apis(workspace)) == 1
+  if redis.call('EXISTS', name_of.key_list(workspace, api8)) == 0 then
+    local is_last = redis.call('LLEN', name_of.dead_apis(workspace)) == 1
     local is_done = remove_starts(workspace, api8, count)
     if is_done then
-      redis.call('LPOP', dead_apis(workspace))
-      redis.call('UNLINK', former_keys(workspace, api8), tag_names(workspace, api8), deleted_keys(workspace, api8))
+      redis.call('LPOP', name_of.dead_apis(workspace))
+      redis.call(
+        'UNLINK',
+        name_of.former_keys(workspace, api8),
+        name_of.tag_names(workspace, api8),
+        name_of.deleted_keys(workspace, api8)
+      )
     end
     -- The next call continues with the rest of the index, or the next API: return that there may be more.
     if not is_done or not is_last then removed = count end

@@ -12,11 +12,11 @@
 -- @include "include/state"
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
-local queue = refill_queue(workspace)
+local queue = name_of.refill_queue(workspace)
 local due = redis.call('ZRANGE', queue, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, count)
 local late = due[1] and now - tonumber(redis.call('ZSCORE', queue, due[1])) or 0
 local function refill(digest)
-  local record = key_record(workspace, digest)
+  local record = name_of.key_record(workspace, digest)
   local packed = redis.call('HGET', record, 'state')
   local state = packed and read_state(packed)
   if state and state.refilled and not state.deleted then

@@ -9,7 +9,7 @@
 -- @include "include/names"
 
 local workspace, member, due_ms = KEYS[1], ARGV[1], ARGV[2]
-local queue = rollup_queue(workspace)
+local queue = name_of.rollup_queue(workspace)
 if due_ms == '' then
   redis.call('ZREM', queue, member)
 else

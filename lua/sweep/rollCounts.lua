@@ -14,7 +14,7 @@
 -- @include "include/usage"
 
 local workspace, kind, id, day, retention_ms, args = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV
-local record = kind == 't' and tag_usage(workspace, id, day) or identifier_usage(workspace, id, day)
+local record = kind == 't' and name_of.tag_usage(workspace, id, day) or name_of.identifier_usage(workspace, id, day)
 
 local fields = { unpack(args, 5) }
 local amounts = redis.call('HMGET', record, unpack(fields))

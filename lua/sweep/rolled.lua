@@ -20,14 +20,14 @@
 local workspace, api8, day, position, week, drop_ms =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local retention_ms, now, args = tonumber(ARGV[6]), now_ms(ARGV[7]), ARGV
-local queue, member = rollup_queue(workspace, 'k', api8, day)
-local list = used_on_day(workspace, api8, day)
+local queue, member = name_of.rollup_queue(workspace, 'k', api8, day)
+local list = name_of.used_on_day(workspace, api8, day)
 
 -- Read. A key whose days were rewritten since is left alone: another sweeper has rolled it up.
 local writes, new_in_week = {}, {}
 for at = 8, #args, 4 do
   local id16, taken, days, is_new = args[at], tonumber(args[at + 1]), args[at + 2], args[at + 3] == '1'
-  local log_name, days_name = key_usage(workspace, id16 .. api8), key_days(workspace, id16 .. api8)
+  local log_name, days_name = name_of.key_usage(workspace, id16 .. api8), name_of.key_days(workspace, id16 .. api8)
   local is_current = true
   if days ~= '' then
     local head, before = redis.call('GETRANGE', days_name, 0, KEY_DAYS_HEAD_LENGTH - 1), 0
@@ -41,7 +41,7 @@ for at = 8, #args, 4 do
   if is_new and is_current then new_in_week[#new_in_week + 1] = id16 end
 end
 local length = redis.call('LLEN', list)
-local rolled = math.max(position, tonumber(redis.call('HGET', rollup_positions(workspace), member) or 0))
+local rolled = math.max(position, tonumber(redis.call('HGET', name_of.rollup_positions(workspace), member) or 0))
 
 -- Write.
 local kept_ms = usage_kept_ms(retention_ms)
@@ -54,20 +54,20 @@ for _, write in ipairs(writes) do
   end
 end
 if #new_in_week > 0 then
-  local week_list = used_in_week(workspace, api8, week)
+  local week_list = name_of.used_in_week(workspace, api8, week)
   redis.call('RPUSH', week_list, unpack(new_in_week))
   redis.call('PEXPIRE', week_list, int(retention_ms + 31 * DAY_MS))
 end
 if rolled < length then
-  redis.call('HSET', rollup_positions(workspace), member, rolled)
+  redis.call('HSET', name_of.rollup_positions(workspace), member, rolled)
   return 0
 end
 if now < drop_ms then
-  redis.call('HSET', rollup_positions(workspace), member, rolled)
+  redis.call('HSET', name_of.rollup_positions(workspace), member, rolled)
   redis.call('ZADD', queue, int(drop_ms), member)
 else
   redis.call('UNLINK', list)
-  redis.call('HDEL', rollup_positions(workspace), member)
+  redis.call('HDEL', name_of.rollup_positions(workspace), member)
   redis.call('ZREM', queue, member)
 end
 return 1

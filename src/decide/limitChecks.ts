@@ -14,7 +14,7 @@ import { type Answer, type Refusal, readRefusal, unreadable } from './reply.ts';
 import type { TailFilter } from './tail/stream.ts';
 import type { DecisionSource, Tail } from './tail/tail.ts';
 
-export interface LimitCheck {
+interface LimitCheck {
   namespace: string;
   identifier: string;
   limit: number;
@@ -31,7 +31,7 @@ interface LimitResult {
   overrideId: string | undefined;
 }
 
-export interface Limited {
+interface Limited {
   passed: boolean;
   checks: LimitResult[];
   /** Time of the decision by Redis's clock, in Unix milliseconds. */

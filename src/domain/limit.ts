@@ -49,7 +49,8 @@ export const adHocLimit = (name: string, limit: number, duration: number): Ratel
   limit,
   duration,
 });
-const noValues = ratelimitOf('', '', { limit: 0, duration: 0, autoApply: 0 });
+const zeros = Object.fromEntries(names.map((value) => [value, 0])) as Record<LimitValueName, number>;
+const noValues = ratelimitOf('', '', zeros);
 
 /** A limit as JSON without its closing brace, so that a response can add its state. */
 export function limitText(limit: Ratelimit): string {

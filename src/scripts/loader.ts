@@ -42,7 +42,8 @@ export const scriptNames = readdirSync(root, { recursive: true, encoding: 'utf8'
   .map((path) => path.slice(0, -'.lua'.length))
   .sort();
 
-const declaration = /^local (?:function (\w+)|([\w, ]+?)(?: =|$))/;
+/** A function `table.name` is a field of a table that the include declares. */
+const declaration = /^(?:local )?(?:function ([\w.]+)|(?<=local )([\w, ]+?)(?: =|$))/;
 
 /** Consecutive lines of a file: a declaration of an include, or the lines up to the next declaration. */
 interface Part {
@@ -239,7 +240,7 @@ function withoutUnused(parts: readonly Part[]): Part[] {
 
 /** The last line of a declaration that begins with this line; '' when it is this line. It relies on the format of StyLua. */
 function closingOf(text: string): string {
-  if (text.startsWith('local function') && !text.endsWith(' end')) return 'end';
+  if (/^(local )?function/.test(text) && !text.endsWith(' end')) return 'end';
   return text.endsWith('{') ? '}' : '';
 }
 
@@ -252,7 +253,8 @@ function inBlocks(parts: readonly Part[]): string {
   for (const { file, words } of parts) {
     for (const word of words) filesWith.set(word, (filesWith.get(word) ?? new Set()).add(file));
   }
-  const isExported = ({ declares }: Part) => declares.some((name) => filesWith.get(name)!.size > 1);
+  const isExported = ({ declares }: Part) =>
+    declares.some((name) => !name.includes('.') && filesWith.get(name)!.size > 1);
 
   const lines: string[] = [];
   for (let from = 0, to = 0; from < parts.length; from = to) {
@@ -304,7 +306,7 @@ const localised = new Map(
 function withLiterals(text: string, names: ReadonlyMap<string, string>, words = new Set<string>()): string {
   return text.replace(token, (name) => {
     if (!/^\w/.test(name)) return name;
-    for (const word of name.split('.')) words.add(word);
+    for (const word of [name, ...name.split('.')]) words.add(word);
     return names.get(name) ?? luaLiterals.get(name) ?? name;
   });
 }

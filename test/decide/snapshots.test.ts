@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest';
 import { SnapshotCache, type VersionedSnapshot } from '../../src/decide/snapshots.ts';
 import { digestTextOf } from '../../src/domain/keyString.ts';
+import { adHocLimit } from '../../src/domain/limit.ts';
 
 const workspaceId = 'ws_1';
 const digestOf = (index: number) => digestTextOf(`${index}`);
@@ -19,13 +20,7 @@ const versioned = (version: number, name: string, limits = 0): VersionedSnapshot
     meta: undefined,
     permissions: [],
     roles: [],
-    ratelimits: Array.from({ length: limits }, (_, index) => ({
-      id: `rl_${index}`,
-      name: 'l'.repeat(100),
-      limit: 1,
-      duration: 1000,
-      autoApply: true,
-    })),
+    ratelimits: Array.from({ length: limits }, () => adHocLimit('l'.repeat(100), 1, 1000)),
     identity: undefined,
   },
 });

@@ -88,13 +88,13 @@ describe('a query has the result of its tree', () => {
           const found = await lua.run(
             ['names', 'permissions'],
             `local slugs, cases, found = cjson.decode(ARGV[1]), cjson.decode(ARGV[2]), {}
-             for number, slug in ipairs(slugs) do redis.call('HSET', permission_numbers(KEYS[1]), slug, number) end
+             for number, slug in ipairs(slugs) do redis.call('HSET', name_of.permission_numbers(KEYS[1]), slug, number) end
              for index, case in ipairs(cases) do
-               redis.call('DEL', role_permissions(KEYS[1]))
-               redis.call('HSET', role_permissions(KEYS[1]), 1, case.unused, 2, case.role)
+               redis.call('DEL', name_of.role_permissions(KEYS[1]))
+               redis.call('HSET', name_of.role_permissions(KEYS[1]), 1, case.unused, 2, case.role)
                found[index] = permits(KEYS[1], case.query, case.direct, case.role ~= '' and ',2,' or '') and 1 or 0
              end
-             redis.call('DEL', permission_numbers(KEYS[1]), role_permissions(KEYS[1]))
+             redis.call('DEL', name_of.permission_numbers(KEYS[1]), name_of.role_permissions(KEYS[1]))
              return found`,
             `tg:{query${process.env.VITEST_POOL_ID}}`,
             [

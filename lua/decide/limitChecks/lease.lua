@@ -14,8 +14,8 @@
 local function charge_windows(units, number)
   local leases = {}
   for index = 1, #item_checks do
-    local stored = leases_of_window(item_checks[index])
-    local recent, paused_until, ended = recent_leases(stored, LEASE_OF_WINDOW_LENGTH)
+    local stored = noted_leases.of_window(item_checks[index])
+    local recent, paused_until, ended = noted_leases.recent(stored, LEASE_OF_WINDOW_LENGTH)
     leases[index] = ended .. recent
     if paused_until > 0 or #recent >= LEASES_MAX * LEASE_OF_WINDOW_LENGTH then return false end
   end
@@ -27,7 +27,7 @@ local function charge_windows(units, number)
     bytes = string.sub(bytes, 1, kept) .. suffix
     local entry = struct.pack(LEASE_OF_WINDOW, this_session.id, number, call_now, 0, units, window_newest(bytes), cost)
     redis.call('SET', check.counter.name, bytes, 'PX', window_ttl(check.duration))
-    write_leases_of_window(check, leases[index] .. entry)
+    noted_leases.write_of_window(check, leases[index] .. entry)
   end
   return true
 end
@@ -36,15 +36,15 @@ end
 -- expire, or the slice ends in which units are charged. A check of cost 0 has no units: others would change what it returns.
 local function lease_checks(outcome, _, _, root, wanted, number)
   add_work(8 * #item_checks)
-  local ends, units, has_passed, leased = root.expires or NEVER, wanted, outcome == LIMIT_PASSED, {}
+  local ends, units, has_passed, seen = root.expires or NEVER, wanted, outcome == LIMIT_PASSED, {}
   for index = 1, #item_checks do
     local check = item_checks[index]
     local counter, limit, duration, cost = check.counter, check.limit, check.duration, check.cost
     -- Checks of the same counter add up, so what one returns depends on the others.
-    if leased[counter] then return 0, 0 end
-    leased[counter] = true
+    if seen[counter] then return 0, 0 end
+    seen[counter] = true
     -- Units that are overdue may be returned after all.
-    local recent = not has_passed and recent_leases(leases_of_window(check), LEASE_OF_WINDOW_LENGTH) or ''
+    local recent = not has_passed and noted_leases.recent(noted_leases.of_window(check), LEASE_OF_WINDOW_LENGTH) or ''
     if recent ~= '' then return 0, 0 end
     if counter.total > 0 then ends = math.min(ends, counter.oldest + duration) end
     if has_passed then
@@ -53,7 +53,7 @@ local function lease_checks(outcome, _, _, root, wanted, number)
       units = math.min(units, math.floor((limit - counter.total) / (this_session.left * cost)))
     end
   end
-  local term = term_until(ends)
+  local term = this_session.term_until(ends)
   if not has_passed then return 0, term end
   if units == 0 or term == 0 or not charge_windows(units, number) then return 0, 0 end
   return units, term
@@ -61,18 +61,19 @@ end
 
 -- Gives back what a lease of the session did not use of a window.
 local function return_to_window(check, number, used)
-  local leases = leases_of_window(check)
-  local at, others = find_lease(leases, LEASE_OF_WINDOW_LENGTH, this_session.id, number)
+  local leases = noted_leases.of_window(check)
+  local at, others = noted_leases.find(leases, LEASE_OF_WINDOW_LENGTH, this_session.id, number)
   if not at then return end
   local _, _, _, _, units, slice_end, cost = struct.unpack(LEASE_OF_WINDOW, leases, at)
-  local name = window_at(call_workspace, check.namespace.id16, window_member(check.duration, check.identifier))
+  local name =
+    name_of.window_at(call_workspace, check.namespace.id16, name_of.window_member(check.duration, check.identifier))
   local bytes = units > used and redis.call('GET', name)
   if bytes then
     -- Nothing where the slice no longer counts.
     local kept, suffix = window_return(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
     if suffix then redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_ttl(check.duration)) end
   end
-  write_leases_of_window(check, others)
+  noted_leases.write_of_window(check, others)
 end
 
 -- Counts what a session decided by itself about checks, and gives back what it did not use of a lease. `subject` is each LIMIT_CHECK.
@@ -95,9 +96,9 @@ local function settle_checks(number, count, outcome, used, age, subject)
     end
     if namespace and count > 0 then
       local id16 = namespace.id16
-      local bounded_by = { identifiers = identifiers_counted(call_workspace, id16, day) }
-      add_total(namespace_usage(call_workspace, id16, day), field, count)
-      add_total(identifier_usage(call_workspace, id16, day), field .. identifier, count, bounded_by)
+      local bounded_by = { identifiers = name_of.identifiers_counted(call_workspace, id16, day) }
+      add_total(name_of.namespace_usage(call_workspace, id16, day), field, count)
+      add_total(name_of.identifier_usage(call_workspace, id16, day), field .. identifier, count, bounded_by)
     end
   end
 end

@@ -19,9 +19,9 @@ local item_checks
 -- Caches a namespace for this call (false if it does not exist), with the names of its usage records.
 local function cache_namespace(name, namespace)
   if namespace then
-    namespace.usage = namespace_usage(call_workspace, namespace.id16, call_day)
-    namespace.identifiers = identifier_usage(call_workspace, namespace.id16, call_day)
-    namespace.bounded_by = { identifiers = identifiers_counted(call_workspace, namespace.id16, call_day) }
+    namespace.usage = name_of.namespace_usage(call_workspace, namespace.id16, call_day)
+    namespace.identifiers = name_of.identifier_usage(call_workspace, namespace.id16, call_day)
+    namespace.bounded_by = { identifiers = name_of.identifiers_counted(call_workspace, namespace.id16, call_day) }
   end
   call_namespaces[name], call_state.is_filled = namespace or false, true
   return namespace
@@ -31,7 +31,8 @@ end
 -- the checks so far that fit)} and, after a check, total, first_live and oldest of window_charge. Nothing is read for a namespace
 -- that `is_new`.
 local function counter_of(counters, namespace, check, is_new)
-  local name = window_at(call_workspace, namespace.id16, window_member(check.duration, check.identifier))
+  local name =
+    name_of.window_at(call_workspace, namespace.id16, name_of.window_member(check.duration, check.identifier))
   local counter = counters[name]
   if not counter then
     local bytes = not is_new and redis.call('GET', name) or ''
@@ -147,7 +148,7 @@ local function check_counters(checks)
       local settled = settled_window(counter.bytes, call_now, check.duration)
       redis.call('SET', counter.name, settled, 'PX', window_ttl(check.duration))
       -- Leases give back units in the slice in which they were charged, which has moved.
-      write_leases_of_window(check, '')
+      noted_leases.write_of_window(check, '')
       counter.before, counter.bytes = settled, settled
       total, _, oldest, kept, suffix =
         window_charge(settled, 1, #settled, call_now, limit, check.duration, cost, limit > 0)
@@ -165,24 +166,24 @@ local function check_counters(checks)
   return passed
 end
 
--- refused_for_leases of checks: with the leases of the windows of refused checks; of all, if the checks `have_passed`.
+-- noted_leases.refusal of checks: with the leases of the windows of refused checks; of all, if the checks `have_passed`.
 local function refused_checks_as_leased(checks, have_passed)
   local places
   for index = 1, #checks do
     local check = checks[index]
     -- One that never fits needs no units.
     if have_passed or not check.fits and check.limit > 0 and check.together <= check.limit then
-      local leases = leases_of_window(check)
+      local leases = noted_leases.of_window(check)
       if leases ~= '' then
         places = places or {}
         places[#places + 1] = {
           leases = leases,
-          write = function(changed) write_leases_of_window(check, changed) end,
+          write = function(changed) noted_leases.write_of_window(check, changed) end,
         }
       end
     end
   end
-  return places and refused_for_leases(places, LEASE_OF_WINDOW_LENGTH, have_passed)
+  return places and noted_leases.refusal(places, LEASE_OF_WINDOW_LENGTH, have_passed)
 end
 
 -- Writes the counters if all checks passed; otherwise restores their values from before the checks.

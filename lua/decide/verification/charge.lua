@@ -29,14 +29,11 @@ local charge_lengths, charge_identity_lengths
 -- where nothing is charged), the position of the last old byte before them, and the position of the window's last old byte.
 local charge_suffix, charge_kept_until, charge_window_end = {}, {}, {}
 
--- Charges a window: window_charge, or what lease.lua puts in its place.
-local charge_window = window_charge
-
--- Checks a limit that applies, and appends its result. Returns kept_until and suffix of window_charge; with the settled window as
--- suffix if it was charged while the clock was ahead.
-local function check_limit(place, limit, duration, cost, bytes, first, last)
+-- Checks a limit that applies, and appends its result. `charge` is window_charge, or a function with its arguments. Returns
+-- kept_until and suffix of window_charge; with the settled window as suffix if it was charged while the clock was ahead.
+local function check_limit(charge, place, limit, duration, cost, bytes, first, last)
   local total, first_live, oldest, kept_until, suffix =
-    charge_window(bytes, first, last, call_now, limit, duration, cost, charge_allowed and not charge_exceeded)
+    charge(bytes, first, last, call_now, limit, duration, cost, charge_allowed and not charge_exceeded)
   if not total then
     charge_exceeded, charge_ahead = true, true
     return first - 1, settled_window(string.sub(bytes, first, last), call_now, duration)
@@ -62,7 +59,7 @@ end
 -- or nil}; nil when there are none. `seen` collects the names that were used, because the first limit of a name wins. An ad
 -- hoc limit replaces the key's limit of that name, but not the identity's. Returns the lengths of all windows after the charge.
 local sole_length, sole_identity_length = {}, {}
-local function check_stored(places, packed, position, tail_bytes, costs, seen)
+local function check_stored(charge, places, packed, position, tail_bytes, costs, seen)
   local count, is_key = string.byte(packed, position), places == PLACES_OF_KEY
   position = position + 1
   -- The window of a single limit is between the limit and the window's length. Reading it directly saves 4 % of Redis's
@@ -90,7 +87,7 @@ local function check_stored(places, packed, position, tail_bytes, costs, seen)
       if wanted and wanted[3] and not is_key then wanted = nil end
       if wanted and not wanted[3] or auto_apply == 1 and not wanted then
         local cost = wanted and wanted[2] or 1
-        local kept_until, suffix = check_limit(place, limit, duration, cost, packed, window_first, window_last)
+        local kept_until, suffix = check_limit(charge, place, limit, duration, cost, packed, window_first, window_last)
         if suffix then
           charge_suffix[place], charge_kept_until[place], charge_window_end[place] = suffix, kept_until, window_last
           lengths[number] = kept_until - window_first + 1 + #suffix
@@ -122,21 +119,21 @@ end
 
 -- Checks an ad hoc limit {name, cost, limit, duration} on the key's counter of that name and duration, which is in the key's state
 -- or a record of its own. Returns false when the counter is new and the key has the maximum of counters.
-local function check_adhoc(number, wanted)
+local function check_adhoc(charge, number, wanted)
   local name, cost, limit, duration = wanted[1], wanted[2], wanted[3], wanted[4]
   local place = PLACES_OF_REQUEST + number
   local first, last, slot = find_window(name, duration)
   if slot then
-    local kept_until, suffix = check_limit(place, limit, duration, cost, key_packed, first, last)
+    local kept_until, suffix = check_limit(charge, place, limit, duration, cost, key_packed, first, last)
     if suffix then
       charge_suffix[slot], charge_kept_until[slot], charge_window_end[slot] = suffix, kept_until, last
       charge_lengths[slot] = kept_until - first + 1 + #suffix
     end
     return true
   end
-  local member = window_member(duration, name)
-  local window = redis.call('GET', window_at(call_workspace, key24(), member)) or ''
-  local kept_until, suffix = check_limit(place, limit, duration, cost, window, 1, #window)
+  local member = name_of.window_member(duration, name)
+  local window = redis.call('GET', name_of.window_at(call_workspace, key24(), member)) or ''
+  local kept_until, suffix = check_limit(charge, place, limit, duration, cost, window, 1, #window)
   if not suffix then return true end
   charge_counters = charge_counters or { left = false }
   local counters, is_new = charge_counters, window == ''
@@ -149,7 +146,7 @@ end
 -- Checks the limits of a verification: those with autoApply and those that the request names, the key's before the identity's of
 -- the same name. `requested` is the request's list or nil. Returns a refusal or nil. May be called again for the same
 -- verification.
-local function check_limits(requested)
+local function check_limits(charge, requested)
   local identity_packed = key_identity
   charge_count, charge_ahead, charge_counters = 0, false, nil
   local costs, seen = nil, {}
@@ -159,14 +156,15 @@ local function check_limits(requested)
       costs[wanted[1]] = wanted
     end
   end
-  charge_lengths = check_stored(PLACES_OF_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH, costs, seen)
+  charge_lengths = check_stored(charge, PLACES_OF_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH, costs, seen)
   if identity_packed then
-    charge_identity_lengths = check_stored(PLACES_OF_IDENTITY, identity_packed, IDENTITY_LIMITS_AT, 0, costs, seen)
+    charge_identity_lengths =
+      check_stored(charge, PLACES_OF_IDENTITY, identity_packed, IDENTITY_LIMITS_AT, 0, costs, seen)
   end
   if not requested then return nil end
   for number, wanted in ipairs(requested) do
     if wanted[3] then
-      if not check_adhoc(number, wanted) then return refuse('too_many_counters', wanted[1]) end
+      if not check_adhoc(charge, number, wanted) then return refuse('too_many_counters', wanted[1]) end
     elseif not seen[wanted[1]] then
       return refuse('limit_not_found', wanted[1])
     end
@@ -179,30 +177,27 @@ local function check_limits_and_balance(requested, is_affordable)
   charge_allowed, charge_exceeded = is_affordable, false
   local refusal
   if requested or key_identity then
-    refusal = check_limits(requested)
+    refusal = check_limits(window_charge, requested)
     if refusal then return nil, refusal end
   else
     charge_count, charge_ahead, charge_counters = 0, false, nil
-    charge_lengths = check_stored(PLACES_OF_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH)
+    charge_lengths = check_stored(window_charge, PLACES_OF_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH)
   end
   if not charge_exceeded and is_affordable then return VALID end
   if charge_ahead then return nil end
   -- Units that a server has leased may be returned: then this refusal would be wrong.
-  refusal = refused_as_leased(false)
+  refusal = noted_leases.refuse_key(false)
   if refusal then return nil, refusal end
   if not charge_exceeded then return USAGE_EXCEEDED end
   -- The results of limits before the exceeded one include a charge: they are computed again without it.
-  if charge_count > 1 then check_limits(requested) end
+  if charge_count > 1 then check_limits(window_charge, requested) end
   return RATE_LIMITED
 end
 
--- Checks the limits, and charges them if all pass, with another function in the place of window_charge. Returns whether all pass.
+-- Checks the limits, and charges them if all pass, by a function with the arguments of window_charge. Returns whether all pass.
 local function check_limits_by(charge, requested)
-  charge_window, charge_allowed, charge_exceeded = charge, true, false
-  local checked, refusal = pcall(check_limits, requested)
-  charge_window = window_charge
-  if not checked then error(refusal, 0) end
-  return not refusal and not charge_exceeded
+  charge_allowed, charge_exceeded = true, false
+  return not check_limits(charge, requested) and not charge_exceeded
 end
 
 -- Formats to pack a state by the number of old bytes that it keeps. So it is created as one string: joining would create and hash
@@ -280,17 +275,26 @@ local function identity_state()
   return joined_state(key_identity, count, PLACES_OF_IDENTITY, charge_identity_lengths, '')
 end
 
+local function write_identity(state)
+  redis.call('HSET', name_of.identity_record(call_workspace, key_external_id), 'state', state)
+end
+
+-- Writes the charged counters of ad hoc limits, if there are any.
+local function write_charged_counters()
+  if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
+end
+
 -- Settles the windows that were charged while the clock was ahead, and writes them to the key, its identity and its counters.
 local function write_settled(requested)
   -- charge_exceeded is true, so this charges nothing.
-  check_limits(requested)
+  check_limits(window_charge, requested)
   local tail = string.sub(key_packed, key_tail_at)
   local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), PLACES_OF_KEY, charge_lengths, tail)
   if state then redis.call('HSET', key_name, 'state', state) end
   local settled = key_identity and identity_state()
-  if settled then redis.call('HSET', identity_record(call_workspace, key_external_id), 'state', settled) end
-  forget_leased_slices()
-  if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
+  if settled then write_identity(settled) end
+  noted_leases.forget_slices()
+  write_charged_counters()
 end
 
 -- The packed answer to a verification, with the results of its limits if they were checked.

@@ -53,7 +53,7 @@ local function read_key(digest, has_snapshot)
   key_limits_at, key_tail_at = KEY_LINK_AT + LINK_BYTES_LENGTH + link_bytes, #packed - (KEY_TAIL_LENGTH - 1)
   if link_bytes > 0 then
     key_linked_id = string.sub(packed, KEY_LINK_AT + LINK_BYTES_LENGTH + LINK_EXTERNAL_ID_AT - 1, key_limits_at - 1)
-    local name, identity, display_of_identity = identity_record(call_workspace, key_linked_id), nil, nil
+    local name, identity, display_of_identity = name_of.identity_record(call_workspace, key_linked_id), nil, nil
     if has_snapshot then
       identity = redis.call('HGET', name, 'state')
     else

@@ -1,6 +1,5 @@
 -- Leases of verifications.
 
--- @include "include/counters"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
 -- @include "decide/verification/key"
@@ -39,9 +38,9 @@ end
 -- lease; 0, 0 for none.
 local function lease_units(cost, requested, wanted, number, term)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
-  local leases, paused_until, ended = recent_leases(key_leases(), LEASE_OF_KEY_LENGTH)
+  local leases, paused_until, ended = noted_leases.recent(noted_leases.of_key(), LEASE_OF_KEY_LENGTH)
   local leases_of_identity, identity_paused_until, ended_of_identity =
-    recent_leases(identity_leases(), LEASE_OF_KEY_LENGTH)
+    noted_leases.recent(noted_leases.of_identity(), LEASE_OF_KEY_LENGTH)
   if paused_until + identity_paused_until > 0 then return 0, 0 end
   if #leases + #leases_of_identity >= LEASES_MAX * LEASE_OF_KEY_LENGTH then return 0, 0 end
 
@@ -53,7 +52,7 @@ local function lease_units(cost, requested, wanted, number, term)
     if not lease_exceeds and check_limits_by(leased_charge, requested) and not lease_exceeds then break end
     units = math.floor(units / 2)
   end
-  term = math.min(term, term_until(call_now + lease_slice_left))
+  term = math.min(term, this_session.term_until(call_now + lease_slice_left))
   if units == 0 or term == 0 then return 0, 0 end
 
   local charged = limited and units * cost or 0
@@ -63,10 +62,10 @@ local function lease_units(cost, requested, wanted, number, term)
     struct.pack(LEASE_OF_KEY, this_session.id, number, call_now, 0, units, refill_due, fingerprint_of_limits())
   redis.call('HSET', key_name, 'state', state, 'leases', ended .. leases .. entry)
   if new_identity then
-    local identity = identity_record(call_workspace, key_external_id)
+    local identity = name_of.identity_record(call_workspace, key_external_id)
     redis.call('HSET', identity, 'state', new_identity, 'leases', ended_of_identity .. leases_of_identity .. entry)
   end
-  if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
+  write_charged_counters()
   return units, term
 end
 
@@ -74,7 +73,7 @@ end
 -- or an exceeded limit has room.
 local function term_of(outcome, root)
   local ends = root.expires or NEVER
-  if outcome == NOT_FOUND then return term_until(ends) end
+  if outcome == NOT_FOUND then return this_session.term_until(ends) end
   if key_expires > call_now then ends = math.min(ends, key_expires) end
   local _, refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
   if key_flags.refilled and refill_due > call_now then ends = math.min(ends, refill_due) end
@@ -84,7 +83,7 @@ local function term_of(outcome, root)
       if charge_results[at + 2] == 1 then ends = math.min(ends, charge_results[at + 4]) end
     end
   end
-  return term_until(ends)
+  return this_session.term_until(ends)
 end
 
 -- Grants a lease of a verification that was just decided; `position` and `last` are those of its VERIFY_ITEM. Returns its units and
@@ -96,7 +95,7 @@ local function lease_verification(outcome, position, last, root, wanted, number)
   local term = term_of(outcome, root)
   if outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED then
     -- Units that are overdue may be returned after all.
-    local leases = recent_leases(key_leases() .. identity_leases(), LEASE_OF_KEY_LENGTH)
+    local leases = noted_leases.recent(noted_leases.of_key() .. noted_leases.of_identity(), LEASE_OF_KEY_LENGTH)
     if leases ~= '' then return 0, 0 end
   end
   if outcome ~= VALID or charge_count == 0 and not key_flags.limited then return 0, term end
@@ -151,10 +150,11 @@ local function settle_key(number, count, outcome, used, cost, used_at, requested
   local is_charged, at, leases, other_leases, other_leases_of_identity, usage = false, nil, nil, nil, nil, nil
   local is_first = false
   if number > 0 then
-    leases = key_leases()
-    at, other_leases = find_lease(leases, LEASE_OF_KEY_LENGTH, this_session.id, number)
+    leases = noted_leases.of_key()
+    at, other_leases = noted_leases.find(leases, LEASE_OF_KEY_LENGTH, this_session.id, number)
     local _
-    _, other_leases_of_identity = find_lease(identity_leases(), LEASE_OF_KEY_LENGTH, this_session.id, number)
+    _, other_leases_of_identity =
+      noted_leases.find(noted_leases.of_identity(), LEASE_OF_KEY_LENGTH, this_session.id, number)
   end
   if at then
     is_charged, balance = give_back(leases, at, used, requested, cost)
@@ -177,20 +177,21 @@ local function settle_key(number, count, outcome, used, cost, used_at, requested
   local new_identity = is_charged and key_identity and identity_state()
 
   redis.call('HSET', key_name, 'state', state)
-  if other_leases then write_leases(key_name, other_leases) end
+  if other_leases then noted_leases.write(key_name, other_leases) end
   if key_identity then
-    local identity = identity_record(call_workspace, key_external_id)
-    if new_identity then redis.call('HSET', identity, 'state', new_identity) end
-    if other_leases_of_identity then write_leases(identity, other_leases_of_identity) end
+    if new_identity then write_identity(new_identity) end
+    if other_leases_of_identity then
+      noted_leases.write(name_of.identity_record(call_workspace, key_external_id), other_leases_of_identity)
+    end
   end
-  if is_charged and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
+  if is_charged then write_charged_counters() end
   if usage then flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour) end
   return is_first
 end
 
 -- Counts decisions in the totals of the API of the key.
 local function count_for_api(hour, count, outcome, spent)
-  local record = api_usage(call_workspace, key_api8, day_of(hour))
+  local record = name_of.api_usage(call_workspace, key_api8, day_of(hour))
   local field = hour_of_day(hour) .. outcome
   add_total(record, field, count)
   if spent > 0 then add_total(record, 's' .. field, spent) end
@@ -213,7 +214,7 @@ local function settle_verifications(number, count, outcome, used, age, subject)
   if is_live then
     is_first = settle_key(number, is_former and 0 or count, outcome, used, cost, used_at, request and request.limits)
   end
-  if tags then count_tags(tags, key24(), external_id, outcome, spent, count) end
+  if tags then count_tags(tags, external_id, outcome, spent, count) end
   if count > 0 then count_for_api(hour, count, outcome, spent) end
   if count > 0 and outcome ~= VALID then
     note_refusals(count, outcome, is_first, request, external_id, used_at, true, cost, 0)

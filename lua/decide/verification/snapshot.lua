@@ -2,6 +2,7 @@
 -- keys than a server caches, most verifications return one, so it is packed as one string.
 
 -- @include "decide/call"
+-- @include "decide/permitted"
 -- @include "decide/verification/key"
 -- @include "include/names"
 -- @include "include/permissions"
@@ -34,6 +35,18 @@ local function packed_permissions(record)
     pack_names(names_of_roles(call_workspace, stored[2] or ''))
 end
 
+-- The versions that the snapshot depends on besides the key's own: of its identity, and of all permissions and roles.
+local function snapshot_dependencies()
+  local version = key_identity and string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH) or ''
+  return key_flags.permissions and version .. rbac_version() or version
+end
+
+-- Notes that the snapshot of the key is in an answer of this call, so that no later one needs it.
+local function snapshot_sent(api, digest)
+  api.snapshots = api.snapshots or {}
+  api.snapshots[digest] = true
+end
+
 -- Packs the snapshot.
 local function pack_snapshot(dependencies)
   local slugs, number_lists, roles = '', '', '\0\0'
@@ -46,7 +59,7 @@ local function pack_snapshot(dependencies)
   if key_identity then
     format = SNAPSHOT_WITH_IDENTITY
     local identity_display = key_identity_display
-      or redis.call('HMGET', identity_record(call_workspace, external_id), 'state', 'meta')
+      or redis.call('HMGET', name_of.identity_record(call_workspace, external_id), 'state', 'meta')
     identity_meta = identity_display[2]
     identity_limits = configured_limits(key_identity, IDENTITY_LIMITS_AT, 0)
   end

@@ -1,7 +1,6 @@
 -- Verifications: decides whether a key is valid for a request, charges it and counts it.
 
 -- @include "include/calendar"
--- @include "include/counters"
 -- @include "decide/apis"
 -- @include "decide/call"
 -- @include "decide/verification/charge"
@@ -32,7 +31,7 @@ local function refilled_balance(digest, balance, due)
   if now >= due then return key_refill_amount, refill_after(now, refill_day) end
   if due - now > (refill_day == 0 and 2 or 62) * DAY_MS then
     due = refill_after(now, refill_day)
-    redis.call('ZADD', refill_queue(call_workspace), due, digest)
+    redis.call('ZADD', name_of.refill_queue(call_workspace), due, digest)
   end
   return balance, due
 end
@@ -56,6 +55,19 @@ local function more_refusals(refusals, outcome, more)
     at + (COUNT_LENGTH + 1)
   ),
     count == 0
+end
+
+-- Counts a refusal in the packed counts of the hour's refusals, and in the rows of recent refusals.
+local function count_refusal(refusals, outcome, request, cost, balance)
+  local more, is_first = more_refusals(refusals, outcome, 1)
+  note_refusals(1, outcome, is_first, request, key_external_id, call_now, false, cost, balance)
+  return more
+end
+
+-- Moves the counts of an earlier hour, or of an identity that was deleted, from the state to the log of the key.
+local function flush_former_counts()
+  local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
+  flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour)
 end
 
 -- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of the key if
@@ -92,9 +104,7 @@ local function verify(position, last, root_index)
 
   -- Everything is read before the first write, so that a broken record charges nothing.
   local snapshot, is_sent
-  -- The versions that the snapshot depends on besides the key's own: of its identity, and of all permissions and roles.
-  local dependencies = key_identity and string.sub(key_identity, IDENTITY_HEAD_VERSION_AT, IDENTITY_HEAD_LENGTH) or ''
-  if flags.permissions then dependencies = dependencies .. rbac_version() end
+  local dependencies = (key_identity or flags.permissions) and snapshot_dependencies() or ''
   if key_version_time ~= cached_time or key_version_number ~= cached_number or dependencies ~= cached_dependencies then
     -- Returned once per call. Otherwise many verifications of a key that is not cached would each return its snapshot.
     is_sent = api.snapshots and api.snapshots[digest]
@@ -113,9 +123,7 @@ local function verify(position, last, root_index)
   if is_valid then
     valid, last_used = valid + 1, call_now
   else
-    local is_first
-    refusals, is_first = more_refusals(refusals, outcome, 1)
-    note_refusals(1, outcome, is_first, request, key_external_id, call_now, false, cost, balance)
+    refusals = count_refusal(refusals, outcome, request, cost, balance)
   end
   local state = key_state(is_valid, balance, refill_due, last_used, call_hour, valid, refusals, spent)
   if is_unlinked then state = without_link(state) end
@@ -124,17 +132,11 @@ local function verify(position, last, root_index)
 
   -- Write. If the first command succeeds, none of the following can fail.
   redis.call('HSET', key_name, 'state', state)
-  if new_identity then redis.call('HSET', identity_record(call_workspace, key_external_id), 'state', new_identity) end
-  if is_valid and charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
-  if is_new_hour then
-    local usage = string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-    flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour)
-  end
-  if tags then count_tags(tags, key24(), key_external_id, outcome, charged, 1) end
-  if snapshot then
-    api.snapshots = api.snapshots or {}
-    api.snapshots[digest] = true
-  end
+  if new_identity then write_identity(new_identity) end
+  if is_valid and charge_counters then write_charged_counters() end
+  if is_new_hour then flush_former_counts() end
+  if tags then count_tags(tags, key_external_id, outcome, charged, 1) end
+  if snapshot then snapshot_sent(api, digest) end
   count_verification(api, outcome, charged)
   key_written(state, new_identity)
   return answer, snapshot

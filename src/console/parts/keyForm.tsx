@@ -1,6 +1,7 @@
 // The parts of a key's form: they are the same for a new key and for changes.
 
 import { useState } from 'preact/hooks';
+import type { NewLimit } from '../../domain/limit.ts';
 import { duration, readDuration } from '../format.ts';
 import type { Credits, Ratelimit } from '../records.ts';
 import { Button, Check, Field, SelectField, TextField } from './basic.tsx';
@@ -34,7 +35,7 @@ function durationOf(text: string): number | undefined {
   return sum;
 }
 
-const limitOf = ({ name, limit, duration: text, autoApply }: LimitDraft): Omit<Ratelimit, 'id'> => ({
+const limitOf = ({ name, limit, duration: text, autoApply }: LimitDraft): NewLimit => ({
   name: name.trim(),
   limit: wholeOf(limit) ?? 0,
   duration: durationOf(text) ?? 0,
@@ -52,7 +53,7 @@ function missingIn(draft: LimitDraft) {
 }
 
 /** The limits of drafts; undefined while one of them is not complete. */
-export const limitsOf = (drafts: readonly LimitDraft[]): Omit<Ratelimit, 'id'>[] | undefined =>
+export const limitsOf = (drafts: readonly LimitDraft[]): NewLimit[] | undefined =>
   drafts.some((draft) => Object.values(missingIn(draft)).some(Boolean)) ? undefined : drafts.map(limitOf);
 
 function OneLimit(props: { draft: LimitDraft; change: (changes: Partial<LimitDraft>) => void; remove: () => void }) {

@@ -28,7 +28,7 @@ const limits = fc.array(
     name: bytes(3, 512),
     limit: safeInteger,
     duration: safeInteger,
-    auto: fc.boolean(),
+    autoApply: fc.constantFrom(0, 1),
     window: bytes(0, 2048),
   }),
   { maxLength: 50, size: 'medium' },
@@ -152,14 +152,14 @@ test('replacing limits keeps the id of a name, and the count of a name and durat
            keep_counters(KEYS[1], 'owner', counters, index)
            local row = {}
            for at, l in ipairs(limits) do
-             row[at] = { l.id, l.name, int(l.limit), int(l.duration), l.auto and 1 or 0, l.window }
+             row[at] = { l.id, l.name, int(l.limit), int(l.duration), l.autoApply, l.window }
              for _, name in ipairs(step.charged) do
                if name == l.name then l.window = 'charged in step ' .. index .. ' ' .. name end
              end
            end
            for _, l in ipairs(limits) do
              -- Its window is in the record now, and nowhere else.
-             if redis.call('EXISTS', window_at(KEYS[1], 'owner', window_member(l.duration, l.name))) == 1 then row = 'left behind' end
+             if redis.call('EXISTS', name_of.window_at(KEYS[1], 'owner', name_of.window_member(l.duration, l.name))) == 1 then row = 'left behind' end
            end
            limits = read_limits(pack_limits(limits), 1, 0)
            found[index] = row

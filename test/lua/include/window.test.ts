@@ -108,8 +108,8 @@ async function storedBytes(identifier: string, duration: number): Promise<number
   const workspace = workspaceKey(h.workspaceId);
   const bytes = await lua.run(
     ['names'],
-    `local id16 = redis.call('HGET', namespace_ids(KEYS[1]), 'window')
-     return redis.call('STRLEN', window_at(KEYS[1], id16, window_member(tonumber(ARGV[2]), ARGV[1])))`,
+    `local id16 = redis.call('HGET', name_of.namespace_ids(KEYS[1]), 'window')
+     return redis.call('STRLEN', name_of.window_at(KEYS[1], id16, name_of.window_member(tonumber(ARGV[2]), ARGV[1])))`,
     workspace,
     [identifier, duration],
   );
@@ -119,8 +119,8 @@ async function storedBytes(identifier: string, duration: number): Promise<number
 const ttlOf = (identifier: string, duration: number) =>
   lua.run(
     ['names'],
-    `local id16 = redis.call('HGET', namespace_ids(KEYS[1]), 'window')
-     return redis.call('PTTL', window_at(KEYS[1], id16, window_member(tonumber(ARGV[2]), ARGV[1])))`,
+    `local id16 = redis.call('HGET', name_of.namespace_ids(KEYS[1]), 'window')
+     return redis.call('PTTL', name_of.window_at(KEYS[1], id16, name_of.window_member(tonumber(ARGV[2]), ARGV[1])))`,
     workspaceKey(h.workspaceId),
     [identifier, duration],
   );
@@ -516,13 +516,13 @@ describe('in the state of keys and identities', () => {
   const shareLimits = (externalId: string, shared: number, each: number) =>
     lua.run(
       ['clock', 'names', 'state'],
-      `local record = identity_record(KEYS[1], ARGV[1])
+      `local record = name_of.identity_record(KEYS[1], ARGV[1])
        local identity = read_identity(redis.call('HGET', record, 'state'))
-       local function limit(name, most, auto)
-         return { limit = tonumber(most), duration = tonumber(ARGV[4]), auto = auto, id = name .. string.rep('1', 16 - #name),
+       local function limit(name, most, applied)
+         return { limit = tonumber(most), duration = tonumber(ARGV[4]), autoApply = applied, id = name .. string.rep('1', 16 - #name),
            name = name, window = '' }
        end
-       identity.limits = { limit('shared', ARGV[2], false), limit('each', ARGV[3], true) }
+       identity.limits = { limit('shared', ARGV[2], 0), limit('each', ARGV[3], 1) }
        return redis.call('HSET', record, 'state', pack_identity(identity))`,
       workspaceKey(h.workspaceId),
       [externalId, shared, each, duration],
