@@ -19,9 +19,10 @@ local call_number = 0
 local call_roots, call_namespaces = {}, {}
 -- Written at the end of the call (totals.lua): counts by record and field, and the limits of a record.
 local call_totals, call_total_bounds = {}, {}
--- `rbac_version`: of permissions and roles, false if it was not read (permitted.lua). `is_filled`: those who fill the tables of
+-- `rbac_version`: of permissions and roles, false if it was not read (permitted.lua). `held`: held_slugs of the last query that was
+-- evaluated. `is_filled`: those who fill the tables of
 -- namespaces and totals set it, as the next call then needs new ones.
-local call_state = { rbac_version = false, is_filled = false }
+local call_state = { rbac_version = false, is_filled = false, held = false }
 -- The work done so far, in units of about a microsecond.
 local call_work
 

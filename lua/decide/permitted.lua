@@ -22,8 +22,8 @@ local function is_permitted(query, text, record, has_permissions)
   local memo_key = table.concat({ call_workspace, rbac_version(), text, direct, roles }, '\n')
   local permitted = memo[memo_key]
   if permitted == nil then
-    local bytes
-    permitted, bytes = permits(call_workspace, query, direct, roles)
+    local held, bytes = held_slugs(call_workspace, query, direct, roles)
+    permitted, call_state.held = permits(query, held), held
     add_work(bytes / 50)
     memoize(memo_key, permitted)
   end

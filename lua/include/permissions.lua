@@ -143,10 +143,8 @@ local function held_slugs(workspace, query, direct, roles)
   return held, bytes
 end
 
--- Evaluates a query in postfix order: slugs, and the numbers 1 (and) and 2 (or). Also returns the bytes of the lists that were
--- searched.
-local function permits(workspace, query, direct, roles)
-  local held, bytes = held_slugs(workspace, query, direct, roles)
+-- Evaluates a query in postfix order: slugs, and the numbers 1 (and) and 2 (or). `held` is that of held_slugs.
+local function permits(query, held)
   local stack, top = {}, 0
   for position, token in ipairs(query) do
     if held[position] ~= nil then
@@ -161,5 +159,5 @@ local function permits(workspace, query, direct, roles)
       end
     end
   end
-  return stack[1], bytes
+  return stack[1]
 end

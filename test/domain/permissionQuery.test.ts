@@ -92,7 +92,8 @@ describe('a query has the result of its tree', () => {
              for index, case in ipairs(cases) do
                redis.call('DEL', name_of.role_permissions(KEYS[1]))
                redis.call('HSET', name_of.role_permissions(KEYS[1]), 1, case.unused, 2, case.role)
-               found[index] = permits(KEYS[1], case.query, case.direct, case.role ~= '' and ',2,' or '') and 1 or 0
+               local held = held_slugs(KEYS[1], case.query, case.direct, case.role ~= '' and ',2,' or '')
+               found[index] = permits(case.query, held) and 1 or 0
              end
              redis.call('DEL', name_of.permission_numbers(KEYS[1]), name_of.role_permissions(KEYS[1]))
              return found`,
