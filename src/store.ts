@@ -27,6 +27,7 @@ import type { StoreObserver } from './redis/observer.ts';
 import { foundOf, refusalOf } from './redis/refusedWrites.ts';
 import type { Trust, TrustOptions } from './redis/trust.ts';
 import { probeError, probeWrites } from './redis/writeProbe.ts';
+import { openCalls } from './scripts/calls.ts';
 import type { StoreContext } from './scripts/context.ts';
 import { checkDataVersion } from './scripts/dataVersion.ts';
 import { type Durable, openDurable } from './scripts/durable.ts';
@@ -86,7 +87,7 @@ export async function openStore(storeOptions: StoreOptions) {
   const rootKeys = openRootKeys(context, accepted, (workspaceId) => tail.rootKeysChanged(workspaceId));
   const { permissions, roles } = openRbac(context);
   const deactivate = (workspaceId: string, holders: readonly string[]) =>
-    scripts.run('leases/deactivate', workspaceId, [holders.join(',')]);
+    context.run('leases/deactivate', workspaceId, { holders: holders.join(',') });
   const analytics = openAnalytics(context);
   const decide = openDecide({
     ...options,
@@ -94,7 +95,7 @@ export async function openStore(storeOptions: StoreOptions) {
     scripts,
     accepted,
     slugsOf: (workspaceId, lists) => slugsOf(redis, workspaceId, lists),
-    now: context.now,
+    now: () => options.nowMs?.() ?? '',
     openLeasing: (settle) => new Leasing({ ...options, redis, settle, deactivate }),
   });
   const { leasing } = decide;
@@ -204,11 +205,13 @@ function contextOf(
       const [seconds, micros] = await orStoreError(redis.time());
       return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
     },
-    scripts: durable?.scripts ?? scripts,
+    run: openCalls(durable?.scripts ?? scripts, {
+      now,
+      actorText: (actor) =>
+        JSON.stringify({ ...actor, auditEventsMax, recordsMax: isUnlimited(actor) ? 0 : recordsMax }),
+    }),
     change: durable?.change ?? ((command) => orStoreError(command(redis))),
     probe: atMostOnceIn(checkedMs.writes, () => probeWrites(redis)),
-    now,
-    actorText: (actor) => JSON.stringify({ ...actor, auditEventsMax, recordsMax: isUnlimited(actor) ? 0 : recordsMax }),
     keyRetentionMs,
     usageRetentionMs,
     usageHourlyDays,

@@ -10,7 +10,8 @@
 -- ARGV[5]  drop_ms       the time from which on the list may be removed
 -- ARGV[6]  retention_ms
 -- ARGV[7]  now_ms        '' for Redis's clock
--- ARGV[8…] id16, taken (bytes of the log that are in the days now), days ('' if they do not change), is_new_in_week (0 | 1), …
+-- ARGV[8…] keys          of each: id16, taken (bytes of the log that are in the days now), days ('' if they do not change),
+--                        is_new_in_week (0 | 1)
 -- returns  1 when the list is done, or 0
 
 -- @include "include/clock"

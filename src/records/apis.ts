@@ -1,9 +1,10 @@
 // Typed functions for the scripts of lua/apis/.
 
 import type { Actor } from '../domain/caller.ts';
+import type { Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { type LookedPage, type Order, searchPages } from './pages.ts';
-import { fromNamed, type Reply } from './records.ts';
+import { fromNamed } from './records.ts';
 
 export interface ApiRecord {
   id: string;
@@ -26,9 +27,9 @@ function readApi(reply: Reply): ApiRecord {
   return { id, name, createdAt: Number(created), keyCount };
 }
 
-export function openApis({ scripts, now, actorText }: StoreContext) {
-  const create = (workspaceId: string, name: string, keptId: string, createdAt: number | '', actor: Actor) =>
-    scripts.run('apis/create', workspaceId, [name, keptId, createdAt, actorText(actor), now()]);
+export function openApis({ run }: StoreContext) {
+  const create = (workspaceId: string, name: string, keptId: string, createdMs: number | '', actor: Actor) =>
+    run('apis/create', workspaceId, { name, keptId, createdMs, actor });
 
   return {
     create: (workspaceId: string, name: string, actor: Actor): Promise<string> =>
@@ -43,7 +44,7 @@ export function openApis({ scripts, now, actorText }: StoreContext) {
       (await create(workspaceId, api.name, api.apiId.slice('api_'.length), api.createdAt ?? '', actor)) !== null,
 
     async find(workspaceId: string, apiId: string): Promise<{ id: string; name: string } | undefined> {
-      const reply = await scripts.run('apis/read', workspaceId, [apiId]);
+      const reply = await run('apis/read', workspaceId, { apiId });
       return reply ? { id: apiId, name: fromNamed<{ name: string }>(reply).name } : undefined;
     },
 
@@ -54,8 +55,8 @@ export function openApis({ scripts, now, actorText }: StoreContext) {
     ): Promise<LookedPage<ApiRecord>> {
       let total = 0;
       const found = await searchPages(page, async (after, count) => {
-        const args = [after?.slice('api_'.length) ?? '', count, page.order ?? 'asc'];
-        const [replies, more, all] = (await scripts.run('apis/list', workspaceId, args)) as [Reply[], 0 | 1, number];
+        const given = { after: after?.slice('api_'.length) ?? '', count, order: page.order ?? 'asc' };
+        const [replies, more, all] = await run('apis/list', workspaceId, given);
         total = all;
         return { items: replies.map(readApi), more: more === 1 };
       });
@@ -68,8 +69,7 @@ export function openApis({ scripts, now, actorText }: StoreContext) {
       { apiId, confirm = '' }: { apiId: string; confirm?: string | undefined },
       actor: Actor,
     ): Promise<{ refused?: undefined } | { refused: 'api_not_found' } | { refused: 'protected'; name: string }> {
-      const args = [apiId, confirm, actorText(actor), now()];
-      const [outcome, name] = (await scripts.run('apis/delete', workspaceId, args)) as [string, string?];
+      const [outcome, name] = await run('apis/delete', workspaceId, { apiId, confirm, actor });
       if (outcome === 'deleted') return {};
       return outcome === 'protected' ? { refused: outcome, name: name! } : { refused: 'api_not_found' };
     },

@@ -46,12 +46,12 @@ const stepMax = 500;
 /** Limit of the events that one request examines. */
 const lookedMax = 10_000;
 
-export function openAudit({ redis, scripts }: StoreContext) {
+export function openAudit({ redis, run }: StoreContext) {
   /** At most as many as a page has events. */
   async function nameRootKeys(workspaceId: string, events: readonly AuditEvent[]): Promise<AuditEvent[]> {
     const ids = [...new Set(events.map(({ rootKeyId }) => rootKeyId))].filter((id) => id !== cliActor.rootKeyId);
     if (ids.length === 0) return [...events];
-    const names = (await scripts.run('rootKeys/names', workspaceId, ids)) as string[];
+    const names = await run('rootKeys/names', workspaceId, { ids });
     const nameOf = new Map(ids.map((id, index) => [id, names[index]!]));
     return events.map(({ id, time, rootKeyId, ...rest }) => {
       const name = nameOf.get(rootKeyId);

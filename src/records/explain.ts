@@ -72,7 +72,7 @@ type ExplainRequest = Omit<VerifyRequest, 'digest' | 'tags'>;
 
 const noDigest = '\0'.repeat(32);
 
-export function openExplain({ scripts, now }: StoreContext) {
+export function openExplain({ run }: StoreContext) {
   return async (
     workspaceId: string,
     key: { keyId: string } | { key: string },
@@ -82,8 +82,7 @@ export function openExplain({ scripts, now }: StoreContext) {
     const values = { digest, cost: request.cost, cached: noVersion, request: requestText(request) };
     const item = Buffer.alloc(verifyItem.size(values));
     verifyItem.write(item, 0, values);
-    const args = ['keyId' in key ? key.keyId : '', item, now()];
-    const reply = (await scripts.runPacked('keys/explain', workspaceId, args)) as [unknown, Buffer?, Buffer?];
+    const reply = await run('keys/explain', workspaceId, { keyId: 'keyId' in key ? key.keyId : '', item });
     const figures = fromNamed<Explained>(asText(reply[0]));
     const { status, keyId, apiId } = figures;
     const nowMs = Number(figures.now);

@@ -18,19 +18,17 @@ export interface NewIdentity {
   ratelimits: readonly NewLimit[];
 }
 
-export function openIdentities({ scripts, now, actorText, usageRetentionMs }: StoreContext) {
+export function openIdentities({ run, usageRetentionMs }: StoreContext) {
   const readOptional = (reply: unknown): Identity | undefined => (reply ? readIdentity(reply) : undefined);
 
   return {
     /** Returns for each identity its id, or null when its externalId exists. The externalIds must be distinct. */
     create: (workspaceId: string, identities: readonly NewIdentity[], actor: Actor): Promise<(string | null)[]> =>
-      scripts.run('identities/create', workspaceId, [JSON.stringify(identities), actorText(actor), now()]) as Promise<
-        (string | null)[]
-      >,
+      run('identities/create', workspaceId, { request: JSON.stringify(identities), actor }),
 
     /** An identity by its id or externalId. */
     find: async (workspaceId: string, identity: string): Promise<Identity | undefined> =>
-      readOptional(await scripts.run('identities/read', workspaceId, [identity])),
+      readOptional(await run('identities/read', workspaceId, { identity })),
 
     /** A page in order of creation; only identities whose id or externalId contains `search` if that is given. */
     async list(
@@ -43,9 +41,8 @@ export function openIdentities({ scripts, now, actorText, usageRetentionMs }: St
       let after = page.after?.slice('id_'.length) ?? '';
       for (let step = 0; step < stepsMax; step++) {
         const wanted = page.count - found.length;
-        const args = [after, search === '' ? wanted : stepMax, search, wanted];
-        const reply = await scripts.run('identities/list', workspaceId, args);
-        const [replies, last, more] = reply as [unknown[], string, 0 | 1];
+        const given = { after, count: search === '' ? wanted : stepMax, search, wanted };
+        const [replies, last, more] = await run('identities/list', workspaceId, given);
         const identities = replies.map(readIdentity);
         found.push(...identities);
         if (more === 0) return { items: found, next: undefined };
@@ -67,15 +64,13 @@ export function openIdentities({ scripts, now, actorText, usageRetentionMs }: St
       },
       actor: Actor,
     ): Promise<{ identity: Identity; refused?: undefined } | { refused: LimitRefusal } | undefined> {
-      const args = [JSON.stringify(changes), actorText(actor), now()];
-      const reply = await scripts.run('identities/update', workspaceId, args);
+      const reply = await run('identities/update', workspaceId, { request: JSON.stringify(changes), actor });
       if (typeof reply === 'string') return { refused: reply as LimitRefusal };
       return reply ? { identity: readIdentity(reply) } : undefined;
     },
 
     /** False when there is no such identity. */
     delete: async (workspaceId: string, identity: string, actor: Actor): Promise<boolean> =>
-      (await scripts.run('identities/delete', workspaceId, [identity, usageRetentionMs, actorText(actor), now()])) ===
-      1,
+      (await run('identities/delete', workspaceId, { identity, usageRetentionMs, actor })) === 1,
   };
 }

@@ -3,9 +3,10 @@
 import type { Ratelimit } from '../domain/limit.ts';
 import { dayMs, hourMs } from '../domain/time.ts';
 import { type Outcome, outcomes } from '../domain/verification.ts';
+import type { Reply } from '../scripts/calls.ts';
 import { keyFixed, keyFlags, keyRecordFields, never } from '../scripts/layout.ts';
 import { readDays, readLog } from '../usage/days.ts';
-import { fromNamed, type LimitReply, limitOfReply, type Reply } from './records.ts';
+import { fromNamed, type LimitReply, limitOfReply } from './records.ts';
 
 /** Bytes that do not fit their declaration. */
 export interface Fault {

@@ -238,7 +238,7 @@ async function findStarted(
 
 /** The keys that the index has for a start, and how many keys the APIs have; undefined if there are too many. */
 async function readIndex(
-  { scripts }: StoreContext,
+  { run }: StoreContext,
   workspaceId: string,
   apis: readonly string[],
   filter: KeyFilter,
@@ -246,11 +246,12 @@ async function readIndex(
   const places = new Set<Place>();
   let total = 0;
   for (let at = 0; at < apis.length; ) {
-    const args = [filter.deleted ? 'deleted' : 'keys', filter.start!, apis.slice(at).join('')];
-    const replies = (await scripts.runPacked('keys/started', workspaceId, args)) as [
-      ids: Buffer | null,
-      total: number,
-    ][];
+    const source = filter.deleted ? 'deleted' : 'keys';
+    const replies = await run('keys/started', workspaceId, {
+      source,
+      start: filter.start!,
+      apis: apis.slice(at).join(''),
+    });
     for (const [ids, ofApi] of replies) {
       const api8 = apis[at++]!;
       if (!ids || places.size + ids.length / idBytes > examinedMax) return undefined;
@@ -329,7 +330,7 @@ async function allApis({ redis }: StoreContext, workspaceId: string): Promise<st
 
 /** Reads ahead in the sources from which everything was taken. Returns how many keys were read. */
 async function readAhead(
-  { scripts }: StoreContext,
+  { run }: StoreContext,
   workspaceId: string,
   sources: readonly Source[],
   { filters, order }: KeyQueries,
@@ -342,8 +343,9 @@ async function readAhead(
     const { chunk } = waiting[0]!;
     const some = waiting.filter((source) => source.chunk === chunk).slice(0, Math.ceil(aheadMax / chunk));
     const named = some.map(({ api8, last, fromLast }) => [api8, last, fromLast]);
-    const args = [kind, filter.externalId ?? '', filter.start ?? '', order, chunk, JSON.stringify(named)];
-    const replies = (await scripts.runPacked('keys/next', workspaceId, args)) as NextReply[];
+    const { externalId = '', start = '' } = filter;
+    const given = { source: kind, externalId, start, order, count: chunk, sources: JSON.stringify(named) };
+    const replies = (await run('keys/next', workspaceId, given)) as NextReply[];
     for (const [index, reply] of replies.entries()) {
       readMembers(some[index]!, reply, filter.start === undefined ? stepMax : aheadMax);
       readCount += reply[1];
@@ -355,7 +357,7 @@ async function readAhead(
 
 /** Examines keys in order until one of these searches is over. Returns how many were examined. */
 async function examine(
-  { redis, scripts, now }: StoreContext,
+  { redis, run }: StoreContext,
   workspaceId: string,
   keys: readonly Candidate[],
   searches: readonly Search[],
@@ -368,9 +370,11 @@ async function examine(
       search: lowered(filter.search),
       wanted: count - items.length,
     }));
-    const args = [Buffer.from(some.join(''), 'latin1'), some[0]!.length, JSON.stringify(filters), now()];
-    const reply = await scripts.run('keys/search', workspaceId, args);
-    const [examined, ...found] = reply as [number, ...[mayMatch: 0 | 1, ...keyReplies: unknown[]][]];
+    const [examined, ...found] = await run('keys/search', workspaceId, {
+      keys: Buffer.from(some.join(''), 'latin1'),
+      keyBytes: some[0]!.length,
+      filters: JSON.stringify(filters),
+    });
     at += examined;
     for (const [index, [mayMatch, ...keyReplies]] of found.entries()) {
       const search = searches[index]!;

@@ -89,14 +89,14 @@ interface Balance {
   refill: Refill | undefined;
 }
 
-export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usageRetentionMs }: StoreContext) {
+export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: StoreContext) {
   async function read(
     workspaceId: string,
     keyId: string,
     digest: Buffer | '',
     isDeleted = false,
   ): Promise<{ key: KeyRecord; byteLength: number } | undefined> {
-    const reply = await scripts.run('keys/read', workspaceId, [keyId, digest, isDeleted ? 1 : 0, now()]);
+    const reply = await run('keys/read', workspaceId, { keyId, digest, deleted: isDeleted ? 1 : 0 });
     if (!reply) return undefined;
     const { record, byteLength = defaultByteLength } = await readReply(redis, workspaceId, reply);
     return { key: record, byteLength };
@@ -114,13 +114,9 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
 
     /** Everything that Redis stores of a key, decoded, for support. By its id, or by the digest of its string. */
     async inspect(workspaceId: string, key: { keyId: string } | { digest: Buffer }): Promise<Inspected> {
-      const args = 'keyId' in key ? [key.keyId, '', now()] : ['', key.digest, now()];
+      const given = 'keyId' in key ? { ...key, digest: '' } : { keyId: '', ...key };
       // A usage history is bytes, which only a packed reply carries as they are.
-      const [outcome, reply, history] = (await scripts.runPacked('keys/inspect', workspaceId, args)) as [
-        Buffer,
-        unknown,
-        (Buffer | number)[],
-      ];
+      const [outcome, reply, history] = await run('keys/inspect', workspaceId, given);
       return readInspection(outcome.toString(), asText(reply), history);
     },
 
@@ -136,8 +132,13 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       let metaLength = 0;
       let after = page.after?.slice('key_'.length) ?? '';
       for (let step = 0; step < listStepsMax; step++) {
-        const args = [page.apiId, page.externalId ?? '', after, page.count - items.length, now()];
-        const reply = (await scripts.run('keys/list', workspaceId, args)) as [unknown[], string, 0 | 1] | null;
+        const { apiId, externalId = '' } = page;
+        const reply = await run('keys/list', workspaceId, {
+          apiId,
+          externalId,
+          after,
+          count: page.count - items.length,
+        });
         if (!reply) return undefined;
         const [keys, last, more] = reply;
         let isLarge = false;
@@ -159,9 +160,10 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       workspaceId: string,
       page: { apiId: string; after?: string | undefined; count: number },
     ): Promise<PageOf<ExportedKey> | undefined> {
-      const args = [page.apiId, page.after?.slice('key_'.length) ?? '', page.count, now()];
+      const { apiId, count } = page;
+      const after = page.after?.slice('key_'.length) ?? '';
       // Digests are bytes, so the reply must not be read as text.
-      const reply = (await scripts.runPacked('keys/export', workspaceId, args)) as [[Buffer, unknown][], Buffer] | null;
+      const reply = await run('keys/export', workspaceId, { apiId, after, count });
       if (!reply) return undefined;
       const items: ExportedKey[] = [];
       for (const [digest, keyReply] of reply[0]) {
@@ -183,12 +185,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
           bytes: bytesOf(byteLength),
         })),
       });
-      const [outcome, ...answer] = (await scripts.run('keys/create', workspaceId, [
-        text,
-        digests,
-        actorText(actor),
-        now(),
-      ])) as [string, ...(string | null)[]];
+      const [outcome, ...answer] = await run('keys/create', workspaceId, { request: text, digests, actor });
       if (outcome === 'created') return { created: answer };
       if (outcome === 'api_not_found') return { refused: outcome };
       return { refused: outcome as 'role_not_found' | 'create_permission' | 'key_id_taken', name: answer[0]! };
@@ -202,10 +199,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       actor: Actor,
     ): Promise<Updated> {
       const text = JSON.stringify({ ...changes, ...textsOf(changes), keyId, mayCreatePermissions, usageRetentionMs });
-      const [outcome, name] = (await scripts.run('keys/update', workspaceId, [text, actorText(actor), now()])) as [
-        string,
-        string?,
-      ];
+      const [outcome, name] = await run('keys/update', workspaceId, { request: text, actor });
       if (outcome === 'updated') return {};
       if (name === undefined) return { refused: outcome as 'key_not_found' | 'refill_unlimited' | LimitRefusal };
       return { refused: outcome as 'role_not_found' | 'create_permission', name };
@@ -218,13 +212,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       actor: Actor,
     ): Promise<Balance | { refused: 'key_not_found' | 'unlimited' | 'too_large' }> {
       const { keyId, operation, value } = change;
-      const reply = (await scripts.run('keys/updateCredits', workspaceId, [
-        keyId,
-        operation,
-        value ?? '',
-        actorText(actor),
-        now(),
-      ])) as ['updated', unknown] | ['key_not_found' | 'unlimited' | 'too_large'];
+      const reply = await run('keys/updateCredits', workspaceId, { keyId, operation, value: value ?? '', actor });
       if (reply[0] !== 'updated') return { refused: reply[0] };
       const balance = fromNamed<Pick<KeyReply, 'balance' | 'refillAmount' | 'refillDay'>>(reply[1]);
       const remaining = balance.balance === undefined ? undefined : Number(balance.balance);
@@ -237,14 +225,19 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       { keyId, permanent }: { keyId: string; permanent: boolean },
       actor: Actor,
     ): Promise<boolean> {
-      const args = [keyId, permanent ? 1 : 0, keyRetentionMs, usageRetentionMs, actorText(actor), now()];
-      const [outcome] = (await scripts.run('keys/delete', workspaceId, args)) as [string];
+      const [outcome] = await run('keys/delete', workspaceId, {
+        keyId,
+        permanent: permanent ? 1 : 0,
+        retentionMs: keyRetentionMs,
+        usageRetentionMs,
+        actor,
+      });
       return outcome === 'deleted';
     },
 
     /** False when there is no such deleted key, its API was deleted, or another key has its id. */
     async restore(workspaceId: string, keyId: string, actor: Actor): Promise<boolean> {
-      const [outcome] = (await scripts.run('keys/restore', workspaceId, [keyId, actorText(actor), now()])) as [string];
+      const [outcome] = await run('keys/restore', workspaceId, { keyId, actor });
       return outcome === 'restored';
     },
 
@@ -260,12 +253,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       | { refused: 'create_permission' | 'permission_not_found'; name: string }
     > {
       const text = JSON.stringify({ ...request, permissionsMax });
-      const [outcome, about] = (await scripts.run('keys/setPermissions', workspaceId, [
-        mode,
-        text,
-        actorText(actor),
-        now(),
-      ])) as [string, string];
+      const [outcome, about] = await run('keys/setPermissions', workspaceId, { mode, request: text, actor });
       if (outcome === 'set') return { numbers: about };
       if (outcome === 'key_not_found' || outcome === 'too_many') return { refused: outcome };
       return { refused: outcome as 'create_permission' | 'permission_not_found', name: about };
@@ -281,12 +269,7 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       { numbers: string } | { refused: 'key_not_found' | 'too_many' } | { refused: 'role_not_found'; name: string }
     > {
       const text = JSON.stringify({ ...request, rolesMax });
-      const [outcome, about] = (await scripts.run('keys/setRoles', workspaceId, [
-        mode,
-        text,
-        actorText(actor),
-        now(),
-      ])) as [string, string];
+      const [outcome, about] = await run('keys/setRoles', workspaceId, { mode, request: text, actor });
       if (outcome === 'set') return { numbers: about };
       if (outcome === 'role_not_found') return { refused: outcome, name: about };
       return { refused: outcome as 'key_not_found' | 'too_many' };
@@ -298,8 +281,8 @@ export function openKeys({ redis, scripts, now, actorText, keyRetentionMs, usage
       request: { keyId: string; digest: Buffer; start: string; expiresInMs: number },
       actor: Actor,
     ): Promise<string | undefined> {
-      const args = [request.keyId, request.digest, request.start, request.expiresInMs, actorText(actor), now()];
-      const [outcome, keyId] = (await scripts.run('keys/reroll', workspaceId, args)) as [string, string];
+      const { expiresInMs: expiresIn, ...given } = request;
+      const [outcome, keyId] = await run('keys/reroll', workspaceId, { ...given, expiresIn, actor });
       return outcome === 'created' ? keyId : undefined;
     },
   };

@@ -1,9 +1,10 @@
 // Lists namespaces. Namespaces are found and created by the scripts that use them (lua/include/overrides.lua).
 
+import type { Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { Namespace } from './overrides.ts';
 import { type LookedPage, type Order, searchPages } from './pages.ts';
-import { fromNamed, type Reply } from './records.ts';
+import { fromNamed } from './records.ts';
 
 interface ListedNamespace extends Namespace {
   /** Unix milliseconds. */
@@ -25,7 +26,7 @@ function readNamespace(reply: Reply): ListedNamespace {
   return { id: `rlns_${id}`, name, createdAt: Number(created), overrideCount };
 }
 
-export function openNamespaces({ scripts }: StoreContext) {
+export function openNamespaces({ run }: StoreContext) {
   return {
     /** A page in an order of creation, after the namespace with the id `after`; only those whose id or name contains `search`. */
     async list(
@@ -34,9 +35,8 @@ export function openNamespaces({ scripts }: StoreContext) {
     ): Promise<LookedPage<ListedNamespace>> {
       let total = 0;
       const read = async (after: string | undefined, count: number) => {
-        const args = [after?.slice('rlns_'.length) ?? '', count, page.order];
-        const reply = await scripts.run('namespaces/list', workspaceId, args);
-        const [replies, more, all] = reply as [Reply[], 0 | 1, number];
+        const given = { after: after?.slice('rlns_'.length) ?? '', count, order: page.order };
+        const [replies, more, all] = await run('namespaces/list', workspaceId, given);
         total = all;
         return { items: replies.map(readNamespace), more: more === 1 };
       };

@@ -1,9 +1,10 @@
 // Typed functions for the scripts of lua/namespaces/ and lua/overrides/.
 
 import type { Actor } from '../domain/caller.ts';
+import type { Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import type { PageOf } from './pages.ts';
-import { fromNamed, type Reply } from './records.ts';
+import { fromNamed } from './records.ts';
 
 export interface Namespace {
   /** `rlns_…` */
@@ -52,11 +53,11 @@ function readOverride(reply: Reply): Override {
   };
 }
 
-export function openOverrides({ scripts, now, actorText }: StoreContext) {
+export function openOverrides({ run }: StoreContext) {
   return {
     /** A namespace by name or id. */
     async findNamespace(workspaceId: string, nameOrId: string): Promise<Namespace | undefined> {
-      const reply = await scripts.run('namespaces/read', workspaceId, [nameOrId]);
+      const reply = await run('namespaces/read', workspaceId, { nameOrId });
       if (!reply) return undefined;
       const { id, name } = fromNamed<Namespace>(reply);
       return { id: `rlns_${id}`, name };
@@ -70,21 +71,18 @@ export function openOverrides({ scripts, now, actorText }: StoreContext) {
     ): Promise<{ overrideId: string } | { refused: 'namespace_not_found' | 'too_many' | 'too_many_in_workspace' }> {
       const { namespace, identifier, limit, durationMs } = override;
       const literals = [...identifier].filter((character) => character !== '*').length;
-      const { stars, searching, bytes } = wildcardsMax;
-      const args = [
+      const [outcome, id] = await run('overrides/set', workspaceId, {
         namespace,
         identifier,
         limit,
-        durationMs,
+        duration: durationMs,
         literals,
-        stars,
-        searching,
-        bytes,
-        workspaceWildcardsMax,
-        actorText(actor),
-        now(),
-      ];
-      const [outcome, id] = (await scripts.run('overrides/set', workspaceId, args)) as [string, string];
+        starsMax: wildcardsMax.stars,
+        searchingMax: wildcardsMax.searching,
+        bytesMax: wildcardsMax.bytes,
+        workspaceMax: workspaceWildcardsMax,
+        actor,
+      });
       return outcome === 'set'
         ? { overrideId: `rlor_${id}` }
         : { refused: outcome as 'namespace_not_found' | 'too_many' | 'too_many_in_workspace' };
@@ -92,8 +90,7 @@ export function openOverrides({ scripts, now, actorText }: StoreContext) {
 
     /** The override for exactly this identifier. */
     async find(workspaceId: string, namespace: string, identifier: string): Promise<Override | undefined> {
-      const args = [namespace, identifier, '', 1];
-      const reply = (await scripts.run('overrides/list', workspaceId, args)) as [Reply[], 0 | 1] | null;
+      const reply = await run('overrides/list', workspaceId, { namespace, identifier, after: '', count: 1 });
       const override = reply?.[0][0];
       return override ? readOverride(override) : undefined;
     },
@@ -103,8 +100,9 @@ export function openOverrides({ scripts, now, actorText }: StoreContext) {
       workspaceId: string,
       page: { namespace: string; after?: string | undefined; count: number },
     ): Promise<PageOf<Override> | undefined> {
-      const args = [page.namespace, '', page.after?.slice('rlor_'.length) ?? '', page.count];
-      const reply = (await scripts.run('overrides/list', workspaceId, args)) as [Reply[], 0 | 1] | null;
+      const { namespace, count } = page;
+      const after = page.after?.slice('rlor_'.length) ?? '';
+      const reply = await run('overrides/list', workspaceId, { namespace, identifier: '', after, count });
       if (!reply) return undefined;
       const items = reply[0].map(readOverride);
       return { items, next: reply[1] === 1 ? items.at(-1)?.overrideId : undefined };
@@ -112,6 +110,6 @@ export function openOverrides({ scripts, now, actorText }: StoreContext) {
 
     /** False when there is no override for exactly this identifier. */
     delete: async (workspaceId: string, namespace: string, identifier: string, actor: Actor): Promise<boolean> =>
-      (await scripts.run('overrides/delete', workspaceId, [namespace, identifier, actorText(actor), now()])) === 1,
+      (await run('overrides/delete', workspaceId, { namespace, identifier, actor })) === 1,
   };
 }

@@ -6,7 +6,7 @@ import { orStoreError } from '../redis/connection.ts';
 import { permissionNumbersKey, workspaceKey } from '../redis/names.ts';
 import type { StoreContext } from '../scripts/context.ts';
 import { type PageOf, searchPages } from './pages.ts';
-import { fromNamed, type Reply } from './records.ts';
+import { fromNamed } from './records.ts';
 
 export interface Permission {
   id: string;
@@ -66,14 +66,14 @@ const roleOf = ({ id, name, description }: RoleReply): RoleOfKey => ({
 /** The numbers in a list such as `,3,17,`. */
 const numbersIn = (list: string): string[] => list.split(',').filter((number) => number !== '');
 
-export function openRbac({ redis, scripts, now, actorText }: StoreContext) {
+export function openRbac({ redis, run }: StoreContext) {
   async function readPermissions(workspaceId: string, idOrSlug: string, numbers: string): Promise<PermissionReply[]> {
-    const replies = (await scripts.run('permissions/read', workspaceId, [idOrSlug, numbers])) as Reply[];
+    const replies = await run('permissions/read', workspaceId, { idOrSlug, numbers });
     return replies.map(fromNamed<PermissionReply>);
   }
 
   async function readRoles(workspaceId: string, idOrName: string, numbers: string): Promise<RoleReply[]> {
-    const replies = (await scripts.run('roles/read', workspaceId, [idOrName, numbers])) as Reply[];
+    const replies = await run('roles/read', workspaceId, { idOrName, numbers });
     return replies.map(fromNamed<RoleReply>);
   }
 
@@ -126,8 +126,9 @@ export function openRbac({ redis, scripts, now, actorText }: StoreContext) {
       permission: { slug: string; name: string; description?: string | undefined },
       actor: Actor,
     ) {
-      const args = [JSON.stringify(permission), actorText(actor), now()];
-      return ((await scripts.run('permissions/create', workspaceId, args)) as string | null) ?? undefined;
+      return (
+        (await run('permissions/create', workspaceId, { request: JSON.stringify(permission), actor })) ?? undefined
+      );
     },
 
     /** Those of these slugs that no permission has. */
@@ -147,8 +148,8 @@ export function openRbac({ redis, scripts, now, actorText }: StoreContext) {
       page: { after?: string | undefined; count: number; search?: string | undefined },
     ): Promise<PageOf<Permission>> {
       const { items, next } = await searchPages(page, async (after, count) => {
-        const args = [after?.slice('perm_'.length) ?? '', count];
-        const [replies, more] = (await scripts.run('permissions/list', workspaceId, args)) as [Reply[], 0 | 1];
+        const given = { after: after?.slice('perm_'.length) ?? '', count };
+        const [replies, more] = await run('permissions/list', workspaceId, given);
         return { items: replies.map((reply) => permissionOf(fromNamed(reply))), more: more === 1 };
       });
       return { items, next };
@@ -156,7 +157,7 @@ export function openRbac({ redis, scripts, now, actorText }: StoreContext) {
 
     /** False when there is no such permission. */
     delete: async (workspaceId: string, idOrSlug: string, actor: Actor): Promise<boolean> =>
-      (await scripts.run('permissions/delete', workspaceId, [idOrSlug, actorText(actor), now()])) === 1,
+      (await run('permissions/delete', workspaceId, { idOrSlug, actor })) === 1,
 
     /** The permissions in a list of numbers (`,3,17,`). */
     ofNumbers: permissionsOf,
@@ -169,8 +170,8 @@ export function openRbac({ redis, scripts, now, actorText }: StoreContext) {
       mayCreatePermissions: boolean,
       actor: Actor,
     ): Promise<{ roleId: string } | { refused: 'exists' } | { refused: 'create_permission'; name: string }> {
-      const args = [JSON.stringify({ ...role, mayCreatePermissions }), actorText(actor), now()];
-      const [outcome, detail] = (await scripts.run('roles/create', workspaceId, args)) as [string, string];
+      const request = JSON.stringify({ ...role, mayCreatePermissions });
+      const [outcome, detail] = await run('roles/create', workspaceId, { request, actor });
       if (outcome === 'created') return { roleId: detail };
       return outcome === 'exists' ? { refused: outcome } : { refused: 'create_permission', name: detail };
     },
@@ -186,8 +187,8 @@ export function openRbac({ redis, scripts, now, actorText }: StoreContext) {
       page: { after?: string | undefined; count: number; search?: string | undefined },
     ): Promise<PageOf<Role>> {
       const found = await searchPages(page, async (after, count) => {
-        const args = [after?.slice('role_'.length) ?? '', count];
-        const [replies, more] = (await scripts.run('roles/list', workspaceId, args)) as [Reply[], 0 | 1];
+        const given = { after: after?.slice('role_'.length) ?? '', count };
+        const [replies, more] = await run('roles/list', workspaceId, given);
         return { items: replies.map(fromNamed<RoleReply>), more: more === 1 };
       });
       // The page ends early where roles have many permissions, because each role is returned with all of its permissions.
@@ -201,15 +202,15 @@ export function openRbac({ redis, scripts, now, actorText }: StoreContext) {
 
     /** False when there is no such role. */
     delete: async (workspaceId: string, idOrName: string, actor: Actor): Promise<boolean> =>
-      (await scripts.run('roles/delete', workspaceId, [idOrName, actorText(actor), now()])) === 1,
+      (await run('roles/delete', workspaceId, { idOrName, actor })) === 1,
 
     async setPermissions(
       workspaceId: string,
       request: { roleId: string; permissions: readonly string[]; mayCreatePermissions: boolean },
       actor: Actor,
     ): Promise<Permission[] | { refused: 'role_not_found' } | { refused: 'create_permission'; name: string }> {
-      const args = [JSON.stringify(request), actorText(actor), now()];
-      const [outcome, detail] = (await scripts.run('roles/setPermissions', workspaceId, args)) as [string, string];
+      const given = { request: JSON.stringify(request), actor };
+      const [outcome, detail] = await run('roles/setPermissions', workspaceId, given);
       if (outcome === 'set') return permissionsOf(workspaceId, detail);
       return outcome === 'role_not_found' ? { refused: outcome } : { refused: 'create_permission', name: detail };
     },

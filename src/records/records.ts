@@ -2,6 +2,7 @@
 
 import { JsonText } from '../domain/json.ts';
 import { type LimitValueName, type Ratelimit, ratelimitOf } from '../domain/limit.ts';
+import type { Reply } from '../scripts/calls.ts';
 import type { keyRecordFields } from '../scripts/layout.ts';
 import { type DisplayedValues, valuesOf } from './keyValues.ts';
 
@@ -42,9 +43,6 @@ export interface KeyRecord extends DisplayedValues {
   /** Of a deleted key. */
   restorableUntil?: number;
 }
-
-/** A reply as Redis sends it: strings, numbers, and lists of these. */
-export type Reply = string | number | null | Reply[];
 
 /** A packed reply with text instead of Buffers. */
 export function asText(reply: unknown): unknown {

@@ -3,8 +3,9 @@
 import type { AcceptedRootKeys } from '../decide/accepted.ts';
 import type { Actor, Caller, PresentedRootKey } from '../domain/caller.ts';
 import { Grants, grantsText } from '../domain/grants.ts';
+import type { Reply } from '../scripts/calls.ts';
 import type { StoreContext } from '../scripts/context.ts';
-import { fromNamed, type Reply } from './records.ts';
+import { fromNamed } from './records.ts';
 
 interface NewRootKey {
   digest: Buffer;
@@ -71,10 +72,8 @@ export type RootKeyRefusal =
   | { refused: 'root_key_not_found' | 'not_covered' | 'last_root_key' }
   | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' };
 
-/** What the scripts return: the outcome, and its detail. */
-type Outcome = [outcome: 'created' | 'updated' | 'deleted' | RootKeyRefusal['refused'], detail?: string];
-
-function refusalOf([refused, detail]: Outcome): RootKeyRefusal {
+/** Of the outcome that a script returns, and its detail. */
+function refusalOf([refused, detail]: [outcome: string, detail?: string]): RootKeyRefusal {
   if (refused === 'lacks') return { refused, grant: detail! };
   if (refused === 'outlives') return { refused, endsAtMs: Number(detail) };
   return { refused } as RootKeyRefusal;
@@ -85,7 +84,7 @@ export const cliActor: Actor = { rootKeyId: 'cli', operation: 'rootKeys.createRo
 
 /** `changed` is awaited before a change of a root key is answered. */
 export function openRootKeys(
-  { scripts, now, actorText }: StoreContext,
+  { run }: StoreContext,
   accepted: AcceptedRootKeys,
   changed: (workspaceId: string) => Promise<void>,
 ) {
@@ -98,10 +97,7 @@ export function openRootKeys(
       rootKey: PresentedRootKey,
     ): Promise<Caller | { refused: 'unauthorized' | 'root_key_disabled' | 'root_key_expired' }> {
       const { workspaceId, digest } = rootKey;
-      const [outcome, grants, rootKeyId, lasts] = (await scripts.run('rootKeys/authenticate', workspaceId, [
-        digest,
-        now(),
-      ])) as ['ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', string, string, string];
+      const [outcome, grants, rootKeyId, lasts] = await run('rootKeys/authenticate', workspaceId, { digest });
       accepted.note(rootKey, outcome === 'ok');
       if (outcome !== 'ok') return { refused: outcome };
       const lastsMs = lasts === '' ? Number.POSITIVE_INFINITY : Number(lasts);
@@ -113,16 +109,15 @@ export function openRootKeys(
       { digest, permissions, ...rest }: NewRootKey,
       actor: Actor,
     ): Promise<{ rootKeyId: string } | RootKeyRefusal> {
-      const text = JSON.stringify({ ...rest, grants: grantsText(permissions) });
-      const args = [digest, text, actorText(actor), now()];
-      const reply = (await scripts.run('rootKeys/create', workspaceId, args)) as Outcome;
+      const request = JSON.stringify({ ...rest, grants: grantsText(permissions) });
+      const reply = await run('rootKeys/create', workspaceId, { digest, request, actor });
       return reply[0] === 'created' ? { rootKeyId: reply[1]! } : refusalOf(reply);
     },
 
     /** A page in order of creation, after the root key with the id `after`. */
     async list(workspaceId: string, { after, count }: { after?: string | undefined; count: number }) {
-      const args = [after?.slice('root_'.length) ?? '', count];
-      const [replies, more] = (await scripts.run('rootKeys/list', workspaceId, args)) as [Reply[], 0 | 1];
+      const given = { after: after?.slice('root_'.length) ?? '', count };
+      const [replies, more] = await run('rootKeys/list', workspaceId, given);
       return { rootKeys: replies.map(readRootKey), more: more === 1 };
     },
 
@@ -132,8 +127,8 @@ export function openRootKeys(
       { permissions, ...changes }: RootKeyChanges,
       actor: Actor,
     ): Promise<{ refused?: undefined } | RootKeyRefusal> {
-      const text = JSON.stringify({ ...changes, rootKeyId, grants: permissions && grantsText(permissions) });
-      const reply = (await scripts.run('rootKeys/update', workspaceId, [text, actorText(actor), now()])) as Outcome;
+      const request = JSON.stringify({ ...changes, rootKeyId, grants: permissions && grantsText(permissions) });
+      const reply = await run('rootKeys/update', workspaceId, { request, actor });
       if (reply[0] !== 'updated') return refusalOf(reply);
       await changed(workspaceId);
       return {};
@@ -144,8 +139,7 @@ export function openRootKeys(
       rootKeyId: string,
       actor: Actor,
     ): Promise<{ refused?: undefined } | RootKeyRefusal> {
-      const args = [rootKeyId, actorText(actor), now()];
-      const reply = (await scripts.run('rootKeys/delete', workspaceId, args)) as Outcome;
+      const reply = await run('rootKeys/delete', workspaceId, { rootKeyId, actor });
       if (reply[0] !== 'deleted') return refusalOf(reply);
       await changed(workspaceId);
       return {};

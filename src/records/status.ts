@@ -46,7 +46,7 @@ interface RedisStatus {
   checks: Finding[];
 }
 
-export function openStatus({ redis, scripts, change, now, currentMs, probe }: StoreContext) {
+export function openStatus({ redis, run, change, currentMs, probe }: StoreContext) {
   // Of this machine, without Date.now: tests replace that of Redis only.
   const machineMs = () => performance.timeOrigin + performance.now();
   const facts = atMostOnceIn(factsMs, () => orStoreError(factsOfAll(redis, machineMs, probe)));
@@ -67,7 +67,7 @@ export function openStatus({ redis, scripts, change, now, currentMs, probe }: St
     async read(workspaceId: string) {
       const [status, reply, swept] = await Promise.all([
         facts().then(statusOf),
-        scripts.run('workspaces/status', workspaceId, [now()]),
+        run('workspaces/status', workspaceId, {}),
         readSwept(),
       ]);
       const {

@@ -7,25 +7,25 @@ import { openRollUp } from '../usage/rollup.ts';
 const stepMax = 200;
 
 export function openSweep(context: StoreContext) {
-  const { scripts, now, observe } = context;
+  const { run, observe } = context;
   /** Returns whether there may be more to do. */
   const step =
-    (name: string, queue: 'refill' | 'purge') =>
+    (queue: 'refill' | 'purge') =>
     async (workspaceId: string): Promise<boolean> => {
-      const [count, lateMs] = (await scripts.run(name, workspaceId, [stepMax, now()])) as [number, number];
+      const [count, lateMs] = await run(`sweep/${queue}`, workspaceId, { count: stepMax });
       observe?.due(queue, lateMs);
       return count >= stepMax;
     };
   /** Returns the number of records of a workspace. */
   async function count(workspaceId: string): Promise<number> {
-    const records = (await scripts.run('sweep/count', workspaceId, [])) as number;
+    const records = await run('sweep/count', workspaceId, {});
     observe?.records(records);
     return records;
   }
   return {
     count,
-    refill: step('sweep/refill', 'refill'),
-    purge: step('sweep/purge', 'purge'),
+    refill: step('refill'),
+    purge: step('purge'),
     rollUp: openRollUp(context),
   };
 }

@@ -25,13 +25,13 @@ export interface Workspace {
 const stepMax = 500;
 
 export function openWorkspaces(
-  { redis, scripts, change, now, currentMs, actorText }: StoreContext,
+  { redis, run, change, currentMs }: StoreContext,
   rootKeys: () => ReturnType<typeof openRootKeys>,
 ) {
   async function create(name: string): Promise<Workspace> {
     const workspaceId = createId('ws', await currentMs());
     const sequence = randomBytes(6).readUIntBE(0, 6) % 2 ** 46;
-    const createdAt = Number(await scripts.run('workspaces/create', workspaceId, [name, sequence, now()]));
+    const createdAt = Number(await run('workspaces/create', workspaceId, { name, sequence }));
     await change((redis) => redis.zadd(workspacesKey, `${createdAt}`, workspaceId));
     return { workspaceId, name, createdAt };
   }
@@ -84,7 +84,7 @@ export function openWorkspaces(
       changes: { [Name in keyof Settings]?: Settings[Name] | undefined },
       actor: Actor,
     ): Promise<void> {
-      await scripts.run('workspaces/update', workspaceId, [JSON.stringify(changes), actorText(actor), now()]);
+      await run('workspaces/update', workspaceId, { request: JSON.stringify(changes), actor });
     },
 
     /**

@@ -12,7 +12,7 @@ import type { StoreObserver } from '../redis/observer.ts';
 import { allScripts, libraryPrefix, locate, type Script } from './loader.ts';
 import { ReadPace, type Timed } from './readPace.ts';
 
-type Argument = string | number | Buffer;
+export type Argument = string | number | Buffer;
 
 export interface Scripts {
   /** Runs a script on a workspace. Strings in the reply are text. */

@@ -162,14 +162,14 @@ interface Lane {
  * a third is added up: with one, Redis and the server would wait for each other.
  */
 async function* usageOf(
-  { scripts }: StoreContext,
+  { run }: StoreContext,
   workspaceId: string,
   keys: readonly string[],
 ): AsyncGenerator<{ first: number; reply: Buffer[] }> {
   const read = (first: number, end: number) => {
     if (first >= end) return undefined;
-    const args = [packedKeys(keys.slice(first, Math.min(first + keysStep, end))), bytesStep];
-    const reading = scripts.runPacked('analytics/keys', workspaceId, args) as Promise<(Buffer | 0)[]>;
+    const packed = packedKeys(keys.slice(first, Math.min(first + keysStep, end)));
+    const reading = run('analytics/keys', workspaceId, { keys: packed, bytesMax: bytesStep });
     // For a query that is abandoned: otherwise its error is thrown where it is awaited.
     reading.catch(() => {});
     return reading;
@@ -222,14 +222,18 @@ export async function keysOfIdentity(
   workspaceId: string,
   externalId: string,
 ): Promise<string[] | undefined> {
-  const { redis, scripts } = context;
+  const { redis, run } = context;
   const keys = new Set<string>();
   /** `identity` is an id without `id_`; '' is the identity that exists. Returns whether it has not too many keys. */
   async function addKeysOf(identity: string): Promise<boolean> {
     for (let after: string | null = ''; after !== null; ) {
-      const args: string[] = [externalId, identity, after, String(membersStep)];
-      const reply = await scripts.run('analytics/identityKeys', workspaceId, args);
-      const [found, next] = reply as [string[], string | null];
+      const given: { externalId: string; id16: string; after: string; count: number } = {
+        externalId,
+        id16: identity,
+        after,
+        count: membersStep,
+      };
+      const [found, next]: [string[], string | null] = await run('analytics/identityKeys', workspaceId, given);
       for (const key24 of found) keys.add(key24);
       if (keys.size > keysOfIdentityMax) return false;
       after = next;

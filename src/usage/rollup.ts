@@ -32,13 +32,11 @@ interface Task {
 
 /** Returns a step that resolves to whether there may be more to do. */
 export function openRollUp(context: StoreContext) {
-  const { scripts, now, observe } = context;
+  const { run, observe } = context;
   const rollCounts = countsRoller(context);
   return async function step(workspaceId: string): Promise<boolean> {
     const begunAt = performance.now();
-    const reply = (await scripts.runPacked('sweep/rollup', workspaceId, [keysMax, bytesMax, now()])) as
-      | [...Due, ...Page]
-      | [];
+    const reply = (await run('sweep/rollup', workspaceId, { count: keysMax, bytesMax })) as [...Due, ...Page] | [];
     observe?.due('usage', reply.length === 0 ? 0 : Number(reply[0]));
     if (reply.length === 0) return false;
     const [, nowMs, kind, id, day, ...page] = reply;
@@ -53,38 +51,39 @@ export function openRollUp(context: StoreContext) {
 
 /** Moves the logs of some keys into their days. */
 async function rollKeys(
-  { scripts, now, usageRetentionMs, usageHourlyDays }: StoreContext,
+  { run, usageRetentionMs, usageHourlyDays }: StoreContext,
   { workspaceId, id: api8, day, today }: Task,
   [position, length, isLive, keys]: Page,
 ) {
   const week = Math.floor(day / weekDays);
   const from = today - Math.ceil(usageRetentionMs / dayMs) - 1;
   const rules = { beforeDay: today, hoursFrom: today - usageHourlyDays, from, week };
-  const args: (string | number | Buffer)[] = [];
+  const rolledKeys: (string | number | Buffer)[] = [];
   // Keys of a deleted API are not rolled up, because their usage cannot be read any more.
   for (let at = 0; at < keys.length && isLive === 1; at += 3) {
     const [id16, log, days] = keys.slice(at, at + 3) as [Buffer, Buffer | null, Buffer | null];
     const stored = { log: log ?? Buffer.alloc(0), days: days ?? Buffer.alloc(0) };
     const rolled = rollUp(stored, rules);
     const isNewInWeek = stored.days.length === 0 || readDaysHead(stored.days).week !== week;
-    args.push(id16, rolled?.taken ?? 0, rolled?.days ?? '', isNewInWeek ? 1 : 0);
+    rolledKeys.push(id16, rolled?.taken ?? 0, rolled?.days ?? '', isNewInWeek ? 1 : 0);
   }
   const next = isLive === 1 ? position + keys.length / 3 : length;
   const dropMs = isLive === 1 ? (day + usageHourlyDays + 1) * dayMs : 0;
-  await scripts.run('sweep/rolled', workspaceId, [api8, day, next, week, dropMs, usageRetentionMs, now(), ...args]);
+  const done = { api8, day, position: next, week, dropMs, retentionMs: usageRetentionMs };
+  await run('sweep/rolled', workspaceId, { ...done, keys: rolledKeys });
 }
 
 /** A count of an hour: `s` is before the name of one of spent credits. */
 const ofHour = /^s?\d\d/;
 
 /** Returns a function that adds up some counts by tag or identifier of a day, once its hours are no longer kept. */
-function countsRoller({ redis, scripts, usageRetentionMs, usageHourlyDays }: StoreContext) {
+function countsRoller({ redis, run, usageRetentionMs, usageHourlyDays }: StoreContext) {
   /** Where the next step continues, by what is rolled up, and whether a count was moved since the beginning. */
   const passes = new Map<string, { cursor: string; moved: boolean }>();
   return async ({ workspaceId, kind, id, day, today }: Task): Promise<void> => {
     const member = `${kind}${id}:${day}`;
     if (day >= today - usageHourlyDays) {
-      await scripts.run('sweep/requeue', workspaceId, [member, (day + usageHourlyDays + 1) * dayMs]);
+      await run('sweep/requeue', workspaceId, { member, dueMs: (day + usageHourlyDays + 1) * dayMs });
       return;
     }
     const name = `${workspaceId} ${member}`;
@@ -94,14 +93,14 @@ function countsRoller({ redis, scripts, usageRetentionMs, usageHourlyDays }: Sto
     const [cursor, pairs] = await orStoreError(redis.hscanBuffer(record, pass.cursor, 'COUNT', countsStep));
     const fields = pairs.filter((field, index) => index % 2 === 0 && ofHour.test(field.toString('latin1', 0, 3)));
     if (fields.length > 0) {
-      await scripts.run('sweep/rollCounts', workspaceId, [kind, id, day, usageRetentionMs, ...fields]);
+      await run('sweep/rollCounts', workspaceId, { kind, id, day, retentionMs: usageRetentionMs, fields });
       pass.moved = true;
     }
     pass.cursor = cursor.toString();
     passes.set(name, pass);
     if (pass.cursor !== '0') return;
     // A pass may miss counts that were written meanwhile: a pass without any is the last.
-    if (!pass.moved) await scripts.run('sweep/requeue', workspaceId, [member, '']);
+    if (!pass.moved) await run('sweep/requeue', workspaceId, { member, dueMs: '' });
     passes.delete(name);
   };
 }

@@ -33,7 +33,7 @@ interface DayTotals {
 
 /** The totals that exist of these APIs (last 8 characters of the id) or namespaces (id without prefix). */
 async function* totalsOf(
-  { scripts }: StoreContext,
+  { run }: StoreContext,
   workspaceId: string,
   kind: 'api' | 'namespace' | 'identifier',
   ids: readonly string[],
@@ -45,8 +45,8 @@ async function* totalsOf(
   for (const someDays of chunks(days, totalsStep)) {
     let first = 0;
     for (const someIds of chunks(ids, Math.max(1, Math.floor(totalsStep / someDays.length)))) {
-      const args = [kind, someIds.join(''), someDays.join(' '), identifier];
-      const reply = (await scripts.run('analytics/totals', workspaceId, args)) as (number | string | string[])[];
+      const given = { kind, ids: someIds.join(''), days: someDays.join(' '), identifier };
+      const reply = await run('analytics/totals', workspaceId, given);
       for (let at = 0; at < reply.length; at += 3) {
         const flat = reply[at + 2] as string[];
         const counts = new Map<string, number>();

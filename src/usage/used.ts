@@ -100,7 +100,7 @@ async function dayLists(
 }
 
 /** Returns a function that adds the keys of lists, and returns for each whether it was read to its end. */
-function reader({ redis, scripts }: StoreContext, workspaceId: string, keys: UsedKeys) {
+function reader({ redis, run }: StoreContext, workspaceId: string, keys: UsedKeys) {
   const workspace = workspaceKey(workspaceId);
   let entries = 0;
   return async (lists: readonly List[]): Promise<boolean[]> => {
@@ -113,7 +113,7 @@ function reader({ redis, scripts }: StoreContext, workspaceId: string, keys: Use
       entries += length;
       if (entries > entriesMax) throw tooMuch();
       const readFrom = (found: number) =>
-        scripts.run('analytics/used', workspaceId, [api8, kind, number, found, entriesStep]) as Promise<string>;
+        run('analytics/used', workspaceId, { api8, kind, number, first: found, count: entriesStep });
       let found = 0;
       let reading = length > 0 ? readFrom(0) : undefined;
       while (reading) {

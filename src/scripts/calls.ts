@@ -1,0 +1,168 @@
+// What each script takes and returns, and calls of them by name. A server does not start if a header in lua/ names other
+// arguments.
+
+import type { Actor } from '../domain/caller.ts';
+import { allScripts, type Script } from './loader.ts';
+import type { Argument, Scripts } from './scripts.ts';
+
+/** A reply as Redis sends it: strings, numbers, and lists of these. */
+export type Reply = string | number | null | Reply[];
+/** A page: named replies (lua/include/fields.lua), and 1 if there are more. */
+type PageReply = [replies: Reply[], more: 0 | 1];
+/** The outcome, and its detail. */
+type OutcomeReply = [outcome: string, detail: string];
+
+interface Signature<Names extends readonly string[], Returned> {
+  names: Names;
+  /** Strings in the reply are Buffers, because it has packed bytes. */
+  isPacked: boolean;
+  /** Never set: it has the type of the reply. */
+  returned?: Returned;
+}
+
+/** The arguments in the order of the header. `...name` is all further arguments. */
+const takes = <const Names extends readonly string[]>(...names: Names) => ({
+  returns: <Returned>(): Signature<Names, Returned> => ({ names, isPacked: false }),
+  returnsPacked: <Returned>(): Signature<Names, Returned> => ({ names, isPacked: true }),
+});
+
+const signatures = {
+  'analytics/identityKeys': takes('externalId', 'id16', 'after', 'count').returns<[string[], string | null]>(),
+  'analytics/keys': takes('keys', 'bytesMax').returnsPacked<(Buffer | 0)[]>(),
+  'analytics/totals': takes('kind', 'ids', 'days', 'identifier').returns<(number | string | string[])[]>(),
+  'analytics/used': takes('api8', 'kind', 'number', 'first', 'count').returns<string>(),
+  'apis/create': takes('name', 'keptId', 'createdMs', 'actor', 'now').returns<string | null>(),
+  'apis/delete': takes('apiId', 'confirm', 'actor', 'now').returns<[outcome: string, name?: string]>(),
+  'apis/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
+  'apis/read': takes('apiId').returns<Reply>(),
+  'identities/create': takes('request', 'actor', 'now').returns<(string | null)[]>(),
+  'identities/delete': takes('identity', 'usageRetentionMs', 'actor', 'now').returns<0 | 1>(),
+  'identities/list': takes('after', 'count', 'search', 'wanted').returns<[unknown[], string, 0 | 1]>(),
+  'identities/read': takes('identity').returns<Reply>(),
+  'identities/update': takes('request', 'actor', 'now').returns<Reply>(),
+  'keys/create': takes('request', 'digests', 'actor', 'now').returns<[string, ...(string | null)[]]>(),
+  'keys/delete': takes('keyId', 'permanent', 'retentionMs', 'usageRetentionMs', 'actor', 'now').returns<[string]>(),
+  'keys/explain': takes('keyId', 'item', 'now').returnsPacked<[figures: unknown, Buffer?, Buffer?]>(),
+  'keys/export': takes('apiId', 'after', 'count', 'now').returnsPacked<[[Buffer, unknown][], Buffer] | null>(),
+  'keys/inspect': takes('keyId', 'digest', 'now').returnsPacked<[Buffer, unknown, (Buffer | number)[]]>(),
+  'keys/list': takes('apiId', 'externalId', 'after', 'count', 'now').returns<[unknown[], string, 0 | 1] | null>(),
+  'keys/next': takes('source', 'externalId', 'start', 'order', 'count', 'sources').returnsPacked<unknown[]>(),
+  'keys/read': takes('keyId', 'digest', 'deleted', 'now').returns<unknown>(),
+  'keys/reroll': takes('keyId', 'digest', 'start', 'expiresIn', 'actor', 'now').returns<OutcomeReply>(),
+  'keys/restore': takes('keyId', 'actor', 'now').returns<[string]>(),
+  'keys/search': takes('keys', 'keyBytes', 'filters', 'now').returns<[number, ...[0 | 1, ...unknown[]][]]>(),
+  'keys/setPermissions': takes('mode', 'request', 'actor', 'now').returns<OutcomeReply>(),
+  'keys/setRoles': takes('mode', 'request', 'actor', 'now').returns<OutcomeReply>(),
+  'keys/started': takes('source', 'start', 'apis').returnsPacked<[ids: Buffer | null, total: number][]>(),
+  'keys/update': takes('request', 'actor', 'now').returns<[outcome: string, name?: string]>(),
+  'keys/updateCredits': takes('keyId', 'operation', 'value', 'actor', 'now').returns<
+    ['updated', Reply] | ['key_not_found' | 'unlimited' | 'too_large']
+  >(),
+  'leases/deactivate': takes('holders').returns<unknown>(),
+  'namespaces/list': takes('after', 'count', 'order').returns<[...PageReply, all: number]>(),
+  'namespaces/read': takes('nameOrId').returns<Reply>(),
+  'overrides/delete': takes('namespace', 'identifier', 'actor', 'now').returns<0 | 1>(),
+  'overrides/list': takes('namespace', 'identifier', 'after', 'count').returns<PageReply | null>(),
+  'overrides/set': takes(
+    'namespace',
+    'identifier',
+    'limit',
+    'duration',
+    'literals',
+    'starsMax',
+    'searchingMax',
+    'bytesMax',
+    'workspaceMax',
+    'actor',
+    'now',
+  ).returns<OutcomeReply>(),
+  'permissions/create': takes('request', 'actor', 'now').returns<string | null>(),
+  'permissions/delete': takes('idOrSlug', 'actor', 'now').returns<0 | 1>(),
+  'permissions/list': takes('after', 'count').returns<PageReply>(),
+  'permissions/read': takes('idOrSlug', 'numbers').returns<Reply[]>(),
+  'roles/create': takes('request', 'actor', 'now').returns<OutcomeReply>(),
+  'roles/delete': takes('idOrName', 'actor', 'now').returns<0 | 1>(),
+  'roles/list': takes('after', 'count').returns<PageReply>(),
+  'roles/read': takes('idOrName', 'numbers').returns<Reply[]>(),
+  'roles/setPermissions': takes('request', 'actor', 'now').returns<OutcomeReply>(),
+  'rootKeys/authenticate': takes('digest', 'now').returns<
+    ['ok' | 'unauthorized' | 'root_key_disabled' | 'root_key_expired', grants: string, id: string, lasts: string]
+  >(),
+  'rootKeys/create': takes('digest', 'request', 'actor', 'now').returns<[outcome: string, detail?: string]>(),
+  'rootKeys/delete': takes('rootKeyId', 'actor', 'now').returns<[outcome: string, detail?: string]>(),
+  'rootKeys/list': takes('after', 'count').returns<PageReply>(),
+  'rootKeys/names': takes('...ids').returns<string[]>(),
+  'rootKeys/update': takes('request', 'actor', 'now').returns<[outcome: string, detail?: string]>(),
+  'sweep/count': takes().returns<number>(),
+  'sweep/purge': takes('count', 'now').returns<[count: number, lateMs: number]>(),
+  'sweep/refill': takes('count', 'now').returns<[count: number, lateMs: number]>(),
+  'sweep/requeue': takes('member', 'dueMs').returns<unknown>(),
+  'sweep/rollCounts': takes('kind', 'id', 'day', 'retentionMs', '...fields').returns<unknown>(),
+  'sweep/rolled': takes('api8', 'day', 'position', 'week', 'dropMs', 'retentionMs', 'now', '...keys').returns<0 | 1>(),
+  'sweep/rollup': takes('count', 'bytesMax', 'now').returnsPacked<unknown[]>(),
+  'workspaces/create': takes('name', 'sequence', 'now').returns<string>(),
+  'workspaces/status': takes('now').returns<Reply>(),
+  'workspaces/update': takes('request', 'actor', 'now').returns<unknown>(),
+} as const;
+
+type Signatures = typeof signatures;
+type ScriptName = keyof Signatures;
+type NameIn<Name extends ScriptName> = Signatures[Name]['names'][number];
+/** The arguments of a script by name, but for `now`. */
+type Given<Name extends ScriptName> = {
+  readonly [Each in Exclude<NameIn<Name>, 'now'> as Each extends `...${infer All}` ? All : Each]: Each extends 'actor'
+    ? Actor
+    : Each extends `...${string}`
+      ? readonly Argument[]
+      : Argument;
+};
+type Returned<Name extends ScriptName> = Signatures[Name] extends Signature<readonly string[], infer All> ? All : never;
+
+/** Runs a script on a workspace. */
+export type Run = <Name extends ScriptName>(
+  name: Name,
+  workspaceId: string,
+  given: Given<Name>,
+) => Promise<Returned<Name>>;
+
+interface CallOptions {
+  /** The time argument of scripts; '' is Redis's clock. */
+  now: () => number | '';
+  /** An actor as JSON, for lua/include/audit.lua. */
+  actorText: (actor: Actor) => string;
+}
+
+export function openCalls(scripts: Scripts, { now, actorText }: CallOptions): Run {
+  checkSignatures();
+  return (name, workspaceId, given) => {
+    const { names, isPacked } = signatures[name] as Signature<readonly string[], unknown>;
+    const values = given as Record<string, unknown>;
+    const args = names.flatMap((each): Argument[] => {
+      if (each === 'now') return [now()];
+      if (each === 'actor') return [actorText(values.actor as Actor)];
+      return each.startsWith('...') ? (values[each.slice(3)] as Argument[]) : [values[each] as Argument];
+    });
+    const reply = isPacked ? scripts.runPacked(name, workspaceId, args) : scripts.run(name, workspaceId, args);
+    return reply as Promise<Returned<typeof name>>;
+  };
+}
+
+/** Throws if the header of a script names other arguments than its signature. The arguments of a library are in its code. */
+function checkSignatures() {
+  for (const script of allScripts().values()) {
+    if (script.library !== undefined) continue;
+    const named = (signatures as Record<string, Signature<readonly string[], unknown>>)[script.name]?.names.join(', ');
+    const documented = argumentsIn(script).join(', ');
+    if (named === documented) continue;
+    throw new Error(`lua/${script.name}.lua takes ${documented || 'nothing'}; src/scripts/calls.ts has ${named}`);
+  }
+}
+
+const camel = (name: string) =>
+  name.replace(/_ms$/, 'Ms').replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+/** The names in the header of a script: `ARGV[1]  key_id  …` is keyId. */
+const argumentsIn = ({ source }: Script): string[] =>
+  [...source.matchAll(/^-- ARGV\[\d+(…?)\] +(\w+)/gm)].map(([, all, name]) =>
+    name === 'now_ms' ? 'now' : (all ? '...' : '') + camel(name!),
+  );
