@@ -1,5 +1,5 @@
-// npm run check: all checks before a commit: format and lint (of lua/ too) and types at the same time, and then all tests if
-// none of these failed.
+// npm run check: all checks before a commit: format and lint (of lua/ too) and types at the same time, and then all
+// tests if none of these failed.
 // --quick runs only the tests of the folders where most changes are made; other arguments go to vitest.
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// npm run console: builds src/console to src/http/console.bundle.js, which is part of the repository, so that a server needs neither a
-// bundler nor the packages of the page. Run it after a change in src/console; npm test compares.
+// npm run console: builds src/console to src/http/console.bundle.js, which is part of the repository, so that a server
+// needs neither a bundler nor the packages of the page. Run it after a change in src/console; npm test compares.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { checkNode, install, root } from './prepare.mjs';
@@ -19,7 +19,10 @@ export async function bundleConsole() {
   return output[0].code;
 }
 
-/** uPlot has all its kinds of lines in one object, so a bundler cannot leave out those that no chart uses: bars are enough. */
+/**
+ * uPlot has all its kinds of lines in one object, so a bundler cannot leave out those that no chart uses: bars are
+ * enough.
+ */
 const withoutUnusedPaths = {
   name: 'without-unused-paths',
   transform(code, id) {

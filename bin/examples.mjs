@@ -1,5 +1,5 @@
-// npm run examples: sends the documented requests of test/support/examples.ts to a real server and writes its responses to
-// src/http/examples.json, for /openapi.json. Run it after a change of schemas or responses; npm test compares.
+// npm run examples: sends the documented requests of test/support/examples.ts to a real server and writes its responses
+// to src/http/examples.json, for /openapi.json. Run it after a change of schemas or responses; npm test compares.
 import { prepare, runLocal } from './prepare.mjs';
 
 prepare({ dev: true });

@@ -1,6 +1,6 @@
-// npm run test:faults: runs every program of test/faults/, the long ones included, one at a time, and writes their findings
-// as the table in docs/reliability.md. With arguments of vitest (a file, -t a name) it runs only those and leaves the page
-// unchanged.
+// npm run test:faults: runs every program of test/faults/, the long ones included, one at a time, and writes their
+// findings as the table in docs/reliability.md. With arguments of vitest (a file, -t a name) it runs only those and
+// leaves the page unchanged.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// npm run pin -- images: pins the images of the Dockerfile and of compose.yaml to what their tags name now. An image is named by its tag,
-// for people and for this program, and by the SHA-256 of its manifest, which decides what is pulled.
+// npm run pin -- images: pins the images of the Dockerfile and of compose.yaml to what their tags name now. An image is
+// named by its tag, for people and for this program, and by the SHA-256 of its manifest, which decides what is pulled.
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +23,10 @@ const manifestTypes = [
 
 const dockerHub = { registry: 'https://registry-1.docker.io', auth: 'https://auth.docker.io/token' };
 
-/** The digest that a tag has in the registry. It is computed of the manifest, so that a registry cannot name another one. */
+/**
+ * The digest that a tag has in the registry. It is computed of the manifest, so that a registry cannot name another
+ * one.
+ */
 export async function digestOf({ name, tag }, { registry, auth } = dockerHub) {
   // Docker's official images are in `library`.
   const path = name.includes('/') ? name : `library/${name}`;

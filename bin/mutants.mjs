@@ -1,12 +1,14 @@
-// npm run test:mutants: mutation tests of lua/ and src/domain. Changes one place at a time in a copy of the repository, and runs
-// the tests that should fail then. Prints each mutant, the survivors, and the score: the share of killed mutants, without those
-// in bin/mutants/equivalent.json. The exit code is 1 below 95 %. docs/mutants.md explains the survivors.
+// npm run test:mutants: mutation tests of lua/. Changes one place at a time in a copy of the repository,
+// and runs the tests that should fail then. Prints each mutant, the survivors, and the score: the share of killed
+// mutants, without those in bin/mutants/equivalent.json. The exit code is 1 below 95 %. docs/mutants.md explains the
+// survivors.
 //
 //   --count 100     number of mutants, a random sample of all
 //   --seed 1        seed of the sample; the same seed gives the same mutants
-//   --files a,b,-c  beginnings of paths, or path:line; a minus excludes; lua/ and src/domain/ by default
+//   --files a,b,-c  beginnings of paths, or path:line; a minus excludes; lua/ by default
 //   --workers 2     mutants at a time
-//   --limit 60      timeout for a run of tests in seconds, plus 6 for each file; a mutant that takes longer counts as killed
+//   --limit 60      timeout for a run of tests in seconds, plus 6 for each file; a mutant that takes longer counts as
+//                   killed
 //   --near          runs only the tests for the file of a mutant, not further ones: faster, with more survivors
 //   --list          prints the mutants instead of running them
 
@@ -33,7 +35,7 @@ const { values: options } = parseArgs({
   options: {
     count: { type: 'string', default: '100' },
     seed: { type: 'string', default: '1' },
-    files: { type: 'string', default: 'lua/,src/domain/' },
+    files: { type: 'string', default: 'lua/' },
     workers: { type: 'string', default: '2' },
     limit: { type: 'string', default: '60' },
     near: { type: 'boolean', default: false },
@@ -53,25 +55,22 @@ const equivalents = JSON.parse(readFileSync(join(root, 'bin/mutants/equivalent.j
 const keyOf = ({ file, before, after }) => [file, before.trim(), after.trim()].join('\n');
 const reasons = new Map(equivalents.map((each) => [keyOf(each), each.reason]));
 
-const sample = sampled(await allMutants(options.files.split(',')), Number(options.count), options.seed);
+const sample = sampled(allMutants(options.files.split(',')), Number(options.count), options.seed);
 if (options.list) for (const mutant of sample) console.log(describe(mutant));
 else process.exitCode = await runAll();
 
 /** All mutants of these files, in their order. */
-async function allMutants(chosen) {
+function allMutants(chosen) {
   const places = chosen.map((each) => /^(.*?)(?::(\d+))?$/.exec(each).slice(1));
   const isChosen = (file, line) =>
     !places.some(([path]) => path.startsWith('-') && file.startsWith(path.slice(1))) &&
     places.some(([path, only]) => file.startsWith(path) && (!only || line === undefined || line === Number(only)));
-  const files = repositoryFiles.filter((path) => /\.(lua|ts)$/.test(path) && isChosen(path)).sort();
-  const scripts = files.filter((file) => file.endsWith('.ts'));
-  // Loaded here, as it starts the compiler.
-  const fromTypescript = scripts.length > 0 ? await import('./mutants/typescript.mjs') : undefined;
-  const ofScripts = fromTypescript?.typescriptMutants(root, scripts);
+  const files = repositoryFiles.filter((path) => path.endsWith('.lua') && isChosen(path)).sort();
   return files.flatMap((file) => {
     const source = readFileSync(join(root, file), 'utf8');
-    const changes = ofScripts?.get(file) ?? luaMutants(source);
-    return changes.map((change) => mutantOf(file, source, change)).filter(({ line }) => isChosen(file, line));
+    return luaMutants(source)
+      .map((change) => mutantOf(file, source, change))
+      .filter(({ line }) => isChosen(file, line));
   });
 }
 
@@ -85,8 +84,8 @@ function mutantOf(file, source, { start, end, text }) {
 }
 
 /**
- * `count` of them, in their order: those whose hashes come first. A mutant's hash depends only on the mutant, so that most of
- * a sample stays the same when a file is edited.
+ * `count` of them, in their order: those whose hashes come first. A mutant's hash depends only on the mutant, so that
+ * most of a sample stays the same when a file is edited.
  */
 function sampled(mutants, count, seed) {
   const seen = new Map();

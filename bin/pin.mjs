@@ -1,8 +1,11 @@
-// npm run pin: adds missing pins to the repository. Run it after a change of dependencies, or with a registry that has more builds.
+// npm run pin: adds missing pins to the repository. Run it after a change of dependencies, or with a registry that has
+// more builds.
 //
-// 1. package-lock.json: the sha512 of every package without one. A package that the registry does not have gets the sha512 of
-//    empty input, which no package matches: npm then skips it (all of these are optional) instead of installing it unchecked.
-// 2. src/http/uwsPins.ts: the SHA-256 of every build of uWebSockets.js, read from the packages whose sha512 was checked.
+// 1. package-lock.json: the sha512 of every package without one. A package that the registry does not have gets the
+//    sha512 of empty input, which no package matches: npm then skips it (all of these are optional) instead of
+//    installing it unchecked.
+// 2. src/http/uwsPins.ts: the SHA-256 of every build of uWebSockets.js, read from the packages whose sha512 was
+//    checked.
 //
 // npm run pin -- images: pins the images of the Dockerfile and of compose.yaml in their place (images.mjs).
 import { spawnSync } from 'node:child_process';
@@ -33,7 +36,9 @@ function pinPackages() {
   writePins();
 }
 
-/** Adds builds that the registry lacks to the lock file. npm omits them, and then npm ci would report them as missing. */
+/**
+ * Adds builds that the registry lacks to the lock file. npm omits them, and then npm ci would report them as missing.
+ */
 function addOptional() {
   for (const [path, { dev, optionalDependencies = {} }] of Object.entries(lock.packages)) {
     for (const [name, version] of Object.entries(optionalDependencies)) {

@@ -1,5 +1,5 @@
-// Prepares what Tollgate's code needs: checks the version of Node, installs the dependencies, builds, and finds a Redis.
-// It runs before anything is installed, so it uses only Node, and syntax that old versions can parse.
+// Prepares what Tollgate's code needs: checks the version of Node, installs the dependencies, builds, and finds a
+// Redis. It runs before anything is installed, so it uses only Node, and syntax that old versions can parse.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +16,10 @@ export function fail(message) {
   process.exit(1);
 }
 
-/** Runs a command with its output on the terminal and returns its exit code: 127 if it cannot be run, 130 after a signal. */
+/**
+ * Runs a command with its output on the terminal and returns its exit code: 127 if it cannot be run, 130 after a
+ * signal.
+ */
 export function run(command, args, options = {}) {
   const { status, signal } = spawnSync(command, args, { cwd: root, stdio: 'inherit', ...options });
   return status ?? (signal ? 130 : 127);
@@ -46,7 +49,8 @@ export function install({ dev = false } = {}) {
   const wanted = packagesIn(inRoot('package-lock.json'));
   const installed = packagesIn(inRoot('node_modules', '.package-lock.json'));
   const withDev = dev || Object.values(installed).some((found) => found.dev);
-  // All optional packages are builds for a system and a version of Node. Only uWebSockets.js for this machine is needed.
+  // All optional packages are builds for a system and a version of Node. Only uWebSockets.js for this machine is
+  // needed.
   const ours = `/@uwsjs/${process.platform}-${process.arch}-${process.versions.node.split('.')[0]}`;
   const isNeeded = (path, { dev, optional, devOptional }) =>
     optional || devOptional ? path.endsWith(ours) : !dev || withDev;
@@ -55,8 +59,8 @@ export function install({ dev = false } = {}) {
   // npm ci deletes node_modules first, from which a server may be running; npm install adds to it.
   const command = Object.keys(installed).length === 0 ? 'ci' : 'install';
   log(`installing the dependencies${withDev ? ' and development dependencies' : ''} (npm ${command}) …`);
-  // The options override NODE_ENV and npm's settings. No package needs its install script. npm prints to stderr, so that the
-  // standard output of a command has only its own output.
+  // The options override NODE_ENV and npm's settings. No package needs its install script. npm prints to stderr, so
+  // that the standard output of a command has only its own output.
   const what = [withDev ? '--include=dev' : '--omit=dev', '--include=optional', '--ignore-scripts', '--no-save'];
   const quietly = ['--no-audit', '--no-fund', '--loglevel=error'];
   const code = run('npm', [command, ...what, ...quietly], { stdio: ['ignore', process.stderr, 'inherit'] });

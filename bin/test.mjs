@@ -1,5 +1,6 @@
-// npm test: installs and builds what is missing, then runs vitest with the given arguments. The last line has the counts.
-// Without arguments it leaves out the files that start other programs (vitest.config.ts: `programs`); --all runs them too.
+// npm test: installs and builds what is missing, then runs vitest with the given arguments. The last line has the
+// counts. Without arguments it leaves out the files that start other programs (vitest.config.ts: `programs`); --all
+// runs them too.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,5 +1,6 @@
-// Mutants of a Lua file: small changes that keep it valid Lua. Comments, includes and the first line of a library are not changed.
-// lua/ is formatted by StyLua, so a statement begins at a line or after `then`, `else` or `do`, and ends at the end of a line.
+// Mutants of a Lua file: small changes that keep it valid Lua. Comments, includes and the first line of a library are
+// not changed. lua/ is formatted by StyLua, so a statement begins at a line or after `then`, `else` or `do`, and ends
+// at the end of a line.
 
 const token =
   /--\[\[[\s\S]*?\]\]|--[^\n]*|^#![^\n]*|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|[A-Za-z_]\w*|\d+(?:\.\d+)?|==|~=|<=|>=|\.{2,3}|\S/g;
@@ -85,7 +86,10 @@ const isFirstPosition = (tokens, at) =>
   tokens[at - 1].text === ',' &&
   tokens[at + 1].text === ',';
 
-/** `if a then` becomes `if not (a) then`, unless another mutant inverts it already: without a `not`, or with another comparison. */
+/**
+ * `if a then` becomes `if not (a) then`, unless another mutant inverts it already: without a `not`, or with another
+ * comparison.
+ */
 function negate(source, tokens, at, add) {
   const then = tokens.findIndex(({ text }, index) => index > at && text === 'then');
   const operators = tokens
@@ -113,7 +117,9 @@ function shift(source, tokens, open, add) {
   }
 }
 
-/** The last token of a statement that can be removed: a call, an assignment, or a return within a block. Else undefined. */
+/**
+ * The last token of a statement that can be removed: a call, an assignment, or a return within a block. Else undefined.
+ */
 function endOfStatement(tokens, at) {
   const first = tokens[at];
   const before = tokens[at - 1];

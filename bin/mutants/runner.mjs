@@ -1,8 +1,10 @@
-// One process of npm run test:mutants. It keeps vitest and a Redis running in one copy of the repository, so that vitest transforms
-// each module only once. A message names test files, which it runs in this order until the first failure.
+// One process of npm run test:mutants. It keeps vitest and a Redis running in one copy of the repository, so that
+// vitest transforms each module only once. A message names test files, which it runs in this order until the first
+// failure.
 //
 // in   {files, changed}   paths relative to the copy; `changed` were written since the last message
-// out  {ready} | {passed, failure, isUsable}: file, title and message of the first failure, whether it can be used again
+// out  {ready} | {passed, failure, isUsable}: file, title and message of the first failure, whether it can be used
+//      again
 
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
@@ -65,7 +67,9 @@ function failureOf(module) {
   return error && { file, title: '', message: error.message };
 }
 
-/** Removes the libraries that the run loaded. False when an endless script runs: Redis then replies BUSY, or not at all. */
+/**
+ * Removes the libraries that the run loaded. False when an endless script runs: Redis then replies BUSY, or not at all.
+ */
 function emptyRedis(url) {
   const { pathname } = new URL(url);
   return new Promise((resolve) => {

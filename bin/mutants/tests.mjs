@@ -1,4 +1,5 @@
-// The tests that can kill a mutant of a file: first those for the file, the fastest first; then all about decisions and records.
+// The tests that can kill a mutant of a file: first those for the file, the fastest first; then all about decisions and
+// records.
 
 const under = (folder, names) => names.split(' ').map((name) => `test/${folder}/${name}.test.ts`);
 const verify = under('operations/keys', 'verifyKey');
@@ -137,46 +138,6 @@ const nearest = [
   ],
   [/lua\/roles/, under('operations/permissions', 'createRole getRole listRoles deleteRole setRolePermissions')],
   [/lua\/(sweep|workspaces)/, ['test/sweeper.test.ts', 'test/scripts/bounded.test.ts', ...verify, ...analytics]],
-  [/domain\/verification/, [...under('operations/keys', 'getKey whoami'), ...verify, 'test/http/gateway.test.ts']],
-  [/domain\/time/, ['test/config.test.ts', 'test/cli/cli.test.ts', ...keys]],
-  [
-    /domain\/share/,
-    ['test/http/fairness.test.ts', 'test/http/concurrency.test.ts', 'test/decide/queues.test.ts', ...verify, ...keys],
-  ],
-  [
-    /domain\/keyString/,
-    ['test/domain/keyString.test.ts', ...keys, ...analytics, 'test/operations/apis/listKeys.test.ts'],
-  ],
-  [
-    /domain\/grants/,
-    [
-      'test/domain/grants.test.ts',
-      ...under('operations/rootKeys', 'createRootKey updateRootKey'),
-      'test/operations/permissionTable.test.ts',
-    ],
-  ],
-  [/domain\/redisUrl/, ['test/domain/redisUrl.test.ts', 'test/config.test.ts', 'test/redis/connection.test.ts']],
-  [
-    /domain\/json/,
-    [
-      'test/domain/json.test.ts',
-      'test/input/body.test.ts',
-      ...under('operations/keys', 'updateKey'),
-      'test/http/gateway.test.ts',
-    ],
-  ],
-  [/domain\/permissionQuery/, ['test/domain/permissionQuery.test.ts', ...verify]],
-  [
-    /src\/(http|operation)/,
-    [
-      'test/operations/contract.test.ts',
-      'test/http/scope.test.ts',
-      'test/http/gateway.test.ts',
-      'test/http/errorResponse.test.ts',
-      'test/http/openapi.test.ts',
-      'test/http/server.test.ts',
-    ],
-  ],
 ];
 
 /** Further tests for every mutant, in this order. Each pattern is one run of vitest. */
@@ -188,7 +149,10 @@ const wider = [
 /** Tests that are not run, because they measure speed or restart a Redis, and take longer than all others. */
 const leftOut = /^test\/(scripts\/durable|redis\/embedded|operations\/large)\.test/;
 
-/** The test files for a mutant of `file`, in steps; with `onlyNear` only those for the file. `all`: paths of all test files. */
+/**
+ * The test files for a mutant of `file`, in steps; with `onlyNear` only those for the file. `all`: paths of all test
+ * files.
+ */
 export function stepsFor(file, all, onlyNear) {
   const [, first = []] = nearest.find(([pattern]) => pattern.test(file)) ?? [];
   const tests = [...new Set(/^lua\/(?!decide)/.test(file) ? [...first, ...records] : first)];
