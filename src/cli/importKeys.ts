@@ -52,8 +52,8 @@ interface Rejection {
 const newCounts = () => Object.fromEntries(kinds.map((kind) => [kind, 0])) as Record<Kind, number>;
 
 /**
- * Creates the records of a file (`-` is standard input) with the store functions that the operations use. Existing records
- * are left unchanged, so a second run completes a first one that was interrupted.
+ * Creates the records of a file (`-` is standard input) with the store functions that the operations use. Existing
+ * records are left unchanged, so a second run completes a first one that was interrupted.
  */
 export async function importKeys(
   { store, config, terminal }: { store: Store; config: Config; terminal: Terminal },
@@ -247,7 +247,10 @@ class Importer {
   readonly existed = newCounts();
   /** Created keys that another system issued. */
   unknownLength = 0;
-  /** Their permissions that mean more here, and those that mean the same but look as if they did not: with the number of keys. */
+  /**
+   * Their permissions that mean more here, and those that mean the same but look as if they did not: with the number of
+   * keys.
+   */
   readonly wildcards = new Map<string, number>();
   readonly #store: Store;
   readonly #options: Import;
@@ -345,7 +348,8 @@ class Importer {
       return rejections;
     }
 
-    // A step is created completely or not at all. If it is refused, the keys at fault are rejected and the rest is tried again.
+    // A step is created completely or not at all. If it is refused, the keys at fault are rejected and the rest is
+    // tried again.
     let left = distinct;
     while (left.length > 0) {
       const request: CreateKeys = {
@@ -410,8 +414,12 @@ function reasonOf(result: Extract<Awaited<ReturnType<Store['keys']['create']>>, 
       ];
     case 'key_id_taken':
       return [(key) => key.keptId === result.name, 'keyId', idTaken];
-    default:
-      throw new Error(`Keys were rejected: ${result.refused}.`);
+    case 'create_permission':
+      return [
+        (key) => key.permissions?.includes(result.name) === true,
+        'permissions',
+        `There is no permission ${JSON.stringify(result.name)}.`,
+      ];
   }
 }
 
