@@ -1,5 +1,5 @@
-// Sends keys.verifyKey to a running installation at full rate and measures the latency, which includes the network. It does not
-// measure processor time.
+// Sends keys.verifyKey to a running installation at full rate and measures the latency, which includes the network. It
+// does not measure processor time.
 import { generator, generatorNote, openLoad, percentile } from './support/load.mjs';
 import { numbersOf, readOptions, refuse } from './support/options.mjs';
 import { histogramSvg } from './support/picture.mjs';

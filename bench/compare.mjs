@@ -1,6 +1,6 @@
-// Measures whole requests over loopback HTTP, with server and Redis on this machine, and compares them with peers that do
-// the same work. It does not measure networks, TLS, or more than one server process. Rounds are interleaved, so that a
-// disturbance of the machine affects all targets.
+// Measures whole requests over loopback HTTP, with server and Redis on this machine, and compares them with peers that
+// do the same work. It does not measure networks, TLS, or more than one server process. Rounds are interleaved, so that
+// a disturbance of the machine affects all targets.
 import { setTimeout as delay } from 'node:timers/promises';
 import { generator, generatorNote, merged, openLoad, percentile } from './support/load.mjs';
 import { numbersOf, readOptions, refuse } from './support/options.mjs';
@@ -101,7 +101,10 @@ const localText = ({ local }) => (local === undefined ? '' : `; ${number(local *
 function figuresIn(open) {
   const runsOf = (name, level = main) => open[name]?.runs.get(level) ?? [];
   const of = (name, figure, level = main) => median(runsOf(name, level).map((run) => run[figure]));
-  /** The median of the rounds' ratios, not the ratio of the medians: a disturbed round slows both targets and cancels out. */
+  /**
+   * The median of the rounds' ratios, not the ratio of the medians: a disturbed round slows both targets and cancels
+   * out.
+   */
   const ratio = (a, b, figure = 'perSecond', level = main) =>
     median(runsOf(a, level).map((run, round) => run[figure] / (runsOf(b, level)[round]?.[figure] ?? Number.NaN)));
   return { runsOf, of, ratio };
@@ -154,7 +157,9 @@ function textOf(open, figures) {
   ];
 }
 
-/** What the p50 at one connection is above that of `bare`, relative to that of another target; the median of the rounds. */
+/**
+ * What the p50 at one connection is above that of `bare`, relative to that of another target; the median of the rounds.
+ */
 function ratioAboveBare(runsOf, name, base) {
   const p50sOf = (each) => runsOf(each, 1).map(({ p50 }) => p50);
   const [p50s, others, bare] = [name, base, 'bare'].map(p50sOf);

@@ -1,5 +1,6 @@
-// Measures the console in Chromium: the time from a click to the first data of each screen and to all of it, on a store with many
-// keys of which some are used. With --live: what verifications cost with and without the console, and while Live is open in ten tabs.
+// Measures the console in Chromium: the time from a click to the first data of each screen and to all of it, on a store
+// with many keys of which some are used. With --live: what verifications cost with and without the console, and while
+// Live is open in ten tabs.
 
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
@@ -103,8 +104,8 @@ const steps = [
 ];
 
 /**
- * Runs in the page. Resolves to the milliseconds from a click to the first frame with data, and to one without a placeholder. On a
- * screen that `stays` there was data before the click.
+ * Runs in the page. Resolves to the milliseconds from a click to the first frame with data, and to one without a
+ * placeholder. On a screen that `stays` there was data before the click.
  */
 function measureClick({ selector, text, heading, stays }) {
   const clicked = [...document.querySelectorAll(selector)].find((one) => !text || one.textContent.trim() === text);
@@ -247,8 +248,8 @@ async function live() {
 }
 
 /**
- * Opens streams as Live does. Returns a function that closes them and returns the number of their events. It reads them with as
- * little work as possible, which would be that of other machines.
+ * Opens streams as Live does. Returns a function that closes them and returns the number of their events. It reads them
+ * with as little work as possible, which would be that of other machines.
  */
 async function openTabs(url, rootKey) {
   let events = 0;

@@ -1,5 +1,5 @@
-// Measures the growth of the server's memory with the number of requests: memory after all requests divided by memory after a
-// tenth of them. Does not measure the memory of Redis, or of a server with many keys.
+// Measures the growth of the server's memory with the number of requests: memory after all requests divided by memory
+// after a tenth of them. Does not measure the memory of Redis, or of a server with many keys.
 import { generator, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { residentBytesOf, run, treeOf } from './support/processes.mjs';

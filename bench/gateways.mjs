@@ -1,5 +1,6 @@
-// Measures the gateways of examples/ as they are pasted, each in a network namespace of its own with Tollgate, and with the API
-// in another one: whether they keep their speed, and what a check costs. It does not measure a real network, or TLS.
+// Measures the gateways of examples/ as they are pasted, each in a network namespace of its own with Tollgate, and with
+// the API in another one: whether they keep their speed, and what a check costs. It does not measure a real network, or
+// TLS.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// Measures the processor time of Redis per verification while one number grows: keys of an API, keys of an identity, limits
-// or permissions of a key, verifications in a call. Calls the store directly, without HTTP.
+// Measures the processor time of Redis per verification while one number grows: keys of an API, keys of an identity,
+// limits or permissions of a key, verifications in a call. Calls the store directly, without HTTP.
 
 import { parsePermissionQuery } from '../dist/domain/permissionQuery.js';
 import { numbersOf, readOptions } from './support/options.mjs';
@@ -31,7 +31,10 @@ const slugs = (count) => manyOf(count, (index) => `documents.${index}.read`);
 const query = parsePermissionQuery('documents.1.read AND (documents.2.read OR admin)');
 const user = (index) => `user_${index}`;
 
-/** Each point: the keys to create, and how they are verified. The default is the typical key, 32 verifications in a call. */
+/**
+ * Each point: the keys to create, and how they are verified. The default is the typical key, 32 verifications in a
+ * call.
+ */
 const points = [
   ...[1000, 10_000, 100_000].map((count) => ({ of: 'keys of an API', value: count / shrink, count: count / shrink })),
   ...[1, 100, 10_000].map((each) => ({

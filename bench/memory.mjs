@@ -1,6 +1,6 @@
-// Measures the bytes of Redis per key, by differences of its used_memory. They include all records and indexes, but no buffers of
-// connections and of the append-only file. Also measures requests/s with few keys and with many, without and with leases. Does not measure the memory of
-// the server.
+// Measures the bytes of Redis per key, by differences of its used_memory. They include all records and indexes, but no
+// buffers of connections and of the append-only file. Also measures requests/s with few keys and with many, without and
+// with leases. Does not measure the memory of the server.
 import { setTimeout as delay } from 'node:timers/promises';
 import { generator, generatorNote, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';

@@ -1,5 +1,5 @@
-// Measures the parts of a verification that need no Redis, each in a loop after a warm-up. Sockets, HTTP and the store are not
-// included.
+// Measures the parts of a verification that need no Redis, each in a loop after a warm-up. Sockets, HTTP and the store
+// are not included.
 import { Bench } from 'tinybench';
 import { JsonText } from '../dist/domain/json.js';
 import { createKeyString, digestTextOf } from '../dist/domain/keyString.js';

@@ -1,6 +1,6 @@
-// Measures queries of usage on an API that holds many keys of which some were used: how long a response takes, how long the
-// longest script blocks Redis, and what verifications of another workspace take meanwhile. Then the same while the sweeper rolls
-// up a day of all used keys.
+// Measures queries of usage on an API that holds many keys of which some were used: how long a response takes, how long
+// the longest script blocks Redis, and what verifications of another workspace take meanwhile. Then the same while the
+// sweeper rolls up a day of all used keys.
 import { setTimeout as delay } from 'node:timers/promises';
 import { dayMs } from '../dist/domain/time.js';
 import { rollupQueueKey, workspaceKey } from '../dist/redis/names.js';

@@ -1,6 +1,6 @@
-// Measures the processor time of server and Redis per verification, with one serving process and with two. The two get the same
-// load, and then twice the load, which is the same for each process. Does not measure the requests per second of several
-// processes, as the load generator shares the machine.
+// Measures the processor time of server and Redis per verification, with one serving process and with two. The two get
+// the same load, and then twice the load, which is the same for each process. Does not measure the requests per second
+// of several processes, as the load generator shares the machine.
 import { generator, generatorNote, openLoad } from './support/load.mjs';
 import { numbersOf, readOptions } from './support/options.mjs';
 import { costOf, run } from './support/processes.mjs';

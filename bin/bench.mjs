@@ -1,5 +1,5 @@
-// npm run bench: installs and builds what is missing, then measures. Each file of bench/ is one bench: `npm run bench` runs
-// bench/compare.mjs, `npm run bench -- memory` runs bench/memory.mjs, and so on.
+// npm run bench: installs and builds what is missing, then measures. Each file of bench/ is one bench: `npm run bench`
+// runs bench/compare.mjs, `npm run bench -- memory` runs bench/memory.mjs, and so on.
 import { readdirSync } from 'node:fs';
 import { fail, prepare, root } from './prepare.mjs';
 

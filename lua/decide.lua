@@ -1,34 +1,34 @@
 #!lua name=decide
--- Decide a batch: verifications of keys and limit checks of one workspace, in order, each authorised by its root key. Each item is
--- decided, charged and counted on its own; a broken record fails only its own item.
+-- Decide a batch: verifications of keys and limit checks of one workspace, in order, each authorised by its root key.
+-- Each item is decided, charged and counted on its own; a broken record fails only its own item.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  key, API, identity, namespace and root key records, permissions, roles, window counters, usage counts
--- ARGV[1]  settings    separated by spaces: milliseconds for which usage counts are kept; four limits: tags of an API, bytes of an
---                      API's counts by tag in a day, identifiers that a namespace counts in a day, records of the workspace (0
---                      is no limit); hours for which refusals are kept, and the limit of their bytes in an hour; the time, for
---                      tests (nothing is Redis's clock)
--- ARGV[2]  items       one after the other: ITEM_HEAD with the index of its root key (from 1), then VERIFY_ITEM or a number of
---                      checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and one of these, or SETTLE_ITEM.
---                      After the items LEASE_SESSION if there are items of leases; the SHA-256 of each distinct root key (32);
---                      the number of root keys (1); 1 with a session, else 0 (1)
--- returns  answers, or with more than these {answers, number of counts by identifier that were left out, the same by tag, then the
---          snapshots of keys whose version in VERIFY_ITEM is out of date, in the order of their answers}
+-- ARGV[1]  settings    separated by spaces: milliseconds for which usage counts are kept; four limits: tags of an API,
+--                      bytes of an API's counts by tag in a day, identifiers that a namespace counts in a day, records
+--                      of the workspace (0 is no limit); hours for which refusals are kept, and the limit of their
+--                      bytes in an hour; the time, for tests (nothing is Redis's clock)
+-- ARGV[2]  items       one after the other: ITEM_HEAD with the index of its root key (from 1), then VERIFY_ITEM or a
+--                      number of checks (1) and each LIMIT_CHECK; or of a session LEASE_ITEM and one of these, or
+--                      SETTLE_ITEM. After the items LEASE_SESSION if there are items of leases; the SHA-256 of each
+--                      distinct root key (32); the number of root keys (1); 1 with a session, else 0 (1)
+-- returns  answers, or with more than these {answers, number of counts by identifier that were left out, the same by
+--          tag, then the snapshots of keys whose version in VERIFY_ITEM is out of date, in the order of their answers}
 --   answers   BATCH_HEAD, the length of each (2; plus WITH_SNAPSHOT if its snapshot follows), then each:
 --   verify    VERIFIED and each VERIFIED_LIMIT; NOT_FOUND alone (1)
 --   lease     GRANTED and the answer to the item that follows
 --   settle    LEASE_DONE (1)
 --   limit     LIMITED and each LIMITED_CHECK
---   refused   REFUSED
---   snapshot  SNAPSHOT, then SNAPSHOT_IDENTITY if the key has an identity. The server caches it by its version, and sends that
---             with the next verification of the key.
+--   error     ITEM_ERROR
+--   snapshot  SNAPSHOT, then SNAPSHOT_IDENTITY if the key has an identity. The server caches it by its version, and
+--             sends that with the next verification of the key.
 --
 -- The structures in capitals are declared in src/scripts/layout.ts.
 --
 -- One function decides both kinds, because the requests of one turn of the event loop are sent as one call.
 --
--- It is a library (FUNCTION LOAD, FCALL), because a script creates its functions again with every call, which took longer than
--- deciding a small batch. Those of a library are created once.
+-- It is a library (FUNCTION LOAD, FCALL), because a script creates its functions again with every call, which took
+-- longer than deciding a small batch. Those of a library are created once.
 
 -- @include "decide/apis"
 -- @include "decide/call"
@@ -39,8 +39,8 @@
 -- @include "decide/totals"
 -- @include "decide/verification/verify"
 
--- After this much work a call leaves the remaining items to the next call, so that a batch of expensive items does not block Redis
--- for long.
+-- After this much work a call leaves the remaining items to the next call, so that a batch of expensive items does not
+-- block Redis for long.
 local WORK_MAX = 2500
 
 local deciders = {
@@ -50,8 +50,9 @@ local deciders = {
   [ITEM_SETTLE] = settle,
 }
 
--- The call: the position of the next item, and of the end of the items; the number of answers, the answers and their lengths; the
--- reply if it has more than the answers. The table is used again by every call, because creating it would take longer.
+-- The call: the position of the next item, and of the end of the items; the number of answers, the answers and their
+-- lengths; the reply if it has more than the answers. The table is used again by every call, because creating it would
+-- take longer.
 local batch = { position = 1, items_end = 0, count = 0, answers = {}, lengths = {}, reply = false }
 
 local function add_answer(answer)
@@ -59,8 +60,8 @@ local function add_answer(answer)
   batch.count, batch.answers[count], batch.lengths[count] = count, answer, #answer
 end
 
--- Decides the items of the batch from its position on. Before an item is decided, the position is set to the next one, so that an
--- item that fails is not decided again.
+-- Decides the items of the batch from its position on. Before an item is decided, the position is set to the next one,
+-- so that an item that fails is not decided again.
 local function decide_items()
   local items, items_end, position, bytes_done = call_items, batch.items_end, batch.position, 0
   while position <= items_end and call_work + bytes_done / 10 < WORK_MAX do
@@ -70,7 +71,7 @@ local function decide_items()
     position = last + 1
     batch.position = position
     local answer, snapshot = deciders[kind](fields, last, root)
-    -- Nil: the windows have been settled, and the item is decided now.
+    -- Nil: the windows have been repaired, and the item is decided now.
     if not answer then
       answer, snapshot = deciders[kind](fields, last, root)
     end
@@ -86,7 +87,8 @@ local function decide_items()
   add_work(bytes_done / 10)
 end
 
--- Formats by the number of answers: of the head; of a single answer with its head, which is one string in place of three.
+-- Formats by the number of answers: of the head; of a single answer with its head, which is one string in place of
+-- three.
 local formats = { BATCH_HEAD .. 'I2c0' }
 local function pack_answers()
   local count, answers, lengths = batch.count, batch.answers, batch.lengths
@@ -106,7 +108,7 @@ local function decide_batch(KEYS, ARGV)
     local decided, problem = pcall(decide_items)
     if not decided then
       local message = type(problem) == 'table' and (problem.err or 'error') or tostring(problem)
-      add_answer(refuse('failed', string.sub(message, 1, 1000)))
+      add_answer(item_error('failed', string.sub(message, 1, 1000)))
     end
   end
   local answers, reply = pack_answers(), batch.reply

@@ -1,7 +1,7 @@
 /**
- * Every setting: variable, default, meaning. The only reader of process.env. A setting that contains a secret can also be
- * given as a file, by the variable with `_FILE` (Docker and Kubernetes mount secrets as files). A test compares the documented table of
- * settings with `settings`, so no setting stays undocumented.
+ * Every setting: variable, default, meaning. The only reader of process.env. A setting that contains a secret can also
+ * be given as a file, by the variable with `_FILE` (Docker and Kubernetes mount secrets as files). A test compares the
+ * documented table of settings with `settings`, so no setting stays undocumented.
  */
 
 import { readFileSync } from 'node:fs';
@@ -12,7 +12,9 @@ import { dayMs } from './domain/time.ts';
 
 type Environment = Record<string, string | undefined>;
 
-/** A kind of value. `accepts` follows "must be" in errors. `parse` returns undefined for a value that is not accepted. */
+/**
+ * A kind of value. `accepts` follows "must be" in errors. `parse` returns undefined for a value that is not accepted.
+ */
 interface Kind<T> {
   accepts: string;
   parse(text: string): T | undefined;
@@ -42,7 +44,9 @@ const anyText = (accepts: string): Kind<string> => ({ accepts, parse: (text) => 
 /** Tollgate's folder, from src/ and from dist/. */
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** A relative path must not depend on the folder that a command is run in: server and command line would use other data. */
+/**
+ * A relative path must not depend on the folder that a command is run in: server and command line would use other data.
+ */
 const directory: Kind<string> = {
   accepts: 'a directory',
   parse: (text) => (text.trim() === '' ? undefined : resolve(root, text.trim())),
@@ -165,15 +169,16 @@ export const settings = Object.values(table).flatMap(
 );
 
 /**
- * Keeps a password in a mistyped URL out of the terminal and the log. The password may be anywhere before the last @, or in the
- * query. Of the text before the @, only a known scheme is printed, because it cannot be a part of the password.
+ * Keeps a password in a mistyped URL out of the terminal and the log. The password may be anywhere before the last @,
+ * or in the query. Of the text before the @, only a known scheme is printed, because it cannot be a part of the
+ * password.
  */
 export const withoutCredentials = (text: string) =>
   text.replace(/^((?:https?|rediss?(?:\+(?:cluster|sentinel))?):\/\/)?.*@/s, '$1…@').replace(/\?.*/s, '?…');
 
 /**
- * The environment of a worker process. Settings are not passed as arguments, because every user of the machine can read these, and
- * REDIS_URL may have a password.
+ * The environment of a worker process. Settings are not passed as arguments, because every user of the machine can read
+ * these, and REDIS_URL may have a password.
  */
 export const environmentWith = ({ redisUrl, port }: { redisUrl: string; port: number }): NodeJS.ProcessEnv => ({
   ...process.env,

@@ -1,4 +1,5 @@
-// Reports that a process has no file descriptor left. New connections then wait, and neither uWebSockets.js nor Node report it.
+// Reports that a process has no file descriptor left. New connections then wait, and neither uWebSockets.js nor Node
+// report it.
 
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import type { Logger } from 'pino';

@@ -103,7 +103,9 @@ const catalogue = {
 
 export type ErrorCode = keyof typeof catalogue;
 
-/** One invalid field: its location (`body.credits.refill.interval`), what is wrong with it, and how to fix it if known. */
+/**
+ * One invalid field: its location (`body.credits.refill.interval`), what is wrong with it, and how to fix it if known.
+ */
 export interface FieldError {
   location: string;
   message: string;
@@ -119,8 +121,8 @@ export const errorCatalogue = (Object.keys(catalogue) as ErrorCode[])
   .sort((one, other) => one.status - other.status);
 
 /**
- * An error response. `detail` is sent to the caller, `cause` only to the log. It has no stack: capturing one costs as much
- * as verifying a key, and a flood of guessed keys must stay cheap.
+ * An error response. `detail` is sent to the caller, `cause` only to the log. It has no stack: capturing one costs as
+ * much as verifying a key, and a flood of guessed keys must stay cheap.
  */
 export class ApiError extends Error {
   readonly code: ErrorCode;

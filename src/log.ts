@@ -1,5 +1,5 @@
-// The log: lines of JSON on standard error. If the reader is slow, stopped or gone, or the disk is full, lines are lost and
-// nothing else happens: memory stays bounded, and the process neither waits nor ends.
+// The log: lines of JSON on standard error. If the reader is slow, stopped or gone, or the disk is full, lines are lost
+// and nothing else happens: memory stays bounded, and the process neither waits nor ends.
 
 import { type Logger, pino } from 'pino';
 import type { Config } from './config.ts';
@@ -11,8 +11,8 @@ const flushedBytesMax = 64 * 1024;
 const stalledAfterMs = 1_000;
 
 /**
- * Of an error only these are logged: an error of ioredis contains its command, which may contain a secret. The message of the cause
- * is what Redis replied, for example that its disk is full.
+ * Of an error only these are logged: an error of ioredis contains its command, which may contain a secret. The message
+ * of the cause is what Redis replied, for example that its disk is full.
  */
 const errorFields = ({ name, message, stack, cause }: Error) => ({
   name,
@@ -36,7 +36,10 @@ export function createLog({ logLevel }: Pick<Config, 'logLevel'>): Logger {
       file.write(line);
       if (dropped === droppedBefore) waitingBytes += Buffer.byteLength(line);
     },
-    /** Calls `done` when no line waits. At exit, a line that is being written would come after the last ones, or be lost. */
+    /**
+     * Calls `done` when no line waits. At exit, a line that is being written would come after the last ones, or be
+     * lost.
+     */
     flush(done: () => void) {
       const check = () => {
         if (waitingBytes > 0) return;

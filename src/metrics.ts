@@ -1,5 +1,6 @@
-// Counts for Prometheus. Counting is on the hot path, so it is plain additions; names and labels are added when the metrics
-// are read. Labels are names that Tollgate defines (operations, statuses, outcomes, scripts), never names of callers.
+// Counts for Prometheus. Counting is on the hot path, so it is plain additions; names and labels are added when the
+// metrics are read. Labels are names that Tollgate defines (operations, statuses, outcomes, scripts), never names of
+// callers.
 
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import type { Times } from './domain/time.ts';
@@ -76,8 +77,8 @@ class Histogram {
 const recentMs = 60_000;
 
 /**
- * The durations of the last one to two minutes, if they are read at least once a minute. After a longer pause, all since the last
- * two reads: there is no timer.
+ * The durations of the last one to two minutes, if they are read at least once a minute. After a longer pause, all
+ * since the last two reads: there is no timer.
  */
 class RecentTimes {
   readonly #durations: Histogram[] = [];
@@ -106,8 +107,8 @@ class RecentTimes {
 }
 
 /**
- * The duration that `wanted` of these requests did not exceed, in milliseconds: an estimate, as the requests in a bucket are taken to
- * be spread evenly over it.
+ * The duration that `wanted` of these requests did not exceed, in milliseconds: an estimate, as the requests in a
+ * bucket are taken to be spread evenly over it.
  */
 function quantileMs(counts: Float64Array, wanted: number): number {
   let [bucket, before] = [0, 0];
@@ -119,8 +120,8 @@ function quantileMs(counts: Float64Array, wanted: number): number {
 }
 
 /**
- * The largest value that a sweep of all workspaces has found: by the last complete sweep, or by the current one if that value
- * is larger.
+ * The largest value that a sweep of all workspaces has found: by the last complete sweep, or by the current one if that
+ * value is larger.
  */
 class SweepMaximum {
   current = 0;

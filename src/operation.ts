@@ -1,5 +1,5 @@
-// The type of an operation. Routing, validation, authorisation, response bodies, the OpenAPI document and the contract tests
-// read these fields, so nothing generic is written twice.
+// The type of an operation. Routing, validation, authorisation, response bodies, the OpenAPI document and the contract
+// tests read these fields, so nothing generic is written twice.
 
 import type { Static, TSchema } from 'typebox';
 import type { Prepared } from './decide/kind.ts';
@@ -13,14 +13,14 @@ import type { Store } from './store.ts';
 type Needs = { readonly [R in Resource]?: readonly Action<R>[] };
 
 /**
- * The id that a scoped grant must name: one for all of `needs`, or one for each resource. `*` is a resource without an id.
- * Undefined if the operation itself returns only what the grants of the caller cover.
+ * The id that a scoped grant must name: one for all of `needs`, or one for each resource. `*` is a resource without an
+ * id. Undefined if the operation itself returns only what the grants of the caller cover.
  */
 export type Scope = string | undefined | { readonly [R in Resource]?: string };
 
 /**
- * The ids that determine the order of a list: their prefix, `stream` for the events of a stream, `row` for rows of counts, `refusal`
- * for rows of refusals.
+ * The ids that determine the order of a list: their prefix, `stream` for the events of a stream, `row` for rows of
+ * counts, `refusal` for rows of refusals.
  */
 export type ListedIds =
   | 'api'
@@ -99,8 +99,8 @@ export interface Page<Item> {
 }
 
 /**
- * An operation that manages. The pipeline authenticates the caller, calls `load`, authorises the caller for `scope`, and
- * calls `handle`.
+ * An operation that manages. The pipeline authenticates the caller, calls `load`, authorises the caller for `scope`,
+ * and calls `handle`.
  */
 interface Manages<Name extends string, Input extends TSchema, Output extends TSchema, Loaded>
   extends Described<Name, Input, Output> {
@@ -131,9 +131,10 @@ interface Manages<Name extends string, Input extends TSchema, Output extends TSc
 }
 
 /**
- * An operation on the hot path. Its script authenticates and authorises as well as decides, so `prepare` gets an unchecked
- * root key. It checks rules that a schema cannot express, and throws for input that breaks one. What it returns may be kept to
- * decide further requests with the same root key and body, so it must not refer to a secret of the input.
+ * An operation on the hot path. Its script authenticates and authorises as well as decides, so `prepare` gets an
+ * unchecked root key. It checks rules that a schema cannot express, and throws for input that breaks one. What it
+ * returns may be kept to decide further requests with the same root key and body, so it must not refer to a secret of
+ * the input.
  */
 interface Decides<Name extends string, Input extends TSchema, Output extends TSchema>
   extends Described<Name, Input, Output> {

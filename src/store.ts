@@ -133,7 +133,10 @@ export async function openStore(storeOptions: StoreOptions) {
       if (error) throw notReady(error, options.commandTimeoutMs);
     },
 
-    /** Reads the trusted certificates again, for later connections. Throws if a file cannot be used; nothing changes then. */
+    /**
+     * Reads the trusted certificates again, for later connections. Throws if a file cannot be used; nothing changes
+     * then.
+     */
     reloadCertificates: () => trust?.reload(),
 
     async close(): Promise<void> {

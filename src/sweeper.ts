@@ -1,10 +1,13 @@
-// The background task that refills unused keys, purges deleted records and rolls up usage. It works in bounded steps, so that
-// requests run between them. Any number of servers may run it at once.
+// The background task that refills unused keys, purges deleted records and rolls up usage. It works in bounded steps,
+// so that requests run between them. Any number of servers may run it at once.
 
 import type { Logger } from 'pino';
 import type { Store } from './store.ts';
 
-/** How long a sweep rolls up usage of one workspace. The rest waits for the next sweep, as refills of others are due sooner. */
+/**
+ * How long a sweep rolls up usage of one workspace. The rest waits for the next sweep, as refills of others are due
+ * sooner.
+ */
 const rollUpMs = 1000;
 /** How often records are counted for metrics. */
 const countEveryMs = 60_000;

@@ -1,4 +1,5 @@
-// Warnings of dependencies and of Node, which both write to standard error as text. In the log of a server every line is JSON.
+// Warnings of dependencies and of Node, which both write to standard error as text. In the log of a server every line
+// is JSON.
 
 import { format } from 'node:util';
 

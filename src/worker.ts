@@ -1,5 +1,5 @@
-// A serving process that shares its port with others; src/workers.ts starts and ends it. It has no state except counts: if
-// it is killed, only its own requests in flight are lost.
+// A serving process that shares its port with others; src/workers.ts starts and ends it. It has no state except counts:
+// if it is killed, only its own requests in flight are lost.
 
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';

@@ -1,5 +1,5 @@
-// Several serving processes on one port (SO_REUSEPORT). The kernel distributes connections among them. A process that ends
-// is restarted while the others keep serving.
+// Several serving processes on one port (SO_REUSEPORT). The kernel distributes connections among them. A process that
+// ends is restarted while the others keep serving.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -135,7 +135,9 @@ class Workers {
     return [...ended, ...this.#reports.values()];
   }
 
-  /** Each worker reads its files by itself, and logs what is wrong with them. One that is starting reads them anyway. */
+  /**
+   * Each worker reads its files by itself, and logs what is wrong with them. One that is starting reads them anyway.
+   */
   reloadCertificates() {
     for (const worker of this.#channels.keys()) worker.kill('SIGHUP');
   }

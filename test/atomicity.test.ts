@@ -1,6 +1,6 @@
-// Every write is done completely or not at all. Three questions: Does a refused call change anything? Does a call change
-// anything when one of its Redis commands fails? Does any script read after its first write? Redis does not undo the writes of
-// a script that fails, so nothing that may fail may follow a write.
+// Every write is done completely or not at all. Three questions: Does a refused call change anything? Does a call
+// change anything when one of its Redis commands fails? Does any script read after its first write? Redis does not undo
+// the writes of a script that fails, so nothing that may fail may follow a write.
 //
 // A prelude wraps the scripts' calls of Redis. It records them, and lets a chosen one fail.
 
@@ -113,7 +113,10 @@ beforeAll(async () => {
 });
 afterAll(async () => void (await redis.quit()));
 
-/** All records of a workspace by Redis key, without its registry of leases and the times at which its root keys were last used. */
+/**
+ * All records of a workspace by Redis key, without its registry of leases and the times at which its root keys were
+ * last used.
+ */
 async function contents(workspaceId: string): Promise<Record<string, string>> {
   await endAllLeases();
   const dump: Record<string, string> = {};
@@ -137,7 +140,9 @@ interface Workspace {
   rootKey: string;
 }
 
-/** Calls an operation with one failure: of the n-th command that the store sends, or of the n-th call within a script. */
+/**
+ * Calls an operation with one failure: of the n-th command that the store sends, or of the n-th call within a script.
+ */
 async function callWithFault<Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
@@ -170,7 +175,9 @@ const writes = new Set(
   ),
 );
 
-/** The calls of a script in order: `r` or `w` for each, without the note at the beginning that the root key was used. */
+/**
+ * The calls of a script in order: `r` or `w` for each, without the note at the beginning that the root key was used.
+ */
 function stepsOf(traced: readonly string[], script: string): string {
   return traced
     .map((line) => line.split(' '))
@@ -185,8 +192,8 @@ function stepsOf(traced: readonly string[], script: string): string {
 }
 
 /**
- * Operations whose scripts return numbers, which are looked up afterwards. A fault there is an error for a change that was made
- * completely.
+ * Operations whose scripts return numbers, which are looked up afterwards. A fault there is an error for a change that
+ * was made completely.
  */
 const readAfterwards: readonly OperationName[] = [
   'keys.addPermissions',
@@ -236,8 +243,8 @@ describe.each(everyName)('%s', (name) => {
       expect(await contents(workspace.workspaceId), where).toEqual(before);
     };
 
-    // The commands and scripts of the call up to the one that writes: a fault after it cannot undo the write. A message to tails
-    // follows the change of a root key, and may be lost.
+    // The commands and scripts of the call up to the one that writes: a fault after it cannot undo the write. A message
+    // to tails follows the change of a root key, and may be lost.
     const [authenticates, ...others] = (await rehearse(name)).filter(
       (item) => item.script !== 'publish' && (!readAfterwards.includes(name) || item.writes >= 0),
     );
@@ -250,8 +257,8 @@ describe.each(everyName)('%s', (name) => {
     }
     for (const [index, { script, isScript, steps }] of parts.entries()) {
       if (!isScript) continue;
-      // Faults up to and including the first write. A script that only reads is not traced: the faults continue until the
-      // call succeeds or sends its next command.
+      // Faults up to and including the first write. A script that only reads is not traced: the faults continue until
+      // the call succeeds or sends its next command.
       const until = steps === '' ? 200 : steps.includes('w') ? steps.indexOf('w') + 1 : steps.length;
       for (let n = 1; n <= until; n++) {
         const next = steps === '' ? { command: index + 1 } : {};

@@ -1,5 +1,5 @@
-// The Dockerfile, compose.yaml and the Kubernetes manifests, as far as they can be checked without Docker and Kubernetes.
-// deploy/rehearse.mjs, run by hand, carries out the first two.
+// The Dockerfile, compose.yaml and the Kubernetes manifests, as far as they can be checked without Docker and
+// Kubernetes. deploy/rehearse.mjs, run by hand, carries out the first two.
 
 import { spawnSync } from 'node:child_process';
 import {

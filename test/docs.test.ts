@@ -1,5 +1,5 @@
-// Runs the commands of docs/ as written, in order, on a server that `npm start` has started. The commands of backup.md run in
-// test/cli/backup.test.ts.
+// Runs the commands of docs/ as written, in order, on a server that `npm start` has started. The commands of backup.md
+// run in test/cli/backup.test.ts.
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
-// Compares the whole service with test/support/model.ts. Random histories of management, verification and rate limiting run
-// under a clock that advances by milliseconds or by weeks, often exactly to the time of the next event, and that is sometimes
-// set back. Every response must equal the model's in every field.
+// Compares the whole service with test/support/model.ts. Random histories of management, verification and rate limiting
+// run under a clock that advances by milliseconds or by weeks, often exactly to the time of the next event, and that is
+// sometimes set back. Every response must equal the model's in every field.
 //
 // A failure prints its seed and the smallest history that fails: SEED=<n> npx vitest run test/model.test.ts replays it.
 // RUNS=<n> runs more histories.
@@ -217,7 +217,10 @@ const recent = <Item>(items: readonly Item[], n: number): Item | undefined =>
 const mostly = <Item>(items: readonly Item[], isLive: (item: Item) => boolean, n: number): Item | undefined =>
   recent(n < 10 ? items.filter(isLive) : items, n) ?? recent(items, n);
 
-/** Fields and inputs without a generator below have the values of their examples, so that the model is asked about new ones. */
+/**
+ * Fields and inputs without a generator below have the values of their examples, so that the model is asked about new
+ * ones.
+ */
 const exampleFields = (withRemoval: boolean) =>
   Object.fromEntries(
     Object.entries(fieldExamples).map(([name, { values, removed }]) => [
@@ -425,7 +428,9 @@ function verify(world: World, made: Of<typeof verification>) {
 type Explained = OutputOf<'keys.explainKey'>;
 type Verified = OutputOf<'keys.verifyKey'>;
 
-/** Asks for the explanation of a verification, by string and by id, and then verifies: the explanation must be right. */
+/**
+ * Asks for the explanation of a verification, by string and by id, and then verifies: the explanation must be right.
+ */
 async function explainAndVerify(world: World, made: Of<typeof verification>) {
   const { asked } = requestOf(world, made);
   const { key, ...request } = asked;

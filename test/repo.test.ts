@@ -39,7 +39,10 @@ test('there are sources, scripts and includes to check', () => {
 });
 
 describe('dependencies point one way', () => {
-  /** The folders and files of src/ that each may import besides its own folder. Parts that are not listed may import `common`. */
+  /**
+   * The folders and files of src/ that each may import besides its own folder. Parts that are not listed may import
+   * `common`.
+   */
   const mayImport: Record<string, readonly string[]> = {
     domain: [],
     errors: ['domain'],
@@ -414,6 +417,18 @@ describe('references in comments and documents', () => {
         .filter((line) => !/^\s*\|/.test(line));
     const pages = files.filter((file) => file.endsWith('.md') && !generated.includes(file));
     const long = pages.flatMap((page) => proseOf(page).filter((line) => [...line].length > 132));
+    expect(long).toEqual([]);
+  });
+
+  test('comments have at most 120 columns', () => {
+    const isComment = (line: string) => /^\s*(\/\/|--|\*|\/\*\*) /.test(line) && !/biome-ignore|@include/.test(line);
+    const files = [...sources, ...filesBelow('src', '.tsx'), ...scripts, ...filesBelow('test', '.ts')];
+    const long = files.flatMap((path) =>
+      read(path)
+        .split('\n')
+        .filter((line) => isComment(line) && [...line].length > 120)
+        .map((line) => `${path}: ${line.trim()}`),
+    );
     expect(long).toEqual([]);
   });
 

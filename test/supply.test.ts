@@ -22,7 +22,9 @@ describe('package-lock.json', () => {
   const text = readFileSync('package-lock.json', 'utf8');
   const { packages } = JSON.parse(text) as { packages: Record<string, Entry> };
   const entries = Object.entries(packages).filter(([path]) => path !== '');
-  /** npm installs no such package, as nothing has this hash. npm run pin writes it if the registry lacked the package. */
+  /**
+   * npm installs no such package, as nothing has this hash. npm run pin writes it if the registry lacked the package.
+   */
   const refused = `sha512-${createHash('sha512').digest('base64')}`;
   const builds = entries.filter(([path]) => path.includes('@uwsjs/'));
   const inServer = entries.filter(([, { dev, optional, devOptional }]) => !dev && !optional && !devOptional);

@@ -1,5 +1,5 @@
-// The sweeper's steps, and its loop. Callers cannot see whether it has run, because a request applies a due refill itself. So
-// the tests read Redis, and use a store whose clock is before the time of the refill.
+// The sweeper's steps, and its loop. Callers cannot see whether it has run, because a request applies a due refill
+// itself. So the tests read Redis, and use a store whose clock is before the time of the refill.
 
 import { createHash, randomBytes } from 'node:crypto';
 import { pino } from 'pino';
@@ -238,8 +238,8 @@ describe('deleted keys', { timeout: 120_000 }, () => {
   }
 });
 
-// The timeouts are for tests that hang. A test that times out continues to run during the next ones, so each test that counts
-// records has a workspace of its own.
+// The timeouts are for tests that hang. A test that times out continues to run during the next ones, so each test that
+// counts records has a workspace of its own.
 describe('deleted APIs', { timeout: 120_000 }, () => {
   const sizeOf = async (workspaceId: string) => (await redis.keys(`tg:{${workspaceId}}*`)).length;
 
@@ -292,8 +292,8 @@ describe('deleted APIs', { timeout: 120_000 }, () => {
 
     const after = await contents();
     const workspace = `tg:{${workspaceId}}`;
-    // Its sequence, its audit stream (of limited length), what is to be rolled up at the end of the day, and the time of its root
-    // key's last use have changed.
+    // Its sequence, its audit stream (of limited length), what is to be rolled up at the end of the day, and the time
+    // of its root key's last use have changed.
     const movesOn = (name: string) =>
       [workspace, `${workspace}:audit`, `${workspace}:rollup`].includes(name) || name.includes(':rk:');
     const changed = [...after].filter(([name, { value }]) => value !== before.get(name)?.value && !movesOn(name));

@@ -1,5 +1,6 @@
-// A Redis that is a millisecond away: a proxy between two Unix sockets, which forwards requests after a delay and replies at once.
-// It runs in a thread of the bench, so that its processor time counts neither for the server nor for Redis.
+// A Redis that is a millisecond away: a proxy between two Unix sockets, which forwards requests after a delay and
+// replies at once. It runs in a thread of the bench, so that its processor time counts neither for the server nor for
+// Redis.
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';

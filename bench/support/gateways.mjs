@@ -1,5 +1,5 @@
-// Starts the gateways of examples/, for the bench and for the tests: each function writes the files of a gateway to a directory
-// and returns its command.
+// Starts the gateways of examples/, for the bench and for the tests: each function writes the files of a gateway to a
+// directory and returns its command.
 import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';

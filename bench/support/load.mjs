@@ -18,9 +18,9 @@ export const generatorNote = wrkVersion
   : ' (on a small machine it is the bottleneck itself: install wrk for meaningful figures)';
 
 /**
- * A load of random `bodies`: an array of request bodies, or `{before, first, count, after, skewed}` for `count` bodies that
- * differ only in a number, from `first` on. With `skewed` the n-th most frequent body has 1/n of the requests of the first
- * (Zipf's law); frequent ones are scattered over the numbers. Returns the function that runs the load.
+ * A load of random `bodies`: an array of request bodies, or `{before, first, count, after, skewed}` for `count` bodies
+ * that differ only in a number, from `first` on. With `skewed` the n-th most frequent body has 1/n of the requests of
+ * the first (Zipf's law); frequent ones are scattered over the numbers. Returns the function that runs the load.
  */
 export function openLoad({ url, path, rootKey, bodies }) {
   return wrkVersion ? openWrk({ url, path, rootKey, bodies }) : openAutocannon({ url, path, rootKey, bodies });
@@ -101,7 +101,9 @@ const scatter = 7919;
 /** Three significant digits, which bounds the number of different latencies. */
 const rounded = (micros) => Number(micros.toPrecision(3));
 
-/** The latency in microseconds that `share` of the requests did not exceed. `latency`: [microseconds, count] in order. */
+/**
+ * The latency in microseconds that `share` of the requests did not exceed. `latency`: [microseconds, count] in order.
+ */
 export function percentile(latency, share) {
   const wanted = share * latency.reduce((sum, [, count]) => sum + count, 0);
   let seen = 0;

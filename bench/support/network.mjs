@@ -1,5 +1,5 @@
-// Network namespaces of Linux, for the bench and for the tests. A connection between two of them is not a loopback connection,
-// whose ports Linux reuses at once.
+// Network namespaces of Linux, for the bench and for the tests. A connection between two of them is not a loopback
+// connection, whose ports Linux reuses at once.
 import { spawnSync } from 'node:child_process';
 
 function ip(...words) {

@@ -1,4 +1,5 @@
-// Starts the measured processes, reads their use of the processor and of memory, and stops them at the end, also after errors.
+// Starts the measured processes, reads their use of the processor and of memory, and stops them at the end, also after
+// errors.
 import { execFileSync, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -64,8 +65,8 @@ export async function startTarget(file, env) {
 }
 
 /**
- * Starts the real server, with its own Redis unless one is given. `rootKey` is defined when the server created the first one.
- * `network` is the name of a network namespace.
+ * Starts the real server, with its own Redis unless one is given. `rootKey` is defined when the server created the
+ * first one. `network` is the name of a network namespace.
  */
 export async function startTollgate({ redis, env, network } = {}) {
   const dataDir = redis ? '' : temporaryDir();
@@ -148,8 +149,8 @@ function machineCpuSeconds() {
 }
 
 /**
- * Runs `work` and returns its cost: processor seconds of the server and of Redis, and the cores that unrelated processes
- * used meanwhile. More than a tenth of a core is a disturbance.
+ * Runs `work` and returns its cost: processor seconds of the server and of Redis, and the cores that unrelated
+ * processes used meanwhile. More than a tenth of a core is a disturbance.
  */
 export async function costOf({ pid, redis }, work) {
   const server = treeOf(pid, redis?.pid);

@@ -1,5 +1,5 @@
-// Prints results as tables and stores them in bench/results/, without the figures of single runs. Generates bench/RESULTS.md
-// from all stored results. Every result has its command, machine, date and versions.
+// Prints results as tables and stores them in bench/results/, without the figures of single runs. Generates
+// bench/RESULTS.md from all stored results. Every result has its command, machine, date and versions.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, release, tmpdir, totalmem } from 'node:os';
@@ -128,7 +128,10 @@ function commandOf(bench) {
   return ['npm run bench', ...(printed.length > 0 ? ['--', ...printed] : [])].join(' ');
 }
 
-/** Results that are `kept` are stored in the repository, those of a short or partial run in the system's temporary folder. */
+/**
+ * Results that are `kept` are stored in the repository, those of a short or partial run in the system's temporary
+ * folder.
+ */
 const placeOf = (kept) => {
   const dir = kept ? join(root, 'bench') : join(tmpdir(), 'tollgate-bench');
   mkdirSync(join(dir, 'results'), { recursive: true });
@@ -141,7 +144,9 @@ export function writePicture(name, svg, { kept }) {
   return `results/${name}.svg`;
 }
 
-/** Prints a result and stores it. `raw` has the figures of single runs. They are printed by `--json`, and not stored. */
+/**
+ * Prints a result and stores it. `raw` has the figures of single runs. They are printed by `--json`, and not stored.
+ */
 export function report({ bench, title, markdown, reached = {}, raw, packages = [] }, { json, kept }) {
   const lines = markdown.split('\n');
   const result = { bench, title, command: commandOf(bench), ...conditions(packages), reached, markdown: lines };

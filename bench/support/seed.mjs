@@ -24,8 +24,8 @@ export const verifyBodies = (count, skewed = false) => ({
 });
 
 /**
- * Opens the store on a Redis with default settings but without leases, and creates a workspace if the Redis is empty. `options` are
- * further ones of the store.
+ * Opens the store on a Redis with default settings but without leases, and creates a workspace if the Redis is empty.
+ * `options` are further ones of the store.
  */
 export async function openSeed(redis, options = {}) {
   const store = await openStore({

@@ -1,4 +1,5 @@
-// The bytes of Redis for the usage of keys that are used in every hour, written by the real scripts under a clock of its own.
+// The bytes of Redis for the usage of keys that are used in every hour, written by the real scripts under a clock of
+// its own.
 import { dayMs, hourMs } from '../../dist/domain/time.js';
 import { openSeed } from './seed.mjs';
 

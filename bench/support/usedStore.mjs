@@ -1,5 +1,5 @@
-// A store with many keys, of which some were used in every hour of some months. The usage of earlier days is written to Redis in the
-// form of the sweeper, not verified.
+// A store with many keys, of which some were used in every hour of some months. The usage of earlier days is written to
+// Redis in the form of the sweeper, not verified.
 import { loadConfig } from '../../dist/config.js';
 import { unpackId } from '../../dist/domain/keyString.js';
 import { dayMs } from '../../dist/domain/time.js';
@@ -11,11 +11,16 @@ import { progress } from './results.mjs';
 export const keysPerCustomer = 10;
 const { usageHourlyDays } = loadConfig({});
 export const today = Math.floor(Date.now() / dayMs);
-/** A used key has this many verifications in each hour, each for a credit: keys differ, so that a ranking has an order. */
+/**
+ * A used key has this many verifications in each hour, each for a credit: keys differ, so that a ranking has an order.
+ */
 export const perHour = (index) => 1 + (index % 97);
 export const customerOf = (index) => `customer_${Math.floor(index / keysPerCustomer)}`;
 
-/** Fills the store: `stored` keys, of which `used` were used on `days` days before today, and today once. Returns the API and their ids. */
+/**
+ * Fills the store: `stored` keys, of which `used` were used on `days` days before today, and today once. Returns the
+ * API and their ids.
+ */
 export async function fillStore(redis, seed, { stored, used, days }) {
   const every = Math.floor(stored / used);
   progress('creating keys');

@@ -1,5 +1,6 @@
 // The lower bound: uWebSockets.js parses the body and prints a response of the same shape and size as Tollgate's. With
-// REDIS_SOCKET every request also waits for an empty script: the lower bound of a server with one Redis call per request.
+// REDIS_SOCKET every request also waits for an empty script: the lower bound of a server with one Redis call per
+// request.
 import { Redis } from 'ioredis';
 import { uws } from '../../dist/http/uws.js';
 import { limit, meta, name } from './typicalKey.mjs';

@@ -1,6 +1,6 @@
-// A service made of common packages: Express, rate-limiter-flexible for the limits (fixed windows), and a record with credits in
-// Redis. A request reads the root key and the key at the same time, and then the API. It charges the limits, then the credits,
-// and then counts usage.
+// A service made of common packages: Express, rate-limiter-flexible for the limits (fixed windows), and a record with
+// credits in Redis. A request reads the root key and the key at the same time, and then the API. It charges the limits,
+// then the credits, and then counts usage.
 import { createHash, randomUUID } from 'node:crypto';
 import express from 'express';
 import { Redis } from 'ioredis';

@@ -1,6 +1,7 @@
-// A service that a developer writes in an afternoon: Fastify with schemas, ioredis, and one Lua script per request. The script does
-// the same work as a verification of the typical key in Tollgate: root key with its grants, API, key, enabled, expiry, refill,
-// limits, credits, usage of key and API, last use. It has no identities and permissions, as the typical key has none.
+// A service that a developer writes in an afternoon: Fastify with schemas, ioredis, and one Lua script per request. The
+// script does the same work as a verification of the typical key in Tollgate: root key with its grants, API, key,
+// enabled, expiry, refill, limits, credits, usage of key and API, last use. It has no identities and permissions, as
+// the typical key has none.
 import { createHash, randomUUID } from 'node:crypto';
 import Fastify from 'fastify';
 import { Redis } from 'ioredis';

@@ -23,8 +23,8 @@ export async function post({ url, path, rootKey }, body) {
 }
 
 /**
- * `open(count)` starts a target with `count` keys or identifiers and returns {url, pid, redis, path, rootKey, bodies, check}.
- * `check` throws when a response is wrong. `without` names the target that does the same without leases.
+ * `open(count)` starts a target with `count` keys or identifiers and returns {url, pid, redis, path, rootKey, bodies,
+ * check}. `check` throws when a response is wrong. `without` names the target that does the same without leases.
  */
 export const targets = {
   bare: {
@@ -228,7 +228,10 @@ async function openPeer(file, count) {
   return checked({ ...server, redis, path: verifyPath, rootKey, bodies: keys.map(bodyOf) }, { charges: true });
 }
 
-/** Adds a check that the target verifies the typical key. With `charges` it must also charge the key, and refuse unknown keys. */
+/**
+ * Adds a check that the target verifies the typical key. With `charges` it must also charge the key, and refuse unknown
+ * keys.
+ */
 function checked(target, { charges = false, limit: expected = limit } = {}) {
   return {
     ...target,

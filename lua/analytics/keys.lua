@@ -1,14 +1,14 @@
 #!lua flags=no-writes
--- The usage of keys: their days, their logs, and the current hour in their states. One script reads all three, because counts that
--- move between two reads would be read twice or not at all.
+-- The usage of keys: their days, their logs, and the current hour in their states. One script reads all three, because
+-- counts that move between two reads would be read twice or not at all.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key lists and records, logs and days of keys
 -- ARGV[1]  keys       of a few hundred keys at most, each its id without `key_` (24) and the first 16 of it packed (12)
 -- ARGV[2]  bytes_max  after this many bytes the remaining keys are left to the next call
--- returns  {for each key that was read: its days (src/usage/days.ts), its log (hours as usage_entry in include/usage packs
---          them), and the present externalId and then USAGE, or '' for no usage; or 0 if it has more than KEY_BYTES_MAX, which ends
---          the list}
+-- returns  {for each key that was read: its days (src/usage/days.ts), its log (hours as usage_entry in include/usage
+--          packs them), and the present externalId and then USAGE, or '' for no usage; or 0 if it has more than
+--          KEY_BYTES_MAX, which ends the list}
 
 -- @include "include/identities"
 -- @include "include/ids"

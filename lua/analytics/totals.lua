@@ -1,15 +1,16 @@
 #!lua flags=no-writes
--- The totals by day of APIs or namespaces, or of one identifier in namespaces. Most of the wanted records do not exist, so one call
--- reads many and returns those that exist.
+-- The totals by day of APIs or namespaces, or of one identifier in namespaces. Most of the wanted records do not exist,
+-- so one call reads many and returns those that exist.
 --
 -- KEYS[1]  workspace   `tg:{ws_…}`
 -- derives  totals of APIs, namespaces and identifiers
 -- ARGV[1]  kind        'api', 'namespace' or 'identifier'
 -- ARGV[2]  ids         8 characters of an API, 16 of a namespace, one after the other
--- ARGV[3]  days        numbers since 1970, separated by spaces; the number of days times that of ids is at most some hundred
+-- ARGV[3]  days        numbers since 1970, separated by spaces; the number of days times that of ids is at most some
+--                      hundred
 -- ARGV[4]  identifier  for the kind 'identifier'
--- returns  {for each record that exists: the index of its id in `ids`, from 1; its day; {field, count, …}}. The fields of an
---          identifier are those of a namespace, without the identifier
+-- returns  {for each record that exists: the index of its id in `ids`, from 1; its day; {field, count, …}}. The fields
+--          of an identifier are those of a namespace, without the identifier
 
 -- @include "include/names"
 

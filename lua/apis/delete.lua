@@ -1,5 +1,5 @@
--- Delete an API. All its keys are invalid at once, because a verification reads the API's record. The sweeper removes the records
--- of the keys in steps.
+-- Delete an API. All its keys are invalid at once, because a verification reads the API's record. The sweeper removes
+-- the records of the keys in steps.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  API record and list, key list, the list of dead APIs, the audit stream

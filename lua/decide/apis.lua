@@ -5,8 +5,8 @@
 -- @include "decide/totals"
 -- @include "include/names"
 
--- The APIs of recent calls, by the last 8 characters of their id. Those with the number of this call were read in it; the others
--- are only tables to be used again. `last_api` is the one that was read last, `previous` the one before.
+-- The APIs of recent calls, by the last 8 characters of their id. Those with the number of this call were read in it;
+-- the others are only tables to be used again. `last_api` is the one that was read last, `previous` the one before.
 local APIS_MAX = 256
 local apis, apis_made, last_api = {}, 0, nil
 
@@ -36,8 +36,8 @@ local function read_api(api8)
   return api
 end
 
--- An API: `id`, false when it was deleted; then the counts of this call: `valid`, `spent` (credits), `refused` (by outcome) and
--- `snapshots` (digests of the keys whose snapshot it returned), both nil for none.
+-- An API: `id`, false when it was deleted; then the counts of this call: `valid`, `spent` (credits), `refused` (by
+-- outcome) and `snapshots` (digests of the keys whose snapshot it returned), both nil for none.
 local function api_of(api8)
   local api = apis[api8]
   if api and api.call == call_number then return api end

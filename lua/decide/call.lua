@@ -1,10 +1,11 @@
--- The arguments of a call of decide, and the data that its items share. Only begin_call and add_work change these variables; the
--- files named below fill the tables.
+-- The arguments of a call of decide, and the data that its items share. Only begin_call and add_work change these
+-- variables; the files named below fill the tables.
 
 -- @include "include/clock"
 -- @include "include/names"
 
--- The arguments, see the header of lua/decide.lua. The digests of the root keys are in `call_items` after `call_roots_at`.
+-- The arguments, see the header of lua/decide.lua. The digests of the root keys are in `call_items` after
+-- `call_roots_at`.
 local call_workspace, call_items, call_roots_at
 -- The prefix of the names of key records.
 local call_key_records
@@ -19,9 +20,9 @@ local call_number = 0
 local call_roots, call_namespaces = {}, {}
 -- Written at the end of the call (totals.lua): counts by record and field, and the limits of a record.
 local call_totals, call_total_bounds = {}, {}
--- `rbac_version`: of permissions and roles, false if it was not read (permitted.lua). `held`: held_slugs of the last query that was
--- evaluated. `is_filled`: those who fill the tables of
--- namespaces and totals set it, as the next call then needs new ones.
+-- `rbac_version`: of permissions and roles, false if it was not read (permitted.lua). `held`: held_slugs of the last
+-- query that was evaluated. `is_filled`: the tables of namespaces and totals have entries, so the next call needs new
+-- ones.
 local call_state = { rbac_version = false, is_filled = false, held = false }
 -- The work done so far, in units of about a microsecond.
 local call_work
@@ -45,8 +46,8 @@ local function read_settings(text)
   }
 end
 
--- Tables are kept for the next call where they can be: one that every call creates, fills and leaves to the garbage collector
--- costs as much as a read. Returns the packed session, '' for none, and the end of the items.
+-- Tables are kept for the next call where they can be: one that every call creates, fills and leaves to the garbage
+-- collector costs as much as a read. Returns the packed session, '' for none, and the end of the items.
 local function begin_call(workspace, settings, items)
   -- They are the same in nearly all calls.
   if settings ~= call_settings.text then read_settings(settings) end
@@ -75,12 +76,12 @@ local function begin_call(workspace, settings, items)
   return string.sub(items, items_end + 1, call_roots_at), items_end
 end
 
--- A coarse measure: work that grows with the data is added where the data is read, all other work by the bytes of an item and its
--- answer.
+-- A coarse measure: work that grows with the data is added where the data is read, all other work by the bytes of an
+-- item and its answer.
 local function add_work(units) call_work = call_work + units end
 
-local REASONS = REFUSAL_REASONS
-local function refuse(reason, detail)
+local ERRORS = ITEM_ERRORS
+local function item_error(reason, detail)
   detail = detail or ''
-  return struct.pack(REFUSED, REASONS[reason], #detail, detail)
+  return struct.pack(ITEM_ERROR, ERRORS[reason], #detail, detail)
 end

@@ -7,8 +7,8 @@
 -- @include "decide/verification/verify"
 
 -- By the kind of an item:
---   decide(position, last, root_index)   decides it; returns the packed answer and a snapshot, or nothing when it has to be
---                                        decided again
+--   decide(position, last, root_index)   decides it; returns the packed answer and a snapshot, or nothing when it has
+--                                        to be decided again
 --   passed                               the outcome that charges
 --   lease(outcome, position, last, root, wanted, number)
 --                                        grants a lease of the decision that was just made; returns units and term

@@ -1,12 +1,12 @@
--- Leases: a server may repeat a decision by itself for a short time. Units that it may charge are charged here in advance, and
--- what it did not use is given back. src/decide/leases/leases.ts describes the protocol.
+-- Leases: a server may repeat a decision by itself for a short time. Units that it may charge are charged here in
+-- advance, and what it did not use is given back. src/decide/leases/leases.ts describes the protocol.
 
 -- @include "decide/call"
 -- @include "decide/kinds"
 -- @include "decide/session"
 
--- Grants a lease of a decision that was just made; `position` and `last` are those of its item. Returns its units and its term, see
--- GRANTED.
+-- Grants a lease of a decision that was just made; `position` and `last` are those of its item. Returns its units and
+-- its term, see GRANTED.
 local function grant_lease(kind, outcome, position, last, root, wanted, number)
   this_session.register()
   -- A number that is not new was sent before the connection was lost, and the session no longer waits for it.
@@ -18,7 +18,8 @@ local function grant_lease(kind, outcome, position, last, root, wanted, number)
   return units, term
 end
 
--- Decides an item within a lease item by its own kind, without the leases that were recalled, and grants a lease of the decision.
+-- Decides an item within a lease item by its own kind, without the leases that were recalled, and grants a lease of the
+-- decision.
 local function lease(position, last, root_index)
   local item_kind, wanted, number, recalled
   item_kind, wanted, number, recalled, position = struct.unpack(LEASE_ITEM, call_items, position)

@@ -1,5 +1,6 @@
--- Where leases of units are noted: those of a key or an identity in field `leases` of its record, a LEASE_OF_KEY each. Those of a
--- window of a namespace in a record of its own, a LEASE_OF_WINDOW each, so that a check that passes reads nothing of leases.
+-- Where leases of units are noted: those of a key or an identity in field `leases` of its record, a LEASE_OF_KEY each.
+-- Those of a window of a namespace in a record of its own, a LEASE_OF_WINDOW each, so that a check that passes reads
+-- nothing of leases.
 
 -- @include "decide/call"
 -- @include "decide/verification/key"
@@ -56,8 +57,8 @@ function noted_leases.find(stored, length, session, number)
   end
 end
 
--- Appends the names of the leases in `stored` whose units may be returned to `names`. Returns `stored` with the leases that were
--- recalled as overdue, and until when no others are granted.
+-- Appends the names of the leases in `stored` whose units may be returned to `names`. Returns `stored` with the leases
+-- that were recalled as overdue, and until when no others are granted.
 local function await_leases(stored, length, names)
   local paused_until, others
   stored, paused_until, others = noted_leases.recent(stored, length)
@@ -82,24 +83,24 @@ local function longest_term()
   return held > 0 and held or ever > 0 and ever or TERM_MAX
 end
 
--- Marks leases that were recalled as overdue. Returns the refusal of a request that units would change that may be
+-- Marks leases that were recalled as overdue. Returns the item error of a request that units would change that may be
 -- returned; nil when there are none, or when it `has_passed`. `places` are where leases are noted, `length` bytes for
 -- each: {leases, write(leases)}.
-function noted_leases.refusal(places, length, has_passed)
-  local names, refusal, pauses_until = {}, nil, nil
+function noted_leases.error_of(places, length, has_passed)
+  local names, problem, pauses_until = {}, nil, nil
   for _, place in ipairs(places) do
     place.awaited, place.paused_until = await_leases(place.leases, length, names)
   end
   if #names > 0 and not has_passed then
     local term = longest_term()
-    refusal = refuse('leased', string.format('%d,', term) .. table.concat(names, ','))
+    problem = item_error('leased', string.format('%d,', term) .. table.concat(names, ','))
     pauses_until = call_now + PAUSE_TERMS * term + PAUSE_MORE_MS
   end
   for _, place in ipairs(places) do
     local leases = with_pause(place.awaited, length, pauses_until or place.paused_until)
     if leases ~= place.leases then place.write(leases) end
   end
-  return refusal
+  return problem
 end
 
 function noted_leases.write(record, leases)
@@ -128,7 +129,7 @@ function noted_leases.forget_slices()
   if #leases > 0 then noted_leases.write(key_name, table.concat(leases)) end
 end
 
--- noted_leases.refusal of a verification: with the leases of its key and identity.
+-- noted_leases.error_of of a verification: with the leases of its key and identity.
 function noted_leases.refuse_key(has_passed)
   local of_key, of_identity = noted_leases.of_key(), noted_leases.of_identity()
   if of_key == '' and of_identity == '' then return nil end
@@ -137,7 +138,7 @@ function noted_leases.refuse_key(has_passed)
   end
   local places = { place_in(key_name, of_key) }
   if key_identity then places[2] = place_in(name_of.identity_record(call_workspace, key_external_id), of_identity) end
-  return noted_leases.refusal(places, LEASE_OF_KEY_LENGTH, has_passed)
+  return noted_leases.error_of(places, LEASE_OF_KEY_LENGTH, has_passed)
 end
 
 -- The leases of the window of a check ({namespace, duration, identifier}); '' for none.

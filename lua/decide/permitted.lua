@@ -4,15 +4,15 @@
 -- @include "decide/memo"
 -- @include "include/permissions"
 
--- The version of all permissions and roles of the workspace. It changes when one of them is changed or deleted, but not when one
--- is created, because no key has it yet. Read once per call, when it is first needed.
+-- The version of all permissions and roles of the workspace. It changes when one of them is changed or deleted, but not
+-- when one is created, because no key has it yet. Read once per call, when it is first needed.
 local function rbac_version()
   call_state.rbac_version = call_state.rbac_version or redis.call('HGET', call_workspace, 'rbac') or ''
   return call_state.rbac_version
 end
 
--- `text` is the JSON of the request with the query. The result is cached by everything that it depends on: workspace, version of
--- permissions and roles, request, lists of the key.
+-- `text` is the JSON of the request with the query. The result is cached by everything that it depends on: workspace,
+-- version of permissions and roles, request, lists of the key.
 local function is_permitted(query, text, record, has_permissions)
   local direct, roles = '', ''
   if has_permissions then

@@ -1,11 +1,11 @@
--- Recent refusals of verifications (analytics.listRefusals): rows in one string per workspace and hour, in the order of the refusals.
--- A call with refusals appends all of its rows at once.
+-- Recent refusals of verifications (analytics.listRefusals): rows in one string per workspace and hour, in the order of
+-- the refusals. A call with refusals appends all of its rows at once.
 --
--- A flood must neither cost much nor leave out the refusals of other keys. Of a key and an outcome, the first four refusals of a
--- minute have a row each, then the 8th, the 16th and so on. A row has the number of its refusals since the row before it in that
--- minute. The rows of an hour have a limit of bytes, of which a share may be used: the larger, the more the row is needed, and
--- growing during the hour, so that no storm at its beginning uses all of it. What has no row is in the usage counts of the hour,
--- from which listRefusals computes what was left out.
+-- A flood must neither cost much nor leave out the refusals of other keys. Of a key and an outcome, the first four
+-- refusals of a minute have a row each, then the 8th, the 16th and so on. A row has the number of its refusals since
+-- the row before it in that minute. The rows of an hour have a limit of bytes, of which a share may be used: the
+-- larger, the more the row is needed, and growing during the hour, so that no storm at its beginning uses all of it.
+-- What has no row is in the usage counts of the hour, from which listRefusals computes what was left out.
 
 -- @include "include/clock"
 -- @include "decide/call"
@@ -14,17 +14,17 @@
 -- @include "include/names"
 -- @include "include/state"
 
--- Ranks of rows: the first refusal of a key with this outcome in the hour, the first in the minute, and all others. The share of a
--- rank is 2^-rank of the bytes at the beginning of the hour, and twice that at its end.
+-- Ranks of rows: the first refusal of a key with this outcome in the hour, the first in the minute, and all others. The
+-- share of a rank is 2^-rank of the bytes at the beginning of the hour, and twice that at its end.
 local FIRST_OF_HOUR, FIRST_OF_MINUTE, FURTHER = 1, 2, 3
 -- Refusals of a key and an outcome in a minute that have a row each.
 local EACH_UNTIL = 4
--- Limits of the keys and outcomes that are counted in a minute, of the workspaces whose bytes are cached, and of the bytes of a row's
--- tags.
+-- Limits: keys and outcomes that are counted in a minute; workspaces whose bytes are cached; bytes of a row's tags.
 local COUNTED_MAX, WORKSPACES_MAX, TAG_BYTES_MAX = 10000, 1000, 256
 
--- The counts of a minute, by outcome: refusals of a key until the next one that should have a row, all of the minute when the last one
--- should, and those without one because the share was used. By the name of the key's record. Kept as long as the library.
+-- The counts of a minute, by outcome: refusals of a key until the next one that should have a row, all of the minute
+-- when the last one should, and those without one because the share was used. By the name of the key's record. Kept as
+-- long as the library.
 local until_noted, key_refusals, unnoted = {}, {}, {}
 local counted_keys, minute_starts, minute_ends = 0, 0, 0
 -- By workspace: the hour of its last row, and the bytes of the rows of that hour. {hour} is its rows in this call.
@@ -56,9 +56,9 @@ local function has_room_for_row(rank, hour)
   return rows_bytes[call_workspace] < call_settings.refusal_bytes * (1 + passed) / 2 ^ rank
 end
 
--- The number of refusals that a row of the key would have now; nil if there is no room for one. Decides when the key should have the
--- next one. `left` is what note_refusals counted down to, from 1 or from the refusals before: leases count several at once, so that
--- it may be less than 0.
+-- The number of refusals that a row of the key would have now; nil if there is no room for one. Decides when the key
+-- should have the next one. `left` is the number of refusals until then; it may be negative, because a lease reports
+-- several refusals at once.
 local function refusals_of_row(outcome, is_first, left)
   local before = key_refusals[outcome][key_name]
   local rank = is_first and FIRST_OF_HOUR or before and FURTHER or FIRST_OF_MINUTE
@@ -82,8 +82,8 @@ local function requested_cost(requested, name)
   return 1
 end
 
--- The first limit that is exceeded, of the results of the last check: its name, limit and duration, the cost of the verification
--- and the units that are left. '', 0, 0, 0, 0 for none.
+-- The first limit that is exceeded, of the results of the last check: its name, limit and duration, the cost of the
+-- verification and the units that are left. '', 0, 0, 0, 0 for none.
 local function exceeded_limit(requested)
   for index = 1, charge_count do
     local place, exceeded, remaining =
@@ -114,8 +114,8 @@ local function noted_tags(request)
   return #texts > 0 and '[' .. table.concat(texts, ',') .. ']' or ''
 end
 
--- The permission query of a request as text; '' for none. Its tokens are slugs and the numbers 1 (and) and 2 (or), in postfix order. A
--- text that is too long is cut, and has one more byte than the limit.
+-- The permission query of a request as text; '' for none. Its tokens are slugs and the numbers 1 (and) and 2 (or), in
+-- postfix order. A text that is too long is cut, and has one more byte than the limit.
 local function noted_query(request)
   local texts, are_or = {}, {}
   for _, token in ipairs(request and request.query or {}) do
@@ -168,8 +168,9 @@ local function add_row(hour, count, outcome, request, external_id, at, leased, c
   add_work(#row / 10)
 end
 
--- Notes `count` refusals of the key that was read last, of which the last one was at `at`. `is_first`: the key had no refusal with
--- this outcome in the hour before. `leased`: by a lease, whose exceeded limit is not known. Called before the key is written.
+-- Notes `count` refusals of the key that was read last, of which the last one was at `at`. `is_first`: the key had no
+-- refusal with this outcome in the hour before. `leased`: by a lease, whose exceeded limit is not known. Called before
+-- the key is written.
 local function note_refusals(count, outcome, is_first, request, external_id, at, leased, cost, balance)
   if call_now >= minute_ends or call_now < minute_starts then begin_minute() end
   local hour = leased and math.floor(at / HOUR_MS) or call_hour

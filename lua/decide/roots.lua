@@ -42,9 +42,9 @@ end
 -- Tables of earlier calls, to be used again.
 local root_tables = {}
 
--- Reads a root key, if call_roots does not have it yet (callers check that). Returns {status of status_of_root_key, grants,
--- expires, abilities, may_verify: whether it is accepted and may verify keys of any API, allowed: results of `allows` by id, nil
--- for none}.
+-- Reads a root key, if call_roots does not have it yet (callers check that). Returns {status of status_of_root_key,
+-- grants, expires, abilities, may_verify: whether it is accepted and may verify keys of any API, allowed: results of
+-- `allows` by id, nil for none}.
 local function read_root(index)
   local digest_end = call_roots_at + index * 32
   local record = name_of.root_key_record(call_workspace, string.sub(call_items, digest_end - 31, digest_end))
@@ -67,10 +67,10 @@ local function read_root(index)
   return root
 end
 
--- The refusal of a root key that is not accepted, or else lacks this grant.
-local function refuse_root(root, grant)
-  if root.status ~= 'ok' then return refuse(root.status) end
-  return refuse('insufficient_permissions', grant)
+-- The item error of a root key that is not accepted, or else lacks this grant.
+local function root_error(root, grant)
+  if root.status ~= 'ok' then return item_error(root.status) end
+  return item_error('insufficient_permissions', grant)
 end
 
 -- Whether a root key that may not do `action` on all resources may do it on the one with this id.

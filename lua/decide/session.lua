@@ -1,5 +1,5 @@
--- The session of a call: a server that may hold leases in this workspace. The registry of a workspace names its sessions: a change
--- waits for them.
+-- The session of a call. A session is a server process that may hold leases in this workspace. The registry of a
+-- workspace lists its sessions, and a change waits for all of them.
 
 -- @include "decide/call"
 -- @include "include/names"
@@ -8,15 +8,15 @@
 local SESSIONS_MAX = 64
 -- A shorter lease would end before its answer arrives.
 local TERM_MIN = 4
--- A lease of units leaves room for this many of its size for each session, so that no session is refused while another one has
--- units left.
+-- A lease of units leaves room in the limit for this many leases of its size for each session, so that no session is
+-- refused while another one has units left.
 local LEASES_LEFT = 4
 
--- The session of this call: {id (nil for none), term, credits and leaves of LEASE_SESSION}, the leases that its requests have
--- `recalled` and waited for (by `session.number`), and whether the call `grants` a lease. Once the registry `is_read`
--- also `granted` and `settled` of its entry, the `longest` term that a session ever had, the longest of those that
--- may hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left` for each one
--- in a lease. The functions in this file change it, and those in lease.lua.
+-- The session of this call: {id (nil for none), term, credits and leaves of LEASE_SESSION}, the leases that its
+-- requests have `recalled` and waited for (by `session.number`), and whether the call `grants` a lease. Once the
+-- registry `is_read` also `granted` and `settled` of its entry, the `longest` term that a session ever had, the longest
+-- of those that may hold leases (`held_term`), whether it `may_grant` another lease, and how many units must be `left`
+-- for each one in a lease. The functions in this file change it, and those in lease.lua.
 local NONE = {}
 local this_session = { recalled = NONE }
 
@@ -58,7 +58,7 @@ end
 -- Writes the entry of the session, if it was read: one that cannot be read fails an item, and not the call.
 function this_session.close()
   if not this_session.id or not this_session.is_read then return end
-  -- It stays when Redis forgets a session that was registered last.
+  -- The longest term stays when Redis forgets a session that was registered last.
   if this_session.grants and this_session.longest < this_session.term then
     redis.call('HSET', name_of.registry(call_workspace), LONGEST_TERM, struct.pack(REGISTERED, this_session.term, 0, 0))
   end
@@ -70,8 +70,8 @@ function this_session.close()
   end
 end
 
--- The term of a lease that must end by `ends`, by a clock that may be 1 % slower than that of Redis, whose time is rounded down; 0
--- for none.
+-- The term of a lease that must end by `ends`, by a clock that may be 1 % slower than that of Redis, whose time is
+-- rounded down; 0 for none.
 function this_session.term_until(ends)
   local term = math.floor((math.min(ends, call_now + this_session.term) - call_now - 1) / 1.01)
   return term >= TERM_MIN and term or 0

@@ -17,8 +17,8 @@ local function increase(record, field, amount)
   return redis.call('HINCRBY', record, field, number_texts[amount] or text_of(amount)) == amount
 end
 
--- Adds to a field of a record at the end of the call. `bounded_by` names the record that counts what is limited: {identifiers:
--- its name}, or {tags: its name, spent: credits by field}.
+-- Adds to a field of a record at the end of the call. `bounded_by` names the record that counts what is limited:
+-- {identifiers: its name}, or {tags: its name, spent: credits by field}.
 local function add_total(record, field, amount, bounded_by)
   local fields = call_totals[record]
   if not fields then
@@ -35,8 +35,8 @@ local function queue_record(kind, record)
   redis.call('ZADD', queue, int(call_now), member)
 end
 
--- Removes new counts of identifiers beyond the limit of the day; returns their number. It uses the replies of commands that write,
--- because nothing is read after the first write.
+-- Removes new counts of identifiers beyond the limit of the day; returns their number. It uses the replies of commands
+-- that write, because nothing is read after the first write.
 local function bound_identifiers(record, fields, identifiers)
   local new, count = {}, 0
   for _, field in ipairs(fields) do
@@ -69,8 +69,8 @@ local function bound_identifiers(record, fields, identifiers)
   return left_out
 end
 
--- Adds the totals of this call to a record. New counts by tag beyond the limit of the day are left out, with the credits of their
--- fields. Returns the number of counts by identifier and by tag that were left out.
+-- Adds the totals of this call to a record. New counts by tag beyond the limit of the day are left out, with the
+-- credits of their fields. Returns the number of counts by identifier and by tag that were left out.
 local function write_total(record, fields, bounded_by)
   local new, tags, spent = {}, bounded_by and bounded_by.tags, bounded_by and bounded_by.spent or {}
   local tags_left_out = 0

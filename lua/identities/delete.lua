@@ -1,5 +1,5 @@
--- Delete an identity. Its keys stay valid without it: their links have its id, which no longer exists. The list of its keys is kept
--- as long as their usage.
+-- Delete an identity. Its keys stay valid without it: their links have its id, which no longer exists. The list of its
+-- keys is kept as long as their usage.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record, list and list of keys, former members, the audit stream

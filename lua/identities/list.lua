@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- A part of a page of identities in order of creation, with or without a search. The part ends early if the identities have many
--- limits or large metadata, so that Redis is not blocked.
+-- A part of a page of identities in order of creation, with or without a search. The part ends early if the identities
+-- have many limits or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity records and list
@@ -8,7 +8,8 @@
 -- ARGV[2]  count      limit of the identities to read
 -- ARGV[3]  search     '' for all; else text in lower case that the id or externalId (ASCII) must contain
 -- ARGV[4]  wanted     limit of the identities to return
--- returns  {{IdentityReply (src/records/records.ts)…}, the last id that was read (without `id_`) or '', 1 if there are more or 0}
+-- returns  {{IdentityReply (src/records/records.ts)…}, the last id that was read (without `id_`) or '', 1 if there are
+--          more or 0}
 
 -- @include "include/identities"
 -- @include "include/names"

@@ -2,11 +2,12 @@
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  identity record and list, window counters, the audit stream
--- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits, ratelimit (see
---                     with_limit in include/limits)}
+-- ARGV[1]  request    JSON {identity (id or externalId)} and any of {meta (JSON text, '' removes it), ratelimits,
+--                     ratelimit (see with_limit in include/limits)}
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  IdentityReply (src/records/records.ts), false when there is no such identity, or 'new_limit' or 'too_many_limits'
+-- returns  IdentityReply (src/records/records.ts), false when there is no such identity, or 'new_limit' or
+--          'too_many_limits'
 
 -- @include "include/audit"
 -- @include "include/changes"

@@ -20,8 +20,8 @@ local function value_text(value)
   return string.sub(value, 1, last) .. '…'
 end
 
--- The changes that differ as JSON [{field, before, after}…], or nil for none. Each is {field, before, after, whether they differ even
--- if their texts do not}.
+-- The changes that differ as JSON [{field, before, after}…], or nil for none. Each is {field, before, after, whether
+-- they differ even if their texts do not}.
 local function changes_text(changes)
   local list, bytes = {}, 0
   for _, change in ipairs(changes) do
@@ -36,8 +36,8 @@ local function changes_text(changes)
 end
 
 -- Writes the event of a management change, in the script that makes the change. `actor` is JSON {rootKeyId, operation,
--- requestId, address, auditEventsMax, recordsMax}. `changes` are those of changes_text; they never have a secret. Redis removes the
--- oldest events beyond auditEventsMax; with `~` it may keep a few more.
+-- requestId, address, auditEventsMax, recordsMax}. `changes` are those of changes_text; they never have a secret. Redis
+-- removes the oldest events beyond auditEventsMax; with `~` it may keep a few more.
 local function audit(workspace, now, actor, resource_type, resource_id, changes)
   local caller = cjson.decode(actor)
   -- stylua: ignore

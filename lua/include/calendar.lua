@@ -23,7 +23,8 @@ local function month_of(day)
   return 1970 + math.floor(months / 12), months % 12
 end
 
--- The time of the first refill after `now`. `refill_day` 0 is daily; 1 to 31 is that day of each month, or its last day.
+-- The time of the first refill after `now`. `refill_day` 0 is daily; 1 to 31 is that day of each month, or its last
+-- day.
 local function refill_after(now, refill_day)
   local today = math.floor(now / DAY_MS)
   if refill_day == 0 then return (today + 1) * DAY_MS end

@@ -2,8 +2,8 @@
 
 -- @include "include/names"
 
--- The sessions that may hold leases in a workspace, each `session.term.granted`, and LONGEST_TERM in the same form. A change is answered when they have returned them,
--- or when the term has passed (src/decide/leases/changes.ts).
+-- The sessions that may hold leases in a workspace, each `session.term.granted`, and LONGEST_TERM in the same form. A
+-- change is answered when they have returned them, or when the term has passed (src/decide/leases/changes.ts).
 local function leaseholders(workspace)
   local entries, holders = redis.call('HGETALL', name_of.registry(workspace)), {}
   for index = 1, #entries, 2 do

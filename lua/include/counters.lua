@@ -1,5 +1,5 @@
--- Counters of a key or an identity that are not in its state: of ad hoc limits, and of limits that were removed or got another
--- duration. A list names them, so that they are deleted with their owner and limited in number.
+-- Counters of a key or an identity that are not in its state: of ad hoc limits, and of limits that were removed or got
+-- another duration. A list names them, so that they are deleted with their owner and limited in number.
 --
 -- The score in the list is the time at which a counter may have expired. The list expires a day after the last counter.
 
@@ -9,8 +9,8 @@
 
 local COUNTERS_MAX = 1000
 
--- The number of counters that the owner may still create. Of a full list, up to a hundred counters that have expired are removed
--- first.
+-- The number of counters that the owner may still create. Of a full list, up to a hundred counters that have expired
+-- are removed first.
 local function counters_left(workspace, owner, now)
   local list = name_of.window_list(workspace, owner)
   local left = COUNTERS_MAX - redis.call('ZCARD', list)

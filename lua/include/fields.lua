@@ -1,7 +1,7 @@
 -- Fields of hashes in the form of Redis's commands and replies: name, value, ….
 
--- A list name, value, … of a table of fields. Fields with the value nil or false are omitted. Scripts return records in this form
--- (named replies, read by fromNamed in src/records/records.ts).
+-- A list name, value, … of a table of fields. Fields with the value nil or false are omitted. Scripts return records in
+-- this form (named replies, read by fromNamed in src/records/records.ts).
 local function named(fields)
   local list, last = {}, 0
   for name, value in pairs(fields) do

@@ -1,5 +1,5 @@
--- The grants of a root key. `grants` is text: a line break, then each grant followed by a line break, in the canonical spelling
--- (`api.*.verify_key`). docs/contract.md §5 lists them.
+-- The grants of a root key. `grants` is text: a line break, then each grant followed by a line break, in the canonical
+-- spelling (`api.*.verify_key`). docs/contract.md §5 lists them.
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -13,13 +13,14 @@ local function holds(grants, resource, id, action)
     or has_grant(grants, resource .. '.' .. id .. '.' .. action)
 end
 
--- Whether the grants allow `action` on at least one resource. The action must belong to one kind of resource only, as verify_key
--- does. It searches for plain text, because a pattern with a repetition would try every length of every id.
+-- Whether the grants allow `action` on at least one resource. The action must belong to one kind of resource only, as
+-- verify_key does. It searches for plain text, because a pattern with a repetition would try every length of every id.
 local function holds_any(grants, action)
   return has_grant(grants, '*') or string.find(grants, '.' .. action .. '\n', 1, true) ~= nil
 end
 
--- The time of use of a root key is recorded at most this often, because a write for each batch would be a tenth of a small one.
+-- The time of use of a root key is recorded at most this often, because a write for each batch would be a tenth of a
+-- small one.
 local USED_PRECISION_MS = 1000
 
 -- 'unauthorized', 'root_key_disabled', 'root_key_expired' or 'ok'.
@@ -30,8 +31,8 @@ local function status_of_root_key(grants, enabled, expires, now)
   return 'ok'
 end
 
--- Whether a use now has to be recorded, if the last one was recorded at `used` (nil for none). A time after `now` was recorded
--- while the clock was ahead.
+-- Whether a use now has to be recorded, if the last one was recorded at `used` (nil for none). A time after `now` was
+-- recorded while the clock was ahead.
 local function is_use_due(used, now) return not used or used > now or now - used >= USED_PRECISION_MS end
 
 -- A Redis without room for a write serves reads.
@@ -44,8 +45,8 @@ local function record_use(record, now)
   if problem and not NO_ROOM[string.match(problem, '^%-?(%u+)')] then error(reply) end
 end
 
--- Reads a root key. Returns its status, grants, id, and the milliseconds until it expires ('' if it does not). Records the time of
--- use.
+-- Reads a root key. Returns its status, grants, id, and the milliseconds until it expires ('' if it does not). Records
+-- the time of use.
 local function authenticate(workspace, digest, now)
   local record = name_of.root_key_record(workspace, digest)
   local stored = redis.call('HMGET', record, 'grants', 'enabled', 'expires', 'id', 'used')

@@ -1,11 +1,11 @@
 -- Identities and the keys that are linked to them.
 --
--- The link of a key is the id of its identity (16), then its externalId; '' without an identity. When an identity is deleted, its
--- keys keep their links, to an id that no longer exists.
+-- The link of a key is the id of its identity (16), then its externalId; '' without an identity. When an identity is
+-- deleted, its keys keep their links, to an id that no longer exists.
 --
--- One key of an identity is stored in its record, field `key`, and all others in its list. A new key is stored in the record if
--- the record has none, and is not moved until it is unlinked. So an identity with one key, as most have, has no list.
--- Only the functions in this file know these two places.
+-- One key of an identity is stored in its record, field `key`, and all others in its list. A new key is stored in the
+-- record if the record has none, and is not moved until it is unlinked. So an identity with one key, as most have, has
+-- no list. Only the functions in this file know these two places.
 
 -- @include "include/clock"
 -- @include "include/counters"
@@ -65,7 +65,8 @@ local function create_identity(workspace, external_id, next_id, next_version)
   return id16 .. external_id
 end
 
--- A key (24) as it is stored under an identity: the last 8 characters of its id first, so that the keys of an API are consecutive.
+-- A key (24) as it is stored under an identity: the last 8 characters of its id first, so that the keys of an API are
+-- consecutive.
 local function member_under_identity(key24) return string.sub(key24, 17) .. string.sub(key24, 1, 16) end
 
 -- The reverse.
@@ -80,7 +81,8 @@ local function index_under_identity(workspace, link, key24)
   end
 end
 
--- Finds where a key of an identity is stored, before the first write of a script. Returns a function that removes it there.
+-- Finds where a key of an identity is stored, before the first write of a script. Returns a function that removes it
+-- there.
 local function unindexing_under_identity(workspace, link, key24)
   if link == '' then
     return function() end
@@ -102,8 +104,8 @@ local function comes_before(one, other)
   return #one < #other
 end
 
--- The next keys (24) of an identity in an API, oldest or newest first (`order` asc or desc), after a key id (without `key_`) or ''.
--- With `from_after` that key is the first one.
+-- The next keys (24) of an identity in an API, oldest or newest first (`order` asc or desc), after a key id (without
+-- `key_`) or ''. With `from_after` that key is the first one.
 local function identity_keys_after(workspace, link, api8, after, count, order, from_after)
   local is_newest_first = order == 'desc'
   local last = after ~= '' and api8 .. string.sub(after, 1, 16)
@@ -138,8 +140,8 @@ local function count_identity_keys(workspace, link, api8)
   return in_list + (in_record and string.sub(in_record, 1, 8) == api8 and 1 or 0)
 end
 
--- A page of all keys (24) of an identity that exists (`id16` ''), or of a deleted one, and where the next page begins; false after
--- the last one. It reads `count` members of the list; the first page also has the key in the record.
+-- A page of all keys (24) of an identity that exists (`id16` ''), or of a deleted one, and where the next page begins;
+-- false after the last one. It reads `count` members of the list; the first page also has the key in the record.
 local function identity_keys_page(workspace, external_id, id16, after, count)
   local keys = {}
   if id16 == '' then
@@ -156,8 +158,8 @@ local function identity_keys_page(workspace, external_id, id16, after, count)
   return keys, #members == count and members[count]
 end
 
--- Removes the record of an identity and its counters. The list of its keys, then including the one in the record, is kept for
--- `kept_ms`. Returns whether it had keys.
+-- Removes the record of an identity and its counters. The list of its keys, then including the one in the record, is
+-- kept for `kept_ms`. Returns whether it had keys.
 local function erase_identity(workspace, id16, external_id, kept_ms)
   local record, list = name_of.identity_record(workspace, external_id), name_of.identity_keys(workspace, id16)
   local in_record, counters = redis.call('HGET', record, 'key'), counters_of(workspace, id16)

@@ -1,6 +1,6 @@
--- Ids and versions. Both are made from a time and a sequence of the workspace, which never decrease. So ascending ids are the order
--- of creation, with any number of servers, and no version repeats. This holds after the clock stepped back, and after the last
--- second of the append-only file was lost (the milliseconds then differ).
+-- Ids and versions. Both are made from a time and a sequence of the workspace, which never decrease. So ascending ids
+-- are the order of creation, with any number of servers, and no version repeats. This holds after the clock stepped
+-- back, and after the last second of the append-only file was lost (the milliseconds then differ).
 
 -- @include "include/clock"
 
@@ -63,8 +63,8 @@ local function take_stamps(workspace, now, count, is_later)
   local stored = redis.call('HMGET', workspace, 'sequence', 'last')
   local sequence, last = tonumber(stored[1]) or 0, tonumber(stored[2]) or 0
   local at = math.max(now, last)
-  -- A version has the two low bytes of its number. Its time is increased whenever these overflow, so that versions differ even if
-  -- the clock does not move.
+  -- A version has the two low bytes of its number. Its time is increased whenever these overflow, so that versions
+  -- differ even if the clock does not move.
   local round = math.floor(sequence / 65536)
   local last_time = at + math.floor((sequence + count) / 65536) - round
   local reserved = int(sequence + count)

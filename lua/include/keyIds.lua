@@ -1,5 +1,5 @@
--- The ids of keys. A key's id ends with the last 8 characters of its API's id, so that the list of an API's keys also finds a
--- key by its id, without another index.
+-- The ids of keys. A key's id ends with the last 8 characters of its API's id, so that the list of an API's keys also
+-- finds a key by its id, without another index.
 
 -- @include "include/ids"
 -- @include "include/names"

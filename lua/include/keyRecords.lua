@@ -18,8 +18,8 @@ local function live_api(workspace, api_id)
   if id == api_id then return id end
 end
 
--- Reads a key: the name of its record, its state with a due refill applied, and the id of its API; nil when the key does not exist,
--- or it or its API was deleted. With `is_deleted` it reads only deleted keys, of APIs that exist.
+-- Reads a key: the name of its record, its state with a due refill applied, and the id of its API; nil when the key
+-- does not exist, or it or its API was deleted. With `is_deleted` it reads only deleted keys, of APIs that exist.
 local function load_key(workspace, digest, now, is_deleted)
   if not digest then return nil end
   local record = name_of.key_record(workspace, digest)
@@ -33,8 +33,8 @@ local function load_key(workspace, digest, now, is_deleted)
   return record, state, api_id
 end
 
--- The field `created` of a key's record. Nearly all keys have none, because they were created at the time in their id. The two
--- times differ only for a key that was imported, or created after the clock stepped back (include/ids).
+-- The field `created` of a key's record. Nearly all keys have none, because they were created at the time in their id.
+-- The two times differ only for a key that was imported, or created after the clock stepped back (include/ids).
 local function created_field(id, created) return created ~= time_in(id) and int(created) end
 
 -- The fields of a key's reply (KeyReply in src/records/records.ts), and the number of its parts.
@@ -103,8 +103,8 @@ local function set_key_field(record, state, field, value)
   set_flag(state, field, value)
 end
 
--- Removes a key from all lists and queues, and its counters. It reads, so it must run before the other writes of a script. Returns
--- the number of its counters.
+-- Removes a key from all lists and queues, and its counters. It reads, so it must run before the other writes of a
+-- script. Returns the number of its counters.
 local function unlist_key(workspace, digest, state)
   local unindex, counters = unindexing_under_identity(workspace, state.link, state.id), counters_of(workspace, state.id)
   redis.call('ZREM', name_of.key_list(workspace, string.sub(state.id, 17)), member_of_api(state.id, digest))
@@ -114,8 +114,8 @@ local function unlist_key(workspace, digest, state)
   return #counters
 end
 
--- Removes everything of a key except its usage history. As unlist_key, it must run before the other writes. Returns the number of
--- its counters, and of removed key records: 0 or 1, for the caller to pass to add_records.
+-- Removes everything of a key except its usage history. As unlist_key, it must run before the other writes. Returns the
+-- number of its counters, and of removed key records: 0 or 1, for the caller to pass to add_records.
 local function erase_key(workspace, digest, state)
   local counters = unlist_key(workspace, digest, state)
   return counters, redis.call('UNLINK', name_of.key_record(workspace, digest))

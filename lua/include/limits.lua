@@ -26,9 +26,9 @@ end
 -- Limits of an owner (src/operations/schemas.ts).
 local LIMITS_MAX = 50
 
--- The limits of an owner as a request has them, with one change: {name, limit (null removes the limit), other LIMIT_VALUES}, where
--- the others are as before if they are absent. Returns nil and why not, if the limit is new: `new_limit` without a duration,
--- `too_many_limits`.
+-- The limits of an owner as a request has them, with one change: {name, limit (null removes the limit), other
+-- LIMIT_VALUES}, where the others are as before if they are absent. Returns nil and why not, if the limit is new:
+-- `new_limit` without a duration, `too_many_limits`.
 local function with_limit(limits, change)
   local wanted, before = {}, nil
   for _, l in ipairs(limits) do
@@ -55,10 +55,10 @@ end
 -- Longest time that the counter of a removed limit is kept in case the limit is added again.
 local KEPT_DURATION_MAX = 30 * DAY_MS
 
--- Replaces limits by name. A limit with the same name keeps its id, and with the same duration its window. The window of a removed
--- limit is stored in a record of its own until it expires, and a limit with its name and duration uses it again. Returns the
--- new limits (name_limits gives ids to new ones), and for keep_counters {reused: members of counters that are used again, kept:
--- counters to store, as many as the owner may still create}.
+-- Replaces limits by name. A limit with the same name keeps its id, and with the same duration its window. The window
+-- of a removed limit is stored in a record of its own until it expires, and a limit with its name and duration uses it
+-- again. Returns the new limits (name_limits gives ids to new ones), and for keep_counters {reused: members of counters
+-- that are used again, kept: counters to store, as many as the owner may still create}.
 local function replace_limits(workspace, owner, old, wanted, now)
   local by_name, limits, reused, kept = {}, {}, {}, {}
   for _, l in ipairs(old) do

@@ -1,5 +1,5 @@
--- The names of all Redis keys of a workspace, made here and nowhere else in lua/. `workspace` is KEYS[1], `tg:{ws_…}`, which is
--- also the name of the workspace's own record. src/scripts/keyspace.ts describes what each of them contains.
+-- The names of all Redis keys of a workspace, made here and nowhere else in lua/. `workspace` is KEYS[1], `tg:{ws_…}`,
+-- which is also the name of the workspace's own record. src/scripts/keyspace.ts describes what each of them contains.
 local name_of = {}
 
 function name_of.key_record(workspace, digest) return workspace .. ':k:' .. digest end
@@ -57,8 +57,8 @@ function name_of.key_usage(workspace, key24) return workspace .. ':uk:' .. key24
 function name_of.key_days(workspace, key24) return workspace .. ':uh:' .. key24 end
 function name_of.used_on_day(workspace, api8, day) return workspace .. ':ux:' .. api8 .. ':' .. day end
 function name_of.used_in_week(workspace, api8, week) return workspace .. ':uw:' .. api8 .. ':' .. week end
--- Also the member of a record of a day: of kind 'k' (used keys of an API), 't' (its counts by tag) or 'i' (counts of a namespace by
--- identifier).
+-- Also the member of a record of a day: of kind 'k' (used keys of an API), 't' (its counts by tag) or 'i' (counts of a
+-- namespace by identifier).
 function name_of.rollup_queue(workspace, kind, id, day)
   return workspace .. ':rollup', kind and kind .. id .. ':' .. string.format('%d', day)
 end

@@ -1,5 +1,6 @@
--- Namespaces and their overrides. A hash maps the name of a namespace to its id (16), then `e` if it has an override for an exact
--- identifier, then `w` if it has an override with a `*`. So a check in a namespace without overrides looks none up.
+-- Namespaces and their overrides. A hash maps the name of a namespace to its id (16), then `e` if it has an override
+-- for an exact identifier, then `w` if it has an override with a `*`. So a check in a namespace without overrides looks
+-- none up.
 
 -- @include "include/names"
 
@@ -28,8 +29,8 @@ local function find_namespace(workspace, name_or_id)
   }
 end
 
--- Parses a pattern, in which each `*` matches any characters: the text before the first `*`, after the last one, and the non-empty
--- parts in between.
+-- Parses a pattern, in which each `*` matches any characters: the text before the first `*`, after the last one, and
+-- the non-empty parts in between.
 local function wildcard_of(pattern)
   local first = string.find(pattern, '*', 1, true)
   -- Created with all fields, because Lua allocates a table again when it grows.
@@ -45,7 +46,8 @@ local function wildcard_of(pattern)
   return wildcard
 end
 
--- Whether an identifier matches. Each part is matched at its first occurrence; as only `*` is special, no backtracking is needed.
+-- Whether an identifier matches. Each part is matched at its first occurrence; as only `*` is special, no backtracking
+-- is needed.
 local function matches_wildcard(wildcard, identifier)
   local head_bytes, tail_bytes = wildcard.head_bytes, wildcard.tail_bytes
   local last = #identifier - tail_bytes
@@ -78,8 +80,8 @@ local function wildcard_patterns(workspace, namespace)
   return patterns
 end
 
--- The override for an identifier, or nil: the exact one, else the first wildcard that matches. Wildcards are sorted by literal
--- characters, most first, then by age, oldest first.
+-- The override for an identifier, or nil: the exact one, else the first wildcard that matches. Wildcards are sorted by
+-- literal characters, most first, then by age, oldest first.
 local function override_for(workspace, namespace, identifier)
   -- An identifier with a `*` may equal a wildcard literally.
   local may_be_exact = namespace.exact or namespace.wild and string.find(identifier, '*', 1, true)
@@ -94,7 +96,8 @@ local function override_for(workspace, namespace, identifier)
     end
     namespace.wildcards = wildcards
   end
-  -- The prefix of the identifier is cut once for consecutive wildcards whose texts before the first `*` have the same length.
+  -- The prefix of the identifier is cut once for consecutive wildcards whose texts before the first `*` have the same
+  -- length.
   local prefix, prefix_bytes = '', 0
   for _, wildcard in ipairs(namespace.wildcards) do
     if wildcard.head_bytes ~= prefix_bytes then
@@ -107,8 +110,8 @@ local function override_for(workspace, namespace, identifier)
   end
 end
 
--- The cost of checking these patterns: their number of `*`; how many have text between two `*`, which needs a search through the
--- whole identifier; their bytes.
+-- The cost of checking these patterns: their number of `*`; how many have text between two `*`, which needs a search
+-- through the whole identifier; their bytes.
 local function weight_of(patterns)
   local stars, searching, bytes = 0, 0, 0
   for _, pattern in ipairs(patterns) do

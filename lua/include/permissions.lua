@@ -1,5 +1,5 @@
--- Permissions of keys. In a workspace every permission and every role has a small number that is never reused. Keys and roles have
--- lists of numbers (`,3,17,`), so that all of them lose a deleted permission or role at once.
+-- Permissions of keys. In a workspace every permission and every role has a small number that is never reused. Keys and
+-- roles have lists of numbers (`,3,17,`), so that all of them lose a deleted permission or role at once.
 
 -- @include "include/names"
 
@@ -27,12 +27,13 @@ local function permission_lists(workspace, direct, roles)
   return lists_found
 end
 
--- If the lists have more bytes together (some thousand permissions), a script returns the numbers, and the caller reads the slugs
--- a thousand at a time: reading a hundred roles of a thousand permissions in one script would block Redis for 400 ms.
+-- If the lists have more bytes together (some thousand permissions), a script returns the numbers, and the caller reads
+-- the slugs a thousand at a time: reading a hundred roles of a thousand permissions in one script would block Redis for
+-- 400 ms.
 local LISTS_BYTES_MAX = 20000
 
--- The distinct slugs of a key, its own and those of its roles; if there are too many, {} and the lists of their numbers. Then a
--- measure of the work: the number of permissions with duplicates, or the bytes of the lists.
+-- The distinct slugs of a key, its own and those of its roles; if there are too many, {} and the lists of their
+-- numbers. Then a measure of the work: the number of permissions with duplicates, or the bytes of the lists.
 local function effective_slugs(workspace, direct, roles)
   local seen, numbers, given = {}, {}, 0
   local lists_found, bytes = permission_lists(workspace, direct, roles), 0
@@ -81,8 +82,8 @@ local function grants_of(slug)
   return grants
 end
 
--- Which slugs of a query in postfix order a key has: true or false by position, nil for an operator. Also returns the bytes of the
--- lists that were searched.
+-- Which slugs of a query in postfix order a key has: true or false by position, nil for an operator. Also returns the
+-- bytes of the lists that were searched.
 local function held_slugs(workspace, query, direct, roles)
   local wanted, first_of = {}, {}
   for position, token in ipairs(query) do
@@ -105,8 +106,8 @@ local function held_slugs(workspace, query, direct, roles)
     end
   end
 
-  -- Up to 8 numbers are searched one by one, more of them in one pass over the lists: a hundred roles of a thousand permissions
-  -- have half a megabyte, which each search would read.
+  -- Up to 8 numbers are searched one by one, more of them in one pass over the lists: a hundred roles of a thousand
+  -- permissions have half a megabyte, which each search would read.
   local lists_found, owned, bytes = permission_lists(workspace, direct, roles), nil, 0
   for _, list in ipairs(lists_found) do
     bytes = bytes + #list

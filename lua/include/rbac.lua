@@ -4,8 +4,8 @@
 -- @include "include/names"
 -- @include "include/permissions"
 
--- Gives all permissions and roles a new version after a change of one. Results and snapshots that were cached with an earlier
--- version are then no longer used.
+-- Gives all permissions and roles a new version after a change of one. Results and snapshots that were cached with an
+-- earlier version are then no longer used.
 local function renew_rbac_version(workspace, next_version) redis.call('HSET', workspace, 'rbac', next_version()) end
 
 -- The number of an id (with its prefix) in a list whose members are id16, number; or nil.

@@ -1,6 +1,7 @@
--- The number of records of a workspace: APIs, keys, identities, namespaces, overrides, permissions, roles and root keys. Keys and
--- overrides are in one list per API and namespace, so they are counted in two fields of the workspace: `key_records` (with deleted
--- keys until their record is removed) and `override_records`. A field is the number plus one, as all stored data has it.
+-- The number of records of a workspace: APIs, keys, identities, namespaces, overrides, permissions, roles and root
+-- keys. Keys and overrides are in one list per API and namespace, so they are counted in two fields of the workspace:
+-- `key_records` (with deleted keys until their record is removed) and `override_records`. A field is the number plus
+-- one, as all stored data has it.
 
 -- @include "include/names"
 
@@ -21,7 +22,8 @@ local function has_room_for_records(workspace, more, records_max)
   return more == 0 or records_max == 0 or records_of(workspace) + more <= records_max
 end
 
--- Ends the script with an error (read in src/redis/connection.ts) if `more` records would be too many. Call it before the first write.
+-- Ends the script with an error (read in src/redis/connection.ts) if `more` records would be too many. Call it before
+-- the first write.
 local function require_room(workspace, actor, more)
   -- The whole of it is decoded by `audit` only, as that takes some microseconds.
   local records_max = tonumber(string.match(actor, '"recordsMax":(%d+)'))

@@ -30,8 +30,9 @@ local function lacking_grant(grants, others)
   end
 end
 
--- The caller of a change: the root key as it is now, because the request may have waited since it was authenticated. Returns
--- {grants (a set), ends (Unix ms, or math.huge)}, or nil and the refusal. The command line ('cli') may do everything.
+-- The caller of a change: the root key as it is now, because the request may have waited since it was authenticated.
+-- Returns {grants (a set), ends (Unix ms, or math.huge)}, or nil and the refusal. The command line ('cli') may do
+-- everything.
 local function caller_of(workspace, actor, action, now)
   local root_key_id = cjson.decode(actor).rootKeyId
   if root_key_id == 'cli' then return { grants = { ['*'] = true }, ends = math.huge } end
@@ -48,7 +49,8 @@ local function caller_of(workspace, actor, action, now)
 end
 
 -- An admin is a root key that is enabled, can do everything (grant `*`) and does not expire. A workspace always has one
--- (docs/contract.md §15). Returns whether it still has one after a change of a root key that `is_admin` after it or not.
+-- (docs/contract.md §15). Returns whether it still has one after a change of a root key that `is_admin` after it or
+-- not.
 local function keeps_an_admin(workspace, digest, is_admin)
   if is_admin then return true end
   local admins = name_of.admin_root_keys(workspace)

@@ -1,10 +1,11 @@
--- The index of starts: the beginnings of key strings that are stored with the keys. It has all keys of an API that have a start,
--- also deleted ones, until their record is removed. So deleting and restoring a key do not change it.
+-- The index of starts: the beginnings of key strings that are stored with the keys. It has all keys of an API that have
+-- a start, also deleted ones, until their record is removed. So deleting and restoring a key do not change it.
 --
--- It is a B-tree of two levels, because a sorted set of all starts would need 110 bytes per key instead of 27. An entry is a start,
--- a zero byte and the packed id of the key. Leaves are lists of entries without order. The first leaf has the bound '', and the
--- bounds of all others are in a sorted set: a leaf has the entries from its bound up to the next one, byte by byte. A leaf that
--- grows too long is split, and an empty one is removed. A small API has one leaf and no bounds.
+-- It is a B-tree of two levels, because a sorted set of all starts would need 110 bytes per key instead of 27. An entry
+-- is a start, a zero byte and the packed id of the key. Leaves are lists of entries without order. The first leaf has
+-- the bound '', and the bounds of all others are in a sorted set: a leaf has the entries from its bound up to the next
+-- one, byte by byte. A leaf that grows too long is split, and an empty one is removed. A small API has one leaf and no
+-- bounds.
 
 -- @include "include/ids"
 -- @include "include/names"
@@ -62,8 +63,8 @@ local function split_leaf(bound, entries, leaves)
   split_leaf(head .. last_bytes, others, leaves)
 end
 
--- Reads what must be known before the first write of a script that adds new keys of an API, by their entries. Returns a function that
--- adds them to the index.
+-- Reads what must be known before the first write of a script that adds new keys of an API, by their entries. Returns a
+-- function that adds them to the index.
 local function indexing_starts(workspace, api8, entries)
   local added, stored = {}, {}
   for _, entry in ipairs(entries) do
@@ -90,8 +91,8 @@ local function indexing_starts(workspace, api8, entries)
       end
       for _, leaf in ipairs(leaves) do
         redis.call('RPUSH', name_of.start_leaf(workspace, api8, leaf[1]), unpack(leaf[2]))
-        -- A member of more than 64 bytes makes Redis store the bounds as a skip list at once. It would store up to 128 of them as
-        -- a listpack, of which it reads half each time. This one is after all others, and has no leaf.
+        -- A member of more than 64 bytes makes Redis store the bounds as a skip list at once. It would store up to 128
+        -- of them as a listpack, of which it reads half each time. This one is after all others, and has no leaf.
         if leaf[1] ~= bound then
           redis.call('ZADD', name_of.start_bounds(workspace, api8), 0, leaf[1], 0, string.rep('\255', 65))
         end
@@ -100,9 +101,9 @@ local function indexing_starts(workspace, api8, entries)
   end
 end
 
--- Reads what must be known before the first write of a script that removes a key by its start and its member of a list of keys.
--- Returns a function that removes it from the index. Another key can have the same start and id: then one of two equal entries is
--- removed.
+-- Reads what must be known before the first write of a script that removes a key by its start and its member of a list
+-- of keys. Returns a function that removes it from the index. Another key can have the same start and id: then one of
+-- two equal entries is removed.
 local function unindexing_start(workspace, api8, start, member)
   if not start or start == '' then
     return function() end
@@ -140,8 +141,8 @@ local function is_start_of(start, stored)
   return shared > 0 and string.sub(stored, 1, shared) == string.sub(start, 1, shared)
 end
 
--- The packed ids of the keys of an API that begin with `start`, in no order, and the number of entries that were read; nil if they
--- are in more than `leaves_max` leaves. A key may be repeated.
+-- The packed ids of the keys of an API that begin with `start`, in no order, and the number of entries that were read;
+-- nil if they are in more than `leaves_max` leaves. A key may be repeated.
 local function ids_with_start(workspace, api8, start, leaves_max)
   local bounds, leaves, count = name_of.start_bounds(workspace, api8), {}, 0
   local function add(bound)

@@ -1,8 +1,10 @@
--- The states of keys and identities: everything that a verification decides on or changes, packed into one value, field `state`
--- of the record, so that a verification reads and writes one value. Display fields (name, meta, …) are fields of their own, read
--- when the server's snapshot is out of date. src/scripts/layout.ts declares the bytes, with an example.
+-- The states of keys and identities: everything that a verification decides on or changes, packed into one value, field
+-- `state` of the record, so that a verification reads and writes one value. Display fields (name, meta, …) are fields
+-- of their own, read when the server's snapshot is out of date. src/scripts/layout.ts declares the bytes, with an
+-- example.
 --
--- Limits are stored as: their count (1), each limit; then their windows, one after the other; then the length of each window (2).
+-- Limits are stored as: their count (1), each limit; then their windows, one after the other; then the length of each
+-- window (2).
 
 -- @include "include/calendar"
 
@@ -28,8 +30,8 @@ local function lengths_format(count)
   return format
 end
 
--- The lengths of the windows of `count` limits, and the positions of the first window and of the first length. The limits end
--- `tail_bytes` before the end of `packed`.
+-- The lengths of the windows of `count` limits, and the positions of the first window and of the first length. The
+-- limits end `tail_bytes` before the end of `packed`.
 local function window_lengths(packed, count, tail_bytes)
   local lengths_at = #packed - tail_bytes - WINDOW_BYTES_LENGTH * count + 1
   local lengths, windows_at = { struct.unpack(lengths_format(count), packed, lengths_at) }, lengths_at
@@ -62,8 +64,9 @@ local function read_limits(packed, position, tail_bytes)
   return limits
 end
 
--- The first field of the limits from `position` to `last` that does not fit its declaration, and its position; nothing if all fit.
--- Like state_fault and identity_fault it is for inspection: the other functions of this file fail with an error on such bytes.
+-- The first field of the limits from `position` to `last` that does not fit its declaration, and its position; nothing
+-- if all fit. Like state_fault and identity_fault it is for inspection: the other functions of this file fail with an
+-- error on such bytes.
 local function limits_fault(packed, position, last)
   local count = string.byte(packed, position)
   local lengths_at, too_long = last - WINDOW_BYTES_LENGTH * count + 1, nil

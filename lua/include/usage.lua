@@ -1,7 +1,7 @@
--- Usage counts. The counts of a key's current hour are in its state, which a verification writes anyway. The first verification of
--- a later hour (or a change that deletes the key or its identity) appends them to the key's log. The sweeper moves the log of a day
--- that has ended to the key's days (src/usage/rollup.ts), and finds the keys in the list of the keys used on that day. Totals of
--- APIs and namespaces are added up during a batch and written once.
+-- Usage counts. The counts of a key's current hour are in its state, which a verification writes anyway. The first
+-- verification of a later hour (or a change that deletes the key or its identity) appends them to the key's log. The
+-- sweeper moves the log of a day that has ended to the key's days (src/usage/rollup.ts), and finds the keys in the list
+-- of the keys used on that day. Totals of APIs and namespaces are added up during a batch and written once.
 
 -- @include "include/clock"
 -- @include "include/names"
@@ -22,8 +22,8 @@ local function add_used(workspace, id24, hour, retention_ms)
   end
 end
 
--- The entry of an hour in a key's log: USAGE_ENTRY_HEAD, each count that is not 0 (4), credits spent if any (7), the externalId
--- at that time (its length in 1, then itself). '' if nothing was counted. Also returns the hour.
+-- The entry of an hour in a key's log: USAGE_ENTRY_HEAD, each count that is not 0 (4), credits spent if any (7), the
+-- externalId at that time (its length in 1, then itself). '' if nothing was counted. Also returns the hour.
 local function usage_entry(external_id, usage)
   local counted = { struct.unpack(USAGE, usage) }
   local hour, spent = counted[1], counted[OUTCOMES_COUNTED + 2]
@@ -41,8 +41,8 @@ local function usage_entry(external_id, usage)
   return struct.pack(USAGE_ENTRY_HEAD, hour, bits) .. counts .. struct.pack('>Bc0', #external_id, external_id), hour
 end
 
--- Appends an hour to the log of a key, if anything was counted in it. `next_hour` (or nil) is the hour in which the key is used
--- now: if another day began, the key is added to the keys used on it.
+-- Appends an hour to the log of a key, if anything was counted in it. `next_hour` (or nil) is the hour in which the key
+-- is used now: if another day began, the key is added to the keys used on it.
 local function flush_usage(workspace, id24, external_id, usage, retention_ms, next_hour)
   local entry, hour = usage_entry(external_id, usage)
   if entry ~= '' then
@@ -55,12 +55,13 @@ local function flush_usage(workspace, id24, external_id, usage, retention_ms, ne
   end
 end
 
--- Adds a deleted key (24 characters) or identity (id, 16) to a list, so that its usage can still be read. The list expires with the
--- last history. Each new member removes up to 100 that are too old, because there may be millions.
+-- Adds a deleted key (24 characters) or identity (id, 16) to a list, so that its usage can still be read. The list
+-- expires with the last history. Each new member removes up to 100 that are too old, because there may be millions.
 local function add_former(list, member, now, retention_ms)
   local kept_ms, hour = retention_ms + 31 * DAY_MS, math.floor(now / HOUR_MS)
   if redis.call('ZADD', list, 'GT', hour, member) == 1 then
-    -- ZPOPMIN instead of a read, because scripts read nothing after their first write. A member that is not too old is added again.
+    -- ZPOPMIN instead of a read, because scripts read nothing after their first write. A member that is not too old is
+    -- added again.
     local last_too_old = hour - math.ceil(kept_ms / HOUR_MS) - 1
     for _ = 1, 100 do
       local oldest = redis.call('ZPOPMIN', list)

@@ -1,20 +1,22 @@
--- A sliding-window log with sub-windows, delta-encoded (docs/limits.md#algorithm). A counter has an entry per slice of time in
--- which units were charged, oldest first. A slice is 1 ms if the limit is at most 64, else a 64th of the duration. An entry expires
--- when the end of its slice is `duration` ago: never early, and at most one slice late. Entries are only added at the end.
+-- A sliding-window log with sub-windows, delta-encoded (docs/limits.md#algorithm). A counter has an entry per slice of
+-- time in which units were charged, oldest first. A slice is 1 ms if the limit is at most 64, else a 64th of the
+-- duration. An entry expires when the end of its slice is `duration` ago: never early, and at most one slice late.
+-- Entries are only added at the end.
 --
--- The clock may step. A step forward is time that has passed. After a step back, an entry that ends more than a slice from now
--- was charged while the clock was ahead. `settled_window` sets its end to now plus a slice, once, and that is stored. So it
--- counts for one duration from the step on: the step neither admits units early nor blocks them for longer.
+-- The clock may step. A step forward is time that has passed. After a step back, an entry that ends more than a slice
+-- from now was charged while the clock was ahead. `repaired_window` sets its end to now plus a slice, once, and that is
+-- stored. So it counts for one duration from the step on: the step neither admits units early nor blocks them for
+-- longer.
 --
--- A counter is packed: kind (1), base (6), step (6), then for each entry the end of its slice (in steps from base) and its units,
--- then the sum of all units (7). It is empty when nothing counts. The kind is the width of the entries, the narrowest that fits.
--- For example 3 units in the millisecond that ends at 1763596805257, and no others:
+-- A counter is packed: kind (1), base (6), step (6), then for each entry the end of its slice (in steps from base) and
+-- its units, then the sum of all units (7). It is empty when nothing counts. The kind is the width of the entries, the
+-- narrowest that fits. For example 3 units in the millisecond that ends at 1763596805257, and no others:
 --
 --   01    01 9a 9e 8f a4 89  00 00 00 00 00 01  00 03  00 00 00 00 00 00 03
 --   kind  base               step 1 ms          0, 3   sum
 --
--- A charge usually changes only the end of a counter. So a counter is read within a packed value, from byte `first` to `last`. A
--- charge returns how many of these bytes stay, and the new bytes after them.
+-- A charge usually changes only the end of a counter. So a counter is read within a packed value, from byte `first` to
+-- `last`. A charge returns how many of these bytes stay, and the new bytes after them.
 
 -- Formats by kind: `entry`; `newest`, the newest entry and the sum; `head`, everything up to the oldest entry.
 local WINDOW_KINDS = {
@@ -59,7 +61,8 @@ local WINDOW_HEAD, WINDOW_HEAD_BYTES = '>BI6I6', 13
 -- Times in responses are at most the largest safe integer of JSON, also after the longest duration.
 local WINDOW_LATEST = 2 ^ 53 - 1
 
--- Packs a counter from the `ends` and `units` of its entries, in steps of `step` if that divides all distances, else of 1 ms.
+-- Packs a counter from the `ends` and `units` of its entries, in steps of `step` if that divides all distances, else of
+-- 1 ms.
 local function new_window(ends, units, step)
   local base, total, units_max = ends[1], 0, 0
   for index, slice_end in ipairs(ends) do
@@ -85,9 +88,9 @@ local function slice_end_at(now, limit, duration)
   return now - now % slice + slice
 end
 
--- Checks `cost` units at `now` on the counter from `first` to `last` of a packed value, and charges them if they fit and
--- `may_charge`. Returns nothing when the counter was charged while the clock was ahead: then the caller stores the result of
--- settled_window and calls again. Otherwise returns
+-- Checks `cost` units at `now` on the counter from `first` to `last` of a packed value, and charges them if they fit
+-- and `may_charge`. Returns nothing when the counter was charged while the clock was ahead: then the caller stores the
+-- result of repaired_window and calls again. Otherwise returns
 --   total       units that count, without `cost`
 --   first_live  position of the first entry that counts, nil when none does
 --   oldest      end of the oldest slice that counts; `now - duration` when none does, so that it expires now
@@ -150,8 +153,8 @@ local function window_newest(text)
   return base + steps * step
 end
 
--- Takes `units` out of the newest slice that ends between `earliest` and `latest`. Returns `kept_until` and `suffix` as window_charge;
--- nothing when there is no such slice.
+-- Takes `units` out of the newest slice that ends between `earliest` and `latest`. Returns `kept_until` and `suffix` as
+-- window_charge; nothing when there is no such slice.
 local function window_return(text, first, last, earliest, latest, units)
   local kind = WINDOW_KINDS[string.byte(text, first)]
   local _, base, step = struct.unpack(WINDOW_HEAD, text, first)
@@ -168,9 +171,9 @@ local function window_return(text, first, last, earliest, latest, units)
   end
 end
 
--- A counter in which entries that end more than a slice after `now` end at `now` plus a slice. Returns the same text when there are
--- none; '' is an empty counter.
-local function settled_window(text, now, duration)
+-- A counter in which entries that end more than a slice after `now` end at `now` plus a slice. Returns the same text
+-- when there are none; '' is an empty counter.
+local function repaired_window(text, now, duration)
   if text == '' then return text end
   local kind = WINDOW_KINDS[string.byte(text)]
   local newest_at = #text - kind.newest_bytes + 1
@@ -190,8 +193,8 @@ local function settled_window(text, now, duration)
   return new_window(ends, units, slice)
 end
 
--- Unpacks a counter, for inspection: {kind, base, step, ends and units of its entries, sum}. If the bytes do not fit this format:
--- nil, the first field that does not fit, and its position.
+-- Unpacks a counter, for inspection: {kind, base, step, ends and units of its entries, sum}. If the bytes do not fit
+-- this format: nil, the first field that does not fit, and its position.
 local function read_window(text)
   local number = string.byte(text)
   local kind = WINDOW_KINDS[number]
@@ -215,8 +218,8 @@ local function window_reset(oldest, duration)
   return reset < WINDOW_LATEST and reset or WINDOW_LATEST
 end
 
--- The earliest time at which `cost` fits if nothing else is charged. If the cost is above the limit, or the limit is 0, it never
--- fits: then one duration from now (docs/contract.md §8).
+-- The earliest time at which `cost` fits if nothing else is charged. If the cost is above the limit, or the limit is 0,
+-- it never fits: then one duration from now (docs/contract.md §8).
 local function window_free_at(text, first, total, first_live, now, limit, duration, cost)
   if cost > limit or limit == 0 then return math.min(now + duration, WINDOW_LATEST) end
   if total + cost > limit then
@@ -230,6 +233,6 @@ local function window_free_at(text, first, total, first_live, now, limit, durati
   return math.min(now, WINDOW_LATEST)
 end
 
--- Time to live in Redis of a counter with a record of its own, in milliseconds: a minute longer than its last entry counts. It
--- frees memory and never decides.
+-- Time to live in Redis of a counter with a record of its own, in milliseconds: a minute longer than its last entry
+-- counts. It frees memory and never decides.
 local function window_ttl(duration) return math.ceil(duration + duration / 64) + 60000 end

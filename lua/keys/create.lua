@@ -1,10 +1,11 @@
--- Create keys of one API: one for createKey, up to 1000 for migrateKeys and imports. All of them are created, or none. Keys
--- whose digest exists are skipped.
+-- Create keys of one API: one for createKey, up to 1000 for migrateKeys and imports. All of them are created, or none.
+-- Keys whose digest exists are skipped.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  API, key, identity, permission and role records and their lists, the index of starts, the refill queue, the audit stream
--- ARGV[1]  request    JSON of CreateKeys (src/records/keys.ts). Its keys have no digest, `bytes` instead of byteLength, and the
---                     values of keyRecordFields as text
+-- derives  API, key, identity, permission and role records and their lists, the index of starts, the refill queue, the
+--          audit stream
+-- ARGV[1]  request    JSON of CreateKeys (src/records/keys.ts). Its keys have no digest, `bytes` instead of byteLength,
+--                     and the values of keyRecordFields as text
 -- ARGV[2]  digests    SHA-256 of each key string, 32 bytes each, in the order of the keys
 -- ARGV[3]  actor      JSON, see include/audit
 -- ARGV[4]  now_ms     '' for Redis's clock

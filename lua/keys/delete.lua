@@ -1,9 +1,9 @@
--- Delete a key; it is invalid at once. Unless `permanent`, its record is kept for the retention time, so that the key can be
--- restored and the same secret cannot be imported again; then the sweeper removes it.
+-- Delete a key; it is invalid at once. Unless `permanent`, its record is kept for the retention time, so that the key
+-- can be restored and the same secret cannot be imported again; then the sweeper removes it.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
--- derives  key and API records, lists of keys and deleted keys, the index of starts, identity's key list, refill and purge queues,
---          usage history, the audit stream
+-- derives  key and API records, lists of keys and deleted keys, the index of starts, identity's key list, refill and
+--          purge queues, usage history, the audit stream
 -- ARGV[1]  key_id
 -- ARGV[2]  permanent     0 | 1
 -- ARGV[3]  retention_ms  how long a deleted key's record is kept

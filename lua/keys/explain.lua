@@ -6,7 +6,8 @@
 -- ARGV[1]  key_id     '' for the key of the item
 -- ARGV[2]  item       VERIFY_ITEM. With a key_id its digest is replaced.
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {Explained of src/records/explain.ts}, then for a key that exists the answer of lua/decide.lua and the snapshot of the key
+-- returns  {Explained of src/records/explain.ts}, then for a key that exists the answer of lua/decide.lua and the
+--          snapshot of the key
 
 -- @include "include/dryRun"
 -- @include "include/clock"
@@ -29,8 +30,8 @@ local function was_deleted(id)
   return #id24 == 24 and server.call('ZSCORE', name_of.former_keys(workspace, string.sub(id24, 17)), id24)
 end
 
--- The limits that a verification checks, before it charges them: each a list of the fields of VERIFIED_LIMIT, then limit, duration,
--- cost, and the units that count.
+-- The limits that a verification checks, before it charges them: each a list of the fields of VERIFIED_LIMIT, then
+-- limit, duration, cost, and the units that count.
 local function limit_figures(requested)
   local figures = {}
   local function noted(text, first, last, at, limit, duration, cost)
@@ -52,8 +53,8 @@ local function limit_figures(requested)
   return figures
 end
 
--- Which slugs of the query the key has: a `1` or `0` for each, in the order of the query. The decision found them, unless an earlier
--- check refused the key: half a megabyte of lists is not searched twice.
+-- Which slugs of the query the key has: a `1` or `0` for each, in the order of the query. The decision found them,
+-- unless an earlier check refused the key: half a megabyte of lists is not searched twice.
 local function held_in(query)
   local held, slugs = call_state.held, {}
   if not held then
@@ -113,7 +114,7 @@ local function figures_of(digest)
   }
 end
 
--- Decides as lua/decide.lua: an item without an answer is decided again, after windows were settled.
+-- Decides as lua/decide.lua: an item without an answer is decided again, after windows were repaired.
 local function decide()
   local answer, snapshot = verify(1, #item, 1)
   if not answer then
@@ -142,7 +143,7 @@ local request = fields <= #item and request_of(string.sub(item, fields)) or nil
 local requested = request and request.limits
 local limits = limit_figures(requested)
 if charge_ahead then
-  write_settled(requested)
+  write_repaired(requested)
   read_key(digest, false)
   limits = limit_figures(requested)
 end

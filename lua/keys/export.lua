@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- A page of an API's keys in order of creation, with all fields that an import needs. The page ends early if the keys have many
--- permissions or limits, or large metadata, so that Redis is not blocked.
+-- A page of an API's keys in order of creation, with all fields that an import needs. The page ends early if the keys
+-- have many permissions or limits, or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key list, key, API and identity records, permissions, roles
@@ -8,8 +8,8 @@
 -- ARGV[2]  after      the last key id of the page before (without `key_`), or ''
 -- ARGV[3]  count      limit of the page
 -- ARGV[4]  now_ms     '' for Redis's clock
--- returns  {{{digest, KeyReply (src/records/records.ts) with its own permissions only}…}, the last key id that was read (without
---          `key_`) if there are more, or ''}, or false when there is no such API
+-- returns  {{{digest, KeyReply (src/records/records.ts) with its own permissions only}…}, the last key id that was read
+--          (without `key_`) if there are more, or ''}, or false when there is no such API
 
 -- @include "include/clock"
 -- @include "include/fields"

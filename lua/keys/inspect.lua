@@ -1,14 +1,16 @@
 #!lua flags=no-writes
--- Everything that Redis stores of one key, decoded, for `tollgate inspect`. It returns stored values: a refill that is due is not
--- applied. A record that cannot be decoded is returned as hex, with the first field that does not fit.
+-- Everything that Redis stores of one key, decoded, for `tollgate inspect`. It returns stored values: a refill that is
+-- due is not applied. A record that cannot be decoded is returned as hex, with the first field that does not fit.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  key, API and identity records, window counters and their lists, logs and days of keys, the purge queue, former keys
+-- derives  key, API and identity records, window counters and their lists, logs and days of keys, the purge queue,
+--          former keys
 -- ARGV[1]  key_id     '' to read by digest
 -- ARGV[2]  digest     SHA-256 of the key string, or ''
 -- ARGV[3]  now_ms     '' for Redis's clock
 -- returns  {'unknown'} | {'deleted', named {keyId, hour, purge}}
---          | {'found', InspectionReply (src/records/inspection.ts), {bytes of its log, the log, bytes of its days, the days}}
+--          | {'found', InspectionReply (src/records/inspection.ts), {bytes of its log, the log, bytes of its days, the
+--          days}}
 
 -- @include "include/clock"
 -- @include "include/fields"
@@ -48,7 +50,7 @@ local function window_reply(bytes, limit, duration)
   local counted, _, oldest = window_charge(bytes, 1, #bytes, now, limit, duration, 0, false)
   local is_ahead = not counted
   if is_ahead then
-    local settled = settled_window(bytes, now, duration)
+    local settled = repaired_window(bytes, now, duration)
     counted, _, oldest = window_charge(settled, 1, #settled, now, limit, duration, 0, false)
   end
   return named({
@@ -74,7 +76,8 @@ local function limits_reply(limits)
   return replies
 end
 
--- The counters stored next to the record of a key or identity, those that expire last first, and the number in its list.
+-- The counters stored next to the record of a key or identity, those that expire last first, and the number in its
+-- list.
 local function counters_reply(owner)
   local list, replies = name_of.window_list(workspace, owner), {}
   for _, member in ipairs(redis.call('ZRANGE', list, 0, COUNTERS_READ_MAX - 1, 'REV')) do

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- A part of a page of an API's keys in order of creation, of all keys or of one identity. The part ends early if the keys have many
--- permissions or limits, or large metadata, so that Redis is not blocked.
+-- A part of a page of an API's keys in order of creation, of all keys or of one identity. The part ends early if the
+-- keys have many permissions or limits, or large metadata, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  key list, key, API and identity records, permissions, roles
@@ -9,8 +9,8 @@
 -- ARGV[3]  after        the last key id of the part before (without `key_`), or ''
 -- ARGV[4]  count        limit of the part
 -- ARGV[5]  now_ms       '' for Redis's clock
--- returns  {{KeyReply (src/records/records.ts)…}, the last id that was read (without `key_`) or '', 1 if there are more or 0};
---          false when there is no such API
+-- returns  {{KeyReply (src/records/records.ts)…}, the last id that was read (without `key_`) or '', 1 if there are more
+--          or 0}; false when there is no such API
 
 -- @include "include/clock"
 -- @include "include/fields"

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- The next keys of several APIs, oldest or newest first: all keys, deleted ones, or those of an identity; optionally only keys whose
--- string begins with a text.
+-- The next keys of several APIs, oldest or newest first: all keys, deleted ones, or those of an identity; optionally
+-- only keys whose string begins with a text.
 --
 -- KEYS[1]  workspace    `tg:{ws_…}`
 -- derives  lists of keys and deleted keys, key records, identity's record and key list
@@ -9,8 +9,10 @@
 -- ARGV[3]  start        the beginning of the key string, more or less of it than is stored; '' for all keys
 -- ARGV[4]  order        asc | desc
 -- ARGV[5]  count        limit of the keys to read of each API
--- ARGV[6]  sources      JSON [[api8, the last key id that was read (without `key_`) or '', whether to begin with that key]…]
--- returns  {for each API {the keys, each 44 bytes as in its list, how many were read, the last of these or '', how many there are}}
+-- ARGV[6]  sources      JSON [[api8, the last key id that was read (without `key_`) or '', whether to begin with that
+--                       key]…]
+-- returns  {for each API {the keys, each 44 bytes as in its list, how many were read, the last of these or '', how many
+--          there are}}
 
 -- @include "include/identities"
 -- @include "include/ids"

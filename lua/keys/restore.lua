@@ -1,9 +1,9 @@
--- Restore a deleted key, whose record is kept for the retention time. It is valid again at once, with its fields, limits and balance,
--- a refill that was due since, its identity if that exists, and its usage.
+-- Restore a deleted key, whose record is kept for the retention time. It is valid again at once, with its fields,
+-- limits and balance, a refill that was due since, its identity if that exists, and its usage.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  key and API records, lists of keys and deleted keys, identity's record and key list, refill and purge queues, lists of
---          former keys, the audit stream
+-- derives  key and API records, lists of keys and deleted keys, identity's record and key list, refill and purge
+--          queues, lists of former keys, the audit stream
 -- ARGV[1]  key_id
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock

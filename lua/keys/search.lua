@@ -1,14 +1,14 @@
 #!lua flags=no-writes
--- Of some keys, those that each of several filters matches. It ends when one of them has all keys that it wants; and early when the
--- keys have large metadata or many permissions or limits, so that Redis is not blocked.
+-- Of some keys, those that each of several filters matches. It ends when one of them has all keys that it wants; and
+-- early when the keys have large metadata or many permissions or limits, so that Redis is not blocked.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API and identity records, permissions, roles, the purge queue
--- ARGV[1]  keys       of each its digest (32 bytes); or its packed id and the last 8 characters of the id of its API, if it is
---                     returned only when its string begins with `start`
+-- ARGV[1]  keys       of each its digest (32 bytes); or its packed id and the last 8 characters of the id of its API,
+--                     if it is returned only when its string begins with `start`
 -- ARGV[2]  key_bytes  the length of each: 32 or 20
--- ARGV[3]  filters    JSON [KeyFilter (src/records/keySearch.ts) with `wanted`, a limit of keys…]; `search` in lower case; `deleted`
---                     and `start` are those of the first filter
+-- ARGV[3]  filters    JSON [KeyFilter (src/records/keySearch.ts) with `wanted`, a limit of keys…]; `search` in lower
+--                     case; `deleted` and `start` are those of the first filter
 -- ARGV[4]  now_ms     '' for Redis's clock
 -- returns  {the number of keys that were examined, then for each filter {1 if a key can match, else 0; KeyReply
 --          (src/records/records.ts)…}}
@@ -26,8 +26,8 @@
 local workspace, given, key_bytes, filters, now =
   KEYS[1], ARGV[1], tonumber(ARGV[2]), cjson.decode(ARGV[3]), now_ms(ARGV[4])
 local is_deleted, start = filters[1].deleted == true, filters[1].start
--- What the script may read: a key counts as one, and each 500 bytes of metadata or lists as another. With a long text to search for,
--- fewer bytes do: Lua compares all of it wherever its first letter is.
+-- What the script may read: a key counts as one, and each 500 bytes of metadata or lists as another. With a long text
+-- to search for, fewer bytes do: Lua compares all of it wherever its first letter is.
 local WORK_MAX = 1000
 local BYTES_OF_WORK = 500 / (1 + #(filters[1].search or '') / 64)
 
@@ -87,8 +87,9 @@ local function is_used_after(packed, successor)
   return last_used_of(packed) > time_in(string.sub(successor, #'key_' + 1))
 end
 
--- The checks of a filter, cheapest first; nil if no key can pass them. Each gets the packed state and the values of `names`. Those
--- that most keys fail read only their part of the state: making a table of every state would take most of the time.
+-- The checks of a filter, cheapest first; nil if no key can pass them. Each gets the packed state and the values of
+-- `names`. Those that most keys fail read only their part of the state: making a table of every state would take most
+-- of the time.
 local function checks_of(filter)
   local permission = filter.permission and redis.call('HGET', name_of.permission_numbers(workspace), filter.permission)
   local role = filter.role and redis.call('HGET', name_of.role_numbers(workspace), filter.role)

@@ -1,14 +1,14 @@
 #!lua flags=no-writes
--- The keys of several APIs, also deleted ones, whose string begins with a text, by the index of starts. It ends early when it has
--- read many entries.
+-- The keys of several APIs, also deleted ones, whose string begins with a text, by the index of starts. It ends early
+-- when it has read many entries.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the index of starts, lists of keys and deleted keys
 -- ARGV[1]  source     keys | deleted: which keys are counted
 -- ARGV[2]  start      the beginning of the key string, more or less of it than is stored
 -- ARGV[3]  apis       the last 8 characters of the id of each API
--- returns  {for each API that was read {the packed ids of the keys in no order, maybe repeated, or false if they are in too many
---          leaves of the index; how many keys the list has}}
+-- returns  {for each API that was read {the packed ids of the keys in no order, maybe repeated, or false if they are in
+--          too many leaves of the index; how many keys the list has}}
 
 -- @include "include/names"
 -- @include "include/starts"

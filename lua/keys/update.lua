@@ -3,12 +3,12 @@
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  key, API, identity, permission and role records and their lists, window counters, the refill queue, usage
 --          history, the audit stream
--- ARGV[1]  request    JSON {keyId, mayCreatePermissions, usageRetentionMs} and KeyChanges (src/records/keys.ts), with the values of
---                     keyRecordFields as text
+-- ARGV[1]  request    JSON {keyId, mayCreatePermissions, usageRetentionMs} and KeyChanges (src/records/keys.ts), with
+--                     the values of keyRecordFields as text
 -- ARGV[2]  actor      JSON, see include/audit
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} | {'refill_unlimited'} |
---          {'new_limit'} | {'too_many_limits'} (with_limit in include/limits)
+-- returns  {'updated'} | {'key_not_found'} | {'role_not_found', name} | {'create_permission', slug} |
+--          {'refill_unlimited'} | {'new_limit'} | {'too_many_limits'} (with_limit in include/limits)
 
 -- @include "include/audit"
 -- @include "include/changes"

@@ -7,7 +7,8 @@
 -- ARGV[3]  value      credits; '' with set makes the key unlimited and removes its refill
 -- ARGV[4]  actor      JSON, see include/audit
 -- ARGV[5]  now_ms     '' for Redis's clock
--- returns  {'updated', {balance, refillAmount, refillDay} as a named reply} | {'key_not_found'} | {'unlimited'} | {'too_large'}
+-- returns  {'updated', {balance, refillAmount, refillDay} as a named reply} | {'key_not_found'} | {'unlimited'} |
+--          {'too_large'}
 
 -- @include "include/audit"
 -- @include "include/changes"

@@ -7,7 +7,8 @@
 -- ARGV[2]  identifier  of one override, or '' for a page
 -- ARGV[3]  after       the last id of the page before (without `rlor_`), or ''
 -- ARGV[4]  count       limit of the page
--- returns  {{OverrideReply (src/records/overrides.ts)…}, 1 if there are more, else 0}, or false when there is no such namespace
+-- returns  {{OverrideReply (src/records/overrides.ts)…}, 1 if there are more, else 0}, or false when there is no such
+--          namespace
 
 -- @include "include/clock"
 -- @include "include/fields"

@@ -1,8 +1,8 @@
 -- Remove some records that no request can reach: deleted keys past their retention, and keys of deleted APIs.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
--- derives  the purge queue, the list of dead APIs, lists of keys and deleted keys, key records, refill queue, identities' key lists,
---          the index of starts
+-- derives  the purge queue, the list of dead APIs, lists of keys and deleted keys, key records, refill queue,
+--          identities' key lists, the index of starts
 -- ARGV[1]  count      limit of the keys to remove; it stops earlier when they have many counters
 -- ARGV[2]  now_ms     '' for Redis's clock
 -- returns  {number of removed keys; fewer than `count` means that none is left, how long the first has been due (ms)}
@@ -18,7 +18,8 @@
 
 local workspace, count, now = KEYS[1], tonumber(ARGV[1]), now_ms(ARGV[2])
 
--- The state of a key, or nil when there is none or it cannot be read: a broken record must not stop the removal of others.
+-- The state of a key, or nil when there is none or it cannot be read: a broken record must not stop the removal of
+-- others.
 local function state_of(digest)
   local read, state = pcall(
     function() return read_state(redis.call('HGET', name_of.key_record(workspace, digest), 'state')) end

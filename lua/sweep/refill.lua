@@ -1,5 +1,5 @@
--- Apply due refills to the stored balances of some keys. Requests that read a key apply a due refill too; this is for keys that
--- no request reads.
+-- Apply due refills to the stored balances of some keys. Requests that read a key apply a due refill too; this is for
+-- keys that no request reads.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the refill queue, key records

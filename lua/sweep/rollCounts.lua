@@ -1,5 +1,6 @@
--- Add some counts by tag or identifier of a day to the counts of the whole day, and remove them. A count is moved in one step, so
--- the sums are exact at any time. A reader that reads the record in several steps compares the field '' before and after.
+-- Add some counts by tag or identifier of a day to the counts of the whole day, and remove them. A count is moved in
+-- one step, so the sums are exact at any time. A reader that reads the record in several steps compares the field ''
+-- before and after.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  counts by tag and by identifier
@@ -19,7 +20,8 @@ local record = kind == 't' and name_of.tag_usage(workspace, id, day) or name_of.
 local fields = { unpack(args, 5) }
 local amounts = redis.call('HMGET', record, unpack(fields))
 for index, field in ipairs(fields) do
-  -- Spent credits have a field with `s` before the name of the count. A field that is gone was moved by another sweeper.
+  -- Spent credits have a field with `s` before the name of the count. A field that is gone was moved by another
+  -- sweeper.
   local head, rest = string.match(field, '^(s?)%d%d(.*)$')
   if amounts[index] and head then
     redis.call('HINCRBY', record, head .. WHOLE_DAY .. rest, amounts[index])

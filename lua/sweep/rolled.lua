@@ -1,5 +1,5 @@
--- Write what sweep/rollup read and the caller packed: the days of some keys in the place of their logs. After the last key of a list
--- the list is kept until `drop_ms`, and then removed.
+-- Write what sweep/rollup read and the caller packed: the days of some keys in the place of their logs. After the last
+-- key of a list the list is kept until `drop_ms`, and then removed.
 --
 -- KEYS[1]  workspace     `tg:{ws_…}`
 -- derives  the roll-up queue and its positions, lists of used keys, logs and days of keys
@@ -10,8 +10,8 @@
 -- ARGV[5]  drop_ms       the time from which on the list may be removed
 -- ARGV[6]  retention_ms
 -- ARGV[7]  now_ms        '' for Redis's clock
--- ARGV[8…] keys          of each: id16, taken (bytes of the log that are in the days now), days ('' if they do not change),
---                        is_new_in_week (0 | 1)
+-- ARGV[8…] keys          of each: id16, taken (bytes of the log that are in the days now), days ('' if they do not
+--                        change), is_new_in_week (0 | 1)
 -- returns  1 when the list is done, or 0
 
 -- @include "include/clock"

@@ -1,14 +1,15 @@
 #!lua flags=no-writes
--- What is to be rolled up next. Of used keys also the logs of some keys that were used on a day that has ended: the caller packs
--- them as days, and passes them to sweep/rolled. So that Redis computes nothing, this is two scripts.
+-- What is to be rolled up next. Of used keys also the logs of some keys that were used on a day that has ended: the
+-- caller packs them as days, and passes them to sweep/rolled. So that Redis computes nothing, this is two scripts.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- derives  the roll-up queue and its positions, lists of used keys, logs and days of keys, API records
 -- ARGV[1]  count      limit of the keys
 -- ARGV[2]  bytes_max  after this many bytes no further key is read
 -- ARGV[3]  now_ms     '' for Redis's clock
--- returns  {} when nothing is due | {how long it has been due (ms), now, kind, id and day, see rollup_queue in include/names};
---          of used keys then: {position in the list, its length, whether the API exists, {id16, log or false, days or false, …}}
+-- returns  {} when nothing is due | {how long it has been due (ms), now, kind, id and day, see rollup_queue in
+--          include/names}; of used keys then: {position in the list, its length, whether the API exists, {id16, log or
+--          false, days or false, …}}
 
 -- @include "include/clock"
 -- @include "include/names"

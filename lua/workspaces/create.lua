@@ -1,4 +1,5 @@
--- Create a workspace. The list of all workspaces is in another slot of Redis Cluster, so it is written separately, after this.
+-- Create a workspace. The list of all workspaces is in another slot of Redis Cluster, so it is written separately,
+-- after this.
 --
 -- KEYS[1]  workspace  `tg:{ws_…}`
 -- ARGV[1]  name

@@ -1,5 +1,6 @@
-// Calls operations by name for the commands that manage keys: in this process on the server's store, with all grants; or over HTTP,
-// if TOLLGATE_URL is set, with the grants of TOLLGATE_ROOT_KEY. A root key is never an argument, which a process list would show.
+// Calls operations by name for the commands that manage keys: in this process on the server's store, with all grants;
+// or over HTTP, if TOLLGATE_URL is set, with the grants of TOLLGATE_ROOT_KEY. A root key is never an argument, which a
+// process list would show.
 
 import { PassThrough } from 'node:stream';
 import type { Static } from 'typebox';

@@ -1,5 +1,6 @@
-// The command line: its commands and options. It starts the server, and has the commands that need no root key. They use the
-// Redis of the server: that of REDIS_URL, or the embedded one, which is started for the command if no server runs.
+// The command line: its commands and options. It starts the server, and has the commands that need no root key. They
+// use the Redis of the server: that of REDIS_URL, or the embedded one, which is started for the command if no server
+// runs.
 
 import { Command, CommanderError } from 'commander';
 import { escapeInvisible } from '../domain/visible.ts';
@@ -204,7 +205,8 @@ function addDoctor(program: Command, runner: Runner) {
       runner.requireLocal({ local });
       const { doctor } = await import('./doctor.ts');
       const { terminal } = runner;
-      // Pending work, for example a connection to a Cluster, must not keep the process alive once the result is written.
+      // Pending work, for example a connection to a Cluster, must not keep the process alive once the result is
+      // written.
       await runner.print(await doctor(terminal.env), json === true).finally(() => setImmediate(() => terminal.exit()));
     });
 }

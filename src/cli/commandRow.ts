@@ -39,7 +39,10 @@ export const orderOf = ({ newest }: Given) => (newest ? ('desc' as const) : ('as
 /** Without members that are undefined, which are no JSON. */
 export const given = <Input extends object>(input: Input): Input => JSON.parse(JSON.stringify(input));
 
-/** Reads a list up to `wanted` items, in pages of at most `pageMax`. A search may have to read several pages without a match. */
+/**
+ * Reads a list up to `wanted` items, in pages of at most `pageMax`. A search may have to read several pages without a
+ * match.
+ */
 export async function readAll<Item>(
   wanted: number,
   read: (limit: number, next: string | undefined) => Promise<Answer<Item[]>>,

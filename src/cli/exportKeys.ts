@@ -25,8 +25,8 @@ const keysPerPage = 200;
 const tailBytes = 4 * 1024 * 1024;
 
 /**
- * Exports the keys of a workspace and everything they depend on to a file or, for `-`, to standard output. Pages are read
- * as fast as the output accepts them, so memory stays bounded. A page is consistent, the whole export is not.
+ * Exports the keys of a workspace and everything they depend on to a file or, for `-`, to standard output. Pages are
+ * read as fast as the output accepts them, so memory stays bounded. A page is consistent, the whole export is not.
  */
 export async function exportKeys(
   store: Store,

@@ -1,5 +1,5 @@
-// The commands that manage APIs, keys, identities, and read the audit log. Each is a row: its words, its options, and the operations
-// that it calls.
+// The commands that manage APIs, keys, identities, and read the audit log. Each is a row: its words, its options, and
+// the operations that it calls.
 
 import type { Answer, InputOf, OutputOf } from './client.ts';
 import {
@@ -85,8 +85,8 @@ const changeKey = (words: string, about: string, done: string, change: { enabled
 });
 
 /**
- * Filters that find at once what a text probably is, also of a deleted key. A search reads all keys, which takes 15 s for a
- * million. The beginning of a string has a prefix, or four characters at least.
+ * Filters that find at once what a text probably is, also of a deleted key. A search reads all keys, which takes 15 s
+ * for a million. The beginning of a string has a prefix, or four characters at least.
  */
 function filtersFor(wanted: string): InputOf<'keys.listKeys'>[] {
   const mayBeStart = /^\w{1,16}_[1-9A-HJ-NP-Za-km-z]{2,40}$|^[1-9A-HJ-NP-Za-km-z]{4,40}$/.test(wanted);

@@ -145,8 +145,8 @@ function readKeyLine(
 }
 
 /**
- * The part of a rejected line that is safe to write to a file: its known fields. An unknown field could hold the key string
- * itself, and so could a line that is not an object; for that this returns undefined.
+ * The part of a rejected line that is safe to write to a file: its known fields. An unknown field could hold the key
+ * string itself, and so could a line that is not an object; for that this returns undefined.
  */
 export function knownFields(bytes: Buffer): Record<string, JsonText> | undefined {
   try {

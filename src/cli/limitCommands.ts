@@ -80,7 +80,9 @@ interface OwnLimit {
   own: Limit;
 }
 
-/** The keys of an identity that have a limit of this name of their own, which is used instead of that of the identity. */
+/**
+ * The keys of an identity that have a limit of this name of their own, which is used instead of that of the identity.
+ */
 async function keysWithOwn(call: Call, externalId: string, name: string): Promise<{ own: OwnLimit[]; total: number }> {
   const own: OwnLimit[] = [];
   let total = 0;

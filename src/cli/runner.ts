@@ -70,7 +70,10 @@ export class Runner {
     return this.run(options, inWorkspace, timeoutMs);
   }
 
-  /** As `runIn`, for a command that calls operations; with TOLLGATE_URL those of a server, in the workspace of its root key. */
+  /**
+   * As `runIn`, for a command that calls operations; with TOLLGATE_URL those of a server, in the workspace of its root
+   * key.
+   */
   async runCall(
     options: InWorkspace,
     command: (client: Client) => Promise<CommandResult | undefined>,

@@ -5,7 +5,9 @@ import type { Terminal } from './terminal.ts';
 
 const lineEnd = '\u001b[K';
 
-/** Wraps calls so that each page of a list after the first writes what was examined on one line, which `clear` removes. */
+/**
+ * Wraps calls so that each page of a list after the first writes what was examined on one line, which `clear` removes.
+ */
 export function reporting(call: Call, stderr: Terminal['stderr']): { call: Call; clear(): void } {
   let isWritten = false;
   let looked = 0;

@@ -126,8 +126,8 @@ function load(entry: Entry, operation: string, input: object): Promise<void> {
 }
 
 /**
- * The response of an operation, reloaded every `everyMs` while the page is visible. Without an input nothing is sent. The response
- * that an earlier screen got is returned at once.
+ * The response of an operation, reloaded every `everyMs` while the page is visible. Without an input nothing is sent.
+ * The response that an earlier screen got is returned at once.
  */
 export function useData<T>(operation: string, input: object | undefined, everyMs = 0): Data<T> {
   const [, draw] = useReducer((count: number) => count + 1, 0);
@@ -171,7 +171,9 @@ function reload(id: string, entry: Entry) {
 
 const retryMs = 3000;
 
-/** The oldest data of the open screen that could not be loaded again. What the server could not respond to is retried. */
+/**
+ * The oldest data of the open screen that could not be loaded again. What the server could not respond to is retried.
+ */
 export function useStale(): { failure: Failure; loadedAt: number } | undefined {
   const [, draw] = useReducer((count: number) => count + 1, 0);
   const failed = [...entries].filter(([, { listeners, failure }]) => listeners.size > 0 && failure);

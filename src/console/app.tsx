@@ -71,7 +71,8 @@ function Shell({ add }: { add: () => void }) {
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   useEffect(() => {
-    // A new screen is read from its head by screen readers, and the keyboard starts there, unless the screen has moved the focus.
+    // A new screen is read from its head by screen readers, and the keyboard starts there, unless the screen has moved
+    // the focus.
     if (!isFirst.current && !main.current!.contains(document.activeElement)) main.current!.focus();
     isFirst.current = false;
     scrollTo(0, 0);

@@ -32,7 +32,10 @@ const lengths: Record<PeriodName, number> = {
   '90d': 90 * dayMs,
 };
 
-/** A number of hours or days, the current one included. Its ends move once an hour only, so that cached counts stay usable. */
+/**
+ * A number of hours or days, the current one included. Its ends move once an hour only, so that cached counts stay
+ * usable.
+ */
 export function lastSteps(granularity: Period['granularity'], steps: number, nowMs = Date.now()): Period {
   const stepMs = granularity === 'hour' ? hourMs : dayMs;
   const end = (Math.floor(nowMs / stepMs) + 1) * stepMs;

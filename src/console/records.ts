@@ -1,5 +1,5 @@
-// The responses of operations, as far as screens use them (docs/contract.md). The store has types of some of them, but the console
-// imports nothing of the server: it is a client of /v2, compiled for a browser.
+// The responses of operations, as far as screens use them (docs/contract.md). The store has types of some of them, but
+// the console imports nothing of the server: it is a client of /v2, compiled for a browser.
 
 import type { Ratelimit } from '../domain/limit.ts';
 

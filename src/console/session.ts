@@ -1,5 +1,5 @@
-// Sign-ins. A root key belongs to one workspace; a session of the browser may have several. They are in sessionStorage only: a
-// closed tab forgets them, and nothing is written to the disk by this page.
+// Sign-ins. A root key belongs to one workspace; a session of the browser may have several. They are in sessionStorage
+// only: a closed tab forgets them, and nothing is written to the disk by this page.
 
 interface SignIn {
   rootKey: string;

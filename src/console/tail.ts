@@ -1,5 +1,5 @@
-// Decisions as they happen: analytics.tail as a stream of server-sent events. It is read with fetch, because an EventSource cannot
-// send a root key in a header.
+// Decisions as they happen: analytics.tail as a stream of server-sent events. It is read with fetch, because an
+// EventSource cannot send a root key in a header.
 
 import { Failure } from './api.ts';
 import { currentSignIn } from './session.ts';

@@ -1,5 +1,6 @@
-// Secrets that the page displays once, or waits for, and that are not saved. While there is one, nothing leaves the screen without a
-// question: a link, Back, signing out, closing the tab. A session that the server ends is ended when the secret is saved.
+// Secrets that the page displays once, or waits for, and that are not saved. While there is one, nothing leaves the
+// screen without a question: a link, Back, signing out, closing the tab. A session that the server ends is ended when
+// the secret is saved.
 
 import { useEffect, useLayoutEffect, useReducer } from 'preact/hooks';
 

@@ -1,5 +1,5 @@
-// Texts of callers are displayed with a mark for each character that is not visible or that reorders others: ⟨U+202E⟩. This is done
-// with every text and label that is drawn, so that no screen can forget it. Fields have the text itself.
+// Texts of callers are displayed with a mark for each character that is not visible or that reorders others: ⟨U+202E⟩.
+// This is done with every text and label that is drawn, so that no screen can forget it. Fields have the text itself.
 
 import { options, type VNode } from 'preact';
 import { markInvisible } from '../domain/visible.ts';

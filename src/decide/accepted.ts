@@ -1,6 +1,6 @@
-// Root keys that Redis accepted recently. Callers with any other root key are "unknown callers" and share one limit: a root
-// key names its workspace, so a caller can invent root keys of any number of workspaces, and a limit per workspace would not
-// bound it. This determines which requests wait, never what a root key may do: Redis decides that each time.
+// Root keys that Redis accepted recently. Callers with any other root key are "unknown callers" and share one limit: a
+// root key names its workspace, so a caller can invent root keys of any number of workspaces, and a limit per workspace
+// would not bound it. This determines which requests wait, never what a root key may do: Redis decides that each time.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 
@@ -9,7 +9,9 @@ const generationSize = 10_000;
 
 export class AcceptedRootKeys {
   readonly #max: number;
-  /** Digests. When the newer generation is full, it replaces the older one. Using a root key moves it to the newer one. */
+  /**
+   * Digests. When the newer generation is full, it replaces the older one. Using a root key moves it to the newer one.
+   */
   #newer = new Set<string>();
   #older = new Set<string>();
 

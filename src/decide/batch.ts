@@ -7,13 +7,15 @@ import type { Tally } from './leases/leases.ts';
 import type { QueuedBatch } from './queues.ts';
 import type { Answer } from './reply.ts';
 
-/** Snapshots in the reply to a batch, by the digest of the key: further verifications of the key in the batch use them. */
+/**
+ * Snapshots in the reply to a batch, by the digest of the key: further verifications of the key in the batch use them.
+ */
 export type SnapshotsOfBatch = Map<string, SnapshotText | Promise<SnapshotText>>;
 
 /** A request in a batch. */
 export interface Waiting {
-  /** Reads its answer; throws when the answer cannot be read. */
-  settle(answer: Answer, snapshots: SnapshotsOfBatch): void;
+  /** Takes its answer; throws when the answer cannot be read. */
+  resolve(answer: Answer, snapshots: SnapshotsOfBatch): void;
   reject(error: unknown): void;
 }
 
@@ -23,7 +25,7 @@ const kindOf = (kind: ItemKind): number => itemKinds.indexOf(kind) + 1;
 const leaseKind = kindOf('lease');
 const settleKind = kindOf('settle');
 const rootDigestBytes = 32;
-/** Of items that no root key authorises. */
+/** The digest in items that no root key authorises. */
 const noRoot = Buffer.alloc(rootDigestBytes);
 
 /** What a request asks of leases, as in LEASE_ITEM. */
@@ -40,9 +42,12 @@ export class Batch implements QueuedBatch {
   weight = 0;
   /** It has items of leases. */
   hasLeases = false;
-  /** After it, this session has no leases in the workspace and nothing to settle. */
+  /** After this batch the session has no leases in the workspace, and nothing to settle. */
   leaves = false;
-  /** Small, because Node has a pool for buffers below 4 KB, and one of its own for each batch would cost more than its bytes. */
+  /**
+   * It begins small, because Node has a pool for buffers below 4 KB, and one of its own for each batch would cost more
+   * than its bytes.
+   */
   #items = Buffer.allocUnsafe(1024);
   #bytes = 0;
 
@@ -54,7 +59,9 @@ export class Batch implements QueuedBatch {
     for (const entry of this.waiting) entry.reject(error);
   }
 
-  /** The packed items from index `first` on, with the session of a batch that has items of leases, and the root keys. */
+  /**
+   * The packed items from index `first` on, with the session of a batch that has items of leases, and the root keys.
+   */
   packedFrom(first: number, session: Buffer | undefined): Buffer {
     let at = 0;
     for (let number = 0; number < first; number++) at += itemHead.at.kind + this.#items.readUInt32BE(at);
@@ -87,8 +94,8 @@ export class Batch implements QueuedBatch {
   }
 
   /**
-   * Adds the item of a decision with `fieldBytes` of fields, within a lease item if it has a part of it. Returns the offset
-   * in `items` at which its fields have to be written.
+   * Adds the item of a decision with `fieldBytes` of fields, within a lease item if it has a part of it. Returns the
+   * offset in `items` at which its fields have to be written.
    */
   beginDecision(
     kind: DecisionKind,

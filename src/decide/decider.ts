@@ -1,6 +1,6 @@
-// The way of a decision: by a lease, or in a batch to Redis (lua/decide.lua), and back. Requests that arrive in one turn of the event loop are sent to Redis as one
-// call per workspace, so that a busy server sends one command instead of up to 24. A single request waits only for the end of
-// its turn.
+// The way of a decision: by a lease, or in a batch to Redis (lua/decide.lua), and back. Requests that arrive in one
+// turn of the event loop are sent to Redis as one call per workspace, so that a busy server sends one command instead
+// of up to 24. A single request waits only for the end of its turn.
 
 import type { PresentedRootKey } from '../domain/caller.ts';
 import { ApiError, rootKeyRefusals } from '../errors.ts';
@@ -13,7 +13,7 @@ import type { CallerRequest, Kind } from './kind.ts';
 import { type Ask, type LeasedRequest, type LeaseOptions, noText, type Tally } from './leases/leases.ts';
 import type { Leasing } from './leases/leasing.ts';
 import { WorkspaceQueues } from './queues.ts';
-import { type Answer, type Refusal, readDone, readGranted, readReply } from './reply.ts';
+import { type Answer, type ItemError, readDone, readGranted, readReply } from './reply.ts';
 import type { Tail } from './tail/tail.ts';
 
 export interface DeciderOptions {
@@ -36,16 +36,16 @@ export interface DeciderOptions {
 }
 
 /**
- * A batch is full with the work of this many plain items. Larger batches cost Redis a little less per item, but server and Redis
- * wait for each other. At 64 connections, batches of 24 serve a fifth more requests than batches of 64. Batches of 16 serve as
- * many as 24, but cost Redis more.
+ * A batch is full with the work of this many plain items. Larger batches cost Redis a little less per item, but server
+ * and Redis wait for each other. At 64 connections, batches of 24 serve a fifth more requests than batches of 64.
+ * Batches of 16 serve as many as 24, but cost Redis more.
  */
 const batchWeightMax = 24;
 
 /**
- * While a workspace has this much work at Redis, its next batches wait. 64 connections with plain requests have less than this. A
- * smaller value would serve as many requests with a local Redis, but fewer if Redis is milliseconds away, because it limits the
- * requests per round trip.
+ * While a workspace has this much work at Redis, its next batches wait. 64 connections with plain requests have less
+ * than this. A smaller value would serve as many requests with a local Redis, but fewer if Redis is milliseconds away,
+ * because it limits the requests per round trip.
  */
 const workMax = 8 * batchWeightMax;
 
@@ -72,7 +72,10 @@ export class Decider {
   readonly #queues: WorkspaceQueues<Batch>;
   readonly #tail: Tail;
   readonly leasing: Leasing;
-  /** Recalls for refusals that are under way, by workspace and what the request is about: the leases, when they were waited for. */
+  /**
+   * Recalls for refusals that are under way, by workspace and what the request is about: the leases, when they were
+   * waited for.
+   */
   readonly #recalls = new Map<string, Promise<string>>();
 
   constructor(options: DeciderOptions) {
@@ -125,10 +128,10 @@ export class Decider {
     return new Promise((resolve, reject) => {
       let batch: Batch;
       let sent: Sent;
-      const settle = (answer: Answer, snapshots: SnapshotsOfBatch) => {
+      const answered = (answer: Answer, snapshots: SnapshotsOfBatch) => {
         const grant = lease && readGranted(answer);
-        const answered = grant ? grant.decision : answer;
-        const read = kind.read(answered);
+        const decided = grant ? grant.decision : answer;
+        const read = kind.read(decided);
         if ('reason' in read) {
           // A script that failed may have granted a lease.
           if (ask) grant ? leases.finished(ask) : leases.lost(ask, kind.unanswered(request));
@@ -146,7 +149,7 @@ export class Decider {
           if (this.#tail.isOpen) kind.offer(decision, request, 'redis', batch.latencyMs);
           resolve(decision);
         };
-        const finished = kind.finish(read, request, sent, answered, snapshots);
+        const finished = kind.finish(read, request, sent, decided, snapshots);
         if (finished instanceof Promise) finished.then(finish, fail);
         else finish(finished);
       };
@@ -156,7 +159,7 @@ export class Decider {
       };
       try {
         batch = this.#queues.join(rootKey.workspaceId, isAccepted);
-        sent = kind.pack(batch, request, { settle, reject: fail }, lease);
+        sent = kind.pack(batch, request, { resolve: answered, reject: fail }, lease);
       } catch (error) {
         // Too many requests wait.
         if (ask) leases.finished(ask);
@@ -206,12 +209,12 @@ export class Decider {
   /** Sends an item of leases, and waits until it was done. */
   #done(workspaceId: string, add: (batch: Batch, waiting: Waiting) => void): Promise<void> {
     return new Promise((resolve, reject) => {
-      const settle = (answer: Answer) => {
-        const refusal = readDone(answer);
-        if (refusal) reject(new Error(this.#options.scripts.locate('decide', refusal.detail)));
+      const answered = (answer: Answer) => {
+        const error = readDone(answer);
+        if (error) reject(new Error(this.#options.scripts.locate('decide', error.detail)));
         else resolve();
       };
-      add(this.#queues.join(workspaceId, true), { settle, reject });
+      add(this.#queues.join(workspaceId, true), { resolve: answered, reject });
     });
   }
 
@@ -237,7 +240,7 @@ export class Decider {
     for (let index = 0; index < answers.length; index++) {
       const entry = waiting[first + index]!;
       try {
-        entry.settle(answers[index]!, snapshotsOfBatch);
+        entry.resolve(answers[index]!, snapshotsOfBatch);
       } catch (cause) {
         // A bug in one answer. The other items were decided and charged, so their answers are returned.
         entry.reject(cause);
@@ -246,8 +249,8 @@ export class Decider {
     return answers.length;
   }
 
-  /** The error of a refusal that every kind has. */
-  #errorOf({ reason, detail }: Refusal, rootKey: PresentedRootKey): Error {
+  /** The error to throw for an item error that every kind has. */
+  #errorOf({ reason, detail }: ItemError, rootKey: PresentedRootKey): Error {
     const { scripts, accepted, observe } = this.#options;
     switch (reason) {
       case 'unauthorized':

@@ -3,7 +3,7 @@
 import type { PresentedRootKey } from '../domain/caller.ts';
 import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
 import type { LeasedRequest, Repeatable } from './leases/leases.ts';
-import type { Answer, Refusal } from './reply.ts';
+import type { Answer, ItemError } from './reply.ts';
 import type { DecisionSource } from './tail/tail.ts';
 
 /** A request that is decided as often as it comes: without a promise if that needs no Redis. */
@@ -20,7 +20,7 @@ export interface CallerRequest extends LeasedRequest {
 export interface Kind<Request extends CallerRequest, Decision extends object, Sent = undefined> {
   /** Adds the item of a request to a batch. */
   pack(batch: Batch, request: Request, waiting: Waiting, lease: LeasePart | undefined): Sent;
-  read(answer: Answer): Decision | Refusal;
+  read(answer: Answer): Decision | ItemError;
   /** Adds what the answer does not have to a decision that was read from it. */
   finish(
     decision: Decision,
@@ -37,6 +37,6 @@ export interface Kind<Request extends CallerRequest, Decision extends object, Se
   count(decision: Decision): void;
   /** Offers a decision to the tail, while that is open. */
   offer(decision: Decision, request: Request, source: DecisionSource, latencyMs: number): void;
-  /** The error of a refusal that only this kind has. */
-  errorOf(refusal: Refusal, request: Request): Error | undefined;
+  /** The error to throw for an item error that only this kind has. */
+  errorOf(error: ItemError, request: Request): Error | undefined;
 }

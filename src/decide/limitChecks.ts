@@ -10,7 +10,7 @@ import type { Batch, LeasePart, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
 import { noText, type Repeatable } from './leases/leases.ts';
-import { type Answer, type Refusal, readRefusal, unreadable } from './reply.ts';
+import { type Answer, type ItemError, readItemError, unreadable } from './reply.ts';
 import type { TailFilter } from './tail/stream.ts';
 import type { DecisionSource, Tail } from './tail/tail.ts';
 
@@ -95,7 +95,7 @@ export class LimitChecks implements Kind<CheckRequest, Limited> {
     return undefined;
   }
 
-  read(answer: Answer): Limited | Refusal {
+  read(answer: Answer): Limited | ItemError {
     return readLimited(answer);
   }
 
@@ -125,7 +125,7 @@ export class LimitChecks implements Kind<CheckRequest, Limited> {
     }
   }
 
-  errorOf({ reason, detail }: Refusal): Error | undefined {
+  errorOf({ reason, detail }: ItemError): Error | undefined {
     if (reason === 'create_namespace')
       return new ApiError('insufficient_permissions', 'The root key lacks ratelimit.*.create_namespace.');
     if (reason === 'namespace_not_found')
@@ -158,12 +158,12 @@ function packChecks(checks: readonly LimitCheck[]): Buffer {
   return packed;
 }
 
-/** Returns the results of a limit item, or the reason why it was refused. */
-function readLimited(answer: Answer): Limited | Refusal {
+/** Returns the results of a limit item, or its error. */
+function readLimited(answer: Answer): Limited | ItemError {
   const { packed, end, atMs } = answer;
   let { at } = answer;
   const outcome = packed[at];
-  if (outcome !== limitPassed && outcome !== limitBlocked) return readRefusal(answer);
+  if (outcome !== limitPassed && outcome !== limitBlocked) return readItemError(answer);
   const count = packed[at + limited.at.checks]!;
   const checks: LimitResult[] = [];
   at += limited.bytes;

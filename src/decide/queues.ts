@@ -1,11 +1,11 @@
-// Queues of requests for Redis, one per workspace. Requests that arrive in one turn of the event loop join a batch. The work
-// that a workspace has at Redis is limited; further batches wait here. So Redis's own queue stays short: a caller that sends
-// the most expensive requests waits for all of them, and other workspaces wait for a few of them.
+// Queues of requests for Redis, one per workspace. Requests that arrive in one turn of the event loop join a batch. The
+// work that a workspace has at Redis is limited; further batches wait here. So Redis's own queue stays short: a caller
+// that sends the most expensive requests waits for all of them, and other workspaces wait for a few of them.
 //
-// Requests whose root key was not accepted recently (accepted.ts) are from unknown callers. A caller can invent any number of
-// workspaces, each with a batch and a call of its own, so a limit per workspace does not limit unknown callers. All of them
-// together have a limit of batches at Redis. Other requests wait for no more than these batches, and have a limit of their
-// own for waiting requests.
+// Requests whose root key was not accepted recently (accepted.ts) are from unknown callers. A caller can invent any
+// number of workspaces, each with a batch and a call of its own, so a limit per workspace does not limit unknown
+// callers. All of them together have a limit of batches at Redis. Other requests wait for no more than these batches,
+// and have a limit of their own for waiting requests.
 
 import { mayTake } from '../domain/share.ts';
 import { ApiError } from '../errors.ts';
@@ -25,13 +25,15 @@ export interface QueuedBatch {
 
 interface QueueOptions<Batch extends QueuedBatch> {
   newBatch: () => Batch;
-  /** Sends a batch and settles each of its requests; rejects when it could settle none of them. */
+  /** Sends a batch and answers each of its requests; rejects when it could answer none of them. */
   send: (workspaceId: string, batch: Batch) => Promise<void>;
   /** A batch with this weight is full. */
   weightMax: number;
   /** While a workspace has this much work at Redis, its next batches wait. */
   workMax: number;
-  /** Limit of waiting requests, and the same again for those of unknown callers. Further requests are refused at once. */
+  /**
+   * Limit of waiting requests, and the same again for those of unknown callers. Further requests are refused at once.
+   */
   inFlightMax: number;
   /** Limit of the batches of unknown callers at Redis. */
   unknownAtOnce: number;
@@ -72,7 +74,7 @@ export class WorkspaceQueues<Batch extends QueuedBatch> {
   readonly #unknown = new QueueGroup<Batch>();
   /** Batches of unknown callers at Redis. */
   #unknownAtRedis = 0;
-  /** Queues of unknown callers that wait until one of these batches is settled, in order of arrival. */
+  /** Queues of unknown callers that wait until one of these batches is answered, in order of arrival. */
   readonly #waitingUnknown = new Set<Queue<Batch>>();
   /** Queues that are scheduled for the end of this turn. */
   #turn: Queue<Batch>[] = [];

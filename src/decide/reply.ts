@@ -1,20 +1,20 @@
-// Reads the reply of lua/decide.lua to a batch: answers, and snapshots of keys. Each answer is read within its own bounds, so
-// that an answer that cannot be read affects no other, and no caller gets bytes of another caller's answer.
+// Reads the reply of lua/decide.lua to a batch: answers, and snapshots of keys. Each answer is read within its own
+// bounds, so that an answer that cannot be read affects no other, and no caller gets bytes of another caller's answer.
 
 import {
   answerBytes,
   batchHead,
   granted,
   leaseDone,
-  refusals,
-  refused,
-  refusedFrom,
+  itemErrors,
+  itemError,
+  itemErrorFrom,
   withSnapshot,
 } from '../scripts/layout.ts';
 import { readUint } from '../scripts/struct.ts';
 
-export interface Refusal {
-  reason: (typeof refusals)[number];
+export interface ItemError {
+  reason: (typeof itemErrors)[number];
   /** Details of the reason, such as the missing permission; may be empty. */
   detail: string;
 }
@@ -33,8 +33,8 @@ export interface Answer {
 export const unreadable = () => new Error('decide: the reply of the script cannot be read.');
 
 /**
- * Returns the answers to the first of `sent` items, at least one. Throws when the head does not match the bytes that follow it:
- * then no part of the reply can be trusted.
+ * Returns the answers to the first of `sent` items, at least one. Throws when the head does not match the bytes that
+ * follow it: then no part of the reply can be trusted.
  */
 export function readReply(packed: Buffer, snapshots: readonly Buffer[], sent: number): Answer[] {
   const count = packed[batchHead.at.count] ?? 0;
@@ -56,11 +56,14 @@ export function readReply(packed: Buffer, snapshots: readonly Buffer[], sent: nu
   return answers;
 }
 
-/** The lease that the answer to a lease item begins with, and the answer to its decision. Undefined for a refusal without. */
+/**
+ * The lease that the answer to a lease item begins with, and the answer to its decision; undefined if the item was
+ * refused without a lease.
+ */
 export function readGranted(answer: Answer): { units: number; term: number; decision: Answer } | undefined {
   const { packed, at, end, snapshot, atMs } = answer;
-  // A failed item has no GRANTED. Units are at most 4096, so the first byte of GRANTED is below `refusedFrom`.
-  if (packed[at]! >= refusedFrom) return undefined;
+  // A failed item has no GRANTED. Units are at most 4096, so the first byte of GRANTED is below `itemErrorFrom`.
+  if (packed[at]! >= itemErrorFrom) return undefined;
   if (end - at <= granted.bytes) throw unreadable();
   return {
     units: readUint(packed, at + granted.at.units, 2),
@@ -71,13 +74,13 @@ export function readGranted(answer: Answer): { units: number; term: number; deci
 }
 
 /** Whether an item that settles leases was done; otherwise why not. */
-export const readDone = (answer: Answer): Refusal | undefined =>
-  answer.packed[answer.at] === leaseDone && answer.end - answer.at === 1 ? undefined : readRefusal(answer);
+export const readDone = (answer: Answer): ItemError | undefined =>
+  answer.packed[answer.at] === leaseDone && answer.end - answer.at === 1 ? undefined : readItemError(answer);
 
-/** Reads an answer that is no decision. */
-export function readRefusal({ packed, at, end, snapshot }: Answer): Refusal {
-  const reason = refusals[packed[at]! - refusedFrom];
-  const detailAt = at + refused.at.detail;
+/** Reads an answer that is no decision but an error of its item. */
+export function readItemError({ packed, at, end, snapshot }: Answer): ItemError {
+  const reason = itemErrors[packed[at]! - itemErrorFrom];
+  const detailAt = at + itemError.at.detail;
   const fits = end - detailAt >= 2 && packed.readUInt16BE(detailAt) === end - detailAt - 2;
   if (reason === undefined || !fits || snapshot) throw unreadable();
   return { reason, detail: packed.toString('utf8', detailAt + 2, end) };

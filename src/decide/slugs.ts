@@ -1,4 +1,5 @@
-// Reads the slugs of keys with so many permissions that scripts return their numbers instead (lua/include/permissions.lua).
+// Reads the slugs of keys with so many permissions that scripts return their numbers instead
+// (lua/include/permissions.lua).
 
 import { JsonText } from '../domain/json.ts';
 import { chunks } from '../redis/chunks.ts';
@@ -8,7 +9,10 @@ import { permissionSlugsKey, workspaceKey } from '../redis/names.ts';
 /** Slugs that one command reads, in less than a millisecond of Redis's time. */
 const stepMax = 1000;
 
-/** The distinct numbers in lists such as `,3,17,`. There may be a hundred thousand; as strings they took 28 times as long. */
+/**
+ * The distinct numbers in lists such as `,3,17,`. There may be a hundred thousand; as strings they took 28 times as
+ * long.
+ */
 function distinctNumbers(lists: readonly string[]): Set<number> {
   const numbers = new Set<number>();
   for (const list of new Set(lists)) {
@@ -29,8 +33,8 @@ const comma = 44;
 const zero = 48;
 
 /**
- * The distinct slugs of lists of permission numbers. Many short commands instead of one script, which would block Redis. A
- * permission that is deleted in the meantime is left out.
+ * The distinct slugs of lists of permission numbers. Many short commands instead of one script, which would block
+ * Redis. A permission that is deleted in the meantime is left out.
  */
 export async function slugsOf(redis: RedisClient, workspaceId: string, lists: readonly string[]): Promise<string[]> {
   const found: string[] = [];
@@ -39,8 +43,8 @@ export async function slugsOf(redis: RedisClient, workspaceId: string, lists: re
 }
 
 /**
- * The same as JSON, printed step by step: a key may have a hundred thousand slugs, and printing them at once would hold the event
- * loop for 60 ms and the strings in memory.
+ * The same as JSON, printed step by step: a key may have a hundred thousand slugs, and printing them at once would hold
+ * the event loop for 60 ms and the strings in memory.
  */
 export async function printedSlugsOf(
   redis: RedisClient,

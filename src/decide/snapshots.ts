@@ -1,5 +1,5 @@
-// The cacheable part of a verification (name, meta, permissions …), and its cache. lua/decide.lua returns a snapshot only when
-// the version that the server sends is out of date, as with an ETag.
+// The cacheable part of a verification (name, meta, permissions …), and its cache. lua/decide.lua returns a snapshot
+// only when the version that the server sends is out of date, as with an ETag.
 
 import { JsonText } from '../domain/json.ts';
 import { type Ratelimit, ratelimitOf } from '../domain/limit.ts';
@@ -38,10 +38,10 @@ export interface CachedSnapshot {
 }
 
 /**
- * Snapshots by the digest of their key, each with its workspace and version. The script confirms the version in the round trip
- * that decides. A key is cached from its second use on (a doorkeeper, as in TinyLFU), so that keys that are used once take no
- * memory, no time of the garbage collector and no other key's place. A key that was imported into two workspaces is cached
- * for the one that used it last.
+ * Snapshots by the digest of their key, each with its workspace and version. The script confirms the version in the
+ * round trip that decides. A key is cached from its second use on (a doorkeeper, as in TinyLFU), so that keys that are
+ * used once take no memory, no time of the garbage collector and no other key's place. A key that was imported into two
+ * workspaces is cached for the one that used it last.
  */
 export class SnapshotCache {
   readonly #doorkeeper = new Uint8Array(2 ** doorkeeperBits / 8);
@@ -122,7 +122,10 @@ export interface VersionedSnapshot {
   snapshot: Snapshot;
 }
 
-/** Reads what lua/decide/verification/snapshot.lua packs. The caller has to read the slugs of the numbers in `permissionLists`. */
+/**
+ * Reads what lua/decide/verification/snapshot.lua packs. The caller has to read the slugs of the numbers in
+ * `permissionLists`.
+ */
 export function readSnapshot(packed: Buffer): VersionedSnapshot & { permissionLists: string[] } {
   const reader = new Reader(packed);
   const { version, ...fields } = snapshotStruct.read(reader);
@@ -151,7 +154,10 @@ const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n')
 const limitOf = (stored: Values<typeof limitStruct.fields>): Ratelimit =>
   ratelimitOf(`rl_${stored.id16}`, stored.name, stored);
 
-/** A copy with flat strings. V8 stores joined strings as trees, and reading these for each response took 3 % of the time. */
+/**
+ * A copy with flat strings. V8 stores joined strings as trees, and reading these for each response took 3 % of the
+ * time.
+ */
 const flattened = ({
   apiId,
   externalId,
@@ -178,8 +184,9 @@ const bytesOf = ({ apiId, externalId = '', fields, keyLimits, identityLimits }: 
   );
 
 /**
- * The weight of a request in addition to that of a plain one. Each 16 KB of its snapshot weigh 1, because this process writes them
- * to the response, and a key may have megabytes of permissions. Each eight limits weigh 1, because Redis checks them.
+ * The weight of a request in addition to that of a plain one. Each 16 KB of its snapshot weigh 1, because this process
+ * writes them to the response, and a key may have megabytes of permissions. Each eight limits weigh 1, because Redis
+ * checks them.
  */
 const extraWeightOf = ({ keyLimits, identityLimits }: SnapshotText, bytes: number): number =>
   Math.floor(bytes / 16_384) + Math.floor((keyLimits.length + identityLimits.length) / 8);

@@ -19,7 +19,7 @@ import type { Batch, LeasePart, SnapshotsOfBatch, Waiting } from './batch.ts';
 import type { Decider } from './decider.ts';
 import type { CallerRequest, Kind, Prepared } from './kind.ts';
 import { type LeasedRequest, noText, type Repeatable } from './leases/leases.ts';
-import { type Answer, type Refusal, readRefusal, unreadable } from './reply.ts';
+import { type Answer, type ItemError, readItemError, unreadable } from './reply.ts';
 import { type CachedSnapshot, noVersion, readSnapshot, SnapshotCache } from './snapshots.ts';
 import type { TailFilter } from './tail/stream.ts';
 import type { DecisionSource, Tail } from './tail/tail.ts';
@@ -68,8 +68,8 @@ const snapshotBytesMax = 1024;
 const countersMax = 1000;
 
 /**
- * A verification of one key. It is one object instead of closures, because those of a thousand keys do not fit in the cache of a
- * processor.
+ * A verification of one key. It is one object instead of closures, because those of a thousand keys do not fit in the
+ * cache of a processor.
  */
 class Verification implements Prepared<Verified>, CallerRequest {
   readonly rootKey: PresentedRootKey;
@@ -128,7 +128,7 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
     return cached;
   }
 
-  read(answer: Answer): Verified | Refusal {
+  read(answer: Answer): Verified | ItemError {
     return readVerified(answer);
   }
 
@@ -174,7 +174,7 @@ export class Verifications implements Kind<Verification, Verified, CachedSnapsho
     this.#options.tail.offer(workspaceId, 'verification', passes, () => eventOf(request, decision), source, latencyMs);
   }
 
-  errorOf({ reason, detail }: Refusal, { request: { ratelimits } }: Verification): Error | undefined {
+  errorOf({ reason, detail }: ItemError, { request: { ratelimits } }: Verification): Error | undefined {
     if (reason === 'limit_not_found') {
       const name = JSON.stringify(detail);
       return new ApiError('precondition_failed', `Neither the key nor its identity has a limit named ${name}.`);
@@ -230,11 +230,11 @@ const weightOf = ({ query, ratelimits, tags }: VerifyRequest & AllWeighted<'quer
 /** Whether an earlier answer of the batch has the snapshot of the key. */
 const hasSnapshotBefore = ({ packed, at }: Answer): boolean => (packed[at]! & snapshotBefore) !== 0;
 
-/** Returns the decision without the snapshot of the key, or the reason why the item was refused. */
-export function readVerified(answer: Answer): Verified | Refusal {
+/** Returns the decision without the snapshot of the key, or the error of its item. */
+export function readVerified(answer: Answer): Verified | ItemError {
   const { packed, at, end, atMs } = answer;
   const outcome = outcomes[(packed[at]! & ~snapshotBefore) - 1];
-  if (outcome === undefined) return readRefusal(answer);
+  if (outcome === undefined) return readItemError(answer);
   if (outcome === 'NOT_FOUND') {
     if (end - at !== 1 || answer.snapshot) throw unreadable();
     return { outcome, snapshot: undefined, credits: undefined, ratelimits: [], atMs };
@@ -243,7 +243,7 @@ export function readVerified(answer: Answer): Verified | Refusal {
   if (end - at !== verified.bytes + verifiedLimit.bytes * count) throw unreadable();
   const hasBalance = packed[at + verified.at.hasBalance] === 1;
   const credits = hasBalance ? readUint(packed, at + verified.at.balance, 7) : undefined;
-  // Of its length from the beginning: `push` makes room for 17.
+  // An array of this length: `push` makes room for 17.
   const ratelimits = new Array<LimitState>(count);
   for (let number = 0; number < count; number++) {
     const limitAt = at + verified.bytes + verifiedLimit.bytes * number;
@@ -274,12 +274,14 @@ class RepeatedVerification implements Repeatable<Verified> {
   readonly outcome: number;
   readonly subject: Buffer;
   readonly #first: Verified;
-  /** What each repetition charges: credits, and units of each limit of the answer. Undefined for a lease without units. */
+  /**
+   * What each repetition charges: credits, and units of each limit of the answer. Undefined for a lease without units.
+   */
   readonly #charges: { credits: number; units: readonly number[] } | undefined;
 
   constructor(first: Verified, verification: Verification, hasUnits: boolean) {
     this.#first = first;
-    // There is no key to count for.
+    // NOT_FOUND has no key to count for.
     this.outcome = first.outcome === 'NOT_FOUND' ? 0 : numberOf(first.outcome);
     this.subject = subjectOf(verification, first.snapshot?.externalId);
     if (hasUnits) this.#charges = { credits: verification.cost, units: costsOf(first, verification.request) };

@@ -1,13 +1,16 @@
 // CSV that is data in every spreadsheet, also in one whose locale has another separator than the comma.
 
 /**
- * What separates cells in other locales and imports, which take the quotes of a cell that is not the first for text. A comma in
- * quotes separates nothing.
+ * What separates cells in other locales and imports, which take the quotes of a cell that is not the first for text. A
+ * comma in quotes separates nothing.
  */
 const separators = ';|\\t\\r\\n';
 /** What begins a formula, also in its full-width, small, raised and lowered forms. */
 const formula = '=+\\-@＝＋－＠﹦﹢﹣﹫⁼⁺⁻₌₊₋−';
-/** Blanks, quotes, and what is not visible: a spreadsheet may drop them before a formula. One class, so that nothing backtracks. */
+/**
+ * Blanks, quotes, and what is not visible: a spreadsheet may drop them before a formula. One class, so that nothing
+ * backtracks.
+ */
 const dropped = ' \\x0b\\x0c\\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u3000"\'\\p{Default_Ignorable_Code_Point}';
 /** The beginning of a formula at the beginning of a text, or of what another separator makes a cell. */
 const startsFormula = new RegExp(`(^|[${separators}])([${dropped}]*)(?=[${formula}])`, 'gu');
@@ -21,6 +24,9 @@ function cell(value: unknown): string {
   return needsQuotes.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Rows below their headings. Numbers stay numbers; a text that a spreadsheet would run as a formula has an apostrophe before it. */
+/**
+ * Rows below their headings. Numbers stay numbers; a text that a spreadsheet would run as a formula has an apostrophe
+ * before it.
+ */
 export const csvOf = (headings: readonly string[], rows: readonly (readonly unknown[])[]): string =>
   [headings, ...rows].map((row) => row.map(cell).join(',')).join('\r\n');

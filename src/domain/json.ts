@@ -1,5 +1,5 @@
-// JSON as text. Metadata is stored and returned as the text that was received, so that key order, trailing zeros and large
-// numbers survive; it is not parsed to be printed again.
+// JSON as text. Metadata is stored and returned as the text that was received, so that key order, trailing zeros and
+// large numbers survive; it is not parsed to be printed again.
 
 /** A JSON value as text, printed unchanged. */
 export class JsonText {
@@ -16,8 +16,8 @@ const holdsText = (value: unknown): boolean =>
   value instanceof JsonText || (isObject(value) && Object.values(value).some(holdsText));
 
 /**
- * JSON.stringify for values that may contain JsonText. A part without any is printed natively: one by one, the hundred thousand
- * permissions that a key may have took 60 ms.
+ * JSON.stringify for values that may contain JsonText. A part without any is printed natively: one by one, the hundred
+ * thousand permissions that a key may have took 60 ms.
  */
 export function print(value: unknown): string {
   if (value instanceof JsonText) return value.text;
@@ -133,9 +133,9 @@ class Walker {
 }
 
 /**
- * Returns the text of a member of a JSON document without whitespace between its tokens; undefined if there is none. `json`
- * must be valid (it has been parsed), and `path` has names of members and array indexes. If a name is repeated, the last one
- * counts, as in JSON.parse.
+ * Returns the text of a member of a JSON document without whitespace between its tokens; undefined if there is none.
+ * `json` must be valid (it has been parsed), and `path` has names of members and array indexes. If a name is repeated,
+ * the last one counts, as in JSON.parse.
  */
 export function memberText(json: string, path: readonly (string | number)[]): string | undefined {
   const walker = new Walker(json);
@@ -164,8 +164,8 @@ export function memberTextsOf(json: string, names: readonly string[]): (string |
 }
 
 /**
- * Returns `memberText` of one document. It caches the items of arrays, so that the texts of a thousand items cost as much as
- * reading the document twice.
+ * Returns `memberText` of one document. It caches the items of arrays, so that the texts of a thousand items cost as
+ * much as reading the document twice.
  */
 export function memberTexts(json: string): (...path: (string | number)[]) => string | undefined {
   const arrays = new Map<string, string[]>();

@@ -1,5 +1,5 @@
-// Key strings (docs/contract.md §3). A key string ends with a checksum of everything before it, so a mistyped or invented key
-// can be detected without a request.
+// Key strings (docs/contract.md §3). A key string ends with a checksum of everything before it, so a mistyped or
+// invented key can be detected without a request.
 
 import { hash, randomBytes, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
@@ -85,7 +85,7 @@ const digitOf = Array.from({ length: 128 }, (_, code) => digits.get(code) ?? Num
 /** The reverse, of the first sixteen characters of a text. The id of no key, zeros, if one is not base58. */
 export const packId = (text: string): Buffer => packIdInto(Buffer.allocUnsafe(12), 0, text);
 
-/** The same, written at an offset. */
+/** Writes a packed id at an offset of a buffer. */
 export function packIdInto(buffer: Buffer, offset: number, text: string): Buffer {
   const time = number8At(text, 0);
   const number = number8At(text, 8);
@@ -104,7 +104,10 @@ function number8At(text: string, first: number): number {
 
 type IdPrefix = 'req' | 'ws';
 
-/** What ids share: the prefix, the time and six random characters. It serves one millisecond, and as many ids as there are pairs. */
+/**
+ * What ids share: the prefix, the time and six random characters. It serves one millisecond, and as many ids as there
+ * are pairs.
+ */
 let shared = { prefix: '', ms: -1, text: '', used: 0 };
 
 function shareHead(prefix: IdPrefix, nowMs: number) {
@@ -113,8 +116,8 @@ function shareHead(prefix: IdPrefix, nowMs: number) {
 }
 
 /**
- * Returns an id that Redis does not create: sixteen base58 characters, eight for the time, six random ones, and two that count. Every
- * request has one, so most of its text is made once for all ids of a millisecond.
+ * Returns an id that Redis does not create: sixteen base58 characters, eight for the time, six random ones, and two
+ * that count. Every request has one, so most of its text is made once for all ids of a millisecond.
  */
 export function createId(prefix: IdPrefix, nowMs: number): string {
   if (shared.ms !== nowMs || shared.prefix !== prefix || shared.used === pairs.length) shareHead(prefix, nowMs);

@@ -1,8 +1,8 @@
 // The limits of keys and identities. ARCHITECTURE.md has the recipe for another field of them.
 
 /**
- * What callers set of a limit besides its name, in the order of responses. src/scripts/layout.ts declares the bytes of each. A
- * boolean is false by default, and Redis has it as 0 or 1.
+ * What callers set of a limit besides its name, in the order of responses. src/scripts/layout.ts declares the bytes of
+ * each. A boolean is false by default, and Redis has it as 0 or 1.
  */
 export const limitValues = { limit: 'number', duration: 'number', autoApply: 'boolean' } as const;
 

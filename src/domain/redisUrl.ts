@@ -17,9 +17,9 @@ type RedisUrl =
   | { kind: 'sentinel'; nodes: Address[]; account: Account; master: string };
 
 /**
- * Accepts `redis://…`, `rediss://…` and `unix:/path/to/socket`, optionally with `?db=n`; `redis+cluster://a:6379,b:6379` with
- * some nodes of a Cluster; and `redis+sentinel://a:26379,b:26379/mymaster` with Sentinels and the name of the master.
- * `rediss+` uses TLS. Returns undefined for anything ambiguous.
+ * Accepts `redis://…`, `rediss://…` and `unix:/path/to/socket`, optionally with `?db=n`;
+ * `redis+cluster://a:6379,b:6379` with some nodes of a Cluster; and `redis+sentinel://a:26379,b:26379/mymaster` with
+ * Sentinels and the name of the master. `rediss+` uses TLS. Returns undefined for anything ambiguous.
  */
 export function parseRedisUrl(text: string): RedisUrl | undefined {
   if (text.startsWith('unix:')) return parseSocket(text.slice('unix:'.length));
@@ -39,7 +39,8 @@ function parseSocket(text: string): RedisUrl | undefined {
 function isServer(text: string): boolean {
   if (/^rediss?:\/\/$/.test(text) || !URL.canParse(text)) return false;
   const { username, password, port, pathname, searchParams, search, hash } = new URL(text);
-  // In a password, `/`, `?` and `#` must be encoded. If they are not, the URL has a wrong host, and an @ after it, or a fragment.
+  // In a password, `/`, `?` and `#` must be encoded. If they are not, the URL has a wrong host, and an @ after it, or a
+  // fragment.
   const isWhole = hash === '' && !search.includes('@') && /^(\/\d{0,9})?$/.test(pathname);
   return isWhole && port !== '0' && isDb(searchParams.get('db')) && [username, password].every(isEncoded);
 }

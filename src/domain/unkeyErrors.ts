@@ -1,5 +1,5 @@
-// The `type` and `title` that Unkey's server has for the errors that exist there, for programs that compare them (the setting
-// ERROR_TYPES). Other codes keep those of Tollgate.
+// The `type` and `title` that Unkey's server has for the errors that exist there, for programs that compare them (the
+// setting ERROR_TYPES). Other codes keep those of Tollgate.
 
 /** What follows `https://unkey.com/docs/errors/`. */
 const paths: Record<string, string> = {

@@ -14,8 +14,8 @@ interface OutcomeError {
 }
 
 /**
- * The outcomes other than VALID, each with the error that the gateway check responds with. Their order gives the numbers that Lua
- * uses, from 2. It is not the order of the checks.
+ * The outcomes other than VALID, each with the error that the gateway check responds with. Their order gives the
+ * numbers that Lua uses, from 2. It is not the order of the checks.
  */
 export const outcomeErrors = {
   DISABLED: {

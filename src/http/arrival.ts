@@ -1,7 +1,7 @@
 // The memory of request bodies that arrive in several parts, or wait for the end of a turn. Other bodies need none.
 //
-// All such bodies of a process share one budget. A holder may use as much of it as it leaves free: the first holder up to a
-// half, the next one up to a quarter, and so on. So one slow sender always leaves room for the others.
+// All such bodies of a process share one budget. A holder may use as much of it as it leaves free: the first holder up
+// to a half, the next one up to a quarter, and so on. So one slow sender always leaves room for the others.
 // A holder is the workspace of a root key that was accepted recently. All other callers share one holder.
 
 /** The part of each body that is outside the budget, so that a short body passes even when the budget is full. */

@@ -1,5 +1,5 @@
-// Concurrency limits per workspace. A few requests of a workspace run at once and more wait, in order, for a while. So one
-// workspace cannot fill Redis's queue, in which the verifications of all others would wait.
+// Concurrency limits per workspace. A few requests of a workspace run at once and more wait, in order, for a while. So
+// one workspace cannot fill Redis's queue, in which the verifications of all others would wait.
 
 import { mayTake } from '../domain/share.ts';
 import { ApiError } from '../errors.ts';
@@ -14,8 +14,8 @@ interface LimiterOptions {
   /** How long a request waits before it is rejected. */
   waitMs: number;
   /**
-   * After a request its place is free only when twice its time has passed, this at most. So those of a workspace that sends one after
-   * the other leave time to others, also where their work is that of the server and not of Redis.
+   * After a request its place is free only when twice its time has passed, this at most. So those of a workspace that
+   * sends one after the other leave time to others, also where their work is that of the server and not of Redis.
    */
   restMsMax?: number;
 }
@@ -32,8 +32,8 @@ const overloaded = (message: string) => new ApiError('store_unavailable', messag
 const tooMany = 'Too many requests of this kind are in progress; retry later.';
 
 /**
- * Returns a function that resolves once per turn of the event loop. Long tasks that await it run one after the other, with
- * short ones between them.
+ * Returns a function that resolves once per turn of the event loop. Long tasks that await it run one after the other,
+ * with short ones between them.
  */
 export function serialize(): () => Promise<void> {
   let last = Promise.resolve();

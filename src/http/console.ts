@@ -1,5 +1,5 @@
-// The console at /console: one page with one script and one stylesheet. It calls /v2 of this server and nothing else. The script is
-// built from src/console by `npm run console`.
+// The console at /console: one page with one script and one stylesheet. It calls /v2 of this server and nothing else.
+// The script is built from src/console by `npm run console`.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -56,7 +56,10 @@ const pageOf = (scriptPath: string, stylesPath: string) => `<!doctype html>
 
 export const isOfConsole = (path: string): boolean => path === '/console' || path.startsWith('/console/');
 
-/** Returns a function that returns the document of a path of the console: a file, or the page, whose screen depends on the path. */
+/**
+ * Returns a function that returns the document of a path of the console: a file, or the page, whose screen depends on
+ * the path.
+ */
 export function createConsole(): (path: string) => Served | undefined {
   const [code, css] = [readFileSync(script), readFileSync(styles)];
   // The names change with the content, so that browsers may cache the files forever.

@@ -1,6 +1,6 @@
-// Documents that stay the same while the server runs. They have an ETag, and are compressed for clients that accept gzip. Responses
-// of operations are not compressed: the length of a compressed response reveals a secret in it to a caller that chooses a part of
-// its text (BREACH).
+// Documents that stay the same while the server runs. They have an ETag, and are compressed for clients that accept
+// gzip. Responses of operations are not compressed: the length of a compressed response reveals a secret in it to a
+// caller that chooses a part of its text (BREACH).
 
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';

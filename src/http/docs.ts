@@ -1,5 +1,5 @@
-// The API reference at /docs: Swagger UI with /openapi.json. Only two files of the package are served, and read once. The
-// page fetches nothing from another host, so it works offline.
+// The API reference at /docs: Swagger UI with /openapi.json. Only two files of the package are served, and read once.
+// The page fetches nothing from another host, so it works offline.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -14,8 +14,9 @@ const { version } = JSON.parse(fromPackage('package.json').toString()) as { vers
 // The names contain the version, so that browsers may cache the files forever.
 const [script, styles] = [`/docs/swagger-ui-${version}.js`, `/docs/swagger-ui-${version}.css`];
 
-// The root key is the only field of Authorize. Swagger UI focuses the last field of a dialog, and shows those of all security
-// schemes; the gateway check has its own dialog, of its padlock. An entered root key stays in the memory of the page.
+// The root key is the only field of Authorize. Swagger UI focuses the last field of a dialog, and shows those of all
+// security schemes; the gateway check has its own dialog, of its padlock. An entered root key stays in the memory of
+// the page.
 const tollgate = `const forRootKey = (definitions) => definitions.filter((each) => each.has('rootKey'));
 const tollgate = {
   fn: {

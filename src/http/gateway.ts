@@ -2,8 +2,8 @@
 // auth_request. They send headers and read a status and headers, so the operation's input is read from headers and its
 // outcome is written to headers. The gateway check decides nothing itself.
 //
-// The status of a refusal depends on who is at fault. The end user: 401, 403, 429. The operator, for example with a wrong
-// root key: 400, 412 or 500. Only a 200 lets a request pass.
+// The status of a refusal depends on who is at fault. The end user: 401, 403, 429. The operator, for example with a
+// wrong root key: 400, 412 or 500. Only a 200 lets a request pass.
 
 import type { Logger } from 'pino';
 import type { Static } from 'typebox';

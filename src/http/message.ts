@@ -22,7 +22,9 @@ export interface Request {
   ifNoneMatch?: string | undefined;
   /** `req_…`, made by the adapter. */
   requestId: string;
-  /** The other side of the connection. Its address is read only for changes, and only before the handler first waits. */
+  /**
+   * The other side of the connection. Its address is read only for changes, and only before the handler first waits.
+   */
   peer?: { getRemoteAddressAsText(): ArrayBuffer };
   /** The value of the header that the setting CLIENT_ADDRESS_HEADER names; undefined without the setting. */
   forwardedFor?: string | undefined;
@@ -46,7 +48,10 @@ export interface Response {
   /** In addition to Content-Type and X-Request-Id. */
   headers: readonly (readonly [name: string, value: string])[];
   body: string;
-  /** The bytes that are sent, if they are long and constant: those of `body`, or compressed ones. Slow readers then share them. */
+  /**
+   * The bytes that are sent, if they are long and constant: those of `body`, or compressed ones. Slow readers then
+   * share them.
+   */
   bytes?: Buffer;
   /** The body, if it has no end. Whoever gets the response calls `start` or `stop`. */
   stream?: Streaming;

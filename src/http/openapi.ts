@@ -97,8 +97,8 @@ const resultOf = (schema: Json): Json =>
   schema.$ref ? schema : { description: 'Result of the operation.', ...schema };
 
 /**
- * Returns a schema for the document: named schemas become references, and the keywords in `documented` are added. These are
- * only in the document, because the operation checks the same rule itself, with a better message.
+ * Returns a schema for the document: named schemas become references, and the keywords in `documented` are added. These
+ * are only in the document, because the operation checks the same rule itself, with a better message.
  */
 const plain = (schema: TSchema): Json => named(JSON.parse(JSON.stringify(schema)));
 
@@ -316,7 +316,9 @@ function success(operation: AnyOperation, asAlias: boolean): ResponseObject {
   };
 }
 
-/** OpenAPI 3.1 has no schema for the events of a stream: it is a string, of which the data of each event has a schema. */
+/**
+ * OpenAPI 3.1 has no schema for the events of a stream: it is a string, of which the data of each event has a schema.
+ */
 function streamOf(operation: AnyOperation, output: Json): ResponseObject {
   const description =
     'Server-sent events. `contentSchema` is the `data` of each; lines that begin with `:` are heartbeats.';

@@ -1,11 +1,12 @@
 // The life of a request, in order. Each step passes or throws an ApiError.
 //
-//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ limiter ─▶ load ─▶ permission ─▶ handle ─▶ response ─▶ log
-//   404 405    401         415        413     400     401 403      503      404        403       4xx         200
+//   route ─▶ header ─▶ media type ─▶ size ─▶ body ─▶ root key ─▶ limiter ─▶ load ─▶ permission ─▶ handle ─▶ response ─▶
+//   log 404 405    401         415        413     400     401 403      503      404        403       4xx         200
 //
 // An operation that decides on the hot path leaves everything from `root key` on to its script.
 //
-// Parsing a large body takes long. It is parsed after its root key was accepted, so that unknown callers cannot cause it:
+// Parsing a large body takes long. It is parsed after its root key was accepted, so that unknown callers cannot cause
+// it:
 //
 //   route ─▶ header ─▶ media type ─▶ size ─▶ root key ─▶ limiter of large bodies ─▶ root key ─▶ body ─▶ as above
 
@@ -247,7 +248,10 @@ class Pipeline {
     };
   }
 
-  /** Serves a management request with a small body. Returns `data` and what follows it in the response, as text; or its stream. */
+  /**
+   * Serves a management request with a small body. Returns `data` and what follows it in the response, as text; or its
+   * stream.
+   */
   async #serveSmall(call: Call): Promise<string | Streaming> {
     const body = parseBody(call.request.body);
     call.route.check(body.value, call.request.body.length);
@@ -357,7 +361,8 @@ function createRoutes(
 ): ReadonlyMap<string, Route> {
   const routes = new Map<string, Route>();
   for (const operation of operations) {
-    // A server starts sooner if its first request of an operation compiles the schema. The hot path is compiled at start.
+    // A server starts sooner if its first request of an operation compiles the schema. The hot path is compiled at
+    // start.
     const compile = operation.kind === 'decides' ? compileInput : compileInputLater;
     const check = compile(operation.input);
     const calls = metrics.callsOf(operation.name, operation.kind);
@@ -368,7 +373,9 @@ function createRoutes(
   return routes;
 }
 
-/** Requests that occupy Redis or the server for long pass a smaller limiter first, then the common one of management. */
+/**
+ * Requests that occupy Redis or the server for long pass a smaller limiter first, then the common one of management.
+ */
 function createLimiters({ manageAtOnce = 8, inFlightMax = 4096, turnWaitMs: waitMs = 1000 }: PipelineOptions) {
   const atOnce = Math.ceil(manageAtOnce / 4);
   const few = { atOnce, waitingMax: waitingPerRunning * atOnce };
@@ -389,8 +396,8 @@ const kindOf = ({ status, code }: ApiError, { name }: AnyOperation) =>
   status < 500 ? 'unknown caller' : code === 'internal' ? `${code} ${name}` : code;
 
 /**
- * Runs `load` and checks the grants of the caller: before `load`, that it has the actions for any id, and afterwards for
- * the ids of `scope`.
+ * Runs `load` and checks the grants of the caller: before `load`, that it has the actions for any id, and afterwards
+ * for the ids of `scope`.
  */
 async function authorise(operation: Managing, value: unknown, context: ManageContext): Promise<unknown> {
   const { grants } = context.caller;

@@ -1,12 +1,14 @@
-// What the input of a request gave, by the digest of its body: a request that is repeated is not parsed, checked and hashed again.
+// What the input of a request gave, by the digest of its body: a request that is repeated is not parsed, checked and
+// hashed again.
 //
-// Two requests are the same if they have the same root key and the same SHA-256 of their bodies; each operation has a cache of its
-// own. What does not come from the body (method, headers, query) is checked for every request. No body is cached, and the callers
-// cache nothing that refers to a secret of it.
+// Two requests are the same if they have the same root key and the same SHA-256 of their bodies; each operation has a
+// cache of its own. What does not come from the body (method, headers, query) is checked for every request. No body is
+// cached, and the callers cache nothing that refers to a secret of it.
 //
-// A candidate is found by a hash of 30 bits that costs tens of nanoseconds, and a body is cached from its second use on, so that a
-// body that comes once is hardly delayed. The hash begins with a random number, so that no caller can aim at the entries of another.
-// A caller who varies bodies replaces entries, which are then added again: that costs time, and nothing else.
+// A candidate is found by a hash of 30 bits that costs tens of nanoseconds, and a body is cached from its second use
+// on, so that a body that comes once is hardly delayed. The hash begins with a random number, so that no caller can aim
+// at the entries of another. A caller who varies bodies replaces entries, which are then added again: that costs time,
+// and nothing else.
 
 import { randomInt } from 'node:crypto';
 import type { PresentedRootKey } from '../domain/caller.ts';
@@ -15,14 +17,14 @@ import { digestTextOf } from '../domain/keyString.ts';
 /** Longer bodies are not cached: they are rare, and what they give could be large. */
 const bodyBytesMax = 512;
 /**
- * Maximum entries in each of the two generations: about 1 KB each, as much again for the snapshot of a key, and a few KB for a body with
- * many limits or tags.
+ * Maximum entries in each of the two generations: about 1 KB each, as much again for the snapshot of a key, and a few
+ * KB for a body with many limits or tags.
  */
 const generationSize = 4096;
 
 /**
- * Slots of the doorkeeper, by a hash of a body: 8 bits of the last one that came. They are few, so that of more bodies than the cache
- * has place for, which come in turns, only a part is added.
+ * Slots of the doorkeeper, by a hash of a body: 8 bits of the last one that came. They are few, so that of more bodies
+ * than the cache has place for, which come in turns, only a part is added.
  */
 const slots = 16_384;
 
@@ -47,7 +49,7 @@ export class PreparedCache<Prepared> {
     this.#max = max;
   }
 
-  /** What the same request gave before, or else what `prepare` returns. */
+  /** Returns the cached prepared request, or prepares it. */
   get(rootKey: PresentedRootKey, body: Buffer, prepare: () => Prepared): Prepared {
     const { digestText } = rootKey;
     if (body.length > bodyBytesMax) return prepare();

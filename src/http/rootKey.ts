@@ -30,8 +30,8 @@ export class RootKeyReader {
   }
 }
 
-// A string without a workspace is looked up in one that does not exist, so that it fails like any unknown root key, in the
-// same order and time.
+// A string without a workspace is looked up in one that does not exist, so that it fails like any unknown root key, in
+// the same order and time.
 export function presented(token: string): PresentedRootKey {
   const digest = digestOf(token);
   return { workspaceId: workspaceOfRootKey(token) ?? 'ws_none', digest, digestText: digest.toString('latin1') };

@@ -3,9 +3,10 @@
 // - A native request can be read only until its handler returns, so everything needed is copied there.
 // - A body chunk is valid only until its callback returns, so it is copied.
 // - A native response is written once, corked (one packet), and never used after its abort.
-// - Bytes that the connection does not accept yet are copied per connection, so long bodies are written as it accepts them.
-// - Trailers of a chunked body are parsed as the next request. So a request with Transfer-Encoding is the last one on its
-//   connection, which is not read any further.
+// - Bytes that the connection does not accept yet are copied per connection, so long bodies are written as it accepts
+//   them.
+// - Trailers of a chunked body are parsed as the next request. So a request with Transfer-Encoding is the last one on
+//   its connection, which is not read any further.
 
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -30,7 +31,10 @@ export interface ListenOptions {
   host: string;
   /** 0 chooses a free one. */
   port: number;
-  /** Allow other processes to listen on the port; the kernel distributes connections. Otherwise a port in use is an error. */
+  /**
+   * Allow other processes to listen on the port; the kernel distributes connections. Otherwise a port in use is an
+   * error.
+   */
   sharePort?: boolean;
   /** Serve HTTPS only. */
   tls?: Tls | undefined;
@@ -45,7 +49,9 @@ export interface ListenOptions {
   handler: Handler;
   /** Handles requests to `path` and below it, with any method, from their headers alone. Bodies are discarded. */
   byHeaders?: { path: string; handler: HeaderHandler };
-  /** Returns the workspace of a caller whose root key was accepted recently. Others share one part of the body budget. */
+  /**
+   * Returns the workspace of a caller whose root key was accepted recently. Others share one part of the body budget.
+   */
   workspaceOf?: (authorization: string) => string | undefined;
 }
 
@@ -62,11 +68,14 @@ export interface Server {
   /** Closes each connection after its next response. */
   drain(): void;
   /**
-   * Reads the files of TLS again, for new connections; those that are open keep their certificate. Throws if they cannot be
-   * used; nothing changes then.
+   * Reads the files of TLS again, for new connections; those that are open keep their certificate. Throws if they
+   * cannot be used; nothing changes then.
    */
   reloadCertificates(): void;
-  /** When the certificate in use ends, or the first of its chain that ends, in seconds of Unix time; undefined without TLS. */
+  /**
+   * When the certificate in use ends, or the first of its chain that ends, in seconds of Unix time; undefined without
+   * TLS.
+   */
   certificateExpiry(): number | undefined;
   /** Stops accepting connections, waits for the requests in flight, then closes every connection. */
   close(): Promise<void>;
@@ -114,9 +123,9 @@ export async function listen(options: ListenOptions): Promise<Server> {
 type App = ReturnType<Uws['SSLApp']>;
 
 /**
- * The app that listens, and the apps with renewed certificates. The first one listens for good, so that no connection is
- * refused while certificates change: it hands the connections that it accepts to the last one. uWebSockets.js frees an app
- * only at the end of the process; one takes 20 KB.
+ * The app that listens, and the apps with renewed certificates. The first one listens for good, so that no connection
+ * is refused while certificates change: it hands the connections that it accepts to the last one. uWebSockets.js frees
+ * an app only at the end of the process; one takes 20 KB.
  */
 class Apps {
   readonly #all: [App, ...App[]];
@@ -275,7 +284,8 @@ class Exchange<R extends Request> {
     };
     native.cork(() => {
       writeHead(native, this.#request, response);
-      // Asks the client to close it after the end: `end` with `closeConnection` would write this header between the chunks.
+      // Asks the client to close it after the end: `end` with `closeConnection` would write this header between the
+      // chunks.
       native.writeHeader('Connection', 'close');
       stream.start({ write, end });
     });
@@ -369,8 +379,8 @@ class Exchange<R extends Request> {
   #pauseAndHandle() {
     this.#isLast = true;
     this.#native.pause();
-    // Not now. If the connection is closed within its own callback, uWebSockets.js still parses the bytes that it has buffered as
-    // another request. Later, such a request only closes the connection.
+    // Not now. If the connection is closed within its own callback, uWebSockets.js still parses the bytes that it has
+    // buffered as another request. Later, such a request only closes the connection.
     this.#wait();
   }
 
@@ -473,8 +483,8 @@ const partUnits = 2;
 const unitsToWrite = ({ body }: Response): number => body.length >>> 11;
 
 /**
- * For TLS 1.2: an ephemeral key for each connection, so that a stolen private key decrypts nothing of before, and authenticated
- * encryption. All ciphers of TLS 1.3 are so, and the list does not apply to them.
+ * For TLS 1.2: an ephemeral key for each connection, so that a stolen private key decrypts nothing of before, and
+ * authenticated encryption. All ciphers of TLS 1.3 are so, and the list does not apply to them.
  */
 const ciphers = ['AES128-GCM-SHA256', 'AES256-GCM-SHA384', 'CHACHA20-POLY1305']
   .flatMap((cipher) => [`ECDHE-ECDSA-${cipher}`, `ECDHE-RSA-${cipher}`])
@@ -526,8 +536,9 @@ const statusLines = new Map(
   Object.entries(STATUS_CODES).map(([status, text]) => [Number(status), `${status} ${text}`]),
 );
 
-// Written by `takeHeader` and read by `readHead` and `Exchange` in the same callback, so that the headers are read in one pass
-// and no closure is made per request. `getHeader` returns the first of two headers and does not show that there is a second.
+// Written by `takeHeader` and read by `readHead` and `Exchange` in the same callback, so that the headers are read in
+// one pass and no closure is made per request. `getHeader` returns the first of two headers and does not show that
+// there is a second.
 let authorization: string | undefined;
 let contentType: string | undefined;
 let contentLength: string | undefined;
@@ -610,8 +621,8 @@ function readWholeHead(head: HttpRequest, requestId: string): HeadRequest {
 }
 
 /**
- * Returns the announced length of the body: 0 if it has none or is chunked, undefined if the headers are ambiguous. A handler
- * that gets all headers decides itself what a repeated one means.
+ * Returns the announced length of the body: 0 if it has none or is chunked, undefined if the headers are ambiguous. A
+ * handler that gets all headers decides itself what a repeated one means.
  */
 function bodyBytes(getsAllHeaders: boolean): number | undefined {
   if (isLengthRepeated || (isMeaningRepeated && !getsAllHeaders)) return undefined;
@@ -622,7 +633,10 @@ function bodyBytes(getsAllHeaders: boolean): number | undefined {
   return numberOf(contentLength);
 }
 
-/** The number of at most fifteen digits, undefined for any other text. Each request has one, and a regular expression takes longer. */
+/**
+ * The number of at most fifteen digits, undefined for any other text. Each request has one, and a regular expression
+ * takes longer.
+ */
 function numberOf(digits: string): number | undefined {
   const { length } = digits;
   if (length === 0 || length > 15) return undefined;
@@ -691,8 +705,8 @@ function send(
 /**
  * Writes a response and closes the connection when the kernel has all of it. `end` could close it too, but while a slow
  * reader's response is still in memory, it reads and serves further requests. So uWebSockets.js is given a total of one
- * byte more than there is, and takes the response for unfinished; the client gets the true Content-Length. A request that is
- * read meanwhile closes the connection.
+ * byte more than there is, and takes the response for unfinished; the client gets the true Content-Length. A request
+ * that is read meanwhile closes the connection.
  */
 function sendLast(native: HttpResponse, request: Request, response: Response, sendOn: SendOn) {
   const length = lengthOf(response);

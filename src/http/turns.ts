@@ -1,17 +1,21 @@
 // Bounds what the server does in one turn of the event loop.
 //
-// libuv takes at most 1024 events from the kernel at a time. If it gets as many, it asks for more, up to 48 times, before timers
-// and immediates run, which send requests to Redis. A connection has its next event as soon as its response is written. So without
-// a bound, a thousand connections whose requests need no Redis would hold up all other requests for seconds.
+// libuv takes at most 1024 events from the kernel at a time. If it gets as many, it asks for more, up to 48 times,
+// before timers and immediates run, which send requests to Redis. A connection has its next event as soon as its
+// response is written. So without a bound, a thousand connections whose requests need no Redis would hold up all other
+// requests for seconds.
 //
-// In one turn so much is done at once. The rest waits here for the ends of this turn and of the next ones, where callers take turns:
-// one with thousands of connections waits for itself, and others do not wait for it.
+// In one turn so much is done at once. The rest waits here for the ends of this turn and of the next ones, where
+// callers take turns: one with thousands of connections waits for itself, and others do not wait for it.
 
 /** The work of a short request, some 20 µs. */
 export const requestUnits = 32;
 /** The work of a turn: 512 short requests. They are fewer than the 1024 events that make libuv ask for more. */
 const unitsMax = 512 * requestUnits;
-/** From this work on, the end of the turn is awaited. A server with few connections has less in a turn, and awaits it rarely. */
+/**
+ * From this work on, the end of the turn is awaited. A server with few connections has less in a turn, and awaits it
+ * rarely.
+ */
 const unitsAwaited = unitsMax / 2;
 
 /** Work that waits; canceled when it has no `run`. */

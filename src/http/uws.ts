@@ -1,4 +1,5 @@
-// Selects, checks and loads uWebSockets.js. Its native builds depend on the Node version, and no release covers all of ours.
+// Selects, checks and loads uWebSockets.js. Its native builds depend on the Node version, and no release covers all of
+// ours.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';

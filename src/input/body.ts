@@ -1,14 +1,14 @@
 // The request body: JSON in UTF-8, all of whose text is valid Unicode.
 //
 // JSON.parse takes up to a microsecond for each member, object and array: 0.1 s for a megabyte of them. A large body is
-// therefore parsed in parts. The items of the body, or of an array that is a member of it, are cut out at commas, and each
-// part is parsed as an array of its own. What remains is the outline. In
+// therefore parsed in parts. The items of the body, or of an array that is a member of it, are cut out at commas, and
+// each part is parsed as an array of its own. What remains is the outline. In
 //
 //   {"apiId":"api_1","keys":[{"hash":"a"},{"hash":"b"},{"hash":"c"}]}
 //
-// these are {"apiId":"api_1","keys":[0]} and, if a part took two items, [{"hash":"a"},{"hash":"b"}] and [{"hash":"c"}]. The
-// 0 is the place of the array among those that were cut out. The body is valid JSON exactly when the outline and all parts
-// are, because each part is a list of items and replaces one in the outline.
+// these are {"apiId":"api_1","keys":[0]} and, if a part took two items, [{"hash":"a"},{"hash":"b"}] and [{"hash":"c"}].
+// The 0 is the place of the array among those that were cut out. The body is valid JSON exactly when the outline and
+// all parts are, because each part is a list of items and replaces one in the outline.
 
 import { isUtf8 } from 'node:buffer';
 import { closeBrace, closeBracket, colon, comma, endOfString, openBrace, openBracket, quote } from '../domain/json.ts';
@@ -19,7 +19,9 @@ export interface Body {
   value: unknown;
 }
 
-/** Maximum members, objects and arrays of one item, or of the outline. An item of keys.migrateKeys has at most 5,400. */
+/**
+ * Maximum members, objects and arrays of one item, or of the outline. An item of keys.migrateKeys has at most 5,400.
+ */
 export const structureMax = 32_768;
 /** A part ends at the first comma after this much structure, or this many characters. */
 const partSize = { structure: 4096, characters: 65_536 };
@@ -161,7 +163,10 @@ function cut(text: string, size: typeof partSize): Cut {
   return { outline: outline + text.slice(from), arrays };
 }
 
-/** Whether an escape is half of a surrogate pair. Searches the text, because recursion into the value could overflow the stack. */
+/**
+ * Whether an escape is half of a surrogate pair. Searches the text, because recursion into the value could overflow the
+ * stack.
+ */
 function hasLoneSurrogate(text: string): boolean {
   for (let at = text.indexOf('\\'); at >= 0; at = text.indexOf('\\', at)) {
     if (!isHalf(text, at)) at += 2;

@@ -1,6 +1,6 @@
-// Checks input against the schema of an operation. Valid input costs one compiled check. Invalid input of a small body is
-// checked again by a validator that continues after the first failure, to name every field. A megabyte of `{}` has 1.4
-// million failures, so for a larger body the error names only the first one.
+// Checks input against the schema of an operation. Valid input costs one compiled check. Invalid input of a small body
+// is checked again by a validator that continues after the first failure, to name every field. A megabyte of `{}` has
+// 1.4 million failures, so for a larger body the error names only the first one.
 
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import type { TSchema } from 'typebox';
@@ -11,7 +11,10 @@ const fieldsMax = 20;
 const nameCharactersMax = 100;
 /** All errors are listed for bodies of at most this size. */
 export const explainedBytesMax = 8192;
-/** Schemas are not checked at every start: to compile the schema of schemas took a tenth of it. A test checks all of them. */
+/**
+ * Schemas are not checked at every start: to compile the schema of schemas took a tenth of it. A test checks all of
+ * them.
+ */
 const options = { strict: true, allowUnionTypes: true, meta: false, validateSchema: false };
 const fast = new Ajv(options);
 const thorough = new Ajv({ ...options, allErrors: true });
@@ -19,7 +22,10 @@ for (const ajv of [fast, thorough]) ajv.addKeyword('documented');
 
 export type CheckInput = (input: unknown, bodyBytes?: number) => void;
 
-/** Returns a check that throws `invalid_input`. The error names up to twenty fields of a small body, one of a larger body. */
+/**
+ * Returns a check that throws `invalid_input`. The error names up to twenty fields of a small body, one of a larger
+ * body.
+ */
 export function compileInput(schema: TSchema): CheckInput {
   const accepts = fast.compile(schema);
   let explains: ValidateFunction | undefined;

@@ -34,8 +34,8 @@ export function checkCredits(credits: CreditFields | null | undefined, location 
 }
 
 /**
- * Refuses slugs that are too short or too long for a permission that would be created. The workspace may have such slugs from an
- * import. Most calls have none, and read nothing.
+ * Refuses slugs that are too short or too long for a permission that would be created. The workspace may have such
+ * slugs from an import. Most calls have none, and read nothing.
  */
 export async function checkSlugs(
   slugs: readonly string[] | undefined,

@@ -35,7 +35,10 @@ export function openApis({ run }: StoreContext) {
     create: (workspaceId: string, name: string, actor: Actor): Promise<string> =>
       create(workspaceId, name, '', '', actor) as Promise<string>,
 
-    /** Creates an exported API with its old id. False if the id is used by an API, or by a deleted one whose keys still exist. */
+    /**
+     * Creates an exported API with its old id. False if the id is used by an API, or by a deleted one whose keys still
+     * exist.
+     */
     createAgain: async (
       workspaceId: string,
       api: { apiId: string; name: string; createdAt?: number | undefined },
@@ -48,7 +51,9 @@ export function openApis({ run }: StoreContext) {
       return reply ? { id: apiId, name: fromNamed<{ name: string }>(reply).name } : undefined;
     },
 
-    /** A page in an order of creation, after the API with the id `after`; only those whose id or name contains `search`. */
+    /**
+     * A page in an order of creation, after the API with the id `after`; only those whose id or name contains `search`.
+     */
     async list(
       workspaceId: string,
       page: { after?: string | undefined; count: number; order?: Order; search?: string | undefined },

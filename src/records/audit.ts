@@ -89,7 +89,10 @@ export function openAudit({ redis, run }: StoreContext) {
   };
 }
 
-/** Events in the period of a query, after the one with the id `after`. Their ids begin with their time, and always ascend. */
+/**
+ * Events in the period of a query, after the one with the id `after`. Their ids begin with their time, and always
+ * ascend.
+ */
 function read(redis: RedisClient, stream: string, { order, after, start, end }: EventQuery, count: number) {
   // An id without a number is the first or the last one of its millisecond.
   const first = start === undefined ? '-' : String(start);

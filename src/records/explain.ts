@@ -1,6 +1,7 @@
-// Explains a verification (lua/keys/explain.lua): the decision that lua/decide.lua would make, and the figures of its rules.
+// Explains a verification (lua/keys/explain.lua): the decision that lua/decide.lua would make, and the figures of its
+// rules.
 
-import type { Refusal } from '../decide/reply.ts';
+import type { ItemError } from '../decide/reply.ts';
 import { noVersion, readSnapshot } from '../decide/snapshots.ts';
 import { readVerified, requestText, type Verified, type VerifyRequest } from '../decide/verification.ts';
 import { digestTextOf } from '../domain/keyString.ts';
@@ -57,7 +58,7 @@ export interface Explanation {
   apiId: string;
   externalId: string | undefined;
   /** What a verification would be answered. */
-  decision: Verified | Refusal;
+  decision: Verified | ItemError;
   enabled: boolean;
   expires: number | undefined;
   balance: number | undefined;
@@ -97,7 +98,7 @@ export function openExplain({ run }: StoreContext) {
 
 function read(
   figures: Explained,
-  decision: Verified | Refusal,
+  decision: Verified | ItemError,
   snapshot: Snapshot | undefined,
   request: ExplainRequest,
 ): Explanation {
@@ -143,7 +144,7 @@ function limitOf(values: number[], snapshot: Snapshot, request: ExplainRequest):
 }
 
 /** The limits as the decision reports them, if it reached them. It has them in the same order. */
-function withDecided(limits: LimitFigures[], decision: Verified | Refusal): LimitFigures[] {
+function withDecided(limits: LimitFigures[], decision: Verified | ItemError): LimitFigures[] {
   if ('reason' in decision || decision.ratelimits.length === 0) return limits;
   return limits.map((limit, index) => {
     const { exceeded, remaining, resetAtMs } = decision.ratelimits[index]!;

@@ -1,4 +1,5 @@
-// Reads the reply of lua/keys/inspect.lua, for `tollgate inspect`. Times are in Unix milliseconds, durations in milliseconds.
+// Reads the reply of lua/keys/inspect.lua, for `tollgate inspect`. Times are in Unix milliseconds, durations in
+// milliseconds.
 
 import type { Ratelimit } from '../domain/limit.ts';
 import { dayMs, hourMs } from '../domain/time.ts';

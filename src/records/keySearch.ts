@@ -1,10 +1,10 @@
-// Lists the keys of one API or of all APIs of a workspace, in order of creation, with filters. There is an index of starts, which
-// finds keys unless very many match. All other filters need the lists of keys: a request examines a bounded number of keys in steps,
-// between which Redis serves others, and reports how far it has looked. Several filters can be applied to the same keys, each of
-// which is then read once.
+// Lists the keys of one API or of all APIs of a workspace, in order of creation, with filters. There is an index of
+// starts, which finds keys unless very many match. All other filters need the lists of keys: a request examines a
+// bounded number of keys in steps, between which Redis serves others, and reports how far it has looked. Several
+// filters can be applied to the same keys, each of which is then read once.
 //
-// The lists of the APIs are merged by the ids of the keys: of each list some keys are read ahead, and all keys up to the nearest end
-// of what was read are examined in order.
+// The lists of the APIs are merged by the ids of the keys: of each list some keys are read ahead, and all keys up to
+// the nearest end of what was read are examined in order.
 
 import { packId, unpackId } from '../domain/keyString.ts';
 import { orStoreError } from '../redis/connection.ts';
@@ -60,13 +60,18 @@ interface KeyQueries extends Listing {
 
 /** Limit of the keys whose record one request reads. The index of starts returns no more. */
 const examinedMax = 20_000;
-/** Limit of the keys that one request by `start` reads in the lists. Of a key that does not begin with it, nothing else is read. */
+/**
+ * Limit of the keys that one request by `start` reads in the lists. Of a key that does not begin with it, nothing else
+ * is read.
+ */
 const lookedMaxByStart = 200_000;
 /** As examinedMax, of a request with several filters: a screen waits for all of them. */
 const examinedMaxOfEach = 10_000;
 /** Limit of the APIs whose keys are listed together. */
 export const apisMax = 1000;
-/** Keys that one step examines, at most: a few milliseconds of Redis's time. The script limits it further by their size. */
+/**
+ * Keys that one step examines, at most: a few milliseconds of Redis's time. The script limits it further by their size.
+ */
 const stepMax = 250;
 /** Keys that one step reads ahead. */
 const aheadMax = 1000;
@@ -77,12 +82,14 @@ const idBytes = 12;
 const memberBytes = 44;
 
 /**
- * The place of a key in the order of creation: the bytes of its packed id, and the end of the id of its API. Imported keys of two
- * APIs may have the same packed id.
+ * The place of a key in the order of creation: the bytes of its packed id, and the end of the id of its API. Imported
+ * keys of two APIs may have the same packed id.
  */
 type Place = string;
 
-/** A key to examine. Its bytes are characters of strings, because a string of 32 characters costs less than a Buffer. */
+/**
+ * A key to examine. Its bytes are characters of strings, because a string of 32 characters costs less than a Buffer.
+ */
 interface Candidate {
   place: Place;
   /** Undefined for a key that the index has, whose record must still be read. */
@@ -206,8 +213,8 @@ async function findOne(context: StoreContext, workspaceId: string, keyId: string
 }
 
 /**
- * A page of the keys that begin with a text, by the index of starts. Undefined if very many do: then each part of the lists has
- * some. The keys of an identity are few, and are not looked up in the index.
+ * A page of the keys that begin with a text, by the index of starts. Undefined if very many do: then each part of the
+ * lists has some. The keys of an identity are few, and are not looked up in the index.
  */
 async function findStarted(
   context: StoreContext,
@@ -322,7 +329,9 @@ const idOf = (place: Place): string => `key_${key24Of(place)}`;
 const apisOf = async (context: StoreContext, workspaceId: string, apiId: string | undefined) =>
   apiId === undefined ? allApis(context, workspaceId) : [apiId.slice(-8)];
 
-/** The last 8 characters of the ids of all APIs; undefined when they are too many. One command, so it needs no script. */
+/**
+ * The last 8 characters of the ids of all APIs; undefined when they are too many. One command, so it needs no script.
+ */
 async function allApis({ redis }: StoreContext, workspaceId: string): Promise<string[] | undefined> {
   const ids = await orStoreError(redis.zrange(apisKey(workspaceKey(workspaceId)), '0', String(apisMax)));
   return ids.length > apisMax ? undefined : ids.map((id16) => id16.slice(8));
@@ -413,8 +422,8 @@ function readMembers(source: Source, [found, read, last, total]: NextReply, chun
 const areRead = (sources: readonly Source[]): boolean => sources.every(({ isAtEnd, isTaken }) => isAtEnd && isTaken);
 
 /**
- * Takes, in order, the keys up to the nearest end of what was read ahead, where further keys of that list may follow. Returns that
- * end too; without one, all keys of all lists were taken.
+ * Takes, in order, the keys up to the nearest end of what was read ahead, where further keys of that list may follow.
+ * Returns that end too; without one, all keys of all lists were taken.
  */
 function takeNext(sources: readonly Source[], order: Order): { keys: Candidate[]; end: Place | undefined } {
   const nearer = (one: Place | undefined, other: Place) =>

@@ -13,7 +13,10 @@ import { asText, fromNamed, type KeyRecord, type KeyReply, type Refill, readRefi
 /** Limits of the permissions and roles of a key. */
 export const permissionsMax = 1000;
 export const rolesMax = 100;
-/** A page of keys ends after this many steps, or with more than this much metadata (characters). The script limits each step. */
+/**
+ * A page of keys ends after this many steps, or with more than this much metadata (characters). The script limits each
+ * step.
+ */
 const listStepsMax = 10;
 export const pageMetaMax = 4 * 1024 * 1024;
 
@@ -121,8 +124,9 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
     },
 
     /**
-     * A page of keys in order of creation, after the key with the id `after`; undefined when there is no such API. It ends early
-     * when the keys have so much metadata or so many permissions that writing the response would delay other requests.
+     * A page of keys in order of creation, after the key with the id `after`; undefined when there is no such API. It
+     * ends early when the keys have so much metadata or so many permissions that writing the response would delay other
+     * requests.
      */
     async list(
       workspaceId: string,
@@ -288,6 +292,8 @@ export function openKeys({ redis, run, keyRetentionMs, usageRetentionMs }: Store
   };
 }
 
-/** The field `bytes` of a key's record: absent for the default length, 0 when unknown. keyReplies.ts has the reverse. */
+/**
+ * The field `bytes` of a key's record: absent for the default length, 0 when unknown. keyReplies.ts has the reverse.
+ */
 const bytesOf = (byteLength: number | undefined): number | undefined =>
   byteLength === defaultByteLength ? undefined : (byteLength ?? 0);

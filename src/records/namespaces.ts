@@ -28,7 +28,10 @@ function readNamespace(reply: Reply): ListedNamespace {
 
 export function openNamespaces({ run }: StoreContext) {
   return {
-    /** A page in an order of creation, after the namespace with the id `after`; only those whose id or name contains `search`. */
+    /**
+     * A page in an order of creation, after the namespace with the id `after`; only those whose id or name contains
+     * `search`.
+     */
     async list(
       workspaceId: string,
       page: { after?: string | undefined; count: number; order: Order; search?: string | undefined },

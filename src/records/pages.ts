@@ -1,5 +1,5 @@
-// Pages of lists that can be searched. There is no text index: a search reads the list in steps until the page is full, the list
-// ends, or it has read `itemsMax` items. The caller continues with the cursor.
+// Pages of lists that can be searched. There is no text index: a search reads the list in steps until the page is full,
+// the list ends, or it has read `itemsMax` items. The caller continues with the cursor.
 
 export interface PageOf<Item> {
   items: Item[];

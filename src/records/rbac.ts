@@ -98,8 +98,8 @@ export function openRbac({ redis, run }: StoreContext) {
   }
 
   /**
-   * Roles with their permissions: the first ones, until their permissions have more than `bytesMax` bytes of JSON, but at least
-   * one role. A permission counts for every role that has it.
+   * Roles with their permissions: the first ones, until their permissions have more than `bytesMax` bytes of JSON, but
+   * at least one role. A permission counts for every role that has it.
    */
   async function rolesWithin(workspaceId: string, replies: readonly RoleReply[], bytesMax: number): Promise<Role[]> {
     const cached = new Map<string, { permission: Permission; bytes: number }>();
@@ -142,7 +142,9 @@ export function openRbac({ redis, run }: StoreContext) {
       return permission && permissionOf(permission);
     },
 
-    /** A page in order of creation, after the permission with the id `after`; only matches of `search` if that is given. */
+    /**
+     * A page in order of creation, after the permission with the id `after`; only matches of `search` if that is given.
+     */
     async list(
       workspaceId: string,
       page: { after?: string | undefined; count: number; search?: string | undefined },
@@ -191,7 +193,8 @@ export function openRbac({ redis, run }: StoreContext) {
         const [replies, more] = await run('roles/list', workspaceId, given);
         return { items: replies.map(fromNamed<RoleReply>), more: more === 1 };
       });
-      // The page ends early where roles have many permissions, because each role is returned with all of its permissions.
+      // The page ends early where roles have many permissions, because each role is returned with all of its
+      // permissions.
       let [count, permissionCount] = [0, 0];
       while (count < found.items.length && permissionCount < pageMax.permissions) {
         permissionCount += numbersIn(found.items[count++]!.permissionNumbers).length;

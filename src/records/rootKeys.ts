@@ -62,9 +62,9 @@ function readRootKey(reply: Reply): RootKeyRecord {
 }
 
 /**
- * Why a change was not made. `lacks`: the caller does not have a grant that it would give. `outlives`: the root key would expire
- * after the caller, which expires at `endsAtMs`. The last three are about the caller: they became true after it was
- * authenticated, while the request waited.
+ * Why a change was not made. `lacks`: the caller does not have a grant that it would give. `outlives`: the root key
+ * would expire after the caller, which expires at `endsAtMs`. The last three are about the caller: they became true
+ * after it was authenticated, while the request waited.
  */
 export type RootKeyRefusal =
   | { refused: 'lacks'; grant: string }
@@ -79,7 +79,9 @@ function refusalOf([refused, detail]: [outcome: string, detail?: string]): RootK
   return { refused } as RootKeyRefusal;
 }
 
-/** The actor of changes from the command line, which need no root key. What it creates by itself is the first root key. */
+/**
+ * The actor of changes from the command line, which need no root key. What it creates by itself is the first root key.
+ */
 export const cliActor: Actor = { rootKeyId: 'cli', operation: 'rootKeys.createRootKey', requestId: '' };
 
 /** `changed` is awaited before a change of a root key is answered. */

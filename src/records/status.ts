@@ -105,7 +105,9 @@ export function openStatus({ redis, run, change, currentMs, probe }: StoreContex
 
 const overdueOf = ([count, lateMs]: Overdue) => ({ overdue: count, lateMs: Number(lateMs) });
 
-/** Of a Cluster the sum of its masters, and the findings of each by its number: addresses are for the command line only. */
+/**
+ * Of a Cluster the sum of its masters, and the findings of each by its number: addresses are for the command line only.
+ */
 function statusOf(all: readonly (RedisFacts | LostNode)[]): RedisStatus {
   const checks = checksOf(all, (_, index) => `node ${index + 1} of ${all.length}`);
   const nodes = all.filter(isReached);

@@ -1,4 +1,5 @@
-// Typed functions for the scripts of lua/sweep/. Each call is a short step; several servers may run steps at the same time.
+// Typed functions for the scripts of lua/sweep/. Each call is a short step; several servers may run steps at the same
+// time.
 
 import type { StoreContext } from '../scripts/context.ts';
 import { openRollUp } from '../usage/rollup.ts';

@@ -88,8 +88,8 @@ export function openWorkspaces(
     },
 
     /**
-     * Creates a workspace and a root key with all grants if the store is empty. Returns the string of the root key, which is not
-     * stored. Undefined when there is a workspace, or another server is creating one.
+     * Creates a workspace and a root key with all grants if the store is empty. Returns the string of the root key,
+     * which is not stored. Undefined when there is a workspace, or another server is creating one.
      */
     async createFirst(name: string): Promise<{ workspaceId: string; rootKey: string } | undefined> {
       if ((await orStoreError(redis.zcard(workspacesKey))) > 0) return undefined;

@@ -1,6 +1,6 @@
 // A circuit breaker between the server and Redis. Without it, every request to a Redis that hangs waits for the whole
-// command timeout. A command that times out makes the breaker send a probe. If the probe has no reply after `confirmMs`, the
-// breaker opens: commands fail at once and are not sent. The first reply to a probe closes it.
+// command timeout. A command that times out makes the breaker send a probe. If the probe has no reply after
+// `confirmMs`, the breaker opens: commands fail at once and are not sent. The first reply to a probe closes it.
 //
 // A timeout alone does not open it, because the server itself may have stalled: its timers then run before it reads the
 // replies that are waiting in the socket. A lost connection does not open it either: its commands fail at once anyway.
@@ -12,7 +12,10 @@ import { storeError } from './connection.ts';
 /** Time between two probes that fail at once. */
 const probePauseMs = 100;
 
-/** Maximum targets that are probed at a time. Requests to further targets wait for the command timeout, as without a breaker. */
+/**
+ * Maximum targets that are probed at a time. Requests to further targets wait for the command timeout, as without a
+ * breaker.
+ */
 const targetsMax = 100;
 
 interface BreakerOptions {

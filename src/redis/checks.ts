@@ -72,7 +72,10 @@ export const redisChecks: readonly RedisCheck[] = [
   clock,
 ];
 
-/** The findings about one Redis or the masters of a Cluster, of which one replies. With several, each begins with its name. */
+/**
+ * The findings about one Redis or the masters of a Cluster, of which one replies. With several, each begins with its
+ * name.
+ */
 export function checksOf(
   nodes: readonly (RedisFacts | LostNode)[],
   nameOf: (node: RedisFacts | LostNode, index: number) => string,

@@ -1,5 +1,5 @@
-// The connection to Redis. It fails fast: while the connection is lost, commands fail at once instead of waiting. It never sends
-// a command twice that may have run.
+// The connection to Redis. It fails fast: while the connection is lost, commands fail at once instead of waiting. It
+// never sends a command twice that may have run.
 
 import tls, { type ConnectionOptions } from 'node:tls';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
@@ -14,9 +14,9 @@ export type RedisClient = Redis;
 /** `legacy` replies are those of RESP2: ioredis's default, and the only ones that a Cluster supports. */
 type Options = RedisOptions & { replyMapping?: 'legacy' };
 
-// A TLS connection that we reject may emit two errors: ours, and then the alert of the other side. ioredis handles one error per
-// connection (redis/ioredis#961), and an unhandled one ends the process. So every TLS connection gets a listener, also those
-// that ioredis opens to Sentinels and nodes.
+// A TLS connection that we reject may emit two errors: ours, and then the alert of the other side. ioredis handles one
+// error per connection (redis/ioredis#961), and an unhandled one ends the process. So every TLS connection gets a
+// listener, also those that ioredis opens to Sentinels and nodes.
 const { connect: connectByTls } = tls;
 tls.connect = ((...args: [ConnectionOptions]) => connectByTls(...args).on('error', () => {})) as typeof tls.connect;
 
@@ -31,8 +31,8 @@ export interface ConnectOptions extends TrustOptions {
 }
 
 /**
- * Connects to a URL (src/domain/redisUrl.ts). Rejects with the cause when Redis cannot be reached. Once connected, it reconnects
- * by itself.
+ * Connects to a URL (src/domain/redisUrl.ts). Rejects with the cause when Redis cannot be reached. Once connected, it
+ * reconnects by itself.
  */
 export async function connect(url: string, connectOptions: ConnectOptions): Promise<RedisClient> {
   const { commandTimeoutMs, onEvent, observe } = connectOptions;
@@ -135,7 +135,9 @@ const messageOf = ({ message, code = '' }: Error & { code?: string }): string =>
     ? `${message} (set REDIS_CA_FILE to a file with the certificates to trust)`
     : message.replace(/ Retrying from scratch after [\d.]+ms\./, '');
 
-/** 100, 200, 400, 500, 500, … ms, each less a random part of up to a half, so that servers do not reconnect all at once. */
+/**
+ * 100, 200, 400, 500, 500, … ms, each less a random part of up to a half, so that servers do not reconnect all at once.
+ */
 const backoffMs = (attempt: number) => Math.min(50 * 2 ** Math.min(attempt, 4), 500) * (0.5 + Math.random() / 2);
 
 interface Opened {
@@ -152,8 +154,8 @@ function open(url: string, options: Options): Opened {
   const { nodes, account } = parsed;
   if (parsed.kind === 'sentinel')
     return { redis: openSentinel(nodes, parsed.master, account, options), named: nodes[0]! };
-  // A Cluster has the same commands. Here too, a command that may have run is never repeated: only one that a node refused to run,
-  // at the node that it names (MOVED, ASK), or after a moment (TRYAGAIN).
+  // A Cluster has the same commands. Here too, a command that may have run is never repeated: only one that a node
+  // refused to run, at the node that it names (MOVED, ASK), or after a moment (TRYAGAIN).
   const cluster = new BoundedCluster(nodes, {
     lazyConnect: true,
     clusterRetryStrategy: backoffMs,
@@ -181,13 +183,14 @@ function openSentinel(sentinels: Address[], name: string, account: Account, opti
     name,
     sentinelRetryStrategy: backoffMs,
     sentinelCommandTimeout: commandTimeout!,
-    // A master that hangs keeps its connection open. After this time it is closed, and the Sentinels are asked for the master.
+    // A master that hangs keeps its connection open. After this time it is closed, and the Sentinels are asked for the
+    // master.
     socketTimeout: Math.max(2 * commandTimeout!, 1000),
     ...(tls && { sentinelTLS: tls, enableTLSForSentinelMode: true }),
   });
 
-  // A working master that is replaced continues to serve for seconds, and everything written to it is lost. So we subscribe to
-  // the Sentinels. (ioredis's failoverDetector does too, but a message while it connects ends the client.)
+  // A working master that is replaced continues to serve for seconds, and everything written to it is lost. So we
+  // subscribe to the Sentinels. (ioredis's failoverDetector does too, but a message while it connects ends the client.)
   const listeners = sentinels.map((sentinel) => {
     const listener = new Redis({ ...options, ...sentinel }).on('error', () => {});
     listener.on('ready', () => listener.subscribe('+switch-master').catch(() => {}));
@@ -214,8 +217,9 @@ function openSentinel(sentinels: Address[], name: string, account: Account, opti
 }
 
 /**
- * A Cluster client whose commands settle within the command timeout, and fail at once when no node is connected: ioredis would
- * queue them until the Cluster is back. The timeout includes connecting to a node and following redirections.
+ * A Cluster client whose commands settle within the command timeout, and fail at once when no node is connected:
+ * ioredis would queue them until the Cluster is back. The timeout includes connecting to a node and following
+ * redirections.
  */
 class BoundedCluster extends Cluster {
   override sendCommand(...sent: Parameters<Cluster['sendCommand']>): unknown {
@@ -256,7 +260,10 @@ export function storeError(cause: unknown, locate: (message: string) => string =
   });
 }
 
-/** The reason why Redis is not ready, for an operator. It has only the first word of an error reply: others may name keys. */
+/**
+ * The reason why Redis is not ready, for an operator. It has only the first word of an error reply: others may name
+ * keys.
+ */
 export function notReady(cause: Error, timeoutMs: number): ApiError {
   const refusal = cause.name === 'ReplyError' ? refusalOf(cause.message) : undefined;
   if (refusal) return writesRefused(refusal, cause);

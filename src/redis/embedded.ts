@@ -1,10 +1,10 @@
 /**
- * The embedded Redis, which Tollgate starts when REDIS_URL is empty: one redis-server (or valkey-server) on a Unix socket in
- * the data directory, with the append-only file on. It listens on no port. It has a process group of its own, so that Ctrl-C in
- * a terminal reaches only Tollgate, which stops it after the last response.
+ * The embedded Redis, which Tollgate starts when REDIS_URL is empty: one redis-server (or valkey-server) on a Unix
+ * socket in the data directory, with the append-only file on. It listens on no port. It has a process group of its own,
+ * so that Ctrl-C in a terminal reaches only Tollgate, which stops it after the last response.
  *
- * One process at a time owns a data directory. If the owner is killed, its redis-server continues to run: the next owner shuts
- * it down cleanly and starts its own.
+ * One process at a time owns a data directory. If the owner is killed, its redis-server continues to run: the next
+ * owner shuts it down cleanly and starts its own.
  */
 import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -56,8 +56,8 @@ interface EmbeddedOptions {
 }
 
 /**
- * Rejects when another process owns the data directory, whose pid is `owner` of the error, and when no suitable Redis is
- * installed.
+ * Rejects when another process owns the data directory, whose pid is `owner` of the error, and when no suitable Redis
+ * is installed.
  */
 export async function startEmbedded({
   dataDir,
@@ -100,7 +100,9 @@ function fullDiskError(error: NodeJS.ErrnoException, dataDir: string): Error {
 /** Whether an embedded Redis was ever started in a data directory, or a backup was restored into it. */
 export const hasData = (dataDir: string): boolean => existsSync(join(dataDir, 'redis'));
 
-/** The URL of the embedded Redis of a data directory if it runs, for programs other than the server, such as the CLI. */
+/**
+ * The URL of the embedded Redis of a data directory if it runs, for programs other than the server, such as the CLI.
+ */
 export async function embeddedUrlIfRunning(dataDir: string): Promise<string | undefined> {
   if (!existsSync(dataDir)) return undefined;
   const { socketDir, socket } = pathsOf(dataDir);
@@ -109,7 +111,9 @@ export async function embeddedUrlIfRunning(dataDir: string): Promise<string | un
   return isServing(reply(await ask(socket, 'PING'))) ? urlOf(socket) : undefined;
 }
 
-/** Whether this is the reply to PING of a Redis that serves. One that cannot write to its disk replies with that error. */
+/**
+ * Whether this is the reply to PING of a Redis that serves. One that cannot write to its disk replies with that error.
+ */
 const isServing = (reply: string) => /^(\+|-(?!LOADING))/.test(reply);
 
 const urlOf = (socket: string) => `unix:${socket}`;
@@ -159,8 +163,8 @@ function makePrivate(path: string) {
 }
 
 /**
- * Calls a function whose new files no other user may read, independent of the operator's umask. Their directory is private too, but
- * they may be moved.
+ * Calls a function whose new files no other user may read, independent of the operator's umask. Their directory is
+ * private too, but they may be moved.
  */
 function withPrivateUmask<Result>(create: () => Result): Result {
   const umask = process.umask(0o077);
@@ -174,10 +178,11 @@ function withPrivateUmask<Result>(create: () => Result): Result {
 const newOwnerName = () => `owner-${randomBytes(4).toString('hex')}`;
 
 /**
- * Makes this process the owner of a directory. Returns the function that releases it. An owner is a process that listens on a
- * socket `owner-…`. The system closes it when the process ends for any reason, and unlike a pid it cannot belong to another
- * process. Each process first listens and then looks for others, so that of two at the same time at least one finds the other
- * and withdraws. Names are never reused, so that the socket of an ended owner can be removed without a race.
+ * Makes this process the owner of a directory. Returns the function that releases it. An owner is a process that
+ * listens on a socket `owner-…`. The system closes it when the process ends for any reason, and unlike a pid it cannot
+ * belong to another process. Each process first listens and then looks for others, so that of two at the same time at
+ * least one finds the other and withdraws. Names are never reused, so that the socket of an ended owner can be removed
+ * without a race.
  */
 async function own(socketDir: string, dataDir: string): Promise<() => Promise<void>> {
   let rival: string | undefined;
@@ -357,7 +362,10 @@ const howEnded = (child: ChildProcess) =>
 const lastLines = (file: string) =>
   `The last lines of ${file}:\n${readFileSync(file, 'utf8').trimEnd().split('\n').slice(-8).join('\n')}`;
 
-/** Result of a connection: no process listens, it was closed without a reply, no reply in time, or the first bytes of a reply. */
+/**
+ * Result of a connection: no process listens, it was closed without a reply, no reply in time, or the first bytes of a
+ * reply.
+ */
 type Answer = 'absent' | 'closed' | 'silent' | { reply: string };
 
 const reply = (answer: Answer) => (typeof answer === 'string' ? '' : answer.reply);

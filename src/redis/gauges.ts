@@ -1,5 +1,5 @@
-// What Redis reports of its memory and files, as numbers for metrics. Of a Cluster the worst master counts, as each one serves its own
-// workspaces.
+// What Redis reports of its memory and files, as numbers for metrics. Of a Cluster the worst master counts, as each one
+// serves its own workspaces.
 
 import type { RedisFacts } from './facts.ts';
 import type { Refusal } from './refusedWrites.ts';

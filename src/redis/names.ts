@@ -1,15 +1,16 @@
-// The names of keys in Redis. lua/include/names.lua makes them for scripts, and this file those that are read without a script:
-// workspaces, usage, the audit stream. src/scripts/keyspace.ts describes each.
+// The names of keys in Redis. lua/include/names.lua makes them for scripts, and this file those that are read without a
+// script: workspaces, usage, the audit stream. src/scripts/keyspace.ts describes each.
 //
-// The braces are the hash tag of Redis Cluster: all keys of a workspace are in one slot, so a script may use any of them.
+// The braces are the hash tag of Redis Cluster: all keys of a workspace are in one slot, so a script may use any of
+// them.
 
 /** The name of a workspace's own record, and the prefix of all its names. */
 export const workspaceKey = (workspaceId: string): string => `tg:{${workspaceId}}`;
 
 /**
- * The name of a key that never exists. In a Cluster a script gets it besides the workspace: while a slot moves, its keys are on two
- * nodes, and a node refuses a command with several keys if it does not have all of them. With the workspace alone, a node would
- * run the script on a part of the keys.
+ * The name of a key that never exists. In a Cluster a script gets it besides the workspace: while a slot moves, its
+ * keys are on two nodes, and a node refuses a command with several keys if it does not have all of them. With the
+ * workspace alone, a node would run the script on a part of the keys.
  */
 export const absentKey = (workspace: string): string => `${workspace}:-`;
 

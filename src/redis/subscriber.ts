@@ -1,6 +1,6 @@
-// A connection on which a process receives what others publish. A subscription sends nothing, so neither a Redis that hangs nor a
-// master that was replaced is noticed by it. Therefore the process publishes echoes to itself on its other connection, and opens a
-// new one if an echo does not arrive.
+// A connection on which a process receives what others publish. A subscription sends nothing, so neither a Redis that
+// hangs nor a master that was replaced is noticed by it. Therefore the process publishes echoes to itself on its other
+// connection, and opens a new one if an echo does not arrive.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RedisClient } from './connection.ts';

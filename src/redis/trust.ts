@@ -1,5 +1,5 @@
-// The certificates that Tollgate trusts for TLS to Redis. They are parsed once, as the list of a system takes 40 ms, and again
-// when the operator asks for it; then new connections use them.
+// The certificates that Tollgate trusts for TLS to Redis. They are parsed once, as the list of a system takes 40 ms,
+// and again when the operator asks for it; then new connections use them.
 
 import { X509Certificate } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// Whether Redis accepts writes. One that refuses them replies to everything else, and notices a full disk only when a write has
-// failed. So a write is tried: of one constant record, which takes 60 bytes of the append-only file.
+// Whether Redis accepts writes. One that refuses them replies to everything else, and notices a full disk only when a
+// write has failed. So a write is tried: of one constant record, which takes 60 bytes of the append-only file.
 
 import { Cluster } from 'ioredis';
 import type { RedisClient } from './connection.ts';

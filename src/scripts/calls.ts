@@ -1,5 +1,5 @@
-// What each script takes and returns, and calls of them by name. A server does not start if a header in lua/ names other
-// arguments.
+// What each script takes and returns, and calls of them by name. A server does not start if a header in lua/ names
+// other arguments.
 
 import type { Actor } from '../domain/caller.ts';
 import { allScripts, type Script } from './loader.ts';
@@ -147,7 +147,10 @@ export function openCalls(scripts: Scripts, { now, actorText }: CallOptions): Ru
   };
 }
 
-/** Throws if the header of a script names other arguments than its signature. The arguments of a library are in its code. */
+/**
+ * Throws if the header of a script names other arguments than its signature. The arguments of a library are in its
+ * code.
+ */
 function checkSignatures() {
   for (const script of allScripts().values()) {
     if (script.library !== undefined) continue;

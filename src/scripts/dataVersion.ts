@@ -1,5 +1,5 @@
-// The version of the data in Redis. A server refuses to start with data of another version: it would read only a part of it, find
-// some keys and not others, and write data of its own version.
+// The version of the data in Redis. A server refuses to start with data of another version: it would read only a part
+// of it, find some keys and not others, and write data of its own version.
 
 import { orStoreError, type RedisClient } from '../redis/connection.ts';
 import { apisKey, dataVersionKey, keysKey, workspaceKey, workspacesKey } from '../redis/names.ts';
@@ -21,12 +21,14 @@ export async function checkDataVersion(redis: RedisClient, reads = String(dataVe
 
 /** Rank of the last workspace that is examined, and of the last API of each. */
 const lastRank = '99';
-/** A member of an API's list of keys in version 1: an id (16) and a digest (32). Since version 2 the id has 12 bytes. */
+/**
+ * A member of an API's list of keys in version 1: an id (16) and a digest (32). Since version 2 the id has 12 bytes.
+ */
 const version1MemberBytes = 48;
 
 /**
- * The version of data without a stored version: 1 or 2, because early servers of these stored none. Undefined for an empty Redis.
- * Without keys the two versions are the same.
+ * The version of data without a stored version: 1 or 2, because early servers of these stored none. Undefined for an
+ * empty Redis. Without keys the two versions are the same.
  */
 async function unwrittenVersion(redis: RedisClient): Promise<'1' | '2' | undefined> {
   const workspaceIds = await orStoreError(redis.zrange(workspacesKey, '0', lastRank));

@@ -1,6 +1,6 @@
-// TOLLGATE_DURABLE=1: a change returns after Redis wrote it to its disk (WAITAOF), so that a power failure does not undo it.
-// WAITAOF blocks its connection and covers the writes of that connection only. So changes have a connection of their own, and
-// no verification waits for them.
+// TOLLGATE_DURABLE=1: a change returns after Redis wrote it to its disk (WAITAOF), so that a power failure does not
+// undo it. WAITAOF blocks its connection and covers the writes of that connection only. So changes have a connection of
+// their own, and no verification waits for them.
 
 import { ApiError } from '../errors.ts';
 import { type ConnectOptions, connect, orStoreError, type RedisClient } from '../redis/connection.ts';
@@ -95,7 +95,8 @@ async function check(redis: RedisClient, isOnDisk: () => Promise<boolean>) {
     if (/appendonly is disabled/i.test(error.message)) throw refuse('its append-only file is off (appendonly no).');
     throw refuse(error.message);
   });
-  // With everysec some versions, such as Valkey 8.0.1, reply to WAITAOF before the write is on disk (redis/redis#13793).
+  // With everysec some versions, such as Valkey 8.0.1, reply to WAITAOF before the write is on disk
+  // (redis/redis#13793).
   const [, policy] = (await redis.config('GET', 'appendfsync').catch((error: Error) => {
     throw refuse(`its setting appendfsync cannot be read (${error.message}).`);
   })) as string[];

@@ -1,5 +1,5 @@
-// All records in Redis: the type, content and expiry of each name that src/redis/names.ts and lua/include/names.lua make.
-// A test checks that Redis has no others.
+// All records in Redis: the type, content and expiry of each name that src/redis/names.ts and lua/include/names.lua
+// make. A test checks that Redis has no others.
 
 import { keyRecordFields } from './layout.ts';
 
@@ -12,7 +12,10 @@ export interface KeyspaceEntry {
   fields?: readonly string[];
   /** Earlier versions wrote it, and it is still read. */
   isOld?: true;
-  /** When Redis expires it. `once …:` means only after that event. Without it, an operation or the sweeper removes the record. */
+  /**
+   * When Redis expires it. `once …:` means only after that event. Without it, an operation or the sweeper removes the
+   * record.
+   */
   expires?: string;
 }
 

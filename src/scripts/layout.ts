@@ -1,17 +1,19 @@
 // The one declaration of all bytes and numeric codes that TypeScript and Lua exchange or store: the states of keys and
-// identities, the items and answers of a batch, the snapshot of a key, and usage counts. TypeScript reads and writes them with
-// these structures (struct.ts). In lua/, names in capitals that are declared here are replaced by literals when a script is
-// assembled, and calls of `struct.pack` and `struct.unpack` are checked against the declaration (loader.ts).
+// identities, the items and answers of a batch, the snapshot of a key, and usage counts. TypeScript reads and writes
+// them with these structures (struct.ts). In lua/, names in capitals that are declared here are replaced by literals
+// when a script is assembled, and calls of `struct.pack` and `struct.unpack` are checked against the declaration
+// (loader.ts).
 //
-// A change of a stored structure (marked "stored") needs another `dataVersion` and an entry in CHANGELOG.md. The golden bytes in
-// test/scripts/layout.test.ts fail until both exist.
+// A change of a stored structure (marked "stored") needs another `dataVersion` and an entry in CHANGELOG.md. The golden
+// bytes in test/scripts/layout.test.ts fail until both exist.
 //
-// The state of a key, as test/scripts/layout.test.ts builds it: a key of an identity, with 100 credits that a refill sets to 1000
-// every day, and one limit of 10 per minute that has counted 3 units in one slice.
+// The state of a key, as test/scripts/layout.test.ts builds it: a key of an identity, with 100 credits that a refill
+// sets to 1000 every day, and one limit of 10 per minute that has counted 3 units in one slice.
 //
-//   fixed     41 62 43 64 45 66 47 68 31 32 33 34 35 36 37 38  id16            the first 16 characters of the id `AbCdEfGh12345678`
-//             01 9a 9e 8f 90 00 00 07                          version         time 1763596800000, number 7
-//             41 70 69 41 70 69 38 38                          api8            last 8 of the id and of its API's, `ApiApi88`
+//   fixed     41 62 43 64 45 66 47 68 31 32 33 34 35 36 37 38  id16            the first 16 characters of the id
+//             `AbCdEfGh12345678` 01 9a 9e 8f 90 00 00 07                          version         time 1763596800000,
+//             number 7 41 70 69 41 70 69 38 38                          api8            last 8 of the id and of its
+//                                                 API's, `ApiApi88`
 //             07                                               flags           enabled, limited, refilled
 //             ff ff ff ff ff ff                                expires         never
 //             00 00 00 00 00 03 e8                             refillAmount    1000
@@ -26,8 +28,8 @@
 //             00 06                                            nameBytes       6
 //             4c 69 6d 69 74 49 64 31 32 33 34 35 36 37 38 39  id16            `LimitId123456789`
 //             6d 69 6e 75 74 65                                name            `minute`
-//             01 01 9a 9e 8f a4 89 00 00 00 00 00 01           window          lua/include/window.lua: kind 1, base, step 1 ms
-//             00 03                                                            at the base 3 units
+//             01 01 9a 9e 8f a4 89 00 00 00 00 00 01           window          lua/include/window.lua: kind 1, base,
+//             step 1 ms 00 03                                                            at the base 3 units
 //             00 00 00 00 00 00 03                                             3 units in all
 //             00 16                                            windowBytes     22
 //   live      00 00 00 00 00 00 64                             balance         100
@@ -38,8 +40,8 @@
 //             00 00 00 00 00 00 00 00
 //             00 00 00 00 00 00 03                             spent           3 credits
 //
-// Fields that every verification changes are at the end. Redis's Lua hashes each byte of every string that it creates, so the new
-// state is made of one part of the old state and a few new bytes.
+// Fields that every verification changes are at the end. Redis's Lua hashes each byte of every string that it creates,
+// so the new state is made of one part of the old state and a few new bytes.
 
 import { JsonText } from '../domain/json.ts';
 import { type LimitValueName, limitValues } from '../domain/limit.ts';
@@ -83,15 +85,17 @@ if (keyFlags.length > 8) throw new Error('layout: more flags than the bits of a 
 export const itemKinds = ['verify', 'limit', 'lease', 'settle'] as const;
 /** The owners of a limit of a verification. */
 export const limitOwners = ['key', 'identity', 'request'] as const;
-/** The place of a limit: its index among the limits of its owner, from 1, plus the number of places of earlier owners. */
+/**
+ * The place of a limit: its index among the limits of its owner, from 1, plus the number of places of earlier owners.
+ */
 export const placesOfOwner = 80;
 if (limitOwners.length * placesOfOwner > 255) throw new Error('layout: a place is more than a byte');
 /** Outcomes of a limit item. */
 export const limitPassed = 10;
 export const limitBlocked = 11;
-/** The reasons why an item is refused, numbered from `refusedFrom` on. Lua uses these names. */
-export const refusedFrom = 20;
-export const refusals = [
+/** The errors of items, which are no decisions, numbered from `itemErrorFrom` on. Lua uses these names. */
+export const itemErrorFrom = 20;
+export const itemErrors = [
   'unauthorized',
   'root_key_disabled',
   'root_key_expired',
@@ -160,9 +164,10 @@ interface KeyRecordField {
 }
 
 /**
- * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in records.ts). The
- * script that creates a key stores its `given` fields. updateKey stores `updated` fields. rerollKey copies `copied` fields.
- * `flag` is set in the state of a key that has the field. `value` converts what callers of the store give and get (keyValues.ts).
+ * The fields of the record of a key besides `state`. Replies contain `display` fields as stored (KeyReply in
+ * records.ts). The script that creates a key stores its `given` fields. updateKey stores `updated` fields. rerollKey
+ * copies `copied` fields. `flag` is set in the state of a key that has the field. `value` converts what callers of the
+ * store give and get (keyValues.ts).
  */
 export const keyRecordFields = {
   /** The beginning of its string. */
@@ -194,7 +199,10 @@ const limitValueBytes = { limit: uint(7), duration: uint(7), autoApply: uint(1) 
   Field
 >;
 const limitHead = { ...limitValueBytes, nameBytes: uint(2) };
-/** A configured limit. Before the limits is their count (1), after them their windows, and then the lengths of the windows. */
+/**
+ * A configured limit. Before the limits is their count (1), after them their windows, and then the lengths of the
+ * windows.
+ */
 export const limit = struct({ ...limitHead, id16: bytes(16), name: sized('nameBytes') });
 /** The length of a limit's window, after all windows. */
 const windowBytes = struct({ bytes: uint(2) });
@@ -222,8 +230,9 @@ const keyTail = struct({
 const identityHead = struct({ id16: bytes(16), version: bytes(version.bytes) });
 
 /**
- * An hour in the log of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted, `usageSpent` if credits
- * were spent, `usageEntryEnd`. `bits` has a bit for each outcome, from the lowest, and the next one for credits.
+ * An hour in the log of a key: `usageEntryHead`, a `usageCount` for each outcome that was counted, `usageSpent` if
+ * credits were spent, `usageEntryEnd`. `bits` has a bit for each outcome, from the lowest, and the next one for
+ * credits.
  */
 export const usageEntryHead = struct({ hour: uint(4), bits: uint(1) });
 export const usageSpent = uint(7);
@@ -238,9 +247,10 @@ export const keyDaysHead = struct({
   week: uint(2),
 });
 /**
- * A day of a key and an externalId: `keyDay`; the externalId (its length in 1, then itself), unless it is that of the day before;
- * a sum for each outcome that was counted, from the lowest, and one of the credits if any were spent: `bits` as in an hour of the
- * log. If the hours are kept, each follows: hour of the day (1), its own bits (1), its counts.
+ * A day of a key and an externalId: `keyDay`; the externalId (its length in 1, then itself), unless it is that of the
+ * day before; a sum for each outcome that was counted, from the lowest, and one of the credits if any were spent:
+ * `bits` as in an hour of the log. If the hours are kept, each follows: hour of the day (1), its own bits (1), its
+ * counts.
  */
 export const keyDay = struct({
   /** Days since 1970. */
@@ -289,7 +299,10 @@ export const notedRefusal = struct({
   tags: text(2),
 });
 
-/** Follows notedRefusal in rows that Tollgate writes since it keeps them by hour. Further fields may follow in later versions. */
+/**
+ * Follows notedRefusal in rows that Tollgate writes since it keeps them by hour. Further fields may follow in later
+ * versions.
+ */
 export const notedMore = struct({
   /** Of the verification: units of the limit that was exceeded, or credits; 0 for other outcomes. */
   cost: uint(7),
@@ -351,7 +364,10 @@ const registered = struct({
 
 // Sent.
 
-/** The version of a snapshot: that of the key, then of its identity (8) and of all permissions and roles (8) if it has them. */
+/**
+ * The version of a snapshot: that of the key, then of its identity (8) and of all permissions and roles (8) if it has
+ * them.
+ */
 const snapshotVersion = struct({ ...version.fields, dependencies: text(1) });
 
 /** The beginning of each item of a batch. `bytes` is the number of bytes that follow it. */
@@ -378,7 +394,10 @@ export const leaseItem = struct({
   /** The leases of a `leased` refusal, which were recalled: those not returned by now count as spent. */
   recalled: text(2),
 });
-/** The beginning of a settle item: its number, which grows with every settlement of the session, and that of the tallies that follow. */
+/**
+ * The beginning of a settle item: its number, which grows with every settlement of the session, and that of the tallies
+ * that follow.
+ */
 export const settleItem = struct({ settlement: uint(6), tallies: uint(1) });
 /** What a session decided by itself by one lease since its last settlement. */
 export const tally = struct({
@@ -426,7 +445,9 @@ export const limitCheck = struct({
 export const batchHead = struct({
   /** Time of the decision by Redis's clock, Unix milliseconds. */
   now: uint(6),
-  /** Number of answers. If the call took long, it is below the number of items, and the server sends the others again. */
+  /**
+   * Number of answers. If the call took long, it is below the number of items, and the server sends the others again.
+   */
   count: uint(1),
 });
 export const answerBytes = uint(2);
@@ -459,10 +480,10 @@ export const limitedCheck = struct({
   override: text(1),
 });
 /**
- * `detail` has details of the reason, such as a missing permission or a message. Of `leased` these are the leases whose units may
- * be returned, each `session.number`, separated by commas.
+ * `detail` has details of the reason, such as a missing permission or a message. Of `leased` these are the leases whose
+ * units may be returned, each `session.number`, separated by commas.
  */
-export const refused = struct({ reason: uint(1), detail: text(2) });
+export const itemError = struct({ reason: uint(1), detail: text(2) });
 
 /** The cacheable part of a verification's response. It changes only with its version. */
 export const snapshot = struct({
@@ -476,7 +497,10 @@ export const snapshot = struct({
   meta: optional(4),
   /** Slugs, joined by line breaks; empty if `permissionLists` is not. */
   slugs: ascii(4),
-  /** Lists of permission numbers (`,3,17,`), joined by line breaks, instead of `slugs` for a key with very many permissions. */
+  /**
+   * Lists of permission numbers (`,3,17,`), joined by line breaks, instead of `slugs` for a key with very many
+   * permissions.
+   */
   permissionLists: ascii(4),
   roles: list(2, struct({ name: text(2) })),
   limits: list(1, limit),
@@ -536,7 +560,7 @@ const luaStructs: Record<string, { of: Struct<Fields>; merged?: readonly string[
   VERIFIED_LIMIT: { of: verifiedLimit },
   LIMITED: { of: limited },
   LIMITED_CHECK: { of: limitedCheck },
-  REFUSED: { of: refused },
+  ITEM_ERROR: { of: itemError },
   SNAPSHOT: { of: snapshot },
   SNAPSHOT_WITH_IDENTITY: { of: snapshotWithIdentity },
 };
@@ -603,7 +627,7 @@ function literalsOf(): Map<string, string> {
     // Booleans by name: their place in LIMIT_HEAD, from 0.
     LIMIT_SWITCHES: luaTable(switchesOf()),
     KEY_FLAGS: luaTable(keyFlags.map((flag, index) => [flag, 2 ** index])),
-    REFUSAL_REASONS: luaTable(refusals.map((reason, index) => [reason, refusedFrom + index])),
+    ITEM_ERRORS: luaTable(itemErrors.map((reason, index) => [reason, itemErrorFrom + index])),
     LIMIT_PASSED: limitPassed,
     LIMIT_BLOCKED: limitBlocked,
     WHOLE_DAY: `'${wholeDay}'`,
@@ -625,7 +649,10 @@ function literalsOf(): Map<string, string> {
 /** The literals of names in capitals in lua/. */
 export const luaLiterals: ReadonlyMap<string, string> = literalsOf();
 
-/** The names of the values that `struct.unpack` returns for a structure, and the number of values that `struct.pack` takes. */
+/**
+ * The names of the values that `struct.unpack` returns for a structure, and the number of values that `struct.pack`
+ * takes.
+ */
 export const luaSignatures: ReadonlyMap<string, readonly { name: string; packed: number }[]> = new Map(
   Object.entries(luaStructs).map(([name, { of, merged }]) => [name, luaNames(of.fields, merged)]),
 );

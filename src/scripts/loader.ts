@@ -1,7 +1,7 @@
 // Assembles scripts from the files of lua/:
 //
-//   `-- @include "include/name"`  on a line of its own is replaced by that file of lua/include/ or lua/decide/, once per script;
-//                               includes may include others
+//   `-- @include "include/name"`  on a line of its own is replaced by that file of lua/include/ or lua/decide/, once
+//                                 per script; includes may include others
 //   NAMES_IN_CAPITALS             that src/scripts/layout.ts declares are replaced by literals
 //   an include                    becomes a block in a library or dry run, because Lua allows 200 locals at a time
 //   redis.call                    becomes dry_call in a script that includes lua/include/dryRun.lua
@@ -22,7 +22,10 @@ export interface Script {
   source: string;
   /** The origin of each line, such as `lua/include/window.lua:4`. */
   lines: string[];
-  /** It writes to the audit log. Then it returns its reply, and the sessions that may hold leases (lua/include/change.lua). */
+  /**
+   * It writes to the audit log. Then it returns its reply, and the sessions that may hold leases
+   * (lua/include/change.lua).
+   */
   isChange: boolean;
   /** It only reads. Then it returns the microseconds that it took, and its reply (src/scripts/readPace.ts). */
   isRead: boolean;
@@ -103,7 +106,10 @@ const asChange = (name: string, open: (path: string) => File): Part[] =>
     ['return { reply == nil and false or reply, leaseholders(KEYS[1]) }'],
   );
 
-/** A script that reads, with its time by Redis's clock. Where a Redis stops the clock for scripts, it is 0, and nothing is paced. */
+/**
+ * A script that reads, with its time by Redis's clock. Where a Redis stops the clock for scripts, it is 0, and nothing
+ * is paced.
+ */
 const asRead = (name: string, open: (path: string) => File): Part[] =>
   asFunction(
     name,
@@ -198,7 +204,9 @@ function declaredBy(text: string): readonly string[] {
   return name ? [name] : (names?.split(', ') ?? []);
 }
 
-/** The parts of files and their includes. Each include is inserted once, in the place of the first line that names it. */
+/**
+ * The parts of files and their includes. Each include is inserted once, in the place of the first line that names it.
+ */
 function included(names: readonly string[], open: (path: string) => File): Part[] {
   const parts: Part[] = [];
   const seen = new Set<string>();
@@ -222,8 +230,8 @@ function included(names: readonly string[], open: (path: string) => File): Part[
 }
 
 /**
- * Removes the functions and constants of includes that the script does not use, because a script creates its functions again with
- * every call, and because Lua allows 200 locals.
+ * Removes the functions and constants of includes that the script does not use, because a script creates its functions
+ * again with every call, and because Lua allows 200 locals.
  */
 function withoutUnused(parts: readonly Part[]): Part[] {
   const declaring = new Map(parts.flatMap((part) => part.declares.map((name) => [name, part] as const)));
@@ -238,15 +246,19 @@ function withoutUnused(parts: readonly Part[]): Part[] {
   return parts.filter((part) => used.has(part));
 }
 
-/** The last line of a declaration that begins with this line; '' when it is this line. It relies on the format of StyLua. */
+/**
+ * The last line of a declaration that begins with this line; '' when it is this line. It relies on the format of
+ * StyLua.
+ */
 function closingOf(text: string): string {
   if (/^(local )?function/.test(text) && !text.endsWith(' end')) return 'end';
   return text.endsWith('{') ? '}' : '';
 }
 
 /**
- * Puts each include into a block, and declares only the names that other files use outside of it, because Lua allows 200 locals
- * at a time. The block begins in the place of the include's first comment or blank line, and ends in that of its last line.
+ * Puts each include into a block, and declares only the names that other files use outside of it, because Lua allows
+ * 200 locals at a time. The block begins in the place of the include's first comment or blank line, and ends in that of
+ * its last line.
  */
 function inBlocks(parts: readonly Part[]): string {
   const filesWith = new Map<string, Set<string>>();
@@ -280,8 +292,9 @@ function assigned([head, ...rest]: readonly string[]): readonly string[] {
 const token = /--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_][\w.]*/g;
 
 /**
- * The globals that a library calls most. Looking them up was a twentieth of a verification, because a library's globals are behind
- * another table. So each gets a local name, which is set by the first call, because they do not exist while it is loaded.
+ * The globals that a library calls most. Looking them up was a twentieth of a verification, because a library's globals
+ * are behind another table. So each gets a local name, which is set by the first call, because they do not exist while
+ * it is loaded.
  */
 const localised = new Map(
   [
@@ -300,8 +313,8 @@ const localised = new Map(
 );
 
 /**
- * Replaces names outside of comments and strings: names in capitals by literals, and those of `names`. Adds all names to
- * `words`, those with points as several.
+ * Replaces names outside of comments and strings: names in capitals by literals, and those of `names`. Adds all names
+ * to `words`, those with points as several.
  */
 function withLiterals(text: string, names: ReadonlyMap<string, string>, words = new Set<string>()): string {
   return text.replace(token, (name) => {
@@ -335,7 +348,9 @@ export const locate = (script: Script, message: string): string =>
 const unpacking = /\b((?:[\w.]+\s*,\s*)*[\w.]+)\s*=\s*struct\.unpack\(\s*([A-Z]\w*)/g;
 const packing = /struct\.pack\(\s*(?:\w+ and )?([A-Z]\w*)/g;
 
-/** Throws if a declared structure is unpacked into other names than its fields, or packed from another number of values. */
+/**
+ * Throws if a declared structure is unpacked into other names than its fields, or packed from another number of values.
+ */
 function checkStructures(text: string, file: string) {
   const source = text.replace(/--.*/g, '');
   const fail = (at: number, problem: string) => {
@@ -364,7 +379,10 @@ function checkStructures(text: string, file: string) {
   }
 }
 
-/** Whether a variable may have a field's value: it has the field's name, with a prefix such as `key_` in some files, or is `_`. */
+/**
+ * Whether a variable may have a field's value: it has the field's name, with a prefix such as `key_` in some files, or
+ * is `_`.
+ */
 const isNamed = (variable: string, field: string): boolean =>
   variable === '_' || variable === field || variable.endsWith(`_${field}`);
 

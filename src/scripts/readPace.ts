@@ -1,9 +1,9 @@
 // Leaves Redis half of its time while a workspace reads much.
 //
-// A long list or search is read in steps, each a script of a few milliseconds, and Redis serves others between two of them. But if the
-// next step always waits already, each request of others waits for one, and with more readers for several. So of the reading scripts
-// of a workspace that take long, one runs at a time, and the next one waits for as long as the last one took. Other scripts of the
-// workspace do not wait, and each process paces its own.
+// A long list or search is read in steps, each a script of a few milliseconds, and Redis serves others between two of
+// them. But if the next step always waits already, each request of others waits for one, and with more readers for
+// several. So of the reading scripts of a workspace that take long, one runs at a time, and the next one waits for as
+// long as the last one took. Other scripts of the workspace do not wait, and each process paces its own.
 
 /** How long Redis ran a script, in microseconds by its clock, and the reply. */
 export type Timed = readonly [micros: number, reply: unknown];

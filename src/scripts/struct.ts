@@ -1,7 +1,9 @@
 // Packed structures, declared once for both languages. A structure is a list of named fields. It provides
 //
-//   in TypeScript  `read` and `write` (generated code, as fast as code written by hand), and the offset of each field in `at`
-//   in Lua         literals that the loader (loader.ts) puts in the place of names in capitals, see `literalsOf` in layout.ts
+//   in TypeScript  `read` and `write` (generated code, as fast as code written by hand), and the offset of each field
+//                  in `at`
+//   in Lua         literals that the loader (loader.ts) puts in the place of names in capitals, see `literalsOf` in
+//                  layout.ts
 //
 // All numbers are unsigned and big-endian.
 
@@ -193,7 +195,9 @@ const notAscii = /[\x80-\xff]/;
 /** Reads fields one after the other. */
 export class Reader {
   readonly #packed: Buffer;
-  /** All bytes, one character a byte. Texts are slices of it, because decoding one text costs as much as decoding all. */
+  /**
+   * All bytes, one character a byte. Texts are slices of it, because decoding one text costs as much as decoding all.
+   */
   readonly #latin1: string;
   #at = 0;
 

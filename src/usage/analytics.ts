@@ -1,6 +1,7 @@
-// Reads usage counts (lua/include/usage.lua writes them). A query reads only the records that can contain its result: the totals
-// of APIs, the usage of the keys that were used in the period, or the counts by tag. A query sends many short commands, at most
-// `readsMax`. It passes counts on as they arrive, because a workspace may have millions, and only sums are kept in memory.
+// Reads usage counts (lua/include/usage.lua writes them). A query reads only the records that can contain its result:
+// the totals of APIs, the usage of the keys that were used in the period, or the counts by tag. A query sends many
+// short commands, at most `readsMax`. It passes counts on as they arrive, because a workspace may have millions, and
+// only sums are kept in memory.
 
 import { dayMs } from '../domain/time.ts';
 import { orStoreError } from '../redis/connection.ts';
@@ -68,8 +69,8 @@ export function openAnalytics(context: StoreContext) {
     },
 
     /**
-     * Visits counts of limit checks, of all identifiers together, of one, or of each; `namespaceIds` true is all namespaces.
-     * Returns the period that was counted.
+     * Visits counts of limit checks, of all identifiers together, of one, or of each; `namespaceIds` true is all
+     * namespaces. Returns the period that was counted.
      */
     async ratelimits(
       workspaceId: string,

@@ -47,8 +47,8 @@ export async function* membersOf(redis: RedisClient, list: string): AsyncGenerat
 const stepsField = '';
 
 /**
- * The counts in a hash by tag or identifier, some hundred at a time, each once. Throws CountsMoved if the sweeper moved some of them
- * meanwhile: what was read is then neither complete nor without doubles.
+ * The counts in a hash by tag or identifier, some hundred at a time, each once. Throws CountsMoved if the sweeper moved
+ * some of them meanwhile: what was read is then neither complete nor without doubles.
  */
 export async function* countsOf(redis: RedisClient, hash: string): AsyncGenerator<[field: Buffer, value: Buffer][]> {
   const steps = await orStoreError(redis.hget(hash, stepsField));

@@ -1,5 +1,6 @@
-// The usage of a key, as Redis stores it: the log, to which scripts append each hour that ended (lua/include/usage.lua), and the
-// days, into which the sweeper packs the log. Recent days have their hours, earlier ones only sums.
+// The usage of a key, as Redis stores it: the log, to which scripts append each hour that ended
+// (lua/include/usage.lua), and the days, into which the sweeper packs the log. Recent days have their hours, earlier
+// ones only sums.
 
 import {
   keyDay,
@@ -20,8 +21,8 @@ const spentAt = outcomesCounted;
 const noCounts = (): Counts => new Array<number>(outcomesCounted + 1).fill(0);
 
 /**
- * The hours of a log, as usage_entry of lua/include/usage.lua packs them, each with the offset of its end. `counted` has the counts
- * in the order of `outcomes`.
+ * The hours of a log, as usage_entry of lua/include/usage.lua packs them, each with the offset of its end. `counted`
+ * has the counts in the order of `outcomes`.
  */
 export function* readLog(log: Buffer) {
   for (let at = 0; at < log.length; ) {
@@ -323,9 +324,10 @@ export function packDays(head: { rewrites: number; week: number }, days: readonl
 }
 
 /**
- * Moves the hours of a log that began before `beforeDay` into the days, removes the hours of days before `hoursFrom`, and removes
- * days before `from`. Returns undefined if nothing changes. `taken` are the bytes of the log that are in the days then: an hour of
- * a later day ends the part that is taken, because only the beginning of a log can be removed.
+ * Moves the hours of a log that began before `beforeDay` into the days, removes the hours of days before `hoursFrom`,
+ * and removes days before `from`. Returns undefined if nothing changes. `taken` are the bytes of the log that are in
+ * the days then: an hour of a later day ends the part that is taken, because only the beginning of a log can be
+ * removed.
  */
 export function rollUp(
   stored: { days: Buffer; log: Buffer },

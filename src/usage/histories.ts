@@ -14,7 +14,10 @@ import { usedKeys } from './used.ts';
 /** Keys and bytes that one script reads, which takes a millisecond or two, and the server as long to add up. */
 const keysStep = 200;
 const bytesStep = 131_072;
-/** Limit of the keys of an identity that are looked up one by one. With more, the keys used in the period are read instead. */
+/**
+ * Limit of the keys of an identity that are looked up one by one. With more, the keys used in the period are read
+ * instead.
+ */
 const keysOfIdentityMax = 20_000;
 
 /** Counts of verifications by key and externalId. */
@@ -69,7 +72,7 @@ class KeySums {
   #bucket = 0;
   #externalId = '';
   readonly #sums: Counts = new Array<number>(outcomesCounted + 1).fill(0);
-  /** For the days of a key. */
+  /** Called for each day of a key. */
   readonly visitor: DayVisitor;
 
   constructor(bucketOf: UsageQuery['bucketOf'], period: KeptPeriod, visit: Visit<UsageCount>) {
@@ -158,8 +161,8 @@ interface Lane {
 }
 
 /**
- * What is stored of the usage of keys, in steps: a reply, and the index of its first key. One step runs and one waits at Redis while
- * a third is added up: with one, Redis and the server would wait for each other.
+ * What is stored of the usage of keys, in steps: a reply, and the index of its first key. One step runs and one waits
+ * at Redis while a third is added up: with one, Redis and the server would wait for each other.
  */
 async function* usageOf(
   { run }: StoreContext,
@@ -216,7 +219,10 @@ async function keysNamed(
   return externalId === undefined ? undefined : keysOfIdentity(context, workspaceId, externalId);
 }
 
-/** The present and former keys of all identities with this externalId, including deleted identities; undefined if they are many. */
+/**
+ * The present and former keys of all identities with this externalId, including deleted identities; undefined if they
+ * are many.
+ */
 export async function keysOfIdentity(
   context: StoreContext,
   workspaceId: string,

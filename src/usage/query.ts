@@ -32,7 +32,7 @@ export interface UsageCount {
 }
 
 export interface UsageQuery extends Period {
-  /** True: all APIs. */
+  /** The APIs; true for all. */
   apiIds: true | readonly string[];
   keyIds?: ReadonlySet<string> | undefined;
   externalId?: string | undefined;
@@ -75,7 +75,10 @@ export function daysIn({ fromHour, toHour }: Period): string[] {
 
 export const hourOf = (day: string, hourOfDay: string): number => 24 * Number(day) + Number(hourOfDay);
 
-/** The hour of a count by tag or identifier. Counts of days before the first one that is kept by hour are of the whole day. */
+/**
+ * The hour of a count by tag or identifier. Counts of days before the first one that is kept by hour are of the whole
+ * day.
+ */
 export function keptHour(
   day: string,
   hourOfDay: string,

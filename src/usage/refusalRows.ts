@@ -33,7 +33,9 @@ export interface Refusals {
   count: number;
 }
 
-/** The rows of an hour in the order in which they were written, each with its length before it, and where each begins. */
+/**
+ * The rows of an hour in the order in which they were written, each with its length before it, and where each begins.
+ */
 interface Rows {
   packed: Buffer;
   starts: readonly number[];

@@ -1,5 +1,5 @@
-// Lists the recent refusals of a workspace: their rows, and the usage counts of the hours that the rows are in. The counts are exact,
-// so a list can state how many refusals have no row, and hours without refusals are not read.
+// Lists the recent refusals of a workspace: their rows, and the usage counts of the hours that the rows are in. The
+// counts are exact, so a list can state how many refusals have no row, and hours without refusals are not read.
 
 import { dayMs, hourMs } from '../domain/time.ts';
 import { ApiError } from '../errors.ts';

@@ -1,6 +1,6 @@
-// Rolls up usage. Of keys: moves the logs of days that have ended into the days of each key, removes hours that are no longer kept,
-// and adds the keys to the list of their week; Redis only reads and writes, this process packs. Of counts by tag and identifier:
-// adds up the hours of days whose hours are no longer kept.
+// Rolls up usage. Of keys: moves the logs of days that have ended into the days of each key, removes hours that are no
+// longer kept, and adds the keys to the list of their week; Redis only reads and writes, this process packs. Of counts
+// by tag and identifier: adds up the hours of days whose hours are no longer kept.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { dayMs } from '../domain/time.ts';

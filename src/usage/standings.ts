@@ -1,12 +1,13 @@
-// Rankings of keys and identities. A pass reads the usage of all keys that were used in a period. What it finds is kept as bounds:
-// the largest sums, and one that no other sum exceeds. The next ranking of such a period reads the totals of the APIs, which are few:
-// they state how many verifications were counted since, and no sum has grown by more. So it reads only the keys, or the keys of the
-// identities, whose bound reaches the ranking. When these are too many, or the bounds are of another period, it is a pass again.
+// Rankings of keys and identities. A pass reads the usage of all keys that were used in a period. What it finds is kept
+// as bounds: the largest sums, and one that no other sum exceeds. The next ranking of such a period reads the totals of
+// the APIs, which are few: they state how many verifications were counted since, and no sum has grown by more. So it
+// reads only the keys, or the keys of the identities, whose bound reaches the ranking. When these are too many, or the
+// bounds are of another period, it is a pass again.
 //
-// So every sum that is returned was read from the keys by the query itself. The bounds only decide what is not read. They hold
-// because a script that counts a verification of a key counts it for the API too. Deleting keys, or moving usage to the days of a
-// key, changes no sum. A Redis that lost writes may have lower totals than before: the bounds are dropped with its connection, and
-// after an hour.
+// So every sum that is returned was read from the keys by the query itself. The bounds only decide what is not read.
+// They hold because a script that counts a verification of a key counts it for the API too. Deleting keys, or moving
+// usage to the days of a key, changes no sum. A Redis that lost writes may have lower totals than before: the bounds
+// are dropped with its connection, and after an hour.
 
 import { setImmediate } from 'node:timers/promises';
 import { digestOf } from '../domain/keyString.ts';

@@ -148,7 +148,10 @@ export async function countByNamespace(
   }
 }
 
-/** The names of namespaces by their ids (without prefix), some hundred at a time: all names may have hundreds of megabytes. */
+/**
+ * The names of namespaces by their ids (without prefix), some hundred at a time: all names may have hundreds of
+ * megabytes.
+ */
 async function* namespacesOf(
   { redis }: StoreContext,
   workspaceId: string,

@@ -1,5 +1,5 @@
-// The keys that were used in a period: the lists of used keys of each day that the sweeper has not dropped yet, and those of weeks
-// for earlier days. So a query costs what the keys used cost, and not what the stored keys cost.
+// The keys that were used in a period: the lists of used keys of each day that the sweeper has not dropped yet, and
+// those of weeks for earlier days. So a query costs what the keys used cost, and not what the stored keys cost.
 
 import { orStoreError } from '../redis/connection.ts';
 import { rollupQueueKey, usedKeysKey, workspaceKey } from '../redis/names.ts';
@@ -23,7 +23,9 @@ interface List {
   number: number;
 }
 
-/** The keys (without `key_`) of these APIs (last 8 of the id) that were used in a period, and maybe some that were not. */
+/**
+ * The keys (without `key_`) of these APIs (last 8 of the id) that were used in a period, and maybe some that were not.
+ */
 export async function usedKeys(
   context: StoreContext,
   workspaceId: string,

@@ -1,5 +1,5 @@
-// Runs the commands of docs/backup.md as written, in a folder with the program files of Tollgate, on a server whose keys are
-// in use.
+// Runs the commands of docs/backup.md as written, in a folder with the program files of Tollgate, on a server whose
+// keys are in use.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';

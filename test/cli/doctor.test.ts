@@ -172,7 +172,8 @@ describe.skipIf(!installed)('with a Redis of REDIS_URL', () => {
   ])('that %s, it reports what to change', async (_, settings, check, status, change) => {
     const { code, findings, find } = await examine(at(await startRedis(settings)));
     expect(find(check)).toMatchObject({ status, change: expect.stringContaining(change) });
-    // A Redis that refuses writes also refuses the library. A full one has room for the probe, and none for the library.
+    // A Redis that refuses writes also refuses the library. A full one has room for the probe, and none for the
+    // library.
     const more = { memory: ['scripts'], role: ['writes', 'scripts'] }[check] ?? [];
     expect(findings.filter((finding) => finding.status !== 'ok').map((finding) => finding.check)).toEqual([
       check,

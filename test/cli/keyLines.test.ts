@@ -1,4 +1,5 @@
-// `tollgate export` and `import` on the tests' Redis: in this process, and as processes where streams and signals matter. The API shows the imported records.
+// `tollgate export` and `import` on the tests' Redis: in this process, and as processes where streams and signals
+// matter. The API shows the imported records.
 import { spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';

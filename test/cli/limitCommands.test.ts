@@ -17,7 +17,9 @@ const requests = { name: 'requests', limit: 10, duration: 60_000, autoApply: tru
 const exports = { name: 'exports', limit: 3, duration: 3_600_000, autoApply: false };
 let made = 0;
 
-/** An identity with the limit `requests`, one key that uses it, and `own` keys with a limit of that name of their own. */
+/**
+ * An identity with the limit `requests`, one key that uses it, and `own` keys with a limit of that name of their own.
+ */
 async function newOwner(own: number) {
   const owner = `owner.${++made}`;
   await app.ok('identities.createIdentity', { externalId: owner, ratelimits: [requests, exports] });

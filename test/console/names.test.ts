@@ -1,4 +1,5 @@
-// Names that callers choose, in a real browser: characters that hide or reorder others, and names that mean something in an address.
+// Names that callers choose, in a real browser: characters that hide or reorder others, and names that mean something
+// in an address.
 
 import { readFile } from 'node:fs/promises';
 import type { Browser, Page } from 'playwright-core';

@@ -1,4 +1,5 @@
-// A secret that is displayed once is not lost by accident, in a real browser: every screen that displays one, and every way to leave it.
+// A secret that is displayed once is not lost by accident, in a real browser: every screen that displays one, and every
+// way to leave it.
 
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';

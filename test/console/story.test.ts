@@ -1,5 +1,5 @@
-// The console in a real browser, as an administrator uses it: from an empty workspace to a rotated key. Each screen is examined by
-// axe in both themes, with hostile data in every field. SCREENSHOTS=<folder> keeps a picture of each.
+// The console in a real browser, as an administrator uses it: from an empty workspace to a rotated key. Each screen is
+// examined by axe in both themes, with hostile data in every field. SCREENSHOTS=<folder> keeps a picture of each.
 
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';

@@ -232,8 +232,8 @@ describe('a broken record', () => {
 });
 
 /**
- * Loads the library with a damaged reply: `damage` is Lua that changes `reply`. Every caller must get its own result or an
- * error.
+ * Loads the library with a damaged reply: `damage` is Lua that changes `reply`. Every caller must get its own result or
+ * an error.
  */
 async function damaged(damage: string) {
   const { source, library } = assemble('decide');

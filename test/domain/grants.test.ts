@@ -1,4 +1,5 @@
-// Grants of root keys (docs/contract.md §5): tests src/domain/grants.ts by tables, and compares lua/include/grants.lua with it.
+// Grants of root keys (docs/contract.md §5): tests src/domain/grants.ts by tables, and compares lua/include/grants.lua
+// with it.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -156,7 +157,10 @@ test('lua/include/grants.lua returns the same', async () => {
   );
 });
 
-/** The time of some Lua in Redis, in milliseconds. The tests' bounds are far above it, and far below that of a slow algorithm. */
+/**
+ * The time of some Lua in Redis, in milliseconds. The tests' bounds are far above it, and far below that of a slow
+ * algorithm.
+ */
 async function tookMs(body: string, args: string[]): Promise<number> {
   const timed = `local before = redis.call('TIME')
     ${body}

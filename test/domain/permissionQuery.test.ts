@@ -1,5 +1,6 @@
-// Permission queries (docs/contract.md §7): parsed in src/domain/permissionQuery.ts, evaluated in lua/include/permissions.lua.
-// Both are compared with a tree that the test evaluates itself, and from which it prints the query.
+// Permission queries (docs/contract.md §7): parsed in src/domain/permissionQuery.ts, evaluated in
+// lua/include/permissions.lua. Both are compared with a tree that the test evaluates itself, and from which it prints
+// the query.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -61,7 +62,9 @@ const parenthesise = (text: fc.Arbitrary<string>, needed: boolean): fc.Arbitrary
 
 const queries = trees.chain((tree) => textOf(tree).map((text) => ({ tree, text })));
 
-/** docs/contract.md §7: a permission covers itself, and `documents.*` covers everything that begins with `documents.`. */
+/**
+ * docs/contract.md §7: a permission covers itself, and `documents.*` covers everything that begins with `documents.`.
+ */
 const covers = (grant: string, wanted: string) =>
   grant === wanted || (grant.endsWith('.*') && wanted.startsWith(grant.slice(0, -1)));
 

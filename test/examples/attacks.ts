@@ -1,4 +1,5 @@
-// Attacks on a gateway by a client with a valid key. None may reach more than the key allows, hide who it is, or cost less.
+// Attacks on a gateway by a client with a valid key. None may reach more than the key allows, hide who it is, or cost
+// less.
 
 import { once } from 'node:events';
 import type { IncomingHttpHeaders } from 'node:http';

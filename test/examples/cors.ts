@@ -1,4 +1,5 @@
-// CORS as the comments of a gateway's example turn it on: pages of another origin can call the API, and read why they may not.
+// CORS as the comments of a gateway's example turn it on: pages of another origin can call the API, and read why they
+// may not.
 
 import { expect, test } from 'vitest';
 import type { Context } from './gateway.ts';

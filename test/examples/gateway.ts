@@ -1,6 +1,6 @@
-// The tests of every gateway example: the real gateway between a client and an API, with the built Tollgate. Each example runs
-// three times: as written (closed), and with changes that its own comments describe: open, and extended by CORS, a cost and
-// HTTP/2.
+// The tests of every gateway example: the real gateway between a client and an API, with the built Tollgate. Each
+// example runs three times: as written (closed), and with changes that its own comments describe: open, and extended by
+// CORS, a cost and HTTP/2.
 
 import { spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -406,7 +406,9 @@ export function describeGateway(name: string, example: GatewayExample) {
       expect(reached).toMatchObject([{ method: 'UPGRADE', url: '/socket' }]);
     });
 
-    /** Sends 576 requests, 48 at a time, and expects that nearly all pass: a busy machine may take too long for some. */
+    /**
+     * Sends 576 requests, 48 at a time, and expects that nearly all pass: a busy machine may take too long for some.
+     */
     async function load(key: string, port: number): Promise<void> {
       let passed = 0;
       const client = async () => {

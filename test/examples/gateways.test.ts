@@ -1,5 +1,5 @@
-// The texts of the gateway examples, also where the gateway is not installed: every header and setting that they name exists,
-// and the page that contains them is equal.
+// The texts of the gateway examples, also where the gateway is not installed: every header and setting that they name
+// exists, and the page that contains them is equal.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';

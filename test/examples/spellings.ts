@@ -73,7 +73,9 @@ export const harmless = [
   '/a..b',
 ];
 
-/** Paths that are /documents to a gateway that normalises them and not to an API that does not, or the other way round. */
+/**
+ * Paths that are /documents to a gateway that normalises them and not to an API that does not, or the other way round.
+ */
 export const twoWays = [
   '/documents/../other',
   '/documents/%2e%2e/other',

@@ -1,5 +1,5 @@
-// A workspace with a long history that queries all of it, repeatedly. The server must not keep the history in memory, and
-// must still serve other workspaces.
+// A workspace with a long history that queries all of it, repeatedly. The server must not keep the history in memory,
+// and must still serve other workspaces.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { addUsedKeys, keyLogOf } from '../support/usage.ts';

@@ -1,6 +1,6 @@
-// Bodies of the maximum length, valid and invalid, for every operation: how long one blocks the event loop, and how much memory
-// it takes. Time is processor time of the main thread, because wall-clock time includes what other processes do, in
-// milliseconds of an idle machine (unit.ts).
+// Bodies of the maximum length, valid and invalid, for every operation: how long one blocks the event loop, and how
+// much memory it takes. Time is processor time of the main thread, because wall-clock time includes what other
+// processes do, in milliseconds of an idle machine (unit.ts).
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -76,7 +76,10 @@ async function costOf(path: string, body: string, rootKey = tollgate.rootKey): P
 
 const few = ['items {}', 'objects of 20 names each', 'nested arrays'];
 
-/** Long bodies for an operation: the whole body, or one of its members, is a long value. Operations with lists get all values. */
+/**
+ * Long bodies for an operation: the whole body, or one of its members, is a long value. Operations with lists get all
+ * values.
+ */
 function* longBodiesOf({ name, input }: AnyOperation): Generator<[what: string, body: string]> {
   const { properties = {} } = input as unknown as { properties?: Record<string, { items?: unknown }> };
   const bytes = bodyBytesMax - 5000;

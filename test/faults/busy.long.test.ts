@@ -1,4 +1,5 @@
-// More connections than one turn of the event loop takes from the kernel, whose requests need no Redis. Others are served.
+// More connections than one turn of the event loop takes from the kernel, whose requests need no Redis. Others are
+// served.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -1,7 +1,8 @@
-// Redis's clock steps back and forth by an hour while the server serves (clock.c, preloaded into the real redis-server). A
-// step back opens no limit, and closes none for longer than its duration. No refill applies twice, no expired key becomes
-// valid unless the clock is before its expiry, and every response is counted once. A step forward is time that has passed.
-// (What Redis expires after a step forward is still gone after the step back: by its clock that time has passed.)
+// Redis's clock steps back and forth by an hour while the server serves (clock.c, preloaded into the real
+// redis-server). A step back opens no limit, and closes none for longer than its duration. No refill applies twice, no
+// expired key becomes valid unless the clock is before its expiry, and every response is counted once. A step forward
+// is time that has passed. (What Redis expires after a step forward is still gone after the step back: by its clock
+// that time has passed.)
 
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
-// The built pipeline in a process of its own, without a socket. Each message is a request. The reply has the longest time for
-// which it blocked the event loop, in processor time of the main thread, and the growth of the heap. The reply to
-// `unit` is a unit of that time (unit.ts). Run with --expose-gc; the first argument is the store's options as JSON.
+// The built pipeline in a process of its own, without a socket. Each message is a request. The reply has the longest
+// time for which it blocked the event loop, in processor time of the main thread, and the growth of the heap. The reply
+// to `unit` is a unit of that time (unit.ts). Run with --expose-gc; the first argument is the store's options as JSON.
 import { readFileSync } from 'node:fs';
 import { getHeapStatistics } from 'node:v8';
 import { pino } from 'pino';

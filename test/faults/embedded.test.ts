@@ -1,4 +1,5 @@
-// The embedded Redis and its data are accessible to no other user of the machine, even if the operator's umask allows all.
+// The embedded Redis and its data are accessible to no other user of the machine, even if the operator's umask allows
+// all.
 
 import { spawnSync } from 'node:child_process';
 import { chmodSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';

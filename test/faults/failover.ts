@@ -1,4 +1,5 @@
-// A master is lost under load and its replica is promoted: responses to callers and stored counts, with Cluster and Sentinel.
+// A master is lost under load and its replica is promoted: responses to callers and stored counts, with Cluster and
+// Sentinel.
 
 import { expect } from 'vitest';
 import { type RedisNode, type redisNodes, until } from '../support/redisNodes.ts';
@@ -6,7 +7,10 @@ import { report } from './report.ts';
 import { confirmed, expectAnswered, firstSuccessAfter, openTenants, type Tenant } from './tenants.ts';
 import type { Timed } from './timed.ts';
 
-/** A charge may be lost if it was confirmed during this time before the loss of the master, or by the old master after it. */
+/**
+ * A charge may be lost if it was confirmed during this time before the loss of the master, or by the old master after
+ * it.
+ */
 const replicationLagMs = 1000;
 /** From the promotion until the first successful request: reconnecting, at the latest after asking for the master. */
 const usuallyBackWithinMs = 5000;

@@ -1,5 +1,5 @@
-// A process that sends the same request on many connections at full rate, one at a time on each connection. Reads its settings
-// as JSON from the first argument and prints the number of responses by status.
+// A process that sends the same request on many connections at full rate, one at a time on each connection. Reads its
+// settings as JSON from the first argument and prints the number of responses by status.
 //
 //   port, path, connections, seconds
 //   method     POST by default

@@ -1,9 +1,10 @@
-// Random requests made from the schemas of all operations (valid, nearly valid, garbage), sent to the built server: no 5xx,
-// every response in the envelope and as its schema states, no record that the contract forbids, and no growth of memory.
-// A few thousand requests in `npm test`, 200 000 in `npm run test:faults`.
+// Random requests made from the schemas of all operations (valid, nearly valid, garbage), sent to the built server: no
+// 5xx, every response in the envelope and as its schema states, no record that the contract forbids, and no growth of
+// memory. A few thousand requests in `npm test`, 200 000 in `npm run test:faults`.
 //
-// Each lane is a workspace with a connection of its own. Its requests are sent one after the other, so that a seed repeats
-// them: SEED=<n> npx vitest run <this file>. A failure prints the request, in a short run shrunk to the smallest that fails.
+// Each lane is a workspace with a connection of its own. Its requests are sent one after the other, so that a seed
+// repeats them: SEED=<n> npx vitest run <this file>. A failure prints the request, in a short run shrunk to the
+// smallest that fails.
 
 import { Agent, request as httpRequest } from 'node:http';
 import { Ajv, type ValidateFunction } from 'ajv';
@@ -53,7 +54,8 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(endAll);
 
-// Values that a lane's workspace contains. Requests name them as `<<kind number>>`, which is replaced when they are sent.
+// Values that a lane's workspace contains. Requests name them as `<<kind number>>`, which is replaced when they are
+// sent.
 
 const kinds = [
   'apiId',

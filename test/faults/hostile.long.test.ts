@@ -1,5 +1,5 @@
-// A workspace that sends the largest requests at full rate, and callers without a root key that do. How long any script of
-// the largest requests blocks Redis, and the latency of another workspace meanwhile.
+// A workspace that sends the largest requests at full rate, and callers without a root key that do. How long any script
+// of the largest requests blocks Redis, and the latency of another workspace meanwhile.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -99,8 +99,8 @@ async function otherSees(seconds: number): Promise<number[]> {
 }
 
 /**
- * How long another workspace waits, in requests of the hostile one that are served meanwhile. A time would depend more on the
- * machine than on the server.
+ * How long another workspace waits, in requests of the hostile one that are served meanwhile. A time would depend more
+ * on the machine than on the server.
  */
 const waitMax = 2 * hostileConnections;
 

@@ -1,6 +1,6 @@
 // Hostile HTTP on raw sockets against the built server: no crash, no 5xx, and every response is in the envelope or is a
-// refusal of uWebSockets.js, which closes the connection. test/http/server.test.ts tests how http/server.ts handles single
-// bytes; here everything behind it is real too.
+// refusal of uWebSockets.js, which closes the connection. test/http/server.test.ts tests how http/server.ts handles
+// single bytes; here everything behind it is real too.
 
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -43,8 +43,8 @@ interface Conversation {
 }
 
 /**
- * Sends each part in a packet of its own and reads until `expected` responses have arrived. Then checks whether the connection
- * is still open.
+ * Sends each part in a packet of its own and reads until `expected` responses have arrived. Then checks whether the
+ * connection is still open.
  */
 async function converse(parts: (string | Buffer)[], expected = 1): Promise<Conversation> {
   const socket = connect(server.port, '127.0.0.1').setNoDelay();

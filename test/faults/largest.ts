@@ -1,5 +1,5 @@
-// The largest requests that each operation accepts, in a workspace that makes them as expensive as possible. They are bounded
-// by the schemas, META_LIMIT_BYTES and BODY_LIMIT_BYTES, at their defaults.
+// The largest requests that each operation accepts, in a workspace that makes them as expensive as possible. They are
+// bounded by the schemas, META_LIMIT_BYTES and BODY_LIMIT_BYTES, at their defaults.
 
 import type { OperationName } from '../../src/operations/index.ts';
 import { hash } from '../support/examples.ts';
@@ -45,7 +45,10 @@ const wholeKey = {
   permissions: slugs,
 };
 
-/** Each of the first four refusals of a key in a minute has a row of analytics.listRefusals, with the longest texts that it may have. */
+/**
+ * Each of the first four refusals of a key in a minute has a row of analytics.listRefusals, with the longest texts that
+ * it may have.
+ */
 const refusalsEach = 4;
 const refused = {
   ratelimits: [{ name: 'x'.repeat(128), limit: 1, duration: hour, cost: 2 }],
@@ -95,8 +98,8 @@ const migrationId = 'm'.repeat(255);
 const check = (index: number) => ({ namespace, identifier: `${'a'.repeat(500)}${index}`, limit: 1e9, duration: day });
 
 /**
- * Inputs by operation, created again for each call. An operation that can be expensive in several ways has several. One whose
- * cost does not depend on its input has none.
+ * Inputs by operation, created again for each call. An operation that can be expensive in several ways has several. One
+ * whose cost does not depend on its input has none.
  */
 export const largest: { [Name in OperationName]: Record<string, (things: Largest) => InputOf<Name>> } = {
   'keys.verifyKey': {

@@ -1,4 +1,5 @@
-// Faults while leases are out, for the short and the long programs. Each function is one round, and returns its figures.
+// Faults while leases are out, for the short and the long programs. Each function is one round, and returns its
+// figures.
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -21,7 +22,9 @@ import {
   waitMs,
 } from './leaseRig.ts';
 
-/** Tolerance for timers and processes of a busy machine, in milliseconds, where a promise cannot be checked without one. */
+/**
+ * Tolerance for timers and processes of a busy machine, in milliseconds, where a promise cannot be checked without one.
+ */
 const slackMs = 2000;
 
 /** Resolves when one of these servers has decided without Redis since this was called. */
@@ -196,7 +199,9 @@ export async function restartRedis(
   return { served: served.length, servedMs, waitedMs: changedAt - refusedAt };
 }
 
-/** Verifies on all servers until each caller is refused. Exactly `admits` pass, and none of them begins after a refusal. */
+/**
+ * Verifies on all servers until each caller is refused. Exactly `admits` pass, and none of them begins after a refusal.
+ */
 export async function exhaust(
   servers: readonly LeaseServer[],
   { inputs, admits, connections = 64 }: { inputs: readonly Shooting[]; admits: number; connections?: number },

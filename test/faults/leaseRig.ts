@@ -11,7 +11,10 @@ import { type Server, startRedis, startTollgate, temporaryDir } from '../support
 import { preload } from './preload.ts';
 
 export const leaseMs = 100;
-/** How long a change waits for leases of this term: 1 % of drift, and a millisecond, because timers are as coarse as that. */
+/**
+ * How long a change waits for leases of this term: 1 % of drift, and a millisecond, because timers are as coarse as
+ * that.
+ */
 export const waitMs = (termMs = leaseMs) => Math.ceil(termMs * 1.01) + 1;
 const settings = { LEASE_MS: `${leaseMs}`, LEASE_CREDITS: '1' };
 
@@ -111,8 +114,8 @@ interface LoadOptions {
   /** A caller that got this answer sends nothing more. */
   endsAt?: (shot: Shot) => boolean;
   /**
-   * Until `rush` is called: two callers of each server, with pauses. A full load would only cost CPU time until leases are out. Each
-   * sends several requests at once, so that a key is used often enough for a lease on a busy machine too.
+   * Until `rush` is called: two callers of each server, with pauses. A full load would only cost CPU time until leases
+   * are out. Each sends several requests at once, so that a key is used often enough for a lease on a busy machine too.
    */
   isCalm?: boolean;
 }

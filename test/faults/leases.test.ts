@@ -1,5 +1,6 @@
-// Faults while leases are out (docs/limits.md#local-decisions), with real servers: never over a limit, never refused wrongly, no
-// VALID by a state that an answered change has ended, and every answer counted. leases.long.test.ts has the long forms.
+// Faults while leases are out (docs/limits.md#local-decisions), with real servers: never over a limit, never refused
+// wrongly, no VALID by a state that an answered change has ended, and every answer counted. leases.long.test.ts has the
+// long forms.
 
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';

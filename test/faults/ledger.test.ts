@@ -35,7 +35,9 @@ interface Crash extends RedisOptions {
   pauseMs?: number;
 }
 
-/** Redis ends under load, by a kill or a power failure. Starts it again on its files, and compares them with the ledger. */
+/**
+ * Redis ends under load, by a kill or a power failure. Starts it again on its files, and compares them with the ledger.
+ */
 async function crash({
   forMs,
   pauseMs = 0,

@@ -1,10 +1,10 @@
 /**
  * The ledger: compares the responses that callers got with the stored data.
  *
- * Many writers run at once, each on keys and root keys of its own, so that the order of changes to each is known. After any
- * fault, a record must have the state after one of its steps, in all its parts: credits granted, credits charged, units of its
- * limit, usage counts, audit events. Any other state means that a script was half applied. Acknowledged steps after that state
- * are lost.
+ * Many writers run at once, each on keys and root keys of its own, so that the order of changes to each is known. After
+ * any fault, a record must have the state after one of its steps, in all its parts: credits granted, credits charged,
+ * units of its limit, usage counts, audit events. Any other state means that a script was half applied. Acknowledged
+ * steps after that state are lost.
  */
 
 import { setTimeout as delay } from 'node:timers/promises';
@@ -21,7 +21,10 @@ type Change = 'create' | 'verify' | 'credit' | 'rename' | 'delete';
 
 interface Step {
   change: Change;
-  /** When it was acknowledged (performance.now()); undefined if it got no response, and may or may not have been applied. */
+  /**
+   * When it was acknowledged (performance.now()); undefined if it got no response, and may or may not have been
+   * applied.
+   */
   atMs: number | undefined;
 }
 
@@ -61,7 +64,10 @@ export async function openLedger(call: Call) {
   let stopped = false;
   let acknowledged = 0;
 
-  /** Writes until `stop`, or until a request gets no response: the record has one of two states, and is not changed again. */
+  /**
+   * Writes until `stop`, or until a request gets no response: the record has one of two states, and is not changed
+   * again.
+   */
   async function write(pick: (min: number, max: number) => number, pauseMs: number) {
     while (!stopped) {
       const history = pick(1, 4) === 1 ? await createRootKey() : await createKey();

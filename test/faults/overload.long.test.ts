@@ -8,7 +8,9 @@ import { atRate, percentile, type Rig, startRig } from './rig.ts';
 
 const inFlightMax = 50;
 const redisTimeoutMs = 2000;
-/** Redis sleeps this long again and again. Between two sleeps it serves the requests in flight, at most `inFlightMax`. */
+/**
+ * Redis sleeps this long again and again. Between two sleeps it serves the requests in flight, at most `inFlightMax`.
+ */
 const standstillMs = 150;
 /** Tolerance for other load of the machine. */
 const slackMs = 400;

@@ -1,4 +1,5 @@
-// Libraries that are preloaded into a Redis (LD_PRELOAD): a clock that jumps, and a disk that loses data that was not synced.
+// Libraries that are preloaded into a Redis (LD_PRELOAD): a clock that jumps, and a disk that loses data that was not
+// synced.
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, truncateSync } from 'node:fs';
@@ -20,9 +21,9 @@ export function preload(name: 'fsync' | 'clock', dir: string): string | undefine
 }
 
 /**
- * Simulates a power failure, which unlike a kill also loses data that Redis has written but not synced. Start Redis with
- * `env`. After it was killed, `losePower` cuts the append-only file back to the synced bytes, and returns how many bytes were
- * lost. Undefined without a C compiler.
+ * Simulates a power failure, which unlike a kill also loses data that Redis has written but not synced. Start Redis
+ * with `env`. After it was killed, `losePower` cuts the append-only file back to the synced bytes, and returns how many
+ * bytes were lost. Undefined without a C compiler.
  */
 export function watchDisk(dir: string) {
   const library = preload('fsync', dir);

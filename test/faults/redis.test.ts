@@ -1,5 +1,5 @@
-// Real faults of a redis-server that this file starts. Every request gets a response in time and in the envelope, nothing is
-// charged twice or in part, and the server recovers without intervention when Redis does.
+// Real faults of a redis-server that this file starts. Every request gets a response in time and in the envelope,
+// nothing is charged twice or in part, and the server recovers without intervention when Redis does.
 
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';

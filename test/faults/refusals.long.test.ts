@@ -1,5 +1,5 @@
-// A storm of refusals on a real server with two workers and leases: no customer who is refused once meanwhile is left out, and every
-// refusal is counted.
+// A storm of refusals on a real server with two workers and leases: no customer who is refused once meanwhile is left
+// out, and every refusal is counted.
 
 import { expect, onTestFinished, test } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';

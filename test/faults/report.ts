@@ -1,4 +1,5 @@
-// Findings of the fault programs, one line per fault. `npm run test:faults` collects the lines into docs/reliability.md.
+// Findings of the fault programs, one line per fault. `npm run test:faults` collects the lines into
+// docs/reliability.md.
 
 import { appendFileSync } from 'node:fs';
 
@@ -12,7 +13,10 @@ export interface Finding {
   measured: string;
 }
 
-/** Call it after the assertions, because a row in the page is a kept promise. Without FAULTS_RESULTS (npm test) it does nothing. */
+/**
+ * Call it after the assertions, because a row in the page is a kept promise. Without FAULTS_RESULTS (npm test) it does
+ * nothing.
+ */
 export function report(finding: Finding): void {
   const file = process.env.FAULTS_RESULTS;
   if (file) appendFileSync(file, `${JSON.stringify(finding)}\n`);

@@ -1,5 +1,5 @@
-// What a root key must not do, for every operation of the registry: reach another workspace, be used after it was revoked, or
-// grant more than it has.
+// What a root key must not do, for every operation of the registry: reach another workspace, be used after it was
+// revoked, or grant more than it has.
 
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -72,7 +72,10 @@ function swapped(input: unknown, ours: Things, others: Things, n: number): unkno
   return found ? JSON.parse(text) : undefined;
 }
 
-/** A response with placeholders for everything that differs between calls: requested ids, new ids, key strings, hashes, names. */
+/**
+ * A response with placeholders for everything that differs between calls: requested ids, new ids, key strings, hashes,
+ * names.
+ */
 function masked({ status, body }: { status: number; body: string }, asked: Things) {
   let text = body;
   for (const id of Object.values(asked)) text = text.replaceAll(new RegExp(`\\b${id}(?!\\d)`, 'g'), '<asked>');

@@ -1,7 +1,7 @@
-// Schemathesis over /openapi.json of a built server, with a root key that may do everything: valid and invalid requests to
-// every operation, and every response compared with the document. The checks that are off are listed in its configuration
-// (schemathesis/schemathesis.toml), and what is refused although the document accepts it in schemathesis/rules.json,
-// each with a reason. CI has time for the valid requests at the bounds of each field only.
+// Schemathesis over /openapi.json of a built server, with a root key that may do everything: valid and invalid requests
+// to every operation, and every response compared with the document. The checks that are off are listed in its
+// configuration (schemathesis/schemathesis.toml), and what is refused although the document accepts it in
+// schemathesis/rules.json, each with a reason. CI has time for the valid requests at the bounds of each field only.
 
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -77,8 +77,8 @@ const refuseOddSlugs = (
 ).flatMap(({ refusal, stateOf = [] }) => (refusal === 'unless the workspace has this permission' ? stateOf : []));
 
 /**
- * Operations that refuse most of the valid requests: no random text is a cursor, most APIs of the run are protected, and most random
- * permissions are short.
+ * Operations that refuse most of the valid requests: no random text is a cursor, most APIs of the run are protected,
+ * and most random permissions are short.
  */
 const mayRefuseMost = (operations as readonly AnyOperation[])
   .filter(

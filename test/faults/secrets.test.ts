@@ -1,5 +1,5 @@
-// Calls every operation, records every secret, and searches for the secrets in: the logs at level trace, responses that must
-// not have them, commands that Redis received, its data and slow log, and its files.
+// Calls every operation, records every secret, and searches for the secrets in: the logs at level trace, responses that
+// must not have them, commands that Redis received, its data and slow log, and its files.
 //
 // The search is for the last sixteen characters of each secret, which the `start` of a key never contains.
 

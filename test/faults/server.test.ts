@@ -1,5 +1,5 @@
-// The server is killed under load: alone, with its Redis, and one worker of two. Acknowledged changes survive, no change is
-// half applied, and files of the killed processes do not prevent the next start.
+// The server is killed under load: alone, with its Redis, and one worker of two. Acknowledged changes survive, no
+// change is half applied, and files of the killed processes do not prevent the next start.
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';

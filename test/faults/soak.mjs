@@ -1,11 +1,11 @@
-// A soak test: mixed load on the built server with its own Redis. Prints its memory, file descriptors and Redis keys at the
-// start and at the end.
+// A soak test: mixed load on the built server with its own Redis. Prints its memory, file descriptors and Redis keys at
+// the start and at the end.
 //
 //   node test/faults/soak.mjs --minutes 30 [--connections 32]
 //
-// The amount of data is constant: a key is deleted for each that is created, and identifiers and tags are from a fixed set.
-// So any growth is a leak, except for the usage of deleted keys, which is kept and counted separately. The exit code is 1 after
-// an unexpected response.
+// The amount of data is constant: a key is deleted for each that is created, and identifiers and tags are from a fixed
+// set. So any growth is a leak, except for the usage of deleted keys, which is kept and counted separately. The exit
+// code is 1 after an unexpected response.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
@@ -73,7 +73,9 @@ async function soak() {
   const any = (list) => list[Math.floor(Math.random() * list.length)];
   let created = population;
 
-  /** Kinds of requests: weight, name, and a function that sends one and returns the response and the expected status. */
+  /**
+   * Kinds of requests: weight, name, and a function that sends one and returns the response and the expected status.
+   */
   const mix = [
     [60, 'verify', async (call) => [await call('keys.verifyKey', { key: any(keys).key }), 200]],
     [

@@ -1,5 +1,5 @@
-// analytics.tail with a Redis of several processes: a listener of one server hears the decisions of another, also when the Redis
-// process to which its subscription is connected hangs.
+// analytics.tail with a Redis of several processes: a listener of one server hears the decisions of another, also when
+// the Redis process to which its subscription is connected hangs.
 
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import type { PresentedRootKey } from '../../src/domain/caller.ts';
@@ -30,7 +30,10 @@ async function openServer(url: string) {
   return store;
 }
 
-/** Two servers, of which one has a listener. `isHeard` decides on the other one, and returns whether the listener heard of it. */
+/**
+ * Two servers, of which one has a listener. `isHeard` decides on the other one, and returns whether the listener heard
+ * of it.
+ */
 async function openServers(url: string) {
   const [listening, deciding] = [await openServer(url), await openServer(url)];
   const { workspaceId } = await deciding.workspaces.create('tailed');

@@ -1,5 +1,5 @@
-// Workspaces under load on several Redis processes. Compares the counts by the responses that callers got with the stored
-// counts. Uses the real pipeline and scripts, and Redis's own clock, without a socket.
+// Workspaces under load on several Redis processes. Compares the counts by the responses that callers got with the
+// stored counts. Uses the real pipeline and scripts, and Redis's own clock, without a socket.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
@@ -140,7 +140,10 @@ export async function openTenants(url: string, commandTimeoutMs: number) {
   };
 }
 
-/** Each response is 200 with a possible result, or 503 in the envelope, in time. Returns the number of each, and the longest. */
+/**
+ * Each response is 200 with a possible result, or 503 in the envelope, in time. Returns the number of each, and the
+ * longest.
+ */
 export function expectAnswered({ verified, limited, checked }: Tenant, commandTimeoutMs: number) {
   const all = [...verified, ...limited, ...checked];
   for (const { status, body, headers, tookMs } of all) {

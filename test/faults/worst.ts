@@ -1,6 +1,6 @@
-// A search for the batch that blocks Redis longest. It changes mixtures of verifications and limit checks under many root keys
-// at random, and continues with those that cost more. The schemas accept all requests. A mixture is sent in one turn of the
-// event loop.
+// A search for the batch that blocks Redis longest. It changes mixtures of verifications and limit checks under many
+// root keys at random, and continues with those that cost more. The schemas accept all requests. A mixture is sent in
+// one turn of the event loop.
 
 import { AcceptedRootKeys } from '../../src/decide/accepted.ts';
 import { openDecide } from '../../src/decide/decide.ts';
@@ -162,7 +162,9 @@ export function described({ cold, items }: Mixture): string {
   return `${[...counts].map(([text, count]) => `${count} ${text}`).join(', ')}${cold ? ', cold' : ''}`;
 }
 
-/** Creates a workspace with everything that makes requests expensive. Returns a function that measures mixtures in it. */
+/**
+ * Creates a workspace with everything that makes requests expensive. Returns a function that measures mixtures in it.
+ */
 export async function openWorld(rig: Rig) {
   const { ok, url, rootKey } = rig;
   const workspaceId = `ws_${rootKey.split('_')[1]}`;
@@ -208,7 +210,9 @@ export async function openWorld(rig: Rig) {
       return reply;
     },
   };
-  /** Without cached snapshots. Slugs of keys with many permissions are not read, as this happens outside of the script. */
+  /**
+   * Without cached snapshots. Slugs of keys with many permissions are not read, as this happens outside of the script.
+   */
   const fresh = () =>
     openDecide({
       ...testSettings,
@@ -237,8 +241,8 @@ export async function openWorld(rig: Rig) {
 
   return {
     /**
-     * The longest call of a mixture in microseconds, and the number of calls. The time of each call is the minimum of several
-     * equal runs, because of other load of the machine.
+     * The longest call of a mixture in microseconds, and the number of calls. The time of each call is the minimum of
+     * several equal runs, because of other load of the machine.
      */
     async cost(mixture: Mixture, runs = 3) {
       let least = await once(mixture);

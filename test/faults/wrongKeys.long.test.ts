@@ -1,5 +1,6 @@
-// A caller that guesses keys causes no more work than one with a valid key, and learns nothing from the time of responses. The
-// test measures processor time of the server and Redis, because wall-clock time includes other load of the machine.
+// A caller that guesses keys causes no more work than one with a valid key, and learns nothing from the time of
+// responses. The test measures processor time of the server and Redis, because wall-clock time includes other load of
+// the machine.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createKeyString, createRootKeyString, workspaceOfRootKey } from '../../src/domain/keyString.ts';
@@ -64,7 +65,8 @@ const verify = ({ as, key }: Presented): Promise<Answered> => rig.send('keys.ver
 
 /** Processor time of a request in microseconds, server and Redis together. */
 async function costUs(present: () => Presented): Promise<number> {
-  // The keys are created before. Otherwise this process would send fewer requests at a time, and batches would be smaller.
+  // The keys are created before. Otherwise this process would send fewer requests at a time, and batches would be
+  // smaller.
   const presented = Array.from({ length: perRound }, present);
   const cpuUs = () => rig.server.cpuUs() + rig.redis.cpuUs();
   const before = cpuUs();

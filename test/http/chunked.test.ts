@@ -1,5 +1,6 @@
 // A request with Transfer-Encoding is the last on its connection, whichever handler responds. uWebSockets.js parses the
-// trailers of a chunked body as the next request. Behind a proxy that passes trailers on, another client chooses these bytes.
+// trailers of a chunked body as the next request. Behind a proxy that passes trailers on, another client chooses these
+// bytes.
 
 import { connect } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -41,8 +42,9 @@ beforeAll(async () => {
 afterAll(() => server.close());
 
 /**
- * Sends each part in a packet of its own, and `afterwards` when the first byte of a response has arrived. Returns everything
- * received until the server closed the connection. If the server closes it with unread bytes, the response may be lost.
+ * Sends each part in a packet of its own, and `afterwards` when the first byte of a response has arrived. Returns
+ * everything received until the server closed the connection. If the server closes it with unread bytes, the response
+ * may be lost.
  */
 async function exchange(parts: readonly string[], afterwards = ''): Promise<string> {
   const socket = connect(server.port, '127.0.0.1').setNoDelay();

@@ -1,5 +1,5 @@
-// Many concurrent requests, through real sockets and on Redis's own clock: the sums of admissions and charges are exact, with
-// one server and with two.
+// Many concurrent requests, through real sockets and on Redis's own clock: the sums of admissions and charges are
+// exact, with one server and with two.
 
 import { pino } from 'pino';
 import Type from 'typebox';

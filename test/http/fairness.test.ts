@@ -1,5 +1,5 @@
-// How callers can affect each other: one workspace, a caller without a root key, and callers that name workspaces which do not
-// exist. The tests compare order and numbers, never times.
+// How callers can affect each other: one workspace, a caller without a root key, and callers that name workspaces which
+// do not exist. The tests compare order and numbers, never times.
 
 import { pino } from 'pino';
 import Type from 'typebox';
@@ -169,7 +169,8 @@ test('a known caller is served before unknown callers that each name another wor
     const unknownCallers = times(1200, (index) => call(noRootKey(index)).then((status) => ended.push(status)));
     const known = times(20, () => call(tollgate.rootKey));
     expect(await Promise.all(known)).toEqual(Array(20).fill(expected));
-    // At most the requests at Redis before it, for management those of two round trips: 300 to 510. Without shares 850 or more.
+    // At most the requests at Redis before it, for management those of two round trips: 300 to 510. Without shares 850
+    // or more.
     expect(ended.filter((status) => status === 401).length).toBeLessThan(700);
     await Promise.all(unknownCallers);
     expect(ended.filter((status) => status === 401).length).toBeGreaterThanOrEqual(850);

@@ -1,5 +1,5 @@
-// A real HAProxy in front of the built server. An attacker and a victim share one connection to the server, as HAProxy reuses
-// its connections. It passes trailers on unchanged, which uWebSockets.js parses as a request.
+// A real HAProxy in front of the built server. An attacker and a victim share one connection to the server, as HAProxy
+// reuses its connections. It passes trailers on unchanged, which uWebSockets.js parses as a request.
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,9 @@ import { freePort } from '../support/redisNodes.ts';
 
 const hasHaproxy = spawnSync('haproxy', ['-v']).status === 0;
 
-/** Sends each part in a packet of its own. Returns what it received until the connection closed or was silent for 0.5 s. */
+/**
+ * Sends each part in a packet of its own. Returns what it received until the connection closed or was silent for 0.5 s.
+ */
 async function exchange(port: number, parts: readonly string[]): Promise<string> {
   const socket = connect(port, '127.0.0.1').setNoDelay();
   let text = '';
@@ -93,7 +95,10 @@ describe.skipIf(!hasHaproxy)('HAProxy', () => {
 
   test('a client gets the responses to its own requests, with an attacker on the same connection', async () => {
     let stopped = false;
-    /** Sends requests on one connection. Each response must be NOT_FOUND, or an error that contains the request's own name. */
+    /**
+     * Sends requests on one connection. Each response must be NOT_FOUND, or an error that contains the request's own
+     * name.
+     */
     const victim = (async () => {
       const answers: string[] = [];
       for (let call = 0; !stopped; call++) {

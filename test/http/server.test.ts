@@ -279,7 +279,8 @@ test('a body that is too large is not read further while the response is pending
   const client = await dial();
   await client.send(head('Transfer-Encoding: chunked'), `7d0\r\n${'x'.repeat(2_000)}\r\n`);
   await untilAnswering(1);
-  // More than the kernel buffers for a connection. A server that continued to read would have read it within a hundred turns.
+  // More than the kernel buffers for a connection. A server that continued to read would have read it within a hundred
+  // turns.
   let swallowed = false;
   client.socket.write(`4000000\r\n${'x'.repeat(0x4000000)}\r\n`, () => {
     swallowed = true;

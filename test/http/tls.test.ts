@@ -1,4 +1,5 @@
-// HTTPS as a client sees it: the ciphers that are accepted, and the header that keeps browsers on HTTPS. openssl is the client.
+// HTTPS as a client sees it: the ciphers that are accepted, and the header that keeps browsers on HTTPS. openssl is the
+// client.
 
 import { execFile, execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// The rules for every operation, for all operations in the registry, so a new operation is tested too. Rules that the pipeline
-// applies before it knows the operation are tested on two paths.
+// The rules for every operation, for all operations in the registry, so a new operation is tested too. Rules that the
+// pipeline applies before it knows the operation are tested on two paths.
 
 import { Ajv } from 'ajv';
 import type { TSchema } from 'typebox';

@@ -1,5 +1,5 @@
-// Lists of large items: a page ends before its size is reached, and no item is missing or duplicate. Imports that are too large
-// for one call are refused completely.
+// Lists of large items: a page ends before its size is reached, and no item is missing or duplicate. Imports that are
+// too large for one call are refused completely.
 
 import { describe, expect, test } from 'vitest';
 import type { OperationName } from '../../src/operations/index.ts';

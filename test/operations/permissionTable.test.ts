@@ -1,5 +1,5 @@
-// Every operation with: no grant, grants for another id, for exactly its id, for any id, in the other spelling, and the grant
-// `*`. The grants of its example are in test/support/examples.ts. Other inputs and special cases are below.
+// Every operation with: no grant, grants for another id, for exactly its id, for any id, in the other spelling, and the
+// grant `*`. The grants of its example are in test/support/examples.ts. Other inputs and special cases are below.
 
 import { beforeAll, describe, expect, test } from 'vitest';
 import { actions } from '../../src/domain/grants.ts';
@@ -186,7 +186,9 @@ describe.each(operations.flatMap(({ name }) => rowsOf(name)))('$title', (row) =>
   };
   const things = () => makeThings(call, tollgate.rootKey);
 
-  /** Checks that the call was permitted. Some operations respond with 200 but omit data that the caller may not read. */
+  /**
+   * Checks that the call was permitted. Some operations respond with 200 but omit data that the caller may not read.
+   */
   function expectPermitted(answer: Awaited<ReturnType<typeof callAs>>) {
     expect(answer.status, answer.error?.detail).toBe(200);
     if (elsewhere === 'NOT_FOUND') expect(answer.data).toMatchObject({ valid: true, code: 'VALID' });

@@ -38,7 +38,10 @@ async function recordsOf(workspaceId: string): Promise<number> {
   return sizes.reduce((sum, size) => sum + size, keys.length);
 }
 
-/** A workspace with an API, a key, a role of one permission, a namespace and its root key: six records, and room for `more`. */
+/**
+ * A workspace with an API, a key, a role of one permission, a namespace and its root key: six records, and room for
+ * `more`.
+ */
 async function workspaceOf(records: number) {
   const { workspaceId, rootKey } = await createWorkspace();
   const run = <Name extends OperationName>(name: Name, input: InputOf<Name>) => call(name, input, rootKey);

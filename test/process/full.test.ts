@@ -1,5 +1,5 @@
-// Real servers on a disk that is full, and on a Redis whose memory is full: what they serve, which cause callers, probes, metrics, the
-// log and commands report, and that they recover by themselves.
+// Real servers on a disk that is full, and on a Redis whose memory is full: what they serve, which cause callers,
+// probes, metrics, the log and commands report, and that they recover by themselves.
 
 import { spawnSync } from 'node:child_process';
 import { rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,5 @@
-// Readiness and liveness, of real servers whose Redis is killed, is stopped and loses its scripts, and that get signals.
+// Readiness and liveness, of real servers whose Redis is killed, is stopped and loses its scripts, and that get
+// signals.
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

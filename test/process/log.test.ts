@@ -1,5 +1,5 @@
-// The log of real servers: standard error that is not read or cannot be written to, and floods of requests that any caller can
-// send.
+// The log of real servers: standard error that is not read or cannot be written to, and floods of requests that any
+// caller can send.
 
 import { spawnSync } from 'node:child_process';
 import { closeSync, constants, mkdtempSync, openSync, readFileSync, readSync, rmSync, writeFileSync } from 'node:fs';

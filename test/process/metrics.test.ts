@@ -1,5 +1,5 @@
-// The metrics of real servers on a Redis that this file starts: the figures match the calls, they are added up over processes,
-// and no caller can create a label.
+// The metrics of real servers on a Redis that this file starts: the figures match the calls, they are added up over
+// processes, and no caller can create a label.
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -351,7 +351,8 @@ test.each(['1', '2'])('many concurrent scrapes compute the text once a second, W
   const texts = new Set<string>();
   const startedAt = performance.now();
   let asked = 0;
-  // Each has a connection of its own, so that every worker is asked. Each computed text differs, because it has the CPU time.
+  // Each has a connection of its own, so that every worker is asked. Each computed text differs, because it has the CPU
+  // time.
   const scrapers = Array.from({ length: 10 }, async () => {
     while (performance.now() - startedAt < 2_500) {
       const response = await fetch(`${server.url}/metrics`, { headers: { connection: 'close' } });

@@ -1,5 +1,5 @@
-// Compares deploy/ with a real scrape: it has every name and label that the dashboard and the alerts use. Both files have the
-// format that Grafana and Prometheus read.
+// Compares deploy/ with a real scrape: it has every name and label that the dashboard and the alerts use. Both files
+// have the format that Grafana and Prometheus read.
 
 import { spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';

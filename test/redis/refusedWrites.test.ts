@@ -1,4 +1,5 @@
-// A real Redis that is full, or refuses writes for another reason: what is still served, and the reason that callers get.
+// A real Redis that is full, or refuses writes for another reason: what is still served, and the reason that callers
+// get.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type OperationName, operations } from '../../src/operations/index.ts';

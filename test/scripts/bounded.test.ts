@@ -1,4 +1,5 @@
-// Anything that can grow without a bound is removed and read in bounded steps: no single command or script does all of it.
+// Anything that can grow without a bound is removed and read in bounded steps: no single command or script does all of
+// it.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { digestOf, digestTextOf } from '../../src/domain/keyString.ts';

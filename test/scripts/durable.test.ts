@@ -20,7 +20,8 @@ test('every writing script waits for the disk, except verification, background w
   const writes = /redis[._]p?call\(\s*'(SET|HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|DEL|UNLINK|RPUSH|XADD)'/;
   const waitedFor = changingScripts();
   const others = scriptNames.filter((name) => !waitedFor.has(name) && writes.test(assemble(name).source));
-  // The server waits for the workspace together with the entry in the list of all workspaces, which is written after it.
+  // The server waits for the workspace together with the entry in the list of all workspaces, which is written after
+  // it.
   expect(others).toEqual([
     'decide',
     'leases/deactivate',

@@ -1,5 +1,5 @@
-// src/scripts/layout.ts: its example is what Lua packs, stored bytes change only with the version of the data, and the library
-// stays below the limits of Lua.
+// src/scripts/layout.ts: its example is what Lua packs, stored bytes change only with the version of the data, and the
+// library stays below the limits of Lua.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import fc from 'fast-check';
@@ -62,7 +62,10 @@ test('the example in the comment of layout.ts is what Lua packs', async () => {
   expect([...rows].map(([, hex]) => hex!.replaceAll(' ', '')).join('')).toBe((await stored()).key);
 });
 
-/** Golden bytes by the version of the data. `UPDATE=1 npx vitest run test/scripts/layout.test.ts` adds those of a new version. */
+/**
+ * Golden bytes by the version of the data. `UPDATE=1 npx vitest run test/scripts/layout.test.ts` adds those of a new
+ * version.
+ */
 const goldenFile = new URL('golden.json', import.meta.url);
 
 test('stored bytes change only with dataVersion', async () => {
@@ -93,7 +96,8 @@ test(`Lua has room for more: ${room.upvalues} upvalues in any function, ${room.l
     const crowded = lines.map((line) => (/^(local )?function .*\)$/.test(line) ? line + uses : line));
     expect(crowded.filter((line) => uses !== '' && line.endsWith(uses)).length).toBeGreaterThan(upvalues > 0 ? 80 : -1);
     const text = [head, `local ${names(Math.max(locals, upvalues, 1))}`, ...crowded].join('\n');
-    // The name lacks the prefix of Tollgate's libraries, because a store that opens removes unused libraries with that prefix.
+    // The name lacks the prefix of Tollgate's libraries, because a store that opens removes unused libraries with that
+    // prefix.
     const loaded = snippet.redis.function('LOAD', 'REPLACE', text.replaceAll(library, `room_${library}`));
     return loaded.then(
       () => true,

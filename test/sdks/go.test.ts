@@ -1,6 +1,6 @@
-// The Go SDK, `github.com/unkeyed/sdks/api/go/v2`, where there is Go and the module can be downloaded. It has not been run
-// yet: the module proxy that Tollgate's own machines reach does not serve the module. For the same reason there is no
-// go.sum; Go compares what it downloads with its public checksum database.
+// The Go SDK, `github.com/unkeyed/sdks/api/go/v2`, where there is Go and the module can be downloaded. It has not been
+// run yet: the module proxy that Tollgate's own machines reach does not serve the module. For the same reason there is
+// no go.sum; Go compares what it downloads with its public checksum database.
 
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -22,7 +22,9 @@ const go = (args: readonly string[], timeout: number) =>
     env: { ...process.env, GOFLAGS: '-mod=mod', GOWORK: 'off', GOTOOLCHAIN: 'local' },
   });
 
-/** Copies the program to another folder, as Go writes go.sum, and downloads the module. Returns the reason if it failed. */
+/**
+ * Copies the program to another folder, as Go writes go.sum, and downloads the module. Returns the reason if it failed.
+ */
 function prepare(): string | undefined {
   mkdirSync(folder, { recursive: true });
   for (const name of files) cpSync(join(source, name), join(folder, name));

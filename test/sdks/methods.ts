@@ -1,5 +1,5 @@
-// The inputs and results of the methods of Unkey's SDKs, one line per method: the same table for every language. The methods
-// and the types of their inputs are those of `@unkey/api`.
+// The inputs and results of the methods of Unkey's SDKs, one line per method: the same table for every language. The
+// methods and the types of their inputs are those of `@unkey/api`.
 
 import { createHash } from 'node:crypto';
 import type { Unkey } from '@unkey/api';

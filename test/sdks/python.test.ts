@@ -1,4 +1,5 @@
-// Every method of the Python SDK, `unkey.py`, if Python and pip are installed, and its packages are here or can be downloaded.
+// Every method of the Python SDK, `unkey.py`, if Python and pip are installed, and its packages are here or can be
+// downloaded.
 
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';

@@ -1,5 +1,5 @@
-// The promise to users of the official SDK: they change `serverURL` and nothing else. A real `@unkey/api` against a real
-// socket. The SDK checks every response against its own schemas, and throws if one does not match.
+// The promise to users of the official SDK: they change `serverURL` and nothing else. A real `@unkey/api` against a
+// real socket. The SDK checks every response against its own schemas, and throws if one does not match.
 
 import { Unkey } from '@unkey/api';
 import * as errors from '@unkey/api/models/errors';

@@ -1,5 +1,5 @@
-// The tests of an SDK of Unkey in any language: every method of methods.ts works and throws its own typed errors, and only the
-// address of the server is changed.
+// The tests of an SDK of Unkey in any language: every method of methods.ts works and throws its own typed errors, and
+// only the address of the server is changed.
 
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, type TestContext, test } from 'vitest';
@@ -22,7 +22,9 @@ import {
 
 /** One SDK, whose clients send to one server. */
 export interface Sdk {
-  /** Calls a method. Returns the bodies of its responses: of a list, if `all`, one per page. Rejects with an SdkError. */
+  /**
+   * Calls a method. Returns the bodies of its responses: of a list, if `all`, one per page. Rejects with an SdkError.
+   */
   call(rootKey: string, method: string, input: unknown, all?: boolean): Promise<ResponseBody[]>;
   close(): unknown;
 }
@@ -148,7 +150,8 @@ export function sdkTests({ open, unsendable = [] }: Options) {
     });
 
     test('401', async (context) => {
-      // A method without `answers` refuses all input, before the root key is looked up. Only a malformed header gets 401 there.
+      // A method without `answers` refuses all input, before the root key is looked up. Only a malformed header gets
+      // 401 there.
       for (const rootKey of answers ? ['nonsense', unknown] : ['no root key']) {
         expectTyped(await refusal(context, rootKey, method, line.input(shared)), 401);
       }

@@ -1,5 +1,5 @@
-// Random inputs from a schema: valid ones, ones with a single fault, and garbage. They are JSON texts, because some faults
-// cannot be expressed by a value (1e400, a duplicate member).
+// Random inputs from a schema: valid ones, ones with a single fault, and garbage. They are JSON texts, because some
+// faults cannot be expressed by a value (1e400, a duplicate member).
 
 import fc from 'fast-check';
 import type { TSchema } from 'typebox';

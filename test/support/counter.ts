@@ -1,5 +1,5 @@
-// The model of lua/include/window.lua: a sliding-window log with sub-windows, as simple as possible. No entries are merged or
-// packed, and all are added up each time.
+// The model of lua/include/window.lua: a sliding-window log with sub-windows, as simple as possible. No entries are
+// merged or packed, and all are added up each time.
 
 export interface Admitted {
   units: number;

@@ -1,5 +1,5 @@
-// vitest's setupFiles: each test file begins with an empty database. Records of earlier files would appear in tests that read
-// all names (KEYS, SCAN), and reading them took a sixth of the suite's time.
+// vitest's setupFiles: each test file begins with an empty database. Records of earlier files would appear in tests
+// that read all names (KEYS, SCAN), and reading them took a sixth of the suite's time.
 
 import { once } from 'node:events';
 import { connect } from 'node:net';

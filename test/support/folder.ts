@@ -12,8 +12,8 @@ const linked = 'lua node_modules package-lock.json package.json src tsconfig.jso
 const copied = ['bin', 'dist'];
 
 /**
- * Stand-ins for npm and npx, which take a second of processor time for each command. test/docs.test.ts runs one command with each
- * real program.
+ * Stand-ins for npm and npx, which take a second of processor time for each command. test/docs.test.ts runs one command
+ * with each real program.
  */
 const shims = {
   npm: '[ "$*" = start ] && exec node bin/start.mjs',

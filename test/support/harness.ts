@@ -1,5 +1,5 @@
-// The API without a socket: the real pipeline, scripts and Redis, a new workspace, and a clock that the test sets. Tests use
-// the API through the function `call`.
+// The API without a socket: the real pipeline, scripts and Redis, a new workspace, and a clock that the test sets.
+// Tests use the API through the function `call`.
 
 import { pino } from 'pino';
 import type { Static } from 'typebox';
@@ -76,8 +76,8 @@ export async function endAllLeases() {
 }
 
 /**
- * TEST_LEASE_MS=100 runs the tests of the harness with leases, from the second request on. A test of leases, and one of what Redis
- * decides itself, gives the harness a `leaseMs` of its own.
+ * TEST_LEASE_MS=100 runs the tests of the harness with leases, from the second request on. A test of leases, and one of
+ * what Redis decides itself, gives the harness a `leaseMs` of its own.
  */
 const leaseMs = Number(process.env.TEST_LEASE_MS ?? 0);
 const leaseSettings = { leaseMs, leaseCredits: leaseMs > 0, leaseAfter: 2 };
@@ -104,7 +104,9 @@ export function jsonOf({ contentType, body, stream }: Response, requestId: strin
   return contentType.includes('json') ? JSON.parse(body) : undefined;
 }
 
-/** Call it at the top level of a test file. Its result can be used inside tests. `url` is called before the first test. */
+/**
+ * Call it at the top level of a test file. Its result can be used inside tests. `url` is called before the first test.
+ */
 export function harness(url: () => string = testRedisUrl, settings: Partial<StoreOptions> = {}) {
   const clock = {
     now: startMs,
@@ -122,7 +124,8 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
       ...leaseSettings,
       url: url(),
       nowMs: () => clock.now,
-      // Advances only with `clock`, as Redis's clock does. Otherwise a decision would be counted before the time of its test.
+      // Advances only with `clock`, as Redis's clock does. Otherwise a decision would be counted before the time of its
+      // test.
       leaseClockMs: () => clock.now - performance.now(),
       ...settings,
     });
@@ -164,8 +167,8 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     return key;
   }
 
-  // With leases (TEST_LEASE_MS): they end when the clock is set forward, and other requests see what they left once they are
-  // settled. Here both happen before the next request, not a quarter of a term later.
+  // With leases (TEST_LEASE_MS): they end when the clock is set forward, and other requests see what they left once
+  // they are settled. Here both happen before the next request, not a quarter of a term later.
   let leasedBy = '';
   let ended: Promise<void> | undefined;
   function endLeases(path: string, { body, authorization }: RequestParts): Promise<void> | undefined {
@@ -184,7 +187,10 @@ export function harness(url: () => string = testRedisUrl, settings: Partial<Stor
     return { ...response, json: jsonOf(response, requestId) };
   }
 
-  /** Calls an operation with the workspace's first root key, or with `as`: a root key string, or the grants of a new one. */
+  /**
+   * Calls an operation with the workspace's first root key, or with `as`: a root key string, or the grants of a new
+   * one.
+   */
   async function call<Name extends OperationName>(
     name: Name,
     input: InputOf<Name>,

@@ -1,6 +1,6 @@
-// Examples of every field of a key, every input and every outcome of a verification. A new one does not compile until it has its
-// examples; then the tests of all operations, of the import, of usage, of metrics and of the gateway check cover it, and
-// test/model.test.ts generates it.
+// Examples of every field of a key, every input and every outcome of a verification. A new one does not compile until
+// it has its examples; then the tests of all operations, of the import, of usage, of metrics and of the gateway check
+// cover it, and test/model.test.ts generates it.
 
 import { expect } from 'vitest';
 import type { Outcome } from '../../src/domain/verification.ts';
@@ -19,7 +19,9 @@ interface FieldExample<Name extends FieldName> {
   record?: (value: Value<Name>) => { [Field in keyof KeyRecord]?: unknown };
   /** The value that updateKey takes to remove it, or for the default. */
   removed: KeyChanges[Name];
-  /** Values that createKey, migrateKeys, updateKey and imports refuse, and the location of the error below the field. */
+  /**
+   * Values that createKey, migrateKeys, updateKey and imports refuse, and the location of the error below the field.
+   */
   invalid: readonly (readonly [value: unknown, below?: string])[];
 }
 type Value<Name extends FieldName> = NonNullable<NewKeyInput[Name]>;

@@ -57,7 +57,10 @@ export async function namesIn(redis: RedisClient | Cluster): Promise<Buffer[]> {
   return names;
 }
 
-/** The entries that have records in Redis, and the faults, such as a name without an entry or a type other than the entry's. */
+/**
+ * The entries that have records in Redis, and the faults, such as a name without an entry or a type other than the
+ * entry's.
+ */
 export async function survey(redis: RedisClient): Promise<{ seen: Set<string>; wrong: string[] }> {
   const seen = new Set<string>();
   const wrong: string[] = [];
@@ -90,8 +93,8 @@ export async function survey(redis: RedisClient): Promise<{ seen: Set<string>; w
 }
 
 /**
- * Compares the index of starts with the keys of all APIs that exist, of one workspace while others are changed. An API that is being
- * removed may have a part of both.
+ * Compares the index of starts with the keys of all APIs that exist, of one workspace while others are changed. An API
+ * that is being removed may have a part of both.
  */
 export async function startFaults(redis: RedisClient, workspaceId = ''): Promise<string[]> {
   const names = (await namesIn(redis)).filter((name) => name.toString('latin1').includes(workspaceId));

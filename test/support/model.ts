@@ -1,6 +1,6 @@
-// A model of docs/contract.md, as simple as possible: arrays that are searched from end to end, and logs whose entries are
-// never merged. It has no Redis, no packing, no cache and no batches. Each method is named like an operation. It returns the
-// `data` that the operation must return, or throws the code of its error.
+// A model of docs/contract.md, as simple as possible: arrays that are searched from end to end, and logs whose entries
+// are never merged. It has no Redis, no packing, no cache and no batches. Each method is named like an operation. It
+// returns the `data` that the operation must return, or throws the code of its error.
 
 import type { ErrorCode } from '../../src/errors.ts';
 import { Counter } from './counter.ts';
@@ -18,7 +18,10 @@ const refuse = (code: ErrorCode): never => {
   throw new Refusal(code);
 };
 
-/** An id or key string that the server creates. Its value is taken from the first response that has it; later ones must match. */
+/**
+ * An id or key string that the server creates. Its value is taken from the first response that has it; later ones must
+ * match.
+ */
 export class Id {
   value: string | undefined;
   readonly pattern: RegExp;

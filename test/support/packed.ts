@@ -1,8 +1,9 @@
 // The program that tests start: the files of dist/, with each dependency bundled into one file. Node loads 600 files of
-// dependencies otherwise, which is more than half of the CPU time of a start, and the tests start hundreds of processes. The
-// tests themselves load the same bundles.
+// dependencies otherwise, which is more than half of the CPU time of a start, and the tests start hundreds of
+// processes. The tests themselves load the same bundles.
 //
-// `npm start` and `npx tollgate`, which docs.test.ts and cli/backup.test.ts run, load the packages as they are installed.
+// `npm start` and `npx tollgate`, which docs.test.ts and cli/backup.test.ts run, load the packages as they are
+// installed.
 
 import { createHash } from 'node:crypto';
 import {

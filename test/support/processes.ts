@@ -13,7 +13,9 @@ import { cliFile, mainFile } from './packed.ts';
 /** A busy machine may take long to start a process. */
 const patienceMs = 60_000;
 
-/** Compiles changed files. Call it once per test file, before the first process, so that no test waits for the build. */
+/**
+ * Compiles changed files. Call it once per test file, before the first process, so that no test waits for the build.
+ */
 export { buildPacked as build, cliFile, mainFile } from './packed.ts';
 
 const toEnd: (() => unknown)[] = [];
@@ -77,7 +79,8 @@ export function run(command: string, args: readonly string[], options: SpawnOpti
     hasEnded,
     ended,
     stop(signal = 'SIGTERM') {
-      // A detached process leads a group. As with Ctrl-C in a terminal, npm and the server below it both get the signal.
+      // A detached process leads a group. As with Ctrl-C in a terminal, npm and the server below it both get the
+      // signal.
       if (!hasEnded()) process.kill(options.detached ? -child.pid! : child.pid!, signal);
       return ended;
     },

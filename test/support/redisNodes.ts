@@ -1,5 +1,5 @@
-// Several Redis processes on free ports of 127.0.0.1, as a Cluster, or as master and replica with Sentinels. All files are in
-// one temporary directory, which `stop` removes.
+// Several Redis processes on free ports of 127.0.0.1, as a Cluster, or as master and replica with Sentinels. All files
+// are in one temporary directory, which `stop` removes.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -42,8 +42,8 @@ export async function until(what: string, withinMs: number, isSo: () => Promise<
 }
 
 /**
- * Resolves when `replicas` replicas have the writes of the master. Redis reports a replica as online up to a second before it
- * sends the first write. A replica that is promoted within that time is empty.
+ * Resolves when `replicas` replicas have the writes of the master. Redis reports a replica as online up to a second
+ * before it sends the first write. A replica that is promoted within that time is empty.
  */
 function replicated({ admin }: RedisNode, replicas: number): Promise<void> {
   return until('writes reach the replicas', 20_000, async () => {

@@ -1,4 +1,5 @@
-// Rankings of keys and identities, which read only what can be among the first, against sums of all keys over random histories.
+// Rankings of keys and identities, which read only what can be among the first, against sums of all keys over random
+// histories.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openStore, type Store } from '../../src/store.ts';

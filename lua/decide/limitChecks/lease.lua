@@ -32,15 +32,16 @@ local function charge_windows(units, number)
   return true
 end
 
--- Grants a lease of the checks of the last item. Returns its units and its term, see GRANTED. Results hold until the first units
--- expire, or the slice ends in which units are charged. A check of cost 0 has no units: others would change what it returns.
+-- Grants a lease of the checks of the last item. Returns its units and its term, see GRANTED. Results hold until the
+-- first units expire, or the slice ends in which units are charged. A check of cost 0 has no units: others would change
+-- what it returns.
 local function lease_checks(outcome, _, _, root, wanted, number)
   add_work(8 * #item_checks)
   local ends, units, has_passed, seen = root.expires or NEVER, wanted, outcome == LIMIT_PASSED, {}
   for index = 1, #item_checks do
     local check = item_checks[index]
     local counter, limit, duration, cost = check.counter, check.limit, check.duration, check.cost
-    -- Checks of the same counter add up, so what one returns depends on the others.
+    -- Checks of the same counter add up, so the result of one depends on the others.
     if seen[counter] then return 0, 0 end
     seen[counter] = true
     -- Units that are overdue may be returned after all.
@@ -69,14 +70,15 @@ local function return_to_window(check, number, used)
     name_of.window_at(call_workspace, check.namespace.id16, name_of.window_member(check.duration, check.identifier))
   local bytes = units > used and redis.call('GET', name)
   if bytes then
-    -- Nothing where the slice no longer counts.
+    -- A slice that no longer counts gets nothing back.
     local kept, suffix = window_return(bytes, 1, #bytes, slice_end, slice_end, (units - used) * cost)
     if suffix then redis.call('SET', name, string.sub(bytes, 1, kept) .. suffix, 'PX', window_ttl(check.duration)) end
   end
   noted_leases.write_of_window(check, others)
 end
 
--- Counts what a session decided by itself about checks, and gives back what it did not use of a lease. `subject` is each LIMIT_CHECK.
+-- Counts what a session decided by itself about checks, and gives back what it did not use of a lease. `subject` is
+-- each LIMIT_CHECK.
 local function settle_checks(number, count, outcome, used, age, subject)
   local hour, position = math.floor((call_now - age) / HOUR_MS), 1
   local day, field = day_of(hour), hour_of_day(hour) .. (outcome == LIMIT_PASSED and 'p' or 'b')
@@ -90,7 +92,7 @@ local function settle_checks(number, count, outcome, used, age, subject)
     end
     if namespace and number > 0 then
       local override = override_for(call_workspace, namespace, identifier)
-      -- With an override of another duration since, nothing is found to give back: the old window is no longer read.
+      -- If an override has another duration since then, no lease is found: the old window is no longer read.
       duration = override and override.duration or duration
       return_to_window({ namespace = namespace, duration = duration, identifier = identifier }, number, used)
     end

@@ -1,8 +1,9 @@
 -- Limits of a verification: finds those that apply, checks them, and charges them.
 --
--- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The variables and
--- tables here are used again for every item, because a table for each limit of each verification would be most of the work.
--- Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc and check_limit change them.
+-- Nearly every verification passes, so its limits are checked and their charged windows are made in one pass. The
+-- variables and tables here are used again for every item, because a table for each limit of each verification would be
+-- most of the work. Only check_limits_and_balance, check_limits_by, check_limits, check_stored, check_adhoc and
+-- check_limit change them.
 
 -- @include "include/counters"
 -- @include "decide/call"
@@ -17,7 +18,8 @@ local charge_allowed = true
 -- The number of limits that apply, and whether one of them is exceeded.
 local charge_count = 0
 local charge_exceeded = false
--- Whether a window was charged while the clock was ahead. Then charge_exceeded is true too, and the other results are invalid.
+-- Whether a window was charged while the clock was ahead. Then charge_exceeded is true too, and the other results are
+-- invalid.
 local charge_ahead = false
 -- The fields of VERIFIED_LIMIT of each limit, one after the other.
 local charge_results = {}
@@ -25,18 +27,23 @@ local charge_results = {}
 local charge_counters
 -- The lengths of the charged windows of the key and of its identity.
 local charge_lengths, charge_identity_lengths
--- By the place of a limit (see VERIFIED_LIMIT): the new bytes at the end of its window (false
--- where nothing is charged), the position of the last old byte before them, and the position of the window's last old byte.
-local charge_suffix, charge_kept_until, charge_window_end = {}, {}, {}
+-- Each by the place of a limit (see VERIFIED_LIMIT): the new bytes at the end of its window, false if nothing is
+-- charged;
+local charge_suffix = {}
+-- the position of the last old byte before them;
+local charge_kept_until = {}
+-- and the position of the window's last old byte.
+local charge_window_end = {}
 
--- Checks a limit that applies, and appends its result. `charge` is window_charge, or a function with its arguments. Returns
--- kept_until and suffix of window_charge; with the settled window as suffix if it was charged while the clock was ahead.
+-- Checks a limit that applies, and appends its result. `charge` is window_charge, or a function with its arguments.
+-- Returns kept_until and suffix of window_charge; with the repaired window as suffix if it was charged while the clock
+-- was ahead.
 local function check_limit(charge, place, limit, duration, cost, bytes, first, last)
   local total, first_live, oldest, kept_until, suffix =
     charge(bytes, first, last, call_now, limit, duration, cost, charge_allowed and not charge_exceeded)
   if not total then
     charge_exceeded, charge_ahead = true, true
-    return first - 1, settled_window(string.sub(bytes, first, last), call_now, duration)
+    return first - 1, repaired_window(string.sub(bytes, first, last), call_now, duration)
   end
   local remaining, results, at = limit - total, charge_results, 4 * charge_count
   charge_count = charge_count + 1
@@ -55,9 +62,10 @@ local function check_limit(charge, place, limit, duration, cost, bytes, first, l
   return kept_until, suffix
 end
 
--- Checks those limits of a state that apply. `costs` are the limits in the request by name: {name, cost, limit of an ad hoc limit
--- or nil}; nil when there are none. `seen` collects the names that were used, because the first limit of a name wins. An ad
--- hoc limit replaces the key's limit of that name, but not the identity's. Returns the lengths of all windows after the charge.
+-- Checks those limits of a state that apply. `costs` are the limits in the request by name: {name, cost, limit of an ad
+-- hoc limit or nil}; nil when there are none. `seen` collects the names that were used, because the first limit of a
+-- name wins. An ad hoc limit replaces the key's limit of that name, but not the identity's. Returns the lengths of all
+-- windows after the charge.
 local sole_length, sole_identity_length = {}, {}
 local function check_stored(charge, places, packed, position, tail_bytes, costs, seen)
   local count, is_key = string.byte(packed, position), places == PLACES_OF_KEY
@@ -99,8 +107,8 @@ local function check_stored(charge, places, packed, position, tail_bytes, costs,
   return lengths
 end
 
--- The positions of the first and the last byte of the key's window with this name and duration, and the number of its limit; nil
--- when the key has no such limit.
+-- The positions of the first and the last byte of the key's window with this name and duration, and the number of its
+-- limit; nil when the key has no such limit.
 local function find_window(wanted_name, wanted_duration)
   local packed, position = key_packed, key_limits_at
   local count = string.byte(packed, position)
@@ -117,8 +125,8 @@ local function find_window(wanted_name, wanted_duration)
   end
 end
 
--- Checks an ad hoc limit {name, cost, limit, duration} on the key's counter of that name and duration, which is in the key's state
--- or a record of its own. Returns false when the counter is new and the key has the maximum of counters.
+-- Checks an ad hoc limit {name, cost, limit, duration} on the key's counter of that name and duration, which is in the
+-- key's state or a record of its own. Returns false when the counter is new and the key has the maximum of counters.
 local function check_adhoc(charge, number, wanted)
   local name, cost, limit, duration = wanted[1], wanted[2], wanted[3], wanted[4]
   local place = PLACES_OF_REQUEST + number
@@ -143,9 +151,9 @@ local function check_adhoc(charge, number, wanted)
   return counters.left >= 0
 end
 
--- Checks the limits of a verification: those with autoApply and those that the request names, the key's before the identity's of
--- the same name. `requested` is the request's list or nil. Returns a refusal or nil. May be called again for the same
--- verification.
+-- Checks the limits of a verification: those with autoApply and those that the request names, the key's before the
+-- identity's of the same name. `requested` is the request's list or nil. Returns an item error or nil. May be called
+-- again for the same verification.
 local function check_limits(charge, requested)
   local identity_packed = key_identity
   charge_count, charge_ahead, charge_counters = 0, false, nil
@@ -164,44 +172,46 @@ local function check_limits(charge, requested)
   if not requested then return nil end
   for number, wanted in ipairs(requested) do
     if wanted[3] then
-      if not check_adhoc(charge, number, wanted) then return refuse('too_many_counters', wanted[1]) end
+      if not check_adhoc(charge, number, wanted) then return item_error('too_many_counters', wanted[1]) end
     elseif not seen[wanted[1]] then
-      return refuse('limit_not_found', wanted[1])
+      return item_error('limit_not_found', wanted[1])
     end
   end
 end
 
--- Checks limits and balance of a verification that no earlier check refused. Returns its outcome; nil and a refusal; or nil when
--- windows have to be settled first.
+-- Checks limits and balance of a verification that no earlier check refused. Returns its outcome; nil and an item
+-- error; or nil when windows have to be repaired first.
 local function check_limits_and_balance(requested, is_affordable)
   charge_allowed, charge_exceeded = is_affordable, false
-  local refusal
+  local problem
   if requested or key_identity then
-    refusal = check_limits(window_charge, requested)
-    if refusal then return nil, refusal end
+    problem = check_limits(window_charge, requested)
+    if problem then return nil, problem end
   else
     charge_count, charge_ahead, charge_counters = 0, false, nil
     charge_lengths = check_stored(window_charge, PLACES_OF_KEY, key_packed, key_limits_at, KEY_TAIL_LENGTH)
   end
   if not charge_exceeded and is_affordable then return VALID end
   if charge_ahead then return nil end
-  -- Units that a server has leased may be returned: then this refusal would be wrong.
-  refusal = noted_leases.refuse_key(false)
-  if refusal then return nil, refusal end
+  -- Units that a server has leased may be returned: then a refusal would be wrong.
+  problem = noted_leases.refuse_key(false)
+  if problem then return nil, problem end
   if not charge_exceeded then return USAGE_EXCEEDED end
   -- The results of limits before the exceeded one include a charge: they are computed again without it.
   if charge_count > 1 then check_limits(window_charge, requested) end
   return RATE_LIMITED
 end
 
--- Checks the limits, and charges them if all pass, by a function with the arguments of window_charge. Returns whether all pass.
+-- Checks the limits, and charges them if all pass, by a function with the arguments of window_charge. Returns whether
+-- all pass.
 local function check_limits_by(charge, requested)
   charge_allowed, charge_exceeded = true, false
   return not check_limits(charge, requested) and not charge_exceeded
 end
 
--- Formats to pack a state by the number of old bytes that it keeps. So it is created as one string: joining would create and hash
--- its parts too. Most states have one of a few hundred lengths, but 65,000 are possible: a thousand formats of a kind are cached.
+-- Formats to pack a state by the number of old bytes that it keeps. So it is created as one string: joining would
+-- create and hash its parts too. Most states have one of a few hundred lengths, but 65,000 are possible: a thousand
+-- formats of a kind are cached.
 local tail_formats, key_formats = { made = 0 }, { made = 0 }
 local WINDOW_END = 'c0' .. WINDOW_BYTES_FIELDS
 local function new_format(formats, kept, rest)
@@ -217,8 +227,8 @@ local function new_format(formats, kept, rest)
   return format
 end
 
--- A state with the charged windows of several limits: `count` of them, from place `places` + 1 on. `tail` replaces the same number
--- of bytes at its end. Nil when nothing is charged.
+-- A state with the charged windows of several limits: `count` of them, from place `places` + 1 on. `tail` replaces the
+-- same number of bytes at its end. Nil when nothing is charged.
 local pieces = {}
 local function joined_state(packed, count, places, lengths, tail)
   local copied, made = 0, 0
@@ -284,15 +294,16 @@ local function write_charged_counters()
   if charge_counters then write_counters(call_workspace, key24(), charge_counters, call_now) end
 end
 
--- Settles the windows that were charged while the clock was ahead, and writes them to the key, its identity and its counters.
-local function write_settled(requested)
+-- Repairs the windows that were charged while the clock was ahead, and writes them to the key, its identity and its
+-- counters.
+local function write_repaired(requested)
   -- charge_exceeded is true, so this charges nothing.
   check_limits(window_charge, requested)
   local tail = string.sub(key_packed, key_tail_at)
   local state = joined_state(key_packed, string.byte(key_packed, key_limits_at), PLACES_OF_KEY, charge_lengths, tail)
   if state then redis.call('HSET', key_name, 'state', state) end
-  local settled = key_identity and identity_state()
-  if settled then write_identity(settled) end
+  local repaired = key_identity and identity_state()
+  if repaired then write_identity(repaired) end
   noted_leases.forget_slices()
   write_charged_counters()
 end

@@ -10,16 +10,16 @@ local key_name, key_packed, key_api
 local key_version_time, key_version_number, key_api8, key_flags, key_expires, key_refill_amount, key_refill_day
 -- Positions in the state.
 local key_limits_at, key_tail_at
--- The externalId in the state ('' for none), and that of the identity if it exists. They differ after the identity was deleted:
--- earlier counts are counts of the identity, later ones are not.
+-- The externalId in the state ('' for none), and that of the identity if it exists. They differ after the identity was
+-- deleted: earlier counts are counts of the identity, later ones are not.
 local key_linked_id, key_external_id = '', ''
 -- The state of the identity, nil when there is none.
 local key_identity
 -- {state, name, meta} and {state, meta}: read together with the states if the server has no snapshot.
 local key_display, key_identity_display
 
--- The flags of a state by their number. Each table is created once, which saves 7 % of Redis's instructions per verification
--- (callgrind, 2026-11-22).
+-- The flags of a state by their number. Each table is created once, which saves 7 % of Redis's instructions per
+-- verification (callgrind, 2026-11-22).
 local flag_sets = {}
 local function flags_of(number)
   local flags = {}
@@ -32,8 +32,8 @@ end
 -- The position of the identity's id in a state.
 local LINK_ID_FROM = KEY_LINK_AT + LINK_BYTES_LENGTH
 
--- Loads a key by its digest. `has_snapshot`: the server has a snapshot, of any version. Returns false when there is no such key, or
--- it or its API was deleted.
+-- Loads a key by its digest. `has_snapshot`: the server has a snapshot, of any version. Returns false when there is no
+-- such key, or it or its API was deleted.
 local function read_key(digest, has_snapshot)
   key_name = call_key_records .. digest
   local packed, display

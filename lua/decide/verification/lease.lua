@@ -14,11 +14,12 @@
 -- @include "include/usage"
 -- @include "include/window"
 
--- Of leased_charge: how often it charges; the milliseconds until the first slice ends; whether a limit has too little room for it.
+-- Variables of leased_charge: how often it charges; the milliseconds until the first slice ends; whether a limit has
+-- too little room.
 local lease_times, lease_slice_left, lease_exceeds
 
--- In the place of window_charge: charges `lease_times` decisions at once, of which the limit must have room for `this_session.left` times as
--- many.
+-- In the place of window_charge: charges `lease_times` decisions at once, of which the limit must have room for
+-- `this_session.left` times as many.
 local function leased_charge(text, first, last, now, limit, duration, cost, may_charge)
   lease_slice_left = math.min(lease_slice_left, slice_end_at(now, limit, duration) - now)
   local total, first_live, oldest, kept_until, suffix =
@@ -34,8 +35,8 @@ local function fingerprint_of_limits()
   return string.sub(redis.sha1hex(limits), 1, 8)
 end
 
--- Charges units for `wanted` more decisions, or for as many as leave enough for others. Returns their number and the term of the
--- lease; 0, 0 for none.
+-- Charges units for `wanted` more decisions, or for as many as leave enough for others. Returns their number and the
+-- term of the lease; 0, 0 for none.
 local function lease_units(cost, requested, wanted, number, term)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local leases, paused_until, ended = noted_leases.recent(noted_leases.of_key(), LEASE_OF_KEY_LENGTH)
@@ -48,7 +49,7 @@ local function lease_units(cost, requested, wanted, number, term)
   lease_slice_left = this_session.term
   while units > 0 do
     lease_times, lease_exceeds = units, limited and balance < this_session.left * units * cost
-    -- What is charged is not written before the end.
+    -- A charge is not written before the end, so a smaller one may follow.
     if not lease_exceeds and check_limits_by(leased_charge, requested) and not lease_exceeds then break end
     units = math.floor(units / 2)
   end
@@ -69,8 +70,8 @@ local function lease_units(cost, requested, wanted, number, term)
   return units, term
 end
 
--- The time for which an outcome of the key holds if nothing is changed: until it or its root key expires, its balance is refilled,
--- or an exceeded limit has room.
+-- The time for which an outcome of the key holds if nothing is changed: until it or its root key expires, its balance
+-- is refilled, or an exceeded limit has room.
 local function term_of(outcome, root)
   local ends = root.expires or NEVER
   if outcome == NOT_FOUND then return this_session.term_until(ends) end
@@ -86,11 +87,12 @@ local function term_of(outcome, root)
   return this_session.term_until(ends)
 end
 
--- Grants a lease of a verification that was just decided; `position` and `last` are those of its VERIFY_ITEM. Returns its units and
--- its term, see GRANTED.
+-- Grants a lease of a verification that was just decided; `position` and `last` are those of its VERIFY_ITEM. Returns
+-- its units and its term, see GRANTED.
 local function lease_verification(outcome, position, last, root, wanted, number)
   local digest, cost, _, _, _, fields = struct.unpack(VERIFY_ITEM, call_items, position)
-  -- What verify wrote is read again only if the fields of the state have other positions, as the link of the key was removed.
+  -- What verify wrote is read again only if the fields of the state have other positions, as the link of the key was
+  -- removed.
   if outcome ~= NOT_FOUND and key_external_id ~= key_linked_id then read_key(digest, true) end
   local term = term_of(outcome, root)
   if outcome == RATE_LIMITED or outcome == USAGE_EXCEEDED then
@@ -107,18 +109,18 @@ end
 -- The time at which the units that leased_return gives back were charged.
 local return_at
 
--- In the place of window_charge: gives back the units of `lease_times` decisions, in the slice in which they were charged. Gives
--- back nothing where that slice no longer exists.
+-- In the place of window_charge: gives back the units of `lease_times` decisions, in the slice in which they were
+-- charged. Gives back nothing where that slice no longer exists.
 local function leased_return(text, first, last, now, limit, duration, cost)
   if last < first then return -cost, nil, now end
-  -- After the clock stepped back, units are charged in a slice that ends up to a slice later (settled_window).
+  -- After the clock stepped back, units are charged in a slice that ends up to a slice later (repaired_window).
   local earliest, latest = slice_end_at(return_at, limit, duration), return_at + duration / 64
   local kept_until, suffix = window_return(text, first, last, earliest, latest, cost * lease_times)
   return -cost, nil, now, kept_until, suffix
 end
 
--- Gives back the units that the lease at `lease_at` of `leases` did not use, in memory. Returns whether windows change, and the
--- balance.
+-- Gives back the units that the lease at `lease_at` of `leases` did not use, in memory. Returns whether windows change,
+-- and the balance.
 local function give_back(leases, lease_at, used, requested, cost)
   local _, _, at, _, units, refill_due, limits = struct.unpack(LEASE_OF_KEY, leases, lease_at)
   local balance, key_refill_due, _ = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
@@ -131,7 +133,8 @@ local function give_back(leases, lease_at, used, requested, cost)
   return is_changed and check_limits_by(leased_return, requested), balance
 end
 
--- Counts decisions in the history of the key, because the key was deleted since, has another identity, or another hour began.
+-- Counts decisions in the history of the key, because the key was deleted since, has another identity, or another hour
+-- began.
 local function count_former(external_id, hour, count, outcome, spent)
   local counts = {}
   for number = 1, OUTCOMES_COUNTED do
@@ -143,8 +146,8 @@ local function count_former(external_id, hour, count, outcome, spent)
   add_used(call_workspace, key24(), hour, call_settings.retention)
 end
 
--- Writes `count` more decisions to the state of the key, and gives back what a lease of units (`number`) did not use. Returns whether
--- they are the first refusals of the hour with this outcome.
+-- Writes `count` more decisions to the state of the key, and gives back what a lease of units (`number`) did not use.
+-- Returns whether they are the first refusals of the hour with this outcome.
 local function settle_key(number, count, outcome, used, cost, used_at, requested)
   local balance, refill_due, last_used, hour, valid, refusals, spent = struct.unpack(KEY_TAIL, key_packed, key_tail_at)
   local is_charged, at, leases, other_leases, other_leases_of_identity, usage = false, nil, nil, nil, nil, nil
@@ -197,7 +200,8 @@ local function count_for_api(hour, count, outcome, spent)
   if spent > 0 then add_total(record, 's' .. field, spent) end
 end
 
--- Counts what a session decided by itself about one key, and gives back what it did not use of a lease. `subject` is a TALLIED_KEY.
+-- Counts what a session decided by itself about one key, and gives back what it did not use of a lease. `subject` is a
+-- TALLIED_KEY.
 local function settle_verifications(number, count, outcome, used, age, subject)
   local digest, cost, external_id, fields = struct.unpack(TALLIED_KEY, subject)
   local is_live = read_key(digest, true)

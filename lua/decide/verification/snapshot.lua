@@ -1,5 +1,5 @@
--- The snapshot of a key: the cacheable part of a verification, returned only when the server's version is out of date. With more
--- keys than a server caches, most verifications return one, so it is packed as one string.
+-- The snapshot of a key: the cacheable part of a verification, returned only when the server's version is out of date.
+-- With more keys than a server caches, most verifications return one, so it is packed as one string.
 
 -- @include "decide/call"
 -- @include "decide/permitted"
@@ -25,7 +25,8 @@ local function configured_limits(packed, limits_at, tail_bytes)
   return string.sub(packed, limits_at, windows_at - 1)
 end
 
--- The permissions and roles of a key, packed: slugs, or lists of permission numbers if there are too many for a script; role names.
+-- The permissions and roles of a key, packed: slugs, or lists of permission numbers if there are too many for a script;
+-- role names.
 local function packed_permissions(record)
   local stored = redis.call('HMGET', record, 'direct', 'roles')
   local slugs, number_lists, given = effective_slugs(call_workspace, stored[1] or '', stored[2] or '')

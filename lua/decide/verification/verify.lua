@@ -24,8 +24,8 @@ local function request_of(text)
   return request
 end
 
--- The balance of a key with a refill, and the time of the next refill. A time more than two periods away was set while the clock
--- was ahead: it is computed again.
+-- The balance of a key with a refill, and the time of the next refill. A time more than two periods away was set while
+-- the clock was ahead: it is computed again.
 local function refilled_balance(digest, balance, due)
   local now, refill_day = call_now, key_refill_day
   if now >= due then return key_refill_amount, refill_after(now, refill_day) end
@@ -70,14 +70,15 @@ local function flush_former_counts()
   flush_usage(call_workspace, key24(), key_linked_id, usage, call_settings.retention, call_hour)
 end
 
--- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of the key if
--- the caller has none of this version; nothing when windows had to be settled first, and the item has to be decided again.
+-- Decides an item whose fields are at `position` to `last` of the items. Returns the packed answer, and the snapshot of
+-- the key if the caller has none of this version; nothing when windows had to be repaired first, and the item has to be
+-- decided again.
 local function verify(position, last, root_index)
   local root = call_roots[root_index] or read_root(root_index)
   local digest, cost, cached_time, cached_number, cached_dependencies
   digest, cost, cached_time, cached_number, cached_dependencies, position =
     struct.unpack(VERIFY_ITEM, call_items, position)
-  if not root.may_verify then return refuse_root(root, 'api.*.verify_key') end
+  if not root.may_verify then return root_error(root, 'api.*.verify_key') end
   if not read_key(digest, cached_time > 0) then return struct.pack('>B', NOT_FOUND) end
   local flags, api = key_flags, key_api
   if not root.verifies_all and not allows(root, 'api', api.id, 'verify_key') then
@@ -95,10 +96,10 @@ local function verify(position, last, root_index)
   local outcome = precheck(request, text)
   local is_checked = outcome == VALID
   if is_checked then
-    local refusal
-    outcome, refusal = check_limits_and_balance(requested, not flags.limited or balance >= cost)
-    if refusal then return refusal end
-    if not outcome then return write_settled(requested) end
+    local problem
+    outcome, problem = check_limits_and_balance(requested, not flags.limited or balance >= cost)
+    if problem then return problem end
+    if not outcome then return write_repaired(requested) end
   end
   local is_valid = outcome == VALID
 

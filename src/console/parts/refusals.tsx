@@ -23,7 +23,10 @@ const costOf = ({ cost, remaining }: Row) =>
 
 const askedOf = ({ permissions, permissionsCut }: Row) => permissions && `${permissions}${permissionsCut ? '…' : ''}`;
 
-/** The screen that asks for what was asked. Undefined for a plain request, and for a query of which only a part is known. */
+/**
+ * The screen that asks for what was asked. Undefined for a plain request, and for a query of which only a part is
+ * known.
+ */
 function againOf({ keyId, permissions, permissionsCut, cost, outcome }: Row): string | undefined {
   if (permissionsCut) return undefined;
   const query = new URLSearchParams({
@@ -89,7 +92,10 @@ const ofOwner = ({ name }: Column<Row>) => name !== 'Key' && name !== 'Customer'
 type Paged = ReturnType<typeof usePages<Refusals>>;
 type Hour = NonNullable<NonNullable<Paged['pages'][number]['pagination']>['counted']>[number];
 
-/** The hours of all pages that have refusals without a row. An hour on two pages is the same on both, or newer on the first. */
+/**
+ * The hours of all pages that have refusals without a row. An hour on two pages is the same on both, or newer on the
+ * first.
+ */
 function hoursWithout(pages: Paged['pages']): Hour[] {
   const hours = new Map<number, Hour>();
   for (const hour of pages.flatMap(({ pagination }) => pagination?.counted ?? []))

@@ -5,8 +5,8 @@ import type { Explained, Ratelimit } from '../records.ts';
 import { Gauge } from './basic.tsx';
 
 /**
- * The cell of a limit, with the figures of a verification of this key. Empty until there is a key, and for limits that the key does
- * not use.
+ * The cell of a limit, with the figures of a verification of this key. Empty until there is a key, and for limits that
+ * the key does not use.
  */
 export function useUsedNow(keyId: string | undefined, limits: readonly Ratelimit[]) {
   const names = [...new Set(limits.map(({ name }) => name))];

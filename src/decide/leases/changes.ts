@@ -1,5 +1,5 @@
-// A change is answered when every lease that covers it has been returned, or has ended. A change takes back all leases of its
-// workspace: they are asked for again with the next requests, which see the change.
+// A change is answered when every lease that covers it has been returned, or has ended. A change takes back all leases
+// of its workspace: they are asked for again with the next requests, which see the change.
 
 import { longestTerm } from '../../scripts/layout.ts';
 import type { Leases } from './leases.ts';
@@ -39,7 +39,7 @@ export class Changes {
   /** Resolves when no process decides by what was before the change. `holders` are those of lua/include/change.lua. */
   async changed(workspaceId: string, holders: readonly string[]): Promise<void> {
     const { session, leases, recalls, deactivate, observe } = this.#options;
-    // Those of this process end now; what they leave is settled later.
+    // The leases of this process end now; the units that they leave are settled later.
     leases.recall(workspaceId).catch(() => {});
     const registered = holders.map(holderOf);
     const others = registered.filter(({ id }) => id !== session && id !== longestTerm);
@@ -67,8 +67,8 @@ export class Changes {
   }
 
   /**
-   * Redis may have restarted without the last entries of the registry: leases that were granted before have ended after a term, also
-   * those of servers with longer terms.
+   * Redis may have restarted without the last entries of the registry: leases that were granted before have ended after
+   * a term, also those of servers with longer terms.
    */
   #waitSinceConnected(longestMs: number): number {
     const { termMs, connectedAt } = this.#options;

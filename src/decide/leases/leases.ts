@@ -2,21 +2,22 @@
 //
 // The life of a lease:
 //
-//   ask      A request that was decided often within a term is sent as a lease item (`ask`), with how many more decisions like it
-//            this process wants.
-//   grant    lua/decide/lease.lua decides it as any other, charges units for more of it in advance, and answers how many
-//            and for how long (`granted`). A decision that charges nothing (a key without limits and credits, or a refusal) is
-//            leased without units.
-//   decide   The same request is decided here (`decide`) until the lease ends or its units are used. What was decided is tallied.
-//            When a quarter is left, one request asks for the next lease.
-//   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used (`settle`). Of a
-//            lease that decided little, there is one tally, at its end.
-//   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back (`recall`):
-//            they end at once, also those whose grant is on its way, and the recall is answered when they are settled. After a
-//            refusal, Redis grants no more of them in a while, so that the refused request is decided meanwhile.
+//   ask      A request that was decided often within a term is sent as a lease item (`ask`), with how many more
+//            decisions like it this process wants.
+//   grant    lua/decide/lease.lua decides it as any other, charges units for more of it in advance, and answers how
+//            many and for how long (`granted`). A decision that charges nothing (a key without limits and credits, or a
+//            refusal) is leased without units.
+//   decide   The same request is decided here (`decide`) until the lease ends or its units are used. What was decided
+//            is tallied. When a quarter is left, one request asks for the next lease.
+//   settle   Tallies are sent to Redis every quarter of a term, with the units of ended leases that were not used
+//            (`settle`). Of a lease that decided little, there is one tally, at its end.
+//   recall   A change of the workspace, or a refusal that returned units would turn into a VALID, takes leases back
+//            (`recall`): they end at once, also those whose grant is on its way, and the recall is answered when they
+//            are settled. After a refusal, Redis grants no more of them in a while, so that the refused request is
+//            decided meanwhile.
 //
-// A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended here
-// before a change, which waits for the term after it was made, is answered.
+// A lease ends `term` after the moment before it was asked for, by the monotonic clock of this process. So it has ended
+// here before a change, which waits for the term after it was made, is answered.
 
 import type { tally as tallyStruct } from '../../scripts/layout.ts';
 import type { Written } from '../../scripts/struct.ts';
@@ -57,14 +58,17 @@ export interface LeasedRequest {
   cost: number;
   /** The rest of a verification, as in VERIFY_ITEM. */
   text: Buffer;
-  /** The number of its counters in `Leases` (-1) and its name (''), until they are needed: a repeated request is the same object. */
+  /**
+   * The number of its counters in `Leases` (-1) and its name (''), until they are needed: a repeated request is the
+   * same object.
+   */
   slot: number;
   name: string;
 }
 
 /** A decision that a lease repeats. */
 export interface Repeatable<Decision> {
-  /** As in TALLY; 0 for one that is not counted. */
+  /** As in TALLY; 0 for a decision that is not counted. */
   readonly outcome: number;
   /** As in TALLY. */
   readonly subject: Buffer;
@@ -107,14 +111,18 @@ interface Lease {
 }
 
 /**
- * Counters by a hash of a request, so that most requests look up nothing: in the last byte its heat, before it the number of entries
- * that the holders have of it. They are one number, because most requests read both. A hash of all of the request: a lease is for the
- * same request only, so a key in heavy use whose requests differ, by their tags for example, is no reason to ask for one.
+ * Counters by a hash of a request, so that most requests look up nothing: in the last byte its heat, before it the
+ * number of entries that the holders have of it. They are one number, because most requests read both. A hash of all of
+ * the request: a lease is for the same request only, so a key in heavy use whose requests differ, by their tags for
+ * example, is no reason to ask for one.
  */
 const slots = 65_536;
 const entry = 256;
 
-/** A Map by the names of requests, which counts its entries in the counters. */
+/**
+ * A Map by the names of requests. It also counts its entries by slot, so that a request without a lease looks up
+ * nothing.
+ */
 class Counted<Value> extends Map<string, Value> {
   readonly #counters: Uint32Array;
 
@@ -149,9 +157,9 @@ class Holder {
   /** A settlement that is on its way, or that has to be sent again. */
   sending: { settlement: number; tallies: Tally[] } | undefined;
   settling: Promise<void> | undefined;
-  /** Of what was decided often by its last lease: how many units to ask for next, and until when that holds. */
+  /** Requests whose last lease decided often: how many units to ask for next, and until when that holds. */
   readonly hot: Map<string, { wanted: number; until: number }>;
-  /** Of the last decision by a lease, or grant. */
+  /** The time of the last decision by a lease, or of the last grant. */
   usedAt = 0;
   isRegistered = false;
 
@@ -168,22 +176,28 @@ class Holder {
   }
 }
 
-/** Limits of the leases of this process, of a lease's units, and of the tallies of a settlement and their subjects in bytes. */
+/**
+ * Limits of the leases of this process, of a lease's units, and of the tallies of a settlement and their subjects in
+ * bytes.
+ */
 const leasesMax = 20_000;
 const unitsMax = 4096;
 const talliesMax = 64;
 const subjectsMax = 8192;
-/** Limit of the text of a request, in bytes: leases keep it, and settlements send it. Longer ones are rare (lua: MEMO_TEXT_MAX). */
+/**
+ * Limit of the text of a request, in bytes: leases keep it, and settlements send it. Longer ones are rare (lua:
+ * MEMO_TEXT_MAX).
+ */
 const textMax = 1024;
 /** Fewer decisions are tallied at the end of their lease: a tally costs Redis as much as a verification. */
 const tallyMin = 8;
-/** A settlement is sent this often in a term. */
+/** How often settlements are sent in a term. */
 const settlementsPerTerm = 4;
 /** A process without leases leaves the registry of a workspace after this many terms. */
 const idleTerms = 10;
 /**
- * Heat is how often a request was decided in this term, at most this. A higher one counts down: a request that was granted no lease
- * asks for none for a while.
+ * Heat is how often a request was decided in this term, at most this. A higher one counts down: a request that was
+ * granted no lease asks for none for a while.
  */
 const heatMax = 200;
 const refusedHeat = heatMax + 32;
@@ -197,7 +211,10 @@ export class Leases {
   #heatSince = 0;
   #held = 0;
   #lastNumber = 0;
-  /** Of a settlement. Redis counts a number of a session once, also after this process has left the registry and is back. */
+  /**
+   * The number of the last settlement. Redis counts each number of a session once, also after this process has left the
+   * registry and is back.
+   */
   #lastSettlement = 0;
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
@@ -231,7 +248,7 @@ export class Leases {
     return lease.decision.again(lease.decided, elapsedMs) as Decision;
   }
 
-  /** What to ask for with this request, which is sent to Redis; undefined for nothing. */
+  /** The lease to ask for with a request that is sent to Redis; undefined for none. */
   ask(request: LeasedRequest): Ask | undefined {
     const { termMs, after } = this.#options;
     if (termMs === 0) return undefined;
@@ -302,14 +319,17 @@ export class Leases {
     this.finished(ask);
   }
 
-  /** The answer to an ask is lost: a lease of units that was granted is returned. Units are granted with one outcome only. */
+  /**
+   * The answer to an ask is lost: a lease of units that was granted is returned. Units are granted with one outcome
+   * only.
+   */
   lost(ask: Ask, { outcome, subject }: Pick<Repeatable<unknown>, 'outcome' | 'subject'>) {
     const { request, number } = ask as PendingAsk;
     this.#holderOf(request.workspaceId).tallies.push({ number, count: 0, outcome, used: 0, age: 0, subject });
     this.finished(ask);
   }
 
-  /** An ask was answered. */
+  /** Forgets an ask that was answered. */
   finished(ask: Ask) {
     const { request, finish } = ask as PendingAsk;
     this.#holders.get(request.workspaceId)?.asks.delete(nameOf(request));
@@ -317,8 +337,8 @@ export class Leases {
   }
 
   /**
-   * Takes leases back: those with these numbers, all of a workspace, or all. They end at once; resolves when what they decided and
-   * left is settled.
+   * Takes leases back: those with these numbers, all of a workspace, or all. They end at once; resolves when what they
+   * decided and left is settled.
    */
   async recall(workspaceId?: string, numbers?: ReadonlySet<number>): Promise<void> {
     const holders = [...this.#holders.values()].filter(
@@ -336,7 +356,10 @@ export class Leases {
     await this.#settleAll(holder);
   }
 
-  /** Redis has this process in the registry of a workspace, perhaps because it forgot that it had left. So it leaves again. */
+  /**
+   * Redis has this process in the registry of a workspace, perhaps because it forgot that it had left. So it leaves
+   * again.
+   */
   registered(workspaceId: string) {
     this.#holderOf(workspaceId).isRegistered = true;
     this.#tick();
@@ -351,7 +374,7 @@ export class Leases {
     await Promise.all([...this.#holders.values()].map((holder) => this.#leave(holder)));
   }
 
-  /** How often this and what has the same hash was decided in this term, this time included; 0 soon after a refusal. */
+  /** The decisions of a slot in this term, including this one; 0 for a while after an ask was granted nothing. */
   #decidedInTerm(slot: number, now: number): number {
     const counters = this.#counters;
     if (now - this.#heatSince >= this.#options.termMs) {
@@ -400,7 +423,10 @@ export class Leases {
     this.#tick();
   }
 
-  /** Takes what a lease decided since the last settlement, and its return (`number`, or 0); undefined when there is nothing to settle. */
+  /**
+   * Takes what a lease decided since the last settlement, and its return (`number`, or 0); undefined when there is
+   * nothing to settle.
+   */
   #tallyOf(lease: Lease, number: number): Tally | undefined {
     const { count, decided, usedAt, decision } = lease;
     const isCounted = decision.outcome > 0 && count > 0;
@@ -411,7 +437,10 @@ export class Leases {
     return { number, count: isCounted ? count : 0, outcome, used: number > 0 ? decided : 0, age, subject };
   }
 
-  /** Sends what waits to be settled. Rejects when it is not known whether Redis counted it: then the same is sent again later. */
+  /**
+   * Sends what waits to be settled. Rejects when it is not known whether Redis counted it: then the same is sent again
+   * later.
+   */
   #settle(holder: Holder): Promise<void> {
     holder.settling ??= this.#sendSettlement(holder).finally(() => (holder.settling = undefined));
     return holder.settling;
@@ -428,7 +457,7 @@ export class Leases {
     holder.sending = undefined;
   }
 
-  /** Takes what leases decided since the last settlement, if it is not little. */
+  /** Tallies the leases that decided at least `tallyMin` times since the last settlement. */
   #tallyAll(holder: Holder) {
     for (const lease of holder.leases.values()) {
       const tally = lease.count >= tallyMin && this.#tallyOf(lease, 0);
@@ -469,9 +498,10 @@ export class Leases {
     for (const lease of holder.leases.values()) if (now >= lease.endsAt) this.#end(holder, lease);
     for (const [name, { until }] of holder.hot) if (now >= until) holder.hot.delete(name);
     if (!holder.settling) {
-      // Not before the last turn is settled, so that what waits is bounded by the number of leases.
+      // Leases are not tallied before the last settlement was counted, so that their tallies are bounded by their
+      // number.
       if (!holder.sending) this.#tallyAll(holder);
-      // What failed is sent again in the next turn.
+      // A settlement that failed is sent again in the next turn.
       this.#settleAll(holder).catch(() => {});
     }
     if (now - holder.usedAt > idleTerms * termMs) void this.#leave(holder);
@@ -488,7 +518,7 @@ function wantedNext(lease: Lease): number {
   return left > units / 2 ? Math.ceil(wanted / 2) : wanted;
 }
 
-/** How many of these tallies make a settlement: one of many limit checks is much work for Redis. */
+/** How many of these tallies make a settlement: a tally of many limit checks is much work for Redis. */
 function countOfSettlement(tallies: readonly Tally[]): number {
   let count = 0;
   for (let bytes = 0; count < Math.min(tallies.length, talliesMax) && bytes < subjectsMax; count++) {
@@ -504,12 +534,12 @@ function nameOf(request: LeasedRequest): string {
   return request.name;
 }
 
-/** That of its name, which most requests never need. */
+/** The slot of a request: that of its name, which most requests never need as text. */
 function slotOfRequest(request: LeasedRequest): number {
   const { rootDigest, cost, about, text } = request;
   if (request.slot < 0) {
     let hash = hashOf(about, hashOf(`${rootDigest}${cost} `));
-    // What is longer is not leased.
+    // A longer text is not leased.
     const bytes = Math.min(text.length, textMax);
     for (let at = 0; at < bytes; at++) hash = Math.imul(hash ^ text[at]!, 0x01000193);
     request.slot = slotOfHash(hash);
@@ -517,11 +547,11 @@ function slotOfRequest(request: LeasedRequest): number {
   return request.slot;
 }
 
-/** The number of a counter. */
+/** The slot of a name. */
 const slotOf = (name: string): number => slotOfHash(hashOf(name));
 const slotOfHash = (hash: number): number => ((hash >>> 16) ^ hash) & (slots - 1);
 
-/** FNV-1a, from the hash of what is before the text. */
+/** FNV-1a of a text; `before` is the hash of an earlier part. */
 function hashOf(text: string, before = 0x811c9dc5): number {
   let hash = before;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);

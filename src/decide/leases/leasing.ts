@@ -1,5 +1,5 @@
-// Leases, their recalls between processes, and the wait of changes for them, put together. src/decide/leases/leases.ts describes the
-// life of a lease.
+// Leases, their recalls between processes, and the wait of changes for them, put together. src/decide/leases/leases.ts
+// describes the life of a lease.
 
 import { randomBytes } from 'node:crypto';
 import type { RedisClient } from '../../redis/connection.ts';
@@ -15,7 +15,7 @@ export interface LeasingSettings {
   leaseCredits: boolean;
   /** A lease is asked for from this many decisions in a term on. */
   leaseAfter?: number;
-  /** Of a test whose clock stands still: added to the monotonic clock of leases. */
+  /** For tests with a fixed clock: milliseconds added to the monotonic clock of leases. */
   leaseClockMs?: () => number;
 }
 
@@ -94,7 +94,8 @@ export class Leasing {
    * were settled, or have ended.
    */
   async recall(workspaceId: string, names: readonly string[], termMs: number): Promise<void> {
-    // A process that does not hear of the recall settles a lease within a quarter of a term after its end; the rest is for the way.
+    // A process that does not hear of the recall settles a lease within a quarter of a term after its end; the rest is
+    // for the way.
     const waitMs = waitFor(termMs) + termMs / 2;
     const isOwn = (name: string) => name.startsWith(`${this.#session}.`);
     const numberOf = (name: string) => Number(name.slice(name.indexOf('.') + 1));

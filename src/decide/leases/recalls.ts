@@ -1,5 +1,5 @@
-// Recalls of leases between processes: a process asks others to give leases back, and they acknowledge it when they have. A message
-// may get lost, so who asks waits no longer than the leases last.
+// Recalls of leases between processes: a process asks others to give leases back, and they acknowledge it when they
+// have. A message may get lost, so the process that asks waits no longer than the leases last.
 
 import { randomBytes } from 'node:crypto';
 import type { RedisClient } from '../../redis/connection.ts';
@@ -81,7 +81,7 @@ export class Recalls {
     const ended = new Promise<void>(
       (resolve) => (timer = setTimeout(resolve, Math.max(0, endsAt - performance.now()))),
     );
-    // Whatever fails, the leases end.
+    // If the recall fails, the leases end by themselves.
     await Promise.race([publish().catch(() => ended), ended]);
     clearTimeout(timer);
     this.#waiting.delete(id);
@@ -114,7 +114,7 @@ export class Recalls {
       await recall(workspaceId, own && new Set(own));
       await redis.publish(to, JSON.stringify({ id, session }));
     } catch {
-      // Who asked waits until the leases have ended.
+      // The process that asked waits until the leases have ended.
     }
   }
 

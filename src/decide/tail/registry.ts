@@ -1,6 +1,6 @@
-// Which processes want to hear of which decisions: a hash in Redis with an entry per process that has listeners. Every serving process
-// reads it every two seconds, which is one command, and more often empty than not. An entry that does not change is of a process
-// that ended, so no clocks are compared.
+// Which processes want to hear of which decisions: a hash in Redis with an entry per process that has listeners. Every
+// serving process reads it every two seconds, which is one command, and more often empty than not. An entry that does
+// not change is of a process that ended, so no clocks are compared.
 
 import { orStoreError, type RedisClient } from '../../redis/connection.ts';
 import { tailsKey } from '../../redis/names.ts';

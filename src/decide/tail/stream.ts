@@ -1,4 +1,5 @@
-// The decisions of a workspace that pass a filter, sampled. Listeners with equal filters share a stream, and so do processes.
+// The decisions of a workspace that pass a filter, sampled. Listeners with equal filters share a stream, and so do
+// processes.
 
 import type { Outcome } from '../../domain/verification.ts';
 

@@ -2,14 +2,16 @@
 //
 //   decide     `Decider` offers each decision while `isOpen`, which is one test per decision while nobody listens.
 //   stream     Each stream of the workspace (a filter) takes it or not, and samples what it takes.
-//   flush      Every 250 ms, what waits goes to the listeners of this process, and is published on the channel of the workspace if
-//              other processes have listeners of this stream.
+//   flush      Every 250 ms, what waits goes to the listeners of this process, and is published on the channel of the
+//              workspace if other processes have listeners of this stream.
 //   registry   Every two seconds each process reads which streams others want, and writes its own.
 //   subscriber Receives what other processes publish, while this one has listeners.
 //
-// A change of a root key is published on the channel of its workspace, too: listeners then check their root key before they send more.
+// A change of a root key is published on the channel of its workspace, too: listeners then check their root key before
+// they send more.
 //
-// Nothing waits for a listener: the server drops the connection of a slow one. A message that is lost is a gap in the tail.
+// Nothing waits for a listener: the server drops the connection of a slow one. A message that is lost is a gap in the
+// tail.
 
 import { randomBytes } from 'node:crypto';
 import { mayTake } from '../../domain/share.ts';
@@ -42,8 +44,8 @@ const readMs = 2000;
 const tailListenersMax = 10;
 const ownListenersMax = 100;
 /**
- * A workspace has at most an eighth of the places of this process that it leaves free, but for its first listener: alone ten, ten
- * workspaces five or six each, and the last places go to workspaces without a listener.
+ * A workspace has at most an eighth of the places of this process that it leaves free, but for its first listener:
+ * alone ten, ten workspaces five or six each, and the last places go to workspaces without a listener.
  */
 const shareOfFree = 1 / 8;
 /** Limit of a filter as JSON: the registry has it once per process. */
@@ -120,8 +122,8 @@ export class Tail {
   }
 
   /**
-   * Makes the listeners of the workspace in all processes check their root keys. Events that are published later arrive after it.
-   * If Redis cannot be reached, other processes notice it with their next heartbeat.
+   * Makes the listeners of the workspace in all processes check their root keys. Events that are published later arrive
+   * after it. If Redis cannot be reached, other processes notice it with their next heartbeat.
    */
   async rootKeysChanged(workspaceId: string): Promise<void> {
     this.#checkListeners(workspaceId);

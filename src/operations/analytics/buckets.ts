@@ -145,9 +145,9 @@ export class Totals<Row extends { time: number }> {
   }
 
   /**
-   * Returns `limit` rows, the largest `sizeOf` first and then the earliest, and the cursor of the last one if more follow.
-   * `after` is such a cursor. Rows that are equal in both are in an order of their own, which no later count changes. Other
-   * requests are served between steps: the digests of 100,000 rows take 0.3 s.
+   * Returns `limit` rows, the largest `sizeOf` first and then the earliest, and the cursor of the last one if more
+   * follow. `after` is such a cursor. Rows that are equal in both are in an order of their own, which no later count
+   * changes. Other requests are served between steps: the digests of 100,000 rows take 0.3 s.
    */
   async page(limit: number, after: string | undefined, sizeOf: (row: Row) => number): Promise<Page<Row>> {
     const [value, time, tie] = after?.split('_') ?? [];

@@ -140,8 +140,8 @@ async function namespacesOf(
 }
 
 /**
- * The stream of one listener. From a change of a root key of its workspace on, and when its own expires, it sends nothing until its
- * own was checked.
+ * The stream of one listener. From a change of a root key of its workspace on, and when its own expires, it sends
+ * nothing until its own was checked.
  */
 class TailStream implements Streaming {
   readonly #input: Input;

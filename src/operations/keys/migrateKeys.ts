@@ -6,7 +6,10 @@ import { ApiId, Fields } from '../schemas.ts';
 import { checkKeyFields, newKeyFields } from './keyFields.ts';
 import { type Exactly, newKeyOf, newKeyRefused } from './newKey.ts';
 
-/** Maximum permissions, roles and limits of a call. One script imports them in tens of ms, while all other requests wait. */
+/**
+ * Maximum permissions, roles and limits of a call. One script imports them in tens of ms, while all other requests
+ * wait.
+ */
 const partsMax = 10_000;
 const slugsMax = 1000;
 

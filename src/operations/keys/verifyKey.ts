@@ -129,7 +129,9 @@ export const verifyKey = decides({
   },
 });
 
-/** Prepares a verification, also for the gateway check. Throws if input breaks a rule that the schema cannot express. */
+/**
+ * Prepares a verification, also for the gateway check. Throws if input breaks a rule that the schema cannot express.
+ */
 export const prepareVerification = (
   { key, ...verification }: Static<typeof input>,
   rootKey: PresentedRootKey,
@@ -174,7 +176,10 @@ function checkRatelimits(ratelimits: NamedLimits) {
   }
 }
 
-/** The last reset time as text. Windows end together, so most of a moment's are the same, and printing a large number takes long. */
+/**
+ * The last reset time as text. Windows end together, so most of a moment's are the same, and printing a large number
+ * takes long.
+ */
 let lastReset = { ms: 0, text: '0' };
 
 function resetText(ms: number): string {

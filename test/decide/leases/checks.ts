@@ -1,8 +1,8 @@
 // The promises of leases, checked after every step of a run (world.ts) by what really happened.
 //
-// What is lost with Redis's last writes is not promised: a charge that was lost does not count, a change that was lost was not made.
-// A step forward of Redis's clock is time that has passed: windows start again, and what was out at the step is admitted on top.
-// A step back costs nothing.
+// What is lost with Redis's last writes is not promised: a charge that was lost does not count, a change that was lost
+// was not made. A step forward of Redis's clock is time that has passed: windows start again, and what was out at the
+// step is admitted on top. A step back costs nothing.
 import {
   type Ask,
   type Change,
@@ -142,7 +142,10 @@ export class Checks implements Witness {
     return returns.reduce((sum, { write, count }) => sum + (this.isLost(write) ? 0 : count), 0);
   }
 
-  /** Never wrongly refused: no unit of the key is out, other than of a session that was killed, paused, slow or disconnected. */
+  /**
+   * Never wrongly refused: no unit of the key is out, other than of a session that was killed, paused, slow or
+   * disconnected.
+   */
   refused(index: number, by: string) {
     const key = this.key(index);
     for (const [id, grant] of this.grants) {
@@ -239,7 +242,10 @@ export class Checks implements Witness {
     this.admit(index, { ...grant, cost });
   }
 
-  /** Never over: in any interval of the duration at most the limit is admitted; at most the largest, where requests have several. */
+  /**
+   * Never over: in any interval of the duration at most the limit is admitted; at most the largest, where requests have
+   * several.
+   */
   private admit(index: number, { write, segment, limit, cost }: Omit<Admission, 'at' | 'units'> & { cost: number }) {
     const { limit: config, expires } = this.key(index);
     const at = this.world.redisElapsed;
@@ -324,7 +330,10 @@ export class Checks implements Witness {
     }
   }
 
-  /** Tallies that die with their session are at most a quarter of a term old; of few decisions, since the end of their lease. */
+  /**
+   * Tallies that die with their session are at most a quarter of a term old; of few decisions, since the end of their
+   * lease.
+   */
   killed(session: Session, clock: number) {
     const { term } = this.world.setting;
     const allowed = term * settleEvery + rounding;

@@ -1,4 +1,5 @@
-// The connection on which a server hears of recalls hangs, without an end: as when the master that it is connected to was replaced.
+// The connection on which a server hears of recalls hangs, without an end: as when the master that it is connected to
+// was replaced.
 
 import { createConnection, createServer, type Server, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';

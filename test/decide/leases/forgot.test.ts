@@ -1,5 +1,5 @@
-// Redis forgets which servers hold leases, as a restart without its last writes or a failover can make it: a change by a server with
-// other leases, or on a connection of its own, still waits for those of others.
+// Redis forgets which servers hold leases, as a restart without its last writes or a failover can make it: a change by
+// a server with other leases, or on a connection of its own, still waits for those of others.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';

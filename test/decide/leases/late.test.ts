@@ -1,4 +1,5 @@
-// A server that returns its units later than a recall waits for: they count as spent until then, and are given back after all.
+// A server that returns its units later than a recall waits for: they count as spent until then, and are given back
+// after all.
 
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';

@@ -50,7 +50,10 @@ beforeAll(async () => {
   }
 });
 
-/** Verifies on all servers at once, each with this many callers, until each caller has `times` answers: their codes, in order. */
+/**
+ * Verifies on all servers at once, each with this many callers, until each caller has `times` answers: their codes, in
+ * order.
+ */
 async function hammer(input: InputOf<'keys.verifyKey'>, callers: number, times: number): Promise<string[]> {
   const codes: string[] = [];
   let isRefused = false;

@@ -61,7 +61,10 @@ beforeAll(async () => {
   }
 });
 
-/** Checks on all servers at once, each with this many callers, until each has `times` answers: whether these passed, in order. */
+/**
+ * Checks on all servers at once, each with this many callers, until each has `times` answers: whether these passed, in
+ * order.
+ */
 async function hammer(checks: Check | Check[], callers: number, times: number): Promise<boolean[]> {
   const passes: boolean[] = [];
   let isRefused = false;

@@ -1,29 +1,33 @@
-// The protocol of leases as a state machine. This file is its documentation: what Redis stores, what each script does, and what
-// a session (one server process in one workspace) does. test/decide/leases/world.ts runs it with clocks, a network and faults, and checks
-// its promises. Each rule that a promise depends on has a name in `Rules`; without it the model breaks (model.test.ts).
+// The protocol of leases as a state machine. This file is its documentation: what Redis stores, what each script does,
+// and what a session (one server process in one workspace) does. test/decide/leases/world.ts runs it with clocks, a
+// network and faults, and checks its promises. Each rule that a promise depends on has a name in `Rules`; without it
+// the model breaks (model.test.ts).
 //
-// Clocks are never compared. Each side measures a duration on its own monotonic clock, and any two clocks drift by at most 1 %:
+// Clocks are never compared. Each side measures a duration on its own monotonic clock, and any two clocks drift by at
+// most 1 %:
 //
 //   session   a lease ends `term` after the moment before its request was sent
 //   changer   waits 1.01 terms, from after its change was applied
-//   Redis     shortens a term to 1/1.01 of what is left, by its own clock, until a slice ends, units become free, a refill or an expiry
+//   Redis     shortens a term to 1/1.01 of what is left, by its own clock, until a slice ends, units become free, a
+//             refill or an expiry
 //
 // A request that would be refused while units are out waits for one recall, which takes 1.01 terms at most: meanwhile
 // Redis grants no more of these units. (The servers wait for half a term more, as a settlement may be on its way.)
 //
 // What faults cost, and no more:
 //
-//   a killed or paused session   its units stay charged; a killed one's tallies are not counted: those of a quarter of a term, and
-//                                up to seven earlier decisions of each lease
+//   a killed or paused session   its units stay charged; a killed one's tallies are not counted: those of a quarter of
+//                                a term, and up to seven earlier decisions of each lease
 //   a lost connection            units that Redis grants to it afterwards stay charged
-//   Redis loses its last writes  the charges, changes and settlements among them; leases on lost charges are used until they end
+//   Redis loses its last writes  the charges, changes and settlements among them; leases on lost charges are used until
+//                                they end
 //   Redis's clock steps forward  windows start again, as without leases; units out at the step are admitted on top
 //   Redis's clock steps back     window units that are out stay charged; credits come back
 //
 // A key stands for a counter of a namespace, too: then requests of several costs and limits share its window.
 //
-// Not in the model: identities, several limits of a key or of a request, servers whose terms differ, deletion of registry entries
-// with term 0, and of leases that have ended by Redis's clock when a record has no room for more.
+// Not in the model: identities, several limits of a key or of a request, servers whose terms differ, deletion of
+// registry entries with term 0, and of leases that have ended by Redis's clock when a record has no room for more.
 
 /** Longest time between two settlements of a session, in terms. */
 export const settleEvery = 1 / 4;
@@ -33,7 +37,10 @@ export const tallyMin = 8;
 export const drift = 1.01;
 /** No units of a key are granted in this many terms after they were recalled: longer than a recall waits. */
 export const pauseTerms = 2;
-/** A session leaves the registry after this many terms without work: longer than a request can be buffered for a dead connection. */
+/**
+ * A session leaves the registry after this many terms without work: longer than a request can be buffered for a dead
+ * connection.
+ */
 export const idleTerms = 8;
 
 /** The rules of the protocol. A mutant switches one off. */
@@ -58,7 +65,10 @@ export const rules = {
   millisecondOver: true,
   /** A change waits longer than a term by the drift. */
   driftOfChange: true,
-  /** A change that was applied soon after a connect waits until a term after the connect, as Redis may have forgotten the registry. */
+  /**
+   * A change that was applied soon after a connect waits until a term after the connect, as Redis may have forgotten
+   * the registry.
+   */
   waitAfterConnect: true,
   /** A lease is measured from before its request was sent. */
   clockBeforeAsk: true,
@@ -68,7 +78,10 @@ export const rules = {
   ownNumbers: true,
   /** A settlement counts once. */
   countOnce: true,
-  /** After a recall of units, the entries that were recalled and are still there are overdue: no refusal waits for them again. */
+  /**
+   * After a recall of units, the entries that were recalled and are still there are overdue: no refusal waits for them
+   * again.
+   */
   markRecalled: true,
   /** Units that are overdue are given back when they are returned after all. */
   lateReturn: true,
@@ -242,7 +255,9 @@ export interface Witness {
 /** The slice in which a charge at `now` counts (lua/include/window.lua). */
 const sliceOf = ({ limit, duration }: Limit) => (limit <= 64 ? 1 : Math.floor(duration / 64));
 
-/** Units that count at `now`. Drops the entries that no longer do, and adapts the others to a step back of the clock. */
+/**
+ * Units that count at `now`. Drops the entries that no longer do, and adapts the others to a step back of the clock.
+ */
 function windowTotal(key: Key, now: number, { rules }: Setting, witness: Witness, index: number): number {
   const { duration } = key.limit!;
   const latest = now + Math.floor(duration / 64);

@@ -1,5 +1,6 @@
-// What a session does: it decides by its leases, asks Redis, settles, answers recalls, and makes changes. Its environment (world.ts)
-// gives it a monotonic clock, timers that run late while the process is paused, and a connection that may be lost.
+// What a session does: it decides by its leases, asks Redis, settles, answers recalls, and makes changes. Its
+// environment (world.ts) gives it a monotonic clock, timers that run late while the process is paused, and a connection
+// that may be lost.
 import type { Ask, Change, Decision, Grant, Leave, Outcome, Removal, Script, Setting, Settlement } from './model.ts';
 import { type Counted, drift, idleTerms, type Registered, settleEvery, tallyMin } from './model.ts';
 
@@ -7,7 +8,9 @@ export interface Environment {
   readonly setting: Setting;
   clock(): number;
   after(ms: number, run: () => void): void;
-  /** Sends a script on the connection, in order. Calls one of the two: with the reply, or when the connection is lost. */
+  /**
+   * Sends a script on the connection, in order. Calls one of the two: with the reply, or when the connection is lost.
+   */
   send(script: Script, onReply: (reply: unknown) => void, onLost: () => void): void;
   /** Publishes through Redis. The message may be lost. */
   publish(to: string, message: Message): void;
@@ -273,7 +276,9 @@ export class Session {
     if (wait?.pending.size === 0) wait.finish();
   }
 
-  /** Recalls from other sessions and continues when all acknowledged, or after `ms`. `finish` gets those that did not. */
+  /**
+   * Recalls from other sessions and continues when all acknowledged, or after `ms`. `finish` gets those that did not.
+   */
   private recall(sessions: Iterable<string>, ms: number, key: number | undefined, finish: (late: Set<string>) => void) {
     const id = `${this.id}.${++this.waitNumber}`;
     const pending = new Set(sessions);
@@ -294,7 +299,9 @@ export class Session {
     else this.env.after(ms, done);
   }
 
-  /** Redis would refuse while units are out: they are recalled, and Redis decides again without the recalled entries. */
+  /**
+   * Redis would refuse while units are out: they are recalled, and Redis decides again without the recalled entries.
+   */
   private recallUnits(verification: Verification, from: Ask['recalled'], isAgain: boolean) {
     verification.recalls++;
     const others = this.recalled.get(verification.key);

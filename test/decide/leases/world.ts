@@ -1,6 +1,6 @@
-// Runs the protocol (model.ts, session.ts): real time, clocks that drift, a network that delays, reorders and loses, servers that are
-// killed, paused and disconnected, a Redis that restarts without its last writes and whose clock steps. A run is a list of steps, so
-// that a failure shrinks to a few of them; the same steps always give the same run.
+// Runs the protocol (model.ts, session.ts): real time, clocks that drift, a network that delays, reorders and loses,
+// servers that are killed, paused and disconnected, a Redis that restarts without its last writes and whose clock
+// steps. A run is a list of steps, so that a failure shrinks to a few of them; the same steps always give the same run.
 import { Checks, type Observed } from './checks.ts';
 import {
   type Change,

@@ -1,5 +1,5 @@
-// lua/include/counters.lua: the counters next to the record of a key or an identity are limited in number and expire, and they
-// are removed with their owner.
+// lua/include/counters.lua: the counters next to the record of a key or an identity are limited in number and expire,
+// and they are removed with their owner.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';

@@ -1,5 +1,5 @@
-// Where the keys of an identity are stored (lua/include/identities.lua): one in its record, the others in its list. Callers of
-// the API cannot tell which is where, so most tests use the API, and only a few read Redis.
+// Where the keys of an identity are stored (lua/include/identities.lua): one in its record, the others in its list.
+// Callers of the API cannot tell which is where, so most tests use the API, and only a few read Redis.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { connect, type RedisClient } from '../../../src/redis/connection.ts';

@@ -59,7 +59,10 @@ const histories = fc
     });
   });
 
-/** Start values of a workspace's sequence (src/records/workspaces.ts), including those just before the lower digits roll over. */
+/**
+ * Start values of a workspace's sequence (src/records/workspaces.ts), including those just before the lower digits roll
+ * over.
+ */
 const sequences = fc.oneof(
   fc.integer({ min: 0, max: 2 ** 46 }),
   fc.integer({ min: 1, max: 2 ** 14 }).map((n) => n * 65_536 - 3),

@@ -1,4 +1,5 @@
-// lua/include/starts.lua: the index finds what a comparison with all keys finds, after any changes, and leaves nothing behind.
+// lua/include/starts.lua: the index finds what a comparison with all keys finds, after any changes, and leaves nothing
+// behind.
 
 import { afterEach, expect, test } from 'vitest';
 import { packId } from '../../../src/domain/keyString.ts';

@@ -1,5 +1,5 @@
-// lua/include/state.lua and replace_limits: packed values are read back exactly, and replacing a key's limits loses no id and
-// no count.
+// lua/include/state.lua and replace_limits: packed values are read back exactly, and replacing a key's limits loses no
+// id and no count.
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

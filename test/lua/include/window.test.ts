@@ -1,5 +1,5 @@
-// lua/include/window.lua, through ratelimits.limit and keys.verifyKey, compared with a simple sliding-window log. A failure
-// prints its seed and the smallest history that fails.
+// lua/include/window.lua, through ratelimits.limit and keys.verifyKey, compared with a simple sliding-window log. A
+// failure prints its seed and the smallest history that fails.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -159,7 +159,9 @@ const steps = (back: boolean) => {
 const stepMs = ({ share, ms }: { share: number; ms: number }, duration: number) => Math.round(share * duration) + ms;
 
 const identifiers = 10;
-/** Ten counters with different limits and costs share the times of a history, so that one round trip checks all of them. */
+/**
+ * Ten counters with different limits and costs share the times of a history, so that one round trip checks all of them.
+ */
 const histories = (limits: fc.Arbitrary<number[]>) =>
   fc.boolean().chain((back) =>
     fc.record({
@@ -186,7 +188,10 @@ interface Check {
   answer: Answer;
 }
 
-/** Runs a history and compares every response with the log. `also` gets each response and the units that had to count before. */
+/**
+ * Runs a history and compares every response with the log. `also` gets each response and the units that had to count
+ * before.
+ */
 async function live(
   { duration, limits, steps }: History,
   also: (check: Check, used: [atLeast: number, atMost: number]) => void = () => {},

@@ -1,4 +1,5 @@
-// What is ranked first has the largest sum: compares with sums of getVerifications and getRatelimits, and with what was sent.
+// What is ranked first has the largest sum: compares with sums of getVerifications and getRatelimits, and with what was
+// sent.
 
 import { beforeAll, describe, expect, test } from 'vitest';
 import { dayMs, harness, hourMs, type InputOf, type OutputOf } from '../../support/harness.ts';

@@ -1,5 +1,5 @@
-// Every verification of a known key is counted once: compares the counts with a simple tally of all responses, over random
-// histories with a fixed clock.
+// Every verification of a known key is counted once: compares the counts with a simple tally of all responses, over
+// random histories with a fixed clock.
 
 import { beforeAll, describe, expect, test } from 'vitest';
 import { outcomes as allOutcomes } from '../../../src/domain/verification.ts';

@@ -1,5 +1,5 @@
-// Every field of a key, in every operation that takes or returns it, and in an export and an import. The examples are in
-// test/support/keyExamples.ts.
+// Every field of a key, in every operation that takes or returns it, and in an export and an import. The examples are
+// in test/support/keyExamples.ts.
 
 import { createHash, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';

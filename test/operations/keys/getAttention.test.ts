@@ -10,7 +10,10 @@ const choose = random(seed);
 
 type Filters = Omit<InputOf<'keys.getAttention'>, 'apiId' | 'limit'>;
 
-/** A workspace with APIs of so many keys, of which some expire, some have few credits, and some are used after they were rerolled. */
+/**
+ * A workspace with APIs of so many keys, of which some expire, some have few credits, and some are used after they were
+ * rerolled.
+ */
 async function withKeys(counts: readonly number[]) {
   const { rootKey } = await createWorkspace();
   const apis: string[] = [];

@@ -1,4 +1,5 @@
-// The six operations that add, remove and set the permissions and the roles of a key, in one table, as they are similar.
+// The six operations that add, remove and set the permissions and the roles of a key, in one table, as they are
+// similar.
 
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { ErrorCode } from '../../../src/errors.ts';

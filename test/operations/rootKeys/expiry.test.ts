@@ -134,7 +134,8 @@ describe('rootKeys: a request that has waited is checked with the root key as it
       const target = await make(['api.*.read_api']);
       const caller = await make(['*']);
       const [operation, input] = changesOf(target.rootKeyId)[which]!;
-      // The caller that the pipeline found before the request waited, and the store's functions that the operation then calls.
+      // The caller that the pipeline found before the request waited, and the store's functions that the operation then
+      // calls.
       const actor = { rootKeyId: caller.rootKeyId, operation, requestId: 'req' };
       await takeBack(caller.rootKeyId);
       const { rootKeys } = tollgate.store;
