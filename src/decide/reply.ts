@@ -5,10 +5,10 @@ import {
   answerBytes,
   batchHead,
   granted,
-  leaseDone,
-  itemErrors,
   itemError,
   itemErrorFrom,
+  itemErrors,
+  leaseDone,
   withSnapshot,
 } from '../scripts/layout.ts';
 import { readUint } from '../scripts/struct.ts';

@@ -10,10 +10,9 @@
 // The state of a key, as test/scripts/layout.test.ts builds it: a key of an identity, with 100 credits that a refill
 // sets to 1000 every day, and one limit of 10 per minute that has counted 3 units in one slice.
 //
-//   fixed     41 62 43 64 45 66 47 68 31 32 33 34 35 36 37 38  id16            the first 16 characters of the id
-//             `AbCdEfGh12345678` 01 9a 9e 8f 90 00 00 07                          version         time 1763596800000,
-//             number 7 41 70 69 41 70 69 38 38                          api8            last 8 of the id and of its
-//                                                 API's, `ApiApi88`
+//   fixed     41 62 43 64 45 66 47 68 31 32 33 34 35 36 37 38  id16            first 16 of the id `AbCdEfGh12345678`
+//             01 9a 9e 8f 90 00 00 07                          version         time 1763596800000, number 7
+//             41 70 69 41 70 69 38 38                          api8            last 8 of id and API, `ApiApi88`
 //             07                                               flags           enabled, limited, refilled
 //             ff ff ff ff ff ff                                expires         never
 //             00 00 00 00 00 03 e8                             refillAmount    1000
@@ -28,8 +27,8 @@
 //             00 06                                            nameBytes       6
 //             4c 69 6d 69 74 49 64 31 32 33 34 35 36 37 38 39  id16            `LimitId123456789`
 //             6d 69 6e 75 74 65                                name            `minute`
-//             01 01 9a 9e 8f a4 89 00 00 00 00 00 01           window          lua/include/window.lua: kind 1, base,
-//             step 1 ms 00 03                                                            at the base 3 units
+//             01 01 9a 9e 8f a4 89 00 00 00 00 00 01           window          kind 1, base, step 1 ms (window.lua)
+//             00 03                                                            at the base 3 units
 //             00 00 00 00 00 00 03                                             3 units in all
 //             00 16                                            windowBytes     22
 //   live      00 00 00 00 00 00 64                             balance         100

@@ -53,7 +53,7 @@ export function brokenCursors(cursor: string, id: string): string[] {
   return [...broken, ...guessed.map(encoded)];
 }
 
-/** The promises of every list of records: pages, their sizes, cursors, and that no change of others disturbs a reader. */
+/** The promises of every list of records: pages, sizes, cursors, and that no change of others disturbs a reader. */
 export function testList<Item extends { id: string }>(name: string, of: ListUnderTest<Item>) {
   const readAll = async (input: { limit?: number } = {}, between?: (pages: number) => Promise<unknown>) =>
     (await readPages((at) => of.list({ ...input, ...at }), between)).map((page) => page.map(of.textOf));
