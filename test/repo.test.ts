@@ -61,6 +61,7 @@ describe('dependencies point one way', () => {
     channel: [],
     version: [],
     config: ['domain'],
+    console: ['domain', 'operations'],
   };
   const wiring = ['main', 'serve', 'worker', 'workers', 'cli'];
   const common = ['config', 'operation', 'store', 'domain', 'errors'];
@@ -110,6 +111,12 @@ describe('dependencies point one way', () => {
     const named = operations.filter(({ name }) => pipeline.includes(name));
     expect(named.map(({ name }) => name)).toEqual([]);
     expect(oursOf('src/http/pipeline.ts').filter((path) => partOf(path) === 'operations')).toEqual([]);
+  });
+
+  test('the console imports of operations only types, so that no code of the server is in its bundle', () => {
+    const files = ['.ts', '.tsx'].flatMap((ending) => filesBelow('src/console', ending));
+    const imports = files.flatMap((path) => read(path).match(/^.* from '.*\/operations\/.*$/gm) ?? []);
+    expect(imports.map((line) => line.split(' {')[0])).toEqual(['import type']);
   });
 
   test('the command line imports only one file of http, the loader of uWebSockets.js', () => {

@@ -1,208 +1,41 @@
-// The responses of operations, as far as screens use them (docs/contract.md). The store has types of some of them, but
-// the console imports nothing of the server: it is a client of /v2, compiled for a browser.
+// The responses of operations (docs/contract.md). Only their types are imported, so the console has no code of the
+// server: it is a client of /v2, compiled for a browser.
 
-import type { Ratelimit } from '../domain/limit.ts';
+import type { Static } from 'typebox';
+import type { JsonText } from '../domain/json.ts';
+import type { OperationName, Operations } from '../operations/index.ts';
 
-export type { Ratelimit };
+export type { Ratelimit } from '../domain/limit.ts';
 
-interface Refill {
-  interval: 'daily' | 'monthly';
-  amount: number;
-  refillDay?: number;
-}
+/** What the JSON of a value is parsed to. */
+type Parsed<Value> = Value extends JsonText
+  ? Record<string, unknown>
+  : Value extends readonly (infer Item)[]
+    ? Parsed<Item>[]
+    : Value extends object
+      ? { [Name in keyof Value]: Parsed<Value[Name]> }
+      : Value;
+type Outputs = { [Each in Operations[number] as Each['name']]: Each['output'] };
+type Output<Name extends OperationName> = Parsed<Static<Outputs[Name]>>;
+type Row<Name extends OperationName> = Output<Name> extends (infer Item)[] ? Item : never;
 
-export interface Credits {
-  remaining: number;
-  refill?: Refill;
-}
-
-export interface Identity {
-  id: string;
-  externalId: string;
-  meta?: Record<string, unknown>;
-  ratelimits?: Ratelimit[];
-}
-
-export interface Key {
-  keyId: string;
-  apiId: string;
-  start: string;
-  enabled: boolean;
-  createdAt: number;
-  prefix?: string;
-  name?: string;
-  externalId?: string;
-  meta?: Record<string, unknown>;
-  expires?: number;
-  updatedAt?: number;
-  lastUsedAt?: number;
-  successor?: string;
-  permissions?: string[];
-  roles?: string[];
-  credits?: Credits;
-  identity?: Identity;
-  ratelimits?: Ratelimit[];
-  /** Of a deleted key. */
-  restorableUntil?: number;
-}
-
-interface Overdue {
-  overdue: number;
-  lateMs: number;
-}
-
-export interface Status {
-  time: number;
-  versions: { tollgate: string; node: string; redis?: string; data: number };
-  process: {
-    uptimeMs: number;
-    memoryBytes: number;
-    decisions?: { periodMs: number; count: number; p50Ms?: number; p99Ms?: number };
-  };
-  redis: {
-    nodes: number;
-    roundTripMs: number;
-    usedBytes?: number;
-    maxBytes?: number;
-    checks: { check: string; status: 'ok' | 'warning' | 'fault' | 'unknown'; found: string; change?: string }[];
-  };
-  sweeper: { sweptAt?: number; refills: Overdue; purges: Overdue; rollups: Overdue };
-  stored: Record<string, number>;
-  leases: { sessions: number; silent: number };
-}
-
-export interface UsageRow {
-  time: number;
-  apiId?: string;
-  keyId?: string;
-  externalId?: string;
-  outcome?: string;
-  tag?: string;
-  count: number;
-  spentCredits: number;
-}
-
-/** Refusals of a key that have one row. */
-export interface Refusals {
-  /** Of the last one. */
-  time: number;
-  outcome: string;
-  keyId: string;
-  externalId?: string;
-  /** The permission query, of a long one the beginning. */
-  permissions?: string;
-  permissionsCut?: true;
-  /** The limit that was exceeded, by its name. */
-  ratelimit?: string;
-  limit?: number;
-  duration?: number;
-  /** Units of this limit, or credits. */
-  cost?: number;
-  remaining?: number;
-  tags?: string[];
-  source: 'redis' | 'lease';
-  count: number;
-}
-
-export interface LimitRow {
-  time: number;
-  namespace: string;
-  identifier?: string;
-  passed: number;
-  blocked: number;
-}
-
-export interface Override {
-  overrideId: string;
-  namespace: string;
-  namespaceId: string;
-  identifier: string;
-  limit: number;
-  duration: number;
-  createdAt: number;
-}
-
-export interface RootKey {
-  rootKeyId: string;
-  name?: string;
-  start: string;
-  permissions: string[];
-  enabled: boolean;
-  expires?: number;
-  createdAt: number;
-  lastUsedAt?: number;
-}
-
-export interface Permission {
-  id: string;
-  name: string;
-  slug: string;
-  description?: string;
-}
-
-export interface Role {
-  id: string;
-  name: string;
-  description?: string;
-  permissions: Permission[];
-}
-
-export interface AuditEvent {
-  id: string;
-  time: number;
-  rootKeyId: string;
-  rootKeyName?: string;
-  operation: string;
-  resource: { type: string; id: string };
-  requestId: string;
-  address?: string;
-  changes?: { field: string; before?: string; after?: string }[];
-}
-
-export interface Api {
-  id: string;
-  name: string;
-  createdAt: number;
-  keyCount: number;
-}
-
-export interface NamespaceRow {
-  id: string;
-  name: string;
-  createdAt: number;
-  overrideCount: number;
-}
-
-export interface ExplainedLimit extends Ratelimit {
-  of: 'key' | 'identity' | 'request';
-  cost: number;
-  used: number;
-  exceeded: boolean;
-  remaining: number;
-  reset: number;
-}
-
+export type Api = Row<'apis.listApis'>;
+export type AuditEvent = Row<'audit.listEvents'>;
+export type Explained = Output<'keys.explainKey'>;
 /** A rule of a verification, with its figures. */
-export interface ExplainedRule {
-  rule: 'key' | 'enabled' | 'expires' | 'permissions' | 'ratelimit_names' | 'ratelimits' | 'credits';
-  result: 'passed' | 'failed' | 'not_reached';
-  reason?: string;
-  expires?: number;
-  slugs?: { slug: string; held: boolean }[];
-  missing?: string[];
-  ratelimits?: ExplainedLimit[];
-  balance?: number;
-  cost?: number;
-  remaining?: number;
-  refill?: Refill & { next: number };
-}
-
-export interface Explained {
-  valid: boolean;
-  code: string;
-  time: number;
-  keyId?: string;
-  rules: ExplainedRule[];
-  charge: { credits: number; ratelimits: { id: string; name: string; cost: number }[] };
-  leased?: { key: number; identity: number };
-}
+export type ExplainedRule = Explained['rules'][number];
+export type ExplainedLimit = NonNullable<ExplainedRule['ratelimits']>[number];
+export type Identity = Output<'identities.getIdentity'>;
+/** `restorableUntil` is of a deleted key. */
+export type Key = Omit<Row<'keys.listKeys'>, 'permissions'> & { permissions?: string[] };
+export type Credits = NonNullable<Key['credits']>;
+export type LimitRow = Row<'analytics.getRatelimits'>;
+export type NamespaceRow = Row<'ratelimits.listNamespaces'>;
+export type Override = Output<'ratelimits.getOverride'>;
+export type Permission = Output<'permissions.getPermission'>;
+/** Refusals of a key that have one row. */
+export type Refusals = Row<'analytics.listRefusals'>;
+export type Role = Output<'permissions.getRole'>;
+export type RootKey = Row<'rootKeys.listRootKeys'>;
+export type Status = Output<'system.getStatus'>;
+export type UsageRow = Row<'analytics.getVerifications'>;
